@@ -1,0 +1,71 @@
+# Everything here needs only make and Python 3.11 or newer; the rest is fetched into .venv and the cache of `ome local`.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help setup cluster-tools test e2e lint demo demo-down bench soak crds lock clean
+
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	if $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then echo $$p; break; fi; done)
+BIN := .venv/bin
+READY := .venv/.ready
+UV := uv==0.13.8
+# More words for the program behind a target: make test ARGS="-k rollout"
+ARGS ?=
+
+help: ## Show what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
+
+setup: $(READY) ## Python environment in .venv, from requirements.lock
+
+$(READY): requirements.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; PYTHON=/path/to/python names one." >&2; exit 1; }
+	@$(PYTHON) -m venv .venv || { echo "$(PYTHON) cannot make virtual environments (on Debian: apt install python3-venv)." >&2; exit 1; }
+	@echo "installing the locked Python packages into .venv"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+cluster-tools: setup ## etcd, Kubernetes, kwok and helm: fetched, or built once (minutes)
+	@$(BIN)/ome local tools
+
+test: cluster-tools ## Every test, on a real control plane (ARGS for pytest)
+	@$(BIN)/python -m pytest $(ARGS)
+
+soak: cluster-tools ## The same tests with the long counts (hours)
+	@OME_SOAK=1 $(BIN)/python -m pytest --timeout=0 $(ARGS)
+
+e2e: setup ## The node suite: real pods on this machine (Linux and root)
+	@OME_E2E=1 $(BIN)/python -m pytest tests/node $(ARGS)
+
+lint: setup ## ruff, mypy --strict, import-linter
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+demo: setup ## Kimi K2 on 16 simulated nodes of 8 H200 GPUs
+	@$(BIN)/ome demo $(ARGS)
+
+demo-down: setup ## End the demo and remove its files
+	@$(BIN)/ome demo --down
+
+bench: cluster-tools ## Measure against a bare apply of the same objects
+	@$(BIN)/python -m bench $(ARGS)
+
+crds: setup ## Write crds/ from the Python models
+	@$(BIN)/python -m ome_operator.api.crds
+
+lock: ## Write requirements.lock and those of images/ again (ARGS=--upgrade for newer versions)
+	@folder=$$(mktemp -d); trap "rm -rf $$folder" EXIT; \
+	$(PYTHON) -m venv $$folder; \
+	$$folder/bin/pip install --quiet --disable-pip-version-check $(UV); \
+	$$folder/bin/uv pip compile pyproject.toml --extra agent --group dev --universal --python-version 3.11 --generate-hashes \
+		--no-header --quiet $(ARGS) -o requirements.lock; \
+	image="$$folder/bin/uv pip compile --python-version 3.11 --python-platform x86_64-manylinux_2_36 --only-binary :all: \
+		--generate-hashes --no-header --no-annotate --quiet"; \
+	$$image pyproject.toml -c requirements.lock -o images/operator/requirements.txt; \
+	$$image pyproject.toml --extra agent -c requirements.lock -o images/agent/requirements.txt; \
+	$$image images/router/requirements.in $(ARGS) -o images/router/requirements.txt; \
+	$$image images/engine-cpu/requirements.in --no-deps -o images/engine-cpu/requirements.txt
+
+clean: ## Remove .venv and what tools left; clusters and their cache stay
+	@rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

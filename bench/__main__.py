@@ -1,0 +1,121 @@
+"""The command line of the benchmark."""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+
+from bench.report import sections
+from bench.results import Results
+from bench.run import PARTS, SIDES, Bench, Options
+from bench.table import show
+
+FOLDER = Path(__file__).parent / "results"
+
+
+def main() -> int:
+    """Measure, print, write. Exit code 1 when something could not be measured or, with --strict, an aim was missed."""
+    parser = _parser()
+    given = parser.parse_args()
+    options = _options(given)
+    began = datetime.now(UTC)
+    results = Results(about=_about(options, began))
+    code = asyncio.run(_run(Bench(options, results, sys.stderr)))
+    results.about["took_s"] = round((datetime.now(UTC) - began).total_seconds())
+    results.about["load_after"] = os.getloadavg()
+    table = sections(results)
+    show(table, Console(width=None if sys.stdout.isatty() else 150))
+    _write(results, given.json or FOLDER / f"{began:%Y-%m-%dT%H%M%SZ}.json")
+    for failure in results.failures:
+        print(f"not measured: {failure}", file=sys.stderr)
+    missed = [row for section in table for row in section.rows if row.met is False]
+    return code or int(bool(results.failures) or (given.strict and bool(missed)))
+
+
+async def _run(bench: Bench) -> int:
+    """Until it is done or somebody ends it; clusters are taken down either way, and what was measured is shown."""
+    task = asyncio.ensure_future(bench.run())
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+        return 0
+    print("ended early; the clusters are gone", file=sys.stderr)
+    return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    defaults = Options()
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--only", action="append", choices=PARTS, help="only this part (again for more)")
+    parser.add_argument("--services", type=_numbers, default=defaults.services, help="how many, such as 1,10,100")
+    parser.add_argument("--repeat", type=int, default=defaults.repeat, help="of each side; medians are shown")
+    parser.add_argument("--concurrency", type=int, default=defaults.lanes, help="requests of the benchmark at a time")
+    parser.add_argument("--side", choices=SIDES, help="only this side")
+    parser.add_argument("--quick", action="store_true", help="10 services once and short waits: does it all work?")
+    parser.add_argument("--json", type=Path, metavar="PATH", help="where the figures go (default: bench/results/)")
+    parser.add_argument("--strict", action="store_true", help="exit code 1 when an aim was missed")
+    return parser
+
+
+def _options(given: argparse.Namespace) -> Options:
+    options = Options(
+        only=tuple(given.only or PARTS),
+        services=given.services,
+        repeat=given.repeat,
+        lanes=given.concurrency,
+        sides=(given.side,) if given.side else SIDES,
+    )
+    if not given.quick:
+        return options
+    return Options(
+        only=options.only, services=(10,), repeat=1, lanes=options.lanes, sides=options.sides, idle_s=20.0, pairs=10,
+        scaled=5,
+    )  # fmt: skip
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    found = tuple(sorted({int(word) for word in text.split(",")}))
+    if not found or found[0] < 1:
+        raise argparse.ArgumentTypeError("numbers above 0, such as 1,10,100")
+    return found
+
+
+def _about(options: Options, began: datetime) -> dict[str, object]:
+    return {
+        "began": began.isoformat(timespec="seconds"),
+        "commit": _git("rev-parse", "HEAD"),
+        "changed_files": len(_git("status", "--porcelain").splitlines()),
+        "cpus": os.cpu_count(),
+        "python": platform.python_version(),
+        "load_before": os.getloadavg(),
+        "options": asdict(options),
+    }
+
+
+def _git(*words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=FOLDER.parent, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+def _write(results: Results, file: Path) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if file.parent == FOLDER:
+        (FOLDER / ".gitignore").write_text("*\n")  # figures of one machine are no source
+    file.write_text(json.dumps(asdict(results), indent=1) + "\n")
+    print(f"written to {file}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

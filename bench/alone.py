@@ -1,0 +1,130 @@
+"""`sync` without a cluster: the Kimi service of config/, when it is new and when all of its pods are ready."""
+
+import gc
+import itertools
+import json
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import yaml
+
+from bench import offline
+from bench.results import Alone
+from bench.scenarios import Manifest
+from ome_operator import keys, observe
+from ome_operator.api import InferenceService
+from ome_operator.facts import Deps, Observed
+from ome_operator.plan import Plan
+from ome_operator.sync import sync
+
+CONFIG = Path(__file__).parent.parent / "config"
+FILES = (
+    "models/moonshotai/Kimi-K2-Instruct.yaml",
+    "runtimes/srt/kimi-k2-pd-rt.yaml",
+    "samples/isvc/moonshotai/kimi-k2-pd.yaml",
+)
+HOLDS = f"{keys.MODEL_LABEL_PREFIX}clusterbasemodel.kimi-k2-instruct"
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def measure(calls: int = 300) -> Alone:
+    """Microseconds per call."""
+    service, deps = kimi()
+    first = sync(service, deps, Observed(), NOW)
+    ready, observed = steady(service, deps)
+    others = (replace(service, name=f"kimi-{number}", uid=str(number)) for number in itertools.count())
+    seen = (touched(observed, version) for version in itertools.count(2))
+    revision = next(one for one in offline.manifests(first) if one["kind"] == "ControllerRevision")
+    return Alone(
+        first_us=per_call(lambda: sync(next(others), deps, Observed(), NOW), calls),
+        steady_us=per_call(lambda: sync(ready, deps, next(seen), NOW), calls),
+        revision_bytes=len(json.dumps(revision, separators=(",", ":")).encode()),
+        objects=len(offline.manifests(first)),
+        pods=len(observed.pods),
+    )
+
+
+def kimi() -> tuple[InferenceService, Deps]:
+    """The service of config/ and what it refers to."""
+    documents = [one for file in FILES for one in yaml.safe_load_all((CONFIG / file).read_text())]
+    body = next(one for one in documents if one["kind"] == "InferenceService")
+    return offline.service(body), offline.dependencies(documents, HOLDS, 16)
+
+
+def steady(service: InferenceService, deps: Deps) -> tuple[InferenceService, Observed]:
+    """The service and what is observed once everything exists and is ready. `sync` then has nothing to do."""
+    plan = sync(service, deps, Observed(), NOW)
+    made = offline.manifests(plan)
+    children = {}
+    for number, manifest in enumerate(made, start=1):
+        child = observe.child(manifest["kind"], stored(manifest, number))
+        children[child.kind, child.name] = child._replace(owned=child.hash)
+    pods = [observe.pod(pod) for number, manifest in enumerate(made, start=1) for pod in pods_of(stored(manifest, number))]
+    observed = Observed(children=children, pods=tuple(pods))
+    service = replace(service, status=sync(service, deps, observed, NOW).status)
+    _check(sync(service, deps, observed, NOW), service)
+    return service, observed
+
+
+def touched(observed: Observed, version: int) -> Observed:
+    """The same with a newer version of one pod: an event that changes nothing is what most passes are about."""
+    first, *rest = observed.pods
+    return replace(observed, pods=(first._replace(version=version), *rest))
+
+
+def stored(manifest: Manifest, number: int) -> Manifest:
+    """As the API server would show it."""
+    metadata = {**manifest["metadata"], "uid": f"child-{number}", "resourceVersion": str(number)}
+    return {**manifest, "metadata": metadata}
+
+
+def pods_of(workload: Manifest) -> list[Manifest]:
+    """The ready pods of a stored StatefulSet, or of a Deployment through its ReplicaSet."""
+    if workload["kind"] not in ("StatefulSet", "Deployment"):
+        return []
+    spec, owner = workload["spec"], {**workload["metadata"], "kind": "StatefulSet"}
+    if workload["kind"] == "Deployment":
+        owner = {**owner, "kind": "ReplicaSet", "name": f"{owner['name']}-5d4f8c7b9", "uid": "replica-set"}
+    first = spec.get("ordinals", {}).get("start", 0)
+    return [_pod(spec["template"], owner, ordinal) for ordinal in range(first, first + spec["replicas"])]
+
+
+def _pod(template: Manifest, owner: Manifest, ordinal: int) -> Manifest:
+    name = f"{owner['name']}-{ordinal}"
+    reference = {"kind": owner["kind"], "name": owner["name"], "uid": owner["uid"], "controller": True}
+    metadata = {
+        "name": name,
+        "namespace": owner["namespace"],
+        "uid": name,
+        "resourceVersion": "1",
+        "labels": {**template["metadata"]["labels"], keys.POD_INDEX: str(ordinal)},
+        "ownerReferences": [reference],
+    }
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    return {"metadata": metadata, "spec": {"nodeName": "node-0"}, "status": status}
+
+
+def per_call(call: Callable[[], Plan], calls: int) -> float:
+    """The median of some series, in microseconds; as in the operator, nothing old is collected meanwhile."""
+    series = []
+    gc.collect()
+    gc.freeze()
+    for _ in range(7):
+        began = time.perf_counter()
+        for _ in range(max(1, calls // 7)):
+            call()
+        series.append((time.perf_counter() - began) / max(1, calls // 7) * 1e6)
+    gc.unfreeze()
+    return statistics.median(series)
+
+
+def _check(plan: Plan, service: InferenceService) -> None:
+    """The steady state must be one, or the figure means nothing."""
+    todo = [*plan.check, *plan.first, *plan.apply, *plan.create, *plan.apply_status, *plan.patch, *plan.delete]
+    ready = [one for one in plan.status["conditions"] if one["type"] == "Ready"]
+    if todo or plan.status != service.status or not ready or ready[0]["status"] != "True":
+        raise ValueError(f"sync is not quiet when everything is ready: {todo or plan.status}")

@@ -1,0 +1,121 @@
+"""The benchmark's own client: as thin as can be, so that the floor does not depend on the operator's."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import aiohttp
+
+from ome_operator.kube.connection import Connection
+from ome_operator.kube.kinds import path
+
+Manifest = dict[str, Any]
+T = TypeVar("T")
+APPLY, MERGE = "application/apply-patch+yaml", "application/merge-patch+json"
+
+
+class Refused(Exception):
+    """The API server said no: the benchmark itself is wrong, or the machine is at its end."""
+
+
+class Api:
+    """The administrator's requests."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._server = connection.server
+        self._session = connection.session(limit=0, agent="ome-bench")
+
+    @classmethod
+    async def open(cls, kubeconfig: Path) -> Self:
+        """For the server and identity of this file."""
+        return cls(await Connection.open(kubeconfig))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self._session.close()
+
+    async def apply(self, manifest: Manifest) -> Manifest:
+        """Server-side apply."""
+        metadata = manifest["metadata"]
+        where = path(manifest["kind"], metadata["namespace"], metadata["name"])
+        return await self._send("PATCH", where + "?fieldManager=ome-operator&force=true", manifest, APPLY)
+
+    async def create(self, manifest: Manifest) -> Manifest:
+        """POST."""
+        return await self._send("POST", path(manifest["kind"], manifest["metadata"]["namespace"]), manifest)
+
+    async def merge_status(self, kind: str, namespace: str, name: str, status: Manifest) -> Manifest:
+        """Change the status of any object."""
+        return await self._send("PATCH", path(kind, namespace, name, "status"), {"status": status}, MERGE)
+
+    async def delete(self, kind: str, namespace: str, name: str) -> Manifest:
+        """Delete in the background, as `kubectl delete` does."""
+        return await self._send("DELETE", path(kind, namespace, name), {"propagationPolicy": "Background"})
+
+    async def names(self, kind: str, namespace: str, selector: str = "", limit: int = 0) -> list[str]:
+        """Names of what exists."""
+        query = {"labelSelector": selector, "limit": str(limit)}
+        found = await self._send("GET", path(kind, namespace), None, query=query)
+        return [one["metadata"]["name"] for one in found["items"]]
+
+    async def watch(self, kind: str, namespace: str) -> AsyncIterator[Manifest]:
+        """What exists, an event of the type LISTED, then changes until cancelled. Servers end watches when they like."""
+        listed = await self._send("GET", path(kind, namespace), None)
+        for item in listed["items"]:
+            yield {"type": "ADDED", "object": item}
+        yield {"type": "LISTED"}
+        version = listed["metadata"]["resourceVersion"]
+        while True:
+            async for event in self._stream(path(kind, namespace), version):
+                if event["type"] == "ERROR":
+                    raise Refused(f"watch {kind}: {event['object']}")
+                version = event["object"]["metadata"]["resourceVersion"]
+                yield event
+            await asyncio.sleep(0.05)
+
+    async def _stream(self, where: str, version: str) -> AsyncIterator[Manifest]:
+        query = {"watch": "1", "timeoutSeconds": "3600", "resourceVersion": version}
+        no_limit = aiohttp.ClientTimeout(total=None)
+        async with self._session.get(self._server + where, params=query, timeout=no_limit) as answer:
+            if answer.status != 200:
+                raise Refused(f"watch {where}: {answer.status} {await answer.text()}")
+            buffer = b""
+            async for chunk in answer.content.iter_any():
+                *lines, buffer = (buffer + chunk).split(b"\n")
+                for line in lines:
+                    yield json.loads(line)
+
+    async def _send(
+        self,
+        method: str,
+        where: str,
+        body: Manifest | None,
+        content: str = "application/json",
+        query: Mapping[str, str] | None = None,
+    ) -> Manifest:
+        data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        headers = {} if data is None else {"Content-Type": content}
+        async with self._session.request(method, self._server + where, data=data, headers=headers, params=query) as answer:
+            text = await answer.read()
+        if answer.status >= 300:
+            raise Refused(f"{method} {where}: {answer.status} {text.decode(errors='replace')[:500]}")
+        parsed: Manifest = json.loads(text)
+        return parsed
+
+
+async def together(items: Iterable[T], lanes: int, work: Callable[[T], Awaitable[object]]) -> None:
+    """Do the work for every item, in order, so many at a time; the first error ends all."""
+    waiting = iter(items)
+
+    async def lane() -> None:
+        for item in waiting:
+            await work(item)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(lanes):
+            group.create_task(lane())

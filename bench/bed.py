@@ -1,0 +1,174 @@
+"""A fresh cluster for one measurement, with charts and catalog; the operator as a process with the chart's token."""
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+
+from bench.api import Api, Refused
+from bench.counting import Count, count
+from bench.offline import owned
+from bench.processes import Usage, usage
+from bench.scenarios import HOLDS, NAMESPACE, Scenario, catalog
+from bench.watching import Late, Watching
+from ome_operator import keys
+from ome_operator.local import lifecycle
+from ome_operator.local.cluster import Cluster
+from ome_operator.local.layout import layout
+
+CHARTS = Path(__file__).parent.parent / "charts"
+SERVERS = ("etcd", "apiserver", "controller-manager", "scheduler", "kwok")
+OPERATOR_NAMESPACE = "ome"
+OWN_KINDS = ("InferenceService", "RoleScale", "ClusterBaseModel", "ClusterServingRuntime", "AcceleratorClass")
+SERVED_WITHIN_S = 60.0
+STARTED_WITHIN_S = 90.0
+QUIET_S = 6.0
+"""No write for so long: settled. Longer than the operator's interval between statuses of which only counts changed."""
+SETTLED_WITHIN_S = 60.0
+
+
+@dataclass
+class Bed:
+    """Where one measurement happens."""
+
+    cluster: Cluster
+    api: Api
+    watching: Watching
+
+    def servers_cpu(self) -> dict[str, float]:
+        """CPU seconds of the control plane until now."""
+        found = {name: self.cluster.process(name) for name in SERVERS}
+        return {name: usage(process.pid).cpu_s for name, process in found.items() if process}
+
+    async def count(self, since: int) -> Count:
+        """The operator's requests since a mark."""
+        await asyncio.sleep(0.5)  # the log is written behind the answers
+        return count(await asyncio.to_thread(self.cluster.audit, since))
+
+    async def collecting(self) -> None:
+        """Wait until the garbage collector knows our kinds: it looks for new ones every 30 s, and clusters are young."""
+        owner = {"apiVersion": keys.API_VERSION, "kind": "RoleScale", "metadata": {"name": "canary", "namespace": NAMESPACE}}
+        made = await self.api.create({**owner, "spec": {"replicas": 0}})
+        child = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "canary", "namespace": NAMESPACE}}
+        await self.api.create(owned(child, made))
+        await self.api.delete("RoleScale", NAMESPACE, "canary")
+        until = asyncio.get_running_loop().time() + SETTLED_WITHIN_S
+        while "canary" in await self.api.names("ConfigMap", NAMESPACE):
+            if asyncio.get_running_loop().time() > until:
+                raise Late("the garbage collector does not collect")
+            await asyncio.sleep(0.2)
+
+    async def settle(self) -> bool:
+        """Wait until the operator has written nothing for a while; False when it does not stop."""
+        clock = asyncio.get_running_loop().time
+        quiet_since = clock()
+        until = quiet_since + SETTLED_WITHIN_S
+        mark = self.cluster.audit_mark()
+        while clock() - quiet_since < QUIET_S:
+            if clock() > until:
+                return False
+            await asyncio.sleep(0.5)
+            before, mark = mark, self.cluster.audit_mark()
+            if count(self.cluster.audit(before)).writes:
+                quiet_since = clock()
+        return True
+
+
+@asynccontextmanager
+async def bed(scenario: Scenario) -> AsyncIterator[Bed]:
+    """Make it, and leave nothing of it behind."""
+    name = f"bench-{os.getpid()}"
+    try:
+        cluster = Cluster.up(name, nodes=scenario.nodes, accelerator="h200", audit=True, fast=True)
+        _furnish(cluster)
+        async with await Api.open(cluster.kubeconfig) as api:
+            await _served(api)
+            async with Watching(api) as watching:
+                yield Bed(cluster, api, watching)
+    finally:
+        lifecycle.down(layout(name))
+
+
+def _furnish(cluster: Cluster) -> None:
+    """Charts, namespace, model and runtimes; every node holds the model."""
+    cluster.helm("install", "ome-crd", str(CHARTS / "ome-crd"))
+    words = ("--namespace", OPERATOR_NAMESPACE, "--create-namespace", "--set", "operator.external=true")
+    cluster.helm("install", "ome", str(CHARTS / "ome-resources"), *words)
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+    cluster.kubectl("create", "namespace", NAMESPACE)
+    cluster.apply(*catalog())
+    cluster.kubectl("label", "nodes", "--all", f"{HOLDS}=Ready")
+
+
+async def _served(api: Api) -> None:
+    """Wait until our kinds can be listed: for some seconds after its CRD a kind is answered with 404 or 429."""
+    until = asyncio.get_running_loop().time() + SERVED_WITHIN_S
+    for kind in OWN_KINDS:
+        while True:
+            try:
+                await api.names(kind, "", limit=1)
+                break
+            except Refused as error:
+                if asyncio.get_running_loop().time() > until:
+                    raise Late(f"{kind} is not served: {error}") from error
+                await asyncio.sleep(0.2)
+
+
+class Operator:
+    """The operator as a process of the cluster; `down` of the cluster ends it."""
+
+    def __init__(self, at: Bed) -> None:
+        self._cluster = at.cluster
+
+    async def start(self) -> float:
+        """Returns when it leads and has seen every object; the seconds that took."""
+        clock = asyncio.get_running_loop().time
+        began, port = clock(), _free_port()
+        kubeconfig = self._cluster.keep_token(OPERATOR_NAMESPACE, "ome-operator")
+        words = [sys.executable, "-m", "ome_operator", "operator", f"--kubeconfig={kubeconfig}"]
+        words += [f"--namespace-of-lease={OPERATOR_NAMESPACE}", "--address=127.0.0.1"]
+        words += [f"--health-port={port}", "--metrics-port=0"]
+        self._cluster.spawn("operator", words)
+        while not await _leads(port):
+            if self._cluster.process("operator") is None or clock() > began + STARTED_WITHIN_S:
+                raise Late(f"the operator does not start: {self._last_words()}")
+            await asyncio.sleep(0.05)
+        return clock() - began
+
+    async def stop(self) -> None:
+        """Ask it to end, and wait."""
+        await asyncio.to_thread(self._cluster.stop, "operator")
+
+    def usage(self) -> Usage:
+        """What it has cost since it started."""
+        process = self._cluster.process("operator")
+        if process is None:
+            raise Late(f"the operator ended: {self._last_words()}")
+        return usage(process.pid)
+
+    def log(self) -> str:
+        """Everything that it said."""
+        return self._cluster.log("operator").read_text(errors="replace")
+
+    def _last_words(self) -> str:
+        return "\n".join(self.log().strip().splitlines()[-5:])
+
+
+async def _leads(port: int) -> bool:
+    try:
+        async with aiohttp.request("GET", f"http://127.0.0.1:{port}/readyz") as answer:
+            return answer.status == 200 and "leading" in await answer.text()
+    except (aiohttp.ClientError, OSError):
+        return False
+
+
+def _free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])

@@ -1,0 +1,35 @@
+"""What processes cost, from /proc."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Of one process since it started."""
+
+    cpu_s: float
+    peak_mib: float
+
+
+def usage(pid: int) -> Usage:
+    """User and system time, and the largest resident set."""
+    folder = Path(f"/proc/{pid}")
+    return Usage(cpu_seconds((folder / "stat").read_text(), TICK), peak_mib((folder / "status").read_text()))
+
+
+def cpu_seconds(stat: str, tick: int) -> float:
+    """From the text of /proc/PID/stat; the program's name may hold spaces and parentheses."""
+    fields = stat.rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / tick
+
+
+def peak_mib(status: str) -> float:
+    """VmHWM of the text of /proc/PID/status."""
+    for line in status.splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    return 0.0

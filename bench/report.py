@@ -1,0 +1,223 @@
+"""Results as rows for people: the figure, what it is compared with, the aim and whether it was reached."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bench.counting import Count
+from bench.figures import median, percentile
+from bench.results import Alone, Fetched, Quiet, Ramp, Restart, Results, Shared
+from bench.scenarios import SCALED, SINGLE
+
+OME = "OME v0.1.5, measured earlier on such a machine, not in this run"
+RATIO, LAG_S, ABOVE = 1.2, 1.0, 3.0
+JUDGED_FROM = 100
+"""Aims are for this many services; fewer show where the time goes."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    what: str
+    floor: str = ""
+    operator: str = ""
+    ratio: str = ""
+    aim: str = ""
+    met: bool | None = None
+    """None where there is no aim."""
+    ome: str = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    """Some rows under a heading."""
+
+    title: str
+    rows: tuple[Row, ...]
+
+
+def sections(results: Results) -> list[Section]:
+    """All that was measured, in a fixed order."""
+    scenarios = dict.fromkeys(one.scenario for one in results.ramps)
+    found = [_ramp([one for one in results.ramps if one.scenario == scenario]) for scenario in scenarios]
+    found.append(Section("When nothing changes", tuple(_still(results))))
+    if results.restart:
+        found.append(Section(f"Restart with {results.restart.services} services", tuple(_restart(results.restart))))
+    if results.alone:
+        found.append(Section("`sync` alone, the Kimi service of config/", tuple(_alone(results.alone))))
+    if results.fetched:
+        found.append(Section("Weights: fetched and proven, from a hub on loopback", tuple(_fetched(results.fetched))))
+    if results.shared:
+        title = f"Weights: {results.shared.nodes} nodes at once, throttled hub"
+        found.append(Section(title, tuple(_shared(results.shared))))
+    return [one for one in found if one.rows]
+
+
+def _fetched(fetched: list[Fetched]) -> Iterator[Row]:
+    for count in dict.fromkeys(one.files for one in fetched):
+        times = {
+            side: [one.seconds for one in fetched if (one.side, one.files) == (side, count)]
+            for side in ("cp", "agent", "huggingface_hub")
+        }
+        size = next(one.bytes for one in fetched)
+        ratio = f"{median(times['agent']) / median(times['cp']):.2f} x"
+        what = f"{count} files, {size >> 20} MiB (floor: cp and sha256sum)"
+        yield Row(what, floor=_seconds(times["cp"]), operator=_seconds(times["agent"]), ratio=ratio)
+        yield Row("  huggingface_hub, which proves nothing", operator=_seconds(times["huggingface_hub"]))
+
+
+def _shared(one: Shared) -> Iterator[Row]:
+    yield Row("hub alone", operator=f"{one.alone_s:.1f} s, {one.alone_sent / one.bytes:.1f} models sent")
+    yield Row("with peers", operator=f"{one.peers_s:.1f} s, {one.peers_sent / one.bytes:.1f} models sent")
+
+
+def _ramp(ramps: list[Ramp]) -> Section:
+    floors, operators = ([one for one in ramps if one.side == side] for side in ("floor", "operator"))
+    rows = list(_times(floors, operators))
+    if operators:
+        rows += _readiness(operators)
+        rows += _costs(operators)
+    rows += _deletions(floors, operators)
+    return Section(f"{ramps[0].title}: {ramps[0].pods} pods", tuple(rows))
+
+
+def _times(floors: list[Ramp], operators: list[Ramp]) -> Iterator[Row]:
+    slow, fast = ([one.pods_s for one in side] for side in (operators, floors))
+    ratio = median(slow) / median(fast) if slow and fast else None
+    one = (floors + operators)[0]
+    judged = one.services >= JUDGED_FROM
+    yield Row(
+        "last pod Ready",
+        floor=_seconds(fast),
+        operator=_seconds(slow),
+        ratio="" if ratio is None else f"{ratio:.2f} x",
+        aim=f"<= {RATIO} x" if judged else "",
+        met=ratio <= RATIO if judged and ratio is not None else None,
+        ome="127.6 s" if _known(one) else "",
+    )
+    floor_cpu, cpu = ([sum(one.servers_cpu_s.values()) for one in side] for side in (floors, operators))
+    yield Row("CPU of the control plane until then", floor=_seconds(floor_cpu), operator=_seconds(cpu))
+
+
+def _readiness(operators: list[Ramp]) -> Iterator[Row]:
+    lags = [lag for one in operators for lag in one.lags_s]
+    judged = operators[0].services >= JUDGED_FROM
+    yield Row("service Ready after its last pod, median", operator=f"{median(lags):.2f} s")
+    yield Row(
+        "the slowest service",
+        operator=f"{max(lags):.2f} s (99 %: {percentile(lags, 99):.2f} s)",
+        aim=f"<= {LAG_S:.0f} s",
+        met=max(lags) <= LAG_S if judged else None,
+    )
+
+
+def _known(one: Ramp) -> bool:
+    """Whether OME was measured with the same services."""
+    return one.scenario == SINGLE[100].key
+
+
+def _costs(operators: list[Ramp]) -> Iterator[Row]:
+    known, services = _known(operators[0]), operators[0].services
+    counts = [(one, one.count) for one in operators if one.count]
+    yield Row(
+        "API requests per service",
+        operator=f"{median([count.requests / services for _, count in counts]):.1f}",
+        ome="95" if known else "",
+    )
+    above = median([(count.writes - count.created) / services for _, count in counts])
+    writes = median([count.writes / services for _, count in counts])
+    objects = median([count.created / services for _, count in counts])
+    yield Row(
+        "writes per service",
+        operator=f"{writes:.1f} for {objects:g} objects",
+        ratio=f"{above:+.1f}",
+        aim=f"<= {ABOVE:.0f} above",
+        met=above <= ABOVE if services >= JUDGED_FROM else None,
+        ome="33" if known else "",
+    )
+    used = [one.usage for one in operators if one.usage]
+    yield Row(
+        "CPU of the operator (its start included)",
+        operator=_seconds([one.cpu_s for one in used]),
+        ome="15.6 s" if known else "",
+    )
+    yield Row(
+        "peak memory of the operator",
+        operator=f"{max(one.peak_mib for one in used):.0f} MiB",
+        ome="132 MiB" if known else "",
+    )
+    refused = sum(count.refused for _, count in counts)
+    complaints = sum(one.complaints for one in operators)
+    if refused or complaints:
+        yield Row("refused requests; warnings in its log", operator=f"{refused}; {complaints}")
+    if not all(one.settled for one in operators):
+        yield Row("writes ended", operator="not within a minute", aim="yes", met=False)
+
+
+def _deletions(floors: list[Ramp], operators: list[Ramp]) -> Iterator[Row]:
+    bare, ours = ([one.deletion.seconds for one in side if one.deletion] for side in (floors, operators))
+    if bare or ours:
+        ratio = f"{median(ours) / median(bare):.2f} x" if bare and ours else ""
+        yield Row("deletion of everything", floor=_seconds(bare), operator=_seconds(ours), ratio=ratio)
+
+
+def _still(results: Results) -> Iterator[Row]:
+    if results.idle:
+        yield _writes(f"writes a minute, {results.idle.services} services, idle", results.idle, "")
+    if results.scaled:
+        what = f"writes a minute, {results.scaled.services} services, HPA statuses move every 15 s"
+        yield _writes(what, results.scaled, "1,721" if results.scaled.services == SCALED.services else "")
+    for name, one in (("idle", results.idle), ("moving", results.scaled)):
+        if one:
+            share = 100 * one.cpu_s / one.seconds
+            reads = (one.count.requests - one.count.writes) * 60 / one.seconds
+            text = f"{share:.1f} % of a core; {reads:.0f} reads, {one.count.lease * 60 / one.seconds:.0f} for the Lease"
+            yield Row(f"beside it, a minute, {name}", operator=text)
+
+
+def _writes(what: str, quiet: Quiet, ome: str) -> Row:
+    rate = quiet.writes_a_minute
+    detail = f" ({_top(quiet.count)})" if rate else ""
+    return Row(what, operator=f"{rate:g}{detail}", aim="0", met=rate == 0, ome=ome)
+
+
+def _restart(restart: Restart) -> Iterator[Row]:
+    counted = restart.count
+    others = sum(counted.others.values())
+    named = ", ".join(f"{number} {what}" for what, number in counted.others.items())
+    yield Row(
+        "requests",
+        operator=f"{counted.requests}: {', '.join(f'{number} {verb}' for verb, number in counted.verbs.items())}",
+        ome="2,360",
+    )
+    yield Row(
+        "writes", operator=f"{counted.writes}{' (' + _top(counted) + ')' if counted.writes else ''}", aim="0",
+        met=counted.writes == 0, ome="700",
+    )  # fmt: skip
+    yield Row(
+        "reads that are neither lists nor watches",
+        operator=f"{others}{' (' + named + ')' if others else ''}",
+        aim="0",
+        met=others == 0,
+    )
+    yield Row("discovery; for the Lease", operator=f"{counted.discovery}; {counted.lease}")
+    yield Row("from its start until it leads", operator=f"{restart.lead_s:.1f} s; {restart.usage.cpu_s:.1f} s of CPU")
+    yield Row("peak memory", operator=f"{restart.usage.peak_mib:.0f} MiB")
+
+
+def _alone(alone: Alone) -> Iterator[Row]:
+    yield Row("one call, nothing to do", operator=f"{alone.steady_us:,.0f} us")
+    yield Row("one call, everything is new", operator=f"{alone.first_us:,.0f} us")
+    yield Row("its ControllerRevision", operator=f"{alone.revision_bytes:,} bytes")
+
+
+def _top(counted: Count) -> str:
+    return ", ".join(f"{number} {what}" for what, number in list(counted.written.items())[:3])
+
+
+def _seconds(values: list[float]) -> str:
+    """The median, and how far the repetitions lie apart."""
+    if not values:
+        return ""
+    spread = f" ({min(values):.1f}–{max(values):.1f})" if len(values) > 1 else ""
+    return f"{median(values):.1f} s{spread}"

@@ -1,0 +1,129 @@
+"""What was measured, as plain data: it becomes the JSON file and the table."""
+
+from dataclasses import dataclass, field
+
+from bench.counting import Count
+from bench.processes import Usage
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """Everything goes."""
+
+    seconds: float
+    """From the first request to delete an owner until the last pod and the last child object are gone."""
+    pods_s: float
+    """Until the last pod is gone."""
+
+
+@dataclass(frozen=True)
+class Ramp:
+    """One side of one repetition: from nothing until the last pod is Ready."""
+
+    scenario: str
+    title: str
+    side: str
+    """floor or operator."""
+    repetition: int
+    pods_s: float
+    """From the first request until the last pod is Ready."""
+    sent_s: float
+    """Until the benchmark's own requests (objects, or services) were answered."""
+    services: int
+    pods: int
+    objects: int
+    """That the operator should create, per service."""
+    servers_cpu_s: dict[str, float]
+    deletion: Deletion | None = None
+    # of the operator's side only
+    ready_s: float = 0.0
+    """Until the last service is Ready."""
+    lags_s: tuple[float, ...] = ()
+    count: Count | None = None
+    usage: Usage | None = None
+    started_cpu_s: float = 0.0
+    """CPU of starting, before there was any service; part of `usage`."""
+    settled: bool = True
+    complaints: int = 0
+    """Lines of the operator's log that say WARNING or worse."""
+
+
+@dataclass(frozen=True)
+class Quiet:
+    """The operator while nothing happens to the services."""
+
+    services: int
+    seconds: float
+    count: Count
+    cpu_s: float
+
+    @property
+    def writes_a_minute(self) -> float:
+        """But for the Lease."""
+        return self.count.writes * 60 / self.seconds
+
+
+@dataclass(frozen=True)
+class Restart:
+    """The operator stops and starts again; nothing has changed."""
+
+    services: int
+    stop_s: float
+    lead_s: float
+    """From its start until it leads and has listed everything."""
+    count: Count
+    usage: Usage
+    """Of the new process until it was settled."""
+
+
+@dataclass(frozen=True)
+class Alone:
+    """`sync` without a cluster."""
+
+    first_us: float
+    """Nothing exists yet: everything is rendered."""
+    steady_us: float
+    """Everything exists and is ready: nothing to do."""
+    revision_bytes: int
+    objects: int
+    pods: int
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """One side fetched the files of a model once."""
+
+    side: str
+    """agent, huggingface_hub, or cp (with sha256sum)."""
+    files: int
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Several nodes fetched one model at the same time from a throttled hub, alone and with peers."""
+
+    nodes: int
+    bytes: int
+    hub_rate: float
+    alone_s: float
+    peers_s: float
+    alone_sent: int
+    """Bytes that the hub sent."""
+    peers_sent: int
+
+
+@dataclass
+class Results:
+    """Of one run of the benchmark."""
+
+    about: dict[str, object] = field(default_factory=dict)
+    alone: Alone | None = None
+    ramps: list[Ramp] = field(default_factory=list)
+    idle: Quiet | None = None
+    restart: Restart | None = None
+    scaled: Quiet | None = None
+    fetched: list[Fetched] = field(default_factory=list)
+    shared: Shared | None = None
+    failures: list[str] = field(default_factory=list)

@@ -1,0 +1,116 @@
+"""Which measurements run, in which order."""
+
+import asyncio
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TextIO
+
+from bench import alone, measure, weights
+from bench.api import Refused
+from bench.measure import Extras
+from bench.results import Ramp, Results
+from bench.scenarios import PAIRS, SCALED, SINGLE, Scenario
+from bench.watching import Late
+from ome_operator.local.errors import LocalError
+
+PARTS = ("sync", "ramp", "pairs", "idle", "restart", "delete", "hpa", "models")
+SIDES = ("floor", "operator")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What was asked for."""
+
+    only: tuple[str, ...] = PARTS
+    services: tuple[int, ...] = (1, 10, 100)
+    repeat: int = 3
+    lanes: int = 32
+    sides: tuple[str, ...] = SIDES
+    idle_s: float = 60.0
+    pairs: int = 100
+    scaled: int = 50
+
+    def wants(self, part: str) -> bool:
+        """Whether a part was asked for."""
+        return part in self.only
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One run."""
+
+    options: Options
+    results: Results
+    out: TextIO
+
+    async def run(self) -> None:
+        """Everything that was asked for; what fails is noted, and the rest goes on."""
+        options = self.options
+        if options.wants("sync"):
+            self._say("sync alone")
+            self.results.alone = alone.measure()
+        if options.wants("models"):
+            self._say("weights from a hub on loopback")
+            self.results.fetched, self.results.shared = await asyncio.to_thread(weights.measure, options.repeat)
+        largest = max(options.services)
+        on_ramps = any(options.wants(part) for part in ("ramp", "idle", "restart", "delete"))
+        for count in options.services if on_ramps else ():
+            await self._ramps(_single(count), count == largest)
+        if options.wants("pairs"):
+            await self._ramps(PAIRS.times(options.pairs), False)
+        if options.wants("hpa") and "operator" in options.sides:
+            await self._scaled(SCALED.times(options.scaled))
+
+    async def _ramps(self, scenario: Scenario, last: bool) -> None:
+        """Both sides in turn; the order changes with every repetition, so that a drift of the machine hits both."""
+        for repetition in range(self.options.repeat):
+            sides = [side for side in SIDES if side in self.options.sides]
+            for side in reversed(sides) if repetition % 2 else sides:
+                await self._ramp(scenario, side, repetition, last)
+
+    async def _ramp(self, scenario: Scenario, side: str, repetition: int, last: bool) -> None:
+        options, results, began = self.options, self.results, time.monotonic()
+        once = last and repetition == 0
+        extras = Extras(
+            idle_s=options.idle_s if once and options.wants("idle") else 0.0,
+            restart=once and options.wants("restart"),
+            delete=last and options.wants("delete"),
+        )
+        title = f"{scenario.title}, {side}, {repetition + 1} of {options.repeat}"
+        try:
+            if side == "floor":
+                done: Ramp = await measure.floor(scenario, repetition, options.lanes, extras)
+            else:
+                done, idle, restart = await measure.operator(scenario, repetition, options.lanes, extras)
+                results.idle, results.restart = idle or results.idle, restart or results.restart
+        except BaseException as error:
+            self._failed(title, error)
+            return
+        results.ramps.append(done)
+        self._say(f"{title}: last pod Ready after {done.pods_s:.1f} s ({time.monotonic() - began:.0f} s in all)")
+
+    async def _scaled(self, scenario: Scenario) -> None:
+        title = f"{scenario.services} services while HPA statuses move"
+        try:
+            self.results.scaled = await measure.scaled(scenario, self.options.lanes, self.options.idle_s)
+        except BaseException as error:
+            self._failed(title, error)
+            return
+        self._say(f"{title}: {self.results.scaled.writes_a_minute:g} writes a minute")
+
+    def _failed(self, title: str, error: BaseException) -> None:
+        """Note what the benchmark can live with; raise the rest."""
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        if not isinstance(error, Late | Refused | LocalError | OSError):
+            raise error
+        self.results.failures.append(f"{title}: {error}")
+        self._say(self.results.failures[-1])
+
+    def _say(self, line: str) -> None:
+        print(f"{datetime.now(UTC):%H:%M:%S} {line}", file=self.out, flush=True)
+
+
+def _single(count: int) -> Scenario:
+    return SINGLE.get(count) or SINGLE[10].times(count)

@@ -1,0 +1,23 @@
+"""From the shell's words to the command line."""
+
+import os
+import sys
+
+from ome_operator.cli.app import app
+from ome_operator.local.errors import LocalError
+
+
+def main() -> None:
+    """Run the command. What a person can mend is one sentence on stderr and exit code 1, never a traceback."""
+    try:
+        app()
+    except LocalError as error:
+        print(error, file=sys.stderr)
+        sys.exit(1)
+    except BrokenPipeError:  # `ome … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+"""Fetching a model: beside its place, resumed where a kill left it, proven before it is visible."""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO
+
+from ome_operator.agent.hashes import Checker
+from ome_operator.agent.listing import Listing, Refused, RemoteFile, Source, SourceError, Unreachable
+from ome_operator.agent.plan import Fetch, Plan, plan, too_full
+from ome_operator.agent.progress import Progress
+from ome_operator.agent.store import Manifest, Store, check
+from ome_operator.agent.throttle import Throttle
+
+logger = logging.getLogger(__name__)
+
+BATCH = 1024 * 1024
+"""Bytes that are written at once."""
+LINGER = 0.2
+"""Seconds that bytes wait at most to be written: what a kill loses has to be fetched again."""
+
+
+class Failed(Exception):
+    """The model cannot be had now, in a sentence."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a node spends on fetching."""
+
+    files: int = 8
+    """Files at a time."""
+    throttle: Throttle = field(default_factory=lambda: Throttle(0))
+    tries: int = 8
+    """Attempts in a row without a new byte before a file is given up for now."""
+    wrong: int = 5
+    """Times that a whole file may come with a wrong hash."""
+    first: float = 0.5
+    """Seconds before the second attempt; then twice as many each time."""
+    last: float = 60.0
+
+
+class Download:
+    """One model revision on its way to this node."""
+
+    def __init__(
+        self, uri: str, source: Source, store: Store, limits: Limits, progress: Progress, *, node: str = ""
+    ) -> None:
+        self._uri, self._source, self._store, self._limits, self._progress = uri, source, store, limits, progress
+        self._node = node
+        self._slots = asyncio.Semaphore(limits.files)
+        self._jitter: Callable[[], float] = random.random
+
+    async def run(self, revision: str = "") -> Manifest:
+        """Fetch what is missing and publish it; raises Failed. `revision` pins what the URI leaves open."""
+        try:
+            return await self._run(revision)
+        except SourceError as error:
+            raise Failed(str(error)) from error
+        except OSError as error:
+            raise Failed(f"the disk refuses: {error.strerror or error} ({self._store.home})") from error
+
+    async def _run(self, revision: str) -> Manifest:
+        listing = await self._listing(revision)
+        store = self._store
+        await asyncio.to_thread(store.prepare, listing)
+        todo = self._plan(listing)
+        self._progress.start(listing.revision, todo.total, todo.total - todo.left, len(listing.files))
+        todo = await self._reuse(listing, todo.fetch)
+        if full := too_full(todo.left, store.free(), str(store.home)):
+            raise Failed(full)
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._file(listing, one)) for one in todo.fetch]
+        wrong = [said for task in tasks if (said := task.result())]
+        if wrong:
+            raise Failed(wrong[0] + (f" (and {len(wrong) - 1} more files)" if len(wrong) > 1 else ""))
+        return await asyncio.to_thread(store.publish, self._uri, listing, datetime.now(UTC).isoformat(timespec="seconds"))
+
+    async def _listing(self, revision: str) -> Listing:
+        for attempt in range(self._limits.tries):
+            try:
+                return await self._source.listing(revision)
+            except Unreachable as error:
+                if attempt + 1 == self._limits.tries:
+                    raise
+                await self._pause(attempt, error)
+        raise AssertionError("not reached")
+
+    async def _reuse(self, listing: Listing, todo: tuple[Fetch, ...]) -> Plan:
+        """Take what this disk has already, of other revisions or where the model's path was filled by hand."""
+        for one in todo:
+            if one.have:
+                continue
+            for path in self._store.elsewhere(one.file):
+                if (blocks := await asyncio.to_thread(_prove, path, one.file)) is None:
+                    continue
+                linked = await asyncio.to_thread(self._store.link, one.file, path)
+                await asyncio.to_thread(self._store.accept, one.file, blocks, linked)
+                self._progress.found(one.file.size)
+                break
+        return self._plan(listing)
+
+    def _plan(self, listing: Listing) -> Plan:
+        return plan(listing, self._store.proven(), self._store.have, self._node)
+
+    async def _file(self, listing: Listing, one: Fetch) -> str:
+        """Fetch one file; a sentence when it cannot be had."""
+        async with self._slots:
+            attempt = wrong = 0
+            have = one.have
+            while True:
+                try:
+                    checker = await self._attempt(listing, one.file)
+                except Refused as error:
+                    return f"{one.file.name}: {error}"
+                except Unreachable as error:
+                    now = self._store.have(one.file)
+                    attempt, have = (0, now) if now > have else (attempt + 1, have)
+                    if attempt >= self._limits.tries:
+                        return f"{one.file.name}: {error}"
+                    await self._pause(attempt, error)
+                    continue
+                if checker.whole:
+                    await asyncio.to_thread(self._store.accept, one.file, checker.blocks)
+                    return ""
+                wrong, have = wrong + 1, 0
+                self._store.part(one.file).unlink()
+                self._source.suspect(one.file)
+                self._progress.lost(one.file.size)
+                logger.warning("%s of %s came with a wrong hash (%d times)", one.file.name, self._uri, wrong)
+                if wrong >= self._limits.wrong:
+                    return f"{one.file.name} came {wrong} times with another {one.file.hash.algorithm} than its source says"
+                await self._pause(wrong - 1, Unreachable(""))
+
+    async def _attempt(self, listing: Listing, file: RemoteFile) -> Checker:
+        """Ask for what is missing of a file; the checker of all of it. Raises what the source raises."""
+        part = self._store.part(file)
+        have = self._store.have(file)
+        if have > file.size:
+            part.unlink()
+            have = 0
+        checker = await asyncio.to_thread(check, part, file, limit=have) if have else Checker(file.hash, file.size)
+        with part.open("ab") as out:
+            if have < file.size:
+                await self._pour(listing, file, have, out, checker)
+        if checker.count < file.size:
+            raise Unreachable(f"the source ended after {checker.count} of {file.size} bytes")
+        return checker
+
+    async def _pour(self, listing: Listing, file: RemoteFile, start: int, out: BinaryIO, checker: Checker) -> None:
+        """From the source to the disk. Whatever came before an error is kept, for it need not be wrong."""
+        batch, count, since = bytearray(), start, time.monotonic()
+        stream = self._source.read(listing, file, start)
+        try:
+            async for data in stream:
+                batch += data
+                count += len(data)
+                if count > file.size:
+                    raise Unreachable(f"the source sends more than the {file.size} bytes that it said")
+                if len(batch) >= BATCH or time.monotonic() - since > LINGER:
+                    full, batch, since = batch, bytearray(), time.monotonic()
+                    await asyncio.to_thread(_write, out, full, checker)
+                    self._progress.came(len(full))
+                    await self._limits.throttle.take(len(full))
+        finally:
+            if batch and count <= file.size:
+                _write(out, batch, checker)
+                self._progress.came(len(batch))
+
+    async def _pause(self, attempt: int, error: Unreachable) -> None:
+        seconds = min(self._limits.last, self._limits.first * 2**attempt) * (0.5 + self._jitter() / 2)
+        if str(error):
+            logger.info("%s: again in %.1f s: %s", self._uri, max(seconds, error.retry_after), error)
+        await asyncio.sleep(max(seconds, min(error.retry_after, self._limits.last)))
+
+
+def _write(out: BinaryIO, data: bytearray, checker: Checker) -> None:
+    """To the operating system at once, so that a kill of this process loses nothing of it."""
+    out.write(data)
+    out.flush()
+    checker.update(data)
+
+
+def _prove(path: Path, file: RemoteFile) -> tuple[int, ...] | None:
+    """The block sums of a file that is what it should be, by a hash: sizes alone prove no relation."""
+    checker = check(path, file)
+    return checker.blocks if checker.whole and file.hash.algorithm != "size" else None

@@ -1,0 +1,28 @@
+"""Facts of a model from its files on this disk."""
+
+from pathlib import Path
+from typing import Any
+
+from ome_operator.understand.facts import FILE_LIMIT, FILES, facts
+from ome_operator.understand.tensors import header_length
+
+MANY = 256
+"""Safetensors files whose headers are read; the index says enough about more."""
+
+
+def learn(root: Path) -> dict[str, Any]:
+    """What `config.json` and its neighbours say, as the record holds it."""
+    small = {name: (root / name).read_bytes() for name in FILES if _readable(root / name)}
+    large = sorted(root.glob("*.safetensors"))
+    headers = {one.name: _header(one) for one in large} if len(large) <= MANY else {}
+    return facts(small, headers).dump()
+
+
+def _readable(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size <= FILE_LIMIT
+
+
+def _header(path: Path) -> bytes:
+    with path.open("rb") as stream:
+        length = header_length(stream.read(8))
+        return stream.read(length) if length is not None else b""

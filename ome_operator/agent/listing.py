@@ -1,0 +1,82 @@
+"""What a source has: files with sizes and hashes, at one revision."""
+
+from collections.abc import AsyncIterator, Iterable
+from pathlib import PurePosixPath
+from typing import NamedTuple, Protocol
+
+from ome_operator.agent.hashes import Hash
+from ome_operator.names import digest
+
+
+class RemoteFile(NamedTuple):
+    """A file of a model."""
+
+    name: str
+    """Path below the model's directory, with slashes."""
+    size: int
+    hash: Hash
+
+
+class Listing(NamedTuple):
+    """All files of a model at one moment that has a name."""
+
+    revision: str
+    """Commit of a hub, or a digest of the listing where a source has no revisions."""
+    files: tuple[RemoteFile, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(one.size for one in self.files)
+
+
+class SourceError(Exception):
+    """The base: a sentence about a source.
+
+    SourceError
+    ├── Refused     asking again will not help: no such model, no right, a scheme that is not served
+    └── Unreachable asking again may help: no answer, 429, 5xx, a connection that was cut
+    """
+
+    retry_after: float = 0.0
+    """Seconds that the source asked us to wait."""
+
+
+class Refused(SourceError):
+    """Asking again will not help until somebody changes something."""
+
+
+class Unreachable(SourceError):
+    """Asking again may help."""
+
+    def __init__(self, text: str, retry_after: float = 0.0) -> None:
+        super().__init__(text)
+        self.retry_after = retry_after
+
+
+class Source(Protocol):
+    """Where files come from."""
+
+    async def listing(self, revision: str) -> Listing:
+        """All files, at this revision or ("") the newest; raises SourceError."""
+
+    def read(self, listing: Listing, file: RemoteFile, start: int) -> AsyncIterator[bytes]:
+        """The file's bytes from `start` on; raises SourceError, and may end early."""
+
+    def suspect(self, file: RemoteFile) -> None:
+        """A file came with a wrong hash."""
+
+    async def close(self) -> None:
+        """Close connections."""
+
+
+def listing(files: Iterable[RemoteFile], revision: str = "") -> Listing:
+    """Files in order; Refused for names that lead out of the directory, or an empty list."""
+    found = tuple(sorted(files))
+    if not found:
+        raise Refused("there are no files there: look at spec.storage.storageUri")
+    for one in found:
+        path = PurePosixPath(one.name)
+        if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in one.name or one.size < 0:
+            raise Refused(f"the source names a file {one.name!r}, which would not lie below the model's directory")
+    return Listing(revision or digest([(one.name, one.size, str(one.hash)) for one in found], 40), found)

@@ -1,0 +1,208 @@
+"""The agent's process: watches models, works on those that this node is to hold, and keeps the node's record."""
+
+import asyncio
+import contextlib
+import logging
+import random
+import signal
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from ome_operator import keys, observe
+from ome_operator.agent import record
+from ome_operator.agent.nodes import LOCAL, belongs, concerns, misplaced
+from ome_operator.agent.work import Terms, Work
+from ome_operator.api import Invalid, Model
+from ome_operator.kube.client import Client
+from ome_operator.kube.connection import Connection
+from ome_operator.kube.errors import AlreadyExists, KubeError, NotFound
+from ome_operator.kube.kinds import RESOURCES
+from ome_operator.resolve.weights import weights
+from ome_operator.watch.watcher import Watched, Watcher
+
+logger = logging.getLogger(__name__)
+
+KIND = "NodeModels"
+MODELS = ("ClusterBaseModel", "BaseModel")
+TICK = 1.0
+PROGRESS_EVERY = 10.0
+"""Seconds between two reports of nothing but progress."""
+AGAIN_EVERY = 600.0
+"""Seconds after which the record is written again, in case somebody deleted it."""
+AUDIT_EVERY = 300.0
+"""Seconds between two lists of models: a watch may lose deletions for good (decisions 1)."""
+
+
+class Agent:
+    """One process on one node; the sink of its watches."""
+
+    def __init__(self, terms: Terms, client: Client) -> None:
+        self._node, self._terms, self._client = terms.node, terms, client
+        self._models: dict[str, Model] = {}
+        self._seen: set[str] = set()
+        """UIDs of all models that the watches have shown."""
+        self._complete = False
+        self._works: dict[str, Work] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._slots = asyncio.Semaphore(terms.models)
+        self._labels: Mapping[str, str] | None = None
+        self._uid = ""
+        self._written: Mapping[str, Any] | None = None
+        self._written_at = self._audited_at = self._looked_at = -1e9
+        self._ticked_at = time.monotonic()
+
+    # --- the sink -----------------------------------------------------------------------------------------------------
+
+    def seen(self, kind: str, body: Mapping[str, Any]) -> None:
+        """A model is there."""
+        self._seen.add(observe.uid(body))
+        parsed = Model.parse({**body, "kind": kind})
+        if isinstance(parsed, Invalid) or parsed.deleting:
+            self._models.pop(observe.uid(body), None)
+        else:
+            self._models[observe.uid(body)] = parsed
+
+    def deleted(self, kind: str, body: Mapping[str, Any]) -> None:
+        """A model was deleted. Its files stay."""
+        self._models.pop(observe.uid(body), None)
+
+    def relisted(self, kind: str) -> None:
+        """A watch started anew and may have missed deletions."""
+        self._audited_at = -1e9
+
+    # --- the loop -----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """For ever. Without the API server the work goes on, and is reported later."""
+        while True:
+            self._ticked_at = time.monotonic()
+            try:
+                await self._know()
+                self._keep()
+                await self._tell()
+            except KubeError as error:
+                logger.info("the API server: %s", error)
+            await asyncio.sleep(TICK)
+
+    def alive(self) -> tuple[bool, str]:
+        """Whether the loop goes on."""
+        age = time.monotonic() - self._ticked_at
+        return age < 120, "ok" if age < 120 else f"no pass for {age:.0f} s"
+
+    async def _know(self) -> None:
+        """Learn the labels of this node, and which models are gone."""
+        now = time.monotonic()
+        if now - self._looked_at > 30:
+            node = await self._client.get("Node", "", self._node)
+            if observe.uid(node) != self._uid:
+                self._written = None  # the record belongs to a node that is gone, and went with it
+            self._labels, self._uid, self._looked_at = node["metadata"].get("labels") or {}, observe.uid(node), now
+        if not self._complete or now - self._audited_at > AUDIT_EVERY * random.uniform(0.9, 1.1):
+            listed = {one["uid"] for kind in MODELS for one in await self._client.list_metadata(kind)}
+            self._models = {uid: model for uid, model in self._models.items() if uid in listed}
+            self._complete, self._audited_at = listed <= self._seen, now
+
+    def _keep(self) -> None:
+        """Start what is due, and leave what is not wanted here any more."""
+        wanted = {uid: one for uid, one in self._models.items() if self._wanted(one)}
+        for uid in self._works.keys() - wanted.keys():
+            self._leave(uid)
+        owners: dict[str, Work] = {}
+        for uid, model in sorted(wanted.items(), key=lambda each: (each[1].kind, each[1].namespace, each[1].name)):
+            work = self._work(uid, model)
+            other = owners.setdefault(str(work.store.path), work)
+            if other.key != work.key:
+                first = f"{other.model.kind} {other.model.name}"
+                said = f"spec.storage.path {work.store.path} is that of {first}, whose files are others: choose another"
+                if work.due <= time.monotonic():
+                    work.refuse(said)
+            elif uid not in self._tasks and work.due <= time.monotonic():
+                self._tasks[uid] = asyncio.create_task(self._pass(uid, work))
+
+    def _wanted(self, model: Model) -> bool:
+        if self._labels is None or not concerns(model) or not belongs(model, self._node, self._labels):
+            return False
+        local = model.spec.storage.storage_uri.startswith(LOCAL)
+        return not (local and misplaced(model, self._terms.roots))  # we do not see it: whoever put it there says so
+
+    def _work(self, uid: str, model: Model) -> Work:
+        work = self._works.get(uid)
+        if work is None or work.key != (weights(model).uri, weights(model).path):
+            self._leave(uid)
+            work = self._works[uid] = Work(model, self._terms)
+        work.refresh(model)
+        return work
+
+    def _leave(self, uid: str) -> None:
+        self._works.pop(uid, None)
+        if task := self._tasks.pop(uid, None):
+            task.cancel()
+
+    async def _pass(self, uid: str, work: Work) -> None:
+        async with self._slots:
+            await work.run()
+        if self._works.get(uid) is work:
+            self._tasks.pop(uid, None)
+
+    # --- the record ---------------------------------------------------------------------------------------------------
+
+    async def _tell(self) -> None:
+        """Write the record when it says something new; plain progress not too often."""
+        if self._labels is None or not self._complete:
+            return  # a record with half of the models would take labels away
+        said = record.status(record.entry(one.model, one.report()) for one in self._works.values())
+        now = time.monotonic()
+        if said == self._written and now - self._written_at < AGAIN_EVERY:
+            return
+        if self._written is not None and not record.flips(self._written, said) and now - self._written_at < PROGRESS_EVERY:
+            return
+        manifest = {"apiVersion": keys.API_VERSION, "kind": KIND, "metadata": {"name": self._node}}
+        try:
+            await self._client.apply({**manifest, "status": said}, subresource="status")
+        except NotFound:
+            owner = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": self._uid}
+            with contextlib.suppress(AlreadyExists):
+                await self._client.create({**manifest, "metadata": {"name": self._node, "ownerReferences": [owner]}})
+            await self._client.apply({**manifest, "status": said}, subresource="status")
+        self._written, self._written_at = said, now
+
+    async def close(self) -> None:
+        """Stop working; what is on the disk stays as it is."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+Serve = Callable[[Agent], Awaitable[None]]
+
+
+async def run(terms: Terms, connection: Connection, stop: asyncio.Event, serve: Serve) -> int:
+    """Run an agent until it is stopped; the exit code. `serve` is given the agent once it can answer probes."""
+    client = Client(connection, connections=4, manager=keys.AGENT)
+    session = connection.session(limit=0, agent=keys.AGENT)
+    agent = Agent(terms, client)
+    kinds = [Watched(kind, RESOURCES[kind].group, RESOURCES[kind].version, RESOURCES[kind].plural, "") for kind in MODELS]
+    watcher = Watcher(kinds, agent, session=session, server=connection.server, server_timeout=600)
+
+    def signals() -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+
+    await serve(agent)
+    tasks = {asyncio.create_task(one) for one in (watcher.run(signals), agent.run())}
+    stopped = asyncio.create_task(stop.wait())
+    try:
+        watcher.completed()
+        done, _ = await asyncio.wait({*tasks, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        for one in done - {stopped}:
+            logger.critical("stopping", exc_info=one.exception())
+        return 0 if done == {stopped} else 1
+    finally:
+        for task in (*tasks, stopped):
+            task.cancel()
+        await asyncio.wait({*tasks, stopped}, timeout=5)
+        await agent.close()
+        await session.close()
+        await client.close()

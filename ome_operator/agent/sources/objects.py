@@ -1,0 +1,103 @@
+"""Object stores: `s3://` and what is compatible with it, `gs://`, `az://`, and `oci://n/…` through its S3 door.
+
+obstore and not fsspec's clients: s3fs needs a botocore whose python-dateutil is older than the one that the kubernetes
+client needs, so the two cannot be installed together. Credentials come from the Secret's files, else from the pod (workload
+identity).
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from ome_operator.agent.hashes import SIZE_ONLY, from_etag
+from ome_operator.agent.listing import Listing, Refused, RemoteFile, Unreachable, listing
+
+STEP = 16 * 1024 * 1024
+"""Bytes per request."""
+_CLIENT: Any = {"timeout": "300s", "connect_timeout": "15s"}
+_ONCE: Any = {"max_retries": 0}
+"""Who repeats is the download, which knows how far it is."""
+
+
+def google(bucket: str, secret: Mapping[str, str]) -> Any:
+    """A bucket of Google Cloud; the Secret's `serviceAccountKey` is the JSON of a key."""
+    from obstore.store import GCSStore
+
+    keys: Any = {"service_account_key": secret["serviceAccountKey"]} if "serviceAccountKey" in secret else {}
+    return GCSStore(bucket, client_options=_CLIENT, retry_config=_ONCE, **keys)
+
+
+def azure(container: str, given: Mapping[str, str], secret: Mapping[str, str]) -> Any:
+    """A container of Azure; the Secret's `accountKey` opens it."""
+    from obstore.store import AzureStore
+
+    keys: Any = {"account_key": secret["accountKey"].strip()} if "accountKey" in secret else {}
+    return AzureStore(container, account_name=given["account"], client_options=_CLIENT, retry_config=_ONCE, **keys)
+
+
+def s3(bucket: str, region: str, endpoint: str, secret: Mapping[str, str], *, anonymous: bool) -> Any:
+    """A bucket of S3 or of what is compatible; `accessKeyId`, `secretAccessKey`, `sessionToken` of the Secret open it."""
+    from obstore.store import S3Store
+
+    words = {"access_key_id": "accessKeyId", "secret_access_key": "secretAccessKey", "session_token": "sessionToken"}
+    keys: Any = {name: secret[word].strip() for name, word in words.items() if word in secret}
+    if anonymous:
+        keys["skip_signature"] = True
+    if endpoint:
+        keys["endpoint"] = endpoint
+    client: Any = {**_CLIENT, "allow_http": endpoint.startswith("http://")}
+    return S3Store(bucket, region=region, client_options=client, retry_config=_ONCE, **keys)
+
+
+class Objects:
+    """The objects below one prefix."""
+
+    def __init__(self, store: Any, prefix: str, *, sizes_only: bool = False) -> None:
+        self._store, self._prefix, self._sizes_only = store, prefix.strip("/"), sizes_only
+
+    async def listing(self, revision: str) -> Listing:
+        """All objects; a store has one revision, the present one."""
+        found = []
+        try:
+            async for batch in self._store.list(prefix=self._prefix or None):
+                found += [one for one in batch if not one["path"].endswith("/")]
+        except Exception as error:
+            raise _said(error) from error
+        made = listing(self._file(one) for one in found)
+        if revision and revision != made.revision:
+            raise Refused(f"the files there are not those of revision {revision[:12]} any more: give the new ones a new URI")
+        return made
+
+    def _file(self, one: Mapping[str, Any]) -> RemoteFile:
+        name = str(one["path"]).removeprefix(self._prefix).lstrip("/") or str(one["path"]).rpartition("/")[2]
+        proof = SIZE_ONLY if self._sizes_only else from_etag(one["e_tag"], one["size"])
+        return RemoteFile(name, int(one["size"]), proof)
+
+    async def read(self, listing: Listing, file: RemoteFile, start: int) -> AsyncIterator[bytes]:
+        """The object's bytes from `start` on."""
+        whole = f"{self._prefix}/{file.name}" if self._prefix.rpartition("/")[2] != file.name else self._prefix
+        try:
+            while start < file.size:
+                data = await self._store.get_range_async(whole, start=start, end=min(start + STEP, file.size))
+                if not len(data):
+                    return
+                yield memoryview(data).tobytes()
+                start += len(data)
+        except Exception as error:
+            raise _said(error) from error
+
+    def suspect(self, file: RemoteFile) -> None:
+        """There is nobody else to ask."""
+
+    async def close(self) -> None:
+        """Nothing to close."""
+        await asyncio.sleep(0)
+
+
+def _said(error: Exception) -> Refused | Unreachable:
+    """An error of the store by its kind; its text may hold signed addresses and stays out."""
+    from obstore import exceptions
+
+    kinds = (exceptions.NotFoundError, exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
+    said = f"the object store answers {type(error).__name__}"
+    return Refused(said) if isinstance(error, kinds) else Unreachable(said)

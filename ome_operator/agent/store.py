@@ -1,0 +1,281 @@
+"""Weights on a node's disk.
+
+    <parent of path>/.ome/<digest of the URI>/            files of one model revision, never changed once they are there
+    <parent of path>/.ome/<digest of the URI>.json        its manifest, written last: without it nothing is Ready
+    <parent of path>/.ome/<digest of the URI>.partial/    files/ proven, parts/ on their way, journal what was proven
+    <path>                                                a symlink to the newest
+
+Every step is a rename after an fsync, so a kill at any moment leaves one state or the other.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ome_operator.agent.hashes import Checker, Hash
+from ome_operator.agent.listing import Listing, RemoteFile
+
+HIDDEN = ".ome"
+CHUNK = 4 * 1024 * 1024
+
+
+class Proven(NamedTuple):
+    """A file whose bytes were right."""
+
+    name: str
+    size: int
+    hash: Hash
+    blocks: tuple[int, ...]
+    """CRC-32 of every `hashes.BLOCK` bytes."""
+
+
+class Manifest(NamedTuple):
+    """What a directory holds."""
+
+    uri: str
+    revision: str
+    files: tuple[Proven, ...]
+    verified_at: str
+    """When all of it was proven, or looked at last; RFC 3339."""
+    models: tuple[str, ...] = ()
+    """Labels of the models that these files were fetched for."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(one.size for one in self.files)
+
+
+class Store:
+    """One model revision on this node's disk."""
+
+    def __init__(self, path: Path, digest: str) -> None:
+        self.path = path
+        """`spec.storage.path`: what becomes the symlink."""
+        self.home = path.parent / HIDDEN
+        self.root = self.home / digest
+        """The directory of this revision."""
+        self._manifest = self.home / f"{digest}.json"
+        self._partial = self.home / f"{digest}.partial"
+        self.files, self.parts = self._partial / "files", self._partial / "parts"
+        self._journal = self._partial / "journal"
+
+    # --- what is there --------------------------------------------------------------------------------------------------
+
+    def manifest(self) -> Manifest | None:
+        """The manifest, None before everything was proven."""
+        return _read(self._manifest) if self.root.is_dir() else None
+
+    def part(self, file: RemoteFile) -> Path:
+        """Where a file's bytes gather until they are proven. Another hash is another file."""
+        return self.parts / hashlib.sha256(f"{file.name}\0{file.size}\0{file.hash}".encode()).hexdigest()[:32]
+
+    def have(self, file: RemoteFile) -> int:
+        """Bytes of a file that are on the disk and not proven yet."""
+        try:
+            return self.part(file).stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def proven(self) -> dict[str, Proven]:
+        """Files that were proven and await the rest, by name. Without a line in the journal a file counts for nothing."""
+        found = {}
+        for one in _lines(self._journal):
+            file = self.files / one.name
+            if file.is_file() and file.stat().st_size == one.size:
+                found[one.name] = one
+        return found
+
+    def free(self) -> int:
+        """Bytes that the disk has left for us."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        disk = os.statvfs(self.home)
+        return disk.f_bavail * disk.f_frsize
+
+    # --- steps ----------------------------------------------------------------------------------------------------------
+
+    def prepare(self, listing: Listing) -> None:
+        """Make room for parts, and forget parts and files of another listing."""
+        self.files.mkdir(parents=True, exist_ok=True)
+        self.parts.mkdir(exist_ok=True)
+        wanted = {self.part(one).name for one in listing.files}
+        for part in self.parts.iterdir():
+            if part.name not in wanted:
+                part.unlink()
+        names = {one.name for one in listing.files}
+        for file in [one for one in self.files.rglob("*") if one.is_file()]:
+            if str(file.relative_to(self.files)) not in names:
+                file.unlink()
+
+    def accept(self, file: RemoteFile, blocks: tuple[int, ...], part: Path | None = None) -> Proven:
+        """The bytes are right: to the disk, into place, and into the journal."""
+        part = part or self.part(file)
+        place = self.files / file.name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        _sync(part)
+        part.chmod(0o644)
+        part.replace(place)
+        _sync(place.parent)
+        one = Proven(file.name, file.size, file.hash, blocks)
+        with self._journal.open("ab") as journal:
+            journal.write(json.dumps(_dump(one)).encode() + b"\n")
+            journal.flush()
+            os.fsync(journal.fileno())
+        return one
+
+    def link(self, file: RemoteFile, source: Path) -> Path:
+        """Another name for a file of this disk, beside the parts; copied where the file system has no links."""
+        beside = self.part(file).with_suffix(".link")
+        beside.unlink(missing_ok=True)
+        try:
+            os.link(source, beside)
+        except OSError:
+            shutil.copyfile(source, beside)
+        return beside
+
+    def publish(self, uri: str, listing: Listing, now: str) -> Manifest:
+        """All files are proven: the directory appears under its name, and its manifest after it."""
+        known = self.proven()
+        missing = [one.name for one in listing.files if one.name not in known or known[one.name].hash != one.hash]
+        if missing:
+            raise ValueError(f"not proven: {missing[:3]}")
+        made = Manifest(uri, listing.revision, tuple(known[one.name] for one in listing.files), now)
+        for folder in [self.files, *(one for one in self.files.rglob("*") if one.is_dir())]:
+            _sync(folder)
+        if self.root.exists():  # a repair, or the manifest never came: pods may have this very directory open
+            self._mend(made)
+        else:
+            self.files.replace(self.root)
+        _sync(self.home)
+        self.write(made)
+        shutil.rmtree(self._partial, ignore_errors=True)
+        return made
+
+    def _mend(self, manifest: Manifest) -> None:
+        """Every file takes its place in a directory that exists. Links to one file are left by a rename as they are."""
+        for one in manifest.files:
+            place = self.root / one.name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            (self.files / one.name).replace(place)
+            _sync(place.parent)
+
+    def write(self, manifest: Manifest) -> None:
+        """Replace the manifest."""
+        body = {
+            "uri": manifest.uri,
+            "revision": manifest.revision,
+            "verifiedAt": manifest.verified_at,
+            "models": list(manifest.models),
+            "files": [_dump(one) for one in manifest.files],
+        }
+        _replace(self._manifest, json.dumps(body, indent=1).encode())
+
+    def held_for(self, model: str) -> tuple[str, ...]:
+        """Digests of all whole directories here that were fetched for a model."""
+        found = ((one.stem, _read(one)) for one in self.home.glob("*.json") if one.with_suffix("").is_dir())
+        return tuple(sorted(digest for digest, one in found if one is not None and model in one.models))
+
+    def damage(self) -> None:
+        """The directory is whole no more: the manifest goes, the files stay where pods have them open."""
+        self._manifest.unlink(missing_ok=True)
+        _sync(self.home)
+
+    def point(self) -> str:
+        """Make the path a symlink to this revision; a sentence where something else is in its place."""
+        target = os.path.relpath(self.root, self.path.parent)
+        if self.path.is_symlink() and self.path.readlink() == Path(target):
+            return ""
+        if self.path.exists() and not self.path.is_symlink():
+            return f"{self.path} is a directory of somebody else's and stays; pods get {self.root}"
+        fresh = self.home / f"{self.root.name}.link"
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(target)
+        fresh.replace(self.path)
+        return ""
+
+    # --- files that are here already ------------------------------------------------------------------------------------
+
+    def elsewhere(self, file: RemoteFile) -> Iterator[Path]:
+        """Files of this disk that may be the same: of other revisions, of a lost manifest, of a directory at the path."""
+        places = [folder / file.name for folder in (self.files, self.root, self.path)]
+        for manifest in sorted(self.home.glob("*.json")):
+            known = _read(manifest)
+            same = [one.name for one in known.files if (one.hash, one.size) == (file.hash, file.size)] if known else []
+            places += [manifest.with_suffix("") / name for name in same]
+        for place in dict.fromkeys(places):
+            if place.is_file() and place.stat().st_size == file.size:
+                yield place
+
+
+def known_files(home: Path) -> Iterator[tuple[Path, Proven]]:
+    """Every file below a `.ome` that was proven, of whole models and of those on their way."""
+    for manifest in home.glob("*.json"):
+        known = _read(manifest)
+        for one in known.files if known else ():
+            yield manifest.with_suffix("") / one.name, one
+    for journal in home.glob("*.partial/journal"):
+        for one in _lines(journal):
+            yield journal.parent / "files" / one.name, one
+
+
+def check(path: Path, file: RemoteFile, *, limit: int | None = None) -> Checker:
+    """Read a file, or its first bytes, through a checker."""
+    checker = Checker(file.hash, file.size)
+    left = file.size if limit is None else limit
+    with path.open("rb") as stream:
+        while left > 0 and (data := stream.read(min(CHUNK, left))):
+            checker.update(data)
+            left -= len(data)
+    return checker
+
+
+def _dump(one: Proven) -> dict[str, Any]:
+    return {"name": one.name, "size": one.size, "hash": str(one.hash), "blocks": list(one.blocks)}
+
+
+def _load(one: Any) -> Proven:
+    return Proven(one["name"], int(one["size"]), Hash.read(one["hash"]), tuple(one["blocks"]))
+
+
+def _read(path: Path) -> Manifest | None:
+    """A manifest; None when it is absent or broken, which is the same: not proven."""
+    try:
+        body = json.loads(path.read_bytes())
+        files = tuple(_load(one) for one in body["files"])
+        return Manifest(body["uri"], body["revision"], files, body["verifiedAt"], tuple(body.get("models") or ()))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _lines(path: Path) -> Iterable[Proven]:
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        return
+    for line in raw.splitlines():
+        try:
+            yield _load(json.loads(line))
+        except (ValueError, KeyError, TypeError):  # cut off by a crash
+            continue
+
+
+def _replace(path: Path, data: bytes) -> None:
+    fresh = path.with_name(path.name + ".new")
+    with fresh.open("wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+    fresh.replace(path)
+    _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

@@ -1,0 +1,203 @@
+"""One model on this node: get it, look at it again from time to time, and say how it stands."""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ome_operator import names
+from ome_operator.agent import learn, record
+from ome_operator.agent.download import Download, Failed, Limits
+from ome_operator.agent.listing import Refused, Source
+from ome_operator.agent.nodes import LOCAL, misplaced
+from ome_operator.agent.progress import Progress
+from ome_operator.agent.sources import Access, source
+from ome_operator.agent.store import Manifest, Store
+from ome_operator.agent.verify import verify
+from ome_operator.api import Model
+from ome_operator.resolve.weights import weights
+
+logger = logging.getLogger(__name__)
+
+PRESENT = "local"
+"""Revision of files that somebody else puts on the nodes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What an agent may and shall do; made once from the command line."""
+
+    roots: tuple[str, ...] = ("/mnt/models",)
+    """Directories that it may write below."""
+    secrets: Path = Path("/etc/ome/secrets")
+    """A folder for each Secret, with a file for each of its keys."""
+    endpoint: str = ""
+    """The hub; "" for huggingface.co."""
+    limits: Limits = field(default_factory=Limits)
+    node: str = ""
+    peers: Callable[[Source], Source] | None = None
+    """Puts other nodes before a source; None: every node asks the source."""
+    models: int = 2
+    """Models at a time."""
+    verify_every: float = 6 * 3600.0
+    sample: float = 0.02
+    """Share of all blocks that is read when files are looked at again."""
+    again: float = 10.0
+    """Seconds until a failed model is tried again; twice as many each time, at most `again_last`."""
+    again_last: float = 600.0
+
+
+class Work:
+    """One model, as its spec is now."""
+
+    def __init__(self, model: Model, terms: Terms) -> None:
+        self.model, self._terms = model, terms
+        identity = weights(model)
+        self._uri = identity.uri
+        self.store = Store(Path(identity.path), names.weights_digest(identity.uri))
+        self._progress = Progress()
+        self._report = self._first()
+        self._tries = 0
+        self.due = 0.0
+        """Monotonic time of the next pass."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What makes it another work: where the files come from and where they go."""
+        return self._uri, str(self.store.path)
+
+    def report(self) -> record.Report:
+        """How it stands."""
+        if self._report.state == record.UPDATING:
+            now = self._progress
+            self._report.bytes, self._report.total, self._report.speed = now.bytes, now.total, now.speed
+            self._report.revision = now.revision
+        return self._report
+
+    def refresh(self, model: Model) -> None:
+        """The model as it is now; another pin than what is here is a reason to look at once."""
+        self.model = model
+        if self._report.state == record.READY and self._pin() not in ("", self._report.revision):
+            self.due = 0.0
+
+    def _first(self) -> record.Report:
+        """What the disk says before the first pass: an agent that starts again takes no label away."""
+        manifest = self.store.manifest()
+        held = self.store.held_for(record.label(self.model))
+        if manifest is None or self._pin() not in ("", manifest.revision):
+            return record.Report(directories=held)
+        size = manifest.size
+        return record.Report(record.READY, manifest.revision, held, size, size, verified_at=manifest.verified_at)
+
+    async def run(self) -> None:
+        """One pass; never raises but when it is cancelled."""
+        try:
+            await self._run()
+        except (Failed, Refused) as error:
+            self._fail(str(error))
+        except OSError as error:
+            self._fail(f"the disk refuses: {error.strerror or error}")
+        except Exception as error:
+            logger.exception("%s", self._uri)
+            self._fail(f"the agent failed ({type(error).__name__}): please report this with its log")
+
+    def refuse(self, why: str) -> None:
+        """It cannot be done, without a try."""
+        self._fail(why)
+
+    async def _run(self) -> None:
+        if self._uri.startswith(LOCAL):
+            return await asyncio.to_thread(self._look)
+        if said := misplaced(self.model, self._terms.roots):
+            raise Failed(said)
+        found = await asyncio.to_thread(self._check)
+        manifest = found or await self._fetch()
+        await asyncio.to_thread(self._done, manifest)
+        return None
+
+    def _check(self) -> Manifest | None:
+        """What is here, if it is of the right revision and was not damaged since."""
+        manifest = self.store.manifest()
+        if manifest is None:
+            return None
+        if self._pin() not in ("", manifest.revision):
+            self.store.damage()
+            return None
+        age = (datetime.now(UTC) - datetime.fromisoformat(manifest.verified_at)).total_seconds()
+        if age < self._terms.verify_every:
+            return manifest
+        damage = verify(self.store.root, manifest, sample=self._terms.sample, chance=random.Random())
+        if not damage:
+            fresh = manifest._replace(verified_at=_now())
+            self.store.write(fresh)
+            return fresh
+        logger.error("%s is damaged on this disk: %s: %s", self._uri, damage[0].name, damage[0].why)
+        self.store.damage()
+        return None
+
+    async def _fetch(self) -> Manifest:
+        self._progress = Progress()
+        self._report = record.Report(directories=await asyncio.to_thread(self.store.held_for, record.label(self.model)))
+        storage = self.model.spec.storage
+        access = Access(storage.parameters or {}, _secret(self._terms.secrets, storage.key), self._terms.endpoint)
+        found = source(self._uri, access)
+        if self._terms.peers is not None:
+            found = self._terms.peers(found)
+        download = Download(self._uri, found, self.store, self._terms.limits, self._progress, node=self._terms.node)
+        try:
+            return await download.run(self._pin())
+        finally:
+            await found.close()
+
+    def _done(self, manifest: Manifest) -> None:
+        mine = record.label(self.model)
+        if mine not in manifest.models:
+            manifest = manifest._replace(models=(*manifest.models, mine))
+            self.store.write(manifest)
+        said = self.store.point()
+        facts = learn.learn(self.store.root)
+        held = self.store.held_for(mine)
+        self._report = record.Report(
+            record.READY, manifest.revision, held, manifest.size, manifest.size, 0.0, said, manifest.verified_at, facts
+        )
+        self._tries = 0
+        self.due = time.monotonic() + self._terms.verify_every * random.uniform(0.9, 1.1)
+
+    def _look(self) -> None:
+        """Files that somebody else puts there: whether there are any."""
+        path = self.store.path
+        there = path.is_dir() and any(path.iterdir())
+        said = "" if there else f"{path} is not there, or empty: put the files of the model there"
+        facts = learn.learn(path) if there else {}
+        self._report = record.Report(record.READY if there else record.FAILED, PRESENT, message=said, facts=facts)
+        self.due = time.monotonic() + 60
+
+    def _fail(self, why: str) -> None:
+        held = self._report.directories
+        bytes_, total, revision = self._progress.bytes, self._progress.total, self._progress.revision
+        self._report = record.Report(record.FAILED, revision, held, bytes_, total, message=why)
+        pause = min(self._terms.again_last, self._terms.again * 2**self._tries)
+        self._tries += 1
+        self.due = time.monotonic() + pause
+        logger.warning("%s: %s (again in %.0f s)", self._uri, why, pause)
+
+    def _pin(self) -> str:
+        """The revision that all nodes are to hold, "" while the operator has not said one."""
+        pinned = self.model.status.get("weights") or {}
+        return str(pinned.get("revision") or "") if pinned.get("uri") == self._uri else ""
+
+
+def _secret(folder: Path, name: str | None) -> dict[str, str]:
+    """The keys of a Secret that is mounted; {} for none. A name is one folder, whatever it says."""
+    place = folder / Path(name).name if name else None
+    if place is None or not place.is_dir():
+        return {}
+    return {one.name: one.read_text() for one in place.iterdir() if one.is_file()}
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,79 @@
+"""The API: every kind as an immutable parsed object. `Kind.parse(body)` gives the object or `Invalid`, and never raises."""
+
+from ome_operator.api.accelerator import (
+    AcceleratorClass,
+    AcceleratorClassSpec,
+    AcceleratorConstraints,
+    AcceleratorRequirements,
+    AcceleratorSelector,
+)
+from ome_operator.api.base import Inline, Spec
+from ome_operator.api.benchmark import BenchmarkJob, BenchmarkSpec
+from ome_operator.api.component import Component, Lifecycle, PodPart, Scaled, WorkerPart
+from ome_operator.api.invalid import Invalid
+from ome_operator.api.learned import Facts
+from ome_operator.api.migrate import migrate
+from ome_operator.api.model import Model, ModelSpec, Storage, Version
+from ome_operator.api.nodemodels import NodeModels
+from ome_operator.api.objects import Object
+from ome_operator.api.predictor import Predictor, PredictorModel
+from ome_operator.api.rolescale import RoleScale, RoleScaleSpec
+from ome_operator.api.rollout import RollingUpdate, Rollout, RolloutGroup
+from ome_operator.api.runtime import AcceleratorOverride, Parallelism, Runtime, RuntimeSpec, SupportedModelFormat
+from ome_operator.api.scaling import Autoscaler, DeploymentStrategy, KedaConfig, ScalingPolicy
+from ome_operator.api.service import InferenceService, ModelRef, RuntimeRef, ServiceSpec, propose_name
+from ome_operator.api.sglang import Serving, ServingSpec, ShortModel, ShortModelSpec
+from ome_operator.api.weights import FineTunedWeight, FineTunedWeightSpec
+
+__all__ = [
+    "AcceleratorClass",
+    "AcceleratorClassSpec",
+    "AcceleratorConstraints",
+    "AcceleratorOverride",
+    "AcceleratorRequirements",
+    "AcceleratorSelector",
+    "Autoscaler",
+    "BenchmarkJob",
+    "BenchmarkSpec",
+    "Component",
+    "DeploymentStrategy",
+    "Facts",
+    "FineTunedWeight",
+    "FineTunedWeightSpec",
+    "InferenceService",
+    "Inline",
+    "Invalid",
+    "KedaConfig",
+    "Lifecycle",
+    "Model",
+    "ModelRef",
+    "ModelSpec",
+    "NodeModels",
+    "Object",
+    "Parallelism",
+    "PodPart",
+    "Predictor",
+    "PredictorModel",
+    "RoleScale",
+    "RoleScaleSpec",
+    "RollingUpdate",
+    "Rollout",
+    "RolloutGroup",
+    "Runtime",
+    "RuntimeRef",
+    "RuntimeSpec",
+    "Scaled",
+    "ScalingPolicy",
+    "ServiceSpec",
+    "Serving",
+    "ServingSpec",
+    "ShortModel",
+    "ShortModelSpec",
+    "Spec",
+    "Storage",
+    "SupportedModelFormat",
+    "Version",
+    "WorkerPart",
+    "migrate",
+    "propose_name",
+]

@@ -1,0 +1,103 @@
+"""Engine, decoder and router, in a service and in a runtime: a pod spec inline and what stands beside it."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ome_operator.api.accelerator import AcceleratorSelector
+from ome_operator.api.base import Inline, Rule, Spec
+from ome_operator.api.scaling import Autoscaler, DeploymentStrategy, KedaConfig
+from ome_operator.api.values import Count, Duration, Labels, Open, Percent
+
+
+class PodPart(Inline):
+    """The leader of a group: a pod spec inline, and its main container."""
+
+    runner: Open | None = None
+    """The main container; merged into the container of the same name."""
+
+
+class WorkerPart(PodPart):
+    """The workers of a group."""
+
+    size: Count | None = None
+    """Worker pods per group, the leader not counted."""
+
+
+class MigrationPolicy(Spec):
+    """Whether a group may be moved to other nodes."""
+
+    mode: str | None = None
+
+
+class Lifecycle(Spec):
+    """How the groups of a component live and die."""
+
+    restart_policy: Literal["None", "RecreateInstanceOnPodRestart"] | None = None
+    """Whether a group is recycled as a whole when one of its pods restarts."""
+    update_strategy: Open | None = None
+    ready_policy: Literal["AllPodReady", "None"] | None = None
+    instance_ready_timeout: Duration | None = None
+    min_ready_seconds: Count | None = None
+    migration_policy: MigrationPolicy | None = None
+
+
+class Scaled(Inline):
+    """What every component may say about its replicas, budgets and metadata."""
+
+    min_replicas: Count | None = None
+    """Groups to start with and to keep at least; 1 when unset."""
+    max_replicas: Count | None = None
+    """Groups at most; minReplicas when unset. Above minReplicas an autoscaler decides."""
+    scale_target: int | None = None
+    """Target of the autoscaler's metric, in the metric's unit (percent for cpu and memory)."""
+    scale_metric: Literal["cpu", "memory", "concurrency", "rps"] | None = None
+    labels: Labels | None = None
+    """Labels of the component's pods."""
+    annotations: Labels | None = None
+    """Annotations of the component's pods."""
+    min_available: Percent | None = None
+    """Groups that voluntary disruptions leave running."""
+    max_unavailable: Percent | None = None
+    """Groups that voluntary disruptions may take at once."""
+    deployment_strategy: DeploymentStrategy | None = None
+    timeout_seconds: int | None = None
+    """Longest request; pods that stop wait this long for theirs."""
+    container_concurrency: int | None = None
+    canary_traffic_percent: int | None = None
+    keda_config: KedaConfig | None = None
+
+    RULES = (
+        Rule(
+            "!has(self.minReplicas) || !has(self.maxReplicas) || self.maxReplicas == 0"
+            " || self.minReplicas <= self.maxReplicas",
+            "minReplicas is greater than maxReplicas: lower the one or raise the other",
+            lambda c: not c.max_replicas or c.min_replicas is None or c.min_replicas <= c.max_replicas,
+        ),
+        Rule(
+            "!(has(self.minAvailable) && has(self.maxUnavailable))",
+            "minAvailable and maxUnavailable exclude each other: keep one of them",
+            lambda c: c.min_available is None or c.max_unavailable is None,
+        ),
+    )
+
+
+class Component(Scaled):
+    """Engine, decoder or router. Fields that are not named here are those of a core/v1 PodSpec, inline."""
+
+    runner: Open | None = None
+    """The main container; merged into the container of the same name."""
+    leader: PodPart | None = None
+    """The first pod of each group, where groups span several nodes."""
+    worker: WorkerPart | None = None
+    """The other pods of each group."""
+    config: Labels | None = None
+    """Environment variables of a router."""
+    accelerator_override: AcceleratorSelector | None = None
+    autoscaler: Autoscaler | None = None
+    lifecycle: Lifecycle | None = None
+    topology_key: Annotated[str | None, Field(max_length=317)] = None
+    """Node label: all pods of one group run on nodes with the same value."""
+    topology_spread: Literal["Preferred", "Required"] | None = None
+    """Whether groups should, or must, be spread over values of topologySpreadKey."""
+    topology_spread_key: Annotated[str | None, Field(max_length=317)] = None

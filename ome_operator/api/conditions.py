@@ -1,0 +1,33 @@
+"""Conditions and other parts that the statuses of several kinds share."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ome_operator.api.base import Spec, list_map
+
+
+class Condition(Spec):
+    """One thing that is true, false or not known yet, with the reason in a word and in a sentence."""
+
+    type: Annotated[str, Field(max_length=316)]
+    status: Literal["True", "False", "Unknown"]
+    reason: str | None = None
+    message: str | None = None
+    severity: str | None = None
+    """Empty when it matters for readiness, else Info or Warning."""
+    last_transition_time: str | None = None
+    observed_generation: int | None = None
+
+
+Conditions = Annotated[list[Condition], list_map("type")]
+
+
+class User(Spec):
+    """A service that uses the object."""
+
+    namespace: str
+    name: str
+
+
+Users = Annotated[list[User], list_map("namespace", "name")]

@@ -1,0 +1,36 @@
+"""What the fields of a class mean, from the texts below them: read when CRDs are generated, and at no other time."""
+
+import ast
+import inspect
+import sys
+from functools import cache
+
+
+@cache
+def attribute_docs(cls: type) -> dict[str, str]:
+    """The text below each attribute of the class and its bases, by the attribute's name."""
+    out: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        if one := _classes(base.__module__).get(base.__name__):
+            out |= _texts(one)
+    return out
+
+
+@cache
+def _classes(module: str) -> dict[str, ast.ClassDef]:
+    if not module.startswith(f"{__package__}."):
+        return {}
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+
+
+def _texts(cls: ast.ClassDef) -> dict[str, str]:
+    return {
+        field.target.id: inspect.cleandoc(text.value.value)
+        for field, text in zip(cls.body, cls.body[1:], strict=False)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }

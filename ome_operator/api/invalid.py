@@ -1,0 +1,78 @@
+"""Turn what pydantic says into sentences that name the field as it is spelled in YAML, and the fix."""
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import ErrorDetails
+
+SHOWN = 3
+"""How many errors one message shows; a person fixes the first ones first."""
+
+
+@dataclass(frozen=True)
+class Invalid:
+    """An object that cannot be used as it is written: data, not an exception."""
+
+    why: str
+    """The first few errors, each a sentence that names the field and what to do."""
+
+
+def invalid(errors: Iterable[ErrorDetails], below: str = "") -> Invalid:
+    """Gather errors into one `Invalid`; `below` is the path of the part that was parsed."""
+    sentences = [sentence(error, below) for error in errors]
+    more = len(sentences) - SHOWN
+    return Invalid("; ".join(sentences[:SHOWN]) + (f"; and {more} more" if more > 0 else ""))
+
+
+def sentence(error: ErrorDetails, below: str = "") -> str:
+    """One error in words, with the path in front."""
+    where = path(below, error["loc"])
+    context = error.get("ctx", {})
+    words = _WORDS.get(error["type"])
+    if words is None:
+        return f"{where}: {error['msg']}"
+    return f"{where} {words(error['input'], context)}"
+
+
+def path(below: str, loc: Iterable[int | str]) -> str:
+    """`spec.engine.tolerations[2].key`."""
+    text = below
+    for part in loc:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text or "the object"
+
+
+def shown(value: Any) -> str:
+    """A value as it would stand in YAML, cut when it is long."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        text = str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _should(kind: str) -> Callable[[Any, dict[str, Any]], str]:
+    return lambda value, _: f"is {shown(value)}: write {kind}"
+
+
+_WORDS: dict[str, Callable[[Any, dict[str, Any]], str]] = {
+    "missing": lambda _, __: "is missing: set it",
+    "rule": lambda _, context: f"is refused: {context['sentence']}",
+    "int_type": _should("a whole number without quotes"),
+    "int_or_string": _should("a whole number or a text"),
+    "float_type": _should("a number without quotes"),
+    "string_type": _should("a text; put quotes around numbers, true and false"),
+    "bool_type": _should("true or false without quotes"),
+    "list_type": _should("a list"),
+    "dict_type": _should("a map of keys and values"),
+    "model_type": _should("a map of keys and values"),
+    "literal_error": lambda value, context: f"is {shown(value)}: write {context['expected']}",
+    "greater_than_equal": lambda value, context: f"is {shown(value)}: write {context['ge']} or more",
+    "less_than_equal": lambda value, context: f"is {shown(value)}: write {context['le']} or less",
+    "too_long": lambda _, context: f"has {context['actual_length']} entries: keep at most {context['max_length']}",
+    "too_short": lambda _, context: f"has {context['actual_length']} entries: give at least {context['min_length']}",
+    "string_too_short": lambda _, __: "is empty: give it a value",
+    "string_too_long": lambda _, context: f"is too long: keep it below {context['max_length'] + 1} characters",
+}

@@ -1,0 +1,181 @@
+"""Every kind that the operator defines: how it is called, what it is made of, what `kubectl get` shows."""
+
+from dataclasses import dataclass
+
+from ome_operator import keys
+from ome_operator.api import (
+    accelerator,
+    benchmark,
+    model,
+    nodemodels,
+    rolescale,
+    runtime,
+    service,
+    service_status,
+    sglang,
+    weights,
+)
+from ome_operator.api.base import Rule, Spec
+
+
+@dataclass(frozen=True)
+class Column:
+    """A printer column."""
+
+    name: str
+    path: str
+    type: str = "string"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind and its CRD."""
+
+    kind: str
+    plural: str
+    spec: type[Spec]
+    status: type[Spec]
+    columns: tuple[Column, ...]
+    group: str = keys.GROUP
+    version: str = keys.VERSION
+    namespaced: bool = False
+    short: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    scale: bool = False
+    """Whether it has a scale subresource over spec.replicas, status.replicas and status.selector."""
+    spec_required: bool = True
+
+    @property
+    def crd(self) -> str:
+        """Name of the CRD, and of its file."""
+        return f"{self.plural}.{self.group}"
+
+
+def _condition(name: str, type_: str, field: str) -> Column:
+    return Column(name, f'.status.conditions[?(@.type=="{type_}")].{field}')
+
+
+_AGE = Column("Age", ".metadata.creationTimestamp", "date")
+_MODEL = (
+    Column("Vendor", ".spec.vendor"),
+    Column("Architecture", ".status.architecture"),
+    Column("Size", ".status.size"),
+    Column("Format", ".status.format"),
+    Column("Quantization", ".status.quantization"),
+    Column("Ready nodes", ".status.summary"),
+    Column("State", ".status.state"),
+    _AGE,
+)
+_RUNTIME = (
+    Column("Engine", ".status.engine"),
+    Column("Roles", ".status.roles"),
+    Column("Nodes", ".status.nodes"),
+    Column("GPUs", ".status.gpus"),
+    Column("Disabled", ".spec.disabled", "boolean"),
+    _AGE,
+)
+_SERVICE = (
+    Column("URL", ".status.url"),
+    _condition("Ready", "Ready", "status"),
+    _condition("Reason", "Ready", "reason"),
+    Column("Model", ".spec.model.name"),
+    Column("Runtime", ".status.runtime"),
+    Column("Prefill", ".status.components.engine.ready"),
+    Column("Decode", ".status.components.decoder.ready"),
+    Column("Router", ".status.components.router.ready"),
+    Column("Revision", ".status.revision"),
+    _AGE,
+)
+_ACCELERATOR = (
+    Column("Vendor", ".spec.vendor"),
+    Column("Family", ".spec.family"),
+    Column("Memory", ".spec.capabilities.memoryGB"),
+    Column("Nodes", ".status.availableNodes", "integer"),
+)
+_BENCHMARK = (
+    Column("Service", ".spec.endpoint.inferenceService.name"),
+    Column("State", ".status.state"),
+    _AGE,
+)
+_WEIGHT = (
+    Column("Base", ".spec.baseModelRef.name"),
+    Column("Type", ".spec.modelType"),
+    _condition("Ready", "Ready", "status"),
+)
+_SCALE = (
+    Column("Service", r".metadata.labels.ome\.io/inferenceservice"),
+    Column("Role", ".metadata.labels.component"),
+    Column("Replicas", ".spec.replicas", "integer"),
+    Column("Ready", ".status.readyReplicas", "integer"),
+)
+
+KINDS = (
+    Kind("ClusterBaseModel", "clusterbasemodels", model.ModelSpec, model.ModelStatus, _MODEL),
+    Kind("BaseModel", "basemodels", model.ModelSpec, model.ModelStatus, _MODEL, namespaced=True),
+    Kind("ClusterServingRuntime", "clusterservingruntimes", runtime.RuntimeSpec, runtime.RuntimeStatus, _RUNTIME),
+    Kind("ServingRuntime", "servingruntimes", runtime.RuntimeSpec, runtime.RuntimeStatus, _RUNTIME, namespaced=True),
+    Kind(
+        "InferenceService",
+        "inferenceservices",
+        service.ServiceSpec,
+        service_status.ServiceStatus,
+        _SERVICE,
+        namespaced=True,
+        short=("isvc",),
+        rules=service.InferenceService.RULES,
+        spec_required=False,
+    ),
+    Kind(
+        "AcceleratorClass",
+        "acceleratorclasses",
+        accelerator.AcceleratorClassSpec,
+        accelerator.AcceleratorClassStatus,
+        _ACCELERATOR,
+    ),
+    Kind(
+        "BenchmarkJob",
+        "benchmarkjobs",
+        benchmark.BenchmarkSpec,
+        benchmark.BenchmarkStatus,
+        _BENCHMARK,
+        namespaced=True,
+    ),
+    Kind("FineTunedWeight", "finetunedweights", weights.FineTunedWeightSpec, weights.FineTunedWeightStatus, _WEIGHT),
+    Kind(
+        "RoleScale",
+        "rolescales",
+        rolescale.RoleScaleSpec,
+        rolescale.RoleScaleStatus,
+        _SCALE,
+        namespaced=True,
+        scale=True,
+        spec_required=False,
+    ),
+    Kind(
+        "NodeModels",
+        "nodemodels",
+        nodemodels.NodeModelsSpec,
+        nodemodels.NodeModelsStatus,
+        (Column("Models", ".status.summary"), _AGE),
+        spec_required=False,
+    ),
+    Kind(
+        "ClusterBaseModel",
+        "clusterbasemodels",
+        sglang.ShortModelSpec,
+        sglang.ShortModelStatus,
+        (Column("Repo", ".spec.source.huggingface.repo"), Column("State", ".status.state"), _AGE),
+        group="sglang.ai",
+        version="v1",
+    ),
+    Kind(
+        "Serving",
+        "servings",
+        sglang.ServingSpec,
+        sglang.ServingStatus,
+        (Column("Model", ".spec.baseModel"), Column("URL", ".status.url"), _condition("Ready", "Ready", "status"), _AGE),
+        group="sglang.ai",
+        version="v1",
+        namespaced=True,
+    ),
+)

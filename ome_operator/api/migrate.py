@@ -1,0 +1,69 @@
+"""The older form of a service, rewritten into the present one. Pure: nothing is written back to the cluster."""
+
+from typing import Any
+
+from ome_operator import keys
+from ome_operator.api.predictor import Predictor, PredictorModel
+from ome_operator.api.service import ServiceSpec
+
+
+def migrate(spec: ServiceSpec) -> ServiceSpec:
+    """The spec with `predictor` taken apart into model, runtime and engine.
+
+    It stays as it is when it has no predictor, an empty one, or already an engine or a model: then those count.
+    """
+    old = spec.predictor
+    if old is None or (not old.model_fields_set and not old.pod) or spec.engine is not None or spec.model is not None:
+        return spec
+    written = spec.dump()
+    del written["predictor"]
+    written["engine"] = _engine(old)
+    if old.model is not None and old.model.base_model is not None:
+        written["model"] = _model(old.model, old.model.base_model)
+    if old.model is not None and old.model.runtime is not None:
+        written["runtime"] = {"name": old.model.runtime, "kind": "ClusterServingRuntime", "apiGroup": keys.GROUP}
+    return ServiceSpec.read(written)
+
+
+def _model(old: PredictorModel, name: str) -> dict[str, Any]:
+    """The kind stays open: a model of the namespace or of the cluster, as it is found."""
+    weights = old.fine_tuned_weights
+    return {"name": name, **({} if weights is None else {"fineTunedWeights": list(weights)})}
+
+
+def _engine(old: Predictor) -> dict[str, Any]:
+    engine = {key: value for key, value in old.dump().items() if key not in ("model", "workerSpec", "containers")}
+    runner, others = _runner(old)
+    if runner:
+        engine["runner"] = runner
+    if others:
+        engine["containers"] = others
+    if old.worker_spec is not None:
+        engine["worker"] = old.worker_spec.dump()
+    return engine
+
+
+def _runner(old: Predictor) -> tuple[dict[str, Any], list[Any]]:
+    """The main container and the others: the first that is named after OME, else the first, else the model's own."""
+    containers = list(old.pod.get("containers") or ())
+    if not containers:
+        own = dict(old.model.container) if old.model is not None else {}
+        env = _env(old, [])
+        if not own and not env:
+            return {}, []
+        return {"name": keys.RUNNER, **own, **({"env": [*(own.get("env") or ()), *env]} if env else {})}, []
+    main = next((i for i, c in enumerate(containers) if "ome" in str(c.get("name", "")).lower()), 0)
+    runner = dict(containers.pop(main))
+    env = _env(old, list(old.model.container.get("env") or ()) if old.model is not None else [])
+    if env:
+        runner["env"] = [*(runner.get("env") or ()), *env]
+    return runner, containers
+
+
+def _env(old: Predictor, env: list[Any]) -> list[Any]:
+    """The model's variables, and those that the older form had for its storage and protocol."""
+    if old.model is not None and old.model.storage_uri is not None:
+        env = [*env, {"name": "STORAGE_URI", "value": old.model.storage_uri}]
+    if old.model is not None and old.model.protocol_version is not None:
+        env = [*env, {"name": "PROTOCOL_VERSION", "value": old.model.protocol_version}]
+    return env

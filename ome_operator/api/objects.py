@@ -1,0 +1,113 @@
+"""A parsed object of any kind: who it is, what was written, and the status as it stands on the server."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Self, TypeVar, cast
+
+from pydantic import Field, ValidationError
+from pydantic_core import PydanticCustomError
+
+from ome_operator import keys
+from ome_operator.api.base import Rule, Spec
+from ome_operator.api.invalid import Invalid, invalid
+
+S = TypeVar("S", bound=Spec)
+
+
+class Metadata(Spec):
+    """The part of an object's metadata that we read."""
+
+    name: str
+    namespace: str | None = None
+    uid: str | None = None
+    generation: int | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    deletion_timestamp: str | None = None
+
+
+class _Envelope(Spec):
+    """An object around its spec, which is parsed on its own so that paths in errors are short."""
+
+    kind: str | None = None
+    metadata: Metadata
+    spec: dict[str, Any] = Field(default_factory=dict)
+    status: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Object(Generic[S]):
+    """An object with a parsed spec. Make one with `parse`."""
+
+    kind: str
+    name: str
+    namespace: str
+    """"" for cluster-wide kinds."""
+    uid: str
+    """"" for an object that is not on a server yet."""
+    generation: int
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    spec: S
+    status: Mapping[str, Any]
+    """The status as it stands on the server, unparsed."""
+    deleting: bool
+
+    API_VERSION: ClassVar[str] = keys.API_VERSION
+    KINDS: ClassVar[tuple[str, ...]]
+    """Names of the kinds that share this spec; the cluster-wide one first."""
+    SPEC: ClassVar[type[Spec]]
+    RULES: ClassVar[tuple[Rule, ...]] = ()
+    """What holds for the whole object, metadata included."""
+
+    @classmethod
+    def parse(cls, body: Mapping[str, Any]) -> Self | Invalid:
+        """Parse an object as a server or a YAML file gives it. Never raises: what is wrong is said in `Invalid`."""
+        below = ""
+        try:
+            envelope = _Envelope.read(_plain(body))
+            below = "spec"
+            spec = cls.SPEC.read(envelope.spec)
+            parsed = cls._of(envelope, cast(S, spec))
+            for rule in cls.RULES:
+                below = rule.path.removeprefix(".")
+                rule.check(parsed)
+        except ValidationError as error:
+            return invalid(error.errors(include_url=False), below)
+        except PydanticCustomError as error:
+            return Invalid(f"{below} is refused: {error.message()}")
+        return parsed
+
+    @classmethod
+    def _of(cls, envelope: _Envelope, spec: S) -> Self:
+        meta = envelope.metadata
+        return cls(
+            kind=envelope.kind or cls.KINDS[-1 if meta.namespace else 0],
+            name=meta.name,
+            namespace=meta.namespace or "",
+            uid=meta.uid or "",
+            generation=meta.generation or 0,
+            labels=meta.labels or {},
+            annotations=meta.annotations or {},
+            spec=spec,
+            status=envelope.status or {},
+            deleting=meta.deletion_timestamp is not None,
+        )
+
+    def dump(self) -> dict[str, Any]:
+        """The object as a person would write it: no status, nothing that the server adds."""
+        metadata: dict[str, Any] = {"name": self.name}
+        if self.namespace:
+            metadata["namespace"] = self.namespace
+        if self.labels:
+            metadata["labels"] = dict(self.labels)
+        if self.annotations:
+            metadata["annotations"] = dict(self.annotations)
+        return {"apiVersion": self.API_VERSION, "kind": self.kind, "metadata": metadata, "spec": self.spec.dump()}
+
+
+def _plain(body: Any) -> Any:
+    """The body as a dict where it is some other mapping (watchers hand out views)."""
+    if not isinstance(body, Mapping):
+        return body
+    return {key: dict(value) if isinstance(value, Mapping) else value for key, value in body.items()}

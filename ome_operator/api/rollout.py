@@ -1,0 +1,135 @@
+"""How a service goes from one revision to the next."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from pydantic.alias_generators import to_snake
+
+from ome_operator.api.base import ATOMIC, Rule, Spec
+from ome_operator.api.scaling import Role
+from ome_operator.api.values import Count, Duration, IntOrString, Labels, Open, Percent
+
+
+def _one_of(*names: str) -> Rule:
+    """At most one of these fields."""
+    attributes = [to_snake(name) for name in names]
+    return Rule(
+        f"[{', '.join(f'has(self.{name})' for name in names)}].filter(x, x).size() <= 1",
+        f"{', '.join(names[:-1])} and {names[-1]} exclude each other: keep one of them",
+        lambda value: sum(getattr(value, name) is not None for name in attributes) <= 1,
+    )
+
+
+class RollingUpdate(Spec):
+    """Group by group."""
+
+    max_surge: Percent | None = None
+    """Groups above the wanted number; 0 when unset, which needs no spare accelerator."""
+    max_unavailable: Percent | None = None
+    """Groups that may be missing; 1 when unset."""
+
+
+class Pause(Spec):
+    """A stop: for a time, or until someone promotes."""
+
+    duration: Duration | None = None
+    """Without it the annotation ome.io/rollout-promote ends the pause."""
+
+
+class Metric(Spec):
+    """A query whose result is compared with a threshold."""
+
+    name: str
+    query: str
+    operator: Literal["LT", "LTE", "GT", "GTE"]
+    threshold: str
+
+
+class Analysis(Spec):
+    """Metrics that decide whether a step was good."""
+
+    interval: Duration | None = None
+    initial_delay: Duration | None = None
+    failure_limit: Count | None = None
+    on_inconclusive: Literal["Hold", "Rollback"] | None = None
+    metrics: Annotated[list[Metric] | None, Field(max_length=10), ATOMIC] = None
+
+
+class Step(Spec):
+    """One stage of a canary."""
+
+    capacity: IntOrString | None = None
+    """Groups on the new revision: a count, or a share such as "25%"."""
+    traffic: Annotated[int, Field(ge=0, le=100)] | None = None
+    """Percent of the requests for the new revision."""
+    pause: Pause | None = None
+    analysis: Analysis | None = None
+
+
+class Prometheus(Spec):
+    """Where analyses ask."""
+
+    server_address: str | None = None
+    auth_ref: Open | None = None
+    headers: Labels | None = None
+
+
+class Canary(Spec):
+    """A growing share of groups and requests."""
+
+    steps: Annotated[list[Step] | None, Field(max_length=20), ATOMIC] = None
+    prometheus: Prometheus | None = None
+    scale_down_delay_seconds: Count | None = None
+    ready_timeout: Duration | None = None
+
+
+class MaintainRatio(Spec):
+    """How far prefill and decode may drift from their ratio, in percent."""
+
+    tolerance: Annotated[int, Field(ge=0, le=100)] | None = None
+
+
+class RolloutGroup(Spec):
+    """Components that roll together, and how."""
+
+    components: Annotated[list[Role], Field(min_length=1, max_length=3), ATOMIC]
+    order: Annotated[list[Role] | None, Field(max_length=3), ATOMIC] = None
+    canary: Canary | None = None
+    blue_green: Open | None = None
+    rolling_update: RollingUpdate | None = None
+    recreate: Open | None = None
+    soak: Duration | None = None
+    """Wait after the group, before the next one."""
+    maintain_ratio: MaintainRatio | None = None
+
+    RULES = (_one_of("canary", "blueGreen", "rollingUpdate", "recreate"),)
+
+
+class Rollout(Spec):
+    """How a service goes from one revision to the next. A strategy directly below is the short form for all components."""
+
+    groups: Annotated[list[RolloutGroup] | None, Field(max_length=3), ATOMIC] = None
+    blue_green: Open | None = None
+    """Short form: the new slice is complete before the old one goes."""
+    rolling_update: RollingUpdate | None = None
+    """Short form: group by group."""
+    recreate: Open | None = None
+    """Short form: the old slice goes, then the new one comes."""
+    pairing_protocol: Annotated[str | None, Field(max_length=253)] = None
+    """Opaque: engine and decoder pods pair only when theirs are equal or unset."""
+    paused: bool | None = None
+    """New revisions are recorded and not rolled out."""
+    revision: Annotated[str | None, Field(max_length=253)] = None
+    """Pin: this revision is served whatever the spec says."""
+    restarted_at: Annotated[str | None, Field(max_length=64)] = None
+    """A new value makes a new revision: a restart on demand."""
+
+    RULES = (_one_of("groups", "blueGreen", "rollingUpdate", "recreate"),)
+
+    @property
+    def short(self) -> dict[str, Any]:
+        """The strategy that stands directly below, under its YAML name; empty when there is none."""
+        return self.model_dump(by_alias=True, exclude_unset=True, include=_SHORT)
+
+
+_SHORT = {"blue_green", "rolling_update", "recreate"}

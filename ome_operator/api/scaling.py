@@ -1,0 +1,94 @@
+"""How many replicas a component has and who decides it."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ome_operator.api.base import ATOMIC, Rule, Spec
+from ome_operator.api.values import Count, Number, Open, Percent
+
+Role = Literal["engine", "decoder", "router"]
+
+
+class AuthenticationRef(Spec):
+    """A KEDA authentication object."""
+
+    name: str | None = None
+    kind: Literal["TriggerAuthentication", "ClusterTriggerAuthentication"] | None = None
+
+
+class KedaConfig(Spec):
+    """KEDA with a Prometheus trigger, the older spelling."""
+
+    enable_keda: bool | None = None
+    prom_server_address: str | None = None
+    custom_prom_query: str | None = None
+    scaling_threshold: str | None = None
+    scaling_operator: str | None = None
+    auth_modes: str | None = None
+    authentication_ref: AuthenticationRef | None = None
+
+
+class Hpa(Spec):
+    """Handed on to a HorizontalPodAutoscaler."""
+
+    metrics: Annotated[list[Open] | None, ATOMIC] = None
+    behavior: Open | None = None
+
+
+class Keda(Spec):
+    """Handed on to a KEDA ScaledObject."""
+
+    triggers: Annotated[list[Open] | None, ATOMIC] = None
+    polling_interval: Count | None = None
+    cooldown_period: Count | None = None
+    idle_replica_count: Count | None = None
+    fallback: Open | None = None
+    advanced: Open | None = None
+
+
+class Autoscaler(Spec):
+    """What scales one component; stronger than the annotation ome.io/autoscalerClass."""
+
+    class_: Annotated[Literal["HPA", "KEDA", "External", "None"], Field(alias="class")]
+    hpa: Hpa | None = None
+    keda: Keda | None = None
+
+    RULES = (
+        Rule(
+            "self.class != 'KEDA' || has(self.keda)",
+            "class KEDA needs triggers: add keda.triggers",
+            lambda a: a.class_ != "KEDA" or a.keda is not None,
+        ),
+    )
+
+
+class Proportional(Spec):
+    """Roles that follow another one."""
+
+    anchor: Role | None = None
+    """The role whose replicas the others follow; engine when unset."""
+    ratios: dict[str, Number] | None = None
+    """Replicas per replica of the anchor: 1 is parity, 0.25 one for every four, rounded up."""
+
+
+class ScalingPolicy(Spec):
+    """How the components of a service scale relative to each other."""
+
+    mode: Literal["Independent", "Proportional", "Pinned"] | None = None
+    proportional: Proportional | None = None
+
+
+class DeploymentUpdate(Spec):
+    """Bounds of a rolling update."""
+
+    max_surge: Percent | None = None
+    max_unavailable: Percent | None = None
+
+
+class DeploymentStrategy(Spec):
+    """How pods are replaced, the older spelling of `rollout`."""
+
+    type: str | None = None
+    """RollingUpdate or Recreate."""
+    rolling_update: DeploymentUpdate | None = None

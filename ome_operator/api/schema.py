@@ -1,0 +1,91 @@
+"""Structural OpenAPI v3 schemas, as Kubernetes wants them, from the parsed specs.
+
+pydantic's JSON schema says the same with other means: references, `null` alternatives, titles, defaults. Those are
+resolved, and what is open is marked so, because a server prunes everything that a schema does not name.
+"""
+
+from typing import Any
+
+from ome_operator.api.base import RULES_KEY, Rule, Spec
+
+Json = dict[str, Any]
+OPEN = "x-kubernetes-preserve-unknown-fields"
+_KEPT = (
+    "description", "type", "format", "enum", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems",
+    "pattern", "required",
+)  # fmt: skip
+
+
+def structural(spec: type[Spec]) -> Json:
+    """The schema of a spec or status, complete in itself and without any default."""
+    json = spec.model_json_schema(by_alias=True)
+    return _node(json, json.get("$defs", {}))
+
+
+def root(kind: str, spec: type[Spec], status: type[Spec], rules: tuple[Rule, ...], spec_required: bool) -> Json:
+    """The schema of a whole object."""
+    out: Json = {
+        "type": "object",
+        "description": f"{kind}: {_sentence(spec)}",
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object"},
+            "spec": structural(spec),
+            "status": structural(status),
+        },
+    }
+    if spec_required:
+        out["required"] = ["spec"]
+    if rules:
+        # A bound for the cost of the rules; the server's own limit is the same.
+        out["properties"]["metadata"]["properties"] = {"name": {"type": "string", "maxLength": 253}}
+        out[RULES_KEY] = [rule.schema() for rule in rules]
+    return out
+
+
+def _sentence(spec: type[Spec]) -> str:
+    return " ".join((spec.__doc__ or "").split())
+
+
+def _node(json: Json, defs: dict[str, Json]) -> Json:
+    """One schema with its references and alternatives resolved."""
+    json = _resolved(json, defs)
+    out: Json = {key: json[key] for key in _KEPT if key in json}
+    out |= {key: value for key, value in json.items() if key.startswith("x-kubernetes-")}
+    if "const" in json:
+        out |= {"type": "string", "enum": [json["const"]]}
+    if json.get("properties"):  # the server drops empty ones, and every apply would look like a change
+        out["properties"] = {name: _node(field, defs) for name, field in json["properties"].items()}
+    if "items" in json:
+        out["items"] = _node(json["items"], defs)
+    extra = json.get("additionalProperties")
+    if extra is True:
+        out[OPEN] = True
+    elif isinstance(extra, dict):
+        out["additionalProperties"] = _node(extra, defs)
+    if not out.keys() & {"type", "x-kubernetes-int-or-string", OPEN}:
+        raise ValueError(f"a field without a type cannot be in a CRD: {json}")
+    return out
+
+
+def _resolved(json: Json, defs: dict[str, Json]) -> Json:
+    """The schema behind references and `X | None`; the words of the field win over those of its type."""
+    while True:
+        if "$ref" in json:
+            inner = defs[json["$ref"].removeprefix("#/$defs/")]
+        elif "anyOf" in json:
+            inner = _only([one for one in json["anyOf"] if one.get("type") != "null"])
+        elif "allOf" in json:
+            inner = _only(json["allOf"])
+        else:
+            return json
+        outer = {key: value for key, value in json.items() if key not in ("$ref", "anyOf", "allOf")}
+        rules = [*inner.get(RULES_KEY, ()), *outer.get(RULES_KEY, ())]
+        json = inner | outer | ({RULES_KEY: rules} if rules else {})
+
+
+def _only(choices: list[Json]) -> Json:
+    if len(choices) != 1:
+        raise ValueError(f"a CRD cannot have alternatives: {choices}")
+    return choices[0]

@@ -1,0 +1,120 @@
+"""InferenceService: a model, a runtime and the components that serve it."""
+
+import re
+from typing import Annotated
+
+from ome_operator import keys
+from ome_operator.api.accelerator import AcceleratorSelector
+from ome_operator.api.base import ATOMIC, Rule, Spec
+from ome_operator.api.component import Component
+from ome_operator.api.objects import Object
+from ome_operator.api.predictor import Predictor
+from ome_operator.api.rollout import Rollout
+from ome_operator.api.scaling import KedaConfig, ScalingPolicy
+from ome_operator.api.values import Name, Open, matches
+
+NAME_LENGTH = 50
+"""Longest name of a service: names of its children add up to 13 characters and end below a label's 63."""
+_NAME = f"^[a-z]([-a-z0-9]{{0,{NAME_LENGTH - 2}}}[a-z0-9])?$"
+
+
+class ModelRef(Spec):
+    """The model to serve."""
+
+    name: Name
+    kind: str | None = None
+    """ClusterBaseModel or BaseModel; when unset, a BaseModel of the namespace comes before a ClusterBaseModel."""
+    api_group: str | None = None
+    fine_tuned_weights: Annotated[list[str] | None, ATOMIC] = None
+    overlays: Annotated[list[Open] | None, ATOMIC] = None
+
+
+class RuntimeRef(Spec):
+    """The runtime to serve it with. Without a name the best match is chosen once and kept."""
+
+    name: Name | None = None
+    kind: str | None = None
+    """ClusterServingRuntime or ServingRuntime."""
+    api_group: str | None = None
+    auto_sync: bool | None = None
+    """Follow edits of the runtime; true when unset."""
+    revision: Name | None = None
+    """A kept revision of the runtime, with autoSync false."""
+
+    RULES = (
+        Rule(
+            "!has(self.revision) || (has(self.autoSync) && !self.autoSync)",
+            "revision pins the runtime, so it must not follow edits: set autoSync to false or remove revision",
+            lambda r: r.revision is None or r.auto_sync is False,
+        ),
+    )
+
+
+class ServiceSpec(Spec):
+    """A component exists only if it is named. engine + decoder means prefill and decode apart."""
+
+    model: ModelRef | None = None
+    runtime: RuntimeRef | None = None
+    engine: Component | None = None
+    """The engine, or prefill when there is a decoder."""
+    decoder: Component | None = None
+    """Decode."""
+    router: Component | None = None
+    """The router before engines and decoders."""
+    accelerator_selector: AcceleratorSelector | None = None
+    keda_config: KedaConfig | None = None
+    rollout: Rollout | None = None
+    scaling_policy: ScalingPolicy | None = None
+    deployment_mode: str | None = None
+    traffic: Open | None = None
+    placement: Open | None = None
+    routing: Open | None = None
+    predictor: Predictor | None = None
+    """The older form of model, runtime and engine."""
+
+    RULES = (
+        Rule(
+            "!has(self.decoder) || has(self.engine)",
+            "decoder needs an engine that does the prefill: add engine, or rename decoder to engine",
+            lambda s: s.decoder is None or s.engine is not None,
+        ),
+    )
+
+    @property
+    def components(self) -> dict[str, Component]:
+        """The components that the service names, always in the same order."""
+        named = {keys.ENGINE: self.engine, keys.DECODER: self.decoder, keys.ROUTER: self.router}
+        return {role: component for role, component in named.items() if component is not None}
+
+
+def propose_name(name: str) -> str:
+    """A valid name of a service that resembles this one."""
+    stem = re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")
+    stem = stem if re.match("[a-z]", stem) else f"m-{stem}"
+    return stem[:NAME_LENGTH].rstrip("-")
+
+
+_NAME_WORDS = (
+    f"names of services become host names: use at most {NAME_LENGTH} lowercase letters, digits and '-', "
+    "beginning with a letter and ending with a letter or digit"
+)
+
+
+class InferenceService(Object[ServiceSpec]):
+    """A parsed InferenceService."""
+
+    KINDS = ("InferenceService",)
+    SPEC = ServiceSpec
+    RULES = (
+        Rule(
+            f"self.metadata.name.matches('{_NAME}')",
+            _NAME_WORDS,
+            lambda s: matches(_NAME)(s.name),
+            message_cel=f'"{_NAME_WORDS}; for example " + '
+            "((self.metadata.name.matches('^[a-z]') ? '' : 'm-') + self.metadata.name.replace('.', '-'))"
+            f".find('^.{{0,{NAME_LENGTH - 1}}}[a-z0-9]')",
+            path=".metadata.name",
+            say=lambda s: f"{_NAME_WORDS}; for example {propose_name(s.name)}",
+            at_creation=True,
+        ),
+    )

@@ -1,0 +1,70 @@
+"""The short kinds of group sglang.ai/v1: a model by its hub name, and a service in two lines."""
+
+from ome_operator.api.base import Spec
+from ome_operator.api.conditions import Conditions
+from ome_operator.api.objects import Object
+from ome_operator.api.values import Name, StorageUri
+
+API_VERSION = "sglang.ai/v1"
+
+
+class HuggingFace(Spec):
+    """A repository of the Hugging Face hub."""
+
+    repo: Name
+    revision: str | None = None
+
+
+class Source(Spec):
+    """Where the model comes from."""
+
+    huggingface: HuggingFace | None = None
+    storage_uri: StorageUri | None = None
+
+
+class ShortModelSpec(Spec):
+    """A model by its source."""
+
+    source: Source
+    path: str | None = None
+
+
+class ShortModelStatus(Spec):
+    """Copied from the model that was made of it."""
+
+    state: str | None = None
+    conditions: Conditions | None = None
+    observed_generation: int | None = None
+
+
+class ServingSpec(Spec):
+    """A model and the engine that serves it; the rest is chosen."""
+
+    base_model: Name
+    runtime: Name | None = None
+    """An engine, such as sglang, or the name of a runtime."""
+
+
+class ServingStatus(Spec):
+    """Copied from the service that was made of it."""
+
+    url: str | None = None
+    runtime: str | None = None
+    conditions: Conditions | None = None
+    observed_generation: int | None = None
+
+
+class ShortModel(Object[ShortModelSpec]):
+    """A parsed sglang.ai/v1 ClusterBaseModel."""
+
+    API_VERSION = API_VERSION
+    KINDS = ("ClusterBaseModel",)
+    SPEC = ShortModelSpec
+
+
+class Serving(Object[ServingSpec]):
+    """A parsed sglang.ai/v1 Serving."""
+
+    API_VERSION = API_VERSION
+    KINDS = ("Serving",)
+    SPEC = ServingSpec

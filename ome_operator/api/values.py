@@ -1,0 +1,95 @@
+"""Kinds of values that several specs share, each with its check and its words in the CRD."""
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from ome_operator.api.base import Rule
+
+Open = dict[str, Any]
+"""A map that is kept as written: a part of a core/v1 type, or a block that has no effect yet."""
+
+
+class _IntOrString:
+    """A whole number or a text, kept as what it was."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self._check)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"x-kubernetes-int-or-string": True}
+
+    @staticmethod
+    def _check(value: Any) -> int | str:
+        if isinstance(value, bool) or not isinstance(value, int | str):
+            raise PydanticCustomError("int_or_string", "must be a whole number or a text")
+        return value
+
+
+class _Number:
+    """A number in any spelling: `1`, `0.25`, `"0.25"`, `"250m"`. A CRD has no type for that, so it stays open there."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self._check)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"x-kubernetes-preserve-unknown-fields": True}
+
+    @staticmethod
+    def _check(value: Any) -> int | float | str:
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            raise PydanticCustomError("float_type", "must be a number")
+        return value
+
+
+def matches(pattern: str) -> Callable[[Any], bool]:
+    """Whether a value is spelled like the whole pattern, as CEL's `matches` with `^…$` says it."""
+    compiled = re.compile(pattern.removeprefix("^").removesuffix("$"))
+    return lambda value: compiled.fullmatch(str(value)) is not None
+
+
+IntOrString = Annotated[int | str, _IntOrString()]
+Quantity = IntOrString
+"""An amount as Kubernetes writes it: `80`, `"80Gi"`, `"500m"`."""
+Number = Annotated[int | float | str, _Number()]
+
+_PERCENT = "^[0-9]+%?$"
+Percent = Annotated[
+    int | str,
+    _IntOrString(),
+    Rule(
+        f"string(self).matches('{_PERCENT}')",
+        'write a count such as 1, or a share such as "25%" in quotes',
+        matches(_PERCENT),
+    ),
+]
+"""A count or a share."""
+
+_DURATION = "^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$"
+Duration = Annotated[
+    str,
+    Field(max_length=64),
+    Rule(f"self.matches('{_DURATION}')", 'write a duration such as "90s", "15m" or "1h30m"', matches(_DURATION)),
+]
+
+SCHEMES = ("hf", "s3", "gs", "az", "oci", "pvc", "local", "vendor", "github")
+_URI = f"^({'|'.join(SCHEMES)})://.+$"
+StorageUri = Annotated[
+    str,
+    Field(max_length=2048),
+    Rule(
+        f"self.matches('{_URI}')",
+        "start it with one of hf://, s3://, gs://, az://, oci://, pvc://, local://, vendor://, github:// "
+        "and then name the place, for example hf://moonshotai/Kimi-K2-Instruct",
+        matches(_URI),
+    ),
+]
+
+Name = Annotated[str, Field(min_length=1, max_length=253)]
+"""Name of an object."""
+Count = Annotated[int, Field(ge=0)]
+Labels = dict[str, str]

@@ -1,0 +1,116 @@
+"""Statuses of what services refer to: models, runtimes, accelerator classes."""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from ome_operator import names, statuses
+from ome_operator.api import Invalid
+from ome_operator.cluster import RECORD, Cluster
+from ome_operator.facts import Holding, Node, Ref
+from ome_operator.kept import MODELS, RUNTIMES, WEIGHTS, Kept
+from ome_operator.kube.client import Client
+from ome_operator.kube.errors import KubeError
+from ome_operator.machinery.workqueue import WorkQueue
+from ome_operator.passes import Refuse
+
+logger = logging.getLogger(__name__)
+
+Status = dict[str, Any]
+
+
+class Say(Protocol):
+    """What the statuses say; see status/kinds.py."""
+
+    def model(
+        self, model: Any, users: tuple[str, ...], ready: frozenset[str], now: datetime, holdings: Mapping[str, Holding]
+    ) -> Status:
+        """Of a model."""
+
+    def runtime(self, runtime: Any, users: tuple[str, ...], now: datetime) -> Status:
+        """Of a runtime."""
+
+    def weight(self, weight: Any, users: tuple[str, ...], ready: frozenset[str], now: datetime) -> Status:
+        """Of a fine-tuned weight."""
+
+    def accelerator(self, accelerator: Any, nodes: Iterable[Node], now: datetime) -> Status:
+        """Of an accelerator class."""
+
+
+class Catalog:
+    """Passes over models, runtimes and accelerator classes: they only write a status."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        client: Client,
+        queue: WorkQueue[Ref],
+        resync: float,
+        say: Callable[[Kept], Status],
+        interval: float = 0.0,
+    ) -> None:
+        self._cluster, self._client, self._queue, self._resync, self._say = cluster, client, queue, resync, say
+        self._interval = interval
+        self._written_at: dict[Ref, float] = {}
+        self._last: dict[Ref, statuses.Written] = {}
+
+    async def handle(self, ref: Ref) -> None:
+        """One pass."""
+        kept = self._cluster.find(ref)
+        if kept is None or kept.deleting:
+            self._last.pop(ref, None)
+            self._written_at.pop(ref, None)
+            self._queue.forget(ref)
+            return
+        status = self._say(kept)
+        if statuses.differs(kept, status, self._last.get(ref, ("", ""))):
+            wait = self._written_at.get(ref, 0.0) + self._interval - time.monotonic()
+            if wait > 0 and ref in self._written_at and _only_progress(status, kept.status):
+                self._queue.add(ref, wait)
+                return
+            try:
+                written = await statuses.write(self._client, self._cluster, kept, status)
+            except KubeError as error:
+                delay = self._queue.retry(ref, at_least=error.retry_after)
+                logger.info("cannot write the status of %s %s (again in %.0f s): %s", ref.kind, ref.name, delay, error)
+                return
+            if written is not None:
+                self._last[ref], self._written_at[ref] = written, time.monotonic()
+                for node in self._cluster.holdings(ref):  # what is pinned decides over labels
+                    self._queue.add(Ref(RECORD, "", node))
+        self._queue.succeeded(ref)
+        self._queue.add(ref, self._resync)
+
+
+def _only_progress(status: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
+    """Whether a status differs in nothing but how far nodes are, which can wait."""
+    plain = status.keys() - {"nodes", "summary", "conditions"}
+    return all(status[key] == before.get(key) for key in plain) and _reasons(status) == _reasons(before)
+
+
+def _reasons(status: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    return [(one.get("type"), one.get("status"), one.get("reason")) for one in status.get("conditions") or ()]
+
+
+def sayer(cluster: Cluster, say: Say, refuse: Refuse) -> Callable[[Kept], Status]:
+    """The status of an object of the catalog, from everything that it depends on."""
+
+    def status(kept: Kept) -> Status:
+        now, ref = datetime.now(UTC), kept.ref
+        users = tuple(f"{user.namespace}/{user.name}" for user in cluster.users(ref))
+        deps = cluster.deps()
+        if isinstance(kept.parsed, Invalid):
+            return refuse(dict(kept.status), kept.generation, "InvalidSpec", kept.parsed.why, now).status
+        if ref.kind in MODELS:
+            ready = deps.holders.get(names.model_label(*ref), frozenset())
+            return say.model(kept.parsed, users, ready, now, cluster.holdings(ref))
+        if ref.kind in WEIGHTS:
+            ready = deps.holders.get(names.model_label(*ref), frozenset())
+            return say.weight(kept.parsed, users, ready, now)
+        if ref.kind in RUNTIMES:
+            return say.runtime(kept.parsed, users, now)
+        return say.accelerator(kept.parsed, deps.nodes.values(), now)
+
+    return status

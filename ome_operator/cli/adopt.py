@@ -1,0 +1,116 @@
+"""`ome adopt`: take over a cluster where OME has run, first as a whole, then service by service."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ome_operator.local.errors import LocalError
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+Kubeconfig = Annotated[Path | None, typer.Option(help="Kubeconfig file; by default that of kubectl.", envvar="KUBECONFIG")]
+Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
+
+NEXT = """
+What remains, in this order:
+  helm upgrade --install {name} charts/ome-crd -n {namespace} --create-namespace
+  helm install ome-operator charts/ome-resources -n {namespace}
+  ome adopt service --all        (each service: waits for its new pods, then removes OME's)
+  and OME's own release, once all services are ours: docs/migrate.md"""
+
+
+@dataclass(frozen=True)
+class _Cluster:
+    """Where `ome adopt` was told to work."""
+
+    kubeconfig: Path | None
+    context: str | None
+
+
+@app.callback(invoke_without_command=True)
+def adopt(
+    ctx: typer.Context,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    dry_run: DryRun = False,
+    release_name: Annotated[str, typer.Option(help="Helm release that the CRDs shall belong to.")] = "ome-crd",
+    release_namespace: Annotated[str, typer.Option(help="Its namespace.")] = "ome",
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Also let go of objects that hang in deletion, and drop fields we do not know.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Go on although OME's controller seems to run.")] = False,
+) -> None:
+    """Take over OME's CRDs: its webhooks and finalizers go, schemas become ours. Exit code 1: something is left to do."""
+    where = _Cluster(kubeconfig, context)
+    ctx.obj = where
+    if ctx.invoked_subcommand is not None:
+        return
+    from ome_operator.adopt import cluster
+    from ome_operator.adopt.crds import Release
+
+    release = Release(release_name, release_namespace)
+
+    async def work(client: Any, steps: Any) -> None:
+        await cluster.adopt(client, steps, cluster.Wishes(release, yes=yes, force=force))
+
+    left = _run(where, dry_run, work)
+    if not left:
+        typer.echo(NEXT.format(name=release.name, namespace=release.namespace))
+    raise typer.Exit(1 if left else 0)
+
+
+@app.command()
+def service(
+    ctx: typer.Context,
+    services: Annotated[list[str] | None, typer.Argument(metavar="NAMESPACE/NAME...", show_default=False)] = None,
+    every: Annotated[bool, typer.Option("--all", help="Every service, one after the other.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Remove the old workloads first: no GPUs for both, but a time without service.")
+    ] = False,
+    timeout: Annotated[float, typer.Option(min=0, help="Seconds that each service's new pods may take.")] = 3600.0,
+    dry_run: DryRun = False,
+) -> None:
+    """Hand services over: OME's workloads serve until the new pods are ready, then they go. Service addresses stay."""
+    from ome_operator.adopt import services as handing
+
+    wanted = services or []
+    if every == bool(wanted):
+        raise LocalError("Name services as NAMESPACE/NAME, or say --all.")
+    for one in wanted:
+        if one.count("/") != 1 or not all(one.split("/")):
+            raise LocalError(f"{one!r} is not NAMESPACE/NAME.")
+
+    async def work(client: Any, steps: Any) -> None:
+        await handing.hand_over(client, steps, wanted, replace=replace, patience=timeout)
+
+    raise typer.Exit(1 if _run(ctx.obj, dry_run, work) else 0)
+
+
+def _run(where: _Cluster, dry_run: bool, work: Callable[[Any, Any], Awaitable[None]]) -> int:
+    """Connect, work, and say how many things were left."""
+    from ome_operator.adopt.steps import Steps
+    from ome_operator.kube.client import Client
+    from ome_operator.kube.connection import Connection, NoConnection
+    from ome_operator.kube.errors import KubeError
+
+    steps = Steps(typer.echo, dry_run=dry_run)
+
+    async def connected() -> None:
+        client = Client(await Connection.open(where.kubeconfig or Path.home() / ".kube/config", where.context))
+        try:
+            await work(client, steps)
+        finally:
+            await client.close()
+
+    try:
+        asyncio.run(connected())
+    except NoConnection as error:
+        raise LocalError(f"no connection to a cluster: {error}. --kubeconfig names another file.") from error
+    except KubeError as error:
+        raise LocalError(f"stopped: {error}. What was done stays done; run the command again.") from error
+    return steps.left

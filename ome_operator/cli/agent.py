@@ -1,0 +1,109 @@
+"""`ome agent`: the model agent of one node. In a cluster this is what the chart's DaemonSet runs."""
+
+import asyncio
+import contextlib
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ome_operator.local.errors import LocalError
+
+if TYPE_CHECKING:
+    from ome_operator.agent.peers import Giver
+    from ome_operator.agent.work import Terms
+
+app = typer.Typer()
+PEER_TOKEN = Path("/etc/ome/peers/token")
+
+
+@app.command()
+def agent(
+    node: Annotated[str, typer.Option(help="Name of this node.", envvar="NODE_NAME")],
+    root: Annotated[list[str], typer.Option(help="Directory that it may write below. May be given several times.")],
+    secrets: Annotated[
+        Path, typer.Option(help="A folder for each Secret that models name as their key, a file for each of its values.")
+    ] = Path("/etc/ome/secrets"),
+    endpoint: Annotated[str, typer.Option(help="A mirror of the hub.", envvar="HF_ENDPOINT")] = "",
+    files: Annotated[int, typer.Option(help="Files that are fetched at a time.", min=1)] = 8,
+    models: Annotated[int, typer.Option(help="Models that are fetched at a time.", min=1)] = 2,
+    bandwidth: Annotated[float, typer.Option(help="MB per second that this node may fetch; 0: no limit.", min=0)] = 0.0,
+    verify_every: Annotated[float, typer.Option(help="Seconds between two looks at files that are Ready.", min=1)] = 21600.0,
+    sample: Annotated[float, typer.Option(help="Share of the bytes that such a look reads.", min=0, max=1)] = 0.02,
+    peers: Annotated[
+        str, typer.Option(help="Name whose addresses are those of all agents (a headless Service); empty: no peers.")
+    ] = "",
+    peer_token: Annotated[Path, typer.Option(help="File with the token that agents show each other.")] = PEER_TOKEN,
+    peer_port: Annotated[int, typer.Option(help="Where agents give files to each other.")] = 8082,
+    own_address: Annotated[str, typer.Option(help="Our own address among the peers.", envvar="POD_IP")] = "",
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="Kubeconfig file. Without it: the ServiceAccount of this pod.", envvar="KUBECONFIG")
+    ] = None,
+    address: Annotated[str, typer.Option(help="Address of the probes; empty: every address.")] = "",
+    port: Annotated[int, typer.Option(help="/healthz; 0: a free port.")] = 8081,
+    log_format: Annotated[str, typer.Option(help="console or json.")] = "json",
+    log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = "INFO",
+) -> None:
+    """Fetch and verify the weights of the models that this node is to hold, until it is stopped."""
+    from ome_operator import logs
+    from ome_operator.agent.download import Limits
+    from ome_operator.agent.peers import Giver, Swarm, resolver
+    from ome_operator.agent.throttle import Throttle
+    from ome_operator.agent.work import Terms
+
+    logs.configure(log_format, log_level)
+    limits = Limits(files=files, throttle=Throttle(bandwidth * 1e6))
+    terms = Terms(
+        roots=tuple(one.rstrip("/") for one in root),
+        secrets=secrets,
+        endpoint=endpoint,
+        limits=limits,
+        models=models,
+        verify_every=verify_every,
+        sample=sample,
+        node=node,
+    )
+    giver = None
+    if peers:
+        token = _token(peer_token)
+        giver = Giver(terms.roots, token)
+        find = resolver(peers, peer_port, own_address)
+        terms = replace(terms, peers=lambda one: Swarm(one, find, token))
+    raise typer.Exit(asyncio.run(_run(terms, kubeconfig, address, port, giver, peer_port)))
+
+
+def _token(path: Path) -> str:
+    try:
+        token = path.read_text().strip()
+    except OSError as error:
+        raise LocalError(f"--peer-token {path}: {error.strerror}. Peers need a token that they share.") from error
+    if not token:
+        raise LocalError(f"--peer-token {path} is empty. Peers need a token that they share.")
+    return token
+
+
+async def _run(
+    terms: "Terms", kubeconfig: Path | None, address: str, port: int, giver: "Giver | None", peer_port: int
+) -> int:
+    from ome_operator.agent import peers
+    from ome_operator.agent.loop import Agent, run
+    from ome_operator.kube.connection import Connection, NoConnection
+    from ome_operator.machinery import health
+
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def serve(one: Agent) -> None:
+            probes, _ = await health.serve(address, port, {"/healthz": one.alive})
+            stack.push_async_callback(probes.cleanup)
+            if giver is not None:
+                files, _ = await peers.serve(giver, address, peer_port)
+                stack.push_async_callback(files.cleanup)
+
+        try:
+            connection = await Connection.open(kubeconfig)
+            return await run(terms, connection, asyncio.Event(), serve)
+        except NoConnection as error:
+            raise LocalError(f"no connection to a cluster: {error}. --kubeconfig names another file.") from error
+        except health.PortTaken as error:
+            raise LocalError(f"{error}. --port chooses another.") from error

@@ -1,0 +1,76 @@
+"""The root of the command line. Subcommands load when they are called, so that the small ones start fast.
+
+To add one: a module with a `typer.Typer` called `app`, and a line in COMMANDS.
+"""
+
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from ome_operator import __version__
+
+COMMANDS = {
+    "operator": ("ome_operator.cli.operator", "Run the operator."),
+    "registry": ("ome_operator.cli.registry", "Keep a router's workers equal to the pods that can serve (its sidecar)."),
+    "explain": ("ome_operator.cli.explain", "Why this runtime and no other."),
+    "agent": ("ome_operator.cli.agent", "Fetch and verify weights on one node (the model agent)."),
+    "adopt": ("ome_operator.cli.adopt", "Take over a cluster where OME has run."),
+    "local": ("ome_operator.cli.local", "A real control plane with simulated nodes on this machine."),
+    "demo": ("ome_operator.cli.demo", "Kimi K2 on 16 simulated nodes, from nothing."),
+}
+"""Name → module and the line that `ome --help` shows without loading it."""
+
+
+class LazyGroup(TyperGroup):
+    """A group whose commands are modules that load on use."""
+
+    _listing = False
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """In the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command, loaded; only its name and line while help is shown."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, line = COMMANDS[cmd_name]
+        if self._listing:
+            return TyperCommand(cmd_name, help=line)
+        command = typer.main.get_command(import_module(module).app)
+        command.name = cmd_name
+        return command
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Help for the group itself."""
+        self._listing = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self._listing = False
+
+
+app = typer.Typer(
+    cls=LazyGroup,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Model-driven serving of large mixture-of-experts models on Kubernetes.",
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"ome {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Options of every command."""

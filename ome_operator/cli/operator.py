@@ -1,0 +1,76 @@
+"""`ome operator`: run the operator. In a cluster this is what the chart's Deployment runs."""
+
+import asyncio
+import secrets
+import socket
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ome_operator.kube.connection import NoConnection, pod_namespace
+from ome_operator.local.errors import LocalError
+from ome_operator.machinery.health import PortTaken
+from ome_operator.settings import Settings
+
+_DEFAULTS = Settings()
+
+app = typer.Typer()
+
+
+@app.command()
+def operator(
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="Kubeconfig file. Without it: the ServiceAccount of this pod.", envvar="KUBECONFIG")
+    ] = None,
+    context: Annotated[str | None, typer.Option(help="Context of the kubeconfig.")] = None,
+    lease_namespace: Annotated[
+        str, typer.Option("--namespace-of-lease", help="Where the Lease for leader election lives.")
+    ] = "",
+    leader_election: Annotated[bool, typer.Option(help="Work only while holding the Lease.")] = True,
+    identity: Annotated[str, typer.Option(help="Our name in the Lease; by default the pod's UID.", envvar="POD_UID")] = "",
+    address: Annotated[str, typer.Option(help="Address of probes and metrics; empty: every address.")] = "",
+    health_port: Annotated[int, typer.Option(help="/healthz and /readyz; 0: a free port.")] = _DEFAULTS.health_port,
+    metrics_port: Annotated[int, typer.Option(help="/metrics; 0: a free port.")] = _DEFAULTS.metrics_port,
+    workers: Annotated[int, typer.Option(help="Services that are worked on at the same time.")] = _DEFAULTS.workers,
+    connections: Annotated[int, typer.Option(help="Connections to the API server.")] = _DEFAULTS.connections,
+    max_concurrent_services: Annotated[
+        int, typer.Option(help="Services of one runtime that replace their pods at the same time.")
+    ] = _DEFAULTS.max_concurrent_services,
+    sidecar_image: Annotated[
+        str, typer.Option(help="Image of the registry beside routers (this program's own); empty: no registry.")
+    ] = _DEFAULTS.registry_image,
+    model_agent: Annotated[
+        bool, typer.Option(help="Agents on the nodes fetch weights (`ome agent`): pods mount their directories.")
+    ] = _DEFAULTS.model_agent,
+    log_format: Annotated[str, typer.Option(help="console or json.")] = _DEFAULTS.log_format,
+    log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = _DEFAULTS.log_level,
+) -> None:
+    """Run the operator until it is stopped (SIGTERM, Ctrl+C)."""
+    from ome_operator import logs
+    from ome_operator.app import run  # loads kopf and kubernetes, which no other command needs
+
+    logs.configure(log_format, log_level)
+    settings = Settings(
+        kubeconfig=kubeconfig,
+        context=context,
+        identity=identity or f"{socket.gethostname()}-{secrets.token_hex(4)}",
+        leader_election=leader_election,
+        lease_namespace=lease_namespace or pod_namespace(_DEFAULTS.lease_namespace),
+        address=address,
+        health_port=health_port,
+        metrics_port=metrics_port,
+        workers=workers,
+        connections=connections,
+        max_concurrent_services=max_concurrent_services,
+        registry_image=sidecar_image,
+        model_agent=model_agent,
+        log_format=log_format,
+        log_level=log_level,
+    )
+    try:
+        raise typer.Exit(asyncio.run(run(settings)))
+    except NoConnection as error:
+        raise LocalError(f"no connection to a cluster: {error}. --kubeconfig names another file.") from error
+    except PortTaken as error:
+        raise LocalError(f"{error}. --health-port and --metrics-port choose others.") from error

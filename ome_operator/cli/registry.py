@@ -1,0 +1,69 @@
+"""`ome registry`: the worker registry beside a router. The operator adds it to the router's pods."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ome_operator import keys
+from ome_operator.local.errors import LocalError
+from ome_operator.machinery.health import PortTaken
+from ome_operator.registry.clients import SERVICE_ACCOUNT, api_server
+from ome_operator.registry.loop import Settings, run
+from ome_operator.registry.reconcile import Role, Terms
+
+app = typer.Typer()
+
+
+@app.command()
+def registry(
+    router: Annotated[str, typer.Option(help="Address of the router.")],
+    namespace: Annotated[str, typer.Option(help="Namespace of the pods.")],
+    selector: Annotated[str, typer.Option(help="Labels of the slice's pods, as the API server reads them.")],
+    role: Annotated[
+        list[str],
+        typer.Option(help="component:type:port:pods, for example engine:prefill:30000:4. May be given several times."),
+    ],
+    bootstrap_port: Annotated[int, typer.Option(help="Of prefill pods without an annotation.")] = 8998,
+    interval: Annotated[float, typer.Option(help="Seconds between two lists of pods.", min=0.1, max=5.0)] = 3.0,
+    key: Annotated[str, typer.Option(help="The router's API key.")] = "",
+    server: Annotated[str, typer.Option(help="API server; by default that of the cluster we run in.")] = "",
+    account: Annotated[Path, typer.Option(help="Folder with the files token and ca.crt.")] = SERVICE_ACCOUNT,
+    address: Annotated[str, typer.Option(help="Address of the probes; empty: every address.")] = "",
+    port: Annotated[int, typer.Option(help="/healthz and /workers; 0: a free port.")] = keys.REGISTRY_PORT,
+    log_format: Annotated[str, typer.Option(help="console or json.")] = "json",
+    log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = "INFO",
+) -> None:
+    """Keep a router's workers equal to the groups that can serve, until the router is gone."""
+    from ome_operator import logs
+
+    logs.configure(log_format, log_level)
+    settings = Settings(
+        router=router,
+        server=server or api_server(),
+        namespace=namespace,
+        selector=selector,
+        terms=Terms(tuple(_role(one) for one in role), bootstrap_port),
+        key=key,
+        interval=interval,
+        account=account,
+        address=address,
+        port=port,
+    )
+    if not settings.server:
+        raise LocalError("no API server: outside a cluster --server names one.")
+    try:
+        asyncio.run(run(settings))
+    except PortTaken as error:
+        raise LocalError(f"{error}. --port chooses another.") from error
+
+
+def _role(text: str) -> Role:
+    component, worker_type, *numbers = [*text.split(":"), ""]
+    ends = [one for one in numbers if one.isdigit()]
+    if worker_type not in ("prefill", "decode", "regular") or len(numbers) != 3 or len(ends) != 2:
+        raise typer.BadParameter(
+            f"--role {text}: component:type:port:pods, where type is prefill, decode or regular", param_hint="--role"
+        )
+    return Role(component, worker_type, int(ends[0]), int(ends[1]))

@@ -1,0 +1,359 @@
+"""What we know of the cluster, kind by kind, and which keys a change makes dirty.
+
+Fed by the watch, by the answers to our own writes, and by audits. It holds facts and parsed specs, never bodies.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ome_operator import keys, node_labels, observe
+from ome_operator.api import InferenceService, Invalid
+from ome_operator.facts import Child, Deps, Holding, Manifest, Node, Pod, Record, Ref
+from ome_operator.kept import (
+    ACCELERATORS,
+    CATALOG,
+    MODELS,
+    RUNTIMES,
+    SERVICE,
+    SERVING,
+    SHORT,
+    SHORT_MODEL,
+    WEIGHTS,
+    Kept,
+    edited,
+    keep,
+    same,
+)
+from ome_operator.kube.kinds import CHILDREN
+from ome_operator.machinery.store import Store
+
+RECORD = "NodeModels"
+KINDS = (SERVICE, *CATALOG, *CHILDREN, "Pod", "Node", RECORD)
+"""Every kind that is watched; those of sglang.ai come to them where they are served."""
+LABELLED = frozenset((*CHILDREN, "Pod"))
+"""Kinds of which only objects with our label are watched."""
+
+ANY_RUNTIME = Ref("ServingRuntime", "", "*")
+"""What a service refers to that names no runtime."""
+
+
+class KeptNode(NamedTuple):
+    """A node with its UID."""
+
+    uid: str
+    version: int
+    node: Node
+
+
+Enqueue = Callable[[Ref, bool], None]
+"""Called with a dirty key and whether somebody edited the object itself (else it is a consequence)."""
+Refs = Callable[[InferenceService], tuple[Ref, ...]]
+"""What a service may refer to, best first; () when it names none."""
+
+
+class Cluster:
+    """Facts of all kinds; `enqueue` is told about every change that matters to a key."""
+
+    def __init__(
+        self, enqueue: Enqueue, models_of: Refs, runtimes_of: Refs, registry_image: str = "", *, model_agent: bool = False
+    ) -> None:
+        self._enqueue, self._models_of, self._runtimes_of = enqueue, models_of, runtimes_of
+        self._registry_image, self._model_agent = registry_image, model_agent
+        self.children: dict[str, Store[Child, tuple[str, str]]] = {
+            kind: Store(_child_group, _same_fact) for kind in CHILDREN
+        }
+        self.pods: Store[Pod, tuple[str, str]] = Store(_pod_group, _same_fact)
+        self.kept: dict[str, Store[Kept, Ref]] = {kind: Store(_kept_group, same) for kind in (SERVICE, *CATALOG, *SHORT)}
+        self.nodes: Store[KeptNode, str] = Store(_node_group, _same_node)
+        self.records: Store[Record, str] = Store(_record_group, _same_fact)
+        self.child_gone: Callable[[Child], None] = lambda _: None
+        """Told when a child has vanished: its name is free."""
+        self._stamps: dict[str, Any] = {}
+        self._users: dict[Ref, dict[Ref, None]] = {}
+        self._deps: Deps | None = None
+
+    # --- the sink of the watch ------------------------------------------------------------------------------------
+
+    def seen(self, kind: str, body: Mapping[str, Any]) -> None:
+        """An object is there in this state."""
+        if self._store(kind).stale(observe.uid(body), observe.version(body)):
+            return
+        if kind in self.children:
+            child = self._child(kind, body)
+            if self.children[kind].see(child):
+                self._dirty_service(_child_group(child))
+        elif kind == "Pod":
+            pod = observe.pod(body)
+            if self.pods.see(pod):
+                self._dirty_service(_pod_group(pod))
+        elif kind == "Node":
+            self._seen_node(body)
+        elif kind == RECORD:
+            record = observe.record(body)
+            old = self.records.get(record.uid)
+            if self.records.see(record):
+                self._record_changed(record.node, (*record.holdings, *(old.holdings if old else ())))
+        else:
+            self._seen_kept(kind, body)
+
+    def gone(self, kind: str, uid: str, version: int = 0) -> None:
+        """An object does not exist any more, or has lost our label."""
+        lost = self._store(kind).gone(uid, version)
+        if isinstance(lost, Child):
+            self._stamps.pop(uid, None)
+            self.child_gone(lost)
+            self._dirty_service(_child_group(lost))
+        elif isinstance(lost, Pod):
+            self._dirty_service(_pod_group(lost))
+        elif isinstance(lost, KeptNode):
+            self._deps = None
+            self._node_changed(lost.node, None)
+        elif isinstance(lost, Record):
+            self._record_changed(lost.node, lost.holdings)
+        elif isinstance(lost, Kept):
+            # A new object of the same name may have been seen before the old one's deletion.
+            self._kept_changed(lost, self.find(lost.ref))
+
+    def uids(self, kind: str) -> set[str]:
+        """UIDs of a kind, for audits."""
+        return self._store(kind).uids()
+
+    # --- what passes read -----------------------------------------------------------------------------------------
+
+    def find(self, ref: Ref) -> Kept | None:
+        """The object of a key; the newest where an old one of the same name is still going."""
+        return max(self.kept[ref.kind].group(ref), key=lambda one: one.version, default=None)
+
+    def services(self) -> Iterator[Kept]:
+        """All services."""
+        return iter(self.kept[SERVICE])
+
+    def children_of(self, namespace: str, service: str) -> dict[tuple[str, str], Child]:
+        """Everything with the label of a service."""
+        found: dict[tuple[str, str], Child] = {}
+        for kind, store in self.children.items():
+            for child in store.group((namespace, service)):
+                known = found.get((kind, child.name))
+                if known is None or known.version < child.version:
+                    found[(kind, child.name)] = child
+        return found
+
+    def pods_of(self, namespace: str, service: str) -> tuple[Pod, ...]:
+        """All pods with the label of a service, in a stable order."""
+        return tuple(sorted(self.pods.group((namespace, service)), key=lambda pod: pod.name))
+
+    def users(self, ref: Ref) -> tuple[Ref, ...]:
+        """Services that refer to an object, sorted."""
+        return tuple(sorted(self._users.get(ref, ())))
+
+    def record(self, node: str) -> Record | None:
+        """The record of a node; the newest where an old one of the same name is still going."""
+        return max(self.records.group(node), key=lambda one: one.version, default=None)
+
+    def node(self, name: str) -> KeptNode | None:
+        """A node by its name."""
+        return max(self.nodes.group(name), key=lambda one: one.version, default=None)
+
+    def holdings(self, ref: Ref) -> dict[str, Holding]:
+        """Node -> what its agent says about a model."""
+        found = (self.record(node) for node in self.records.groups())
+        return {one.node: each for one in found if one is not None for each in one.holdings if each.ref == ref}
+
+    def runtime_of(self, kept: Kept) -> Ref | None:
+        """The runtime that a service names, or that was chosen for it, as far as it exists."""
+        refs = () if isinstance(kept.parsed, Invalid) else self._runtimes_of(kept.parsed) or _chosen(kept)
+        return next((ref for ref in refs if self.find(ref) is not None), refs[-1] if refs else None)
+
+    def deps(self) -> Deps:
+        """What services may refer to; the same object until something of it changes."""
+        if self._deps is None:
+            nodes = {one.node.name: one.node for one in self.nodes}
+            self._deps = Deps(
+                models=self._parsed(MODELS),
+                runtimes=self._parsed(RUNTIMES),
+                accelerators={
+                    one.ref.name: one.parsed for one in self.kept["AcceleratorClass"] if not isinstance(one.parsed, Invalid)
+                },
+                weights={one.ref.name: one.parsed for one in self.kept["FineTunedWeight"]},
+                nodes=nodes,
+                holders=node_labels.holders(nodes.values()),
+                registry_image=self._registry_image,
+                model_agent=self._model_agent,
+            )
+        return self._deps
+
+    # --- answers to our own writes --------------------------------------------------------------------------------
+
+    def wrote(self, kind: str, body: Manifest) -> Child | Pod | Kept | None:
+        """The server's answer to a write of ours; later passes see it even before the watch does."""
+        if kind in self.children:
+            child = self._child(kind, body)
+            self.children[kind].wrote(child)
+            return child
+        if kind == "Pod":
+            pod = observe.pod(body)
+            self.pods.wrote(pod)
+            return pod
+        if kind in self.kept:
+            kept = keep(kind, body, self.kept[kind].get(observe.uid(body)))
+            self.kept[kind].wrote(kept)
+            self._short_forms(kept.ref, False)  # no event will tell of our own write, and its status is to be copied
+            return kept
+        return None
+
+    # --- changes and whom they concern ----------------------------------------------------------------------------
+
+    def _store(self, kind: str) -> Store[Any, Any]:
+        if kind == "Pod":
+            return self.pods
+        if kind == "Node":
+            return self.nodes
+        if kind == RECORD:
+            return self.records
+        return self.children[kind] if kind in self.children else self.kept[kind]
+
+    def _child(self, kind: str, body: Mapping[str, Any]) -> Child:
+        """Facts of a child. What we own is the dearest part and stays as it is while only the status moves."""
+        metadata = body.get("metadata") or {}
+        uid = observe.uid(body)
+        stamp = [metadata.get(part) for part in ("generation", "labels", "annotations", "ownerReferences")]
+        known = self.children[kind].get(uid)
+        # Kinds without generation (Services, Roles, …) may change without any trace but in managedFields.
+        if known is not None and stamp[0] and self._stamps.get(uid) == stamp:
+            return observe.child(kind, body, known.owned)
+        self._stamps[uid] = stamp
+        return observe.child(kind, body)
+
+    def _parsed(self, kinds: Iterable[str]) -> dict[Ref, Any]:
+        return {one.ref: one.parsed for kind in kinds for one in self.kept[kind]}
+
+    def _dirty_service(self, group: tuple[str, str]) -> None:
+        namespace, name = group
+        if name:
+            self._enqueue(Ref(SERVICE, namespace, name), False)
+
+    def _seen_kept(self, kind: str, body: Mapping[str, Any]) -> None:
+        old = self.kept[kind].get(observe.uid(body))
+        kept = keep(kind, body, old)
+        if self.kept[kind].see(kept):
+            self._kept_changed(old, kept)
+
+    def _kept_changed(self, old: Kept | None, new: Kept | None) -> None:
+        one = new or old
+        assert one is not None
+        edit = old is None or new is None or old.uid != new.uid or edited(old) != edited(new)
+        self._enqueue(one.ref, edit)
+        self._short_forms(one.ref, edit)
+        if one.ref.kind in SHORT:
+            return
+        if one.ref.kind == SERVICE:
+            if edit or _served(old) != _served(new):
+                self._refer(one.ref, old, new)
+        elif edit:
+            self._deps = None
+            for user in self._concerned(one.ref):
+                self._enqueue(user, True)
+
+    def _short_forms(self, ref: Ref, edit: bool) -> None:
+        """What stands behind a model or service that changed; everything that is not made yet looks at an edited catalog."""
+        mine = [Ref(SERVING, ref.namespace, ref.name)] if ref.kind == SERVICE else []
+        if ref.kind == MODELS[0]:
+            mine.append(Ref(SHORT_MODEL, "", ref.name))
+        if edit and ref.kind in CATALOG:
+            mine += [one.ref for one in self.kept[SERVING] if not one.status.get("url")]
+        for one in mine:
+            if self.find(one) is not None:
+                self._enqueue(one, False)
+
+    def _refer(self, service: Ref, old: Kept | None, new: Kept | None) -> None:
+        before, after = self._refs(old), self._refs(new)
+        for ref in before - after:
+            self._users.get(ref, {}).pop(service, None)
+        for ref in after - before:
+            self._users.setdefault(ref, {})[service] = None
+        for ref in before ^ after:
+            if ref != ANY_RUNTIME:
+                self._enqueue(ref, False)
+
+    def _refs(self, kept: Kept | None) -> set[Ref]:
+        if kept is None or isinstance(kept.parsed, Invalid):
+            return set()
+        named = self._runtimes_of(kept.parsed)
+        return {*self._models_of(kept.parsed), *(named or (ANY_RUNTIME, *_chosen(kept)))}
+
+    def _concerned(self, ref: Ref) -> Iterable[Ref]:
+        """Services that must look at a changed object of the catalog."""
+        if ref.kind in ACCELERATORS:
+            return [one.ref for one in self.services()]
+        users = dict(self._users.get(ref, {}))
+        if ref.kind in RUNTIMES:
+            users |= self._users.get(ANY_RUNTIME, {})
+        return users
+
+    def _record_changed(self, node: str, holdings: Iterable[Holding]) -> None:
+        self._enqueue(Ref(RECORD, "", node), False)
+        for ref in {one.ref for one in holdings}:
+            if ref.kind in MODELS:
+                self._enqueue(ref, False)
+
+    def _seen_node(self, body: Mapping[str, Any]) -> None:
+        kept = KeptNode(observe.uid(body), observe.version(body), observe.node(body))
+        old = self.nodes.get(kept.uid)
+        if self.nodes.see(kept):
+            self._deps = None
+            self._node_changed(old.node if old else None, kept.node)
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        """Models whose holders changed concern their users; accelerator classes count nodes."""
+        for ref in ACCELERATORS:
+            for one in self.kept[ref]:
+                self._enqueue(one.ref, False)
+        labels = {label for label, _ in node_labels.about_models(old) ^ node_labels.about_models(new)}
+        if not labels:
+            return
+        if new is not None and self.record(new.name) is not None:
+            self._enqueue(Ref(RECORD, "", new.name), False)
+        for kind in (*MODELS, *WEIGHTS):
+            for one in self.kept[kind]:
+                if any(node_labels.concerns(label, one.ref) for label in labels):
+                    self._enqueue(one.ref, False)
+                    for user in self._users.get(one.ref, {}):
+                        self._enqueue(user, False)
+
+
+def _same_fact(a: Any, b: Any) -> bool:
+    return bool(a == b._replace(version=a.version))
+
+
+def _same_node(a: KeptNode, b: KeptNode) -> bool:
+    return _same_fact(a.node, b.node)
+
+
+def _child_group(child: Child) -> tuple[str, str]:
+    return child.namespace, child.labels.get(keys.SERVICE) or ""
+
+
+def _pod_group(pod: Pod) -> tuple[str, str]:
+    return pod.namespace, pod.service
+
+
+def _kept_group(kept: Kept) -> Ref:
+    return kept.ref
+
+
+def _node_group(kept: KeptNode) -> str:
+    return kept.node.name
+
+
+def _served(kept: Kept | None) -> object:
+    return kept.status.get("runtime") if kept is not None else None
+
+
+def _chosen(kept: Kept) -> tuple[Ref, ...]:
+    """What the runtime may be that the status of a service names."""
+    name = kept.status.get("runtime")
+    return (Ref("ServingRuntime", kept.ref.namespace, name), Ref("ClusterServingRuntime", "", name)) if name else ()
+
+
+def _record_group(record: Record) -> str:
+    return record.node

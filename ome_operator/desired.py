@@ -1,0 +1,240 @@
+"""Everything that should exist for a service right now, given which slices are kept."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from ome_operator import keys, names
+from ome_operator.api import InferenceService
+from ome_operator.facts import Manifest, Observed, Pod
+from ome_operator.plan import ApplyStatus, Create
+from ome_operator.render import engine, meta, policy, rdma, registry, router, services
+from ome_operator.render.pod import port
+from ome_operator.render.workloads import Stored, stamp
+from ome_operator.resolve.inputs import Resolved
+from ome_operator.rollout.choose import Choice
+from ome_operator.rollout.decide import Decision
+from ome_operator.rollout.drain import Held, hold
+from ome_operator.rollout.slices import Slice, own_pods, started
+from ome_operator.status.roles import Progress, Role, progress, title
+
+ROUTER_PORT = 8080
+
+
+@dataclass(frozen=True)
+class Desired:
+    """What should exist, and how far it is."""
+
+    manifests: tuple[Manifest, ...]
+    create: tuple[Create, ...]
+    scale_status: tuple[ApplyStatus, ...]
+    complete: bool
+    """False while something needed for rendering is missing: then nothing is pruned."""
+    ports: Mapping[str, int]
+    front: str
+    """The component behind the URL."""
+    scales: frozenset[str]
+    """Names of the RoleScales that should exist."""
+    held: Mapping[tuple[str, str], Held]
+    """(revision, component) -> the groups that it keeps for now, more than wanted while some are drained."""
+    progress: tuple[Progress, ...]
+    advice: tuple[str, ...]
+    missing: tuple[tuple[str, str], ...]
+    """(kind, name) of workloads that have fewer pods than they want."""
+
+
+def desired(
+    service: InferenceService,
+    resolved: Resolved,
+    choice: Choice,
+    decision: Decision,
+    observed: Observed,
+    present: Mapping[str, Slice],
+    now: datetime,
+    registry_image: str = "",
+) -> Desired:
+    """The manifests of every kept slice and of what they share; `registry_image` "" for routers without a registry."""
+    source = decision.keep[-1] if decision.keep else choice.target
+    roles = choice.roles(source)
+    ports = _ports(choice, roles)
+    pods = own_pods(observed, choice.owner.uid)
+    front = _front(choice, ports, observed, pods)
+    lives_on = _lives_on(choice, decision, present)
+    complete = bool(roles) and _readable(service, resolved, choice) and not lives_on
+    scaled = {name: one for name, one in choice.policies.items() if one.scaled and name in roles}
+    manifests = _shared(service, choice, ports, front) if complete else []
+    held = _held(choice, decision, observed, present, now)
+    image = "" if service.annotations.get(keys.REGISTRY) == registry.OFF else registry_image
+    for revision in decision.keep:
+        manifests += _slice(choice, revision, held, complete, image)
+    manifests += [policy.autoscaler(choice.owner, name, one) for name, one in scaled.items() if one.scaler == "hpa"]
+    wanted = _roles(choice, source, observed, routed=not lives_on)
+    far = tuple(progress(role, pods, observed.failures) for role in wanted)
+    return Desired(
+        manifests=tuple(manifests),
+        create=_scales(choice, scaled, observed),
+        scale_status=_scale_status(choice, scaled, far, observed, present),
+        complete=complete,
+        ports=ports,
+        front=front,
+        scales=frozenset(names.component(choice.owner.name, name) for name in scaled),
+        progress=far,
+        advice=_advice(choice),
+        held=held,
+        missing=tuple(key for one in far if one.missing for key in one.role.workloads if key in observed.children),
+    )
+
+
+def _readable(service: InferenceService, resolved: Resolved, choice: Choice) -> bool:
+    """Whether the runtime is there, and the router can be made from it where the service names one."""
+    return resolved.runtime is not None and (choice.router is not None or service.spec.router is None)
+
+
+def _lives_on(choice: Choice, decision: Decision, present: Mapping[str, Slice]) -> bool:
+    """Whether a slice that runs is kept although the service names other roles by now.
+
+    What stands before such a slice was made for it (prefill and decode need a router, one engine may have none), so its
+    router and Services stay as they are until it goes.
+    """
+    named = choice.policies.keys() - {keys.ROUTER}
+    running = (one for one in decision.keep if one in present and started(present[one]))
+    return any(choice.roles(one).keys() != named for one in running)
+
+
+def _shared(service: InferenceService, choice: Choice, ports: Mapping[str, int], front: str) -> list[Manifest]:
+    """Services, and what routers need to see pods."""
+    manifests = services.services(choice.owner, tuple(ports.items()), front, service.annotations.get(keys.SERVICE_TYPE, ""))
+    return manifests + (router.access(choice.owner, choice.router) if choice.router else [])
+
+
+def _scales(choice: Choice, scaled: Iterable[str], observed: Observed) -> tuple[Create, ...]:
+    """The scale objects that are not there yet."""
+    out = []
+    for name in scaled:
+        found = observed.children.get(("RoleScale", names.component(choice.owner.name, name)))
+        if found is None or (found.owner != choice.owner.uid and not found.deleting):
+            out.append(Create(policy.role_scale(choice.owner, name, choice.groups[name])))
+    return tuple(out)
+
+
+def _ports(choice: Choice, roles: Mapping[str, Stored]) -> dict[str, int]:
+    ports = {name: role.port for name, role in roles.items()}
+    if ports and choice.router is not None:
+        ports[keys.ROUTER] = port(choice.router.leader["containers"][0], ROUTER_PORT)
+    return ports
+
+
+def _front(choice: Choice, ports: Mapping[str, int], observed: Observed, pods: Iterable[Pod]) -> str:
+    """The component behind the URL: an engine that serves keeps it until the first router is ready."""
+    wanted = keys.ROUTER if keys.ROUTER in ports else keys.ENGINE
+    current = observed.children.get(("Service", choice.owner.name))
+    if wanted == keys.ENGINE or keys.DECODER in ports or current is None or current.owner != choice.owner.uid:
+        return wanted
+    ready = {pod.component for pod in pods if pod.ready and not pod.deleting and pod.rank == 0}
+    serves = current.labels.get(keys.COMPONENT) == keys.ENGINE and keys.ENGINE in ready
+    return keys.ENGINE if serves and keys.ROUTER not in ready else wanted
+
+
+def _groups(choice: Choice, revision: str, component: str, observed: Observed) -> int:
+    """Groups of a role of a kept slice: those that it has when the service does not name the role any more."""
+    if component in choice.groups:
+        return choice.groups[component]
+    leaders = observed.children.get(("StatefulSet", names.leader(choice.owner.name, component, revision)))
+    return leaders.replicas if leaders is not None else 1
+
+
+def _held(
+    choice: Choice, decision: Decision, observed: Observed, present: Mapping[str, Slice], now: datetime
+) -> dict[tuple[str, str], Held]:
+    """The groups of every kept slice; without a router nobody could take them out of it first."""
+    out = {}
+    for revision in decision.keep:
+        for name in choice.roles(revision):
+            wanted = _groups(choice, revision, name, observed)
+            drains = revision in present and keys.ROUTER in choice.groups
+            out[revision, name] = hold(name, wanted, present[revision], now) if drains else Held(wanted)
+    return out
+
+
+def _slice(
+    choice: Choice, revision: str, held: Mapping[tuple[str, str], Held], routed: bool, image: str
+) -> list[Manifest]:
+    """One kept slice: engines from the store, budgets, and, where it is `routed`, the router as rendered now.
+
+    `image` is that of the router's registry.
+    """
+    out: list[Manifest] = []
+    roles = choice.roles(revision)
+    for name, role in roles.items():
+        groups = held[revision, name].groups
+        out += stamp(choice.owner, role, groups, range(groups))
+        if name in choice.policies:
+            allowed = policy.allowed_disruptions(choice.policies[name], groups)
+            out.append(policy.budget(choice.owner, name, revision, allowed))
+    if routed and choice.router is not None:
+        replicas = choice.groups[keys.ROUTER]
+        sidecar = registry.sidecar(image, roles)
+        out.append(router.deployment(choice.owner, revision, choice.router, replicas, sidecar))
+        allowed = policy.allowed_disruptions(choice.policies[keys.ROUTER], replicas)
+        out.append(policy.budget(choice.owner, keys.ROUTER, revision, allowed))
+    return out
+
+
+def _roles(choice: Choice, revision: str, observed: Observed, routed: bool) -> list[Role]:
+    """What progress is measured against: the roles of the slice that serves or comes, and the router."""
+    roles = choice.roles(revision)
+    both = keys.DECODER in roles
+    out = []
+    for name, role in roles.items():
+        groups = _groups(choice, revision, name, observed)
+        sets = [("StatefulSet", names.leader(choice.owner.name, name, revision))]
+        if role.worker is not None:
+            sets += [("StatefulSet", names.worker(choice.owner.name, name, revision, group)) for group in range(groups)]
+        out.append(Role(name, title(name, both), groups, role.size, tuple(sets)))
+    if routed and roles and keys.ROUTER in choice.groups:
+        deployment = ("Deployment", names.router(choice.owner.name, revision))
+        out.append(Role(keys.ROUTER, keys.ROUTER, choice.groups[keys.ROUTER], 1, (deployment,)))
+    return out
+
+
+def _scale_status(
+    choice: Choice,
+    scaled: Mapping[str, object],
+    far: tuple[Progress, ...],
+    observed: Observed,
+    present: Mapping[str, Slice],
+) -> tuple[ApplyStatus, ...]:
+    out = []
+    for one in far:
+        name = one.role.component
+        child = observed.children.get(("RoleScale", names.component(choice.owner.name, name)))
+        if name not in scaled or child is None or child.owner != choice.owner.uid:
+            continue
+        have = sum(
+            pod.rank == 0 and pod.component == name and not pod.deleting for each in present.values() for pod in each.pods
+        )
+        wanted = policy.role_scale_status(choice.owner, name, have, min(one.ready_groups, have))
+        if child.content != wanted["status"]:
+            out.append(ApplyStatus(wanted))
+    return tuple(out)
+
+
+def _advice(choice: Choice) -> tuple[str, ...]:
+    said = list(choice.advice)
+    for name, one in choice.policies.items():
+        said += policy.advice(name, one, choice.groups[name])
+    data = choice.data.get(choice.target) or {}
+    said += data.get("dropped") or ()
+    for part in (data.get("workloads") or {}).values():
+        template = part["leader"]["spec"]["template"]
+        boxes = [one["name"] for one in template["spec"]["containers"]]
+        said += rdma.advice(template["metadata"].get("annotations") or {}, boxes)
+        if part["worker"]:
+            said += engine.advice(part["worker"]["spec"]["template"]["spec"])
+    return tuple(dict.fromkeys(one for one in said if one))
+
+
+def selector(owner: meta.Owner, revision: str) -> str:
+    """Engine pods of this service that belong to another revision."""
+    mine = meta.requirement(meta.labels(owner.name))
+    return f"{mine},{keys.COMPONENT} in ({keys.ENGINE},{keys.DECODER}),{keys.REVISION}!={revision}"

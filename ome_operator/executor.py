@@ -1,0 +1,255 @@
+"""Carries out what `sync` decided: checks every guard live, never touches what is not ours, and remembers refusals."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+
+from ome_operator import claims, keys, ownership
+from ome_operator.cluster import Cluster
+from ome_operator.facts import Child, Manifest, Refusal
+from ome_operator.kept import Kept
+from ome_operator.kube.client import Applied, Client
+from ome_operator.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, KubeError, NotFound
+from ome_operator.memory import Checked, Key, Memory, pause
+from ome_operator.observe import controller
+from ome_operator.plan import Apply, ApplyStatus, Check, Create, Delete, Guard, Patch, Plan
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Outcome:
+    """What came of a plan's effects."""
+
+    wrote: bool = False
+    """Something was changed: another pass should look at the result."""
+    learned: bool = False
+    """Something was found out that the status must tell: `sync` should run again before it is written."""
+    error: KubeError | None = None
+    """The last error that may be better soon."""
+    again: float | None = None
+    """Seconds until the next pass at the latest."""
+
+    def within(self, seconds: float) -> None:
+        """Another pass within so many seconds."""
+        self.again = seconds if self.again is None else min(self.again, max(0.0, seconds))
+
+
+@dataclass
+class Run:
+    """One service's plan being carried out."""
+
+    service: Kept
+    memory: Memory
+    tried: set[Key]
+    """Objects that this pass has tried to write already."""
+    outcome: Outcome
+
+    @property
+    def namespace(self) -> str:
+        """Of the service and everything that belongs to it."""
+        return self.service.ref.namespace
+
+
+class Executor:
+    """Stateless but for the client and the cluster's facts."""
+
+    def __init__(self, client: Client, cluster: Cluster, clock: Callable[[], float], guard_delay: float) -> None:
+        self._client, self._cluster, self._clock, self._guard_delay = client, cluster, clock, guard_delay
+
+    async def effects(self, plan: Plan, run: Run) -> None:
+        """Everything but status and events, in the plan's order."""
+        for check in plan.check:
+            await self._try(run, self._check(run, check))
+        for apply in plan.first:
+            await self._try(run, self._apply(run, apply))
+        records = [key for apply in plan.first if (key := _key(apply.manifest))[0] == "ControllerRevision"]
+        stored = all(key not in run.memory.refused for key in records)
+        if not stored or (plan.first and run.outcome.error is not None):
+            return  # a slice is stamped from what is stored: nothing of it may exist before
+        await self._together(run, (self._apply(run, apply) for apply in plan.apply))
+        await self._together(run, (self._create(run, create) for create in plan.create))
+        await self._together(run, (self._status(run, status) for status in plan.apply_status))
+        await self._together(run, (self._patch(run, patch) for patch in plan.patch))
+        await self._together(run, (self._delete(run, delete) for delete in plan.delete))
+
+    async def _together(self, run: Run, effects: Iterable[Awaitable[None]]) -> None:
+        await asyncio.gather(*(self._try(run, effect) for effect in effects))
+
+    async def _try(self, run: Run, effect: Awaitable[None]) -> None:
+        """Errors that are nobody's fault end one effect, not the others."""
+        try:
+            await effect
+        except Conflict:
+            run.outcome.within(self._guard_delay)  # somebody was faster; the next pass sees it
+        except KubeError as error:
+            logger.info("%s/%s: %s", run.namespace, run.service.ref.name, error)
+            run.outcome.error = error
+
+    # --- applies ----------------------------------------------------------------------------------------------------
+
+    async def _apply(self, run: Run, apply: Apply) -> None:
+        # With the UID: what was refused as a stranger's is tried at once when the object has become ours.
+        key, hash_ = _key(apply.manifest), _hash(apply.manifest) + apply.uid
+        if not self._due(run, key, hash_):
+            return
+        if await self._blocked(run, apply.guard):
+            return
+        try:
+            applied = await self._claimed(run, apply, key, hash_)
+        except (Invalid, Forbidden) as error:
+            self._refuse(run, key, Refusal(type(error).__name__, str(error)), hash_)
+            return
+        if applied is None:
+            return
+        child = self._cluster.wrote(key[0], applied.body)
+        run.outcome.wrote = True
+        self._accepted(run, key, applied, child if isinstance(child, Child) else None)
+
+    async def _claimed(self, run: Run, apply: Apply, key: Key, hash_: str) -> Applied | None:
+        """Apply to an absent object or to ours; None when the name is refused."""
+        try:
+            return await self._client.apply(apply.manifest, apply.uid)
+        except (Conflict, NotFound):
+            if apply.uid:
+                await self._replaced(run, apply, key)
+                return None
+        live = await self._client.get(key[0], run.namespace, key[1])
+        claim = claims.claim(live, run.service.ref.name, run.service.uid)
+        if claim.refusal is not None:
+            self._refuse(run, key, claim.refusal, hash_)
+            return None
+        return await self._client.apply(apply.manifest, claim.uid)
+
+    async def _replaced(self, run: Run, apply: Apply, key: Key) -> None:
+        """The object that was to be changed is another now, or none: the next pass decides anew."""
+        try:
+            live = await self._client.get(key[0], run.namespace, key[1])
+        except NotFound:
+            live = {}
+        if live.get("metadata", {}).get("uid") != apply.uid:
+            self._cluster.gone(key[0], apply.uid)
+        run.outcome.within(self._guard_delay)
+
+    def _due(self, run: Run, key: Key, hash_: str) -> bool:
+        """Once per pass, and what was refused only after its pause or when it changed."""
+        if key in run.tried:
+            return False
+        known = run.memory.refused.get(key)
+        if known is not None and known.hash == hash_ and (wait := known.next - self._clock()) > 0:
+            run.outcome.within(wait)
+            return False
+        run.tried.add(key)
+        return True
+
+    def _refuse(self, run: Run, key: Key, refusal: Refusal, hash_: str) -> None:
+        now = self._clock()
+        if run.memory.refuse(key, refusal, hash_, now):
+            logger.warning("%s/%s: %s %s: %s", run.namespace, run.service.ref.name, *key, refusal.message)
+            run.outcome.learned = True
+        run.outcome.within(run.memory.refused[key].next - now)
+
+    def _accepted(self, run: Run, key: Key, applied: Applied, child: Child | None) -> None:
+        memory = run.memory
+        if memory.refused.pop(key, None) is not None:
+            run.outcome.learned = True
+        if applied.warnings != memory.warnings.get(key, ()):
+            memory.warnings[key] = applied.warnings
+            run.outcome.learned = True
+        if child is not None and child.owned != child.hash:
+            memory.accepted[child.uid] = child.owned
+
+    async def _check(self, run: Run, check: Check) -> None:
+        now, memory = self._clock(), run.memory
+        hash_ = "".join(ownership.digest(manifest) for manifest in check.manifests)
+        known = memory.checked.get(check.revision)
+        if known is not None and known.hash == hash_ and (not known.why or now < known.next):
+            return
+        why = ""
+        for manifest in check.manifests:
+            try:
+                await self._client.apply(manifest, dry_run=True)
+            except (Invalid, Forbidden) as error:
+                why = str(error)
+                break
+        tries = known.tries + 1 if known is not None and known.hash == hash_ else 1
+        memory.checked[check.revision] = Checked(hash_, why, tries, now + pause(tries))
+        run.outcome.learned |= known is None or (known.hash, known.why) != (hash_, why)
+        if why:
+            run.outcome.within(pause(tries))
+
+    # --- other effects ----------------------------------------------------------------------------------------------
+
+    async def _create(self, run: Run, create: Create) -> None:
+        key, hash_ = _key(create.manifest), ownership.digest(create.manifest)
+        if not self._due(run, key, hash_):
+            return
+        try:
+            body = await self._client.create(create.manifest, keys.SCALE_MANAGER)
+            run.outcome.wrote = True
+        except AlreadyExists:
+            body = await self._client.get(key[0], run.namespace, key[1])
+            claim = claims.scale(body, run.service.ref.name, run.service.uid)
+            if claim.refusal is not None:
+                self._refuse(run, key, claim.refusal, hash_)
+                return
+            if controller(body["metadata"]) is None:  # an orphan: its owner was restored or made anew
+                owners = {"metadata": {"ownerReferences": create.manifest["metadata"]["ownerReferences"]}}
+                body = await self._client.patch_merge(key[0], run.namespace, key[1], claim.uid, owners)
+        except (Invalid, Forbidden) as error:
+            self._refuse(run, key, Refusal(type(error).__name__, str(error)), hash_)
+            return
+        self._cluster.wrote(key[0], body)
+        run.outcome.learned |= run.memory.refused.pop(key, None) is not None
+
+    async def _status(self, run: Run, status: ApplyStatus) -> None:
+        kind, name = _key(status.manifest)
+        child = self._cluster.children_of(run.namespace, run.service.ref.name).get((kind, name))
+        if child is None or child.content == status.manifest.get("status"):
+            return
+        applied = await self._client.apply(status.manifest, child.uid, subresource="status")
+        self._cluster.wrote(kind, applied.body)
+
+    async def _patch(self, run: Run, patch: Patch) -> None:
+        try:
+            body = await self._client.patch_merge(patch.kind, run.namespace, patch.name, patch.uid, patch.body)
+        except NotFound:
+            self._cluster.gone(patch.kind, patch.uid)
+            return
+        self._cluster.wrote(patch.kind, body)
+        run.outcome.wrote = True
+
+    async def _delete(self, run: Run, delete: Delete) -> None:
+        if await self._blocked(run, delete.guard):
+            return
+        try:
+            body = await self._client.delete(delete.kind, run.namespace, delete.name, delete.uid, delete.grace)
+        except (NotFound, Conflict):  # Conflict: the name belongs to another UID now, so this one is gone
+            body = {}
+        if (body.get("metadata") or {}).get("uid") == delete.uid:
+            self._cluster.wrote(delete.kind, body)  # terminating
+        else:
+            self._cluster.gone(delete.kind, delete.uid)
+        run.outcome.wrote = True
+
+    async def _blocked(self, run: Run, guard: Guard | None) -> bool:
+        """Whether a pod exists, read live, that must not."""
+        if guard is None:
+            return False
+        field = f"metadata.name={guard.name}" if guard.name else ""
+        found = await self._client.list_objects(
+            "Pod", run.namespace, label_selector=guard.selector, field_selector=field, limit=1
+        )
+        if found:
+            run.outcome.within(self._guard_delay)
+        return bool(found)
+
+
+def _key(manifest: Manifest) -> Key:
+    return manifest["kind"], manifest["metadata"]["name"]
+
+
+def _hash(manifest: Manifest) -> str:
+    annotations = manifest["metadata"].get("annotations") or {}
+    return str(annotations.get(keys.HASH) or ownership.digest(manifest))

@@ -1,0 +1,170 @@
+"""What exists on the cluster, as slim facts: the input of `sync` beside the parsed kinds.
+
+Whole objects are never kept (a pod of 7 KB of JSON is 54 KiB of Python objects; its facts are a tuple). Every type here
+is plain data, made in `observe` from watched bodies and handed to pure functions.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ome_operator.api import AcceleratorClass, FineTunedWeight, Invalid, Model, Runtime
+
+Manifest = dict[str, Any]
+"""A Kubernetes object, or a part of one, as plain JSON data."""
+
+
+class Ref(NamedTuple):
+    """A model or runtime by kind, namespace ("" for cluster-wide kinds) and name."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+class Child(NamedTuple):
+    """An object that carries our labels, whoever owns it."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    version: int
+    """resourceVersion; a larger one is newer."""
+    owner: str
+    """UID of the controller owner, "" without one."""
+    labels: Mapping[str, str]
+    hash: str
+    """Our hash annotation: the digest of the manifest that was applied last, "" when there was none."""
+    owned: str
+    """Digest of what our managedFields entry covers now; "" when we never applied the object."""
+    deleting: bool
+    replicas: int
+    """spec.replicas of a workload or RoleScale, else 0."""
+    message: str
+    """Why a workload cannot create pods (Deployment condition ReplicaFailure), else ""."""
+    content: Manifest | None
+    """`{"revision": int, "data": {...}}` of a ControllerRevision, the status of a RoleScale, else None."""
+
+
+class Pod(NamedTuple):
+    """A pod of ours, by its labels."""
+
+    namespace: str
+    name: str
+    uid: str
+    version: int
+    service: str
+    component: str
+    revision: str
+    group: int
+    """Number of the group; 0 for routers."""
+    rank: int
+    """0 is the leader."""
+    workload: str
+    """Name of the controller owner (StatefulSet or ReplicaSet)."""
+    node: str
+    ready: bool
+    deleting: bool
+    grace: int
+    """Grace period in seconds that a deletion gave it; 0 when it is not being deleted."""
+    restarts: int
+    reason: str
+    """Why it is not ready, as one CamelCase word ("" when it is): Unschedulable, CrashLoopBackOff, Starting, …"""
+    message: str
+    """The sentence behind the reason, from the scheduler, the kubelet or the container's last words."""
+    draining: str = ""
+    """Value of the mark on a leader whose group is to go: since when, in RFC 3339."""
+    workload_uid: str = ""
+    """UID of the controller owner: a pod of a deleted workload has the name and labels of its successor's."""
+
+
+class Node(NamedTuple):
+    """A node, as far as placement and models care."""
+
+    name: str
+    version: int
+    labels: Mapping[str, str]
+    ready: bool
+    """Ready and schedulable."""
+    gpus: int
+    """Allocatable accelerators (the sum of all `…/gpu` resources)."""
+    ours: frozenset[str] = frozenset()
+    """Keys of labels that we have applied."""
+
+
+class Holding(NamedTuple):
+    """What one node has of one model, as its agent says."""
+
+    ref: Ref
+    uri: str
+    revision: str
+    state: str
+    """Ready, Updating or Failed."""
+    directories: tuple[str, ...] = ()
+    """Digests of the model's revisions that are whole on the node."""
+    bytes: int = 0
+    total: int = 0
+    speed: int = 0
+    """Bytes per second."""
+    message: str = ""
+    verified_at: str = ""
+    facts: Manifest | None = None
+
+
+class Record(NamedTuple):
+    """An agent's record of its node."""
+
+    node: str
+    uid: str
+    version: int
+    holdings: tuple[Holding, ...]
+
+
+class Refusal(NamedTuple):
+    """What the API server answered when we tried to write an object."""
+
+    reason: str
+    """NameTaken, Waiting, Forbidden, Invalid, …"""
+    message: str
+
+
+@dataclass(frozen=True)
+class Deps:
+    """What a service may refer to, as it is now."""
+
+    models: Mapping[Ref, Model | Invalid] = field(default_factory=dict)
+    runtimes: Mapping[Ref, Runtime | Invalid] = field(default_factory=dict)
+    accelerators: Mapping[str, AcceleratorClass] = field(default_factory=dict)
+    weights: Mapping[str, FineTunedWeight | Invalid] = field(default_factory=dict)
+    nodes: Mapping[str, Node] = field(default_factory=dict)
+    holders: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Node label key below `models.ome.io/` -> names of the nodes where its value is Ready."""
+    registry_image: str = ""
+    """Image of the registry beside routers; "" for none."""
+    model_agent: bool = False
+    """Whether agents fetch the weights."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What exists under the name of one service, and what the last passes learned about it."""
+
+    children: Mapping[tuple[str, str], Child] = field(default_factory=dict)
+    """(kind, name) -> object with our labels for this service."""
+    pods: tuple[Pod, ...] = ()
+    refusals: Mapping[tuple[str, str], Refusal] = field(default_factory=dict)
+    """(kind, name) -> why the last write of it failed."""
+    accepted: Mapping[str, str] = field(default_factory=dict)
+    """UID -> `Child.owned` right after our last apply, where it differs from the hash: user fields that the server
+    rewrites (`1000m` -> `1`) must not look like drift."""
+    checks: Mapping[str, str] = field(default_factory=dict)
+    """Revision -> result of the dry run of its workloads: "" passed, else the sentence of the API server."""
+    failures: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """(kind, name) of a workload with missing pods -> newest FailedCreate message."""
+    warnings: tuple[str, ...] = ()
+    """`Warning:` headers of our applies."""
+    ahead: str = ""
+    """The services that replace a slice for the same edit now, as many as may at a time; "" when it is this one's turn."""
+    another: str = ""
+    """Name of a foreign field manager that wrote the service's status within the last five minutes."""

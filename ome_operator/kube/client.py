@@ -1,0 +1,193 @@
+"""A small client: plain dicts in, plain dicts out, server-side apply by one field manager, errors as a tree."""
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import aiohttp
+
+from ome_operator import keys
+from ome_operator.kube import errors
+from ome_operator.kube.connection import Connection
+from ome_operator.kube.kinds import called, path
+
+Manifest = dict[str, Any]
+Count = Callable[[str, str, int, float], None]
+"""Called after each request with verb, kind, status code (0: no answer) and seconds."""
+
+NEVER = "1"
+"""A resourceVersion that no live object has: versions are etcd's revisions, and the first write is revision 2. With
+it a server-side apply creates an object that is absent and is refused with 409 when one is there: one atomic request."""
+
+APPLY = "application/apply-patch+yaml"
+MERGE = "application/merge-patch+json"
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+_WARNING = re.compile(r'\s*299 \S+ "((?:[^"\\]|\\.)*)"')
+
+
+class Applied(NamedTuple):
+    """The answer to an apply."""
+
+    body: Manifest
+    warnings: tuple[str, ...]
+
+
+class Client:
+    """One identity's requests, bounded in number and time."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        connections: int = 32,
+        timeout: float = 30.0,
+        count: Count | None = None,
+        manager: str = keys.MANAGER,
+    ) -> None:
+        self._connection, self._manager = connection, manager
+        self._session = connection.session(limit=connections, agent=manager)
+        # The semaphore, not the pool, makes requests wait: waiting is not part of a request's time-out.
+        self._slots = asyncio.Semaphore(connections)
+        self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=5.0, sock_read=timeout)
+        self._count = count
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._session.close()
+
+    async def get(self, kind: str, namespace: str, name: str) -> Manifest:
+        """The live object, by a consistent read."""
+        body, _ = await self._send("get", kind, "GET", path(kind, namespace, name))
+        return body
+
+    async def list_objects(
+        self, kind: str, namespace: str = "", *, label_selector: str = "", field_selector: str = "", limit: int = 0
+    ) -> list[Manifest]:
+        """Live objects by a consistent read; with `limit` at most so many, else all pages."""
+        return await self._list(kind, namespace, label_selector, field_selector, limit, "application/json")
+
+    async def list_metadata(self, kind: str, namespace: str = "", *, label_selector: str = "") -> list[Manifest]:
+        """`metadata` of all live objects, by a consistent read."""
+        items = await self._list(kind, namespace, label_selector, "", 0, METADATA_LIST)
+        return [item["metadata"] for item in items]
+
+    async def _list(
+        self, kind: str, namespace: str, label_selector: str, field_selector: str, limit: int, accept: str
+    ) -> list[Manifest]:
+        query = {"limit": str(limit or 500)}
+        if label_selector:
+            query["labelSelector"] = label_selector
+        if field_selector:
+            query["fieldSelector"] = field_selector
+        items: list[Manifest] = []
+        while True:
+            page, _ = await self._send("list", kind, "GET", path(kind, namespace), query=query, accept=accept)
+            items += page.get("items") or ()
+            more = (page.get("metadata") or {}).get("continue")
+            if limit or not more:
+                return items
+            query["continue"] = more
+
+    async def apply(self, manifest: Manifest, uid: str = "", *, subresource: str = "", dry_run: bool = False) -> Applied:
+        """Server-side apply of a whole manifest. Without `uid` only an absent object is created (else Conflict);
+        with it only the object of this UID is changed (else Conflict). A status or a dry run may omit the UID.
+        """
+        kind, metadata = called(manifest["apiVersion"], manifest["kind"]), manifest["metadata"]
+        if uid:
+            manifest = {**manifest, "metadata": {**metadata, "uid": uid}}
+        elif not subresource and not dry_run:
+            manifest = {**manifest, "metadata": {**metadata, "resourceVersion": NEVER}}
+        query = {"fieldManager": self._manager, "force": "true"}
+        if dry_run:
+            query["dryRun"] = "All"
+        where = path(kind, metadata.get("namespace", ""), metadata["name"], subresource)
+        body, headers = await self._send("patch", kind, "PATCH", where, query=query, body=manifest, content=APPLY)
+        return Applied(body, warnings(headers))
+
+    async def create(self, manifest: Manifest, manager: str = "") -> Manifest:
+        """POST a new object; AlreadyExists when the name is taken."""
+        kind, namespace = manifest["kind"], manifest["metadata"].get("namespace", "")
+        query = {"fieldManager": manager or self._manager}
+        body, _ = await self._send("create", kind, "POST", path(kind, namespace), query=query, body=manifest)
+        return body
+
+    async def update(self, manifest: Manifest, manager: str = keys.MANAGER) -> Manifest:
+        """PUT an object; its resourceVersion makes it a compare-and-swap."""
+        kind, metadata = manifest["kind"], manifest["metadata"]
+        where = path(kind, metadata.get("namespace", ""), metadata["name"])
+        body, _ = await self._send("update", kind, "PUT", where, query={"fieldManager": manager}, body=manifest)
+        return body
+
+    async def patch_merge(self, kind: str, namespace: str, name: str, uid: str, patch: Manifest) -> Manifest:
+        """A JSON merge patch of exactly the object of this UID."""
+        body = {**patch, "metadata": {**patch.get("metadata", {}), "uid": uid}}
+        where, query = path(kind, namespace, name), {"fieldManager": keys.MANAGER}
+        answer, _ = await self._send("patch", kind, "PATCH", where, query=query, body=body, content=MERGE)
+        return answer
+
+    async def delete(self, kind: str, namespace: str, name: str, uid: str, grace: int | None = None) -> Manifest:
+        """Delete exactly the object of this UID; dependents follow in the background.
+
+        The answer is the object while it is terminating, or a `Status` when it is gone already.
+        """
+        options: Manifest = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+        if grace is not None:
+            options["gracePeriodSeconds"] = grace
+        body, _ = await self._send("delete", kind, "DELETE", path(kind, namespace, name), body=options)
+        return body
+
+    async def served(self, api_version: str) -> frozenset[str]:
+        """Plural names of the kinds that the API server serves now in a group and version."""
+        try:
+            body, _ = await self._send("get", "APIResourceList", "GET", f"/apis/{api_version}")
+        except errors.NotFound:
+            return frozenset()
+        return frozenset(one["name"] for one in body.get("resources") or ())
+
+    async def _send(
+        self,
+        verb: str,
+        kind: str,
+        method: str,
+        where: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Manifest | None = None,
+        content: str = "application/json",
+        accept: str = "application/json",
+    ) -> tuple[Manifest, Any]:
+        data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        headers = {"Accept": accept} if data is None else {"Accept": accept, "Content-Type": content}
+        url = self._connection.server + where
+        async with self._slots:
+            started, code = time.monotonic(), 0
+            try:
+                async with self._session.request(
+                    method, url, params=query, data=data, headers=headers, timeout=self._timeout
+                ) as response:
+                    code = response.status
+                    raw = await response.read()
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                raise errors.Transient(f"{method} {where}: {error or type(error).__name__}", code) from error
+            finally:
+                if self._count is not None:
+                    self._count(verb, kind, code, time.monotonic() - started)
+        try:
+            answer = json.loads(raw) if raw else {}
+        except ValueError:
+            answer = raw.decode(errors="replace").strip()
+        if code >= 300 or not isinstance(answer, dict):
+            raise errors.from_response(code, answer, response.headers.get("Retry-After", ""))
+        return answer, response.headers
+
+
+def warnings(headers: Any) -> tuple[str, ...]:
+    """Sentences of `Warning:` headers."""
+    found = []
+    for value in headers.getall("Warning", ()):
+        found += [text.replace('\\"', '"').replace("\\\\", "\\") for text in _WARNING.findall(value)]
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,87 @@
+"""What the API server can answer instead of success.
+
+KubeError
+├── Conflict       409: the object is not the one that was meant, or has changed meanwhile
+├── AlreadyExists  409: a POST of a name that is taken
+├── NotFound       404
+├── Forbidden      403: our Role, an admission policy, a quota, Pod Security
+├── Invalid        400, 422: the object itself is wrong; trying again does not help
+├── Unauthorized   401: the token is old
+├── TooMany        429: `retry_after` says how long to wait
+└── Transient      everything that may be better soon: 5xx, timeouts, connections
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class KubeError(Exception):
+    """An answer other than success; `str()` is the sentence of the API server."""
+
+    def __init__(self, message: str, code: int = 0, retry_after: float = 0.0) -> None:
+        super().__init__(message)
+        self.code = code
+        self.retry_after = retry_after
+
+
+class Conflict(KubeError):
+    """The object is not the one that was meant, or has changed meanwhile."""
+
+
+class AlreadyExists(KubeError):
+    """The name is taken."""
+
+
+class NotFound(KubeError):
+    """There is no such object, namespace or kind."""
+
+
+class Forbidden(KubeError):
+    """We, or objects like this one, are not allowed."""
+
+
+class Invalid(KubeError):
+    """The object is wrong in itself."""
+
+
+class Unauthorized(KubeError):
+    """Who we say we are is not believed (any more)."""
+
+
+class TooMany(KubeError):
+    """The API server asks to wait `retry_after` seconds."""
+
+
+class Transient(KubeError):
+    """It may work soon."""
+
+
+_BY_CODE: Mapping[int, type[KubeError]] = {
+    400: Invalid,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    422: Invalid,
+    429: TooMany,
+}
+
+
+def from_response(code: int, status: Any, retry_after: str = "") -> KubeError:
+    """The error for an answer; `status` is its body, a `Status` object or any text."""
+    fields = status if isinstance(status, dict) else {}
+    kind = _BY_CODE.get(code, Transient if code >= 500 else Invalid)
+    if kind is Conflict and fields.get("reason") == "AlreadyExists":
+        kind = AlreadyExists
+    if kind is Invalid and any(cause.get("field") == "metadata.uid" for cause in _causes(fields)):
+        kind = Conflict  # a write that carries another UID is told that UIDs are immutable
+    message = fields.get("message") or (status if isinstance(status, str) else "") or f"HTTP {code}"
+    try:
+        wait = float(retry_after)
+    except ValueError:
+        wait = 1.0 if kind is TooMany else 0.0
+    return kind(str(message), code, wait)
+
+
+def _causes(status: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return (status.get("details") or {}).get("causes") or []

@@ -1,0 +1,109 @@
+"""The kinds that the operator reads or writes, and where they live in the API."""
+
+from typing import NamedTuple
+from urllib.parse import quote
+
+from ome_operator import keys
+
+
+class Resource(NamedTuple):
+    """Where a kind lives."""
+
+    api_version: str
+    plural: str
+    namespaced: bool
+
+    @property
+    def group(self) -> str:
+        """API group; "" for the core."""
+        return self.api_version.rpartition("/")[0]
+
+    @property
+    def version(self) -> str:
+        """Version within the group."""
+        return self.api_version.rpartition("/")[2]
+
+
+def _ours(plural: str, *, namespaced: bool) -> Resource:
+    return Resource(keys.API_VERSION, plural, namespaced)
+
+
+def _webhooks(plural: str) -> Resource:
+    return Resource("admissionregistration.k8s.io/v1", plural, namespaced=False)
+
+
+RESOURCES: dict[str, Resource] = {
+    "InferenceService": _ours("inferenceservices", namespaced=True),
+    "ClusterBaseModel": _ours("clusterbasemodels", namespaced=False),
+    "BaseModel": _ours("basemodels", namespaced=True),
+    "ClusterServingRuntime": _ours("clusterservingruntimes", namespaced=False),
+    "ServingRuntime": _ours("servingruntimes", namespaced=True),
+    "AcceleratorClass": _ours("acceleratorclasses", namespaced=False),
+    "BenchmarkJob": _ours("benchmarkjobs", namespaced=True),
+    "FineTunedWeight": _ours("finetunedweights", namespaced=False),
+    "RoleScale": _ours("rolescales", namespaced=True),
+    # Group sglang.ai has a ClusterBaseModel, too, so its kind is called by another name here.
+    "ShortModel": Resource("sglang.ai/v1", "clusterbasemodels", namespaced=False),
+    "Serving": Resource("sglang.ai/v1", "servings", namespaced=True),
+    "NodeModels": _ours("nodemodels", namespaced=False),
+    "StatefulSet": Resource("apps/v1", "statefulsets", namespaced=True),
+    "Deployment": Resource("apps/v1", "deployments", namespaced=True),
+    "ControllerRevision": Resource("apps/v1", "controllerrevisions", namespaced=True),
+    "Service": Resource("v1", "services", namespaced=True),
+    "ConfigMap": Resource("v1", "configmaps", namespaced=True),
+    "ServiceAccount": Resource("v1", "serviceaccounts", namespaced=True),
+    "Pod": Resource("v1", "pods", namespaced=True),
+    "Node": Resource("v1", "nodes", namespaced=False),
+    "Event": Resource("v1", "events", namespaced=True),
+    "Role": Resource("rbac.authorization.k8s.io/v1", "roles", namespaced=True),
+    "RoleBinding": Resource("rbac.authorization.k8s.io/v1", "rolebindings", namespaced=True),
+    "PodDisruptionBudget": Resource("policy/v1", "poddisruptionbudgets", namespaced=True),
+    "HorizontalPodAutoscaler": Resource("autoscaling/v2", "horizontalpodautoscalers", namespaced=True),
+    "ScaledObject": Resource("keda.sh/v1alpha1", "scaledobjects", namespaced=True),
+    "Lease": Resource("coordination.k8s.io/v1", "leases", namespaced=True),
+    # Only `ome adopt` reads or writes these, with the rights of whoever calls it.
+    "CustomResourceDefinition": Resource("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False),
+    "MutatingWebhookConfiguration": _webhooks("mutatingwebhookconfigurations"),
+    "ValidatingWebhookConfiguration": _webhooks("validatingwebhookconfigurations"),
+    "EndpointSlice": Resource("discovery.k8s.io/v1", "endpointslices", namespaced=True),
+    "Ingress": Resource("networking.k8s.io/v1", "ingresses", namespaced=True),
+    "LeaderWorkerSet": Resource("leaderworkerset.x-k8s.io/v1", "leaderworkersets", namespaced=True),
+}
+
+CHILDREN: tuple[str, ...] = (
+    "ControllerRevision",
+    "StatefulSet",
+    "Deployment",
+    "Service",
+    "RoleScale",
+    "PodDisruptionBudget",
+    "HorizontalPodAutoscaler",
+    "ServiceAccount",
+    "Role",
+    "RoleBinding",
+)
+"""Kinds that we create for a service; watched by our label."""
+
+
+SHORT_API = "sglang.ai/v1"
+_NAMES = {(SHORT_API, "ClusterBaseModel"): "ShortModel"}
+
+
+def called(api_version: str, kind: str) -> str:
+    """The name in RESOURCES of a kind as objects spell it."""
+    return _NAMES.get((api_version, kind), kind)
+
+
+def spelled(kind: str) -> str:
+    """How objects spell the kind of a name in RESOURCES."""
+    return next((there for (_, there), name in _NAMES.items() if name == kind), kind)
+
+
+def path(kind: str, namespace: str = "", name: str = "", subresource: str = "") -> str:
+    """The path below the server's address; a namespaced kind without a namespace means all namespaces."""
+    resource = RESOURCES[kind]
+    prefix = f"/apis/{resource.api_version}" if "/" in resource.api_version else f"/api/{resource.api_version}"
+    if namespace and resource.namespaced:
+        prefix += f"/namespaces/{quote(namespace)}"
+    tail = f"/{quote(name)}" if name else ""
+    return prefix + f"/{resource.plural}" + tail + (f"/{subresource}" if subresource else "")

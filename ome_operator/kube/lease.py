@@ -1,0 +1,165 @@
+"""Leader election by a Lease: at most one operator works, the others stand by.
+
+As in client-go, nobody's wall clock is trusted: a candidate takes the Lease over when it has not *seen it change* for
+the lease's duration. The holder that cannot renew in time must stop at once, before a candidate may start.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from ome_operator.kube.client import Client
+from ome_operator.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+
+logger = logging.getLogger(__name__)
+
+Manifest = dict[str, Any]
+
+
+class Lost(Exception):
+    """We are not the leader any more."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Whose Lease, where, and how long; see Settings."""
+
+    namespace: str
+    name: str
+    identity: str
+    duration: float = 15.0
+    renew: float = 10.0
+    retry: float = 2.0
+
+
+@dataclass
+class Sighting:
+    """The Lease as it was seen to change last, by our own monotonic clock."""
+
+    version: str = ""
+    at: float = 0.0
+
+    def note(self, lease: Manifest, now: float) -> None:
+        """Remember when this state was seen first."""
+        version = lease["metadata"].get("resourceVersion", "")
+        if version != self.version:
+            self.version, self.at = version, now
+
+
+def may_take(lease: Manifest, sighting: Sighting, identity: str, now: float) -> bool:
+    """Whether the Lease is ours, free, or abandoned."""
+    spec = lease.get("spec") or {}
+    holder = spec.get("holderIdentity") or ""
+    return holder in ("", identity) or now >= sighting.at + float(spec.get("leaseDurationSeconds") or 0)
+
+
+def claimed(lease: Manifest, terms: Terms, wall: datetime) -> Manifest:
+    """The Lease as we hold it; its resourceVersion makes writing it a compare-and-swap."""
+    old = lease.get("spec") or {}
+    stamp = wall.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    same = old.get("holderIdentity") == terms.identity
+    spec = {
+        "holderIdentity": terms.identity,
+        "leaseDurationSeconds": max(1, round(terms.duration)),
+        "acquireTime": old.get("acquireTime", stamp) if same else stamp,
+        "renewTime": stamp,
+        "leaseTransitions": int(old.get("leaseTransitions") or 0) + (0 if same or not old else 1),
+    }
+    return {**lease, "spec": spec}
+
+
+class Election:
+    """One candidate."""
+
+    def __init__(self, client: Client, terms: Terms, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client, self._terms, self._clock = client, terms, clock
+        self._sighting = Sighting()
+        self._lease: Manifest | None = None
+
+    async def acquire(self) -> None:
+        """Return when we lead."""
+        while not await self._try():  # noqa: ASYNC110 - what we wait for happens in another process
+            await asyncio.sleep(self._terms.retry)
+        logger.info("leading as %s", self._terms.identity)
+
+    async def hold(self) -> None:
+        """Renew for ever; raises Lost when the Lease is another's or could not be renewed in time."""
+        renewed, pause = self._clock(), self._terms.duration / 3
+        while True:
+            await asyncio.sleep(pause)
+            started = self._clock()
+            try:
+                # A request that hangs must not outlive our right to lead.
+                async with asyncio.timeout(max(0.1, renewed + self._terms.renew - started)):
+                    if not await self._try():
+                        raise Lost("another operator holds the Lease")
+                renewed, pause = started, self._terms.duration / 3
+            except (KubeError, TimeoutError) as error:
+                pause = self._terms.retry
+                logger.warning("cannot renew the Lease: %s", error or type(error).__name__)
+            if self._clock() - renewed >= self._terms.renew:
+                raise Lost("the Lease could not be renewed in time")
+
+    async def release(self) -> None:
+        """Let the next candidate start at once."""
+        if self._lease is None:
+            return
+        try:
+            async with asyncio.timeout(3.0):
+                # Read again: a renewal that was cut off may have reached the server.
+                if not await self._reread() or self._lease is None:
+                    return
+                spec = {**self._lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
+                await self._client.update({**self._lease, "spec": spec})
+        except (KubeError, TimeoutError) as error:
+            logger.warning("cannot release the Lease: %s", error or type(error).__name__)
+
+    async def _try(self) -> bool:
+        """Claim or renew; False when it is another's. Only a leader's errors are its caller's business."""
+        terms, wall = self._terms, datetime.now(UTC)
+        leading = self._lease is not None
+        try:
+            lease = self._lease or await self._client.get("Lease", terms.namespace, terms.name)
+            self._sighting.note(lease, self._clock())
+            if not leading and not may_take(lease, self._sighting, terms.identity, self._clock()):
+                return False
+            self._lease = await self._client.update(claimed(lease, terms, wall))
+        except NotFound:
+            return await self._create(wall)
+        except Conflict:
+            return await self._reread() if leading else False
+        except KubeError as error:
+            if leading:
+                raise
+            logger.warning("cannot read or write the Lease %s/%s: %s", terms.namespace, terms.name, error)
+            return False
+        return True
+
+    async def _reread(self) -> bool:
+        """Somebody wrote our Lease (a label, or took it): whose is it?"""
+        self._lease = None
+        lease = await self._client.get("Lease", self._terms.namespace, self._terms.name)
+        if (lease.get("spec") or {}).get("holderIdentity") != self._terms.identity:
+            return False
+        self._lease = lease
+        return True
+
+    async def _create(self, wall: datetime) -> bool:
+        terms = self._terms
+        fresh = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": terms.name, "namespace": terms.namespace},
+        }
+        try:
+            self._lease = await self._client.create(claimed(fresh, terms, wall))
+        except AlreadyExists:
+            return False
+        except KubeError as error:
+            logger.warning("cannot create the Lease %s/%s: %s", terms.namespace, terms.name, error)
+            return False
+        return True

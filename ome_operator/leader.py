@@ -1,0 +1,194 @@
+"""What the leading process knows and does: the sink of its watches, its queue of passes, and its audits."""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from ome_operator import keys, observe
+from ome_operator.catalog import Catalog, Say, sayer
+from ome_operator.cluster import KINDS, LABELLED, RECORD, Cluster, Refs
+from ome_operator.executor import Executor
+from ome_operator.facts import Ref
+from ome_operator.kept import SERVICE, SHORT
+from ome_operator.kube.client import Client
+from ome_operator.kube.errors import KubeError
+from ome_operator.kube.kinds import RESOURCES
+from ome_operator.labels import Labels
+from ome_operator.machinery.audit import Audit
+from ome_operator.machinery.metrics import Metrics
+from ome_operator.machinery.workqueue import WorkQueue
+from ome_operator.passes import Passes, Refuse, Sync
+from ome_operator.settings import Settings
+from ome_operator.shorts import Make, Shorts
+from ome_operator.watch.watcher import Body, Watched, Watcher
+
+logger = logging.getLogger(__name__)
+
+LISTING_STEP = 0.05
+"""Seconds between two looks whether the watches have told of everything."""
+SELECTOR = f"{keys.MANAGED_BY}={keys.MANAGER}"
+
+
+@dataclass(frozen=True)
+class Centre:
+    """The pure side."""
+
+    sync: Sync
+    refuse: Refuse
+    say: Say
+    models_of: Refs
+    runtimes_of: Refs
+    make: Make
+
+
+class Leader:
+    """What the leader knows and does; the sink of its watches."""
+
+    def __init__(
+        self, settings: Settings, centre: Centre, client: Client, metrics: Metrics, kinds: Sequence[str] = KINDS
+    ) -> None:
+        self._kinds = kinds
+        self._settings, self._client, self._metrics = settings, client, metrics
+        self._queue: WorkQueue[Ref] = WorkQueue(
+            workers=settings.workers,
+            first=settings.backoff_first,
+            last=settings.backoff_last,
+            spacing=settings.child_spacing,
+            jitter=random.random,
+        )
+        self.cluster = Cluster(
+            self._enqueue,
+            centre.models_of,
+            centre.runtimes_of,
+            settings.registry_image,
+            model_agent=settings.model_agent,
+        )
+        executor = Executor(client, self.cluster, time.monotonic, settings.guard_delay)
+        self._passes = Passes(self.cluster, client, executor, self._queue, settings, centre.sync, centre.refuse)
+        say = sayer(self.cluster, centre.say, centre.refuse)
+        self._catalog = Catalog(self.cluster, client, self._queue, settings.resync, say, settings.status_interval)
+        self._shorts = Shorts(self.cluster, client, self._queue, settings.resync, centre.make, centre.refuse)
+        self._labels = Labels(self.cluster, client, self._queue, settings.resync)
+        self._audits: WorkQueue[str] = WorkQueue(workers=1, first=5.0, last=60.0, jitter=random.random)
+        self._audit = Audit(
+            kinds,
+            known=self.cluster.uids,
+            listed=self._listed,
+            gone=self.cluster.gone,
+            queue=self._audits,
+            interval=settings.audit_interval,
+            debounce=settings.audit_debounce,
+        )
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # --- the sink ---------------------------------------------------------------------------------------------------
+
+    def seen(self, kind: str, body: Body) -> None:
+        """An object is there. A body that breaks us is one lost fact, not a dead watch."""
+        try:
+            self.cluster.seen(kind, body)
+        except Exception:
+            logger.exception("cannot read a %s: %s", kind, (body.get("metadata") or {}).get("name"))
+
+    def deleted(self, kind: str, body: Body) -> None:
+        """An object was deleted."""
+        self.cluster.gone(kind, observe.uid(body), observe.version(body))
+
+    def relisted(self, kind: str) -> None:
+        """A watch started anew."""
+        self._audit.relisted(kind)
+
+    def _enqueue(self, ref: Ref, edited: bool) -> None:
+        if edited:
+            self._queue.add(ref)
+        elif ref.kind == SERVICE:
+            self._queue.add(ref, self._settings.child_delay, spaced=True)
+        else:
+            self._queue.add(ref, self._settings.catalog_delay)
+
+    async def _listed(self, kind: str) -> set[str]:
+        found = await self._client.list_metadata(kind, label_selector=SELECTOR if kind in LABELLED else "")
+        return {one["uid"] for one in found}
+
+    # --- work -------------------------------------------------------------------------------------------------------
+
+    async def until_complete(self, watcher: Watcher) -> None:
+        """Wait until the watches have told of everything that lists show: half a picture would prune and recover."""
+        for kind in self._kinds:
+            while not await self._covered(kind):
+                pass
+        watcher.completed()
+
+    async def _covered(self, kind: str) -> bool:
+        """Whether we come to know everything of one list; what was deleted meanwhile is not in the next list."""
+        try:
+            listed = await self._listed(kind)
+        except KubeError as error:
+            logger.warning("cannot list %s: %s", kind, error)
+            listed = None
+        for _ in range(round(self._settings.listing_patience / LISTING_STEP)):
+            if listed is not None and listed <= self.cluster.uids(kind):
+                return True
+            await asyncio.sleep(LISTING_STEP)
+        return False
+
+    async def run(self) -> None:
+        """Passes and audits, for ever."""
+        self._passes.seed()
+        logger.info("watching %d services, %d pods", len(self.cluster.kept[SERVICE]), len(self.cluster.pods))
+        self._tasks = [
+            asyncio.create_task(self._queue.run(self._pass), name="passes"),
+            asyncio.create_task(self._audit.run(), name="audits"),
+        ]
+        await asyncio.gather(*self._tasks)
+
+    async def stop(self, grace: float) -> None:
+        """Take no more keys, and let running passes end."""
+        for task in self._tasks:
+            task.cancel()
+        if not await self._queue.drain(grace):
+            logger.warning("passes were cut off")
+
+    async def _pass(self, ref: Ref) -> None:
+        started, result = time.monotonic(), "error"
+        passes = {SERVICE: self._passes.handle, RECORD: self._labels.handle, **dict.fromkeys(SHORT, self._shorts.handle)}
+        handle: Callable[[Ref], Awaitable[None]] = passes.get(ref.kind, self._catalog.handle)
+        try:
+            await handle(ref)
+            result = "ok"
+        finally:
+            self._metrics.passed(ref.kind, result, time.monotonic() - started)
+
+    def watch_metrics(self, watcher: Watcher) -> None:
+        """Gauges that are read when somebody scrapes."""
+        self._metrics.watch(
+            "queue_depth", "Keys that wait or are worked on", "state",
+            lambda: {"waiting": self._queue.depth, "busy": self._queue.busy},
+        )  # fmt: skip
+        self._metrics.watch(
+            "watch_event_age_seconds", "Seconds since the last event of a kind", "kind",
+            lambda: {kind: time.monotonic() - at for kind, at in watcher.last_event.items()},
+        )  # fmt: skip
+        self._metrics.watch("watch_events", "Events of a kind since the start", "kind", lambda: watcher.events)
+        self._metrics.watch("services", "InferenceServices by their Ready condition", "ready", self._readiness)
+
+    def _readiness(self) -> dict[str, float]:
+        found = {"True": 0.0, "False": 0.0, "Unknown": 0.0}
+        for kept in self.cluster.services():
+            told = {one.get("type"): one.get("status") for one in kept.status.get("conditions") or ()}
+            ready = told.get("Ready") or "Unknown"
+            found[ready] = found.get(ready, 0.0) + 1
+        return found
+
+
+def watched(kinds: Sequence[str] = KINDS) -> list[Watched]:
+    """What to watch of these kinds: of some only objects with our label."""
+    found = []
+    for kind in kinds:
+        resource = RESOURCES[kind]
+        selector = SELECTOR if kind in LABELLED else ""
+        found.append(Watched(kind, resource.group, resource.version, resource.plural, selector))
+    return found

@@ -1,0 +1,70 @@
+"""The API server's audit log as numbers: who sent which request to what."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request at the API server, without its body."""
+
+    user: str
+    verb: str
+    group: str
+    resource: str
+    """Empty for paths such as /version."""
+    subresource: str
+    namespace: str
+    name: str
+    code: int
+    at: str
+    """When it arrived, in RFC 3339."""
+    uri: str
+
+    @property
+    def writes(self) -> bool:
+        """True when the verb changes something, also when it was refused or changed nothing."""
+        return self.verb in WRITES
+
+
+def mark(log: Path) -> int:
+    """The present end of the log: pass it to `read` to count from here."""
+    try:
+        return log.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def read(log: Path, since: int = 0) -> Iterator[Request]:
+    """Every request from the mark on, once each: a watch when it starts to answer, any other when it is answered."""
+    if not log.exists():
+        return
+    with log.open("rb") as file:
+        file.seek(since)
+        for line in file:
+            if line.endswith(b"\n") and (request := _parse(json.loads(line))):
+                yield request
+
+
+def _parse(event: dict[str, Any]) -> Request | None:
+    watch = event["verb"] == "watch"
+    if event["stage"] != ("ResponseStarted" if watch else "ResponseComplete"):
+        return None
+    what = event.get("objectRef", {})
+    return Request(
+        user=event["user"].get("username", ""),
+        verb=event["verb"],
+        group=what.get("apiGroup", ""),
+        resource=what.get("resource", ""),
+        subresource=what.get("subresource", ""),
+        namespace=what.get("namespace", ""),
+        name=what.get("name", ""),
+        code=event.get("responseStatus", {}).get("code", 0),
+        at=event["requestReceivedTimestamp"],
+        uri=event.get("requestURI", ""),
+    )

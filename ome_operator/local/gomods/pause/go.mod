@@ -1,0 +1,3 @@
+module ome.io/local/pause
+
+go 1.24.0

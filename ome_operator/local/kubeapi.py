@@ -1,0 +1,109 @@
+"""The few requests that the tool itself sends, with the standard library alone.
+
+The token keeper lives as long as the cluster and must stay small, and `up` must not wait for a big client to load.
+"""
+
+import base64
+import http.client
+import json
+import ssl
+import tempfile
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+
+class ApiError(Exception):
+    """The API server refused: its status code and its sentence."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(f"{message} ({code})")
+        self.code = code
+
+
+class Unreachable(Exception):
+    """Nobody answered. Not an error while a server starts."""
+
+
+class KubeApi:
+    """One connection with the identity of a kubeconfig that `kubeconfig.with_certificate` or kind wrote."""
+
+    def __init__(self, server: str, context: ssl.SSLContext, timeout: float = 10.0) -> None:
+        self._server, self._context, self._timeout = urlsplit(server), context, timeout
+        self._connection = self._connect()
+
+    @classmethod
+    def of(cls, kubeconfig: Path, timeout: float = 10.0, server: str | None = None) -> Self:
+        """The client of a kubeconfig file, at its server or, with the same identity, at another."""
+        config = load(kubeconfig)
+        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+        context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
+        with tempfile.NamedTemporaryFile(dir=kubeconfig.parent, prefix=".identity-") as pem:
+            pem.write(base64.b64decode(user["client-certificate-data"]) + b"\n")
+            pem.write(base64.b64decode(user["client-key-data"]))
+            pem.flush()
+            context.load_cert_chain(pem.name)
+        return cls(server or cluster["server"], context, timeout)
+
+    def get(self, path: str) -> Any:
+        """The parsed body, or its text when it is no JSON."""
+        return self.request("GET", path)
+
+    def request(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Any:
+        """Send one request; a connection that the server closed meanwhile is opened again, once."""
+        content = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": kind, "Accept": "application/json"}
+        for last in (False, True):
+            try:
+                self._connection.request(method, path, content, headers)
+                reply = self._connection.getresponse()
+                text = reply.read().decode()
+                break
+            except (OSError, http.client.HTTPException) as error:
+                self._connection.close()
+                self._connection = self._connect()
+                if last or isinstance(error, ConnectionRefusedError | TimeoutError):
+                    raise Unreachable(str(error) or type(error).__name__) from error
+        if reply.status >= 400:
+            raise ApiError(reply.status, _message(text))
+        return _parsed(text)
+
+    def create(self, path: str, body: Any) -> bool:
+        """POST; False when an object of that name is there already."""
+        try:
+            self.request("POST", path, body)
+        except ApiError as error:
+            if error.code == 409:
+                return False
+            raise
+        return True
+
+    def _connect(self) -> http.client.HTTPSConnection:
+        host, port = self._server.hostname or "", self._server.port or 443
+        return http.client.HTTPSConnection(host, port, timeout=self._timeout, context=self._context)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._connection.close()
+
+
+def load(path: Path) -> Any:
+    """A kubeconfig: ours are JSON; kind's is YAML."""
+    text = path.read_text()
+    if text.lstrip().startswith("{"):
+        return json.loads(text)
+    import yaml  # only for kind: costs memory that the token keeper does not need otherwise
+
+    return yaml.safe_load(text)
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _message(text: str) -> str:
+    parsed = _parsed(text)
+    return str(parsed.get("message", text)) if isinstance(parsed, dict) else text.strip()

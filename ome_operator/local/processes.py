@@ -1,0 +1,164 @@
+"""Background processes of one cluster: each in a session of its own, remembered by id *and* start time.
+
+A process id alone is not an identity: after a crash or a reboot it may belong to somebody else. Nothing here signals an
+id whose start time is not the recorded one.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .kubeconfig import write_atomically
+from .layout import Layout
+
+MARK = "OME_LOCAL_CLUSTER_DIR"
+"""In the environment of every process that we start, with the cluster's directory: finds what a lost file forgot."""
+_CHILDREN: dict[int, "subprocess.Popen[bytes]"] = {}
+"""Those started by this very process: they must be reaped, or they stay as zombies until it ends."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process as the operating system knows it."""
+
+    pid: int
+    started: str
+    """Clock ticks since boot on Linux, a date elsewhere; only compared for equality."""
+
+    def alive(self) -> bool:
+        """True while the very same process runs. A zombie is dead."""
+        if child := _CHILDREN.get(self.pid):
+            child.poll()
+        return started_at(self.pid) == self.started
+
+    def signal(self, number: int) -> None:
+        """Send a signal to it and to nobody else."""
+        if self.alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+
+def started_at(pid: int) -> str | None:
+    """When the process with this id started, or None when there is no living one."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None if Path("/proc/self/stat").exists() else _started_by_ps(pid)
+    fields = text.rpartition(")")[2].split()  # the name before it may contain spaces and parentheses
+    return None if fields[0] in "ZX" else fields[19]
+
+
+def _started_by_ps(pid: int) -> str | None:
+    """For macOS, which has no /proc."""
+    told = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    state, _, started = told.stdout.strip().partition(" ")
+    return started.strip() or None if not state.startswith("Z") else None
+
+
+def spawn(at: Layout, name: str, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Process:
+    """Start it detached from this terminal, its words appended to its log, and remember it."""
+    environment = {**os.environ, **(env or {}), MARK: str(at.root)}
+    with (at.logs / f"{name}.log").open("ab") as log:
+        child = subprocess.Popen(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            cwd=at.root,
+            start_new_session=True,
+        )
+    _CHILDREN[child.pid] = child
+    process = Process(child.pid, started_at(child.pid) or "")
+    write_atomically(_file(at, name), json.dumps({"pid": process.pid, "started": process.started}))
+    return process
+
+
+def find(at: Layout, name: str) -> Process | None:
+    """The process remembered under this name, if it still runs."""
+    try:
+        kept = json.loads(_file(at, name).read_text())
+        process = Process(int(kept["pid"]), str(kept["started"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return process if process.alive() else None
+
+
+def names(at: Layout) -> list[str]:
+    """Every name that was started and not forgotten."""
+    return sorted(path.name.removesuffix(".pid") for path in at.run.glob("[!.]*.pid"))
+
+
+def stop(at: Layout, name: str, number: int = signal.SIGTERM, grace_s: float = 10.0) -> None:
+    """End it: the signal, then SIGKILL after the grace, wait until it is gone, and forget it."""
+    if process := find(at, name):
+        process.signal(number)
+        process.signal(signal.SIGCONT)  # a paused process acts on nothing but SIGKILL
+        if not gone([process], grace_s):
+            process.signal(signal.SIGKILL)
+            gone([process], 10.0)
+    _file(at, name).unlink(missing_ok=True)
+
+
+def end_all(at: Layout, grace_s: float = 1.0) -> None:
+    """End every process of the cluster, also one whose file was lost. SIGKILL after `grace_s`: the data goes anyway."""
+    ours = {process for name in names(at) if (process := find(at, name))} | set(marked(at))
+    for process in ours:
+        process.signal(signal.SIGTERM)
+        process.signal(signal.SIGCONT)
+    if not gone(ours, grace_s):
+        for process in ours:
+            process.signal(signal.SIGKILL)
+        gone(ours, 10.0)
+    for late in marked(at):  # what one of them started while it was ending
+        late.signal(signal.SIGKILL)
+    gone(marked(at), 5.0)
+
+
+def gone(processes: Iterable[Process], within_s: float) -> bool:
+    """Wait until none of them lives."""
+    waiting, until = list(processes), time.monotonic() + within_s
+    while waiting := [process for process in waiting if process.alive()]:
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def marked(at: Layout) -> list[Process]:
+    """Processes of ours that carry this cluster's mark, from /proc; this process itself is never one of them."""
+    wanted, found = f"{MARK}={at.root}".encode(), []
+    for folder in Path("/proc").glob("[0-9]*"):
+        pid = int(folder.name)
+        try:
+            if pid == os.getpid() or wanted not in (folder / "environ").read_bytes().split(b"\0"):
+                continue
+        except OSError:
+            continue  # of another user, or just gone
+        if started := started_at(pid):
+            found.append(Process(pid, started))
+    return found
+
+
+def last_words(at: Layout, name: str, lines: int = 3) -> str:
+    """The end of its log, for the sentence that says why something did not start."""
+    try:
+        text = (at.logs / f"{name}.log").read_text(errors="replace")
+    except OSError:
+        return ""
+    return "\n".join(line[:400] for line in text.strip().splitlines()[-lines:])
+
+
+def _file(at: Layout, name: str) -> Path:
+    return at.run / f"{name}.pid"
+
+
+PYTHON = sys.executable
+"""For processes of ours: the interpreter with this package."""

@@ -1,0 +1,64 @@
+"""What a long step shows while it runs: one line that counts the time, or plain lines where nobody watches."""
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_PLAIN_EVERY_S = 30.0
+_PLAIN_AFTER_S = 3.0
+
+
+def spell(seconds: float) -> str:
+    """`3 min 10 s`, or `4.2 s` for what is short."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def say(line: str) -> None:
+    """One line for the person, on stderr: stdout belongs to what a command answers."""
+    print(line, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def step(what: str, *, quiet_below: float = 1.0) -> Iterator[list[str]]:
+    """Show `what…` with the time that it takes, and the words that the block puts into the list.
+
+    Steps shorter than `quiet_below` seconds are not mentioned.
+    """
+    more: list[str] = []
+    began, over = time.monotonic(), threading.Event()
+    watcher = threading.Thread(target=_watch, args=(what, began, over, quiet_below), daemon=True)
+    watcher.start()
+    try:
+        yield more
+    finally:
+        over.set()
+        watcher.join()
+    took = time.monotonic() - began
+    if took >= quiet_below:
+        say(f"{_clear()}{what}: {', '.join([spell(took), *more])}")
+
+
+def _clear() -> str:
+    return "\r\x1b[K" if sys.stderr.isatty() else ""
+
+
+def _watch(what: str, began: float, over: threading.Event, quiet_below: float) -> None:
+    """Runs in a thread until `over`: each second on a terminal, each half minute elsewhere."""
+    terminal = sys.stderr.isatty()
+    if over.wait(quiet_below if terminal else max(quiet_below, _PLAIN_AFTER_S)):
+        return
+    if not terminal:
+        say(f"{what}…")
+    while not over.wait(1.0 if terminal else _PLAIN_EVERY_S):
+        line = f"{what}… {spell(time.monotonic() - began)}"
+        if terminal:
+            print(f"{_clear()}{line}", end="", file=sys.stderr, flush=True)
+        else:
+            say(line)
+    if terminal:
+        print(_clear(), end="", file=sys.stderr, flush=True)

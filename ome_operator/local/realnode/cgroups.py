@@ -1,0 +1,65 @@
+"""Control groups of one node: everything that its containers run is below one group per hierarchy."""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+_GONE_WITHIN_S = 10.0
+_NEEDED = {"cpu", "memory", "pids"}
+
+
+def hierarchies(mounts: str | None = None) -> list[Path]:
+    """Mount points of control groups, of version 1 (one per controller) and 2. `mounts`: the text of /proc/mounts."""
+    lines = (mounts if mounts is not None else Path("/proc/mounts").read_text()).splitlines()
+    return [Path(words[1]) for words in map(str.split, lines) if words[2] in ("cgroup", "cgroup2")]
+
+
+def make(name: str) -> None:
+    """The group in every hierarchy. In version 2 it hands its controllers on to the groups below it.
+
+    OSError when the group does not get the controllers that a kubelet needs, as in a container that shares its own group.
+    """
+    tops = hierarchies()
+    for top in tops:
+        group = top / name
+        for parent in (top, group):
+            group.mkdir(exist_ok=True)
+            controllers = parent / "cgroup.controllers"
+            if controllers.exists():
+                for controller in controllers.read_text().split():
+                    with contextlib.suppress(OSError):  # one that this kernel does not hand on
+                        (parent / "cgroup.subtree_control").write_text(f"+{controller}")
+    got = {controller for top in tops for controller in _controllers(top, top / name)}
+    if missing := _NEEDED - got:
+        raise OSError(f"no control of {', '.join(sorted(missing))} in {name}")
+
+
+def _controllers(top: Path, group: Path) -> list[str]:
+    """A hierarchy of version 1 is named after its controllers."""
+    told = group / "cgroup.controllers"
+    return told.read_text().split() if told.exists() else top.name.split(",")
+
+
+def remove(name: str) -> None:
+    """Kill whatever runs in the group and below, and remove it everywhere."""
+    until = time.monotonic() + _GONE_WITHIN_S
+    while groups := [top / name for top in hierarchies() if (top / name).is_dir()]:
+        for pid in {pid for group in groups for pid in _pids(group)}:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for group in groups:
+            for folder, _, _ in os.walk(group, topdown=False):
+                with contextlib.suppress(OSError):  # busy until the last process is gone
+                    Path(folder).rmdir()
+        if time.monotonic() > until:
+            return
+        time.sleep(0.02)
+
+
+def _pids(group: Path) -> Iterator[int]:
+    for folder, _, _ in os.walk(group):
+        with contextlib.suppress(OSError):
+            yield from (int(line) for line in (Path(folder) / "cgroup.procs").read_text().split())

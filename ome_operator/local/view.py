@@ -1,0 +1,79 @@
+"""What the demo shows of a service: read from its status, drawn as a tree, or as lines where nobody watches."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+DONE, WORKING = "✓", "…"
+_COMPONENTS = (
+    ("engine", "prefill", "EngineReady"),
+    ("decoder", "decode", "DecoderReady"),
+    ("router", "router", "RouterReady"),
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One thing that must be there for the service to serve."""
+
+    mark: str
+    what: str
+    """A component, or model and runtime."""
+    how: str
+    """Its name or its count."""
+    why: str = ""
+    """The sentence that says what is missing."""
+
+    def __str__(self) -> str:
+        return f"{self.mark} {self.what:8} {self.how}  {self.why}".rstrip()
+
+
+@dataclass(frozen=True)
+class View:
+    """The whole service."""
+
+    title: str
+    lines: tuple[Line, ...]
+    ready: bool
+    why: str
+    """The sentence of the condition Ready while it is not true."""
+
+    def missing(self) -> list[str]:
+        """What is not there yet, in words; the URL waits for all the others."""
+        return [f"{line.what} {line.how}" for line in self.lines[:-1] if line.mark != DONE]
+
+
+def view(service: Mapping[str, Any]) -> View:
+    """Total: an InferenceService without a status has a view too."""
+    spec, status = service.get("spec") or {}, service.get("status") or {}
+    seen = {condition["type"]: condition for condition in status.get("conditions") or []}
+    lines = [
+        _line("model", seen.get("ModelReady"), (spec.get("model") or {}).get("name") or "?"),
+        _line("runtime", seen.get("RuntimeReady"), status.get("runtime") or (spec.get("runtime") or {}).get("name") or "?"),
+    ]
+    for component, word, condition in _COMPONENTS:
+        if spec.get(component) is not None:
+            count = ((status.get("components") or {}).get(component) or {}).get("ready") or "-"
+            alone = component == "engine" and spec.get("decoder") is None  # prefill is what an engine is beside a decoder
+            lines.append(_line("engine" if alone else word, seen.get(condition), count))
+    ready = seen.get("Ready") or {}
+    is_ready = ready.get("status") == "True" and _current(service, ready)
+    url = status.get("url")
+    lines.append(Line(DONE if url and is_ready else WORKING, "URL", url or "-"))
+    name = (service.get("metadata") or {}).get("name", "?")
+    return View(name, tuple(lines), is_ready, "" if is_ready else ready.get("message") or "")
+
+
+def _current(service: Mapping[str, Any], condition: Mapping[str, Any]) -> bool:
+    """False while the condition speaks of an older spec."""
+    generation = (service.get("metadata") or {}).get("generation")
+    return bool(generation is None or condition.get("observedGeneration", generation) == generation)
+
+
+def _line(what: str, condition: Mapping[str, Any] | None, name: str) -> Line:
+    if condition is None or condition.get("status") == "Unknown":
+        return Line(WORKING, what, name)
+    if condition.get("status") == "True":
+        return Line(DONE, what, name)
+    message = condition.get("message") or condition.get("reason") or ""
+    return Line(WORKING, what, name, message.removeprefix(f"{what} {name}").removeprefix(": "))

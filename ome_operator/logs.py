@@ -1,0 +1,34 @@
+"""Log lines for people or for machines."""
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+
+CONSOLE = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+
+
+class Json(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Time, level, logger, message and, after an exception, its traceback."""
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+def configure(style: str, level: str) -> None:
+    """Log to standard error; kopf only when something is wrong."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Json() if style == "json" else logging.Formatter(CONSOLE))
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    logging.getLogger("kopf").setLevel(logging.WARNING)
+    logging.getLogger("aiohttp").setLevel(logging.WARNING)
+    logging.getLogger("asyncio").setLevel(logging.WARNING)

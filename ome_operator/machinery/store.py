@@ -1,0 +1,109 @@
+"""Facts of one kind of object by UID, fed by a watch and by our own writes.
+
+The watch alone is not the truth. It lags behind our own writes, so a written fact counts until the watch shows the same
+version or a newer one. And it may lose deletions for good, so an audit removes what a list did not show. What is gone
+stays gone whatever stale event still arrives; only a newer version brings it back (an object whose label was taken off
+and put on again).
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Generic, Protocol, TypeVar
+
+
+class Fact(Protocol):
+    """What every fact must have."""
+
+    @property
+    def uid(self) -> str: ...
+    @property
+    def version(self) -> int: ...
+
+
+T = TypeVar("T", bound=Fact)
+G = TypeVar("G", bound=Hashable)
+
+TOMBS = 20_000
+"""UIDs that are remembered as gone; events older than the last so many deletions are not in flight any more."""
+
+
+class Store(Generic[T, G]):
+    """Facts by UID and by the group (owner, name, …) that they belong to."""
+
+    def __init__(self, group: Callable[[T], G], same: Callable[[T, T], bool]) -> None:
+        self._group_of, self._same = group, same
+        self._items: dict[str, T] = {}
+        self._groups: dict[G, dict[str, T]] = {}
+        self._ahead: set[str] = set()
+        self._tombs: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._items.values())
+
+    def get(self, uid: str) -> T | None:
+        """The fact of a UID."""
+        return self._items.get(uid)
+
+    def group(self, key: G) -> Iterable[T]:
+        """All facts of a group, in no order that means anything."""
+        return self._groups.get(key, {}).values()
+
+    def groups(self) -> Iterable[G]:
+        """All groups that have facts."""
+        return self._groups.keys()
+
+    def uids(self) -> set[str]:
+        """A copy of all UIDs."""
+        return set(self._items)
+
+    def stale(self, uid: str, version: int) -> bool:
+        """Whether an event of this version tells nothing: it is the echo of our own write, older, or of a ghost."""
+        if version <= self._tombs.get(uid, -1):
+            return True
+        if (known := self._items.get(uid)) is None:
+            return False
+        return version == known.version or (version < known.version and uid in self._ahead)
+
+    def see(self, item: T) -> bool:
+        """A watch showed the object; whether that changes anything that matters."""
+        if self.stale(item.uid, item.version):
+            return False
+        self._ahead.discard(item.uid)
+        return self._put(item)
+
+    def wrote(self, item: T) -> None:
+        """The answer to our own write."""
+        known = self._items.get(item.uid)
+        if item.version <= self._tombs.get(item.uid, -1) or (known is not None and known.version >= item.version):
+            return
+        self._put(item)
+        self._ahead.add(item.uid)
+
+    def gone(self, uid: str, version: int = 0) -> T | None:
+        """The object does not exist any more, since this version as far as that is known; what was known of it."""
+        self._ahead.discard(uid)
+        known = self._items.pop(uid, None)
+        self._tombs[uid] = max(version, known.version if known is not None else 0, self._tombs.get(uid, 0))
+        if len(self._tombs) > TOMBS:
+            del self._tombs[next(iter(self._tombs))]
+        if known is not None:
+            self._leave(known)
+        return known
+
+    def _put(self, item: T) -> bool:
+        self._tombs.pop(item.uid, None)
+        known = self._items.get(item.uid)
+        if known is not None and self._group_of(known) != self._group_of(item):
+            self._leave(known)
+        self._items[item.uid] = item
+        self._groups.setdefault(self._group_of(item), {})[item.uid] = item
+        return known is None or not self._same(known, item)
+
+    def _leave(self, item: T) -> None:
+        key = self._group_of(item)
+        members = self._groups.get(key, {})
+        members.pop(item.uid, None)
+        if not members:
+            self._groups.pop(key, None)

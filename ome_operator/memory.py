@@ -1,0 +1,118 @@
+"""What passes over one service learn and later passes need. Lost at a restart, which costs a few requests, never harm."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple
+
+from ome_operator.facts import Child, Pod, Refusal
+
+Key = tuple[str, str]
+"""Kind and name of an object in the service's namespace."""
+
+STEP, LONGEST = 5.0, 300.0
+"""Seconds until something that failed is tried or looked at again: doubling from one to the other after `PATIENCE` tries."""
+PATIENCE = 4
+"""An API server that has just started says 403 to everybody, for seconds, until its authorizer has caught up."""
+
+
+class Refused(NamedTuple):
+    """A write that the API server refused."""
+
+    refusal: Refusal
+    hash: str
+    """Digest of what was refused; anything else is tried at once."""
+    tries: int
+    next: float
+    """Monotonic time of the next attempt."""
+
+
+class Checked(NamedTuple):
+    """The answer to a dry run."""
+
+    hash: str
+    why: str
+    """"" = passed."""
+    tries: int
+    next: float
+    """Monotonic time after which a refusal is asked about again."""
+
+
+def pause(tries: int) -> float:
+    """Seconds before the next attempt after so many."""
+    return min(LONGEST, STEP * 2.0 ** max(0, min(tries - PATIENCE, 10)))
+
+
+@dataclass
+class Memory:
+    """About one service (by UID)."""
+
+    refused: dict[Key, Refused] = field(default_factory=dict)
+    checked: dict[str, Checked] = field(default_factory=dict)
+    """By revision."""
+    accepted: dict[str, str] = field(default_factory=dict)
+    """UID -> digest of what we owned right after our apply, where that is not the hash."""
+    warnings: dict[Key, tuple[str, ...]] = field(default_factory=dict)
+    missing: dict[Key, datetime] = field(default_factory=dict)
+    """Workload -> since when it has fewer pods than it wants, without getting more."""
+    counts: dict[Key, int] = field(default_factory=dict)
+    """Workload -> pods that it had then."""
+    failures: dict[Key, str] = field(default_factory=dict)
+    looks: dict[Key, tuple[int, float]] = field(default_factory=dict)
+    """Workload -> how often its events were read, and when (monotonic) they may be read again."""
+    events: dict[tuple[str, str], float] = field(default_factory=dict)
+    """(reason, message) -> monotonic time when it was told."""
+    bug: str = ""
+    """What `sync` raised last: its traceback is logged once."""
+    status: tuple[str, str] = ("", "")
+    """Digest of the status that we wrote last, and of what the server made of it."""
+    status_at: float = float("-inf")
+    """Monotonic time of that write."""
+
+    def refuse(self, key: Key, refusal: Refusal, hash_: str, now: float) -> bool:
+        """Remember a refusal; whether it is news."""
+        known = self.refused.get(key)
+        tries = known.tries + 1 if known and known.hash == hash_ else 1
+        wait = STEP if refusal.reason == "Waiting" else pause(tries)
+        self.refused[key] = Refused(refusal, hash_, tries, now + wait)
+        return known is None or known.refusal != refusal
+
+    def refusals(self) -> dict[Key, Refusal]:
+        """For `Observed`."""
+        return {key: one.refusal for key, one in self.refused.items()}
+
+    def checks(self, now: float) -> dict[str, str]:
+        """For `Observed`: a refusal is forgotten after a while, so that it is asked about again."""
+        return {revision: one.why for revision, one in self.checked.items() if not one.why or now < one.next}
+
+    def free(self, key: Key) -> None:
+        """An object of this name vanished: whatever was refused may be tried at once."""
+        if (known := self.refused.get(key)) is not None:
+            self.refused[key] = known._replace(next=float("-inf"))
+
+    def count(self, children: Mapping[Key, Child], pods: tuple[Pod, ...], now: datetime) -> None:
+        """Note which workloads miss pods, and forget what is about objects that are gone."""
+        have: Counter[Key] = Counter()
+        for pod in pods:
+            have["StatefulSet", pod.workload] += 1
+            have["Deployment", pod.workload.rpartition("-")[0]] += 1  # its pods belong to its ReplicaSet
+        for key, child in children.items():
+            if child.kind not in ("StatefulSet", "Deployment"):
+                continue
+            number = have[key]
+            if child.deleting or number >= child.replicas:
+                self._forget(key)
+            elif key not in self.missing or number > self.counts.get(key, 0):
+                self.missing[key], self.counts[key] = now, number
+        for key in [key for key in self.missing if key not in children]:
+            self._forget(key)
+        uids = {child.uid for child in children.values()}
+        for uid in [uid for uid in self.accepted if uid not in uids]:
+            del self.accepted[uid]
+
+    def _forget(self, key: Key) -> None:
+        self.missing.pop(key, None)
+        self.counts.pop(key, None)
+        self.failures.pop(key, None)
+        self.looks.pop(key, None)

@@ -1,0 +1,248 @@
+"""One pass over one service: gather what is known, ask `sync`, carry the plan out, write the status, plan the next pass."""
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+from ome_operator import keys, notices, statuses
+from ome_operator.api import InferenceService, Invalid
+from ome_operator.cluster import Cluster
+from ome_operator.executor import Executor, Outcome, Run
+from ome_operator.facts import Child, Deps, Observed, Ref
+from ome_operator.kept import SERVICE, Kept
+from ome_operator.kube.client import Client
+from ome_operator.kube.errors import KubeError
+from ome_operator.machinery.permits import Permits
+from ome_operator.machinery.workqueue import WorkQueue
+from ome_operator.memory import Key, Memory, pause
+from ome_operator.plan import Event, Plan
+from ome_operator.rollout.turn import whole_before
+from ome_operator.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+FOREIGN = timedelta(minutes=5)
+"""For so long after a foreign write of its status a service is left alone (decisions 24)."""
+ROUNDS = 3
+"""How often one pass asks `sync` again because its effects taught something."""
+
+
+class Sync(Protocol):
+    """The pure centre."""
+
+    def __call__(self, service: InferenceService, deps: Deps, observed: Observed, now: datetime) -> Plan:
+        """One decision."""
+
+
+class Refuse(Protocol):
+    """The plan for a service that cannot be read or handled."""
+
+    def __call__(self, before: dict[str, object], generation: int, reason: str, why: str, now: datetime) -> Plan:
+        """Say so and touch nothing."""
+
+
+class Passes:
+    """Passes over services."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        client: Client,
+        executor: Executor,
+        queue: WorkQueue[Ref],
+        settings: Settings,
+        sync: Sync,
+        refuse: Refuse,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cluster, self._client, self._executor, self._queue = cluster, client, executor, queue
+        self._settings, self._sync, self._refuse, self._clock = settings, sync, refuse, clock
+        self._failures = notices.Failures(client, clock)
+        self._memories: dict[Ref, tuple[str, Memory]] = {}
+        self._permits: Permits[Ref, Ref | None] = Permits(settings.max_concurrent_services)
+        cluster.child_gone = self._child_gone
+
+    def seed(self) -> None:
+        """Services that were replacing a slice when the operator stopped hold their permits before any pass runs."""
+        for kept in self._cluster.services():
+            if isinstance(kept.parsed, InferenceService) and self._replacing(kept):
+                self._permits.take(kept.ref, self._cluster.runtime_of(kept))
+
+    async def handle(self, ref: Ref) -> None:
+        """One pass."""
+        kept = self._cluster.find(ref)
+        if kept is None or kept.deleting:
+            self._leave(ref)  # owner references remove what there is
+            return
+        memory = self._memory(kept)
+        outcome, tried = Outcome(), set[Key]()
+        for _ in range(ROUNDS):
+            outcome.learned = False
+            plan = self._plan(kept, memory, outcome)
+            await self._executor.effects(plan, Run(kept, memory, tried, outcome))
+            await self._look(kept, memory, plan, outcome)
+            if not outcome.learned:
+                break
+            kept = self._cluster.find(ref)
+            if kept is None:
+                return
+        await self._status(kept, memory, plan, outcome)
+        self._next(ref, plan, outcome)
+
+    # --- asking -----------------------------------------------------------------------------------------------------
+
+    def _plan(self, kept: Kept, memory: Memory, outcome: Outcome) -> Plan:
+        now = datetime.now(UTC)
+        before = dict(kept.status)
+        if isinstance(kept.parsed, Invalid):
+            return self._refuse(before, kept.generation, "InvalidSpec", kept.parsed.why, now)
+        try:
+            observed = self._observed(kept, memory, now)
+            plan = self._sync(kept.parsed, self._cluster.deps(), observed, now)
+            self._roll(kept, plan, observed)
+        except Exception as error:
+            traceback = repr(error) != memory.bug
+            memory.bug = repr(error)
+            logger.error("sync failed for %s/%s: %r", kept.ref.namespace, kept.ref.name, error, exc_info=traceback)
+            outcome.error = KubeError(f"{type(error).__name__}: {error}")
+            why = f"the operator failed ({type(error).__name__}: {error}): please report this with its log"
+            return self._refuse(before, kept.generation, "InternalError", why, now)
+        memory.bug = ""
+        return plan
+
+    def _observed(self, kept: Kept, memory: Memory, now: datetime) -> Observed:
+        ref = kept.ref
+        children = self._cluster.children_of(ref.namespace, ref.name)
+        pods = self._cluster.pods_of(ref.namespace, ref.name)
+        memory.count(children, pods, now)
+        return Observed(
+            children=children,
+            pods=pods,
+            refusals=memory.refusals(),
+            accepted=memory.accepted,
+            checks=memory.checks(self._clock()),
+            failures=memory.failures,
+            warnings=tuple(dict.fromkeys(text for texts in memory.warnings.values() for text in texts)),
+            ahead=_names(self._permits.ahead(ref, self._cluster.runtime_of(kept))),
+            another=_another(kept, now),
+        )
+
+    def _replacing(self, kept: Kept) -> bool:
+        """Whether StatefulSets of another revision than the one that was whole last exist."""
+        group = self._cluster.children["StatefulSet"].group((kept.ref.namespace, kept.ref.name))
+        return len({child.labels.get(keys.REVISION) for child in group} | whole_before(kept.status)) > 1
+
+    def _roll(self, kept: Kept, plan: Plan, observed: Observed) -> None:
+        """Take, keep or give back the permit to replace a slice; no await may come between asking and taking."""
+        place = self._cluster.runtime_of(kept)
+        if plan.rolls and (not observed.ahead or self._replacing(kept)):
+            self._permits.take(kept.ref, place)
+        elif plan.rolls:
+            self._permits.wait(kept.ref, place)
+        else:
+            self._give_back(kept.ref)
+
+    def _give_back(self, ref: Ref) -> None:
+        for other in self._permits.leave(ref):
+            self._queue.add(other)
+
+    # --- telling ----------------------------------------------------------------------------------------------------
+
+    async def _look(self, kept: Kept, memory: Memory, plan: Plan, outcome: Outcome) -> None:
+        """Find out why pods are missing, when they have been for some seconds and nobody looked recently."""
+        now, wall, due = self._clock(), datetime.now(UTC), []
+        for key in plan.watch_failures:
+            since = memory.missing.get(key)
+            if since is None:
+                continue
+            tries, at = memory.looks.get(key, (0, 0.0))
+            wait = max(self._settings.failures_after - (wall - since).total_seconds(), at - now)
+            if wait <= 0:
+                tries, wait = tries + 1, pause(tries + 1)
+                memory.looks[key] = tries, now + wait
+                due.append(key)
+            outcome.within(wait)
+        if not due:
+            return
+        try:
+            messages = await self._failures.of(kept.ref.namespace)
+        except KubeError as error:
+            logger.info("cannot read events in %s: %s", kept.ref.namespace, error)
+            return
+        children = self._cluster.children_of(kept.ref.namespace, kept.ref.name)
+        for key in due:
+            child = children.get(key)
+            message = messages.get(child.uid, "") if child is not None else ""
+            if message != memory.failures.get(key, ""):
+                memory.failures[key] = message
+                outcome.learned = True
+
+    async def _status(self, kept: Kept, memory: Memory, plan: Plan, outcome: Outcome) -> None:
+        if not statuses.differs(kept, plan.status, memory.status):
+            return
+        wait = 0.0 if plan.urgent else memory.status_at + self._settings.status_interval - self._clock()
+        if wait > 0:
+            outcome.within(wait)
+            return
+        try:
+            written = await statuses.write(self._client, self._cluster, kept, plan.status)
+        except KubeError as error:
+            logger.info("cannot write the status of %s/%s: %s", kept.ref.namespace, kept.ref.name, error)
+            outcome.error = error
+            return
+        if written is None:
+            outcome.within(self._settings.guard_delay)
+            return
+        memory.status, memory.status_at = written, self._clock()
+        await self._tell(kept, memory, plan.events)
+
+    async def _tell(self, kept: Kept, memory: Memory, events: tuple[Event, ...]) -> None:
+        """Post events that were not told lately."""
+        now = self._clock()
+        memory.events = {key: at for key, at in memory.events.items() if now - at < notices.REPEAT}
+        for event in events:
+            if (event.reason, event.message) not in memory.events:
+                memory.events[(event.reason, event.message)] = now
+                await notices.tell(self._client, kept, event)
+
+    # --- the next pass ----------------------------------------------------------------------------------------------
+
+    def _next(self, ref: Ref, plan: Plan, outcome: Outcome) -> None:
+        if outcome.error is not None:
+            delay = self._queue.retry(ref, at_least=outcome.error.retry_after)
+            logger.info("%s/%s: again in %.1f s: %s", ref.namespace, ref.name, delay, outcome.error)
+        else:
+            self._queue.succeeded(ref)
+        if outcome.wrote:
+            self._queue.add(ref, self._settings.child_delay, spaced=True)
+        for after in (outcome.again, plan.requeue_after, self._settings.resync):
+            if after is not None:
+                self._queue.add(ref, after)
+
+    def _memory(self, kept: Kept) -> Memory:
+        """A new incarnation of a name starts with an empty memory."""
+        uid, memory = self._memories.get(kept.ref, ("", Memory()))
+        if uid != kept.uid:
+            memory = Memory()
+            self._memories[kept.ref] = kept.uid, memory
+        return memory
+
+    def _leave(self, ref: Ref) -> None:
+        self._memories.pop(ref, None)
+        self._give_back(ref)
+        self._queue.forget(ref)
+
+    def _child_gone(self, child: Child) -> None:
+        _, memory = self._memories.get(Ref(SERVICE, child.namespace, child.labels.get(keys.SERVICE) or ""), ("", None))
+        if memory is not None:
+            memory.free((child.kind, child.name))
+
+
+def _names(refs: Iterable[Ref]) -> str:
+    return ", ".join(f"{ref.namespace}/{ref.name}" for ref in refs)
+
+
+def _another(kept: Kept, now: datetime) -> str:
+    return next((name for name, when in kept.writers if now - when < FOREIGN), "")

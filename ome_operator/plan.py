@@ -1,0 +1,111 @@
+"""What `sync` decides: effects as data. The executor carries them out and verifies every guard against the API server.
+
+Nothing is destroyed on a cache's word: deletes and patches carry the UID of the object they mean, and a `Guard` where the
+decision rests on something that must not exist any more.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ome_operator.facts import Manifest
+
+
+@dataclass(frozen=True)
+class Guard:
+    """No pod may match, read live from the API server right before the effect."""
+
+    selector: str
+    """Label selector in the API's spelling, in the service's namespace."""
+    name: str = ""
+    """Only the pod of this name counts; "" = any."""
+
+
+@dataclass(frozen=True)
+class Apply:
+    """A server-side apply of the whole manifest by our field manager."""
+
+    manifest: Manifest
+    uid: str
+    """UID of the object that is to be changed; "" = it must not exist yet."""
+    guard: Guard | None = None
+
+
+@dataclass(frozen=True)
+class Create:
+    """A POST under `keys.SCALE_MANAGER`; that the object exists already is success."""
+
+    manifest: Manifest
+
+
+@dataclass(frozen=True)
+class ApplyStatus:
+    """A server-side apply of the status subresource of a child (RoleScale)."""
+
+    manifest: Manifest
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A JSON merge patch that carries the UID."""
+
+    kind: str
+    name: str
+    uid: str
+    body: Manifest
+
+
+@dataclass(frozen=True)
+class Delete:
+    """A deletion with UID precondition; dependents are garbage-collected in the background."""
+
+    kind: str
+    name: str
+    uid: str
+    grace: int | None = None
+    """gracePeriodSeconds; None leaves the object's own."""
+    guard: Guard | None = None
+
+
+@dataclass(frozen=True)
+class Check:
+    """A server-side dry run of the workloads of a revision; the answer comes back in `Observed.checks`."""
+
+    revision: str
+    manifests: tuple[Manifest, ...]
+
+
+@dataclass(frozen=True)
+class Event:
+    """A Kubernetes Event about the service."""
+
+    type: str
+    """Normal or Warning."""
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that one pass wants done for one service, in the order check, apply, create, patch, delete, status."""
+
+    check: tuple[Check, ...] = ()
+    first: tuple[Apply, ...] = ()
+    """Applied one after the other before `apply` (ControllerRevisions: a slice is stamped from what is stored; Roles:
+    bindings refer to them)."""
+    apply: tuple[Apply, ...] = ()
+    """Independent of each other: applied concurrently."""
+    create: tuple[Create, ...] = ()
+    apply_status: tuple[ApplyStatus, ...] = ()
+    patch: tuple[Patch, ...] = ()
+    delete: tuple[Delete, ...] = ()
+    status: dict[str, Any] = field(default_factory=dict)
+    """The service's whole status as we want it; the executor writes it only when it differs from what is stored."""
+    urgent: bool = True
+    """False when only counts changed: such a status may wait for `settings.status_interval`."""
+    events: tuple[Event, ...] = ()
+    rolls: bool = False
+    """The service rolls out an edit that others share, until it is whole, or would if nobody were ahead of it."""
+    watch_failures: tuple[tuple[str, str], ...] = ()
+    """(kind, name) of workloads that have fewer pods than they want: the shell looks for FailedCreate events."""
+    requeue_after: float | None = None
+    """Seconds until the next pass even if nothing happens."""

@@ -1,0 +1,89 @@
+"""Arithmetic of Kubernetes quantities: `1000m`, `1.5Gi`, `2e3`.
+
+The API server stores quantities in canonical form (`1000m` becomes `1`), so manifests are rendered in that form: otherwise
+what we wrote and what is stored would differ for ever.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
+_DECIMAL = {
+    "n": Fraction(1, 10**9),
+    "u": Fraction(1, 10**6),
+    "m": Fraction(1, 1000),
+    "": Fraction(1),
+    "k": Fraction(10**3),
+    "M": Fraction(10**6),
+    "G": Fraction(10**9),
+    "T": Fraction(10**12),
+    "P": Fraction(10**15),
+    "E": Fraction(10**18),
+}
+_LARGEST = 2**63 - 1
+"""The server caps what is larger."""
+_QUANTITY = re.compile(r"^([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|([KMGTPE]i)|([numkMGTPE]))?$")
+
+
+def _split(quantity: Any) -> tuple[Fraction, str] | None:
+    """Value and the family of the suffix ("binary", "decimal", "exponent"), or None when it is no quantity."""
+    found = _QUANTITY.match(str(quantity).strip())
+    if not found:
+        return None
+    number, exponent, binary, decimal = found.groups()
+    if exponent:
+        return Fraction(number) * Fraction(10) ** int(exponent[1:]), "exponent"
+    if binary:
+        return Fraction(number) * _BINARY[binary], "binary"
+    return Fraction(number) * _DECIMAL[decimal or ""], "decimal"
+
+
+def parse(quantity: Any) -> Fraction:
+    """The number that a quantity means; what is not a quantity counts as 0 (the API server refuses it later)."""
+    parts = _split(quantity)
+    return parts[0] if parts else Fraction(0)
+
+
+def canonical(quantity: Any) -> str:
+    """The spelling in which the API server stores a quantity; text that is no quantity is returned as it is."""
+    parts = _split(quantity)
+    if parts is None:
+        return str(quantity)
+    value, family = parts
+    value = max(Fraction(-_LARGEST), min(value, Fraction(_LARGEST)))
+    if value == 0:
+        return "0"
+    if family == "binary" and value.denominator == 1 and abs(value) >= 1024:
+        for suffix, factor in reversed(_BINARY.items()):
+            if value % factor == 0:
+                return f"{value // factor}{suffix}"
+        return str(value)
+    if family == "exponent":
+        return _exponent(value)
+    for suffix, unit in reversed(_DECIMAL.items()):
+        if value % unit == 0:
+            return f"{value // unit}{suffix}"
+    return f"{_away_from_zero(value / _DECIMAL['n'])}n"
+
+
+def _exponent(value: Fraction) -> str:
+    power = 18
+    while power > -9 and value % Fraction(10) ** power:
+        power -= 3
+    mantissa = _away_from_zero(value / Fraction(10) ** power)
+    return f"{mantissa}e{power}" if power else str(mantissa)
+
+
+def _away_from_zero(value: Fraction) -> int:
+    """The server keeps nine decimals and rounds what is finer up, so that nobody gets less than they asked for."""
+    return math.ceil(value) if value > 0 else math.floor(value)
+
+
+def gpus(container: Mapping[str, Any]) -> int:
+    """Accelerators that a container asks for: the sum of its `<vendor>/gpu` limits, or requests where limits say none."""
+    resources = container.get("resources") or {}
+    asked = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
+    return int(sum(parse(amount) for name, amount in asked.items() if name.endswith("/gpu")))

@@ -1,0 +1,197 @@
+"""The registry's life: look, decide, tell the router; and say how the workers stand.
+
+It outlives the router beside it: after SIGTERM it goes on until the router is gone.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from ome_operator.machinery import health
+from ome_operator.registry.clients import SERVICE_ACCOUNT, TIMEOUT, Pods, Router, Unreachable, engine_load
+from ome_operator.registry.reconcile import Leader, Memory, Pod, Step, Terms, reconcile
+
+logger = logging.getLogger(__name__)
+
+SOON = 0.5
+"""Seconds until we look again while the router is away, and after a change."""
+STUCK = 60.0
+"""Seconds without a finished pass after which the liveness probe fails."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Made once from the command line."""
+
+    router: str
+    """Address of the router."""
+    server: str
+    """Address of the API server."""
+    namespace: str
+    selector: str
+    """Labels of the pods of our slice."""
+    terms: Terms
+    key: str = ""
+    """What the router wants to see in `Authorization`, "" for nothing."""
+    interval: float = 3.0
+    """Seconds between two lists: a dead worker must be out within 10 s, probe and removal included."""
+    account: Path = SERVICE_ACCOUNT
+    """Folder with `token` and `ca.crt`."""
+    address: str = ""
+    """Where probes are answered; "" is every address."""
+    port: int = 0
+    """0: a free port."""
+
+
+class Registry:
+    """One process beside one router."""
+
+    def __init__(self, settings: Settings, session: aiohttp.ClientSession) -> None:
+        self._settings, self._session = settings, session
+        self._pods = Pods(session, settings.server, settings.namespace, settings.selector, settings.account)
+        self._router = Router(session, settings.router, settings.key)
+        self._known: tuple[Pod, ...] | None = None
+        self._memory = Memory()
+        self._leaders: tuple[Leader, ...] = ()
+        self._loads: dict[str, int | None] = {}
+        self._listed_at = self._passed_at = time.time()
+        self._said: dict[str, str] = {}
+        self._stop = asyncio.Event()
+
+    async def run(self) -> None:
+        """Until it is stopped and the router is gone."""
+        while (pause := await self._pass()) is not None:
+            self._passed_at = time.time()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), pause)
+            if self._stop.is_set():
+                await asyncio.sleep(min(pause, SOON))
+
+    def stop(self) -> None:
+        """Go on only as long as the router does."""
+        self._stop.set()
+
+    async def _pass(self) -> float | None:
+        """One look at both sides; seconds until the next one, None at the end."""
+        try:
+            workers = await self._router.workers()  # before the pods: see `reconcile`
+            await self._forget({one.base for one in workers})
+        except Unreachable as error:
+            if self._stop.is_set():
+                return None
+            self._memory = self._memory._replace(asked={})  # a router that restarts has forgotten what it was sent
+            self._say("router", f"the router does not answer: {error or type(error).__name__}")
+            return SOON
+        self._say("router", "")
+        fresh = await self._look()
+        if self._known is None:
+            return self._settings.interval
+        step = reconcile(self._known, workers, self._memory, self._settings.terms, time.time(), fresh)
+        self._memory, self._leaders = step.memory, step.leaders
+        changed = await self._tell(step)
+        await self._ask_engines()
+        return SOON if changed else self._settings.interval
+
+    async def _forget(self, listed: set[str]) -> None:
+        """Forget what the router was sent and has forgotten itself."""
+        waiting = self._memory.asked.keys() - listed
+        forgotten = {url for url in waiting if await self._router.forgot(url)}
+        asked = {url: at for url, at in self._memory.asked.items() if url not in forgotten}
+        self._memory = self._memory._replace(asked=asked)
+
+    async def _look(self) -> bool:
+        """List the pods; False when what we know of them is old."""
+        try:
+            self._known = await self._pods.list()
+        except Unreachable as error:
+            self._say("pods", f"the workers stay as they are, for the pods are unknown: {error or type(error).__name__}")
+            return False
+        self._listed_at = time.time()
+        self._say("pods", "")
+        return True
+
+    async def _tell(self, step: Step) -> bool:
+        """Whether the router took any of it."""
+        failed = ""
+        done = 0
+        for worker, why in step.remove:
+            try:
+                await self._router.remove(worker)
+                done += 1
+                logger.info("removed %s (%s): %s", worker.url, worker.worker_type, why)
+            except Unreachable as error:
+                failed = f"cannot remove {worker.url}: {error or type(error).__name__}"
+        for target in step.add:
+            try:
+                await self._router.add(target)
+                done += 1
+                logger.info("added %s (%s): pod %s can serve", target.url, target.worker_type, target.pod)
+            except Unreachable as error:
+                failed = f"cannot add {target.url}: {error or type(error).__name__}"
+                asked = {url: at for url, at in self._memory.asked.items() if url != target.url}
+                self._memory = self._memory._replace(asked=asked)
+        self._say("changes", failed)
+        return done > 0
+
+    async def _ask_engines(self) -> None:
+        """The router forgets a worker's requests with the worker; its engine knows until the last one has ended."""
+        urls = [one.url for one in self._leaders if one.state == "draining" and one.url and not one.listed]
+        loads = await asyncio.gather(*(engine_load(self._session, url) for url in urls))
+        self._loads = dict(zip(urls, loads, strict=True))
+
+    def _say(self, about: str, trouble: str) -> None:
+        """Log trouble once, and its end."""
+        if trouble != self._said.get(about, ""):
+            logger.warning("%s", trouble) if trouble else logger.info("%s: well again", about)
+            self._said[about] = trouble
+
+    # --- what others may ask --------------------------------------------------------------------------------------
+
+    def alive(self) -> health.Answer:
+        """Whether passes go on; servers that do not answer are no reason to restart."""
+        age = time.time() - self._passed_at
+        return age < STUCK, "ok" if age < STUCK else f"no pass for {age:.0f} s"
+
+    def workers(self) -> health.Answer:
+        """Every leader of the slice: whether this router lists it, and how many requests run there."""
+        body: dict[str, Any] = {
+            "podsAge": round(time.time() - self._listed_at, 1),
+            "trouble": [one for one in self._said.values() if one],
+            "workers": [
+                {
+                    "pod": one.pod,
+                    "uid": one.uid,
+                    "url": one.url,
+                    "role": one.role,
+                    "state": one.state,
+                    "reason": one.why,
+                    "listed": one.listed,
+                    "running": one.running if one.listed else self._loads.get(one.url),
+                }
+                for one in self._leaders
+            ],
+        }
+        return True, json.dumps(body)
+
+
+async def run(settings: Settings) -> None:
+    """Run until the router beside us is gone and we were told to stop; raises PortTaken."""
+    async with aiohttp.ClientSession(timeout=TIMEOUT, headers={"User-Agent": "ome-registry"}) as session:
+        registry = Registry(settings, session)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, registry.stop)
+        routes = {"/healthz": registry.alive, "/workers": registry.workers}
+        runner, port = await health.serve(settings.address, settings.port, routes)
+        logger.info("beside %s, pods with %s; answers on port %d", settings.router, settings.selector, port)
+        try:
+            await registry.run()
+        finally:
+            await runner.cleanup()

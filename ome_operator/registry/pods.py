@@ -1,0 +1,71 @@
+"""Read a list of pods as the API server answers it. Anything that is no whole list of pods is `Odd`, never an empty list."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from ome_operator import keys
+from ome_operator.registry.reconcile import Pod
+
+
+class Odd(Exception):
+    """An answer that is not what was asked for."""
+
+
+def read(body: Any) -> tuple[Pod, ...]:
+    """The ranks in a PodList; pods that are no rank of a group are left out. Raises Odd."""
+    if not isinstance(body, dict) or body.get("kind") != "PodList":
+        raise Odd("the API server's answer is no list of pods")
+    if (body.get("metadata") or {}).get("continue"):
+        raise Odd("the API server's list of pods is not whole")
+    items = body.get("items")
+    try:
+        # `items: null` is how some servers spell an empty list; a list without the field is none.
+        return tuple(pod for one in body["items"] or () if (pod := _pod(one)) is not None)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise Odd(f"the API server lists something that is no pod: {error!r} in {type(items).__name__}") from error
+
+
+def _pod(body: Mapping[str, Any]) -> Pod | None:
+    metadata, status = body["metadata"], body.get("status") or {}
+    labels, notes = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    leader = labels.get(keys.WORKER_INDEX) == "0"
+    group = labels.get(keys.POD_INDEX if leader else keys.GROUP_INDEX)
+    if group is None:
+        return None
+    running, started = _running(body.get("spec") or {}, status)
+    ready: Mapping[str, Any] = next((one for one in status.get("conditions") or () if one["type"] == "Ready"), {})
+    port = str(notes.get(keys.BOOTSTRAP_PORT, ""))
+    return Pod(
+        name=str(metadata["name"]),
+        uid=str(metadata["uid"]),
+        ip=str(status.get("podIP") or ""),
+        component=str(labels.get(keys.COMPONENT, "")),
+        group=str(group),
+        rank=0 if leader else int(labels[keys.POD_INDEX]),
+        running=running,
+        started=started,
+        ready=ready.get("status") == "True",
+        ready_since=_seconds(ready.get("lastTransitionTime")),
+        deleting=bool(metadata.get("deletionTimestamp")),
+        draining=bool(notes.get(keys.DRAINING)),
+        bootstrap_port=int(port) if port.isdigit() else None,
+    )
+
+
+def _running(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[bool, float]:
+    """Whether the main container (the first one) runs, and since when. Ready says nothing about ranks above 0."""
+    if status.get("phase") != "Running":
+        return False, 0.0
+    boxes = spec.get("containers") or ()
+    main = boxes[0]["name"] if boxes else ""
+    for one in status.get("containerStatuses") or ():
+        if one["name"] == main:
+            state = (one.get("state") or {}).get("running")
+            return state is not None, _seconds((state or {}).get("startedAt"))
+    return True, 0.0
+
+
+def _seconds(stamp: Any) -> float:
+    """Seconds since the epoch, 0 when there is no stamp."""
+    return datetime.fromisoformat(stamp).timestamp() if isinstance(stamp, str) and stamp else 0.0

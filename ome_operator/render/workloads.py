@@ -1,0 +1,124 @@
+"""StatefulSets of a slice: rendered once per revision, stored, and stamped from what is stored ever after (decisions 3).
+
+`workloads` is the renderer; its result lives in the ControllerRevision. `stamp` is all that runs later: it sets replicas,
+and name and label of a group, so a repaired child or a group added by a newer operator is equal to its siblings.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ome_operator import keys, names
+from ome_operator.cached import by_identity
+from ome_operator.engines import sglang
+from ome_operator.facts import Manifest
+from ome_operator.render import meta, pod
+from ome_operator.resolve.accelerator import beneath
+from ome_operator.resolve.compose import Composed, compose
+from ome_operator.resolve.finetuned import ADAPTERS
+
+RENDER = 2
+"""Version of the renderer, stored with what it made."""
+
+
+class Stored(NamedTuple):
+    """One role of a stored revision."""
+
+    component: str
+    size: int
+    """Pods per group."""
+    port: int
+    """Where leaders serve HTTP."""
+    leader: Manifest
+    """StatefulSet of the leaders, without replicas, owner and namespace."""
+    worker: Manifest | None
+    """StatefulSet of one group's workers, without the group in name and labels."""
+
+
+def workloads(
+    service: str, namespace: str, revision: str, inputs: Mapping[str, Any], directory: str = ""
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What a ControllerRevision stores besides the inputs, and what was dropped on the way as sentences.
+
+    `directory` is the model revision's own, "" for weights that lie at the model's path. The result is JSON data:
+    component -> {size, port, leader, worker}. Raises ProblemError when inputs cannot be rendered.
+    """
+    out: dict[str, Any] = {}
+    dropped: list[str] = []
+    for component in (keys.ENGINE, keys.DECODER):
+        if component not in inputs:
+            continue
+        composed = compose(component, inputs["runtime"], inputs[component])
+        accelerator = beneath((inputs.get("accelerator") or {}).get(component) or {}, inputs[component])
+        adapters = inputs.get(ADAPTERS) or ()
+        context = pod.Context(service, namespace, revision, inputs["model"], accelerator, adapters, directory)
+        leader = pod.leader(context, composed)
+        out[component] = {
+            "size": composed.size,
+            "port": pod.port(leader["spec"]["containers"][0], 30000 if "decoder" in inputs else 8080),
+            "leader": _leader_set(context, composed, leader),
+            "worker": _worker_set(context, composed) if composed.size > 1 else None,
+        }
+        dropped += composed.dropped
+        if context.adapters and not sglang.takes_flags(composed.leader["containers"][0]):
+            dropped.append(
+                f"{component}: fineTunedWeights are mounted, but only SGLang that no shell starts gets them as arguments: "
+                "name their directories in its args"
+            )
+    return out, tuple(dict.fromkeys(dropped))
+
+
+def stored(data: Mapping[str, Any]) -> dict[str, Stored]:
+    """The roles of a stored revision, by component."""
+    return {
+        name: Stored(name, int(role["size"]), int(role["port"]), role["leader"], role.get("worker"))
+        for name, role in (data.get("workloads") or {}).items()
+    }
+
+
+def stamp(owner: meta.Owner, role: Stored, groups: int, worker_groups: range | tuple[int, ...]) -> list[Manifest]:
+    """The StatefulSets of a role: leaders for `groups` groups, and workers for each of `worker_groups`."""
+    manifests = [_stamp(owner, role.leader, "", groups)]
+    if role.worker is not None:
+        manifests += [_stamp(owner, role.worker, str(group), role.size - 1) for group in worker_groups]
+    return manifests
+
+
+@by_identity(4096)
+def _stamp(owner: meta.Owner, template: Manifest, group: str, replicas: int) -> Manifest:
+    """The StatefulSet of all leaders, or of the workers of one group."""
+    marks = {keys.GROUP_INDEX: group} if group else {}
+    spec = dict(template["spec"])
+    if marks:
+        inner = spec["template"]
+        metadata = {**inner["metadata"], "labels": {**inner["metadata"]["labels"], **marks}}
+        spec["template"] = {**inner, "metadata": metadata}
+        spec["selector"] = {"matchLabels": {**spec["selector"]["matchLabels"], **marks}}
+    labels = {**template["metadata"]["labels"], **marks}
+    name = template["metadata"]["name"] + (f"-{group}" if group else "")
+    return meta.manifest(owner, "apps/v1", "StatefulSet", name, labels, {"spec": {**spec, "replicas": replicas}})
+
+
+def _leader_set(context: pod.Context, composed: Composed, template: Manifest) -> Manifest:
+    return _stateful_set(context, composed.component, template, {keys.WORKER_INDEX: "0"}, {})
+
+
+def _worker_set(context: pod.Context, composed: Composed) -> Manifest:
+    # Ordinals start at 1 so that the pod index is the rank; a group is only ever removed whole, never by its highest rank.
+    return _stateful_set(context, composed.component, pod.worker(context, composed), {}, {"ordinals": {"start": 1}})
+
+
+def _stateful_set(
+    context: pod.Context, component: str, template: Manifest, marks: Mapping[str, str], more: Manifest
+) -> Manifest:
+    labels = meta.labels(context.service, component, context.revision)
+    spec = {
+        "serviceName": names.headless(context.service),
+        "podManagementPolicy": "Parallel",
+        "updateStrategy": {"type": "OnDelete"},
+        "revisionHistoryLimit": 1,
+        "selector": {"matchLabels": {**labels, **marks}},
+        "template": template,
+        **more,
+    }
+    name = names.leader(context.service, component, context.revision)
+    return {"metadata": {"name": name, "labels": {**labels, **marks}}, "spec": spec}

@@ -1,0 +1,57 @@
+"""Refuse pod specs whose parts have the wrong shape, in words.
+
+These fields are open in the CRDs, so anything may stand there: a map of variables instead of a list, a text as args. Layers
+are checked before they are merged, because a merge of wrong shapes would hide what was written.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+_ENTRIES: Mapping[str, str] = {
+    "containers": "name", "initContainers": "name", "env": "name", "ports": "containerPort", "volumes": "name",
+    "volumeMounts": "mountPath", "volumeDevices": "devicePath", "imagePullSecrets": "name", "hostAliases": "ip",
+    "tolerations": "", "envFrom": "", "topologySpreadConstraints": "", "nodeSelectorTerms": "", "matchExpressions": "key",
+}  # fmt: skip
+"""Lists of maps, with the key that every entry needs ("" for none)."""
+_MAPS = frozenset(
+    {
+        "resources", "limits", "requests", "securityContext", "capabilities", "lifecycle", "nodeSelector", "affinity",
+        "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "valueFrom",
+    }
+)  # fmt: skip
+_TEXTS = frozenset({"command", "args", "add", "drop"})
+_NUMBERS = frozenset({"containerPort", "terminationGracePeriodSeconds"})
+
+
+def wrong(value: Any, where: str, field: str = "") -> str:
+    """The first thing of a wrong shape at or below `where`, as a sentence; "" when all is well.
+
+    `field` is the name under which the value stands; "" for a pod spec or container itself.
+    """
+    if value is None:
+        return ""
+    if field in _ENTRIES:
+        return _wrong_entries(value, where, field)
+    if field in _TEXTS:
+        fine = isinstance(value, list) and all(isinstance(one, str | int | float) for one in value)
+        return "" if fine else f"{where} must be a list of texts"
+    if field in _NUMBERS:
+        return "" if str(value).isdigit() else f"{where} must be a whole number"
+    if isinstance(value, Mapping):
+        return _first(wrong(inner, f"{where}.{name}", str(name)) for name, inner in value.items())
+    return f"{where} must be a map" if field in _MAPS else ""
+
+
+def _wrong_entries(value: Any, where: str, field: str) -> str:
+    key = _ENTRIES[field]
+    if not isinstance(value, list):
+        kind = f"with a {key} each" if key else "of maps"
+        return f"{where} must be a list of entries {kind}"
+    for number, entry in enumerate(value):
+        if not isinstance(entry, Mapping) or (key and entry.get(key) in (None, "")):
+            return f"{where}[{number}] must be a map with a {key}" if key else f"{where}[{number}] must be a map"
+    return _first(wrong(entry, f"{where}[{number}]") for number, entry in enumerate(value))
+
+
+def _first(sentences: Iterable[str]) -> str:
+    return next((one for one in sentences if one), "")

@@ -1,0 +1,86 @@
+"""Everything that can be tuned, each value with the reason for its default."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ome_operator import __version__
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Made once from the command line; read-only afterwards."""
+
+    kubeconfig: Path | None = None
+    """None: the ServiceAccount of the pod."""
+    context: str | None = None
+    """Context of the kubeconfig; None: its current one."""
+
+    # --- leader election --------------------------------------------------------------------------------------------
+    identity: str = "ome-operator"
+    """Whoever holds the Lease: the pod's UID, so that a restarted container goes on at once."""
+    leader_election: bool = True
+    """Off only for tests and for a single process that a person runs by hand."""
+    lease_namespace: str = "ome"
+    """Overridden by the pod's own namespace."""
+    lease_name: str = "ome-operator"
+    lease_duration: float = 15.0
+    """What client-go's operators use: a crashed leader is replaced within this time."""
+    lease_renew: float = 10.0
+    """A leader that cannot renew for so long exits. Less than the duration, so that there are never two leaders."""
+    lease_retry: float = 2.0
+
+    # --- watching ---------------------------------------------------------------------------------------------------
+    audit_interval: float = 30.0
+    """Each kind's UIDs are compared with a list this often: a watch may lose deletions for good (decisions 1)."""
+    audit_debounce: float = 1.0
+    """After a relist, so that one audit follows a burst of relisted objects."""
+    listing_patience: float = 5.0
+    """At start-up: how long the watches may take to tell of everything that a list shows, before it is listed again."""
+    watch_server_timeout: int = 600
+    """Watches are opened anew by the server after this time; load balancers then spread them again."""
+    request_timeout: float = 30.0
+    connections: int = 32
+    """More do not make the API server faster: it took 212 applies a second from one process on a small machine."""
+
+    # --- work -------------------------------------------------------------------------------------------------------
+    workers: int = 3
+    """Passes that run at the same time. Each applies a dozen objects concurrently, so three fill the connections; more only
+    let status writes wait longer in line (measured: 31 s from a service's last pod to Ready with 8, 0.7 s with 3)."""
+    child_delay: float = 0.1
+    """A burst of pod events becomes one pass. Well below the second within which a service must turn Ready."""
+    child_spacing: float = 0.4
+    """At least so long between two passes of a key that only its children made dirty."""
+    catalog_delay: float = 1.0
+    """Statuses of models, runtimes and accelerator classes wait so long: a hundred new services are one write."""
+    backoff_first: float = 0.5
+    backoff_last: float = 300.0
+    resync: float = 600.0
+    """Every key is looked at again after about this time, whatever happens."""
+    status_interval: float = 10.0
+    """Counts of a status that nothing depends on are written at most this often (decisions 17)."""
+    failures_after: float = 3.0
+    """Events of a workload are read when pods have been missing for so long (decisions 15)."""
+    guard_delay: float = 1.0
+    """When a guard finds a pod that must not exist, the pass is repeated after this time."""
+    max_concurrent_services: int = 1
+    """Services of one runtime that replace a slice at the same time (decisions 6)."""
+
+    # --- what is rendered ------------------------------------------------------------------------------------------
+    registry_image: str = f"ome-operator:{__version__}"
+    """Image of the registry beside routers: our own, as the chart names it by default; "" for routers without one."""
+
+    model_agent: bool = False
+    """Agents fetch weights: pods of new revisions mount the directory of their model's revision (decisions 7)."""
+
+    # --- the process ------------------------------------------------------------------------------------------------
+    health_port: int = 8081
+    """0: a free port."""
+    metrics_port: int = 8080
+    """0: a free port."""
+    address: str = ""
+    """Where both listen; "" is every address (the kubelet probes the pod's)."""
+    log_format: str = "console"
+    """`console` or `json`."""
+    log_level: str = "INFO"
+    stop_grace: float = 10.0
+    """Passes that run may finish for so long after SIGTERM."""

@@ -1,0 +1,104 @@
+"""The kinds of sglang.ai: a model or a service of ours is made of each, once for every edit, and its status comes back."""
+
+import logging
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from ome_operator import keys, statuses
+from ome_operator.api import Invalid
+from ome_operator.cluster import Cluster
+from ome_operator.facts import Deps, Manifest, Ref
+from ome_operator.kept import MODELS, SERVICE, SHORT_MODEL, Kept
+from ome_operator.kube import errors
+from ome_operator.kube.client import Client
+from ome_operator.kube.errors import KubeError
+from ome_operator.machinery.workqueue import WorkQueue
+from ome_operator.passes import Refuse
+
+logger = logging.getLogger(__name__)
+
+
+class Make(Protocol):
+    """The pure side; see render/short.py and status/short.py."""
+
+    def source(self, short: Any) -> str:
+        """The digest of its spec."""
+
+    def wanted(self, short: Any, deps: Deps) -> tuple[Manifest | None, tuple[str, str]]:
+        """What has to be made of it, or (reason, sentence) why that cannot be known yet."""
+
+    def status(
+        self, short: Any, made: dict[str, Any] | None, why: tuple[str, str], now: datetime
+    ) -> dict[str, Any]:
+        """Its status from that of what was made of it; without that, why."""
+
+
+class Shorts:
+    """Passes over the kinds of sglang.ai."""
+
+    def __init__(
+        self, cluster: Cluster, client: Client, queue: WorkQueue[Ref], resync: float, make: Make, refuse: Refuse
+    ) -> None:
+        self._cluster, self._client, self._queue, self._resync = cluster, client, queue, resync
+        self._make, self._refuse = make, refuse
+        self._last: dict[Ref, statuses.Written] = {}
+
+    async def handle(self, ref: Ref) -> None:
+        """One pass."""
+        kept = self._cluster.find(ref)
+        if kept is None or kept.deleting:
+            self._last.pop(ref, None)
+            self._queue.forget(ref)
+            return
+        try:
+            await self._write(kept, await self._said(kept))
+        except KubeError as error:
+            delay = self._queue.retry(ref, at_least=error.retry_after)
+            logger.info("%s %s/%s: again in %.0f s: %s", ref.kind, ref.namespace, ref.name, delay, error)
+            return
+        self._queue.succeeded(ref)
+        self._queue.add(ref, self._resync)
+
+    async def _said(self, kept: Kept) -> dict[str, Any]:
+        """Make what has to be made; the status that follows."""
+        now = datetime.now(UTC)
+        if isinstance(kept.parsed, Invalid):
+            return self._refuse(dict(kept.status), kept.generation, "InvalidSpec", kept.parsed.why, now).status
+        target = Ref(MODELS[0], "", kept.ref.name) if kept.ref.kind == SHORT_MODEL else Ref(SERVICE, *kept.ref[1:])
+        made, why = self._cluster.find(target), ("", "")
+        if made is not None and made.owner != kept.uid:
+            if kept.ref.kind != SHORT_MODEL:  # a model may be written by hand beside its short form, and counts then
+                return self._make.status(kept.parsed, None, _taken(target), now)
+        elif made is None or not made.deleting:
+            why = await self._made(kept, made)
+            made = self._cluster.find(target)
+        return self._make.status(kept.parsed, None if made is None else dict(made.status), why, now)
+
+    async def _made(self, kept: Kept, made: Kept | None) -> tuple[str, str]:
+        """Write what was not made of this very spec yet: choices in it are made once for each edit (decisions 2)."""
+        source = self._make.source(kept.parsed)
+        if made is not None and made.annotations.get(keys.SOURCE_DIGEST) == source:
+            return "", ""
+        manifest, why = self._make.wanted(kept.parsed, self._cluster.deps())
+        if manifest is None:
+            return why
+        try:
+            applied = await self._client.apply(manifest, made.uid if made is not None else "")
+        except errors.Conflict:  # the watch has not told yet what is there; its event brings the next pass
+            return "Creating", f"{manifest['kind']} {manifest['metadata']['name']} has just appeared"
+        except errors.Invalid as error:
+            return "Invalid", str(error)
+        self._cluster.seen(manifest["kind"], applied.body)
+        return "", ""
+
+    async def _write(self, kept: Kept, status: dict[str, Any]) -> None:
+        if not statuses.differs(kept, status, self._last.get(kept.ref, ("", ""))):
+            return
+        written = await statuses.write(self._client, self._cluster, kept, status)
+        if written is not None:
+            self._last[kept.ref] = written
+
+
+def _taken(target: Ref) -> tuple[str, str]:
+    where = f"{target.kind} {target.namespace}/{target.name}"
+    return "NameTaken", f"{where} exists and was not made of this object: delete one of them, or give this one another name"

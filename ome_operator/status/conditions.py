@@ -1,0 +1,51 @@
+"""Conditions: set by one function, and their time moves only when their status flips."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+MODEL, RUNTIME = "ModelReady", "RuntimeReady"
+ENGINE, DECODER, ROUTER = "EngineReady", "DecoderReady", "RouterReady"
+ROLLED_OUT, READY, ADVICE = "RolledOut", "Ready", "Advice"
+ANOTHER = "AnotherOperator"
+ORDER = (MODEL, RUNTIME, ENGINE, DECODER, ROUTER, ROLLED_OUT, READY, ADVICE)
+"""Conditions of an InferenceService in the order in which a person reads them."""
+
+MESSAGE_LIMIT = 1024
+
+
+class Condition(NamedTuple):
+    """One condition before it has a time."""
+
+    type: str
+    status: bool | None
+    """None is Unknown."""
+    reason: str
+    message: str
+
+
+def stamp(
+    wanted: Iterable[Condition], before: Iterable[Mapping[str, Any]], generation: int, now: datetime
+) -> list[dict[str, Any]]:
+    """The conditions as the API stores them; `before` are those stored now."""
+    old = {one.get("type"): one for one in before}
+    return [_stamp(one, old.get(one.type), generation, now) for one in wanted]
+
+
+def _stamp(one: Condition, old: Mapping[str, Any] | None, generation: int, now: datetime) -> dict[str, Any]:
+    status = "Unknown" if one.status is None else str(one.status)
+    kept = old.get("lastTransitionTime") if old and old.get("status") == status else None
+    return {
+        "type": one.type,
+        "status": status,
+        "reason": one.reason,
+        "message": one.message if len(one.message) <= MESSAGE_LIMIT else one.message[: MESSAGE_LIMIT - 2] + " …",
+        "lastTransitionTime": kept or now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "observedGeneration": generation,
+    }
+
+
+def flips(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Conditions of `after` whose status or reason differs from `before`, and those that are new."""
+    old = {one.get("type"): (one.get("status"), one.get("reason")) for one in before}
+    return [one for one in after if old.get(one["type"]) != (one["status"], one["reason"])]

@@ -1,0 +1,200 @@
+"""Status of models, runtimes and accelerator classes: who uses me, and what is wrong with me."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
+
+from ome_operator import keys, quantity
+from ome_operator.api import AcceleratorClass, Component, FineTunedWeight, Model, Runtime
+from ome_operator.facts import Holding, Node
+from ome_operator.resolve.compose import compose
+from ome_operator.resolve.inputs import runtime_parts
+from ome_operator.resolve.known import known
+from ome_operator.resolve.problem import Problem, ProblemError
+from ome_operator.resolve.weights import claim, unserved
+from ome_operator.status import conditions as cond
+from ome_operator.status import holding
+from ome_operator.status.roles import title
+
+
+def model_status(
+    model: Model,
+    users: tuple[str, ...],
+    nodes_ready: frozenset[str],
+    now: datetime,
+    holdings: Mapping[str, Holding] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Status of a model: the nodes that hold it, by their labels; the services (`namespace/name`) that use it; and what the
+    agents say about it (`holdings`: node -> record).
+    """
+    uri = model.spec.storage.storage_uri
+    everywhere = claim(uri) is not None
+    one, state = _model_ready(model, uri, len(nodes_ready), holdings)
+    told = holding.status(uri, model.status, holdings)
+    return {
+        "state": state,
+        **_listed("nodesReady", nodes_ready),
+        "summary": "claim" if everywhere else str(len(nodes_ready)),
+        **_shown(replace(model, status={**model.status, **told})),
+        **told,
+        **_users(users),
+        "observedGeneration": model.generation,
+        "conditions": cond.stamp([one], model.status.get("conditions") or (), model.generation, now),
+    }
+
+
+def _model_ready(model: Model, uri: str, count: int, holdings: Mapping[str, Holding]) -> tuple[cond.Condition, str]:
+    """The condition Ready, and OME's word for the state."""
+    words = {one.state for one in holdings.values()}
+    state = "Ready" if count else "In_Transit" if keys.MODEL_UPDATING in words else "Failed" if words else "Creating"
+    if model.spec.disabled:
+        return cond.Condition(cond.READY, False, "Disabled", "spec.disabled is true: no new service may use it"), state
+    if claim(uri) is not None:
+        return cond.Condition(cond.READY, True, "Claim", "the weights come with a claim"), "Ready"
+    if count:
+        return cond.Condition(cond.READY, True, "OnNodes", f"{count} nodes hold the model"), state
+    if said := unserved(uri):
+        return cond.Condition(cond.READY, False, "NotServed", said), "Failed"
+    if state == "In_Transit":
+        said = holding.summary(0, holdings.values())
+        return cond.Condition(cond.READY, False, "Downloading", f"agents fetch the files: {said}"), state
+    if state == "Failed":
+        node, first = min((node, one) for node, one in holdings.items() if one.state == keys.MODEL_FAILED)
+        return cond.Condition(cond.READY, False, "DownloadFailed", f"node {node}: {first.message}"), state
+    said = "no node holds the model: pods that need it stay Pending"
+    return cond.Condition(cond.READY, False, "OnNoNode", said), state
+
+
+def weight_status(
+    weight: FineTunedWeight, users: tuple[str, ...], nodes_ready: frozenset[str], now: datetime
+) -> dict[str, Any]:
+    """Status of a fine-tuned weight: the nodes that hold it, and the services that use it."""
+    everywhere = claim(weight.spec.storage.storage_uri) is not None
+    ready = everywhere or bool(nodes_ready)
+    if weight.spec.disabled:
+        one = cond.Condition(cond.READY, False, "Disabled", "spec.disabled is true: no new service may use it")
+    elif ready:
+        words = "the weights come with a claim" if everywhere else f"{len(nodes_ready)} nodes hold the weights"
+        one = cond.Condition(cond.READY, True, "Claim" if everywhere else "OnNodes", words)
+    else:
+        one = cond.Condition(cond.READY, False, "OnNoNode", "no node holds the weights: pods that need them stay Pending")
+    generation = weight.generation
+    return {
+        "state": "Ready" if ready else "Creating",
+        **_listed("nodesReady", nodes_ready),
+        "summary": "claim" if everywhere else str(len(nodes_ready)),
+        **_users(users),
+        "observedGeneration": generation,
+        "conditions": cond.stamp([one], weight.status.get("conditions") or (), generation, now),
+    }
+
+
+def _shown(model: Model) -> dict[str, Any]:
+    """What is known of a model, for the table; the facts of its files stay as the last report had them."""
+    seen, facts = known(model), model.status.get("facts")
+    out = {
+        "architecture": seen.architecture,
+        "size": model.spec.model_parameter_size or (facts or {}).get("parameterSize"),
+        "format": seen.format.name if seen.format else "",
+        "quantization": seen.quantization,
+        "facts": facts,
+    }
+    return {name: value for name, value in out.items() if value}
+
+
+def runtime_status(runtime: Runtime, users: tuple[str, ...], now: datetime) -> dict[str, Any]:
+    """Status of a runtime: its roles, nodes and GPUs of one replica of each, and what it cannot run."""
+    roles: list[str] = []
+    sizes: list[str] = []
+    gpus = 0
+    problems: list[Problem] = []
+    both = runtime.spec.decoder_config is not None
+    for component in (keys.ENGINE, keys.DECODER, keys.ROUTER):
+        config: Component | None = getattr(runtime.spec, f"{component}_config")
+        if config is None and not (component == keys.ENGINE and runtime.spec.pod.get("containers")):
+            continue
+        roles.append(title(component, both))
+        try:
+            made = compose(component, runtime_parts(runtime.spec, component == keys.ROUTER), {})
+        except ProblemError as error:
+            problems.append(error.problem)
+            continue
+        gpus += _gpus(made.leader) + (made.size - 1) * (_gpus(made.worker) if made.worker else 0)
+        if component != keys.ROUTER:
+            sizes.append(str(made.size))
+    return {
+        "engine": _engine(runtime),
+        "roles": "+".join(roles) or "none",
+        "nodes": "+".join(sizes) or "0",
+        "gpus": str(gpus),
+        **_users(users),
+        "observedGeneration": runtime.generation,
+        "conditions": cond.stamp(
+            [_runtime_ready(runtime, roles, problems)], runtime.status.get("conditions") or (), runtime.generation, now
+        ),
+    }
+
+
+def _runtime_ready(runtime: Runtime, roles: list[str], problems: list[Problem]) -> cond.Condition:
+    if runtime.spec.disabled:
+        return cond.Condition(cond.READY, False, "Disabled", "spec.disabled is true: no new service may use it")
+    if broken := [one.message for one in problems if one.reason == "InvalidPod"]:
+        return cond.Condition(cond.READY, False, "InvalidPod", "; ".join(broken))
+    if problems:
+        said = "; ".join(one.message for one in problems)
+        return cond.Condition(cond.READY, False, "Incomplete", f"services have to bring what is missing: {said}")
+    if not roles:
+        said = "spec has neither engineConfig nor containers: add engineConfig with a runner"
+        return cond.Condition(cond.READY, False, "Empty", said)
+    return cond.Condition(cond.READY, True, "Usable", "services can use it")
+
+
+def accelerator_status(accelerator: AcceleratorClass, nodes: Iterable[Node], now: datetime) -> dict[str, Any]:
+    """Status of an accelerator class: the nodes that its discovery matches and their accelerators."""
+    wanted = accelerator.spec.discovery.node_selector or {}
+    mine = [one for one in nodes if wanted and all(one.labels.get(key) == value for key, value in wanted.items())]
+    usable = [one for one in mine if one.ready]
+    if not wanted:
+        said = "spec.discovery.nodeSelector is empty: name the labels of the nodes that have this accelerator"
+        one = cond.Condition(cond.READY, False, "NoDiscovery", said)
+    elif not usable:
+        labels = ", ".join(f"{key}={value}" for key, value in wanted.items())
+        one = cond.Condition(cond.READY, False, "NoNodes", f"no ready node has the labels {labels}")
+    else:
+        one = cond.Condition(cond.READY, True, "Found", f"{len(usable)} of {len(mine)} nodes are ready")
+    generation = accelerator.generation
+    return {
+        **_listed("nodes", (each.name for each in mine)),
+        "availableNodes": len(usable),
+        "availableAccelerators": sum(each.gpus for each in usable),
+        "totalAccelerators": sum(each.gpus for each in mine),
+        "observedGeneration": generation,
+        "conditions": cond.stamp([one], accelerator.status.get("conditions") or (), generation, now),
+    }
+
+
+def _users(users: tuple[str, ...]) -> dict[str, Any]:
+    pairs = [one.partition("/") for one in sorted(users)[: holding.LISTED]]
+    used = [{"namespace": namespace, "name": name} for namespace, _, name in pairs]
+    return {"users": len(users), **({"usedBy": used} if used else {})}
+
+
+def _listed(field: str, names: Iterable[str]) -> dict[str, list[str]]:
+    """A list of names, left out when empty: the server keeps no record that we own an empty list of a map's items."""
+    shown = sorted(names)[: holding.LISTED]
+    return {field: shown} if shown else {}
+
+
+def _gpus(pod: dict[str, Any]) -> int:
+    return sum(quantity.gpus(one) for one in pod["containers"])
+
+
+def _engine(runtime: Runtime) -> str:
+    """Image name and tag of the engine's runner, which is what people call an engine."""
+    config = runtime.spec.engine_config
+    parts = (config, config.leader) if config else ()
+    runner = next((one.runner for one in parts if one is not None and one.runner and one.runner.get("image")), None)
+    box = runner or next(iter(runtime.spec.pod.get("containers") or ()), None) or {}
+    return str(box.get("image") or "unknown").rpartition("/")[2]

@@ -1,0 +1,36 @@
+"""Writes statuses: only when what is stored under our name differs, by server-side apply of the status subresource."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ome_operator import ownership
+from ome_operator.cluster import Cluster
+from ome_operator.kept import Kept
+from ome_operator.kube.client import Client
+from ome_operator.kube.errors import Conflict, NotFound
+from ome_operator.kube.kinds import RESOURCES, spelled
+
+Written = tuple[str, str]
+"""Digest of the status that we wrote, and of what the server made of it."""
+
+
+def differs(kept: Kept, status: Mapping[str, Any], last: Written) -> bool:
+    """Whether the status has to be written. A server that rewrites a value must not make us write for ever."""
+    wanted = ownership.digest({"status": status})
+    return kept.status_owned != wanted and (wanted, kept.status_owned) != last
+
+
+async def write(client: Client, cluster: Cluster, kept: Kept, status: Mapping[str, Any]) -> Written | None:
+    """Write it; None when the object is gone."""
+    manifest = {
+        "apiVersion": RESOURCES[kept.ref.kind].api_version,
+        "kind": spelled(kept.ref.kind),
+        "metadata": {"name": kept.ref.name, **({"namespace": kept.ref.namespace} if kept.ref.namespace else {})},
+        "status": status,
+    }
+    try:
+        applied = await client.apply(manifest, kept.uid, subresource="status")
+    except (NotFound, Conflict):
+        return None
+    cluster.wrote(kept.ref.kind, applied.body)
+    return ownership.digest({"status": status}), ownership.owned_status(applied.body)

@@ -1,0 +1,76 @@
+"""The pure centre: what a service is, what it may use and what exists, in; everything that has to be done, out.
+
+No I/O, no randomness, no clock of its own: the shell calls `sync` whenever something changed, and carries the plan out. A
+second call after the plan was carried out plans nothing.
+"""
+
+from dataclasses import replace
+from datetime import datetime
+
+from ome_operator.api import InferenceService, migrate
+from ome_operator.desired import desired
+from ome_operator.difference import changes
+from ome_operator.facts import Deps, Observed
+from ome_operator.plan import Plan
+from ome_operator.report import report
+from ome_operator.resolve.inputs import resolve
+from ome_operator.rollout import revisions, turn
+from ome_operator.rollout.choose import choose
+from ome_operator.rollout.decide import decide
+from ome_operator.rollout.slices import slices
+from ome_operator.status import conditions as cond
+from ome_operator.status.service import events, status, urgent
+
+ANOTHER_RETRY = 60.0
+"""Seconds until we look again whether another operator still writes our service's status."""
+
+
+def sync(service: InferenceService, deps: Deps, observed: Observed, now: datetime) -> Plan:
+    """One pass over one service."""
+    if service.deleting:  # owner references remove everything: nothing to do and nothing to say
+        return Plan(status=dict(service.status))
+    if observed.another:
+        return _another(service, observed.another, now)
+    if (present_form := migrate(service.spec)) is not service.spec:
+        service = replace(service, spec=present_form)  # type: ignore[arg-type]
+    known = revisions.stored(observed.children.values(), service.uid)
+    resolved = resolve(service, deps, revisions.newest(known))
+    present = slices(observed, service.uid)
+    choice = choose(service, resolved, deps, observed, present, known)
+    shared = turn.shared(choice.target, present.keys() | turn.whole_before(service.status), choice.data)
+    decision = decide(service.name, choice.target, present, choice.gate, observed.ahead if shared else "")
+    want = desired(service, resolved, choice, decision, observed, present, now, deps.registry_image)
+    plan = changes(service, choice, decision, want, observed, present)
+    said = status(report(service, resolved, choice, decision, want, observed, present, deps, now))
+    return replace(
+        plan,
+        check=choice.check,
+        apply_status=want.scale_status,
+        status=said,
+        urgent=urgent(service.status, said),
+        events=events(service.status.get("conditions") or (), said["conditions"]),
+        rolls=shared and (decision.rolls or decision.keep == (choice.target,)),
+        watch_failures=want.missing,
+    )
+
+
+def refuse_spec(before: dict[str, object], generation: int, reason: str, why: str, now: datetime) -> Plan:
+    """The plan for a service that cannot be read (InvalidSpec) or handled (InternalError): say so and touch nothing."""
+    old = before.get("conditions")
+    stored = [one for one in old if isinstance(one, dict)] if isinstance(old, list) else []
+    wanted = cond.Condition(cond.READY, False, reason, why)
+    kept = [one for one in stored if one.get("type") != cond.READY]
+    said = [*kept, *cond.stamp([wanted], stored, generation, now)]
+    return Plan(status={**before, "observedGeneration": generation, "conditions": said}, events=events(stored, said))
+
+
+def _another(service: InferenceService, manager: str, now: datetime) -> Plan:
+    why = (
+        f"{manager} also writes this service's status: two operators would fight over it. Stop one of them "
+        "(docs/migrate.md); nothing is changed until five minutes after its last write"
+    )
+    stored = service.status.get("conditions") or ()
+    wanted = [cond.Condition(cond.ANOTHER, True, "ForeignManager", why)]
+    said = [one for one in stored if one.get("type") in cond.ORDER] + cond.stamp(wanted, stored, service.generation, now)
+    return Plan(status={**service.status, "conditions": said}, urgent=False, requeue_after=ANOTHER_RETRY)
+

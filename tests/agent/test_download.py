@@ -1,0 +1,177 @@
+"""Fetching from a source that misbehaves."""
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from ome_operator.agent import verify
+from ome_operator.agent.download import Failed
+from ome_operator.agent.hashes import BLOCK
+from ome_operator.agent.listing import Refused
+from ome_operator.agent.sources import Access, source
+from ome_operator.agent.store import Store
+from tests.agent.conftest import URI, Node
+from tests.support.hub import COMMIT, Answer, Hub, model, served
+
+BIG = "model-00001-of-00003.safetensors"
+
+
+def test_every_file_arrives_once_and_right(node: Node) -> None:
+    made = node.fetch()
+    assert node.wrong() == []
+    assert (made.revision, made.size, node.hub.total) == (COMMIT, node.hub.size, node.hub.size)
+    assert node.store.point() == "" and (node.store.path / BIG).is_file()
+    assert sorted(one.name for one in node.store.home.iterdir()) == ["0123abcd", "0123abcd.json"]
+
+
+def test_a_second_time_nothing_is_fetched(node: Node) -> None:
+    node.fetch()
+    Store(node.store.path, "0123abcd").damage()  # the manifest is lost, the files are not
+    node.hub.sent.clear()
+    node.fetch()
+    assert node.hub.total == 0 and node.wrong() == []
+
+
+def test_a_token_goes_to_the_hub_and_to_nobody_else(node: Node) -> None:
+    node.hub.token = "hf_secret"
+    node.fetch(secret="hf_secret\n")
+    shown = {path.split("/")[1]: token for path, token in node.hub.tokens}
+    assert shown == {"api": "Bearer hf_secret", "org": "Bearer hf_secret", "cdn": ""}
+
+
+def test_without_the_token_the_sentence_says_what_to_do(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    node.hub.token = "hf_secret"
+    with pytest.raises(Failed, match=r"has no model org/model.*spec\.storage\.key gives no token"):
+        node.fetch()
+    with pytest.raises(Failed) as told:
+        node.fetch(secret="hf_wrong")
+    assert "hf_" not in str(told.value) + caplog.text
+
+
+def test_a_revision_is_pinned(node: Node) -> None:
+    assert node.fetch(f"{URI}@v1").revision == COMMIT
+    node.fetch(URI, COMMIT)
+    assert node.hub.listings == ["v1", COMMIT]
+    with pytest.raises(Failed, match="no revision nope"):
+        node.fetch(f"{URI}@nope")
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_busy_hub_is_asked_again(node: Node, status: int) -> None:
+    node.hub.fault = lambda number, name: Answer(status=status if number % 3 else 0)
+    node.fetch()
+    assert node.wrong() == [] and node.hub.total == node.hub.size
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_cut_connections_cost_no_byte_that_arrived(node: Node, seed: int) -> None:
+    chance: random.Random = random.Random(seed)
+
+    def fault(number: int, name: str) -> Answer:
+        return Answer(cut=chance.randrange(100, 900_000) if number < 6 or chance.random() < 0.5 else None)
+
+    node.hub.fault = fault
+    node.fetch()
+    assert node.wrong() == []
+    assert node.progress.fetched == node.hub.size, "what arrived was kept, and nothing arrived twice"
+    assert len(node.hub.sent) > 6, "some were cut"
+
+
+def test_a_server_without_ranges_wastes_bytes_but_spoils_none(node: Node) -> None:
+    node.hub.fault = lambda number, name: Answer(cut=1_000_000 if number < 3 else None, whole=True)
+    node.fetch()
+    assert node.wrong() == []
+
+
+@pytest.mark.parametrize("every", [2, 3, 5])
+def test_no_wrong_byte_becomes_visible(node: Node, every: int) -> None:
+    node.hub.fault = lambda number, name: Answer(wrong=number % every == 0)
+    node.fetch()
+    assert node.wrong() == []
+
+
+def test_a_source_that_is_always_wrong_never_becomes_ready(node: Node) -> None:
+    node.hub.fault = lambda number, name: Answer(wrong=name == BIG)
+    with pytest.raises(Failed, match=f"{BIG} came 5 times with another sha256 than its source says"):
+        node.fetch()
+    assert node.store.manifest() is None and not node.store.root.exists()
+    node.hub.fault = lambda number, name: Answer()
+    node.hub.sent.clear()
+    node.fetch()
+    assert {one.name for one in node.hub.sent} == {BIG}, "what was right was kept"
+
+
+def test_an_object_store_is_a_source_too(node: Node) -> None:
+    node.fetch("s3://bucket/", endpoint=node.hub.url)
+    assert node.wrong() == [] and node.hub.total == node.hub.size
+
+
+def test_an_object_store_that_sends_wrong_bytes_is_found_out(node: Node) -> None:
+    node.hub.fault = lambda number, name: Answer(wrong=number == 1)
+    node.fetch("s3://bucket/", endpoint=node.hub.url)
+    assert node.wrong() == []
+
+
+def test_a_disk_that_is_too_small_is_a_sentence(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Store, "free", lambda self: 1024)
+    with pytest.raises(Failed, match="make room there"):
+        node.fetch()
+    assert node.hub.total == 0
+
+
+@pytest.mark.parametrize("uri", ["vendor://x/y", "github://a/b", "oci://registry.example.com/a:1", "hf://org", "ftp://x"])
+def test_a_scheme_that_is_not_served_is_said_at_once(uri: str) -> None:
+    with pytest.raises(Refused, match=r"not served|is no model of a hub"):
+        source(uri, Access({}, {}))
+
+
+def test_a_directory_that_was_filled_by_hand_needs_no_download(node: Node) -> None:
+    for name, data in node.hub.files.items():
+        place = node.store.path / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(data[:-1] + b"x" if name == BIG else data)
+    node.fetch()
+    assert {one.name for one in node.hub.sent} == {BIG} and node.wrong() == []
+    assert "stays" in node.store.point() and not node.store.path.is_symlink()
+
+
+def test_revisions_share_files(node: Node, tmp_path: Path) -> None:
+    node.fetch()
+    node.hub.sent.clear()
+    other = Node(tmp_path, node.hub)
+    other.store = Store(node.store.path, "ffff0000")
+    other.fetch()
+    assert node.hub.total == 0
+    assert (other.store.root / BIG).stat().st_ino == (node.store.root / BIG).stat().st_ino
+
+
+def test_damage_is_found_and_repaired_without_touching_what_pods_have_open(node: Node) -> None:
+    made = node.fetch()
+    chance = random.Random(1)
+    assert verify.verify(node.store.root, made, sample=1, chance=chance) == []
+    inode = node.store.root.stat().st_ino
+    broken = node.store.root / BIG
+    with broken.open("r+b") as stream, (node.store.root / "config.json").open("rb") as mounted:
+        stream.seek(77)
+        stream.write(b"rot")
+        stream.flush()
+        assert [one.name for one in verify.verify(node.store.root, made, sample=1, chance=chance)] == [BIG]
+        (node.store.root / "empty.txt").unlink()
+        assert "empty.txt" in [one.name for one in verify.verify(node.store.root, made, sample=0, chance=chance)]
+        node.hub.sent.clear()
+        node.store.damage()
+        node.fetch()
+        assert mounted.read() == node.hub.files["config.json"]
+    assert node.wrong() == [] and node.store.root.stat().st_ino == inode, "the directory that pods mount is the same"
+    assert {one.name for one in node.hub.sent} <= {BIG, "empty.txt"}
+
+
+def test_a_sample_reads_part_of_large_files(tmp_path: Path) -> None:
+    with served(Hub(model(2, [2 * BLOCK + 5]))) as hub:
+        node = Node(tmp_path, hub)
+        made = node.fetch()
+        name = next(one.name for one in made.files if one.size > BLOCK)
+        os.truncate(node.store.root / name, 5)
+        assert [one.name for one in verify.verify(node.store.root, made, sample=0.01, chance=random.Random(1))] == [name]

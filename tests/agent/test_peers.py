@@ -1,0 +1,111 @@
+"""Files from other nodes before the hub is asked."""
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ome_operator.agent.download import Download, Limits
+from ome_operator.agent.peers import Giver, Swarm, serve
+from ome_operator.agent.progress import Progress
+from ome_operator.agent.sources import Access, source
+from ome_operator.agent.store import Store
+from tests.support.hub import Hub, model, served
+
+URI, TOKEN = "hf://org/model", "shared"
+BIG = "model-00001-of-00003.safetensors"
+
+
+async def fetch(hub: Hub, folder: Path, peers: list[str], token: str = TOKEN, node: str = "n") -> Swarm:
+    """Fetch the model onto this disk."""
+
+    async def find() -> list[str]:
+        return peers
+
+    swarm = Swarm(source(URI, Access({}, {}, hub.url)), find, token)
+    limits = Limits(first=0.001, last=0.01, files=2)
+    try:
+        await Download(URI, swarm, Store(folder / "m", "0123abcd"), limits, Progress(), node=node).run()
+    finally:
+        await swarm.close()
+    for name, data in hub.files.items():
+        assert (folder / ".ome" / "0123abcd" / name).read_bytes() == data
+    return swarm
+
+
+async def second(hub: Hub, tmp_path: Path, *, token: str = TOKEN, spoil: bool = False) -> tuple[Swarm, int]:
+    """One node has it, a second one wants it: its swarm, and what the hub sent to the second."""
+    first = tmp_path / "a"
+    await fetch(hub, first, [])
+    if spoil:
+        broken = first / ".ome" / "0123abcd" / BIG
+        broken.write_bytes(broken.read_bytes()[:-1] + b"!")
+    runner, port = await serve(Giver([str(first)], TOKEN), "127.0.0.1", 0)
+    before = hub.total
+    try:
+        peers = [f"http://127.0.0.1:{port}", "http://127.0.0.1:9"]
+        return await fetch(hub, tmp_path / "b", peers, token), hub.total - before
+    finally:
+        await runner.cleanup()
+
+
+def run(hub: Hub, tmp_path: Path, **more: Any) -> tuple[Swarm, int]:
+    return asyncio.run(second(hub, tmp_path, **more))
+
+
+def test_the_second_node_asks_the_hub_for_nothing_but_the_list(hub: Hub, tmp_path: Path) -> None:
+    swarm, sent = run(hub, tmp_path)
+    assert (swarm.fetched, sent) == (hub.size, 0)
+
+
+def test_a_peer_that_spoils_a_file_is_found_out(hub: Hub, tmp_path: Path) -> None:
+    _, sent = run(hub, tmp_path, spoil=True)
+    assert sent == len(hub.files[BIG]), "that file came from the hub, the others did not"
+
+
+def test_without_the_token_a_peer_gives_nothing(hub: Hub, tmp_path: Path) -> None:
+    swarm, sent = run(hub, tmp_path, token="wrong")
+    assert (swarm.fetched, sent) == (0, hub.size)
+
+
+def test_a_giver_without_a_token_gives_nothing_to_anybody(hub: Hub, tmp_path: Path) -> None:
+    async def ask() -> int:
+        import aiohttp
+
+        await fetch(hub, tmp_path, [])
+        runner, port = await serve(Giver([str(tmp_path)], ""), "127.0.0.1", 0)
+        async with aiohttp.ClientSession() as one:
+            headers = {"Authorization": "Bearer "}
+            async with one.get(f"http://127.0.0.1:{port}/files/sha256:00", headers=headers) as answer:
+                status = answer.status
+        await runner.cleanup()
+        return status
+
+    assert asyncio.run(ask()) == 401
+
+
+def test_nodes_that_begin_together_share_the_work(tmp_path: Path) -> None:
+    async def together(hub: Hub) -> None:
+        givers = [Giver([str(tmp_path / str(number))], TOKEN) for number in range(4)]
+        runners = [await serve(one, "127.0.0.1", 0) for one in givers]
+        peers = [f"http://127.0.0.1:{port}" for _, port in runners]
+
+        def job(number: int) -> Coroutine[Any, Any, Swarm]:
+            others = peers[:number] + peers[number + 1 :]
+            return fetch(hub, tmp_path / str(number), others, node=f"n{number}")
+
+        await asyncio.gather(*map(job, range(4)))
+        for runner, _ in runners:
+            await runner.cleanup()
+
+    with served(Hub(model(5, [400_000] * 24))) as hub:
+        hub.rate = 1_000_000
+        asyncio.run(together(hub))
+        assert hub.total < 2.5 * hub.size, f"four nodes took {hub.total / hub.size:.1f} times the model from the hub"
+
+
+@pytest.mark.parametrize("asked", ["sha256:../../etc/passwd", "sha256:00", "nothing"])
+def test_only_hashes_that_are_proven_here_are_found(asked: str, tmp_path: Path) -> None:
+    assert asyncio.run(Giver([str(tmp_path)], TOKEN)._find(asked)) is None

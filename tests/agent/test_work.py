@@ -1,0 +1,124 @@
+"""One model on one node, from its object to what the record says."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ome_operator import names
+from ome_operator.agent.download import Limits
+from ome_operator.agent.work import Terms, Work
+from ome_operator.api import Model
+from tests.support import parts
+from tests.support.hub import COMMIT, Answer, Hub
+
+URI = "hf://org/model"
+BIG = "model-00001-of-00003.safetensors"
+
+
+class Here:
+    """A node's disk and an agent's terms."""
+
+    def __init__(self, folder: Path, hub: Hub) -> None:
+        self.root, self.hub = folder / "models", hub
+        self.terms = Terms(
+            roots=(str(self.root),), secrets=folder / "secrets", endpoint=hub.url, again=30.0,
+            limits=Limits(first=0.001, last=0.01, tries=2, wrong=2),
+        )  # fmt: skip
+
+    def model(self, uri: str = URI, path: str = "m", pinned: str = "", **storage: Any) -> Model:
+        """A model whose files lie on this disk."""
+        made = parts.model(storage={"storageUri": uri, "path": str(self.root / path), **storage})
+        status = {"weights": {"uri": uri, "revision": pinned}} if pinned else {}
+        return Model(**{**made.__dict__, "status": status})
+
+    def work(self, model: Model) -> Work:
+        """After one pass."""
+        made = Work(model, self.terms)
+        asyncio.run(made.run())
+        return made
+
+
+@pytest.fixture
+def here(tmp_path: Path, hub: Hub) -> Here:
+    return Here(tmp_path, hub)
+
+
+def test_a_model_becomes_ready_with_facts(here: Here) -> None:
+    report = here.work(here.model()).report()
+    assert (report.state, report.revision, report.bytes, report.total) == ("Ready", COMMIT, here.hub.size, here.hub.size)
+    assert report.directories == (names.weights_digest(URI),)
+    assert report.facts["architecture"] == "DeepseekV3ForCausalLM"
+    assert (here.root / "m" / "config.json").is_file()
+
+
+def test_a_restart_fetches_nothing_and_asks_nobody(here: Here) -> None:
+    here.work(here.model())
+    here.hub.tokens.clear()
+    first = Work(here.model(), here.terms).report()
+    assert (first.state, first.directories) == ("Ready", (names.weights_digest(URI),)), "before any pass"
+    assert here.work(here.model()).report().state == "Ready"
+    assert here.hub.tokens == []
+
+
+def test_a_new_uri_leaves_the_old_directory_whole(here: Here) -> None:
+    here.work(here.model())
+    here.hub.sent.clear()
+    report = here.work(here.model(f"{URI}@v1")).report()
+    assert set(report.directories) == {names.weights_digest(URI), names.weights_digest(f"{URI}@v1")}
+    assert here.hub.total == 0, "the files are the same"
+    assert (here.root / "m").readlink().name == names.weights_digest(f"{URI}@v1")
+
+
+def test_another_commit_than_the_pinned_one_is_not_ready(here: Here) -> None:
+    here.work(here.model())
+    report = here.work(here.model(pinned="f" * 40)).report()
+    assert report.state == "Failed" and "no revision ffff" in report.message
+    assert report.directories == (), "what is there is not what the others have"
+
+
+def test_a_failure_is_said_and_tried_again_later(here: Here) -> None:
+    here.hub.fault = lambda number, name: Answer(wrong=name == BIG)
+    work = here.work(here.model())
+    assert work.report().state == "Failed" and "another sha256" in work.report().message
+    here.hub.fault = lambda number, name: Answer()
+    asyncio.run(work.run())
+    assert work.report().state == "Ready"
+
+
+def test_a_token_comes_from_the_mounted_secret(here: Here, caplog: pytest.LogCaptureFixture) -> None:
+    here.hub.token = "hf_secret"
+    model = here.model(key="hf-token")
+    assert "gives no token" in here.work(model).report().message
+    folder = here.terms.secrets / "hf-token"
+    folder.mkdir(parents=True)
+    (folder / "token").write_text("hf_secret\n")
+    report = here.work(model).report()
+    assert report.state == "Ready" and "hf_secret" not in caplog.text + str(report)
+
+
+def test_files_of_somebody_else_are_reported(here: Here) -> None:
+    model = here.model("local:///data/m")
+    assert "is not there, or empty" in here.work(model).report().message
+    (here.root / "m").mkdir(parents=True)
+    (here.root / "m" / "config.json").write_text("{}")
+    report = here.work(model).report()
+    assert (report.state, report.directories) == ("Ready", ())
+
+
+def test_nothing_is_written_outside_the_roots(here: Here, tmp_path: Path) -> None:
+    report = here.work(here.model(path="../elsewhere/m")).report()
+    assert report.state == "Failed" and "is not below" in report.message
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_damage_is_found_and_mended(here: Here) -> None:
+    here.work(here.model())
+    broken = here.root / "m" / BIG
+    broken.write_bytes(broken.read_bytes()[:-1])
+    terms = Terms(**{**here.terms.__dict__, "verify_every": 0.0})
+    work = Work(here.model(), terms)
+    asyncio.run(work.run())
+    assert work.report().state == "Ready"
+    assert broken.read_bytes() == here.hub.files[BIG]

@@ -1,0 +1,250 @@
+"""A cluster where OME has run becomes ours: one story in the order in which a person goes through it."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from ome_operator.kube.kinds import path
+from ome_operator.local.cluster import Cluster
+from tests.support import ome, yamls
+from tests.support.rig import Rig
+
+SPACE = "chat"
+
+
+class Adopting:
+    """The command, against the cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.user = json.loads(cluster.kubectl("auth", "whoami", "-o", "json"))["status"]["userInfo"]["username"]
+
+    def __call__(self, *words: str, code: int = 0) -> str:
+        """What `ome adopt` prints; its exit code must be this."""
+        done = subprocess.run(
+            [sys.executable, "-m", "ome_operator", "adopt", *words],
+            env={**os.environ, "KUBECONFIG": str(self.cluster.kubeconfig)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        said = done.stdout + done.stderr
+        assert done.returncode == code, said
+        assert "Traceback" not in said
+        print(said)
+        return said
+
+    def writes(self, *words: str, code: int = 0) -> tuple[list[str], str]:
+        """The writes of one call, as the audit log has them, and what it printed."""
+        mark = self.cluster.audit_mark()
+        said = self(*words, code=code)
+        rig = Rig(self.cluster)
+        marker = f"marker-{mark}"
+        rig.get("Namespace", "", marker)  # audit lines come in order, but after the answers
+        rig.wait("the marker", lambda: any(one.name == marker for one in self.cluster.audit(mark)))
+        mine = [one for one in self.cluster.audit(mark) if one.user == self.user and one.writes]
+        return [f"{one.verb} {one.resource}/{one.name}" for one in mine], said
+
+
+@pytest.fixture(scope="module")
+def rig(adopt_cluster: Cluster) -> Iterator[Rig]:
+    """OME's CRDs, objects and controller; OME has run, and our operator has not."""
+    rig = Rig(adopt_cluster)
+    for name in (SPACE, "ome"):
+        rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    ome.write(
+        adopt_cluster,
+        ome.crd("InferenceService", "ome-crd"),
+        ome.crd("ClusterBaseModel", "old-crds"),
+        ome.crd("ClusterServingRuntime", "ome-crd", ome.dead_conversion()),
+        ome.crd("AcceleratorClass"),
+        ome.crd("TrainingJob", "ome-crd"),
+        ome.crd("LeaderWorkerSet"),
+        ome.controller(1),
+    )
+    adopt_cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    yield rig
+    rig.stop()
+
+
+@pytest.fixture(scope="module")
+def adopt(rig: Rig) -> Adopting:
+    """The command."""
+    return Adopting(rig.cluster)
+
+
+def crd(rig: Rig, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(rig.cluster.kubectl("get", "crd", f"{name}.ome.io", "-o", "json"))
+    return found
+
+
+def serving(rig: Rig, service: str) -> int:
+    """Ready addresses behind a Service."""
+    slices = Rig(rig.cluster).api.get(path("EndpointSlice", SPACE) + f"?labelSelector=kubernetes.io/service-name={service}")
+    ends = [end for one in slices["items"] for end in one["endpoints"] or ()]
+    return sum(end["conditions"]["ready"] for end in ends)
+
+
+@contextmanager
+def watching(look: Callable[[], int]) -> Iterator[list[int]]:
+    """Look again and again beside what the test does."""
+    seen: list[int] = []
+    ended = threading.Event()
+
+    def run() -> None:
+        while not ended.wait(0.02):
+            seen.append(look())
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        ended.set()
+        thread.join()
+
+
+def finalized(body: dict[str, Any], *finalizers: str, **spec: Any) -> dict[str, Any]:
+    return {**body, "metadata": {**body["metadata"], "finalizers": list(finalizers)}, "spec": {**body["spec"], **spec}}
+
+
+def test_nothing_happens_while_ome_runs(rig: Rig, adopt: Adopting) -> None:
+    wrote, said = adopt.writes(code=1)
+    assert "kubectl -n ome scale deployment ome-controller-manager --replicas=0" in said
+    assert wrote == []
+    rig.cluster.kubectl("-n", "ome", "scale", "deployment", "ome-controller-manager", "--replicas=0")
+    rig.wait("stopped", lambda: not rig.all("Pod", "ome"))
+
+
+def test_the_cluster_becomes_ours(rig: Rig, adopt: Adopting) -> None:
+    ome.write(
+        rig.cluster,
+        finalized(yamls.model(), "clusterbasemodels.ome.io/finalizer", "example.com/theirs"),
+        finalized(yamls.model("gone"), "clusterbasemodels.ome.io/finalizer"),
+        finalized(yamls.runtime("small"), onlyOme="precious"),
+        finalized(yamls.service(SPACE, "kimi", "small"), "inferenceservice.finalizers"),
+        *ome.webhooks(),
+    )
+    rig.delete("ClusterBaseModel", "", "gone")
+    wrote, said = adopt.writes("--dry-run", code=1)
+    assert wrote == []
+    assert "would  remove ValidatingWebhookConfiguration inferenceservice.ome.io" in said
+    assert "ClusterServingRuntime small has fields that we do not know and that would be dropped: spec.onlyOme" in said
+    assert "would  replace the schema of CRD clusterservingruntimes.ome.io and its conversion webhook" in said
+
+    said = adopt(code=1)
+    assert "default" in json.dumps(crd(rig, "clusterservingruntimes")["spec"]), "nothing is replaced before --yes"
+    kinds = rig.cluster.kubectl("get", "validatingwebhookconfigurations,mutatingwebhookconfigurations", "-o", "name")
+    assert [line for line in kinds.split() if "ome.io" in line] == []
+    assert "stranger.example.com" in kinds
+
+    rig.patch("ClusterServingRuntime", "", "small", {"spec": {"onlyOme": None}})
+    wrote, said = adopt.writes(code=1)
+    assert "update customresourcedefinitions/inferenceservices.ome.io" in wrote and len(wrote) == 7
+    assert "ClusterBaseModel gone, which was deleted and vanishes with everything that belongs to it: --yes" in said
+    assert rig.get("ClusterBaseModel", "", "gone") is not None
+    wrote, said = adopt.writes("--yes")
+    assert wrote == ["patch clusterbasemodels/gone"]
+    assert "helm upgrade --install ome-crd charts/ome-crd -n ome" in said
+    assert rig.get("ClusterBaseModel", "", "gone") is None
+
+    model, service = rig.get("ClusterBaseModel", "", "tiny"), rig.get("InferenceService", SPACE, "kimi")
+    assert model is not None and model["metadata"]["finalizers"] == ["example.com/theirs"]
+    assert service is not None and "finalizers" not in service["metadata"]
+    runtimes = crd(rig, "clusterservingruntimes")
+    assert runtimes["spec"]["conversion"]["strategy"] == "None"
+    assert "default" not in json.dumps(runtimes["spec"]) and "onlyOme" not in json.dumps(runtimes["spec"])
+    assert crd(rig, "trainingjobs")["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+    wrote, said = adopt.writes()
+    assert wrote == [], said
+
+
+def test_helm_takes_the_crds_over(rig: Rig, adopt: Adopting) -> None:
+    before = crd(rig, "inferenceservices")["metadata"]["uid"]
+    rig.install()
+    assert crd(rig, "inferenceservices")["metadata"]["uid"] == before
+    assert rig.get("InferenceService", SPACE, "kimi") is not None
+    wrote, said = adopt.writes()
+    assert wrote == [], said
+
+
+def test_a_service_changes_hands_when_its_new_pods_are_ready(rig: Rig, adopt: Adopting) -> None:
+    for node in rig.all("Node", ""):
+        rig.patch("Node", "", node["metadata"]["name"], {"metadata": {"labels": yamls.READY}})
+    service = rig.get("InferenceService", SPACE, "kimi")
+    assert service is not None
+    ome.say(rig.cluster, service)
+    written = ome.write(rig.cluster, *ome.children(service, "engine", "router"), ome.group(service, "kimi-decoder"))
+    made = {(one["kind"], one["metadata"]["name"]): one for one in written}
+    assert "nothing was removed" in adopt("service", f"{SPACE}/kimi", "--timeout", "0", code=1)
+    rig.start()
+    rig.wait("new pods", lambda: rig.condition(SPACE, "kimi", "RolledOut").get("status") == "True")
+    taken = rig.condition(SPACE, "kimi", "Ready")
+    assert taken["reason"] == "NameTaken" and f"ome adopt service {SPACE}/kimi" in taken["message"]
+    for kind, name in made:
+        kept = rig.api.get(path(kind, SPACE, name))
+        assert kept["metadata"]["uid"] == made[kind, name]["metadata"]["uid"], "kept until then"
+    wrote, _ = adopt.writes("service", "--all", "--dry-run")
+    assert wrote == []
+
+    rig.wait("the old router serves", lambda: serving(rig, "kimi"))
+    with watching(lambda: serving(rig, "kimi")) as seen:
+        said = adopt("service", f"{SPACE}/kimi")
+    assert "remove Deployment kimi-engine" in said
+    assert len(seen) > 10 and min(seen) >= 1, "somebody answered all the time"
+    assert not rig.api.get(path("LeaderWorkerSet", SPACE))["items"]
+    for name in ("kimi", "kimi-engine", "kimi-router"):
+        old, new = made["Service", name], rig.get("Service", SPACE, name)
+        assert new is not None and new["metadata"]["uid"] == old["metadata"]["uid"]
+        assert new["spec"]["clusterIP"] == old["spec"]["clusterIP"]
+        assert new["spec"]["selector"]["ome.io/managed-by"] == "ome-operator"
+    front = rig.get("Service", SPACE, "kimi")
+    assert front is not None and [one["port"] for one in front["spec"]["ports"]] == [80, 8080]
+    account = rig.get("ServiceAccount", SPACE, "kimi-router")
+    assert account is not None and account["metadata"]["uid"] == made["ServiceAccount", "kimi-router"]["metadata"]["uid"]
+    rig.ready(SPACE, "kimi")
+    rig.wait("OME's words are gone", lambda: not rig.condition(SPACE, "kimi", "IngressReady"))
+    rig.wait("no HPA that nobody asked for", lambda: not rig.all("HorizontalPodAutoscaler", SPACE))
+    left = {one["metadata"]["name"] for one in rig.all("Deployment", SPACE)}
+    assert left & {"kimi-engine", "kimi-router"} == set() and len(left) == 1
+    budgets = rig.all("PodDisruptionBudget", SPACE)
+    assert {one["metadata"]["labels"].get("ome.io/managed-by") for one in budgets} == {"ome-operator"}
+    rig.quiet()
+    for words in ((), ("service", "--all")):
+        wrote, said = adopt.writes(*words)
+        assert wrote == [], said
+
+
+def test_without_room_for_both_the_old_pods_go_first(rig: Rig, adopt: Adopting) -> None:
+    rig.stop()
+    rig.create(yamls.runtime("large", gpus=8))
+    service = rig.create(yamls.service(SPACE, "large", "large", engine={"minReplicas": 16}))
+    ome.write(rig.cluster, *ome.children(service, "engine", "router", groups=16, gpus=8))
+    rig.wait("old pods", lambda: len(rig.all("Pod", SPACE, "ome.io/inferenceservice=large")) == 17)
+    rig.start()
+    rig.says(SPACE, "large", "EngineReady", "Unschedulable", "Insufficient nvidia.com/gpu")
+    said = adopt("service", f"{SPACE}/large", "--timeout", "1", code=1)
+    assert "Insufficient nvidia.com/gpu" in said and "--replace removes the old ones first" in said
+    assert rig.get("Deployment", SPACE, "large-engine") is not None
+    said = adopt("service", f"{SPACE}/large", "--replace")
+    assert "does not serve from now until its new pods are ready" in said
+    rig.ready(SPACE, "large", 60)
+    assert rig.get("Deployment", SPACE, "large-engine") is None
+
+
+def test_a_controller_that_runs_elsewhere_is_seen_by_its_writes(rig: Rig, adopt: Adopting) -> None:
+    rig.stop()
+    rig.cluster.kubectl("-n", "ome", "delete", "deployment", "ome-controller-manager")
+    rig.create(yamls.service(SPACE, "busy", "small"))
+    where = ("isvc", "busy", "-n", SPACE, "--subresource=status", "--field-manager=manager", "--type=merge")
+    rig.cluster.kubectl("patch", *where, "-p", '{"status":{"url":"http://x"}}')
+    wrote, said = adopt.writes(code=1)
+    assert wrote == [] and f"manager wrote the status of {SPACE}/busy" in said
+    adopt("--force")

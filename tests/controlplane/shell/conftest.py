@@ -1,0 +1,39 @@
+"""One small cluster for the shell's own suite: our CRDs, and no operator unless a test starts one."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from ome_operator.kube.client import Client
+from ome_operator.kube.connection import Connection
+from ome_operator.local.cluster import Cluster
+
+CRDS = Path(__file__).parents[3] / "crds"
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """The cluster; every component runs again after each test."""
+    made = Cluster.up("test-shell", nodes=2)
+    try:
+        made.kubectl("apply", "--server-side", "-f", str(CRDS))
+        made.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        yield made
+    finally:
+        made.down()
+
+
+@pytest_asyncio.fixture
+async def connection(cluster: Cluster) -> Connection:
+    """The administrator's."""
+    return await Connection.open(cluster.kubeconfig)
+
+
+@pytest_asyncio.fixture
+async def client(connection: Connection) -> AsyncIterator[Client]:
+    """A client with the administrator's identity."""
+    made = Client(connection)
+    yield made
+    await made.close()

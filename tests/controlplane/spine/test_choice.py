@@ -1,0 +1,143 @@
+"""What the operator chooses for a service that leaves it open, on a real API server."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support import yamls
+from tests.support.rig import Rig
+
+FACTS = {
+    "architecture": "DeepseekV3ForCausalLM",
+    "parameters": 1026408232448,
+    "parameterSize": "1.03T",
+    "quantization": {"name": "fp8", "bits": 8},
+    "format": {"name": "safetensors", "version": "1.0.0"},
+    "framework": {"name": "transformers"},
+}
+
+
+def runtime(name: str, namespace: str, **format_: Any) -> yamls.Manifest:
+    """A runtime of one namespace that offers itself for models like FACTS."""
+    body = yamls.runtime(name)
+    wanted = {"modelArchitecture": "DeepseekV3ForCausalLM", "quantization": "fp8", "autoSelect": True, **format_}
+    body["spec"]["supportedModelFormats"][0] |= wanted
+    return {**body, "kind": "ServingRuntime", "metadata": {"name": name, "namespace": namespace}}
+
+
+def learned(rig: Rig, model: str) -> None:
+    """A node reports what the model's files say."""
+    patch = json.dumps({"status": {"facts": FACTS}})
+    rig.cluster.kubectl("patch", "clusterbasemodels.ome.io", model, "--subresource=status", "--type=merge", "-p", patch)
+
+
+def on_nodes(rig: Rig, label: str, value: str | None = "Ready") -> None:
+    """All nodes get a label, or lose it."""
+    for node in rig.all("Node", ""):
+        rig.patch("Node", "", node["metadata"]["name"], {"metadata": {"labels": {f"models.ome.io/{label}": value}}})
+
+
+@pytest.fixture
+def model(rig: Rig, namespace: str) -> Iterator[str]:
+    """A model on every node, of which nothing is known yet."""
+    name = f"model-{namespace}"
+    body = yamls.model(name)
+    del body["spec"]["modelFormat"]
+    rig.create(body)
+    on_nodes(rig, f"clusterbasemodel.{name}")
+    yield name
+    on_nodes(rig, f"clusterbasemodel.{name}", None)
+    rig.delete("ClusterBaseModel", "", name)
+
+
+def open_service(namespace: str, model: str, **spec: Any) -> yamls.Manifest:
+    """A service that names no runtime."""
+    body = yamls.service(namespace, "open", "", model=model, **spec)
+    del body["spec"]["runtime"]
+    return body
+
+
+def test_the_best_runtime_is_chosen_once(rig: Rig, namespace: str, model: str) -> None:
+    rig.cluster.apply(runtime("other", namespace, modelArchitecture="LlamaForCausalLM"))
+    rig.create(open_service(namespace, model))
+    rig.says(namespace, "open", "RuntimeReady", "NoRuntimeFits", "the model's is not known")
+    learned(rig, model)
+    words = "it is for architecture LlamaForCausalLM, and the model has DeepseekV3ForCausalLM"
+    rig.says(namespace, "open", "RuntimeReady", "NoRuntimeFits", words)
+    rig.cluster.apply(runtime("mine", namespace))
+    assert rig.ready(namespace, "open")["status"]["runtime"] == "mine"
+    pods = {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)}
+    rig.cluster.apply(runtime("better", namespace, priority=9))
+    rig.quiet()
+    rig.restart()
+    rig.quiet()
+    assert {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)} == pods
+    asked = ("get", "-n", namespace, "servingruntime", "mine", "-o", "jsonpath={.status.usedBy[0].name}")
+    rig.wait("the runtime knows its user", lambda: rig.cluster.kubectl(*asked) == "open")
+    rig.cluster.kubectl("delete", "-n", namespace, "servingruntime", "mine")
+    rig.says(namespace, "open", "RuntimeReady", "RuntimeNotFound", "chosen for this service")
+    assert rig.condition(namespace, "open", "Ready")["status"] == "True"
+    assert {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)} == pods
+
+
+def test_the_short_kinds_become_a_model_and_a_service(rig: Rig, namespace: str) -> None:
+    name = f"chat-{namespace}"
+    source = {"huggingface": {"repo": "kimi-ai/Kimi-K2-Chat"}}
+    api = {"apiVersion": "sglang.ai/v1"}
+    rig.cluster.apply({**api, "kind": "ClusterBaseModel", "metadata": {"name": name}, "spec": {"source": source}})
+    serving = {"baseModel": name, "runtime": "sglang"}
+    rig.cluster.apply({**api, "kind": "Serving", "metadata": {"name": "chat", "namespace": namespace}, "spec": serving})
+
+    def said(what: str, path: str) -> str:
+        return rig.cluster.kubectl("get", "-n", namespace, *what.split(), "-o", f"jsonpath={{{path}}}")
+
+    made = rig.wait("a model", lambda: rig.get("ClusterBaseModel", "", name))
+    assert made["spec"] == {"storage": {"storageUri": "hf://kimi-ai/Kimi-K2-Chat"}}
+    ready = '.status.conditions[?(@.type=="Ready")].reason'
+    rig.wait("why there is none", lambda: said("servings.sglang.ai chat", ready) == "NoRuntimeFits")
+    learned(rig, name)
+    on_nodes(rig, f"clusterbasemodel.{name}")
+    body = runtime("pair", namespace)
+    body["spec"]["engineConfig"]["runner"]["command"] = ["python3", "-m", "sglang.launch_server"]
+    rig.cluster.apply(body)
+    rig.ready(namespace, "chat")
+    service = rig.get("InferenceService", namespace, "chat") or {}
+    assert set(service["spec"]) == {"model", "engine", "router"}
+    rig.wait("status back", lambda: said("servings.sglang.ai chat", ready) == "Serving")
+    assert said("servings.sglang.ai chat", ".status.url") == service["status"]["url"]
+    rig.wait("the model's too", lambda: said(f"clusterbasemodels.sglang.ai {name}", ".status.state") == "Ready")
+    rig.cluster.kubectl("delete", "-n", namespace, "servings.sglang.ai", "chat")
+    rig.wait("the service goes with it", lambda: rig.get("InferenceService", namespace, "chat") is None)
+    rig.cluster.kubectl("delete", "clusterbasemodels.sglang.ai", name)
+    rig.wait("the model goes with it", lambda: rig.get("ClusterBaseModel", "", name) is None)
+    on_nodes(rig, f"clusterbasemodel.{name}", None)
+
+
+def test_weights_that_were_trained_know_their_services(rig: Rig, namespace: str, model: str) -> None:
+    rig.cluster.apply(runtime("mine", namespace))
+    learned(rig, model)
+    rig.create(open_service(namespace, model))
+    rig.ready(namespace, "open")
+    weight = f"weight-{namespace}"
+    edit = {"spec": {"model": {"fineTunedWeights": [weight]}}}
+    rig.patch("InferenceService", namespace, "open", edit)
+    rig.says(namespace, "open", "ModelReady", "FineTunedWeightNotFound")
+    storage = {"storageUri": "hf://test/poet", "path": "/weights/poet"}
+    spec = {"baseModelRef": {"name": model}, "modelType": "LoRA", "storage": storage, "hyperParameters": {}}
+    body = {"apiVersion": yamls.API, "kind": "FineTunedWeight", "metadata": {"name": weight}, "spec": spec}
+    rig.cluster.apply(body)
+    on_nodes(rig, f"finetunedweight.{weight}")
+    rig.ready(namespace, "open", 60)
+
+    def mounted() -> bool:
+        pods = rig.all("Pod", namespace, "component=engine")
+        paths = {one["mountPath"] for pod in pods for one in pod["spec"]["containers"][0]["volumeMounts"]}
+        return "/weights/poet" in paths
+
+    rig.wait("mounted", mounted, 60)
+    asked = ("get", "finetunedweight", weight, "-o", "jsonpath={.status.usedBy[0].name}")
+    rig.wait("the weight knows its user", lambda: rig.cluster.kubectl(*asked) == "open")
+    rig.cluster.kubectl("delete", "finetunedweight", weight)
+    on_nodes(rig, f"finetunedweight.{weight}", None)

@@ -1,0 +1,61 @@
+"""The three files of the seeds on a real control plane: the purpose of it all."""
+
+import pytest
+import yaml
+
+from tests.support.rig import ROOT, Rig
+
+MODEL = "config/models/moonshotai/Kimi-K2-Instruct.yaml"
+SERVICE = "config/samples/isvc/moonshotai/kimi-k2-pd.yaml"
+NAME = "kimi-k2-instruct"
+
+
+@pytest.mark.parametrize("runtime", ["kimi-k2-pd-rt.yaml", "kimi-k2-pd-seed-rt.yaml"])
+def test_three_files_become_a_service_on_128_gpus(rig: Rig, runtime: str) -> None:
+    label = "models.ome.io/clusterbasemodel.kimi-k2-instruct"
+    for node in rig.all("Node", ""):
+        rig.patch("Node", "", node["metadata"]["name"], {"metadata": {"labels": {label: "Ready"}}})
+    runtime_file = ROOT / "config/runtimes/srt" / runtime
+    kind_name = next(yaml.safe_load_all(runtime_file.read_text()))["metadata"]["name"]
+    try:
+        rig.cluster.kubectl("apply", "-f", str(ROOT / MODEL), "-f", str(runtime_file))
+        sample = (ROOT / SERVICE).read_text().replace("name: kimi-k2-pd-rt", f"name: {kind_name}")
+        rig.cluster.kubectl("apply", "-f", "-", stdin=sample)
+        service = rig.ready(NAME, NAME, 60)
+
+        ready = {name: part["ready"] for name, part in service["status"]["components"].items()}
+        assert ready == {"engine": "4/4", "decoder": "12/12", "router": "1/1"}
+        assert service["status"]["url"] == f"http://{NAME}.{NAME}.svc.cluster.local:8080"
+        pods = rig.all("Pod", NAME, "component in (engine,decoder)".replace(" ", "%20"))
+        assert len({pod["spec"]["nodeName"] for pod in pods}) == 16
+        gpus = [int(box["resources"]["limits"]["nvidia.com/gpu"]) for pod in pods for box in pod["spec"]["containers"]]
+        assert sum(gpus) == 128
+        ports = [one["port"] for one in rig.get("Service", NAME, NAME)["spec"]["ports"]]  # type: ignore[index]
+        assert ports == [80, 8080]
+        columns = rig.cluster.kubectl("get", "isvc", "-n", NAME).splitlines()[1].split()
+        assert columns[2:9] == ["True", "Serving", NAME, kind_name, "4/4", "12/12", "1/1"]
+    finally:
+        rig.delete("InferenceService", NAME, NAME)
+        rig.wait("all gone", lambda: not rig.all("Pod", NAME), 60)
+    for kind in ("StatefulSet", "Deployment", "ControllerRevision"):
+        assert rig.all(kind, NAME) == []
+
+
+def test_ranks_know_their_place(rig: Rig, namespace: str) -> None:
+    from tests.support import yamls
+
+    rig.create(yamls.runtime("ranks", size=3))
+    try:
+        rig.create(yamls.service(namespace, "ranks", "ranks", engine={"minReplicas": 2}))
+        rig.ready(namespace, "ranks")
+        places = {}
+        for pod in rig.all("Pod", namespace, "component=engine"):
+            labels = pod["metadata"]["labels"]
+            leads = labels.get("leaderworkerset.sigs.k8s.io/worker-index") == "0"
+            index = labels["apps.kubernetes.io/pod-index"]
+            group = index if leads else labels["ome.io/group"]
+            env = {one["name"]: one.get("value") for one in pod["spec"]["containers"][0]["env"]}
+            places[pod["metadata"]["name"]] = (group, "0" if leads else index, env["LWS_GROUP_SIZE"])
+        assert sorted(places.values()) == [(g, r, "3") for g in "01" for r in "012"]
+    finally:
+        rig.delete("ClusterServingRuntime", "", "ranks")

@@ -1,0 +1,146 @@
+"""Apply, edit, scale, delete, with the operator killed in the middle of each, and not one needless write."""
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support import yamls
+from tests.support.rig import Rig
+
+
+@pytest.fixture(scope="module")
+def runtimes(installed: Rig) -> Iterator[None]:
+    bodies = [yamls.runtime("single"), yamls.runtime("pairs", size=2, decoder=True)]
+    for body in bodies:
+        installed.create(body)
+    yield
+    for body in bodies:
+        installed.delete("ClusterServingRuntime", "", body["metadata"]["name"])
+
+
+def image(rig: Rig, namespace: str) -> set[str]:
+    return {pod["spec"]["containers"][0]["image"] for pod in rig.all("Pod", namespace, "component=engine")}
+
+
+def revisions(rig: Rig, namespace: str) -> set[str]:
+    return {pod["metadata"]["labels"]["ome.io/revision"] for pod in rig.all("Pod", namespace, "component=engine")}
+
+
+@pytest.mark.usefixtures("runtimes")
+class TestLife:
+    def test_a_second_pass_and_a_restart_write_nothing(self, rig: Rig, namespace: str) -> None:
+        rig.create(yamls.service(namespace, "calm", "pairs", "engine", "decoder", "router"))
+        rig.ready(namespace, "calm")
+        rig.quiet()
+        mark = rig.cluster.audit_mark()
+        rig.patch("InferenceService", namespace, "calm", {"metadata": {"annotations": {"note": "a"}}})
+        rig.restart(signal.SIGTERM)
+        rig.quiet(5)
+        sent = rig.requests(mark)
+        assert [(one.verb, one.resource, one.name) for one in sent if one.writes] == []
+        assert {one.verb for one in sent if one.resource} == {"list", "watch"}  # beside discovery
+
+    def test_writes_above_the_objects_stay_in_the_budget(self, rig: Rig, namespace: str) -> None:
+        mark = rig.cluster.audit_mark()
+        rig.create(yamls.service(namespace, "frugal", "single"))
+        rig.ready(namespace, "frugal")
+        rig.quiet()
+        sent = [one for one in rig.requests(mark) if one.writes and one.namespace == namespace]
+        statuses = [one for one in sent if one.subresource == "status"]
+        objects = {(one.resource, one.name) for one in sent if one.subresource != "status"}
+        assert len(sent) - len(objects) <= 3, sorted((one.verb, one.resource, one.name, one.subresource) for one in sent)
+        assert statuses
+
+    @pytest.mark.parametrize("kill", [False, True], ids=["undisturbed", "operator-killed"])
+    def test_an_edit_is_a_new_revision_and_never_two_at_once(self, rig: Rig, namespace: str, kill: bool) -> None:
+        rig.create(yamls.service(namespace, "edit", "pairs", "engine", "decoder", "router"))
+        rig.ready(namespace, "edit")
+        before = revisions(rig, namespace)
+        rig.patch("InferenceService", namespace, "edit", {"spec": {"engine": {"runner": {"image": "engine:2"}}}})
+        seen: list[frozenset[str]] = []
+
+        def rolled() -> bool:
+            here = rig.all("Pod", namespace, "component in (engine,decoder)".replace(" ", "%20"))
+            seen.append(frozenset(pod["metadata"]["labels"]["ome.io/revision"] for pod in here))
+            return len(here) == 4 and not seen[-1] & before
+
+        if kill:
+            rig.restart()
+        rig.wait("the new revision alone", rolled, 40)
+        rig.ready(namespace, "edit")
+        assert all(len(revision) <= 1 for revision in seen), seen
+        assert image(rig, namespace) == {"engine:1", "engine:2"} or image(rig, namespace) == {"engine:2"}
+        condition = rig.condition(namespace, "edit", "RolledOut")
+        assert condition["status"] == "True"
+
+    @pytest.mark.parametrize("kill", [False, True], ids=["undisturbed", "operator-killed"])
+    def test_scaling_down_takes_the_highest_groups_whole(self, rig: Rig, namespace: str, kill: bool) -> None:
+        rig.create(yamls.service(namespace, "scale", "pairs", "engine", engine={"minReplicas": 3}))
+        rig.ready(namespace, "scale")
+        pods = rig.all("Pod", namespace, "component=engine")
+        labels = {one["metadata"]["uid"]: one["metadata"]["labels"] for one in pods}
+        kept = {uid for uid, one in labels.items() if one.get("ome.io/group", one["apps.kubernetes.io/pod-index"]) == "0"}
+        rig.patch("InferenceService", namespace, "scale", {"spec": {"engine": {"minReplicas": 1}}})
+        if kill:
+            rig.restart()
+        rig.wait("one group", lambda: len(rig.all("Pod", namespace, "component=engine")) == 2, 30)
+        assert {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace, "component=engine")} == kept
+        rig.wait("its StatefulSets", lambda: len(rig.all("StatefulSet", namespace)) == 2, 10)
+        rig.patch("InferenceService", namespace, "scale", {"spec": {"engine": {"minReplicas": 2}}})
+        rig.wait("two groups", lambda: len(rig.all("Pod", namespace, "component=engine")) == 4, 30)
+
+    def test_a_scale_object_moves_the_groups(self, rig: Rig, namespace: str) -> None:
+        rig.create(yamls.service(namespace, "auto", "single", engine={"minReplicas": 1, "maxReplicas": 4}))
+        rig.ready(namespace, "auto")
+        target = rig.get("HorizontalPodAutoscaler", namespace, "auto-engine")["spec"]["scaleTargetRef"]  # type: ignore[index]
+        assert (target["kind"], target["name"]) == ("RoleScale", "auto-engine")
+        rig.delete("HorizontalPodAutoscaler", namespace, "auto-engine")
+        rig.cluster.kubectl("scale", "-n", namespace, "rolescale/auto-engine", "--replicas=3")
+        rig.wait("three", lambda: len(rig.all("Pod", namespace, "component=engine")) == 3)
+        rig.wait("its autoscaler is back", lambda: rig.get("HorizontalPodAutoscaler", namespace, "auto-engine"))
+
+        def told() -> bool:
+            status = (rig.get("RoleScale", namespace, "auto-engine") or {}).get("status", {})
+            return status.get("replicas") == 3 and "worker-index=0" in status.get("selector", "")
+
+        rig.wait("scale status", told)
+        rig.patch("InferenceService", namespace, "auto", {"spec": {"engine": {"maxReplicas": 1}}})
+        rig.wait("no scale object", lambda: rig.get("RoleScale", namespace, "auto-engine") is None)
+        rig.wait("one again", lambda: len(rig.all("Pod", namespace, "component=engine")) == 1)
+
+    def test_deleting_leaves_nothing(self, rig: Rig, namespace: str) -> None:
+        rig.create(yamls.service(namespace, "gone", "pairs", "engine", "decoder", "router"))
+        rig.ready(namespace, "gone")
+        mark = rig.cluster.audit_mark()
+        rig.delete("InferenceService", namespace, "gone")
+        kinds = (
+            "Pod", "StatefulSet", "Deployment", "Service", "PodDisruptionBudget", "Role", "RoleBinding",
+            "ControllerRevision",
+        )  # fmt: skip
+        rig.wait("everything gone", lambda: not any(rig.all(kind, namespace) for kind in kinds), 40)
+        assert [one for one in rig.requests(mark) if one.writes and one.namespace == namespace] == []
+
+    def test_deleted_and_applied_again_at_once(self, rig: Rig, namespace: str) -> None:
+        body = yamls.service(namespace, "phoenix", "single")
+        rig.create(body)
+        rig.ready(namespace, "phoenix")
+        rig.delete("InferenceService", namespace, "phoenix")
+        new = rig.create(body)
+        rig.ready(namespace, "phoenix", 40)
+        owners = {one["metadata"]["ownerReferences"][0]["uid"] for one in rig.all("StatefulSet", namespace)}
+        assert owners == {new["metadata"]["uid"]}
+
+    def test_orphans_are_adopted(self, rig: Rig, namespace: str) -> None:
+        body = yamls.service(namespace, "orphan", "single")
+        rig.create(body)
+        rig.ready(namespace, "orphan")
+        rig.quiet()
+        pods = {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace, "component=engine")}
+        rig.delete("InferenceService", namespace, "orphan", propagationPolicy="Orphan")
+        rig.wait("deleted", lambda: rig.get("InferenceService", namespace, "orphan") is None)
+        new = rig.create(body)
+        rig.ready(namespace, "orphan", 40)
+        owners = {one["metadata"]["ownerReferences"][0]["uid"] for one in rig.all("StatefulSet", namespace)}
+        assert owners == {new["metadata"]["uid"]}
+        assert {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace, "component=engine")} == pods

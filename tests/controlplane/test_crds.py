@@ -1,0 +1,249 @@
+"""The CRDs on a real API server: accepted, applied the way users do it, refusing with sentences, keeping every field."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ome_operator.api import InferenceService, Invalid, Model, crds
+from ome_operator.api.kinds import KINDS, Kind
+from ome_operator.local.cluster import Cluster
+from ome_operator.local.errors import LocalError
+from tests.unit.api import known
+
+SPACE = "test-crds"
+
+
+@pytest.fixture(scope="module")
+def served(cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster with our kinds and a namespace for this module."""
+    cluster.kubectl("apply", "-f", str(crds.ROOT / crds.PLAIN))
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", *(f"crd/{kind.crd}" for kind in KINDS))
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
+    yield cluster
+    cluster.kubectl("delete", "namespace", SPACE, "--wait=false")
+
+
+def body(kind: str, spec: dict[str, Any], name: str = "a") -> dict[str, Any]:
+    """An object of group ome.io, in the namespace of this module where it has one."""
+    return {
+        "apiVersion": "ome.io/v1beta1",
+        "kind": kind,
+        "metadata": {"name": name} | ({} if kind.startswith("Cluster") else {"namespace": SPACE}),
+        "spec": spec,
+    }
+
+
+def refusal(cluster: Cluster, manifest: dict[str, Any]) -> str:
+    """What the server says against an object that it must not take."""
+    with pytest.raises(LocalError) as said:
+        cluster.kubectl("apply", "--dry-run=server", "-f", "-", stdin=json.dumps(manifest))
+    return str(said.value)
+
+
+def test_established_and_structural(served: Cluster) -> None:
+    """The server has nothing against the schemas, the rules or their cost."""
+    for kind in KINDS:
+        seen = json.loads(served.kubectl("get", "crd", kind.crd, "-o", "json"))["status"]["conditions"]
+        assert {"Established", "NamesAccepted"} <= {one["type"] for one in seen if one["status"] == "True"}
+        assert not [one for one in seen if one["type"] == "NonStructuralSchema"]
+
+
+def test_a_second_client_side_apply_changes_nothing(served: Cluster) -> None:
+    """The annotation of `kubectl apply` holds the whole CRD, so that an upgrade is one more apply."""
+    said = served.kubectl("apply", "-f", str(crds.ROOT / crds.PLAIN)).splitlines()
+    assert len(said) == len(KINDS)
+    assert [line for line in said if not line.endswith(" unchanged")] == []
+
+
+def test_helm_renders_what_kubectl_applies(served: Cluster) -> None:
+    """The chart's templates render to themselves."""
+    shown = served.helm("template", "crds", str(crds.ROOT / "charts/ome-crd"))
+    rendered = {one["metadata"]["name"]: one for one in yaml.load_all(shown, Loader=yaml.CSafeLoader) if one}
+    for manifest in crds.crds():
+        one = rendered.pop(manifest["metadata"]["name"])
+        assert one["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+        assert one["spec"] == manifest["spec"]
+    assert rendered == {}
+
+
+@pytest.mark.parametrize("leave_out", known.VARIANTS)
+@pytest.mark.parametrize("kind", list(known.kinds()), ids=lambda kind: kind.kind)
+def test_every_field_of_users_yaml_is_taken_and_kept(served: Cluster, kind: Kind, leave_out: str) -> None:
+    """Strict validation, kubectl's default, finds no unknown field, and nothing is pruned or defaulted."""
+    manifest = known.sample(kind, leave_out)
+    if kind.namespaced:
+        manifest["metadata"]["namespace"] = SPACE
+    status = manifest.pop("status", {})
+    where = (kind.crd, "every-field", *(("-n", SPACE) if kind.namespaced else ()))
+    try:
+        served.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+        served.kubectl("patch", *where, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
+        stored = json.loads(served.kubectl("get", *where, "-o", "json"))
+    finally:
+        served.kubectl("delete", *where, "--ignore-not-found")
+    assert stored["spec"] == manifest["spec"]
+    assert stored.get("status", {}) == status
+
+
+REFUSED: list[tuple[str, dict[str, Any]]] = [
+    ("decoder needs an engine that does the prefill: add engine", {"decoder": {}}),
+    ("minReplicas is greater than maxReplicas: lower", {"engine": {"minReplicas": 3, "maxReplicas": 2}}),
+    ("minAvailable and maxUnavailable exclude each other", {"router": {"minAvailable": 1, "maxUnavailable": 1}}),
+    ('write a count such as 1, or a share such as "25%"', {"engine": {"maxUnavailable": "some"}}),
+    ('write a count such as 1, or a share such as "25%"', {"rollout": {"rollingUpdate": {"maxSurge": -1}}}),
+    ("class KEDA needs triggers: add keda.triggers", {"engine": {"autoscaler": {"class": "KEDA"}}}),
+    ("set autoSync to false or remove revision", {"runtime": {"name": "r", "revision": "x"}}),
+    ("groups, blueGreen, rollingUpdate and recreate exclude each other", {"rollout": {"recreate": {}, "blueGreen": {}}}),
+    (
+        "canary, blueGreen, rollingUpdate and recreate exclude each other",
+        {"rollout": {"groups": [{"components": ["engine"], "recreate": {}, "blueGreen": {}}]}},
+    ),
+    ('write a duration such as "90s"', {"engine": {"lifecycle": {"instanceReadyTimeout": "soon"}}}),
+]
+
+
+@pytest.mark.parametrize(("sentence", "spec"), REFUSED, ids=[sentence[:30] for sentence, _ in REFUSED])
+def test_the_server_and_parse_refuse_with_the_same_sentence(served: Cluster, sentence: str, spec: dict[str, Any]) -> None:
+    """One rule, written in CEL and in Python beside each other."""
+    manifest = body("InferenceService", {"model": {"name": "m"}} | spec)
+    assert sentence in refusal(served, manifest)
+    parsed = InferenceService.parse(manifest)
+    assert isinstance(parsed, Invalid)
+    assert sentence in parsed.why
+
+
+@pytest.mark.parametrize(
+    ("name", "proposal"),
+    [("kimi-k2.5", "kimi-k2-5"), ("7b-chat", "m-7b-chat"), ("a" * 70, "a" * 50), ("a" * 49 + "-bc", "a" * 49)],
+)
+def test_a_name_is_refused_with_one_that_works(served: Cluster, name: str, proposal: str) -> None:
+    """Both propose the same name, and it is accepted."""
+    manifest = body("InferenceService", {"model": {"name": "m"}}, name)
+    said = refusal(served, manifest)
+    assert "metadata.name: " in said
+    assert said.endswith(f"for example {proposal}")
+    parsed = InferenceService.parse(manifest)
+    assert isinstance(parsed, Invalid) and parsed.why.endswith(f"for example {proposal}")
+    served.kubectl(
+        "apply", "--dry-run=server", "-f", "-", stdin=json.dumps(body("InferenceService", manifest["spec"], proposal))
+    )
+
+
+@pytest.mark.parametrize(
+    ("manifest", "sentence"),
+    [
+        (body("InferenceService", {"model": {}}), "spec.model.name: Required value"),
+        (body("InferenceService", {"model": {"name": ""}}), "spec.model.name"),
+        (body("InferenceService", {"engin": {}}), 'unknown field "spec.engin"'),
+        (body("InferenceService", {"rollout": {"groups": [{"component": ["x"]}]}}), 'unknown field "spec.rollout.groups'),
+        (body("ClusterServingRuntime", {"engineConf": {}}), 'unknown field "spec.engineConf"'),
+        (body("ClusterBaseModel", {}), "spec.storage: Required value"),
+        (body("ClusterBaseModel", {"storage": {"storageUri": "ftp://x"}}), "start it with one of hf://, s3://"),
+        (body("RoleScale", {"replicas": -1}), "greater than or equal to 0"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value["kind"],
+)
+def test_other_mistakes_are_named(served: Cluster, manifest: dict[str, Any], sentence: str) -> None:
+    """Misspelled fields outside the inline pod specs, and what is missing."""
+    assert sentence in refusal(served, manifest)
+
+
+@pytest.mark.parametrize("spec", [{}, {"model": {"name": "m"}}, {"predictor": {}}])
+def test_an_unfinished_service_is_taken(served: Cluster, spec: dict[str, Any]) -> None:
+    """What is missing is told by a condition, so that files may be applied in any order."""
+    served.kubectl("apply", "--dry-run=server", "-f", "-", stdin=json.dumps(body("InferenceService", spec)))
+
+
+def test_a_bad_name_from_before_the_rule_still_gets_a_status(served: Cluster) -> None:
+    """Services made under OME's CRD may have names that ours refuses; their status must be writable all the same."""
+    ours = next(crds.crd(kind) for kind in KINDS if kind.kind == "InferenceService")
+    ours["metadata"]["name"], ours["spec"]["group"] = "inferenceservices.before.test", "before.test"
+    ours["spec"]["names"]["shortNames"] = []
+    schema = ours["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    rules = schema.pop("x-kubernetes-validations")
+    old = body("InferenceService", {"model": {"name": "m"}}, "kimi-k2.5") | {"apiVersion": "before.test/v1beta1"}
+    where = ("inferenceservices.before.test", "kimi-k2.5", "-n", SPACE)
+    try:
+        served.apply(ours)
+        served.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd/inferenceservices.before.test")
+        served.apply(old)
+        schema["x-kubernetes-validations"] = rules
+        served.apply(ours)
+        served.kubectl("patch", *where, "--subresource=status", "--type=merge", "-p", '{"status":{"url":"http://x"}}')
+        served.kubectl("patch", *where, "--type=merge", "-p", '{"spec":{"deploymentMode":"RawDeployment"}}')
+    finally:
+        served.kubectl("delete", "crd", "inferenceservices.before.test", "--ignore-not-found")
+
+
+def test_a_scale_object_is_scaled_as_anything_else(served: Cluster) -> None:
+    """`kubectl scale`, autoscalers and planners use the same subresource."""
+    role = body("RoleScale", {"replicas": 1}, "kimi-decoder")
+    role["metadata"]["labels"] = {"ome.io/inferenceservice": "kimi", "component": "decoder"}
+    served.apply(role)
+    status = '{"status":{"replicas":1,"readyReplicas":1,"selector":"component=decoder"}}'
+    where = ("rolescale", "kimi-decoder", "-n", SPACE)
+    served.kubectl("patch", *where, "--subresource=status", "--type=merge", "-p", status)
+    served.kubectl("scale", *where, "--replicas=4")
+    scale = json.loads(served.kubectl("get", *where, "--subresource=scale", "-o", "json"))
+    assert (scale["spec"]["replicas"], scale["status"]) == (4, {"replicas": 1, "selector": "component=decoder"})
+    shown = served.kubectl("get", *where).splitlines()
+    assert [line.split() for line in shown] == [
+        ["NAME", "SERVICE", "ROLE", "REPLICAS", "READY"],
+        ["kimi-decoder", "kimi", "decoder", "4", "1"],
+    ]
+
+
+def test_two_writers_apply_to_one_status(served: Cluster) -> None:
+    """Conditions are told apart by type: what one manager applies does not take away another's."""
+    served.apply(body("InferenceService", {"model": {"name": "m"}}, "two"))
+    for manager, type_ in (("one", "Ready"), ("other", "RolledOut")):
+        condition = {"type": type_, "status": "True", "reason": "R", "message": "m", "observedGeneration": 1}
+        status = body("InferenceService", {}, "two") | {"status": {"conditions": [condition]}}
+        del status["spec"]
+        words = ("apply", "--server-side", f"--field-manager={manager}", "--subresource=status", "-f", "-")
+        served.kubectl(*words, stdin=json.dumps(status))
+    stored = json.loads(served.kubectl("get", "isvc", "two", "-n", SPACE, "-o", "json"))
+    assert [one["type"] for one in stored["status"]["conditions"]] == ["Ready", "RolledOut"]
+
+
+def test_what_a_person_sees(served: Cluster) -> None:
+    """The columns of `kubectl get isvc`."""
+    served.apply(body("InferenceService", {"model": {"name": "m"}}, "seen"))
+    status = {
+        "url": "http://u",
+        "runtime": "r",
+        "revision": "a→b",
+        "conditions": [{"type": "Ready", "status": "False", "reason": "Unschedulable"}],
+        "components": {"engine": {"ready": "4/4"}, "decoder": {"ready": "7/12"}, "router": {"ready": "1/1"}},
+    }
+    where = ("isvc", "seen", "-n", SPACE)
+    served.kubectl("patch", *where, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
+    head, row = (line.split() for line in served.kubectl("get", *where).splitlines())
+    assert head == ["NAME", "URL", "READY", "REASON", "MODEL", "RUNTIME", "PREFILL", "DECODE", "ROUTER", "REVISION", "AGE"]
+    assert row[:-1] == ["seen", "http://u", "False", "Unschedulable", "m", "r", "4/4", "7/12", "1/1", "a→b"]
+
+
+def test_the_two_lines_of_the_first_seed(served: Cluster) -> None:
+    """Group sglang.ai/v1 applies as it is written there, and a short name still means ours."""
+    model = {"source": {"huggingface": {"repo": "kimi-ai/Kimi-K2-Chat"}}}
+    serving = {"baseModel": "kimi-k2-chat", "runtime": "sglang"}
+    for kind, spec in (("ClusterBaseModel", model), ("Serving", serving)):
+        manifest = {"apiVersion": "sglang.ai/v1", "kind": kind, "metadata": {"name": "kimi-k2-chat"}, "spec": spec}
+        served.kubectl("apply", "--dry-run=server", "-n", SPACE, "-f", "-", stdin=json.dumps(manifest))
+    assert served.kubectl("explain", "clusterbasemodels").split()[:2] == ["GROUP:", "ome.io"]
+
+
+@pytest.mark.parametrize("path", sorted(crds.ROOT.glob("config/**/*.yaml")), ids=lambda path: path.name)
+def test_every_shipped_file_is_taken(served: Cluster, path: Path) -> None:
+    """Under strict validation."""
+    for manifest in yaml.safe_load_all(path.read_text()):
+        if manifest and manifest["apiVersion"].startswith("ome.io/"):
+            if "namespace" in manifest["metadata"]:
+                manifest["metadata"]["namespace"] = SPACE
+            served.kubectl("apply", "--dry-run=server", "-f", "-", stdin=json.dumps(manifest))
+            if manifest["kind"] in Model.KINDS:
+                assert not isinstance(Model.parse(manifest), Invalid)

@@ -1,0 +1,299 @@
+"""`ome local` for real: a cluster of its own beside the session's, driven through every move that tests rely on."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ome_operator.local import layout, processes, stages
+from ome_operator.local.cluster import SECOND, Cluster
+from ome_operator.local.errors import LocalError
+from ome_operator.local.kubeapi import ApiError, KubeApi, Unreachable
+
+PODS = "/api/v1/namespaces/default/pods"
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two nodes, in a home of its own."""
+    patch = pytest.MonkeyPatch()
+    patch.setenv("OME_LOCAL_HOME", str(tmp_path_factory.mktemp("home") / "clusters"))
+    cluster = Cluster.up("own", nodes=2, audit=True)
+    yield cluster
+    cluster.down()
+    patch.undo()
+
+
+def eventually(what: str, seen: Callable[[], bool], within_s: float = 30.0) -> None:
+    """Poll until it is so."""
+    until = time.monotonic() + within_s
+    while not seen():
+        assert time.monotonic() < until, f"not within {within_s} s: {what}"
+        time.sleep(0.1)
+
+
+def statefulset(name: str, replicas: int = 1, **labels: str) -> dict[str, Any]:
+    """Pods of one GPU each."""
+    container = {"name": "c", "image": "example.com/none:1", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "replicas": replicas,
+            "podManagementPolicy": "Parallel",
+            "serviceName": name,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name, **labels}},
+                "spec": {"containers": [container], "terminationGracePeriodSeconds": 30},
+            },
+        },
+    }
+
+
+def ready(cluster: Cluster, name: str) -> int:
+    """Ready pods of a StatefulSet; -1 while the API server does not answer."""
+    try:
+        found = cluster.api().get(f"/apis/apps/v1/namespaces/default/statefulsets/{name}")
+    except (ApiError, Unreachable):
+        return -1
+    return int(found["status"].get("readyReplicas", 0))
+
+
+def pod(cluster: Cluster, name: str) -> dict[str, Any] | None:
+    """The pod, or None."""
+    try:
+        return dict(cluster.api().get(f"{PODS}/{name}"))
+    except ApiError as error:
+        assert error.code == 404
+        return None
+
+
+def test_life_of_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up, a StatefulSet to Ready, kill -9 of the API server, on, down: no process and no file is left."""
+    monkeypatch.setenv("OME_LOCAL_HOME", str(tmp_path / "clusters"))
+    cluster = Cluster.up("life", nodes=2)
+    pids = {row.name: row.pid for row in cluster.status()}
+    assert all(pids.values())
+    assert {row.name: row.pid for row in Cluster.up("life", nodes=2).status()} == pids, "up again changes nothing"
+
+    cluster.apply(statefulset("a", 3))
+    eventually("3 pods ready", lambda: ready(cluster, "a") == 3)
+    cluster.stop("apiserver", signal.SIGKILL)
+    assert not cluster.ready()
+    cluster.start("apiserver")
+    assert cluster.process("apiserver") is not None
+    assert cluster.process("controller-manager") == processes.Process(
+        pids["controller-manager"] or 0, processes.started_at(pids["controller-manager"] or 0) or ""
+    ), "the others live through it"
+    cluster.kubectl("scale", "statefulset", "a", "--replicas=5")
+    eventually("5 pods ready after the restart", lambda: ready(cluster, "a") == 5, 60)
+
+    cluster.spawn("extra", ["sleep", "1000"])
+    began = time.monotonic()
+    cluster.down()
+    assert time.monotonic() - began < 5
+    assert processes.marked(cluster.at) == []
+    assert list((tmp_path / "clusters").iterdir()) == []
+    cluster.down()
+    with pytest.raises(LocalError, match="There is no cluster 'life'"):
+        Cluster.open("life")
+
+
+def test_two_clusters_share_no_port(own: Cluster, cluster: Cluster) -> None:
+    """Both run at this moment."""
+    assert not set(own.kept.ports.values()) & set(cluster.kept.ports.values())
+    assert own.ready()
+    assert cluster.ready()
+
+
+def test_nodes_can_be_added_but_not_lost(own: Cluster) -> None:
+    """`up` with more nodes adds some; with fewer it leaves them."""
+    assert Cluster.up("own", nodes=3).kept.spec.nodes == 3
+    assert Cluster.up("own", nodes=1).kept.spec.nodes == 3
+    names = own.kubectl("get", "nodes", "-o", "name").split()
+    assert names == ["node/h200-00", "node/h200-01", "node/h200-02"]
+
+
+def test_a_second_api_server(own: Cluster) -> None:
+    """It serves the same objects with the same identities, and ends alone."""
+    second = own.extra_apiserver()
+    assert KubeApi.of(second).get("/api/v1/namespaces/default")["metadata"]["name"] == "default"
+    own.stop(SECOND, signal.SIGKILL)
+    with pytest.raises(Unreachable):
+        KubeApi.of(second, timeout=2.0).get("/readyz")
+    assert own.ready()
+
+
+def test_a_paused_store(own: Cluster) -> None:
+    """While etcd is frozen nothing can be written; afterwards all goes on."""
+    own.pause("etcd")
+    try:
+        with pytest.raises(Unreachable):
+            own.api(timeout=1.0).create("/api/v1/namespaces", {"metadata": {"name": "frozen"}})
+    finally:
+        own.resume("etcd")
+    eventually("writes work again", lambda: _writes(own))
+
+
+def _writes(cluster: Cluster) -> bool:
+    try:
+        cluster.api(timeout=2.0).create("/api/v1/namespaces", {"metadata": {"name": "thawed"}})
+    except (ApiError, Unreachable):
+        return False
+    return True
+
+
+def test_stages_change_how_pods_live(own: Cluster) -> None:
+    """Slow start, never ready, crash and slow end, each for the pods that a label names."""
+    own.set_stages(
+        stages.ready(2.0, {"life": "slow"}),
+        stages.never_ready({"life": "stuck"}, reason="ImagePullBackOff", message="no such image"),
+        stages.crash({"life": "short"}, exit_code=137, reason="OOMKilled", after_s=0.5),
+        stages.terminate(2.0, {"life": "slow"}, name="slow-end"),
+    )
+    names = ("plain", "slow", "stuck", "short")
+    own.apply(*(statefulset(name, life=name) for name in names))
+    eventually("plain is ready", lambda: ready(own, "plain") == 1)
+    assert ready(own, "slow") == 0
+    eventually("slow is ready", lambda: ready(own, "slow") == 1)
+    stuck = (pod(own, "stuck-0") or {})["status"]
+    assert stuck["containerStatuses"][0]["state"]["waiting"] == {
+        "reason": "ImagePullBackOff",
+        "message": "no such image",
+    }
+    eventually("short crashed", lambda: _last_exit(own, "short-0") == 137)
+    assert ready(own, "short") == 0
+
+    own.kubectl("delete", "statefulset", *names, "--wait=false")
+    eventually("plain is gone", lambda: pod(own, "plain-0") is None)
+    assert pod(own, "slow-0") is not None, "it takes its time to end"
+    eventually("slow is gone", lambda: pod(own, "slow-0") is None)
+    own.set_stages()
+    own.apply(statefulset("stuck", life="stuck"))
+    eventually("the defaults are back", lambda: ready(own, "stuck") == 1)
+    own.kubectl("delete", "statefulset", "stuck")
+
+
+def _last_exit(cluster: Cluster, name: str) -> int | None:
+    statuses = (pod(cluster, name) or {}).get("status", {}).get("containerStatuses", [{}])
+    code = statuses[0].get("lastState", {}).get("terminated", {}).get("exitCode")
+    return None if code is None else int(code)
+
+
+def test_a_token_is_kept_fresh(own: Cluster) -> None:
+    """The kubeconfig works with the rights of the account and no others; an old token is replaced by itself."""
+    config = own.keep_token("default", "default")
+    reader = own.environment(config)
+    assert _forbidden(own, reader)
+    token = own.at.tokens / "default.default.token"
+    old, past = token.read_text(), time.time() - 1801
+    os.utime(token, (past, past))  # as if it had lived for half its life
+    eventually("renewed", lambda: token.read_text() != old)
+    assert _forbidden(own, reader), "the new one is as good"
+    with pytest.raises(LocalError, match=r"No token for ServiceAccount default/nobody: .*not found"):
+        own.keep_token("default", "nobody")
+
+
+def _forbidden(cluster: Cluster, environment: dict[str, str]) -> bool:
+    """True when the API server knows the account and refuses it; a bad token would be Unauthorized."""
+    done = subprocess.run(
+        [str(cluster.program("kubectl")), "get", "nodes"], env=environment, capture_output=True, text=True, check=False
+    )
+    return 'User "system:serviceaccount:default:default" cannot list resource "nodes"' in done.stderr
+
+
+def test_the_audit_log_tells_components_apart(own: Cluster) -> None:
+    """Each component has a user of its own; a count from a mark on is exact."""
+    mark = own.audit_mark()
+    own.apply(statefulset("counted", 2))
+    eventually("ready", lambda: ready(own, "counted") == 2)
+    own.kubectl("delete", "statefulset", "counted")
+    eventually("gone", lambda: pod(own, "counted-0") is None and pod(own, "counted-1") is None)
+    found = Counter((r.user, r.verb, r.resource, r.subresource) for r in own.audit(mark) if r.writes and r.code < 300)
+    assert found["admin", "create", "statefulsets", ""] == 1
+    assert found["system:kube-controller-manager", "create", "pods", ""] == 2
+    assert found["system:kube-scheduler", "create", "pods", "binding"] == 2
+    assert found["kwok", "patch", "pods", "status"] == 2
+
+
+def test_nodes_stay_quiet(own: Cluster) -> None:
+    """Simulated nodes send nothing while nothing happens, so that counts of writes mean something."""
+    mark = own.audit_mark()
+    time.sleep(3.0)
+    assert [r for r in own.audit(mark) if r.writes and r.user == "kwok"] == []
+
+
+def test_names_of_spawned_processes(own: Cluster) -> None:
+    """A process of ours cannot take a component's name, and is found by its own."""
+    with pytest.raises(LocalError, match="is a component"):
+        own.spawn("etcd", ["sleep", "1"])
+    process = own.spawn("helper", ["sleep", "1000"])
+    assert own.process("helper") == process
+    assert [row.pid for row in own.status() if row.name == "helper"] == [process.pid]
+    own.stop("helper", signal.SIGKILL)
+    assert own.process("helper") is None
+
+
+def test_what_the_directory_tells_is_private(own: Cluster) -> None:
+    """Keys and tokens lie there."""
+    assert own.at.root.stat().st_mode & 0o077 == 0
+    assert own.kubeconfig.stat().st_mode & 0o077 == 0
+    assert json.loads(own.kubeconfig.read_text())["clusters"][0]["cluster"]["server"] == own.server
+    assert layout.known() == ["own"]
+
+
+def test_kind_with_its_server_replaced_by_ours(
+    own: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stand-in for docker and kind hands out our own API server, so that everything of ours around kind is real."""
+    programs, calls = tmp_path / "bin", tmp_path / "calls"
+    programs.mkdir()
+    script = f"""#!/bin/sh
+echo "$(basename $0) $*" >> {calls}
+[ "$1 $2" != "create cluster" ] || cat > {tmp_path}/config
+case "$1 $2" in "create cluster") while [ "$1" != --kubeconfig ]; do shift; done; cp {own.kubeconfig} "$2";; esac
+"""
+    for name in ("docker", "kind"):
+        (programs / name).write_text(script)
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    own.stop("kwok", signal.SIGKILL)
+    own.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "ome-kind-control-plane"}})
+    image = tmp_path / "image.tar"
+    image.touch()
+    try:
+        cluster = Cluster.up("kind", nodes=4, kind=True)
+        cluster.load_image(image)
+        taints = json.loads(own.kubectl("get", "node", cluster.real, "-o", "json"))["spec"]["taints"]
+        assert {"key": "ome.io/real", "value": "true", "effect": "PreferNoSchedule"} in taints
+        (node,) = json.loads((tmp_path / "config").read_text())["nodes"]
+        assert node["labels"] == {"ome.io/real": "true"}
+        assert node["extraMounts"][0]["hostPath"] == "/var/lib/ome/models"
+        assert [row.name for row in cluster.status() if row.pid] == ["kwok", "tokens"]
+        assert cluster.server == own.server
+        assert cluster.keep_token("default", "default").exists()
+        with pytest.raises(LocalError, match="etcd is no component of cluster kind"):
+            cluster.start("etcd")
+        cluster.down()
+    finally:
+        own.start("kwok")
+        own.kubectl("delete", "node", "h200-03", "ome-kind-control-plane", "--ignore-not-found")
+    said = calls.read_text().splitlines()
+    at = f"--name ome-kind --kubeconfig {own.at.root.parent / 'kind' / 'kubeconfig'}"
+    assert said == [
+        "docker info",
+        "kind get clusters",
+        f"kind create cluster {at} --config - --wait 120s",
+        f"kind load image-archive {image} --name ome-kind",
+        f"kind delete cluster {at}",
+    ]
+    assert layout.known() == ["own"]

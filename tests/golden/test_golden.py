@@ -1,0 +1,140 @@
+"""Whole manifests, byte by byte, and what must hold for every one of them."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ome_operator import keys, names, quantity
+from ome_operator.facts import Manifest
+from ome_operator.ownership import digest
+from ome_operator.render import meta, workloads
+from tests.golden.cases import CASES, manifests
+
+HERE = Path(__file__).parent
+pytestmark = pytest.mark.parametrize("case", CASES)
+
+
+def rendered(case: str) -> list[Manifest]:
+    """The case's manifests as JSON data."""
+    out: list[Manifest] = json.loads(json.dumps(manifests(CASES[case]())))
+    return out
+
+
+def test_manifests_are_as_they_were(case: str, update: bool) -> None:
+    file = HERE / f"{case}.yaml"
+    text = yaml.safe_dump_all(rendered(case), sort_keys=False, width=120, allow_unicode=True)
+    if update:
+        file.write_text(text)
+    assert text == file.read_text(), "see `pytest tests/golden --update-golden`"
+
+
+def test_everything_is_labelled_owned_and_named_within_the_limits(case: str) -> None:
+    limits = {"StatefulSet": 52, "Service": 63, "Deployment": 46}
+    for one in rendered(case):
+        metadata = one["metadata"]
+        assert metadata["labels"][keys.MANAGED_BY] == keys.MANAGER
+        assert metadata["labels"][keys.SERVICE]
+        (owner,) = metadata["ownerReferences"]
+        assert owner["controller"] is True and owner["kind"] == "InferenceService"
+        assert len(metadata["name"]) <= limits.get(one["kind"], 63)
+        assert one["kind"] == "RoleScale" or metadata["annotations"][keys.HASH] == digest(one)
+
+
+def test_every_selector_is_ours_alone_and_matches_its_pods(case: str) -> None:
+    everything = rendered(case)
+    pods = [one["spec"]["template"]["metadata"]["labels"] for one in everything if "template" in one.get("spec", {})]
+    for one in everything:
+        selector = (one.get("spec") or {}).get("selector")
+        if selector is None:
+            continue
+        wanted = selector.get("matchLabels", selector)
+        assert wanted[keys.MANAGED_BY] == keys.MANAGER
+        assert any(wanted.items() <= labels.items() for labels in pods), one["metadata"]["name"]
+
+
+def test_no_pod_is_under_two_budgets(case: str) -> None:
+    everything = rendered(case)
+    budgets = [one["spec"]["selector"]["matchLabels"] for one in everything if one["kind"] == "PodDisruptionBudget"]
+    for one in everything:
+        if "template" in one.get("spec", {}):
+            labels = one["spec"]["template"]["metadata"]["labels"]
+            assert sum(wanted.items() <= labels.items() for wanted in budgets) == 1
+
+
+def test_nothing_is_spelled_otherwise_than_the_server_stores_it(case: str) -> None:
+    """Else what we own would differ from what we wrote for ever (decisions 13)."""
+    for one in rendered(case):
+        for path, value in walk(one) if one["kind"] != "ControllerRevision" else ():
+            field = path[-1]
+            assert value is not None, path
+            if field == "fieldRef":
+                assert value["apiVersion"] == "v1", path
+            if field in ("limits", "requests"):
+                assert {name: quantity.canonical(amount) for name, amount in value.items()} == value, path
+            if field == "sizeLimit":
+                assert value == quantity.canonical(value), path
+            if field == "ports":
+                assert all(port["protocol"] == "TCP" for port in value), path
+            if field in ("args", "command"):
+                assert all(isinstance(word, str) for word in value), path
+            if field in ("env", "volumes", "containers", "volumeMounts", "ports"):
+                key = "mountPath" if field == "volumeMounts" else "name"
+                found = [entry[key] for entry in value if key in entry]
+                assert len(found) == len(set(found)), path
+
+
+def test_references_between_variables_see_only_what_stands_before(case: str) -> None:
+    """The kubelet leaves `$(LATER)` as it is."""
+    for one in rendered(case):
+        for path, value in walk(one):
+            if path[-1] != "env":
+                continue
+            known: set[str] = set()
+            for variable in value:
+                for other in value:
+                    if f"$({other['name']})" in variable.get("value", ""):
+                        assert other["name"] in known, (path, variable)
+                known.add(variable["name"])
+
+
+def test_a_stored_slice_is_stamped_alike_for_ever(case: str) -> None:
+    """Data as stored by this golden file's operator, through the running code: equal, also for a group added later."""
+    golden = list(yaml.safe_load_all((HERE / f"{case}.yaml").read_text()))
+    (stored,) = [one for one in golden if one["kind"] == "ControllerRevision"]
+    labels, (reference,) = stored["metadata"]["labels"], stored["metadata"]["ownerReferences"]
+    owner = meta.Owner(labels[keys.SERVICE], stored["metadata"]["namespace"], reference["uid"])
+    sets = {one["metadata"]["name"]: one for one in golden if one["kind"] == "StatefulSet"}
+    for role in workloads.stored(stored["data"]).values():
+        groups = sets[names.leader(owner.name, role.component, labels[keys.REVISION])]["spec"]["replicas"]
+        for one in workloads.stamp(owner, role, groups, range(groups)):
+            name = one["metadata"]["name"]
+            assert one == bare(sets.pop(name))
+        if role.worker is None:
+            continue
+        leaders, first, *_, last = workloads.stamp(owner, role, groups + 1, range(groups + 1))
+        assert leaders["spec"]["replicas"] == groups + 1
+        text = json.dumps(first).replace(f'{first["metadata"]["name"]}"', f'{last["metadata"]["name"]}"')
+        assert json.loads(text.replace(f'"{keys.GROUP_INDEX}": "0"', f'"{keys.GROUP_INDEX}": "{groups}"')) == last
+    assert not sets
+
+
+def bare(manifest: Manifest) -> Manifest:
+    """Without our hash, which is added on the way out."""
+    metadata = {key: value for key, value in manifest["metadata"].items() if key != "annotations"}
+    return {**manifest, "metadata": metadata}
+
+
+def walk(value: Any, path: tuple[Any, ...] = ("",)) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Every value below, with its path; what was written by users and is only recorded is left out."""
+    yield path, value
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key != "inputs":
+                yield from walk(inner, (*path, key))
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from walk(inner, (*path, number))

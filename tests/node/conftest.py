@@ -1,0 +1,96 @@
+"""A cluster with a real node, where this machine can have one; otherwise every test here is skipped with the reason."""
+
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from ome_operator.local import binaries, layout, lifecycle, tools
+from ome_operator.local.cluster import Cluster
+from ome_operator.local.processes import started_at
+from ome_operator.local.realnode import requirements
+from tests.support import busybox
+
+_NAME = re.compile(r"real(?:-[a-z]+)?-(\d+)")
+
+
+@dataclass
+class Steps:
+    """How long the steps of this session took."""
+
+    told: dict[str, str] = field(default_factory=dict)
+
+    @contextmanager
+    def measure(self, name: str, megabytes: float | None = None) -> Iterator[None]:
+        """Record the seconds of a step under this name, and its size; they are shown when the session ends."""
+        began = time.monotonic()
+        yield
+        size = f"{megabytes:>10,.0f} MB" if megabytes is not None else ""
+        self.note(name, f"{time.monotonic() - began:>8.1f} s{size}")
+
+    def note(self, name: str, said: str) -> None:
+        """Record any other figure."""
+        self.told[name] = said
+
+
+_STEPS = pytest.StashKey[Steps]()
+
+
+@pytest.fixture(scope="session")
+def steps(pytestconfig: pytest.Config) -> Steps:
+    """The session's record of steps."""
+    return pytestconfig.stash.setdefault(_STEPS, Steps())
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """The table of steps."""
+    told = config.stash.get(_STEPS, Steps()).told
+    if told:
+        terminalreporter.section("steps of the node suite")
+        for name, said in told.items():
+            terminalreporter.line(f"{name:<56}{said}")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """The first test waits for the tools, which may be built for minutes: only the tests themselves are timed."""
+    item.add_marker(pytest.mark.timeout(120, func_only=True))
+
+
+@pytest.fixture(scope="session")
+def machine() -> None:
+    """Skips what needs a real node, with the sentence that `ome local up --real-node` would say."""
+    if reason := requirements.why_not():
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def real(machine: None, steps: Steps, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two simulated nodes of 8 H200 GPUs and the real one, which has the image of busybox."""
+    for name in layout.known():  # of sessions that were killed
+        if (found := _NAME.fullmatch(name)) and started_at(int(found[1])) is None:
+            lifecycle.down(layout.layout(name))
+    with steps.measure("packages"):
+        requirements.require()
+    with steps.measure("tools"):
+        binaries.ensure([*tools.CONTROL_PLANE, *tools.NODE])
+    name = f"real-{os.getpid()}"
+    try:
+        with steps.measure("up, until the node is Ready"):
+            cluster = Cluster.up(name, nodes=2, real_node=True)
+        with steps.measure("image of busybox"):
+            cluster.load_image(busybox.image(tmp_path_factory.mktemp("busybox")))
+        yield cluster
+    finally:
+        with steps.measure("down"):
+            lifecycle.down(layout.layout(name))
+
+
+@pytest.fixture(scope="session")
+def busybox_archive(machine: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The image as a file, for clusters that a test makes itself."""
+    return busybox.image(tmp_path_factory.mktemp("archive"))

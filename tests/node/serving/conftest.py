@@ -1,0 +1,93 @@
+"""The operator as helm installs it, on the real node, with the images and the tiny model that its services need."""
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ome_operator.local import images, operator, tinymodel
+from ome_operator.local.cluster import Cluster
+from ome_operator.local.realnode.facts import NAME
+from tests.node.conftest import Steps
+from tests.support.rig import ROOT, Rig
+
+MODEL, RUNTIME = "config/models/ome/Kimi-K2-Tiny.yaml", "config/runtimes/srt/kimi-k2-tiny-pd-cpu-rt.yaml"
+SINGLE, GROUPS = "config/samples/isvc/ome/kimi-k2-tiny-pd.yaml", "config/samples/isvc/ome/kimi-k2-tiny-pd-tp2.yaml"
+HOLDS = "models.ome.io/clusterbasemodel.kimi-k2-tiny=Ready"
+READY_WITHIN_S = 300.0
+DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""Without a proxy that this machine may name."""
+
+
+@pytest.fixture(scope="session")
+def serving(real: Cluster, steps: Steps) -> Rig:
+    """Model and runtime are there, and the operator runs inside."""
+    with steps.measure("images, built or from the cache"):
+        archives = images.build()
+    for name, archive in archives.items():
+        with steps.measure(f"image {name} into the node", megabytes=archive.stat().st_size / 1e6):
+            real.load_image(archive)
+    tinymodel.put()
+    real.kubectl("label", "node", NAME, HOLDS)
+    with steps.measure("helm install, until the operator runs"):
+        operator.install(real, inside=True)
+    for file in (MODEL, RUNTIME):
+        real.kubectl("apply", "-f", str(ROOT / file))
+    return Rig(real)
+
+
+@pytest.fixture(scope="session")
+def tiny(serving: Rig, steps: Steps) -> Iterator[str]:
+    """One prefill, one decode, one router."""
+    yield come_up(serving, SINGLE, "kimi-k2-tiny", steps, "1 prefill + 1 decode + router, apply to Ready")
+    remove(serving, "kimi-k2-tiny")
+
+
+def come_up(rig: Rig, sample: str, service: str, steps: Steps, what: str) -> str:
+    """Apply a sample whose namespace has the service's name, wait until it is Ready; its URL from this machine."""
+    with steps.measure(what):
+        rig.cluster.kubectl("apply", "-f", str(ROOT / sample))
+        rig.ready(service, service, READY_WITHIN_S)
+    url = address(rig, service, service)
+    rig.wait("kube-proxy knows the endpoints", lambda: reached(url), 30)
+    return url
+
+
+def reached(url: str) -> bool:
+    """Whether the Service leads somewhere: a node learns of endpoints a moment after the router is ready."""
+    try:
+        with DIRECT.open(f"{url}/readiness", timeout=5):
+            return True
+    except OSError:
+        return False
+
+
+def remove(rig: Rig, service: str) -> None:
+    """Until no pod of it is left."""
+    rig.delete("InferenceService", service, service)
+    rig.wait("no pods", lambda: not rig.all("Pod", service), 120)
+
+
+def address(rig: Rig, namespace: str, service: str) -> str:
+    """The Service as this machine reaches it: it is a node of the cluster."""
+    found = rig.get("Service", namespace, service)
+    assert found is not None
+    return f"http://{found['spec']['clusterIP']}"
+
+
+def post(url: str, body: dict[str, Any], **headers: str) -> dict[str, Any]:
+    """The JSON answer to a JSON request."""
+    sent = {"Content-Type": "application/json", **{name.replace("_", "-"): value for name, value in headers.items()}}
+    request = urllib.request.Request(url, json.dumps(body).encode(), sent)
+    with DIRECT.open(request, timeout=60) as reply:
+        answer: dict[str, Any] = json.loads(reply.read())
+        return answer
+
+
+def tokens(url: str, text: str, count: int = 16) -> list[int]:
+    """What the model says at temperature 0, as token ids."""
+    answer = post(f"{url}/generate", {"text": text, "sampling_params": {"temperature": 0, "max_new_tokens": count}})
+    found: list[int] = answer["output_ids"]
+    return found

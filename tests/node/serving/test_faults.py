@@ -1,0 +1,188 @@
+"""Prefill and decode pods die under traffic, with the API server away in between: what the registry is worth.
+
+The same story is told twice, with the registry beside the router and without; its figures are printed with the steps.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import pytest
+
+from ome_operator.local.errors import LocalError
+from tests.node.conftest import Steps
+from tests.node.serving.conftest import DIRECT, READY_WITHIN_S
+from tests.support.rig import Rig
+from tests.support.traffic import Report, stream_of
+
+ANNOTATION = "ome.io/registry"
+TINY = "kimi-k2-tiny"
+FULL = bool(os.environ.get("OME_E2E"))
+"""Every fault, with and without the registry; otherwise two with it."""
+PER_SECOND = 4.0
+CALM_S = 5.0
+"""Seconds of traffic before something breaks."""
+OUT_WITHIN_S = 10.0
+
+
+@pytest.fixture(scope="module")
+def doubled(serving: Rig, tiny: str, steps: Steps) -> Iterator[str]:
+    """The service with two prefill and two decode groups; its URL. Afterwards it has one of each again."""
+    with steps.measure("one more group of each role"):
+        scale(serving, 2)
+        serving.wait("four leaders", lambda: len(ready_leaders(serving)) == 4, READY_WITHIN_S)
+    yield tiny
+    scale(serving, 1)
+    serving.wait("two leaders", lambda: len(leaders(serving)) == 2, 120)
+
+
+def scale(rig: Rig, groups: int) -> None:
+    """Wanted groups of both roles."""
+    one = {"minReplicas": groups, "maxReplicas": groups}
+    rig.patch("InferenceService", TINY, TINY, {"spec": {"engine": one, "decoder": one}})
+
+
+def leaders(rig: Rig) -> list[dict[str, Any]]:
+    """All leader pods of engines."""
+    return rig.all("Pod", TINY, "leaderworkerset.sigs.k8s.io/worker-index=0")
+
+
+def ready_leaders(rig: Rig) -> dict[str, dict[str, Any]]:
+    """Name -> leader pod, while it is ready."""
+    found = {}
+    for pod in leaders(rig):
+        conditions = {one["type"]: one["status"] for one in pod["status"].get("conditions", ())}
+        if conditions.get("Ready") == "True" and not pod["metadata"].get("deletionTimestamp"):
+            found[pod["metadata"]["name"]] = pod
+    return found
+
+
+def leader(rig: Rig, component: str) -> str:
+    """One of them."""
+    return min(one for one, pod in ready_leaders(rig).items() if pod["metadata"]["labels"]["component"] == component)
+
+
+def crash(rig: Rig, pod: str) -> None:
+    """All of SGLang in the pod dies at once."""
+    with contextlib.suppress(LocalError):  # the container ends, and this with it
+        rig.cluster.kubectl("exec", "-n", TINY, pod, "-c", "ome-container", "--", "python3", "-c", KILL)
+
+
+KILL = """
+import contextlib, os, pathlib, signal
+for proc in pathlib.Path('/proc').glob('[0-9]*'):
+    with contextlib.suppress(OSError):
+        if b'sglang' in (proc / 'cmdline').read_bytes() and int(proc.name) != os.getpid():
+            os.kill(int(proc.name), signal.SIGKILL)
+"""
+
+
+def delete_unseen(rig: Rig, pod: str) -> None:
+    """The pod is deleted while the API server that the router watches is away."""
+    second = rig.cluster.extra_apiserver()
+    rig.cluster.stop("apiserver", signal.SIGKILL)
+    words = ["delete", "pod", "-n", TINY, pod, "--grace-period=0", "--force"]
+    kubectl = [str(rig.cluster.program("kubectl")), f"--kubeconfig={second}", *words]
+    subprocess.run(kubectl, check=True, capture_output=True, timeout=30)
+    rig.cluster.start("apiserver")
+    rig.api = rig.cluster.api()
+    rig.cluster.stop("apiserver-2", signal.SIGKILL)
+
+
+class Fault(NamedTuple):
+    """Something that breaks."""
+
+    what: str
+    happens: Callable[[Rig, str], None]
+    component: str
+    """Whose leader it happens to."""
+
+
+FAULTS = (
+    Fault("decode crashes", crash, "decoder"),
+    Fault("prefill crashes", crash, "engine"),
+    Fault("decode deleted unseen, API server killed", delete_unseen, "decoder"),
+    Fault("prefill deleted unseen, API server killed", delete_unseen, "engine"),
+)
+
+
+async def under_traffic(rig: Rig, url: str, fault: Callable[..., None], *words: object) -> tuple[Report, float]:
+    """Requests all the time; a fault, and then until every group is ready again; when it happened."""
+    async with stream_of(url, PER_SECOND) as report:
+        await asyncio.sleep(CALM_S)
+        assert not report.failed, report.failed[0].error
+        began = time.monotonic()
+        await asyncio.to_thread(fault, rig, *words)
+        await asyncio.sleep(OUT_WITHIN_S)
+        while len(await asyncio.to_thread(ready_leaders, rig)) < 4:
+            assert time.monotonic() < began + 180, "the groups did not come back"
+            await asyncio.sleep(0.5)
+        await asyncio.sleep(OUT_WITHIN_S)
+    return report, began
+
+
+async def tell(rig: Rig, url: str, steps: Steps, with_what: str, faults: Sequence[Fault]) -> None:
+    """One fault after the other; a line of figures about each."""
+    for one in faults:
+        pod = await asyncio.to_thread(leader, rig, one.component)
+        report, began = await under_traffic(rig, url, one.happens, pod)
+        counts = f"{len(report.failed):>8} of {len(report.answers)} requests failed"
+        steps.note(f"{one.what}, {with_what}", f"{counts}, the last of them began after {report.last_failure(began):.1f} s")
+        if with_what == "registry":
+            await asyncio.to_thread(listed_are_ready, rig)
+
+
+def listed_are_ready(rig: Rig) -> None:
+    """The router's workers are the ready leaders, no more and no less."""
+    (router,) = rig.all("Pod", TINY, "component=router")
+    wanted = {f"http://{pod['status']['podIP']}:30000" for pod in ready_leaders(rig).values()}
+    told = json.loads(DIRECT.open(f"http://{router['status']['podIP']}:8080/workers", timeout=10).read())
+    assert {one["url"] for one in told["workers"]} == wanted
+
+
+@pytest.mark.timeout(600)
+async def test_what_dies_is_out_within_seconds(serving: Rig, doubled: str, steps: Steps) -> None:
+    """With the registry beside the router."""
+    await tell(serving, doubled, steps, "registry", FAULTS if FULL else FAULTS[:1] + FAULTS[-1:])
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(not FULL, reason="only for comparison: `make e2e` runs it")
+async def test_without_the_registry(serving: Rig, doubled: str, steps: Steps) -> None:
+    """The same faults, for the figures."""
+    mark = {"metadata": {"annotations": {ANNOTATION: "false"}}}
+    await asyncio.to_thread(serving.patch, "InferenceService", TINY, TINY, mark)
+    await asyncio.to_thread(serving.wait, "a router alone", lambda: routers(serving) == [1], 120)
+    try:
+        await tell(serving, doubled, steps, "router alone", FAULTS)
+    finally:
+        mark = {"metadata": {"annotations": {ANNOTATION: None}}}
+        await asyncio.to_thread(serving.patch, "InferenceService", TINY, TINY, mark)
+        await asyncio.to_thread(serving.wait, "its registry", lambda: routers(serving) == [2], 120)
+
+
+def routers(rig: Rig) -> list[int]:
+    """How many containers each router pod has, sidecars included."""
+    pods = [pod["spec"] for pod in rig.all("Pod", TINY, "component=router")]
+    return [len(spec["containers"]) + len(spec.get("initContainers", ())) for spec in pods]
+
+
+@pytest.mark.timeout(300)
+async def test_a_group_that_is_scaled_away_loses_no_request(serving: Rig, doubled: str, steps: Steps) -> None:
+    """Marked, out of the router, then stopped."""
+    async with stream_of(doubled, PER_SECOND) as report:
+        await asyncio.sleep(CALM_S)
+        began = time.monotonic()
+        await asyncio.to_thread(scale, serving, 1)
+        await asyncio.to_thread(serving.wait, "two leaders", lambda: len(leaders(serving)) == 2, 150)
+        took = time.monotonic() - began
+        await asyncio.sleep(CALM_S)
+    counts = f"{len(report.failed):>8} of {len(report.answers)} requests failed"
+    steps.note("one group of each role scaled away", f"{counts}, gone after {took:.0f} s")
+    assert not report.failed, report.failed[0].error

@@ -1,0 +1,29 @@
+"""The operator in the cluster, from the charts alone."""
+
+import json
+
+from ome_operator.local.realnode.facts import NAME
+from tests.support.rig import Rig
+
+
+def test_it_runs_restricted_on_the_real_node(serving: Rig) -> None:
+    """Its namespace admits nothing but `restricted` pods."""
+    namespace = serving.get("Namespace", "", "ome")
+    assert namespace is not None
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    (pod,) = serving.all("Pod", "ome")
+    assert pod["spec"]["nodeName"] == NAME
+    (status,) = pod["status"]["containerStatuses"]
+    assert status["ready"]
+    first = json.loads(serving.cluster.kubectl("logs", "-n", "ome", pod["metadata"]["name"]).splitlines()[0])
+    assert first["level"]
+
+
+def test_models_and_runtimes_have_a_status(serving: Rig) -> None:
+    """The operator that runs inside wrote it."""
+
+    def told() -> bool:
+        model = serving.get("ClusterBaseModel", "", "kimi-k2-tiny") or {}
+        return model.get("status", {}).get("state") == "Ready" and NAME in model["status"]["nodesReady"]
+
+    serving.wait("status of the model", told)

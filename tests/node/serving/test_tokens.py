@@ -1,0 +1,149 @@
+"""Real tokens: the requests of the seeds, streams, tools, and the same answers as one server alone gives."""
+
+import json
+import subprocess
+import urllib.request
+from typing import Any
+
+import openai
+
+from ome_operator.local.realnode.facts import PLACED
+from tests.node.conftest import Steps
+from tests.node.serving.conftest import DIRECT, GROUPS, come_up, post, remove, tokens
+from tests.node.test_pods import forwarded
+from tests.support.rig import Rig
+
+LONG = "A much longer prompt, so that more than one page of the cache is used. " * 4
+PROMPTS = ("The future of AI is", "Hello", LONG, "7")
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "Get the current weather for a location",
+        "strict": True,
+        "parameters": {
+            "type": "object",
+            "properties": {"unit": {"type": "string", "enum": ["celsius", "fahrenheit"]}},
+            "required": ["unit"],
+            "additionalProperties": False,
+        },
+    },
+}
+
+
+def test_the_curl_of_the_seeds(serving: Rig, tiny: str) -> None:
+    """`kubectl port-forward service/… 8080:80`, then their request to the letter."""
+    body = '{    "text": "The future of AI is",    "max_new_tokens": 50,    "temperature": 0.7  }'
+    with forwarded(serving.cluster, "service/kimi-k2-tiny", 80, "kimi-k2-tiny") as local:
+        headers = ["-H", "Content-Type: application/json", "-H", "Authorization: Bearer None"]
+        command = ["curl", "-s", "-X", "POST", f"{local}generate", *headers, "-d", body]
+        said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    answer = json.loads(said)
+    assert answer["text"] and answer["meta_info"]["completion_tokens"] > 0
+
+
+def test_chat_streams(tiny: str) -> None:
+    body = {"model": "any", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 6, "stream": True}
+    request = urllib.request.Request(
+        f"{tiny}/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
+    with DIRECT.open(request, timeout=60) as reply:
+        assert reply.headers["Content-Type"].startswith("text/event-stream")
+        events = [line[6:] for line in reply.read().decode().splitlines() if line.startswith("data: ")]
+    assert events[-1] == "[DONE]" and len(events) > 3
+
+
+def test_a_tool_is_called(tiny: str) -> None:
+    """A grammar makes even random weights fill in the arguments."""
+    body = {
+        "model": "kimi-k2-tiny",
+        "messages": [{"role": "user", "content": "Weather?"}],
+        "tools": [TOOL],
+        "tool_choice": {"type": "function", "function": {"name": "get_weather"}},
+        "max_tokens": 200,
+        "temperature": 0,
+    }
+    (choice,) = post(f"{tiny}/v1/chat/completions", body)["choices"]
+    (call,) = choice["message"]["tool_calls"]
+    assert call["function"]["name"] == "get_weather"
+    assert json.loads(call["function"]["arguments"])["unit"] in ("celsius", "fahrenheit")
+
+
+def test_the_client_of_the_seeds(tiny: str) -> None:
+    """The program of the fourth seed, as far as its answer does not depend on a model that thinks."""
+    direct = openai.DefaultHttpxClient(trust_env=False)
+    client = openai.OpenAI(base_url=f"{tiny}/v1", api_key="EMPTY", http_client=direct)
+    response = client.chat.completions.create(
+        model="moonshotai/Kimi-K2-Thinking",
+        messages=[{"role": "user", "content": "Solve this problem step by step: What is 15% of 240?"}],
+        temperature=0.6,
+        max_tokens=24,
+        stream=True,
+    )
+    pieces = [chunk.choices[0].delta.content or "" for chunk in response if chunk.choices]
+    assert len(pieces) > 3
+
+
+def alone(ranks: int) -> dict[str, Any]:
+    """A server that does prefill and decode itself, with this tensor parallelism."""
+    args = ["--model-path=/model", "--device=cpu", "--host=0.0.0.0", "--port=30000", f"--tp-size={ranks}"]
+    args += ["--max-total-tokens=4096", "--max-running-requests=4", "--sleep-on-idle"]
+    probe = {"httpGet": {"path": "/health", "port": 30000}, "periodSeconds": 2, "timeoutSeconds": 5, "failureThreshold": 100}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"alone-{ranks}", "namespace": "default"},
+        "spec": {
+            **PLACED,
+            "terminationGracePeriodSeconds": 1,
+            "volumes": [
+                {"name": "model", "hostPath": {"path": "/var/lib/ome/models/kimi-k2-tiny"}},
+                {"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": "256Mi"}},
+            ],
+            "containers": [
+                {
+                    "name": "sglang",
+                    "image": "local/sglang-cpu:0.5.23",
+                    "args": args,
+                    "env": [{"name": "OMP_NUM_THREADS", "value": "1"}],
+                    "readinessProbe": probe,
+                    "volumeMounts": [
+                        {"name": "model", "mountPath": "/model", "readOnly": True},
+                        {"name": "dshm", "mountPath": "/dev/shm"},
+                    ],
+                }
+            ],
+        },
+    }
+
+
+def of_one_server(rig: Rig, ranks: int) -> dict[str, list[int]]:
+    """Prompt -> what a server alone says."""
+    pod = alone(ranks)
+    rig.cluster.apply(pod)
+    try:
+        rig.cluster.kubectl("wait", "--for=condition=Ready", f"pod/alone-{ranks}", "--timeout=200s")
+        found = rig.get("Pod", "default", f"alone-{ranks}")
+        assert found is not None
+        url = f"http://{found['status']['podIP']}:30000"
+        return {prompt: tokens(url, prompt) for prompt in PROMPTS}
+    finally:
+        rig.delete("Pod", "default", f"alone-{ranks}")
+
+
+def test_prefill_and_decode_say_what_one_server_says(serving: Rig, tiny: str) -> None:
+    assert {prompt: tokens(tiny, prompt) for prompt in PROMPTS} == of_one_server(serving, 1)
+
+
+def test_groups_of_two_pods_say_what_one_server_says(serving: Rig, steps: Steps) -> None:
+    """Leader and worker of a group meet over the network; every pod passes `restricted`."""
+    name = "kimi-k2-tiny-tp2"
+    url = come_up(serving, GROUPS, name, steps, "2 prefill + 2 decode (TP 2) + router, apply to Ready")
+    try:
+        ranks = {pod["metadata"]["name"]: pod["metadata"]["labels"] for pod in serving.all("Pod", name)}
+        engines = [labels for labels in ranks.values() if labels["component"] in ("engine", "decoder")]
+        assert sorted(one["apps.kubernetes.io/pod-index"] for one in engines) == ["0", "0", "1", "1"]
+        answers = {prompt: tokens(url, prompt) for prompt in PROMPTS}
+    finally:
+        remove(serving, name)
+    assert answers == of_one_server(serving, 2)

@@ -1,0 +1,106 @@
+"""What `up` builds, `down` takes away, however far it got."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ome_operator.local import layout, lifecycle, processes, spec
+from ome_operator.local.cluster import Cluster
+from ome_operator.local.errors import LocalError
+from ome_operator.local.realnode.facts import COMPONENTS
+from tests.node.test_pods import eventually, inside, pod, wait_ready
+from tests.support import traces
+
+
+@pytest.fixture
+def name(real: Cluster) -> Iterator[str]:
+    """Of a cluster beside the session's, which is gone afterwards."""
+    name = f"real-life-{os.getpid()}"
+    yield name
+    lifecycle.down(layout.layout(name))
+
+
+def test_two_side_by_side_and_nothing_left(real: Cluster, name: str, busybox_archive: Path) -> None:
+    """Networks of their own; afterwards the machine is as it was, with a pod running until the end."""
+    root = layout.layout(name).root
+    before = traces.taken(root)
+    cluster = Cluster.up(name, real_node=True)
+    assert cluster.node.pods != real.node.pods
+    cluster.load_image(busybox_archive)
+    memory = {"name": "memory", "emptyDir": {"medium": "Memory"}}
+    mount = {"volumeMounts": [{"name": "memory", "mountPath": "/memory"}]}
+    cluster.apply(pod("alone", "exec sleep 1000", container=mount, volumes=[memory]))
+    wait_ready(cluster, "alone")
+    assert inside(cluster, "alone", "wget -q -O- --no-check-certificate https://kubernetes.default.svc/readyz") == "ok"
+    seen = traces.left(before, traces.taken(root))
+    assert {"links", "routes", "control groups", "processes"} <= set(seen), "the comparison sees a node"
+    cluster.down()
+    assert traces.left(before, traces.taken(root)) == {}
+    assert not cluster.at.root.exists()
+
+
+def test_killed_while_it_comes_up(real: Cluster, name: str) -> None:
+    """At any moment: `down` removes all of it, and the next `up` completes what there is."""
+    at, dice = layout.layout(name), random.Random(7)
+    before = traces.taken(at.root)
+    for completes in (False, True, False):
+        killed_up(name, dice.uniform(0.3, 4.0))
+        if completes:
+            cluster = Cluster.up(name, real_node=True)
+            assert all(row.pid for row in cluster.status())
+        lifecycle.down(at)
+        assert traces.left(before, traces.taken(at.root)) == {}, completes
+
+
+def killed_up(name: str, after_s: float) -> None:
+    """The command, ended in the hard way."""
+    command = [sys.executable, "-m", "ome_operator", "local", "up", "--real-node", "--name", name]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(after_s)
+    process.kill()
+    process.wait()
+
+
+def test_killed_programs_come_back(name: str, real: Cluster, busybox_archive: Path) -> None:
+    """A kubelet and a containerd that were killed leave pods alone; without its namespaces the node begins anew."""
+    cluster = Cluster.up(name, real_node=True)
+    cluster.load_image(busybox_archive)
+    cluster.apply(pod("kept", "exec sleep 1000"))
+    wait_ready(cluster, "kept")
+    container = "jsonpath={.status.containerStatuses[0].containerID}"
+    began = cluster.kubectl("get", "pod", "kept", "-o", container)
+    for program in ("kubelet", "containerd"):
+        cluster.restart(program, signal.SIGKILL)
+    eventually("the new kubelet knows the pod", lambda: answers(cluster, "kept"))
+    assert began == cluster.kubectl("get", "pod", "kept", "-o", container)
+    cluster.stop(COMPONENTS[0], signal.SIGKILL)
+    cluster = Cluster.up(name)
+    assert all(row.pid for row in cluster.status())
+    eventually("a new container", lambda: cluster.kubectl("get", "pod", "kept", "-o", container) not in ("", began), 60.0)
+    eventually("it answers", lambda: answers(cluster, "kept"))
+
+
+def answers(cluster: Cluster, name: str) -> bool:
+    """True when a command runs in the pod."""
+    try:
+        return inside(cluster, name, "echo here") == "here\n"
+    except LocalError:
+        return False
+
+
+def test_a_cluster_keeps_what_it_was_made_with(real: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node is not added later, and kind's nodes are real already."""
+    monkeypatch.setenv("OME_LOCAL_HOME", str(tmp_path))
+    at = layout.layout("plain")
+    at.make()
+    spec.save(at, spec.Kept(spec.Spec(), {}))
+    with pytest.raises(LocalError, match="Cluster plain was made without a real node"):
+        Cluster.up("plain", real_node=True)
+    assert processes.marked(at) == []

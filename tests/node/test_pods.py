@@ -1,0 +1,196 @@
+"""Pods on the real node live like pods anywhere: started, probed, reached, resolved, restarted."""
+
+import json
+import re
+import socket
+import subprocess
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ome_operator.local.cluster import Cluster
+from ome_operator.local.errors import LocalError
+from ome_operator.local.ports import choose
+from ome_operator.local.realnode.facts import LABEL, NAME, PLACED
+from tests.node.conftest import Steps
+from tests.support.busybox import REFERENCE
+
+SERVE = "mkdir /tmp/www; echo hello > /tmp/www/index.html; echo serving; exec httpd -f -p 8080 -h /tmp/www"
+
+
+def pod(name: str, script: str, *, namespace: str = "default", container: dict[str, Any] | None = None, **spec: Any) -> Any:
+    """A pod of one busybox container on the real node."""
+    one = {"name": "main", "image": REFERENCE, "command": ["/bin/sh", "-c", script], **(container or {})}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "labels": {"app": name}},
+        "spec": {"containers": [one], "terminationGracePeriodSeconds": 1, **PLACED, **spec},
+    }
+
+
+def wait_ready(cluster: Cluster, name: str, namespace: str = "default") -> None:
+    """Until the kubelet says so."""
+    cluster.kubectl("wait", "-n", namespace, "--for=condition=Ready", f"pod/{name}", "--timeout=60s")
+
+
+def inside(cluster: Cluster, name: str, script: str) -> str:
+    """What a shell in the pod prints."""
+    return cluster.kubectl("exec", name, "--", "/bin/sh", "-c", script)
+
+
+def eventually(what: str, seen: Callable[[], bool], within_s: float = 30.0) -> None:
+    """Poll until it is so."""
+    until = time.monotonic() + within_s
+    while not seen():
+        assert time.monotonic() < until, f"not within {within_s} s: {what}"
+        time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def web(real: Cluster, steps: Steps) -> str:
+    """A web server in a pod, behind a Service and with a name of its own; `web` to all of them."""
+    probe = {"readinessProbe": {"httpGet": {"path": "/", "port": 8080}, "periodSeconds": 1}}
+    headless = {"clusterIP": "None", "selector": {"app": "web"}, "ports": [{"port": 8080}]}
+    plain = {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]}
+    with steps.measure("first pod Ready"):
+        real.apply(
+            pod("web", SERVE, container=probe, hostname="web-0", subdomain="each"),
+            {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": plain},
+            {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "each"}, "spec": headless},
+        )
+        wait_ready(real, "web")
+    return "web"
+
+
+def test_the_node_takes_what_is_meant_for_it(real: Cluster, web: str) -> None:
+    """A taint keeps everything else away, so demos stay on simulated nodes; what selects it lands on it."""
+    node = json.loads(real.kubectl("get", "node", NAME, "-o", "json"))
+    assert node["metadata"]["labels"][LABEL] == "true"
+    assert node["status"]["nodeInfo"]["containerRuntimeVersion"].startswith("containerd://")
+    anywhere = pod("anywhere", "true")
+    anywhere["spec"] = {"containers": anywhere["spec"]["containers"]}
+    real.apply(anywhere)
+    wait_ready(real, "anywhere")
+    placed = real.kubectl("get", "pods", "anywhere", web, "-o", "jsonpath={.items[*].spec.nodeName}").split()
+    assert placed[0].startswith("h200-")
+    assert placed[1] == NAME
+
+
+def test_logs_exec_and_port_forward(real: Cluster, web: str) -> None:
+    """The API server reaches the kubelet."""
+    assert real.kubectl("logs", web) == "serving\n"
+    assert inside(real, web, "cat /tmp/www/index.html") == "hello\n"
+    with forwarded(real, f"pod/{web}", 8080) as address, urllib.request.urlopen(address, timeout=5) as reply:
+        assert reply.read() == b"hello\n"
+
+
+@contextmanager
+def forwarded(cluster: Cluster, target: str, port: int, namespace: str = "default") -> Iterator[str]:
+    """The address at which `kubectl port-forward` listens."""
+    own = choose(1)[0]
+    command = [str(cluster.program("kubectl")), "port-forward", "-n", namespace, target, f"{own}:{port}"]
+    process = subprocess.Popen(command, env=cluster.environment(), stdout=subprocess.DEVNULL)
+    try:
+        eventually("port-forward listens", lambda: listens("127.0.0.1", own))
+        yield f"http://127.0.0.1:{own}/"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def listens(host: str, port: int) -> bool:
+    """True when a connection is accepted."""
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex((host, port)) == 0
+
+
+def test_names_and_services(real: Cluster, web: str) -> None:
+    """Service names, names of pods behind a headless Service, and the API server itself; other names do not exist."""
+    for name in ("web", "web.default.svc.cluster.local", "web-0.each.default.svc.cluster.local:8080", "each:8080"):
+        assert inside(real, web, f"wget -q -O- http://{name}/") == "hello\n"
+    version = inside(real, web, "wget -q -O- --no-check-certificate https://kubernetes.default.svc/version")
+    assert json.loads(version)["gitVersion"].startswith("v1.")
+    assert "NXDOMAIN" in inside(real, web, "nslookup example.com 2>&1 || true")
+
+
+def test_this_machine_reaches_pods_and_services(real: Cluster, web: str) -> None:
+    """As a neighbour of the pods; and pods reach it."""
+    addresses = [
+        real.kubectl("get", "pod", web, "-o", "jsonpath={.status.podIP}") + ":8080",
+        real.kubectl("get", "service", "web", "-o", "jsonpath={.spec.clusterIP}"),
+    ]
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    for address in addresses:
+        with direct.open(f"http://{address}/", timeout=5) as reply:
+            assert reply.read() == b"hello\n"
+    with socket.create_server((real.node.host, 0)) as server:
+        greeter = threading.Thread(target=greet, args=(server,), daemon=True)
+        greeter.start()
+        assert inside(real, web, f"nc {real.node.host} {server.getsockname()[1]} < /dev/null") == "met\n"
+
+
+def greet(server: socket.socket) -> None:
+    """One visitor."""
+    visitor, _ = server.accept()
+    with visitor:
+        visitor.sendall(b"met\n")
+
+
+def test_a_killed_container_is_restarted(real: Cluster) -> None:
+    """In place. With a shared process namespace the pause container is process 1, and it reaps orphans."""
+    script = "echo $$$$ > /tmp/pid; trap 'exit 3' TERM; while true; do sleep 0.1; done"  # Kubernetes makes one $ of two
+    real.apply(pod("killed", script, shareProcessNamespace=True))
+    wait_ready(real, "killed")
+    assert inside(real, "killed", "cat /proc/1/comm") == "pause\n"
+    inside(real, "killed", "(sleep 0.1 &) ; sleep 0.5")
+    states = inside(real, "killed", "cat /proc/[0-9]*/stat")
+    assert not re.findall(r"\) Z ", states)
+    inside(real, "killed", "kill $(cat /tmp/pid)")
+    status = "jsonpath={.status.containerStatuses[0]['restartCount','lastState.terminated.exitCode']}"
+    eventually("it is restarted", lambda: real.kubectl("get", "pod", "killed", "-o", status).split() == ["1", "3"])
+    wait_ready(real, "killed")
+
+
+def test_probes_and_volumes(real: Cluster) -> None:
+    """A failing liveness probe restarts the container; memory volumes, limits and tokens are there."""
+    looks = {"periodSeconds": 1, "failureThreshold": 1, "initialDelaySeconds": 2}
+    alive = {"exec": {"command": ["cat", "/memory/alive"]}, **looks}
+    container = {
+        "livenessProbe": alive,
+        "volumeMounts": [{"name": "memory", "mountPath": "/memory"}],
+        "resources": {"limits": {"memory": "32Mi", "cpu": "100m"}},
+    }
+    memory = {"name": "memory", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}
+    real.apply(pod("probed", "touch /memory/alive; exec sleep 1000", container=container, volumes=[memory]))
+    wait_ready(real, "probed")
+    assert "tmpfs" in inside(real, "probed", "grep /memory /proc/mounts")
+    assert inside(real, "probed", "cat /var/run/secrets/kubernetes.io/serviceaccount/namespace") == "default"
+    inside(real, "probed", "rm /memory/alive")
+    count = "jsonpath={.status.containerStatuses[0].restartCount}"
+    eventually("it is restarted", lambda: real.kubectl("get", "pod", "probed", "-o", count) == "1")
+
+
+def test_a_restricted_namespace(real: Cluster) -> None:
+    """The strictest pod security standard, with a user that is not root."""
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    real.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "strict", "labels": labels}})
+    eventually("its account", lambda: "default" in real.kubectl("get", "serviceaccounts", "-n", "strict", "-o", "name"))
+    secured = {"securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}}
+    user = {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}}
+    real.apply(pod("strict", "id -u; exec sleep 1000", namespace="strict", container=secured, securityContext=user))
+    wait_ready(real, "strict", "strict")
+    assert real.kubectl("logs", "-n", "strict", "strict") == "65532\n"
+
+
+def test_a_missing_image_is_a_sentence(real: Cluster) -> None:
+    """Of the tool, not of ctr."""
+    with pytest.raises(LocalError, match=r"There is no image archive /nowhere/x\.tar"):
+        real.load_image(Path("/nowhere/x.tar"))

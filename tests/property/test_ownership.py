@@ -1,0 +1,132 @@
+"""Only what is ours is touched: strangers' objects stay, our orphans are adopted without a restart (decisions 19, 24)."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ome_operator import keys
+from tests.support import parts
+from tests.support.shapes import Shape, seeds, shapes
+from tests.support.world import Live, World
+
+NAMES = [
+    ("Service", "svc"), ("Service", "svc-engine"), ("Service", "svc-pods"), ("Role", "svc-router"),
+    ("RoleScale", "svc-engine"), ("HorizontalPodAutoscaler", "svc-engine"), ("ServiceAccount", "svc-router"),
+]  # fmt: skip
+
+
+def stranger(world: World, key: tuple[str, str], owner: str, owned: str) -> Live:
+    """An object of a name of ours."""
+    kind, name = key
+    labels = {keys.SERVICE: "svc", keys.MANAGED_BY: keys.MANAGER, keys.COMPONENT: "engine"}
+    manifest = {"kind": kind, "metadata": {"name": name, "labels": labels}, "spec": {"replicas": 7}}
+    world.children[key] = Live(manifest, "stranger", 1, owner, owned, owned)
+    return world.children[key]
+
+
+@given(
+    shapes(engines=st.integers(1, 2), scaled=True, router=True),
+    st.sampled_from(NAMES),
+    st.sampled_from([("somebody", "0123"), ("somebody", ""), (parts.UID, ""), ("", "")]),
+    seeds,
+)
+def test_a_taken_name_is_a_condition_until_it_is_free(
+    shape: Shape, key: tuple[str, str], whose: tuple[str, str], seed: int
+) -> None:
+    """Somebody's object, or one that another operator made for this very service (by UID), or nobody's."""
+    if key[0] == "RoleScale" and whose[0] == parts.UID:
+        return  # we never apply RoleScales, so this one is ours
+    world = World(shape.service(), shape.deps(), seed)
+    found = stranger(world, key, *whose)
+    before = replace(found)
+    for _ in range(40):
+        world.carry_out(world.sync())
+        world.step()
+    assert world.children[key] == before
+    said = [one for one in world.service.status["conditions"] if one["reason"] == "NameTaken"]
+    assert said and all(one["status"] == "False" and key[1] in one["message"] for one in said)
+    del world.children[key]
+    world.settle()
+    assert world.condition("Ready")["status"] == "True"
+    assert world.children[key].owner == parts.UID
+
+
+KINDS = [
+    "Service",
+    "ConfigMap",
+    "Deployment",
+    "StatefulSet",
+    "HorizontalPodAutoscaler",
+    "PodDisruptionBudget",
+    "RoleScale",
+    "Role",
+]
+
+
+@given(
+    shapes(engines=st.integers(1, 2)),
+    st.sampled_from(KINDS),
+    st.sampled_from([("somebody", "0123"), (parts.UID, ""), ("", "")]),
+    seeds,
+)
+def test_what_nobody_wants_stays_when_it_is_not_ours(shape: Shape, kind: str, whose: tuple[str, str], seed: int) -> None:
+    """Only objects that this very service owns and that we applied are ever pruned."""
+    if kind == "RoleScale" and whose[0] == parts.UID:
+        return  # we never apply RoleScales, so this one is ours
+    world = World(shape.service(), shape.deps(), seed)
+    found = stranger(world, (kind, "other"), *whose)
+    found.manifest["spec"] = {"replicas": 0}
+    before = replace(found)
+    world.settle()
+    world.edit(deps=replace(shape, image="b").deps())
+    world.settle()
+    assert world.children[kind, "other"] == before
+
+
+@given(shapes(engines=st.integers(1, 2), scaled=False), seeds)
+def test_orphans_of_ours_are_adopted_and_no_pod_restarts(shape: Shape, seed: int) -> None:
+    """`kubectl delete --cascade=orphan` and apply again, or a backup that was restored."""
+    world = World(shape.service(), shape.deps(), seed)
+    world.settle()
+    pods = world.alive()
+    for one in world.children.values():
+        one.owner = ""
+    world.service = replace(world.service, uid="another", status={})
+    world.settle()
+    assert world.alive() == pods
+    assert {one.owner for one in world.children.values()} == {"another"}
+    assert world.condition("Ready")["status"] == "True"
+
+
+@given(shapes(engines=st.integers(1, 2), scaled=False), seeds)
+def test_orphans_of_another_revision_make_room(shape: Shape, seed: int) -> None:
+    world = World(shape.service(), shape.deps(), seed)
+    world.settle()
+    for one in world.children.values():
+        one.owner = ""
+    world.service = replace(world.service, uid="another", status={})
+    world.edit(deps=replace(shape, image="b").deps())
+    world.service = replace(world.service, uid="another")
+    world.settle()
+    assert {one.labels[keys.REVISION] for one in world.pods.values()} == {world.service.status["revision"]}
+    assert world.condition("Ready")["status"] == "True"
+
+
+@pytest.mark.parametrize("router", [True, False])
+def test_a_former_service_of_the_name_is_waited_for(router: bool) -> None:
+    """Deleted and created at once: the old objects still carry the old owner, and their pods do not count."""
+    shape = Shape(size=2, router=router)
+    world = World(shape.service(), shape.deps(), 7)
+    world.settle()
+    former = dict(world.children)
+    world.service = replace(world.service, uid="another", status={})
+    for _ in range(5):
+        world.carry_out(world.sync())
+    assert world.children == former
+    assert world.condition("Ready")["status"] == "False"
+    world.children.clear()
+    world.settle()
+    assert {one.owner for one in world.children.values()} == {"another"}
+    assert world.condition("Ready")["status"] == "True"

@@ -1,0 +1,96 @@
+"""For all pods and all states of a router: the registry converges, then rests, and never guesses."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ome_operator.registry.reconcile import Memory, Pod, Role, Step, Terms, Worker, reconcile
+
+ROLES = (Role("engine", "prefill", 30000, 2), Role("decoder", "decode", 30001, 3))
+TERMS = Terms(ROLES)
+NOW = 1000.0
+IPS = [f"10.0.0.{number}" for number in range(4)]
+
+pods = st.lists(
+    st.builds(
+        Pod,
+        name=st.sampled_from("abcdef"),
+        uid=st.sampled_from("123456"),
+        ip=st.sampled_from(["", *IPS]),
+        component=st.sampled_from(["engine", "decoder", "router"]),
+        group=st.sampled_from("01"),
+        rank=st.integers(0, 2),
+        running=st.booleans() | st.just(True),
+        started=st.sampled_from([0.0, 500.0, 990.0]),
+        ready=st.booleans() | st.just(True),
+        ready_since=st.sampled_from([0.0, 600.0, 995.0]),
+        deleting=st.sampled_from([False, False, True]),
+        draining=st.sampled_from([False, False, True]),
+        bootstrap_port=st.sampled_from([None, 9000]),
+    ),
+    max_size=10,
+    unique_by=(lambda pod: pod.uid, lambda pod: pod.name),
+)
+workers = st.lists(
+    st.builds(
+        Worker,
+        id=st.uuids().map(str),
+        url=st.builds("http://{}:3000{}".format, st.sampled_from(IPS), st.sampled_from(["0", "1", "0@0", "1@0"])),
+        worker_type=st.sampled_from(["prefill", "decode"]),
+        bootstrap_port=st.sampled_from([None, 8998, 9000]),
+        running=st.integers(0, 2),
+    ),
+    max_size=6,
+    unique_by=lambda worker: worker.url,
+)
+memories = st.builds(
+    Memory,
+    pods=st.dictionaries(st.sampled_from([f"http://{ip}:30000" for ip in IPS]), st.sampled_from("123456"), max_size=3),
+    unready=st.dictionaries(st.sampled_from("123456"), st.sampled_from([900.0, 999.0]), max_size=3),
+)
+
+
+def carried_out(before: list[Worker], step: Step) -> list[Worker]:
+    """The router's list when it did what it was told."""
+    gone = {one.worker.id for one in step.remove}
+    new = [Worker(f"new-{one.url}", one.url, one.worker_type, one.bootstrap_port, 0) for one in step.add]
+    return [*(one for one in before if one.id not in gone), *new]
+
+
+@given(pods, workers, memories)
+def test_it_converges_and_then_rests(some: list[Pod], listed: list[Worker], memory: Memory) -> None:
+    for _ in range(2):
+        step = reconcile(some, listed, memory, TERMS, NOW)
+        listed, memory = carried_out(listed, step), step.memory
+    rest = reconcile(some, listed, memory, TERMS, NOW)
+    assert not rest.add and not rest.remove
+    assert reconcile(some, listed, rest.memory, TERMS, NOW) == rest
+
+
+@given(pods, workers, memories)
+def test_an_old_list_removes_nothing(some: list[Pod], listed: list[Worker], memory: Memory) -> None:
+    step = reconcile(some, listed, memory, TERMS, NOW, fresh=False)
+    assert not step.remove
+    assert not listed or {one.url for one in step.add} <= memory.refill
+    assert step.memory.refill == memory.refill | {one.url for one in step.add}
+
+
+@given(pods, workers, memories)
+def test_only_whole_groups_are_added(some: list[Pod], listed: list[Worker], memory: Memory) -> None:
+    sizes = {role.component: role.pods for role in ROLES}
+    for target in reconcile(some, listed, memory, TERMS, NOW).add:
+        (leader,) = [pod for pod in some if pod.uid == target.uid]
+        assert leader.rank == 0 and leader.ready and leader.running and not leader.deleting and not leader.draining
+        ranks = [pod for pod in some if (pod.component, pod.group) == (leader.component, leader.group)]
+        for wanted in range(1, sizes[leader.component]):
+            assert any(pod.rank == wanted and pod.running and not pod.deleting for pod in ranks)
+
+
+@given(pods, workers, memories)
+def test_a_worker_of_a_leader_that_can_serve_is_never_removed_twice(
+    some: list[Pod], listed: list[Worker], memory: Memory
+) -> None:
+    """It may go once, to be listed anew for what it is; then it stays."""
+    first = reconcile(some, listed, memory, TERMS, NOW)
+    after = carried_out(listed, first)
+    second = reconcile(some, after, first.memory, TERMS, NOW)
+    assert not second.remove

@@ -1,0 +1,224 @@
+"""Edits, faults and repairs in any order: what works is never torn down for what cannot start, and all heals in the end."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ome_operator import keys
+from ome_operator.facts import Deps, Ref
+from ome_operator.plan import Plan
+from tests.support import parts
+from tests.support.shapes import Shape, lags, seeds, shapes
+from tests.support.world import World
+
+RUNTIME = Ref("ClusterServingRuntime", "", "rt")
+
+
+@dataclass
+class Story:
+    """What is wrong at the moment, and the guard over what must not happen meanwhile."""
+
+    world: World
+    shape: Shape
+    model: bool = True
+    runtime: str = "good"
+    refused: bool = False
+    revisions: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.world.watcher = self.watch
+        self.world.verdict = lambda _: "spec.template: Forbidden" if self.refused else ""
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing may be replaced now, whatever the target is."""
+        wrong = not self.model or self.runtime == "gone" or self.runtime == "invalid"
+        return self.shape.paused or (wrong and not self.shape.pin)
+
+    def waits(self, target: str) -> bool:
+        """Whether it is another service's turn, and the target has another runtime than something that exists."""
+        stored = {
+            one.labels[keys.REVISION]: one.manifest["data"]["inputs"]["runtime"]
+            for one in self.world.children.values()
+            if one.key[0] == "ControllerRevision"
+        }
+        here = {one.labels.get(keys.REVISION) for one in self.world.children.values() if one.key[0] == "StatefulSet"}
+        return not self.world.may_roll and any(stored.get(str(one)) != stored.get(target) for one in here)
+
+    def watch(self, plan: Plan) -> None:
+        """Nothing of a slice goes while the gate is closed, unless the wanted one runs already."""
+        target = str(plan.status.get("revision", "")).rpartition("→")[2]
+        if target and target not in self.revisions:
+            self.revisions.append(target)
+        running = any(
+            one.key[0] == "StatefulSet" and keys.WORKER_INDEX in one.labels and one.labels[keys.REVISION] == target
+            for one in self.world.children.values()
+        )
+        if not (self.closed or self.waits(target)) or running:
+            return
+        for delete in plan.delete:
+            found = self.world.children.get((delete.kind, delete.name))
+            assert found is None or keys.WORKER_INDEX not in found.labels, f"leaders {delete.name} go at a closed gate"
+            taken_out = delete.kind == "Deployment" and not self.shape.router  # by the user, of slices of the same roles
+            assert delete.kind != "Deployment" or taken_out, f"router {delete.name} goes at a closed gate"
+
+    def tell(self) -> None:
+        """The cluster has the present state of spec, runtime and model."""
+        self.world.edit(self.shape.service(), self.deps())
+
+    def deps(self) -> Deps:
+        """Model and runtime as they are now."""
+        found = self.shape.deps(model=self.model, runtime=self.runtime != "gone")
+        if self.runtime == "invalid":
+            return replace(found, runtimes={RUNTIME: parts.invalid_runtime()})
+        return found
+
+    def heal(self) -> None:
+        """Every cause is gone."""
+        self.model, self.runtime, self.refused = True, "good", False
+        self.shape = replace(self.shape, paused=False, pin="")
+        self.world.may_roll = True
+        self.world.restart()
+        self.tell()
+
+
+def _edit(story: Story, value: int) -> None:
+    story.shape = replace(story.shape, image="abc"[value % 3])
+
+
+def _grow(story: Story, value: int) -> None:
+    story.shape = replace(story.shape, engines=1 + value % 3)
+
+
+def _reshape(story: Story, value: int) -> None:
+    story.shape = replace(story.shape, router=bool(value & 1), decoders=value >> 1 & 1)
+
+
+def _pause(story: Story, value: int) -> None:
+    story.shape = replace(story.shape, paused=bool(value & 1))
+
+
+def _pin(story: Story, value: int) -> None:
+    known = ["", "00000000", *story.revisions]
+    story.shape = replace(story.shape, pin=known[value % len(known)])
+
+
+def _model(story: Story, value: int) -> None:
+    story.model = bool(value & 1)
+
+
+def _runtime(story: Story, value: int) -> None:
+    story.runtime = ("good", "gone", "invalid", "good")[value % 4]
+
+
+def _refuse(story: Story, value: int) -> None:
+    story.refused = bool(value & 1)
+    story.world.checks = {}
+
+
+def _turn(story: Story, value: int) -> None:
+    story.world.may_roll = bool(value & 1)
+
+
+def _restart(story: Story, _: int) -> None:
+    story.world.restart()
+
+
+EVENTS: list[Callable[[Story, int], None]] = [
+    _edit, _grow, _reshape, _pause, _pin, _model, _runtime, _refuse, _turn, _restart,
+]  # fmt: skip
+stories = st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 7), st.integers(0, 12)), max_size=12)
+
+
+@given(shapes(engines=st.integers(1, 3), scaled=False), stories, seeds, lags)
+def test_what_works_stays_and_everything_heals(shape: Shape, events: list, seed: int, lag: int) -> None:  # type: ignore[type-arg]
+    world = World(shape.service(), shape.deps(), seed)
+    world.lag = lag
+    story = Story(world, shape)
+    for event, value, passes in events:
+        event(story, value)
+        story.tell()
+        world.run(passes)
+    story.heal()
+    world.settle()
+    assert world.condition("Ready")["status"] == "True"
+    assert world.condition("RolledOut")["status"] == "True"
+    assert len(world.alive()) == story.shape.pods
+    assert {one.labels[keys.REVISION] for one in world.pods.values()} == {world.service.status["revision"]}
+
+
+REASONS = {
+    "model": ("ModelReady", "BaseModelNotFound"),
+    "gone": ("RuntimeReady", "RuntimeNotFound"),
+    "invalid": ("RuntimeReady", "InvalidRuntime"),
+    "paused": ("RolledOut", "Paused"),
+    "turn": ("RolledOut", "WaitingForTurn"),
+    "refused": ("RolledOut", "DryRunRefused"),
+    "pin": ("RolledOut", "RevisionNotFound"),
+}
+
+
+@given(
+    shapes(engines=st.integers(1, 2), scaled=False),
+    shapes(engines=st.integers(1, 2), scaled=False, image="b"),
+    st.sampled_from(sorted(REASONS)),
+    seeds,
+    lags,
+)
+def test_a_closed_gate_leaves_every_pod_and_the_url_alone(old: Shape, new: Shape, cause: str, seed: int, lag: int) -> None:
+    """The very pods that serve go on serving, whatever shape waits behind the gate."""
+    world = World(old.service(), old.deps(), seed)
+    world.settle()
+    pods, url, front = world.alive(), world.service.status["url"], world.children["Service", "svc"].manifest["spec"]
+    new = replace(new, engines=old.engines, decoders=new.decoders and (old.decoders or new.decoders))
+    if old.decoders == 0 and new.decoders == 0 and old.router != new.router:
+        new = replace(new, router=old.router)  # a router alone comes and goes without a new revision
+    if old.decoders and new.decoders:
+        new = replace(new, router=old.router)
+    story = Story(world, new)
+    story.model, story.refused, world.may_roll = cause != "model", cause == "refused", cause != "turn"
+    story.runtime = cause if cause in ("gone", "invalid") else "good"
+    story.shape = replace(new, paused=cause == "paused", pin="00000000" if cause == "pin" else "")
+    world.lag = lag
+    story.tell()
+    world.settle()
+    assert world.alive() == pods
+    assert world.service.status["url"] == url
+    assert world.children["Service", "svc"].manifest["spec"] == front
+    type_, reason = REASONS[cause]
+    assert (world.condition(type_)["status"], world.condition(type_)["reason"]) == ("False", reason)
+    assert world.condition("Ready")["status"] == "True"
+    story.heal()
+    world.settle()
+    assert world.condition("Ready")["status"] == "True"
+    assert len(world.alive()) == story.shape.pods
+
+
+@given(
+    shapes(engines=st.integers(1, 2), scaled=False),
+    st.integers(1, 25),
+    st.sampled_from(["paused", "model", "turn"]),
+    seeds,
+    lags,
+)
+def test_whenever_a_rollout_is_stopped_something_serves(shape: Shape, passes: int, cause: str, seed: int, lag: int) -> None:
+    """Before the new slice has begun the old one is made whole again, and goes once more when the way is free."""
+    world = World(shape.service(), shape.deps(), seed)
+    world.settle()
+    story = Story(world, replace(shape, image="b"))
+    world.lag = lag
+    story.tell()
+    world.run(passes)
+    story.model, world.may_roll = cause != "model", cause != "turn"
+    story.shape = replace(story.shape, paused=cause == "paused")
+    story.tell()
+    world.settle()
+    assert world.condition("Ready")["status"] == "True"
+    assert len(world.alive()) == shape.pods
+    assert len({one.labels[keys.REVISION] for one in world.pods.values()}) == 1
+    story.heal()
+    world.settle()
+    assert world.condition("RolledOut")["status"] == "True"
+    assert world.service.status["revision"] in {one.labels[keys.REVISION] for one in world.pods.values()}

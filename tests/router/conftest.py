@@ -1,0 +1,230 @@
+"""A real router with engines and an API server that only pretend."""
+
+import asyncio
+import json
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+PORT = 30000
+"""Of engines: each has an address of its own, as pods do."""
+
+
+def free_port() -> int:
+    """A port that nobody has now."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+async def until(holds: Callable[[], Awaitable[bool]], within: float) -> float:
+    """Wait until it holds; the seconds that it took."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    while not await holds():
+        assert loop.time() - began < within, f"not within {within} s"
+        await asyncio.sleep(0.1)
+    return loop.time() - began
+
+
+class Engine:
+    """Answers what a router asks an engine; `text` of a request is how long the answer takes."""
+
+    def __init__(self, ip: str, mode: str) -> None:
+        self.ip, self.mode, self.running = ip, mode, 0
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> None:
+        """Listen."""
+        app = web.Application()
+        app.router.add_get("/health", self._ok)
+        app.router.add_get("/server_info", self._info)
+        app.router.add_get("/model_info", self._info)
+        app.router.add_get("/v1/loads", self._loads)
+        app.router.add_post("/generate", self._generate)
+        self._runner = web.AppRunner(app, access_log=None)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, self.ip, PORT).start()
+
+    async def stop(self) -> None:
+        """Be dead."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _ok(self, _: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def _info(self, _: web.Request) -> web.Response:
+        return web.json_response({"disaggregation_mode": self.mode, "model_path": "m", "tp_size": 1, "dp_size": 1})
+
+    async def _loads(self, _: web.Request) -> web.Response:
+        return web.json_response({"loads": [{"num_running_reqs": self.running, "num_waiting_reqs": 0}]})
+
+    async def _generate(self, request: web.Request) -> web.Response:
+        self.running += 1
+        try:
+            await asyncio.sleep(float((await request.json())["text"]))
+        finally:
+            self.running -= 1
+        return web.json_response({"text": self.ip, "meta_info": {}})
+
+
+class Api:
+    """Lists pods."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, dict[str, Any]] = {}
+        self.status = 200
+        self.asked: dict[str, str] = {}
+        self.port = free_port()
+        self._runner: web.AppRunner | None = None
+
+    def run(self, name: str, component: str, ip: str, **annotations: str) -> None:
+        """A leader that serves."""
+        labels = {
+            "component": component,
+            "leaderworkerset.sigs.k8s.io/worker-index": "0",
+            "apps.kubernetes.io/pod-index": name[-1],
+        }
+        self.pods[name] = {
+            "metadata": {"name": name, "uid": f"uid-{name}", "labels": labels, "annotations": annotations},
+            "status": {"phase": "Running", "podIP": ip, "conditions": [{"type": "Ready", "status": "True"}]},
+        }
+
+    async def start(self) -> None:
+        """Listen, always on the same port."""
+        app = web.Application()
+        app.router.add_get("/api/v1/namespaces/team/pods", self._list)
+        self._runner = web.AppRunner(app, access_log=None)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True).start()
+
+    async def stop(self) -> None:
+        """Be unreachable."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _list(self, request: web.Request) -> web.Response:
+        self.asked = {**request.query, "token": request.headers["Authorization"]}
+        if self.status != 200:
+            return web.json_response({"kind": "Status"}, status=self.status)
+        return web.json_response({"kind": "PodList", "metadata": {}, "items": list(self.pods.values())})
+
+
+class Process:
+    """A child process whose output goes to a file."""
+
+    def __init__(self, log: Path, *words: str) -> None:
+        self._log, self._words = log, words
+        self.child: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        """Run it."""
+        with self._log.open("ab") as out:
+            self.child = await asyncio.create_subprocess_exec(sys.executable, *self._words, stdout=out, stderr=out)
+
+    async def stop(self, number: int = signal.SIGKILL) -> int:
+        """End it; its exit code."""
+        assert self.child is not None
+        if self.child.returncode is None:
+            self.child.send_signal(number)
+        return await self.child.wait()
+
+    def log(self) -> str:
+        """What it said."""
+        return self._log.read_text(errors="replace")
+
+
+class Stage:
+    """All of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.api = Api()
+        self.engines = {
+            ip: Engine(ip, mode)
+            for ip, mode in (
+                ("127.0.0.11", "prefill"),
+                ("127.0.0.12", "prefill"),
+                ("127.0.0.21", "decode"),
+                ("127.0.0.22", "decode"),
+            )
+        }
+        port, self._probe = free_port(), free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        account = folder / "account"
+        account.mkdir()
+        (account / "token").write_text("secret\n")
+        self.token = account / "token"
+        self.router = Process(
+            folder / "router.log",
+            *("-m", "sglang_router.launch_router", "--pd-disaggregation", "--host=127.0.0.1", f"--port={port}"),
+            *(f"--prometheus-port={free_port()}", "--health-check-interval-secs=5", "--worker-startup-check-interval=1"),
+        )
+        self.registry = Process(
+            folder / "registry.log",
+            *("-m", "ome_operator", "registry", f"--router={self.url}", "--namespace=team", "--selector=a=b,c=d"),
+            *(f"--role=engine:prefill:{PORT}:1", f"--role=decoder:decode:{PORT}:1", f"--account={account}"),
+            *(f"--server=http://127.0.0.1:{self.api.port}", "--address=127.0.0.1", f"--port={self._probe}"),
+        )
+        self.session = aiohttp.ClientSession()
+
+    async def listed(self) -> set[str]:
+        """Addresses that the router has."""
+        try:
+            async with self.session.get(f"{self.url}/workers") as answer:
+                body = await answer.json()
+        except aiohttp.ClientError:
+            return set()
+        return {one["url"].removeprefix("http://").partition(":")[0] for one in body["workers"]}
+
+    async def lists(self, *ips: str, within: float) -> float:
+        """Wait until the router has exactly these."""
+
+        async def holds() -> bool:
+            return await self.listed() == set(ips)
+
+        return await until(holds, within)
+
+    async def stands(self) -> dict[str, dict[str, Any]]:
+        """What the registry says about each pod."""
+        async with self.session.get(f"http://127.0.0.1:{self._probe}/workers") as answer:
+            body = json.loads(await answer.text())
+        return {one["pod"]: one for one in body["workers"]}
+
+    async def health(self) -> int:
+        """Status of the registry's probe."""
+        async with self.session.get(f"http://127.0.0.1:{self._probe}/healthz") as answer:
+            return answer.status
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    """A router with one prefill and two decode leaders that serve."""
+    whole = Stage(tmp_path)
+    for one in whole.engines.values():
+        await one.start()
+    whole.api.run("p-0", "engine", "127.0.0.11")
+    whole.api.run("d-0", "decoder", "127.0.0.21")
+    whole.api.run("d-1", "decoder", "127.0.0.22")
+    await whole.api.start()
+    await whole.registry.start()
+    await whole.router.start()
+    try:
+        await whole.lists("127.0.0.11", "127.0.0.21", "127.0.0.22", within=20)
+        yield whole
+    finally:
+        for process in (whole.registry, whole.router):
+            await process.stop()
+        await whole.api.stop()
+        for one in whole.engines.values():
+            await one.stop()
+        await whole.session.close()
+
+

@@ -1,0 +1,70 @@
+"""The registry beside a real sglang-router: what its own discovery loses is mended within seconds."""
+
+import asyncio
+import signal
+
+from tests.router.conftest import Stage, until
+
+P, D, E = "127.0.0.11", "127.0.0.21", "127.0.0.22"
+
+
+async def test_a_worker_that_died_while_nobody_watched_is_out_in_time(stage: Stage) -> None:
+    assert stage.api.asked == {"labelSelector": "a=b,c=d", "token": "Bearer secret"}
+    await stage.api.stop()
+    await asyncio.sleep(4)  # longer than the interval: it has seen that nobody answers
+    assert await stage.listed() == {P, D, E} and await stage.health() == 200
+    del stage.api.pods["d-1"]
+    stage.api.status = 500
+    await stage.api.start()
+    await asyncio.sleep(4)
+    assert await stage.listed() == {P, D, E}, "an error is no empty list"
+    stage.token.write_text("newer")
+    stage.api.status = 200
+    assert await stage.lists(P, D, within=10) < 10
+    assert stage.api.asked["token"] == "Bearer newer"
+    assert "removed http://127.0.0.22:30000 (decode): no pod of this slice has this address" in stage.registry.log()
+
+
+async def test_a_router_that_restarts_is_filled_again_also_without_an_api_server(stage: Stage) -> None:
+    await stage.api.stop()
+    await stage.router.stop()
+    await stage.router.start()
+    await stage.lists(P, D, E, within=10)
+    body = {"text": "0", "sampling_params": {}}
+    async with stage.session.post(f"{stage.url}/generate", json=body) as answer:
+        assert answer.status == 200
+
+
+async def test_a_drained_leader_ends_what_it_began_and_then_says_so(stage: Stage) -> None:
+    del stage.api.pods["d-1"]
+    await stage.lists(P, D, within=10)
+    request = asyncio.create_task(stage.session.post(f"{stage.url}/generate", json={"text": "8"}))
+
+    async def runs() -> bool:
+        return stage.engines[D].running == 1
+
+    await until(runs, within=5)
+    stage.api.run("d-0", "decoder", D, **{"ome.io/draining": "true"})
+    stage.api.run("d-1", "decoder", E)
+    await stage.lists(P, E, within=7)
+
+    async def told() -> bool:
+        one = (await stage.stands())["d-0"]
+        return (one["state"], one["listed"], one["running"]) == ("draining", False, 1)
+
+    async def drained() -> bool:
+        return (await stage.stands())["d-0"]["running"] == 0
+
+    await until(told, within=5)
+    async with await request as answer:
+        assert answer.status == 200 and (await answer.json())["text"] == D
+    await until(drained, within=5)
+
+
+async def test_it_outlives_the_router(stage: Stage) -> None:
+    assert stage.registry.child is not None and stage.router.child is not None
+    stage.registry.child.send_signal(signal.SIGTERM)
+    del stage.api.pods["d-1"]
+    await stage.lists(P, D, within=10)
+    await stage.router.stop()
+    assert await asyncio.wait_for(stage.registry.child.wait(), 5) == 0

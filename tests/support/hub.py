@@ -1,0 +1,245 @@
+"""A hub on loopback that speaks what huggingface_hub and the agent ask of one, and lists objects as S3 does.
+
+It has faults on demand.
+It counts every byte that it sends and remembers where every answer began.
+"""
+
+import asyncio
+import hashlib
+import random
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+from xml.sax.saxutils import escape
+
+from aiohttp import web
+
+COMMIT = "c0ffee" + "0" * 34
+
+
+@dataclass
+class Answer:
+    """What to do to one answer with file bytes."""
+
+    status: int = 0
+    """Answer this instead of bytes."""
+    cut: int | None = None
+    """Close the connection after so many bytes."""
+    wrong: bool = False
+    """Change one byte."""
+    whole: bool = False
+    """Ignore the range."""
+
+
+@dataclass
+class Sent:
+    """One answer."""
+
+    name: str
+    start: int
+    count: int = 0
+
+
+@dataclass
+class Hub:
+    """One model, `org/model`, at one commit. Change `files` or `fault` between requests."""
+
+    files: dict[str, bytes]
+    lfs_from: int = 1024
+    """Files of this size or more are LFS objects: SHA-256, and a redirect."""
+    rate: float = 0.0
+    """Bytes per second of one answer; 0: as fast as it goes."""
+    token: str = ""
+    fault: Callable[[int, str], Answer] = lambda number, name: Answer()
+    """Called with the number of the request for bytes and the file's name."""
+    sent: list[Sent] = field(default_factory=list)
+    listings: list[str] = field(default_factory=list)
+    """Revisions that were asked for."""
+    tokens: list[tuple[str, str]] = field(default_factory=list)
+    """(path, Authorization) of every request."""
+    url: str = ""
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(map(len, self.files.values()))
+
+    @property
+    def total(self) -> int:
+        """Bytes sent so far."""
+        return sum(one.count for one in self.sent)
+
+    def app(self) -> web.Application:
+        """The routes."""
+        app = web.Application(middlewares=[self._seen])
+        app.router.add_get("/api/models/org/model/revision/{revision}", self._model)
+        app.router.add_get("/api/models/org/model/tree/{revision}", self._tree)
+        app.router.add_get("/org/model/resolve/{revision}/{name:.+}", self._resolve)
+        app.router.add_get("/cdn/{name:.+}", self._bytes)
+        app.router.add_get("/bucket", self._list)
+        app.router.add_get("/bucket/{name:.+}", self._bytes)
+        return app
+
+    @web.middleware
+    async def _seen(self, request: web.Request, handler: Callable) -> web.StreamResponse:  # type: ignore[type-arg]
+        self.tokens.append((request.path, request.headers.get("Authorization", "")))
+        asks_hub = request.path.startswith(("/api/", "/org/"))
+        if self.token and asks_hub and request.headers.get("Authorization") != f"Bearer {self.token}":
+            return web.json_response({"error": "Invalid username or password."}, status=401)
+        return await handler(request)
+
+    async def _model(self, request: web.Request) -> web.StreamResponse:
+        revision = request.match_info["revision"]
+        self.listings.append(revision)
+        if revision not in ("main", "v1", COMMIT):
+            headers = {"X-Error-Code": "RevisionNotFound"}
+            return web.json_response({"error": f"Invalid rev id: {revision}"}, status=404, headers=headers)
+        files = [self.sibling(name, data) for name, data in self.files.items()]
+        return web.json_response({"id": "org/model", "modelId": "org/model", "sha": COMMIT, "siblings": files})
+
+    async def _tree(self, request: web.Request) -> web.StreamResponse:
+        """What snapshot_download lists; the agent does not ask for it."""
+        entries = []
+        for name, data in self.files.items():
+            entry = {"type": "file", "path": name, "size": len(data), "oid": blob(data)}
+            if len(data) >= self.lfs_from:
+                entry["lfs"] = {"oid": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 134}
+            entries.append(entry)
+        return web.json_response(entries)
+
+    def sibling(self, name: str, data: bytes) -> dict[str, Any]:
+        """A file as the model's description lists it."""
+        entry: dict[str, Any] = {"rfilename": name, "size": len(data), "blobId": blob(data)}
+        if len(data) >= self.lfs_from:
+            entry["lfs"] = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest(), "pointerSize": 134}
+        return entry
+
+    async def _resolve(self, request: web.Request) -> web.StreamResponse:
+        name = request.match_info["name"]
+        data = self.files.get(name)
+        if data is None or request.match_info["revision"] not in (COMMIT, "main"):
+            return web.json_response({"error": "Entry not found"}, status=404, headers={"X-Error-Code": "EntryNotFound"})
+        big = len(data) >= self.lfs_from
+        etag = hashlib.sha256(data).hexdigest() if big else blob(data)
+        headers = {"X-Repo-Commit": COMMIT, "ETag": f'"{etag}"', "Accept-Ranges": "bytes"}
+        if big:
+            where = f"http://localhost:{request.url.port}/cdn/{name}?signature=secret"  # another host than 127.0.0.1
+            headers |= {"X-Linked-ETag": f'"{etag}"', "X-Linked-Size": str(len(data)), "Location": where}
+            return web.Response(status=302, headers=headers)
+        if request.method == "HEAD":
+            return web.Response(headers=headers | {"Content-Length": str(len(data))})
+        return await self._bytes(request, headers)
+
+    async def _bytes(self, request: web.Request, headers: dict[str, str] | None = None) -> web.StreamResponse:
+        name = request.match_info["name"]
+        data = self.files.get(name)
+        if data is None:
+            return web.Response(status=404)
+        if request.method == "HEAD":
+            return web.Response(headers={"Content-Length": str(len(data)), "Accept-Ranges": "bytes"})
+        fault = self.fault(len(self.sent), name)
+        start, end = _range(request.headers.get("Range", ""), len(data))
+        if fault.whole:
+            start, end = 0, len(data)
+        told = Sent(name, start)
+        self.sent.append(told)
+        if fault.status:
+            return web.Response(status=fault.status, headers={"Retry-After": "0"})
+        body = bytearray(data[start:end])
+        if fault.wrong and body:
+            body[len(body) // 2] ^= 1
+        partial = "Range" in request.headers and not fault.whole
+        response = web.StreamResponse(status=206 if partial else 200, headers=headers or {})
+        etag = hashlib.md5(data).hexdigest()
+        response.headers.update({"ETag": response.headers.get("ETag", f'"{etag}"'), "Last-Modified": DATE})
+        if partial:
+            response.headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(data)}"
+        response.content_length = len(body)
+        with suppress(ConnectionError):  # whoever asked was killed
+            await response.prepare(request)
+            await self._pour(request, response, body, fault.cut, told)
+        return response
+
+    async def _pour(
+        self, request: web.Request, response: web.StreamResponse, body: bytearray, cut: int | None, told: Sent
+    ) -> None:
+        step = 64 * 1024
+        for at in range(0, len(body), step):
+            piece = bytes(body[at : at + step]) if cut is None else bytes(body[at : min(at + step, max(cut, 0))])
+            if piece:
+                await response.write(piece)
+                told.count += len(piece)
+            if cut is not None and at + step >= cut:
+                assert request.transport is not None
+                request.transport.abort() if cut % 2 else request.transport.close()
+                return
+            if self.rate:
+                await asyncio.sleep(len(piece) / self.rate)
+
+    async def _list(self, request: web.Request) -> web.StreamResponse:
+        prefix = request.query.get("prefix", "")
+        entries = "".join(
+            f"<Contents><Key>{escape(name)}</Key><Size>{len(data)}</Size><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
+            f"<ETag>&quot;{hashlib.md5(data).hexdigest()}&quot;</ETag></Contents>"
+            for name, data in self.files.items()
+            if name.startswith(prefix)
+        )
+        text = f'<?xml version="1.0"?><ListBucketResult><IsTruncated>false</IsTruncated>{entries}</ListBucketResult>'
+        return web.Response(text=text, content_type="application/xml")
+
+
+DATE = "Thu, 01 Jan 2026 00:00:00 GMT"
+
+
+def blob(data: bytes) -> str:
+    """Git's id of a file."""
+    return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+
+
+def _range(text: str, size: int) -> tuple[int, int]:
+    if not text.startswith("bytes="):
+        return 0, size
+    start, _, end = text.removeprefix("bytes=").partition("-")
+    return int(start), min(size, int(end) + 1) if end else size
+
+
+def model(seed: int, sizes: list[int]) -> dict[str, bytes]:
+    """Files of a model: a configuration, and weights of these sizes."""
+    chance = random.Random(seed)
+    config = b'{"architectures": ["DeepseekV3ForCausalLM"]}'
+    files = {"config.json": config, "empty.txt": b"", "tokenizer/vocab.txt": b"a\nb\n"}
+    for number, size in enumerate(sizes, 1):
+        files[f"model-{number:05}-of-{len(sizes):05}.safetensors"] = chance.randbytes(size)
+    return files
+
+
+@contextmanager
+def served(hub: Hub) -> Iterator[Hub]:
+    """The hub in a thread of its own."""
+    loop, ready = asyncio.new_event_loop(), threading.Event()
+
+    async def start() -> web.AppRunner:
+        runner = web.AppRunner(hub.app(), access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        hub.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        ready.set()
+        return runner
+
+    def run() -> None:
+        asyncio.set_event_loop(loop)
+        runner = loop.run_until_complete(start())
+        loop.run_forever()
+        loop.run_until_complete(runner.cleanup())
+        loop.close()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    assert ready.wait(10)
+    try:
+        yield hub
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)

@@ -1,0 +1,102 @@
+"""Parsed models, runtimes, services and what they refer to, for tests of pure code."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ome_operator.api import AcceleratorClass, InferenceService, Invalid, Model, Runtime
+from ome_operator.facts import Deps, Ref
+from tests.support import yamls
+
+ROOT = Path(__file__).parents[2]
+NAMESPACE, NAME, UID = "team", "svc", "uid-of-svc"
+
+
+def container(name: str = "ome-container", **more: Any) -> dict[str, Any]:
+    """A main container with an image."""
+    return {"name": name, "image": "engine:1", **more}
+
+
+def service(spec: dict[str, Any] | None = None, name: str = NAME, **more: Any) -> InferenceService:
+    """A service; `more` are components and other fields of its spec, `spec` replaces all of it."""
+    body: dict[str, Any] = {"model": {"name": "tiny"}, "runtime": {"name": "rt"}, **more} if spec is None else spec
+    annotations = body.pop("annotations", {})
+    metadata = {"name": name, "namespace": NAMESPACE, "uid": UID, "generation": 1, "annotations": annotations}
+    return good(InferenceService.parse({"kind": "InferenceService", "metadata": metadata, "spec": body}))
+
+
+def runtime(name: str = "rt", **spec: Any) -> Runtime:
+    """A ClusterServingRuntime with exactly this spec."""
+    return good(Runtime.parse({"kind": "ClusterServingRuntime", "metadata": {"name": name}, "spec": spec}))
+
+
+def model(uri: str = "hf://test/tiny", name: str = "tiny", **spec: Any) -> Model:
+    """A ClusterBaseModel."""
+    body = yamls.model(name, uri)
+    body["spec"] |= spec
+    return good(Model.parse(body))
+
+
+def accelerator(name: str, **spec: Any) -> AcceleratorClass:
+    """An AcceleratorClass."""
+    whole = {"capabilities": {"memoryGB": "141"}, "discovery": {}, **spec}
+    return good(AcceleratorClass.parse({"kind": "AcceleratorClass", "metadata": {"name": name}, "spec": whole}))
+
+
+def deps(*objects: Model | Runtime | AcceleratorClass, nodes: int = 64) -> Deps:
+    """What services may refer to; every model is on `nodes` nodes."""
+    models = {Ref(one.kind, one.namespace, one.name): one for one in objects if isinstance(one, Model)}
+    return Deps(
+        models=dict(models),
+        runtimes={Ref(one.kind, one.namespace, one.name): one for one in objects if isinstance(one, Runtime)},
+        accelerators={one.name: one for one in objects if isinstance(one, AcceleratorClass)},
+        registry_image="registry:1",
+        holders={
+            f"models.ome.io/clusterbasemodel.{one.name}": frozenset(f"node-{number}" for number in range(nodes))
+            for one in models.values()
+        },
+    )
+
+
+def simple(size: int = 1, decoder: bool = False, router: bool = True, image: str = "engine:1", **engine: Any) -> Runtime:
+    """A runtime whose groups have `size` pods of one GPU."""
+    box = container(image=image, args=["--port=30000"], resources={"limits": {"nvidia.com/gpu": 1}})
+    part: dict[str, Any] = {"runner": box, **({"worker": {"size": size - 1}} if size > 1 else {}), **engine}
+    spec: dict[str, Any] = {"engineConfig": part}
+    if decoder:
+        spec["decoderConfig"] = part
+    if router:
+        select = "component=engine ome.io/inferenceservice=$(INFERENCESERVICE_NAME)"
+        args = ["--port=8080", "--selector", select]
+        spec["routerConfig"] = {"runner": container("router", image="router:1", args=args)}
+    return runtime(**spec)
+
+
+def kimi(file: str = "kimi-k2-pd-rt") -> tuple[InferenceService, Deps]:
+    """The shipped Kimi K2 sample on one of the shipped runtimes, and what it refers to."""
+    config = ROOT / "config"
+    found = good(Model.parse(read(config / "models/moonshotai/Kimi-K2-Instruct.yaml")[0]))
+    parsed = good(Runtime.parse(read(config / f"runtimes/srt/{file}.yaml")[0]))
+    body = read(config / "samples/isvc/moonshotai/kimi-k2-pd.yaml")[1]
+    body["metadata"] |= {"uid": UID, "generation": 1}
+    body["spec"]["runtime"]["name"] = file
+    return good(InferenceService.parse(body)), deps(found, parsed, nodes=16)
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The documents of a YAML file."""
+    return list(yaml.safe_load_all(path.read_text()))
+
+
+def good(parsed: Any) -> Any:
+    """What was parsed, which must not be Invalid."""
+    assert not isinstance(parsed, Invalid), parsed.why
+    return parsed
+
+
+def invalid_runtime() -> Invalid:
+    """What is left of a runtime that cannot be read."""
+    found = Runtime.parse({"kind": "ClusterServingRuntime", "metadata": {"name": "rt"}, "spec": {"disabled": "yes"}})
+    assert isinstance(found, Invalid)
+    return found

@@ -1,0 +1,189 @@
+"""A real control plane with our charts and our operator as a process, for the control-plane suite.
+
+Nothing here pretends to be the API server: objects are read and written over HTTP with the administrator's identity, and the
+operator runs with the token of the chart's ServiceAccount.
+"""
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ome_operator.local.audit import Request
+from ome_operator.local.cluster import Cluster
+from ome_operator.local.kubeapi import ApiError, Unreachable
+from ome_operator.local.ports import choose
+
+ROOT = Path(__file__).parents[2]
+USER = "system:serviceaccount:ome:ome-operator"
+Manifest = dict[str, Any]
+T = TypeVar("T")
+
+KINDS = {
+    "InferenceService": ("apis/ome.io/v1beta1", "inferenceservices"),
+    "ClusterBaseModel": ("apis/ome.io/v1beta1", "clusterbasemodels"),
+    "ClusterServingRuntime": ("apis/ome.io/v1beta1", "clusterservingruntimes"),
+    "AcceleratorClass": ("apis/ome.io/v1beta1", "acceleratorclasses"),
+    "RoleScale": ("apis/ome.io/v1beta1", "rolescales"),
+    "StatefulSet": ("apis/apps/v1", "statefulsets"),
+    "Deployment": ("apis/apps/v1", "deployments"),
+    "ControllerRevision": ("apis/apps/v1", "controllerrevisions"),
+    "Service": ("api/v1", "services"),
+    "Pod": ("api/v1", "pods"),
+    "Node": ("api/v1", "nodes"),
+    "Event": ("api/v1", "events"),
+    "Namespace": ("api/v1", "namespaces"),
+    "ServiceAccount": ("api/v1", "serviceaccounts"),
+    "ResourceQuota": ("api/v1", "resourcequotas"),
+    "Role": ("apis/rbac.authorization.k8s.io/v1", "roles"),
+    "RoleBinding": ("apis/rbac.authorization.k8s.io/v1", "rolebindings"),
+    "PodDisruptionBudget": ("apis/policy/v1", "poddisruptionbudgets"),
+    "HorizontalPodAutoscaler": ("apis/autoscaling/v2", "horizontalpodautoscalers"),
+}
+CLUSTER_WIDE = {"ClusterBaseModel", "ClusterServingRuntime", "AcceleratorClass", "Node", "Namespace"}
+
+
+def path(kind: str, namespace: str = "", name: str = "") -> str:
+    """URL path of a kind, or of one object."""
+    prefix, plural = KINDS[kind]
+    where = "" if kind in CLUSTER_WIDE or not namespace else f"namespaces/{namespace}/"
+    return f"/{prefix}/{where}{plural}" + (f"/{name}" if name else "")
+
+
+class Rig:
+    """The cluster, the charts, the operator."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.api = cluster.api()
+        self.port = 0
+        self.process = "operator"
+
+    # --- the operator -----------------------------------------------------------------------------------------------
+    def install(self) -> None:
+        """Both charts, as the demo installs them."""
+        self.cluster.helm("upgrade", "--install", "ome-crd", str(ROOT / "charts/ome-crd"), "-n", "ome", "--create-namespace")
+        chart = str(ROOT / "charts/ome-resources")
+        self.cluster.helm("upgrade", "--install", "ome", chart, "-n", "ome", "--set", "operator.external=true")
+        self.kubeconfig = self.cluster.keep_token("ome", "ome-operator")
+
+    def start(self, process: str = "operator", *more: str) -> None:
+        """Start an operator and wait until it leads (or stands by)."""
+        port, metrics = choose(2)
+        argv = [
+            sys.executable, "-m", "ome_operator", "operator", "--kubeconfig", str(self.kubeconfig),
+            "--namespace-of-lease", "ome", "--address", "127.0.0.1", "--health-port", str(port),
+            "--metrics-port", str(metrics), *more,
+        ]  # fmt: skip
+        self.cluster.spawn(process, argv, {"POD_UID": process})  # a restarted process resumes its own Lease at once
+        self.port = port
+
+    def stop(self, number: int = signal.SIGTERM, process: str = "operator") -> None:
+        """End an operator."""
+        if self.cluster.process(process):
+            self.cluster.stop(process, number)
+
+    def restart(self, number: int = signal.SIGKILL) -> None:
+        """End it and start it again at once."""
+        self.stop(number)
+        self.start()
+
+    # --- objects ----------------------------------------------------------------------------------------------------
+    def get(self, kind: str, namespace: str, name: str) -> Manifest | None:
+        """The object, or None."""
+        try:
+            found: Manifest = self.api.get(path(kind, namespace, name))
+            return found
+        except ApiError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    def all(self, kind: str, namespace: str, selector: str = "") -> list[Manifest]:
+        """All objects of a kind in a namespace."""
+        query = f"?labelSelector={selector}" if selector else ""
+        items: list[Manifest] = self.api.get(path(kind, namespace) + query)["items"]
+        return items
+
+    def create(self, body: Mapping[str, Any]) -> Manifest:
+        """POST it."""
+        made: Manifest = self.api.request("POST", path(body["kind"], body["metadata"].get("namespace", "")), body)
+        return made
+
+    def patch(self, kind: str, namespace: str, name: str, body: Mapping[str, Any]) -> Manifest:
+        """JSON merge patch."""
+        done: Manifest = self.api.request("PATCH", path(kind, namespace, name), body, "application/merge-patch+json")
+        return done
+
+    def delete(self, kind: str, namespace: str, name: str, **options: Any) -> None:
+        """Delete it; absent is fine."""
+        try:
+            self.api.request("DELETE", path(kind, namespace, name), {"propagationPolicy": "Background", **options})
+        except ApiError as error:
+            if error.code != 404:
+                raise
+
+    # --- waiting ----------------------------------------------------------------------------------------------------
+    def wait(self, what: str, holds: Callable[[], T], seconds: float = 30.0) -> T:
+        """Poll until it is true; says what was awaited when it never is."""
+        end = time.monotonic() + seconds
+        seen: Any = None
+        while time.monotonic() < end:
+            try:
+                if seen := holds():
+                    return seen
+            except (Unreachable, OSError):
+                pass
+            time.sleep(0.1)
+        log = self.cluster.log(self.process)
+        tail = "\n".join(log.read_text().splitlines()[-15:]) if log.exists() else ""
+        raise AssertionError(f"{what}: not within {seconds:.0f} s (last: {seen!r})\noperator:\n{tail}")
+
+    def condition(self, namespace: str, name: str, type_: str) -> Manifest:
+        """One condition of a service, {} when it has none."""
+        service = self.get("InferenceService", namespace, name) or {}
+        conditions = service.get("status", {}).get("conditions", ())
+        return next((one for one in conditions if one["type"] == type_), {})
+
+    def ready(self, namespace: str, name: str, seconds: float = 30.0) -> Manifest:
+        """Wait for Ready for the generation that is stored now; the service."""
+
+        def holds() -> bool:
+            one = self.condition(namespace, name, "Ready")
+            service = self.get("InferenceService", namespace, name) or {}
+            generation = service.get("metadata", {}).get("generation")
+            return one.get("status") == "True" and one.get("observedGeneration") == generation
+
+        self.wait(f"{namespace}/{name} Ready", holds, seconds)
+        return self.get("InferenceService", namespace, name) or {}
+
+    def says(self, namespace: str, name: str, type_: str, reason: str, words: str = "", seconds: float = 20.0) -> Manifest:
+        """Wait until a condition is False with this reason and these words in its message."""
+
+        def holds() -> Manifest | None:
+            one = self.condition(namespace, name, type_)
+            fits = one.get("reason") == reason and words in one.get("message", "")
+            return one if fits and one.get("status") == "False" else None
+
+        found = self.wait(f"{type_}={reason} ({words})", holds, seconds)
+        assert found is not None
+        return found
+
+    # --- counting ---------------------------------------------------------------------------------------------------
+    def requests(self, since: int) -> list[Request]:
+        """What the operator sent since a mark, without its Lease."""
+        return [one for one in self.cluster.audit(since) if one.user == USER and one.resource != "leases"]
+
+    def quiet(self, seconds: float = 2.0, limit: float = 30.0) -> None:
+        """Wait until the operator has written nothing for so long."""
+        end = time.monotonic() + limit
+        while time.monotonic() < end:
+            mark = self.cluster.audit_mark()
+            time.sleep(seconds)
+            if not any(one.writes for one in self.requests(mark)):
+                return
+        raise AssertionError(f"the operator still writes after {limit:.0f} s")
+
+

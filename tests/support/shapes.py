@@ -1,0 +1,67 @@
+"""Any shape of a service, for property tests."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+
+from ome_operator.api import InferenceService
+from ome_operator.facts import Deps
+from tests.support import parts
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a user wrote, in a few numbers."""
+
+    size: int = 2
+    """Pods of a group."""
+    engines: int = 1
+    decoders: int = 0
+    """Groups; 0 is no decoder."""
+    router: bool = True
+    scaled: bool = False
+    """Whether an autoscaler may add a group."""
+    image: str = "a"
+    paused: bool = False
+    pin: str = ""
+
+    def service(self) -> InferenceService:
+        """The service."""
+        extra = {"maxReplicas": self.engines + 1} if self.scaled else {}
+        spec: dict[str, Any] = {"engine": {"minReplicas": self.engines, **extra}}
+        if self.decoders:
+            spec["decoder"] = {"minReplicas": self.decoders}
+        if self.router:
+            spec["router"] = {}
+        rollout = {**({"paused": True} if self.paused else {}), **({"revision": self.pin} if self.pin else {})}
+        return parts.service(**spec, **({"rollout": rollout} if rollout else {}))
+
+    def deps(self, model: bool = True, runtime: bool = True) -> Deps:
+        """What it refers to."""
+        found = [parts.model()] if model else []
+        if runtime:
+            return parts.deps(*found, parts.simple(self.size, decoder=True, image=self.image))
+        return parts.deps(*found)
+
+    @property
+    def pods(self) -> int:
+        """Pods that it has when all is well."""
+        return (self.engines + self.decoders) * self.size + self.router
+
+
+def shapes(**fixed: Any) -> st.SearchStrategy[Shape]:
+    """Any shape, with these parts fixed."""
+    free: dict[str, st.SearchStrategy[Any]] = {
+        "size": st.integers(1, 3),
+        "engines": st.integers(0, 3),
+        "decoders": st.integers(0, 2),
+        "router": st.booleans(),
+        "scaled": st.booleans(),
+    }
+    chosen = {name: value if isinstance(value, st.SearchStrategy) else st.just(value) for name, value in fixed.items()}
+    return st.builds(Shape, **{**free, **chosen})
+
+
+seeds = st.integers(0, 10_000)
+lags = st.integers(0, 3)

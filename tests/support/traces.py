@@ -1,0 +1,65 @@
+"""What a real node could leave on the machine: taken before and after, to be compared.
+
+Other nodes may come and go on the machine meanwhile: what carries another cluster's mark does not count.
+"""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+from ome_operator.local.processes import MARK, started_at
+from ome_operator.local.realnode import cgroups, space
+from ome_operator.local.realnode.facts import mark
+from ome_operator.local.realnode.requirements import PATH
+
+_SHARED = ("/var/lib/cni", "/var/lib/kubelet")
+"""There as long as any node is."""
+_FOLDERS = ("/etc/cni", "/opt", "/run", "/run/containerd", "/run/netns", "/usr/libexec", "/var/log/containers", *_SHARED)
+_ANY = re.compile(r"ome-[0-9a-f]{8}")
+
+
+def taken(root: Path) -> dict[str, set[str]]:
+    """Kind of trace → every trace there is now, of the cluster in this folder or of nobody in particular."""
+    mounts = Path("/proc/mounts").read_text()
+    groups = (folder for top in cgroups.hierarchies(mounts) for folder, _, _ in os.walk(top))
+    shared = () if space.others() else _SHARED
+    found = {
+        "links": {path.name for path in Path("/sys/class/net").iterdir()},
+        "routes": set(_told("ip", "-4", "route", "show")),
+        "rules": set(_told("nft", "list", "ruleset")) | set(_told("iptables-save")),
+        "mounts": {line for line in mounts.splitlines() if any(word in line for word in (str(root), *_FOLDERS))},
+        "control groups": {group for group in groups if "kubepods" in group or "ome-" in group},
+        "folders": {str(path) for folder in map(Path, _FOLDERS) if folder.is_dir() for path in folder.iterdir()},
+        "mount points": {path for path in shared if Path(path).exists()},
+        "processes": set(_of(root)),
+        "forwarding": {Path("/proc/sys/net/ipv4/ip_forward").read_text()},
+    }
+    others = {name for all_ in found.values() for one in all_ for name in _ANY.findall(one)} - {mark(root)}
+    return {kind: {one for one in all_ if others.isdisjoint(_ANY.findall(one))} for kind, all_ in found.items()}
+
+
+def left(before: dict[str, set[str]], after: dict[str, set[str]]) -> dict[str, set[str]]:
+    """What changed, by kind; empty when nothing did."""
+    return {kind: before[kind] ^ after[kind] for kind in before if before[kind] != after[kind]}
+
+
+def _told(*command: str) -> list[str]:
+    try:
+        environment = {**os.environ, "PATH": PATH}
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment).stdout.splitlines()
+    except FileNotFoundError:
+        return []
+
+
+def _of(root: Path) -> list[str]:
+    """Processes that the cluster started, and those in its control groups, which are its containers'."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            started_by_it = f"{MARK}={root}".encode() in (folder / "environ").read_bytes().split(b"\0")
+            if started_by_it or f"/{mark(root)}/" in (folder / "cgroup").read_text():
+                found.append(f"{folder.name} {started_at(int(folder.name))} {(folder / 'comm').read_text().strip()}")
+        except OSError:
+            continue  # just gone
+    return found

@@ -1,0 +1,104 @@
+"""Requests to a service that runs on this machine: one, many, or without end while something is broken."""
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+
+PATIENCE_S = 10.0
+"""A request that takes longer has failed."""
+GREEDY = {"temperature": 0, "max_new_tokens": 8}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of one request."""
+
+    began: float
+    """Monotonic seconds."""
+    seconds: float
+    error: str
+    """"" = tokens came."""
+
+
+@dataclass
+class Report:
+    """What became of all."""
+
+    answers: list[Answer] = field(default_factory=list)
+
+    @property
+    def failed(self) -> list[Answer]:
+        """Those without tokens."""
+        return [one for one in self.answers if one.error]
+
+    def last_failure(self, since: float) -> float:
+        """Seconds from a moment until the last request that was to fail began; 0 when none did."""
+        return max((one.began - since for one in self.failed), default=0.0)
+
+    def percentile(self, share: float) -> float:
+        """Seconds within which this share of the successful requests was answered."""
+        took = sorted(one.seconds for one in self.answers if not one.error)
+        return took[min(len(took) - 1, int(share * len(took)))]
+
+
+async def generate(session: aiohttp.ClientSession, url: str, text: str, within_s: float = 30.0, **more: Any) -> Answer:
+    """One request for a few tokens."""
+    began = time.monotonic()
+    body = {"text": text, "sampling_params": GREEDY, **more}
+    error = ""
+    try:
+        async with session.post(f"{url}/generate", json=body, timeout=aiohttp.ClientTimeout(within_s)) as reply:
+            said = await reply.text()
+            error = "" if reply.status == 200 and '"text"' in said else f"{reply.status} {said[:200]}"
+    except (aiohttp.ClientError, TimeoutError) as problem:
+        error = repr(problem)
+    return Answer(began, time.monotonic() - began, error)
+
+
+@asynccontextmanager
+async def stream_of(url: str, per_second: float) -> AsyncIterator[Report]:
+    """So many requests a second while the block runs, each with a connection of its own, whatever became of the others."""
+    report = Report()
+    connector = aiohttp.TCPConnector(limit=0, force_close=True)
+
+    async def one(session: aiohttp.ClientSession, number: int) -> None:
+        report.answers.append(await generate(session, url, f"request {number}", PATIENCE_S))
+
+    async def arrivals(session: aiohttp.ClientSession) -> None:
+        async with asyncio.TaskGroup() as running:
+            for number in itertools.count():
+                running.create_task(one(session, number))
+                await asyncio.sleep(1 / per_second)
+                if over.is_set():
+                    return
+
+    over = asyncio.Event()
+    async with aiohttp.ClientSession(connector=connector) as session:
+        coming = asyncio.create_task(arrivals(session))
+        try:
+            yield report
+        finally:
+            over.set()
+            await coming
+
+
+async def burst(url: str, count: int, concurrency: int, urls: Sequence[str] = (), **more: Any) -> Report:
+    """So many requests, `concurrency` at a time; the same also goes to the other `urls`, whose answers do not count."""
+    report, numbers = Report(), iter(range(1, count + 1))  # room 0 counts as none
+
+    async def client(session: aiohttp.ClientSession) -> None:
+        for number in numbers:
+            room = {**more, "bootstrap_room": number} if urls else more
+            others = [generate(session, other, f"request {number}", **room) for other in urls]
+            answer, *_ = await asyncio.gather(generate(session, url, f"request {number}", **room), *others)
+            report.answers.append(answer)
+
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        await asyncio.gather(*(client(session) for _ in range(concurrency)))
+    return report

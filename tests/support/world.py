@@ -1,0 +1,419 @@
+"""A tiny cluster in memory, for tests of pure code only: what would happen if the plans of `sync` were carried out.
+
+It is no API server (that one is real in tests/controlplane). It plays the controllers with the timing that a seeded chance
+gives: pods come and become ready in any order, leaders and routers end when they like, workers ignore SIGTERM until their
+grace period is over, and a deleted StatefulSet's pods go later than itself. Every effect is carried out as the shell does it
+(UIDs, guards read from the live pods), and what must never happen raises AssertionError at once.
+"""
+
+import copy
+import itertools
+import random
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from ome_operator import keys
+from ome_operator.api import InferenceService
+from ome_operator.facts import Child, Deps, Manifest, Observed, Pod, Refusal
+from ome_operator.names import digest
+from ome_operator.plan import Apply, Delete, Guard, Patch, Plan
+from ome_operator.rollout.drain import NOTICE
+from ome_operator.sync import sync
+from tests.support.selectors import matches
+
+Key = tuple[str, str]
+START = datetime(2026, 1, 1)
+TICK = 10
+"""Seconds of a grace period that pass in one step."""
+
+
+@dataclass
+class Live:
+    """A stored object."""
+
+    manifest: Manifest
+    uid: str
+    version: int
+    owner: str
+    hash: str
+    owned: str
+    deleting: bool = False
+    status: Manifest = field(default_factory=dict)
+
+    @property
+    def key(self) -> Key:
+        """Kind and name."""
+        return self.manifest["kind"], self.manifest["metadata"]["name"]
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Its labels."""
+        return dict(self.manifest["metadata"].get("labels") or {})
+
+
+@dataclass
+class LivePod:
+    """A pod and how long it resists."""
+
+    name: str
+    uid: str
+    labels: dict[str, str]
+    workload: str
+    workload_uid: str
+    grace: int
+    ready: bool = False
+    deleting: bool = False
+    left: int = 0
+    template: str = ""
+    draining: str = ""
+
+    @property
+    def rank(self) -> int:
+        """0 for leaders and routers."""
+        return int(self.labels.get(keys.POD_INDEX, "0")) if keys.GROUP_INDEX in self.labels else 0
+
+
+class World:
+    """One service's namespace."""
+
+    def __init__(self, service: InferenceService, deps: Deps, seed: int) -> None:
+        self.service, self.deps, self.chance = service, deps, random.Random(seed)
+        self.children: dict[Key, Live] = {}
+        self.pods: dict[str, LivePod] = {}
+        self.refusals: dict[Key, Refusal] = {}
+        self.checks: dict[str, str] = {}
+        self.may_roll = True
+        self.healthy: Callable[[LivePod], bool] = lambda _: True
+        self.verdict: Callable[[str], str] = lambda _: ""
+        """Revision -> answer of the dry run."""
+        self.now = START
+        self.strict = False
+        """Whether every pass is checked to be pure and deterministic (slow)."""
+        self.watcher: Callable[[Plan], None] = lambda _: None
+        """Sees every plan before it is carried out."""
+        self.lag = 0
+        """How many steps the pods that `sync` sees may be behind."""
+        self.log: list[str] = []
+        self._seen: list[tuple[Pod, ...]] = []
+        self._numbers = itertools.count(1)
+
+    # --- what sync sees -----------------------------------------------------------------------------------------------
+
+    def observed(self) -> Observed:
+        """The facts; the pods perhaps some steps old."""
+        pods = tuple(self._pod(one) for one in self.pods.values())
+        self._seen = [*self._seen[-self.lag :], pods] if self.lag else [pods]
+        children = {key: self._child(one) for key, one in self.children.items()}
+        return Observed(
+            children=children,
+            pods=self.chance.choice(self._seen),
+            refusals=dict(self.refusals),
+            checks=dict(self.checks),
+            ahead="" if self.may_roll else "team/other",
+        )
+
+    def _child(self, one: Live) -> Child:
+        kind, name = one.key
+        content = None
+        if kind == "ControllerRevision":
+            content = {"revision": one.manifest["revision"], "data": one.manifest["data"]}
+        elif kind == "RoleScale":
+            content = one.status
+        replicas = int((one.manifest.get("spec") or {}).get("replicas", 0))
+        return Child(
+            kind, self.service.namespace, name, one.uid, one.version, one.owner, one.labels, one.hash, one.owned,
+            one.deleting, replicas, "", content,
+        )  # fmt: skip
+
+    def _pod(self, one: LivePod) -> Pod:
+        router = one.labels.get(keys.COMPONENT) == keys.ROUTER
+        index = int(one.labels.get(keys.POD_INDEX, "0"))
+        group = 0 if router else int(one.labels.get(keys.GROUP_INDEX, index))
+        return Pod(
+            namespace=self.service.namespace, name=one.name, uid=one.uid, version=1, service=self.service.name,
+            component=one.labels[keys.COMPONENT], revision=one.labels[keys.REVISION], group=group, rank=one.rank,
+            workload=one.workload, node="", ready=one.ready, deleting=one.deleting,
+            grace=one.grace if one.deleting else 0, restarts=0, reason="" if one.ready else "Starting", message="",
+            workload_uid=one.workload_uid, draining=one.draining,
+        )  # fmt: skip
+
+    # --- carrying out a plan ------------------------------------------------------------------------------------------
+
+    def sync(self) -> Plan:
+        """One pass: its inputs must be as they were afterwards, and a second call must say the same."""
+        observed = self.observed()
+        before = copy.deepcopy((self.service, observed)) if self.strict else None
+        plan = sync(self.service, self.deps, observed, self.now)
+        if not self.strict:
+            return plan
+        assert (self.service, observed) == before, "sync changed its inputs"
+        assert sync(self.service, self.deps, observed, self.now) == plan, "sync is not deterministic"
+        return plan
+
+    def carry_out(self, plan: Plan) -> None:
+        """Every effect, as the executor does it."""
+        self.watcher(plan)
+        for check in plan.check:
+            self.checks[check.revision] = self.verdict(check.revision.partition(".")[0])
+        first = [self._apply(one) or one.manifest["kind"] != "ControllerRevision" for one in plan.first]
+        if all(first):
+            for one in plan.apply:
+                self._apply(one)
+            for create in plan.create:
+                self._create(create.manifest)
+            for status in plan.apply_status:
+                self.children["RoleScale", status.manifest["metadata"]["name"]].status = status.manifest["status"]
+            for patch in plan.patch:
+                self._patch(patch)
+            for delete in plan.delete:
+                self._delete(delete)
+        self.service = replace(self.service, status=plan.status)
+
+    def _apply(self, one: Apply) -> bool:
+        key = one.manifest["kind"], one.manifest["metadata"]["name"]
+        if self._blocked(one.guard):
+            return True
+        found = self.children.get(key)
+        self.refusals.pop(key, None)
+        if found is None:
+            assert not one.uid, f"{key} was to be changed but does not exist"
+            self._born(one.manifest)
+        elif one.uid:
+            assert one.uid == found.uid, f"{key} is another object by now"
+            self._changed(found, one.manifest)
+        elif found.owner not in ("", self.service.uid) or not found.owned:
+            self.refusals[key] = Refusal("NameTaken", f"{key[1]} belongs to somebody else")
+            return False
+        else:
+            self.log.append(f"adopt {key}")
+            self._changed(found, one.manifest)
+        return True
+
+    def _born(self, manifest: Manifest) -> None:
+        kind, labels = manifest["kind"], manifest["metadata"]["labels"]
+        if kind == "StatefulSet":
+            strange = [
+                pod.name
+                for pod in self.pods.values()
+                if pod.labels[keys.COMPONENT] != keys.ROUTER and pod.labels[keys.REVISION] != labels[keys.REVISION]
+            ]
+            assert not strange, f"{manifest['metadata']['name']} is created beside {strange}"
+        hash_ = manifest["metadata"]["annotations"][keys.HASH]
+        self._store(manifest, self.service.uid, hash_, hash_)
+
+    def _store(self, manifest: Manifest, owner: str, hash_: str, owned: str) -> Live:
+        number = next(self._numbers)
+        live = Live(copy.deepcopy(manifest), f"uid-{number}", number, owner, hash_, owned)
+        self.children[live.key] = live
+        self.log.append(f"create {live.key}")
+        return live
+
+    def _changed(self, found: Live, manifest: Manifest) -> None:
+        old, new = found.manifest, copy.deepcopy(manifest)
+        if found.key[0] == "ControllerRevision":
+            assert old["data"] == new["data"], "the data of a revision never changes"
+        if found.key[0] == "StatefulSet":
+            kept = {**old["spec"], "replicas": new["spec"]["replicas"]}
+            assert kept == new["spec"], f"{found.key}: only replicas of a StatefulSet ever change"
+            if keys.WORKER_INDEX in found.labels and not self.lag:
+                self._check_drained(found, new["spec"]["replicas"])
+        if found.key[0] == "Deployment":
+            assert old["spec"]["selector"] == new["spec"]["selector"], "selectors are immutable"
+        assert not found.deleting, f"{found.key} is written while it goes"
+        found.manifest, found.owner, found.version = new, self.service.uid, next(self._numbers)
+        found.hash = found.owned = manifest["metadata"]["annotations"][keys.HASH]
+        self.log.append(f"change {found.key}")
+
+    def _create(self, manifest: Manifest) -> None:
+        key = manifest["kind"], manifest["metadata"]["name"]
+        if key not in self.children:
+            self._store(manifest, self.service.uid, "", "")
+        elif self.children[key].owner != self.service.uid:
+            self.refusals[key] = Refusal("NameTaken", f"{key[1]} belongs to somebody else")
+
+    def _delete(self, one: Delete) -> None:
+        if self._blocked(one.guard):
+            return
+        self.log.append(f"delete {one.kind} {one.name}")
+        if one.kind == "Pod":
+            pod = self.pods.get(one.name)
+            if pod is not None and pod.uid == one.uid:
+                self._terminate(pod, pod.grace if one.grace is None else one.grace)
+            return
+        found = self.children.get((one.kind, one.name))
+        if found is None or found.uid != one.uid:
+            return
+        assert found.owner in ("", self.service.uid), f"{found.key} belongs to somebody else and was deleted"
+        self._check_order(found)
+        del self.children[found.key]
+
+    def _check_drained(self, leaders: Live, groups: int) -> None:
+        """A leader that a router knows is marked some time before it is stopped (decisions 9)."""
+        for pod in self.pods.values():
+            surplus = pod.workload_uid == leaders.uid and int(pod.labels[keys.POD_INDEX]) >= groups
+            if surplus and pod.ready and not pod.deleting and self.service.spec.router is not None:
+                assert pod.draining, f"{pod.name} is stopped before it was drained"
+                assert (self.now - datetime.fromisoformat(pod.draining)).total_seconds() >= NOTICE
+
+    def _check_order(self, found: Live) -> None:
+        """Routers go before leaders, leaders before workers (decisions 6 and 9)."""
+        if found.key[0] != "StatefulSet":
+            return
+        rest = [pod for pod in self.pods.values() if pod.labels[keys.REVISION] == found.labels[keys.REVISION]]
+        if keys.WORKER_INDEX in found.labels:
+            assert not [one.name for one in rest if one.labels[keys.COMPONENT] == keys.ROUTER], "a router is left"
+        else:
+            group, component = found.labels[keys.GROUP_INDEX], found.labels[keys.COMPONENT]
+            left = [
+                one.name
+                for one in rest
+                if one.labels[keys.COMPONENT] == component
+                and keys.WORKER_INDEX in one.labels
+                and one.labels[keys.POD_INDEX] == group
+            ]
+            assert not left, f"workers of {left} go before their leader"
+
+    def _patch(self, one: Patch) -> None:
+        pod = self.pods.get(one.name)
+        if pod is not None and pod.uid == one.uid:
+            pod.draining = one.body["metadata"]["annotations"][keys.DRAINING] or ""
+            self.log.append(f"mark {one.name} {pod.draining}")
+
+    def _blocked(self, guard: Guard | None) -> bool:
+        return guard is not None and any(
+            matches(guard.selector, pod.labels) and guard.name in ("", pod.name) for pod in self.pods.values()
+        )
+
+    # --- controllers --------------------------------------------------------------------------------------------------
+
+    def step(self) -> bool:
+        """Some of what controllers and kubelets have to do happens; whether anything was left to do."""
+        self.now += timedelta(seconds=TICK)
+        todo = [*self._workloads(), *self._collect(), *self._kubelets()]
+        for act in todo:
+            if self.chance.random() < 0.6:
+                act()
+        return bool(todo)
+
+    def _workloads(self) -> Iterable[Callable[[], None]]:
+        for one in self.children.values():
+            kind, name = one.key
+            if "template" not in one.manifest.get("spec", {}):
+                continue  # a stranger's, of no interest
+            if kind == "StatefulSet":
+                yield from self._stateful_set(one, name)
+            elif kind == "Deployment":
+                yield from self._deployment(one, name)
+
+    def _stateful_set(self, one: Live, name: str) -> Iterable[Callable[[], None]]:
+        spec = one.manifest["spec"]
+        start = (spec.get("ordinals") or {}).get("start", 0)
+        wanted = {f"{name}-{number}": number for number in range(start, start + spec["replicas"])}
+        for pod_name, number in wanted.items():
+            if pod_name not in self.pods:
+                yield lambda pod_name=pod_name, number=number: self._start(one, pod_name, number, name)
+        for pod in self.pods.values():
+            if pod.workload == name and pod.name not in wanted and not pod.deleting:
+                yield lambda pod=pod: self._terminate(pod, pod.grace)
+
+    def _deployment(self, one: Live, name: str) -> Iterable[Callable[[], None]]:
+        spec = one.manifest["spec"]
+        newest = f"{name}-{digest(spec['template'])[:6]}"
+        mine = [pod for pod in self.pods.values() if pod.workload.rpartition("-")[0] == name and not pod.deleting]
+        new = [pod for pod in mine if pod.workload == newest]
+        for _ in range(spec["replicas"] - len(new)):
+            yield lambda: self._start(one, f"{newest}-{next(self._numbers)}", None, newest)
+        surplus = new[spec["replicas"] :]
+        if sum(pod.ready for pod in new) >= spec["replicas"]:
+            surplus += [pod for pod in mine if pod.workload != newest]
+        for pod in surplus:
+            yield lambda pod=pod: self._terminate(pod, pod.grace)
+
+    def _start(self, one: Live, name: str, number: int | None, workload: str) -> None:
+        template = one.manifest["spec"]["template"]
+        labels = dict(template["metadata"]["labels"])
+        if number is not None:
+            labels[keys.POD_INDEX] = str(number)
+        grace = template["spec"].get("terminationGracePeriodSeconds", 30)
+        self.pods[name] = LivePod(name, f"pod-{next(self._numbers)}", labels, workload, one.uid, grace)
+
+    def _collect(self) -> Iterable[Callable[[], None]]:
+        """The garbage collector: pods of workloads that are gone."""
+        uids = {one.uid for one in self.children.values()}
+        for pod in self.pods.values():
+            if pod.workload_uid not in uids and not pod.deleting:
+                yield lambda pod=pod: self._terminate(pod, pod.grace)
+
+    def _kubelets(self) -> Iterable[Callable[[], None]]:
+        for pod in self.pods.values():
+            if pod.deleting:
+                yield lambda pod=pod: self._end(pod)
+            elif not pod.ready and self.healthy(pod):
+                yield lambda pod=pod: setattr(pod, "ready", True)
+
+    def _terminate(self, pod: LivePod, grace: int) -> None:
+        if not pod.deleting or grace < pod.grace:
+            pod.deleting, pod.grace, pod.left = True, grace, grace
+
+    def _end(self, pod: LivePod) -> None:
+        pod.left -= TICK
+        polite = pod.rank == 0 and self.chance.random() < 0.5
+        if pod.left <= 0 or polite:
+            self.pods.pop(pod.name, None)
+
+    def restart(self) -> None:
+        """The operator starts anew: what passes learned is forgotten."""
+        self.checks, self.refusals = {}, {}
+
+    # --- whole stories ------------------------------------------------------------------------------------------------
+
+    def edit(self, service: InferenceService | None = None, deps: Deps | None = None) -> None:
+        """The user changes something; the status stays."""
+        if service is not None:
+            status, uid = self.service.status, self.service.uid
+            self.service = replace(service, status=status, uid=uid, generation=self.service.generation + 1)
+        self.deps = deps or self.deps
+
+    def run(self, passes: int) -> None:
+        """Some passes, with some steps of the cluster in between."""
+        for _ in range(passes):
+            self.carry_out(self.sync())
+            self.step()
+
+    def settle(self, passes: int = 400) -> Plan:
+        """Pass after pass until nothing happens any more; the last plan, which must be empty."""
+        for _ in range(passes):
+            plan = self.sync()
+            before = self.service.status
+            self.carry_out(plan)
+            idle = not self.step()
+            quiet = effects(plan) == () and plan.status == before and plan.requeue_after is None
+            if idle and quiet and len({*self._seen}) == 1:
+                return plan
+        raise AssertionError(f"not quiet after {passes} passes: {effects(plan)}\n{self.log[-20:]}")
+
+    def alive(self, component: str = "") -> dict[str, str]:
+        """Name -> UID of the pods that are there and not going."""
+        return {
+            one.name: one.uid
+            for one in self.pods.values()
+            if not one.deleting and component in ("", one.labels[keys.COMPONENT])
+        }
+
+    def condition(self, type_: str) -> Mapping[str, Any]:
+        """A condition of the service, {} when it has none."""
+        return next((one for one in self.service.status.get("conditions", ()) if one["type"] == type_), {})
+
+
+def effects(plan: Plan) -> tuple[str, ...]:
+    """What a plan would change, in words."""
+    applies = (*plan.first, *plan.apply)
+    said = [f"apply {one.manifest['kind']} {one.manifest['metadata']['name']}" for one in applies]
+    said += [f"create {one.manifest['metadata']['name']}" for one in plan.create]
+    said += [f"status {one.manifest['metadata']['name']}" for one in plan.apply_status]
+    said += [f"patch {one.kind} {one.name}" for one in plan.patch]
+    said += [f"delete {one.kind} {one.name}" for one in plan.delete]
+    said += [f"check {one.revision}" for one in plan.check]
+    return tuple(said)

@@ -1,0 +1,45 @@
+"""Small models, runtimes and services for the control-plane suite."""
+
+from typing import Any
+
+Manifest = dict[str, Any]
+API = "ome.io/v1beta1"
+READY = {"models.ome.io/clusterbasemodel.tiny": "Ready"}
+
+
+def model(name: str = "tiny", uri: str = "hf://test/tiny") -> Manifest:
+    """A model that simulated nodes hold when they carry READY."""
+    spec = {"storage": {"storageUri": uri, "path": f"/models/{name}"}, "modelFormat": {"name": "safetensors"}}
+    return {"apiVersion": API, "kind": "ClusterBaseModel", "metadata": {"name": name}, "spec": spec}
+
+
+def container(name: str = "ome-container", gpus: int = 0, **more: Any) -> Manifest:
+    """A main container."""
+    limits = {"nvidia.com/gpu": str(gpus)} if gpus else {}
+    return {"name": name, "image": "engine:1", "args": ["--port=30000"], "resources": {"limits": limits}, **more}
+
+
+def runtime(name: str, size: int = 1, gpus: int = 0, decoder: bool = False, router: bool = True, **engine: Any) -> Manifest:
+    """A runtime whose groups have `size` pods of `gpus` GPUs."""
+    part: Manifest = {"runner": container(gpus=gpus)}
+    if size > 1:
+        part = {"leader": {"runner": container(gpus=gpus)}, "worker": {"size": size - 1, "runner": container(gpus=gpus)}}
+    spec: Manifest = {
+        "supportedModelFormats": [{"modelFormat": {"name": "safetensors"}, "modelFramework": {"name": "transformers"}}],
+        "engineConfig": {**part, **engine},
+    }
+    if decoder:
+        spec["decoderConfig"] = part
+    if router:
+        selector = "component=engine ome.io/inferenceservice=$(INFERENCESERVICE_NAME)"
+        args = ["--port=8080", "--service-discovery", "--selector", selector, "--shutdown-grace-period-secs=1"]
+        spec["routerConfig"] = {"runner": container("router", args=args), "terminationGracePeriodSeconds": 2}
+    return {"apiVersion": API, "kind": "ClusterServingRuntime", "metadata": {"name": name}, "spec": spec}
+
+
+def service(namespace: str, name: str, runtime: str, *components: str, model: str = "tiny", **spec: Any) -> Manifest:
+    """An InferenceService with these components (default: engine and router)."""
+    parts = {one: {} for one in components or ("engine", "router")}
+    body = {"model": {"name": model}, "runtime": {"name": runtime}, **parts, **spec}
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": API, "kind": "InferenceService", "metadata": metadata, "spec": body}

@@ -1,0 +1,76 @@
+"""What becomes of OME's CRDs and objects."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from ome_operator.adopt.crds import Release, lost, obstacle, ours, replaced
+from ome_operator.api import crds
+from ome_operator.api.kinds import KINDS, Kind
+from tests.unit.api import known
+
+RELEASE = Release("ome-crd", "ome")
+SERVICE = next(kind for kind in KINDS if kind.kind == "InferenceService")
+MODEL = next(kind for kind in KINDS if kind.kind == "ClusterBaseModel")
+
+
+def live(kind: Kind, **spec: Any) -> dict[str, Any]:
+    body = copy.deepcopy(crds.crd(kind))
+    body["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": "{}", "theirs": "stays"}
+    return {**body, "spec": {**body["spec"], **spec}, "status": {"storedVersions": ["v1beta1"]}}
+
+
+def test_a_crd_is_replaced_once_and_keeps_strangers_annotations() -> None:
+    wanted = replaced(live(SERVICE, conversion={"strategy": "Webhook", "webhook": {}}), SERVICE, RELEASE)
+    assert wanted is not None
+    assert wanted["spec"]["conversion"] == {"strategy": "None"}
+    assert wanted["metadata"]["labels"] == {"app.kubernetes.io/managed-by": "Helm"}
+    assert wanted["metadata"]["annotations"] == {
+        "theirs": "stays",
+        "meta.helm.sh/release-name": "ome-crd",
+        "meta.helm.sh/release-namespace": "ome",
+        "helm.sh/resource-policy": "keep",
+    }
+    assert replaced(wanted, SERVICE, RELEASE) is None
+    assert replaced(wanted, SERVICE, Release("other", "ome")) is not None
+
+
+def test_what_the_api_server_would_refuse_is_said_before() -> None:
+    assert obstacle(live(SERVICE), SERVICE) == ""
+    assert "ours Namespaced" in obstacle(live(SERVICE, scope="Cluster"), SERVICE)
+    old = live(SERVICE) | {"status": {"storedVersions": ["v1alpha1", "v1beta1"]}}
+    assert "stored as v1alpha1: migrate them to v1beta1" in obstacle(old, SERVICE)
+
+
+@pytest.mark.parametrize(
+    ("spec", "fields"),
+    [
+        ({"engine": {"minReplicas": 1, "anything": {"of": "a pod spec"}}, "model": {"name": "m"}}, []),
+        ({"modle": {"name": "m"}}, ["spec.modle"]),
+        ({"model": {"name": "m", "colour": "red"}}, ["spec.model.colour"]),
+        ({"kedaConfig": {"authenticationRef": {"name": "a", "x": 1}}}, ["spec.kedaConfig.authenticationRef.x"]),
+    ],
+)
+def test_fields_that_would_be_dropped(spec: dict[str, Any], fields: list[str]) -> None:
+    assert lost(SERVICE, {"spec": spec, "status": {"of": "no interest"}}) == fields
+
+
+def test_maps_and_lists_are_looked_into() -> None:
+    storage = {"storageUri": "hf://a/b", "parameters": {"any": "key"}, "nodeAffinity": {"whatever": [{"x": 1}]}}
+    assert lost(MODEL, {"spec": {"storage": storage, "modelCapabilities": ["A"]}}) == []
+    runtime = next(kind for kind in KINDS if kind.kind == "ServingRuntime")
+    formats = [{"name": "a"}, {"name": "b", "acceleratorConfig": {"h100": {"shade": 1}}}]
+    found = lost(runtime, {"spec": {"supportedModelFormats": formats}})
+    assert found == ["spec.supportedModelFormats[1].acceleratorConfig.h100.shade"]
+
+
+@pytest.mark.parametrize("kind", list(known.kinds()), ids=lambda kind: kind.kind)
+@pytest.mark.parametrize("leave_out", known.VARIANTS)
+def test_no_field_that_ome_knows_is_lost(kind: Kind, leave_out: str) -> None:
+    assert lost(kind, known.sample(kind, leave_out)) == []
+
+
+def test_kinds_are_ours_by_the_name_of_their_crd() -> None:
+    assert ours("inferenceservices.ome.io") is SERVICE
+    assert ours("trainingjobs.ome.io") is None

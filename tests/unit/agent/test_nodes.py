@@ -1,0 +1,84 @@
+"""Which models a node is to hold, and what its record says."""
+
+from typing import Any
+
+import pytest
+
+from ome_operator.agent import record
+from ome_operator.agent.nodes import belongs, concerns, misplaced
+from tests.support import parts
+
+
+def affinity(**expression: Any) -> dict[str, Any]:
+    term = {"matchExpressions": [expression]}
+    return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+
+
+LABELS = {"gpu": "h200", "memory": "141"}
+CASES = {
+    "no wish": ({}, True),
+    "selected": ({"nodeSelector": {"gpu": "h200"}}, True),
+    "not selected": ({"nodeSelector": {"gpu": "b200"}}, False),
+    "In": ({"nodeAffinity": affinity(key="gpu", operator="In", values=["h200", "b200"])}, True),
+    "not In": ({"nodeAffinity": affinity(key="gpu", operator="In", values=["b200"])}, False),
+    "NotIn": ({"nodeAffinity": affinity(key="gpu", operator="NotIn", values=["b200"])}, True),
+    "Exists": ({"nodeAffinity": affinity(key="gpu", operator="Exists")}, True),
+    "DoesNotExist": ({"nodeAffinity": affinity(key="gpu", operator="DoesNotExist")}, False),
+    "Gt": ({"nodeAffinity": affinity(key="memory", operator="Gt", values=["100"])}, True),
+    "Lt": ({"nodeAffinity": affinity(key="memory", operator="Lt", values=["100"])}, False),
+    "Gt of a word": ({"nodeAffinity": affinity(key="gpu", operator="Gt", values=["100"])}, False),
+    "unknown operator": ({"nodeAffinity": affinity(key="gpu", operator="Like", values=["h"])}, False),
+    "both": ({"nodeSelector": {"gpu": "h200"}, "nodeAffinity": affinity(key="gpu", operator="DoesNotExist")}, False),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_nodes_are_chosen_as_a_scheduler_would(case: str) -> None:
+    storage, expected = CASES[case]
+    model = parts.model(storage={"storageUri": "hf://a/b", **storage})
+    assert belongs(model, "n1", LABELS) is expected
+
+
+def test_a_node_can_be_named() -> None:
+    fields = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+    wish = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [fields]}}
+    model = parts.model(storage={"storageUri": "hf://a/b", "nodeAffinity": wish})
+    assert belongs(model, "n1", {}) and not belongs(model, "n2", {})
+
+
+@pytest.mark.parametrize("path", ["/mnt/models", "/mnt/models/../../etc/x", "/etc/x", "relative/x", "/mnt/models2/x"])
+def test_nothing_is_written_outside_the_roots(path: str) -> None:
+    said = misplaced(parts.model(storage={"storageUri": "hf://a/b", "path": path}), ("/mnt/models",))
+    assert "is not below /mnt/models" in said
+
+
+def test_a_path_below_a_root_is_fine() -> None:
+    assert misplaced(parts.model(storage={"storageUri": "hf://a/b", "path": "/raid/m/x/"}), ("/mnt/models", "/raid")) == ""
+
+
+def test_claims_are_no_work_for_agents() -> None:
+    assert not concerns(parts.model("pvc://claim/x"))
+    assert not concerns(parts.model("vendor://x"))
+    assert concerns(parts.model("s3://b/x")) and concerns(parts.model("local:///x"))
+
+
+def test_a_record_says_what_is_known_and_no_more() -> None:
+    model = parts.model("hf://a/b", "k2")
+    said = record.status([record.entry(model, record.Report(total=10, bytes=5, speed=2.5, revision="c1"))])
+    assert said["summary"] == "1 Updating"
+    (one,) = said["models"]
+    assert one == {
+        "kind": "ClusterBaseModel", "name": "k2", "uri": "hf://a/b", "revision": "c1", "state": "Updating",
+        "bytes": 5, "total": 10, "speed": 2,
+    }  # fmt: skip
+
+
+def test_progress_alone_can_wait_and_a_state_cannot() -> None:
+    model = parts.model("hf://a/b", "k2")
+
+    def said(**report: Any) -> dict[str, Any]:
+        return record.status([record.entry(model, record.Report(**report))])
+
+    assert not record.flips(said(bytes=1, speed=1.0), said(bytes=2, speed=2.0))
+    assert record.flips(said(), said(state="Ready"))
+    assert record.flips(said(state="Failed", message="a"), said(state="Failed", message="b"))

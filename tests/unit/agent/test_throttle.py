@@ -1,0 +1,27 @@
+"""The limit on bytes per second."""
+
+from ome_operator.agent.progress import Progress
+from ome_operator.agent.throttle import Throttle
+
+
+def test_who_takes_more_than_there_is_waits() -> None:
+    now = 0.0
+    throttle = Throttle(100, lambda: now)
+    assert throttle.wait(50) == 0.5
+    assert throttle.wait(50) == 1.0, "what others took counts"
+    now = 10.0
+    assert throttle.wait(50) == 0.5, "nothing is saved up while nobody fetches"
+    assert Throttle(0).wait(10**12) == 0.0
+
+
+def test_speed_and_rest_are_those_of_late() -> None:
+    now = 0.0
+    progress = Progress(lambda: now)
+    progress.start("r", 1000, 100, 1)
+    for moment in (1.1, 2.2, 3.3, 4.0):
+        now = moment
+        progress.came(100)
+    assert progress.speed == 100.0
+    assert progress.eta == 5.0
+    progress.lost(500)
+    assert progress.bytes == 0 and progress.fetched == 400

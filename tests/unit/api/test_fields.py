@@ -1,0 +1,65 @@
+"""Every field of YAML written for OME is accepted, offline: by the schemas under strict validation, and by `parse`."""
+
+from typing import Any
+
+import pytest
+
+from ome_operator import api
+from ome_operator.api import schema
+from ome_operator.api.kinds import Kind
+from tests.unit.api import known, walker
+
+PARSED: dict[str, type[api.Object[Any]]] = {
+    name: one
+    for one in (
+        api.AcceleratorClass,
+        api.BenchmarkJob,
+        api.FineTunedWeight,
+        api.InferenceService,
+        api.Model,
+        api.RoleScale,
+        api.NodeModels,
+        api.Runtime,
+    )
+    for name in one.KINDS
+}
+EACH = pytest.mark.parametrize("kind", list(known.kinds()), ids=lambda kind: kind.kind)
+VARIANT = pytest.mark.parametrize("leave_out", known.VARIANTS)
+
+
+def refused(kind: Kind, body: dict[str, Any]) -> list[str]:
+    """What strict validation has against the object."""
+    spec = walker.errors(body["spec"], schema.structural(kind.spec), "spec")
+    return [*spec, *walker.errors(body.get("status", {}), schema.structural(kind.status), "status")]
+
+
+def test_the_list_is_whole() -> None:
+    """Nobody shortened the list of known fields by accident."""
+    assert len(list(known.kinds())) == len(known.FIELDS) == 8
+    assert sum(1 for _ in known.paths(known.FIELDS)) == 754
+
+
+@EACH
+@VARIANT
+def test_accepted_by_the_schema(kind: Kind, leave_out: str) -> None:
+    """No field is unknown, of the wrong type or out of bounds, in spec and status."""
+    assert refused(kind, known.sample(kind, leave_out)) == []
+
+
+@EACH
+@VARIANT
+def test_accepted_and_kept_by_parse(kind: Kind, leave_out: str) -> None:
+    """What is parsed gives back exactly what was written."""
+    body = known.sample(kind, leave_out)
+    parsed = PARSED[kind.kind].parse(body)
+    assert not isinstance(parsed, api.Invalid), parsed
+    assert parsed.dump()["spec"] == body["spec"]
+    assert kind.status.read(body.get("status", {})).dump() == body.get("status", {})
+
+
+@EACH
+def test_a_misspelled_field_is_unknown(kind: Kind) -> None:
+    """The walker is as strict as it must be for the tests above to mean something."""
+    body = known.sample(kind, "maxUnavailable")
+    body["spec"]["mispelled"] = 1
+    assert refused(kind, body) == ["spec.mispelled: unknown"]

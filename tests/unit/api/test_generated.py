@@ -1,0 +1,118 @@
+"""The CRDs: as generated, small, structural, and without anything that would change stored objects."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ome_operator.api import crds
+from ome_operator.api.kinds import KINDS, Kind
+from tests.unit.api.walker import OPEN, nodes
+
+ALL = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.crd)
+
+
+def schema_of(kind: Kind) -> dict[str, Any]:
+    """The schema of a whole object of the kind."""
+    return crds.crd(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+
+
+def test_what_is_committed_is_what_would_be_generated() -> None:
+    """`python -m ome_operator.api.crds` was run after the last change of a model."""
+    assert crds.differences() == []
+
+
+def test_differences_names_what_is_changed_missing_or_left_over(tmp_path: Path) -> None:
+    """The check of the command sees each way in which a folder can be wrong, and writing it again heals all."""
+    crds.write(tmp_path)
+    assert crds.differences(tmp_path) == []
+    (tmp_path / "crds/rolescales.ome.io.yaml").write_text("changed")
+    (tmp_path / "crds/servings.sglang.ai.yaml").unlink()
+    (tmp_path / "charts/ome-crd/templates/left.ome.io.yaml").write_text("left over")
+    assert crds.differences(tmp_path) == [
+        "charts/ome-crd/templates/left.ome.io.yaml",
+        "crds/rolescales.ome.io.yaml",
+        "crds/servings.sglang.ai.yaml",
+    ]
+    crds.write(tmp_path)
+    assert crds.differences(tmp_path) == []
+
+
+@ALL
+def test_small_enough_for_a_client_side_apply(kind: Kind) -> None:
+    """Each file is below 100 KB."""
+    assert max(len(text.encode()) for path, text in crds.files().items() if kind.crd in path.name) < crds.LIMIT
+
+
+@ALL
+def test_no_default_anywhere(kind: Kind) -> None:
+    """A default would change what stored objects read as, and with it every revision (decisions 2)."""
+    assert [at for at, node in nodes(schema_of(kind)) if "default" in node] == []
+
+
+@ALL
+def test_structural(kind: Kind) -> None:
+    """Every node has one type (or says that it is open), and lists say what they hold."""
+    for at, node in nodes(schema_of(kind)):
+        assert node.keys() & {"type", "x-kubernetes-int-or-string", OPEN}, at
+        assert not node.keys() & {"$ref", "anyOf", "allOf", "oneOf", "title", "const"}, at
+        assert ("items" in node) == (node.get("type") == "array"), at
+        assert not ("properties" in node and "additionalProperties" in node), at
+
+
+@ALL
+def test_lists_in_a_status_can_be_applied(kind: Kind) -> None:
+    """Every list of a status says whether it is replaced or merged by key, and its keys are required."""
+    for at, node in nodes(schema_of(kind)["properties"]["status"]):
+        if node.get("type") != "array":
+            continue
+        assert node["x-kubernetes-list-type"] in ("atomic", "map"), at
+        assert set(node.get("x-kubernetes-list-map-keys", ())) <= set(node["items"].get("required", ())), at
+
+
+@ALL
+def test_conditions_are_merged_by_type(kind: Kind) -> None:
+    """Conditions of every kind have the same shape, and the status is a subresource."""
+    conditions = schema_of(kind)["properties"]["status"]["properties"].get("conditions")
+    assert conditions is not None or kind.kind == "NodeModels", "records of nodes have no conditions"
+    assert conditions is None or conditions["x-kubernetes-list-map-keys"] == ["type"]
+    assert "status" in crds.crd(kind)["spec"]["versions"][0]["subresources"]
+
+
+@ALL
+def test_columns_point_at_fields_that_exist(kind: Kind) -> None:
+    """A column whose path is misspelled stays empty for ever, and nobody is told."""
+    for column in kind.columns:
+        if column.path.startswith((".metadata", ".status.conditions")):
+            continue
+        node = schema_of(kind)
+        for part in column.path.strip(".").split("."):
+            node = node["properties"].get(part) if "properties" in node else node["additionalProperties"]
+            assert node, f"{column.name}: {column.path}"
+
+
+def test_the_chart_keeps_the_kinds_and_holds_the_same() -> None:
+    """Uninstalling the chart must not delete every service of a cluster."""
+    for path, text in crds.files().items():
+        if path.parent != crds.CHART:
+            continue
+        kept = yaml.load(text, Loader=yaml.CSafeLoader)
+        assert kept["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
+        assert kept == yaml.load(crds.files()[crds.PLAIN / path.name], Loader=yaml.CSafeLoader)
+
+
+def test_braces_of_a_schema_survive_helm() -> None:
+    """A template that says how to write two braces."""
+    assert crds.escaped("a {{ b") == 'a {{ "{{" }} b'
+
+
+@ALL
+def test_rules_are_said_once_in_words_that_name_a_remedy(kind: Kind) -> None:
+    """Every rule has a message, and no message is the rule itself."""
+    for at, node in nodes(schema_of(kind)):
+        for rule in node.get("x-kubernetes-validations", ()):
+            assert rule["message"], at
+            assert "self." not in rule["message"], at
+            assert len(json.dumps(rule)) < 2048, at

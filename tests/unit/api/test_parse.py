@@ -1,0 +1,279 @@
+"""Parsing at the edge: what is wrong is a sentence with the field's YAML name and the fix, and never an exception."""
+
+from typing import Any
+
+import pytest
+
+from ome_operator.api import (
+    BenchmarkJob,
+    Component,
+    InferenceService,
+    Invalid,
+    Model,
+    Object,
+    RoleScale,
+    Runtime,
+    Serving,
+    ShortModel,
+    propose_name,
+)
+
+
+def service(spec: dict[str, Any], name: str = "kimi") -> InferenceService | Invalid:
+    """An InferenceService with this spec, parsed."""
+    return InferenceService.parse({"kind": "InferenceService", "metadata": {"name": name}, "spec": spec})
+
+
+def parsed(spec: dict[str, Any]) -> InferenceService:
+    """The same, where it must be valid."""
+    one = service(spec)
+    assert not isinstance(one, Invalid), one.why
+    return one
+
+
+def test_what_an_object_tells() -> None:
+    """Identity, metadata and status are at hand beside the spec."""
+    one = InferenceService.parse(
+        {
+            "apiVersion": "ome.io/v1beta1",
+            "kind": "InferenceService",
+            "metadata": {
+                "name": "kimi",
+                "namespace": "ns",
+                "uid": "u",
+                "generation": 3,
+                "labels": {"a": "b"},
+                "annotations": {"c": "d"},
+                "deletionTimestamp": "2025-01-01T00:00:00Z",
+                "managedFields": [{"anything": 1}],
+            },
+            "spec": {"model": {"name": "m"}},
+            "status": {"url": "http://x"},
+        }
+    )
+    assert not isinstance(one, Invalid)
+    assert (one.kind, one.name, one.namespace, one.uid, one.generation) == ("InferenceService", "kimi", "ns", "u", 3)
+    assert (one.labels, one.annotations, one.status, one.deleting) == ({"a": "b"}, {"c": "d"}, {"url": "http://x"}, True)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "kind"),
+    [({"name": "a"}, "ClusterBaseModel"), ({"name": "a", "namespace": "n"}, "BaseModel")],
+)
+def test_a_body_without_kind_is_known_by_its_namespace(metadata: dict[str, Any], kind: str) -> None:
+    """Items of a list carry no kind."""
+    one = Model.parse({"metadata": metadata, "spec": {"storage": {"storageUri": "hf://a/b"}}})
+    assert not isinstance(one, Invalid)
+    assert one.kind == kind
+
+
+def test_what_is_not_named_is_the_pod() -> None:
+    """Everything beside the named fields of a component is its inline pod spec, as it was written."""
+    engine = parsed(
+        {
+            "engine": {
+                "minReplicas": 2,
+                "hostNetwork": True,
+                "volumes": [{"name": "v"}],
+                "runner": {"args": ["{{ x }}"]},
+                "leader": {"nodeSelector": {"a": "b"}},
+                "worker": {"size": 3, "tolerations": []},
+            }
+        }
+    ).spec.engine
+    assert engine is not None and engine.leader is not None and engine.worker is not None
+    assert engine.pod == {"hostNetwork": True, "volumes": [{"name": "v"}]}
+    assert engine.runner == {"args": ["{{ x }}"]}
+    assert (engine.leader.pod, engine.worker.pod, engine.worker.size) == (
+        {"nodeSelector": {"a": "b"}},
+        {"tolerations": []},
+        3,
+    )
+
+
+def test_the_pod_of_a_runtime_is_what_it_names() -> None:
+    """A runtime's own pod spec has listed fields, so that a misspelled component is found."""
+    one = Runtime.parse(
+        {
+            "metadata": {"name": "r"},
+            "spec": {"hostIPC": True, "containers": [{"name": "c"}], "labels": {"a": "b"}, "disabled": False},
+        }
+    )
+    assert not isinstance(one, Invalid)
+    assert one.spec.pod == {"hostIPC": True, "containers": [{"name": "c"}]}
+    assert one.spec.labels == {"a": "b"}
+
+
+def test_what_was_not_written_stays_unset() -> None:
+    """A default of ours must never look like something that the user wrote (decisions 2)."""
+    engine = parsed({"engine": {"minReplicas": 1}}).spec.engine
+    assert engine is not None
+    assert engine.model_fields_set == {"min_replicas"}
+    assert engine.dump() == {"minReplicas": 1}
+
+
+def test_null_is_absent_where_a_field_is_named_and_kept_in_the_pod() -> None:
+    """A server drops null from typed fields; in open parts it stands and may mean 'take this away'."""
+    one = parsed({"model": {"name": "m", "kind": None}, "engine": {"minReplicas": None, "affinity": None}, "router": None})
+    assert one.spec.dump() == {"model": {"name": "m"}, "engine": {"affinity": None}}
+
+
+def test_snake_case_is_for_python_only() -> None:
+    """The YAML spelling is the only one in YAML; Python may construct with its own."""
+    assert Component(min_replicas=5).dump() == {"minReplicas": 5}
+
+
+def test_components_come_in_one_order() -> None:
+    """Whatever order the YAML has."""
+    assert list(parsed({"router": {}, "decoder": {}, "engine": {}}).spec.components) == ["engine", "decoder", "router"]
+
+
+WRONG = [
+    ({"engine": {"min_replicas": 5}}, "spec.engine is refused: write minReplicas instead of min_replicas"),
+    ({"engine": {"minReplicas": "2"}}, 'spec.engine.minReplicas is "2": write a whole number without quotes'),
+    ({"engine": {"minReplicas": -1}}, "spec.engine.minReplicas is -1: write 0 or more"),
+    ({"engine": {"labels": {"a": 1}}}, "spec.engine.labels.a is 1: write a text; put quotes around numbers"),
+    (
+        {"engine": {"scaleMetric": "gpu"}},
+        "spec.engine.scaleMetric is \"gpu\": write 'cpu', 'memory', 'concurrency' or 'rps'",
+    ),
+    ({"engine": {"worker": 3}}, "spec.engine.worker is 3: write a map of keys and values"),
+    ({"engine": {"worker": {"size": True}}}, "spec.engine.worker.size is true: write a whole number"),
+    ({"engine": {"runner": []}}, "spec.engine.runner is []: write a map of keys and values"),
+    ({"engine": {"minAvailable": "half"}}, "spec.engine.minAvailable is refused: write a count such as 1, or a share"),
+    ({"engine": {"minAvailable": True}}, "spec.engine.minAvailable is true: write a whole number or a text"),
+    ({"engine": {"minReplicas": 3, "maxReplicas": 2}}, "spec.engine is refused: minReplicas is greater than maxReplicas"),
+    ({"engine": {"minAvailable": 1, "maxUnavailable": 1}}, "spec.engine is refused: minAvailable and maxUnavailable"),
+    ({"engine": {"autoscaler": {"class": "KEDA"}}}, "spec.engine.autoscaler is refused: class KEDA needs triggers"),
+    ({"model": {}}, "spec.model.name is missing: set it"),
+    ({"model": {"name": ""}}, "spec.model.name is empty: give it a value"),
+    ({"model": {"name": "m", "fineTunedWeights": "w"}}, 'spec.model.fineTunedWeights is "w": write a list'),
+    ({"decoder": {}}, "spec is refused: decoder needs an engine that does the prefill"),
+    ({"runtime": {"revision": "r"}}, "spec.runtime is refused: revision pins the runtime"),
+    ({"rollout": {"paused": "yes"}}, 'spec.rollout.paused is "yes": write true or false without quotes'),
+    (
+        {"rollout": {"recreate": {}, "blueGreen": {}}},
+        "spec.rollout is refused: groups, blueGreen, rollingUpdate and recreate",
+    ),
+    (
+        {"rollout": {"groups": [{"components": ["engine"], "recreate": {}, "canary": {}}]}},
+        "spec.rollout.groups[0] is refused: canary, blueGreen, rollingUpdate and recreate exclude each other",
+    ),
+    ({"rollout": {"groups": [{"components": []}]}}, "spec.rollout.groups[0].components has 0 entries: give at least 1"),
+    ({"rollout": {"groups": [{"components": ["engine"]}] * 4}}, "spec.rollout.groups has 4 entries: keep at most 3"),
+    (
+        {"rollout": {"groups": [{"components": ["engine"], "soak": "1 minute"}]}},
+        'spec.rollout.groups[0].soak is refused: write a duration such as "90s"',
+    ),
+    ({"rollout": {"pairingProtocol": "x" * 254}}, "spec.rollout.pairingProtocol is too long: keep it below 254"),
+    ({"scalingPolicy": {"proportional": {"ratios": {"decoder": []}}}}, "ratios.decoder is []: write a number"),
+]
+
+
+@pytest.mark.parametrize(("spec", "why"), WRONG, ids=[why.split(":")[0][:40] for _, why in WRONG])
+def test_a_wrong_spec_is_a_sentence(spec: dict[str, Any], why: str) -> None:
+    """The field in its YAML spelling, what it is, and what to write instead."""
+    one = service(spec)
+    assert isinstance(one, Invalid)
+    assert why in one.why
+
+
+def test_many_errors_are_counted() -> None:
+    """A person fixes the first ones first, and knows that there are more."""
+    one = service({"engine": {"minReplicas": "a", "maxReplicas": "b", "timeoutSeconds": "c", "scaleTarget": "d"}})
+    assert isinstance(one, Invalid)
+    assert one.why.endswith("; and 1 more")
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ({}, "metadata is missing: set it"),
+        ([], "the object is []: write a map of keys and values"),
+        (None, "the object is null: write a map of keys and values"),
+        ({"metadata": {}}, "metadata.name is missing: set it"),
+        ({"metadata": {"name": "a", "labels": {"x": 1}}}, "metadata.labels.x is 1: write a text"),
+        ({"metadata": {"name": "a"}, "spec": []}, "spec is []: write a map of keys and values"),
+        ({"metadata": {"name": 7}}, "metadata.name is 7: write a text"),
+    ],
+)
+def test_a_body_that_is_no_object_is_said_so(body: Any, why: str) -> None:
+    """YAML files hold anything."""
+    one = InferenceService.parse(body)
+    assert isinstance(one, Invalid)
+    assert one.why.startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("name", "proposal"),
+    [("kimi-k2.5", "kimi-k2-5"), ("7b-chat", "m-7b-chat"), ("a" * 70, "a" * 50), ("a" * 49 + ".bc", "a" * 49)],
+)
+def test_names_are_refused_with_a_proposal(name: str, proposal: str) -> None:
+    """The proposal is a name that is accepted."""
+    one = service({}, name)
+    assert isinstance(one, Invalid)
+    assert one.why.startswith("metadata.name is refused: names of services become host names")
+    assert one.why.endswith(f"for example {proposal}")
+    assert propose_name(name) == proposal
+    assert not isinstance(service({}, proposal), Invalid)
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "hf://moonshotai/Kimi-K2-Instruct",
+        "hf://org/model@v1.0",
+        "s3://bucket@eu-central-1/prefix",
+        "gs://bucket/prefix",
+        "az://account/container/prefix",
+        "oci://n/ns/b/bucket/o/path",
+        "pvc://claim/sub",
+        "pvc://ns:claim/sub",
+        "local:///models/x",
+        "vendor://nvidia/models/x",
+        "github://org/repo",
+    ],
+)
+def test_storage_uris_that_are_known(uri: str) -> None:
+    """Every scheme of the contract."""
+    assert not isinstance(Model.parse({"metadata": {"name": "a"}, "spec": {"storage": {"storageUri": uri}}}), Invalid)
+
+
+@pytest.mark.parametrize("uri", ["ftp://x", "hf:/x", "hf://", "/models", "HF://a/b"])
+def test_storage_uris_that_are_not(uri: str) -> None:
+    """The sentence lists the schemes."""
+    one = Model.parse({"metadata": {"name": "a"}, "spec": {"storage": {"storageUri": uri}}})
+    assert isinstance(one, Invalid)
+    assert one.why.startswith("spec.storage.storageUri is refused: start it with one of hf://, s3://")
+
+
+def test_a_benchmark_names_what_it_tests() -> None:
+    """Neither a service nor a URL."""
+    one = BenchmarkJob.parse({"metadata": {"name": "b"}, "spec": {"endpoint": {}}})
+    assert isinstance(one, Invalid)
+    assert "spec.endpoint is refused: name what to test" in one.why
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [
+        (ShortModel, {"source": {"huggingface": {"repo": "kimi-ai/Kimi-K2-Chat"}}}),
+        (Serving, {"baseModel": "kimi-k2-chat", "runtime": "sglang"}),
+        (RoleScale, {"replicas": 4}),
+    ],
+)
+def test_the_other_kinds(kind: type[Object[Any]], spec: dict[str, Any]) -> None:
+    """The two lines of the first seed, and our own scale object."""
+    one = kind.parse({"metadata": {"name": "kimi-k2-chat"}, "spec": spec})
+    assert not isinstance(one, Invalid)
+    assert one.dump() == {
+        "apiVersion": kind.API_VERSION,
+        "kind": kind.KINDS[0],
+        "metadata": {"name": "kimi-k2-chat"},
+        "spec": spec,
+    }
+
+
+def test_unknown_fields_are_left_out() -> None:
+    """An object of a newer operator is still usable; a server with our CRDs refuses or prunes them anyway."""
+    assert parsed({"model": {"name": "m", "tomorrow": 1}, "tomorrow": {}}).spec.dump() == {"model": {"name": "m"}}

@@ -1,0 +1,60 @@
+"""The steady state that is measured is one, and the floor is what the operator would create."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from bench import alone, offline
+from bench.api import together
+from bench.scenarios import PAIRS, SCALED, SINGLE
+
+
+def test_the_kimi_service_becomes_quiet() -> None:
+    service, observed = alone.steady(*alone.kimi())
+    assert len(observed.pods) == 17
+    assert next(one for one in service.status["conditions"] if one["type"] == "Ready")["status"] == "True"
+
+
+@pytest.mark.parametrize(
+    ("scenario", "sets", "more"),
+    [
+        (SINGLE[1], 1, {"Deployment": 1, "ControllerRevision": 1}),
+        (PAIRS.times(1), 2, {"ControllerRevision": 1}),
+        (SCALED.times(1), 1, {"RoleScale": 1, "HorizontalPodAutoscaler": 1}),
+    ],
+)
+def test_the_floor_is_what_a_service_needs(scenario: object, sets: int, more: dict[str, int]) -> None:
+    (objects,) = offline.objects(scenario)  # type: ignore[arg-type]
+    kinds = Counter(one["kind"] for one in objects)
+    assert kinds["StatefulSet"] == sets
+    assert {kind: kinds[kind] for kind in more} == more
+
+
+def test_pods_of_a_scenario_add_up() -> None:
+    assert (SINGLE[100].pods, PAIRS.pods) == (1100, 200)
+    assert SINGLE[100].nodes * 8 >= 1000 and PAIRS.nodes >= 200
+    assert PAIRS.times(10).key == "10-pairs"
+
+
+def test_owner_is_replaced() -> None:
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "s", "uid": "u"}}
+    changed = offline.owned({"metadata": {"name": "x", "ownerReferences": [{"uid": "old"}]}}, owner)
+    assert [one["uid"] for one in changed["metadata"]["ownerReferences"]] == ["u"]
+
+
+async def test_work_is_done_in_order_a_few_at_a_time() -> None:
+    order: list[int] = []
+    busy = most = 0
+
+    async def work(item: int) -> None:
+        nonlocal busy, most
+        order.append(item)
+        busy += 1
+        most = max(most, busy)
+        await asyncio.sleep(0)
+        busy -= 1
+
+    await together(range(10), 3, work)
+    assert order == list(range(10))
+    assert most == 3

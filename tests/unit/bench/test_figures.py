@@ -1,0 +1,29 @@
+"""Medians, percentiles, and what /proc says."""
+
+import pytest
+
+from bench.figures import median, percentile
+from bench.processes import cpu_seconds, peak_mib
+
+
+@pytest.mark.parametrize(
+    ("values", "share", "expected"),
+    [([3.0, 1.0, 2.0], 50, 2.0), ([1.0, 2.0], 50, 1.5), ([1.0], 99, 1.0), ([0.0, 10.0], 100, 10.0), ([0.0, 10.0], 99, 9.9)],
+)
+def test_percentile(values: list[float], share: float, expected: float) -> None:
+    assert percentile(values, share) == pytest.approx(expected)
+
+
+def test_nothing_has_no_median() -> None:
+    with pytest.raises(ValueError, match="no values"):
+        median([])
+
+
+def test_a_programs_name_may_hold_anything() -> None:
+    stat = "12 (a b) c) S 1 1 1 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 1 0 100 0 0"
+    assert cpu_seconds(stat, 100) == pytest.approx(3.0)
+
+
+def test_peak_memory() -> None:
+    assert peak_mib("Name:\tx\nVmHWM:\t  2048 kB\n") == 2.0
+    assert peak_mib("Name:\tx\n") == 0.0

@@ -1,0 +1,48 @@
+"""`ome explain runtime` on YAML files."""
+
+from pathlib import Path
+
+import yaml
+from typer.testing import CliRunner
+
+from ome_operator.cli.explain import app
+from tests.support import parts
+
+CONFIG = parts.ROOT / "config"
+SERVICE = {
+    "apiVersion": "ome.io/v1beta1",
+    "kind": "InferenceService",
+    "metadata": {"name": "kimi"},
+    "spec": {"model": {"name": "kimi-k2-instruct"}, "engine": {}, "decoder": {}, "router": {}},
+}
+
+
+def said(tmp_path: Path, *files: Path, **spec: object) -> tuple[int, str]:
+    """(exit code, output) for SERVICE with other fields."""
+    file = tmp_path / "isvc.yaml"
+    file.write_text(yaml.safe_dump({**SERVICE, "spec": {**SERVICE["spec"], **spec}}))  # type: ignore[dict-item]
+    arguments = ["runtime", "-f", str(file)] + [word for one in files for word in ("--files", str(one))]
+    result = CliRunner().invoke(app, arguments)
+    return result.exit_code, result.output
+
+
+def test_the_shipped_model_gets_a_shipped_runtime(tmp_path: Path) -> None:
+    code, text = said(tmp_path, CONFIG / "models", CONFIG / "runtimes")
+    assert code == 0
+    assert "chosen   ClusterServingRuntime kimi-k2-pd-rt: weight × priority 2" in text
+
+
+def test_every_excluded_candidate_is_listed_with_its_rules(tmp_path: Path) -> None:
+    small = tmp_path / "small.yaml"
+    small.write_text(yaml.safe_dump(parts.runtime("small", supportedModelFormats=[{"name": "gguf"}]).dump()))
+    code, text = said(tmp_path, CONFIG / "models", small)
+    assert code == 1
+    assert "excluded ClusterServingRuntime small\n           none of its supportedModelFormats has autoSelect: true" in text
+    assert "           it has no engineConfig\n" in text
+    assert "nothing fits" in text
+
+
+def test_a_model_that_is_missing_is_a_problem(tmp_path: Path) -> None:
+    code, text = said(tmp_path, CONFIG / "runtimes")
+    assert code == 1
+    assert text.startswith("problem  BaseModelNotFound")

@@ -1,0 +1,53 @@
+"""Paths, errors and warnings; requests themselves are tested on a real API server."""
+
+import pytest
+from multidict import CIMultiDict
+
+from ome_operator.kube import errors
+from ome_operator.kube.client import warnings
+from ome_operator.kube.kinds import CHILDREN, RESOURCES, path
+
+
+def test_paths() -> None:
+    assert path("Pod", "ns", "p") == "/api/v1/namespaces/ns/pods/p"
+    assert path("Node", "", "n") == "/api/v1/nodes/n"
+    assert path("StatefulSet") == "/apis/apps/v1/statefulsets"
+    assert path("InferenceService", "ns", "s", "status").endswith("/namespaces/ns/inferenceservices/s/status")
+    assert path("ClusterBaseModel", "ignored", "m") == "/apis/ome.io/v1beta1/clusterbasemodels/m"
+    assert set(CHILDREN) <= set(RESOURCES)
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "kind"),
+    [
+        (400, {}, errors.Invalid),
+        (401, {}, errors.Unauthorized),
+        (403, {}, errors.Forbidden),
+        (404, {}, errors.NotFound),
+        (409, {"reason": "Conflict"}, errors.Conflict),
+        (409, {"reason": "AlreadyExists"}, errors.AlreadyExists),
+        (422, {"reason": "Invalid"}, errors.Invalid),
+        (422, {"details": {"causes": [{"field": "metadata.uid"}]}}, errors.Conflict),
+        (429, {}, errors.TooMany),
+        (500, {}, errors.Transient),
+        (503, "proxy says no", errors.Transient),
+        (200, "not json", errors.Invalid),
+    ],
+)
+def test_error_tree(code: int, status: object, kind: type[errors.KubeError]) -> None:
+    assert type(errors.from_response(code, status)) is kind
+
+
+def test_the_sentence_of_the_server_is_kept() -> None:
+    assert str(errors.from_response(422, {"message": "spec.x: too long"})) == "spec.x: too long"
+    assert str(errors.from_response(503, "upstream")) == "upstream"
+    assert str(errors.from_response(504, {})) == "HTTP 504"
+    assert errors.from_response(429, {}, "7").retry_after == 7.0
+    assert errors.from_response(429, {}).retry_after == 1.0
+
+
+def test_warning_headers() -> None:
+    headers = CIMultiDict(
+        [("Warning", '299 - "unknown field \\"spec.x\\""'), ("Warning", '299 - "a", 299 - "b"'), ("Warning", "nonsense")]
+    )
+    assert warnings(headers) == ('unknown field "spec.x"', "a", "b")

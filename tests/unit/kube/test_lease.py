@@ -1,0 +1,36 @@
+"""Who may take a Lease, by what was seen and not by anybody's wall clock."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from ome_operator.kube.lease import Sighting, Terms, claimed, may_take
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+TERMS = Terms("ns", "lease", "me")
+
+
+def lease(holder: str, version: str = "1") -> dict[str, Any]:
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "leaseTransitions": 3, "acquireTime": "then"}
+    return {"metadata": {"name": "lease", "resourceVersion": version}, "spec": spec}
+
+
+def test_ours_and_free_ones_are_taken_at_once() -> None:
+    assert may_take(lease("me"), Sighting("1", 0.0), "me", 0.0)
+    assert may_take(lease(""), Sighting("1", 0.0), "me", 0.0)
+
+
+def test_anothers_is_taken_when_it_has_not_changed_for_its_duration() -> None:
+    seen = Sighting()
+    seen.note(lease("other", "1"), 100.0)
+    seen.note(lease("other", "1"), 110.0)
+    assert not may_take(lease("other"), seen, "me", 114.9)
+    assert may_take(lease("other"), seen, "me", 115.0)
+    seen.note(lease("other", "2"), 114.0)
+    assert not may_take(lease("other"), seen, "me", 128.0)
+
+
+def test_taking_over_counts_a_transition_and_renewing_does_not() -> None:
+    taken, kept = claimed(lease("other"), TERMS, NOW)["spec"], claimed(lease("me"), TERMS, NOW)["spec"]
+    assert (taken["holderIdentity"], taken["leaseTransitions"]) == ("me", 4)
+    assert taken["acquireTime"] == taken["renewTime"] == "2026-01-02T03:04:05.000000Z"
+    assert (kept["leaseTransitions"], kept["acquireTime"]) == (3, "then")

@@ -1,0 +1,93 @@
+"""Which key is due when; time is a number here."""
+
+from ome_operator.machinery.schedule import Schedule
+from ome_operator.machinery.workqueue import backoff
+
+
+def test_a_key_is_handed_out_once_however_often_it_was_added() -> None:
+    s: Schedule[str] = Schedule()
+    for _ in range(5):
+        s.add("a", 0.0)
+    assert s.pop(0.0) == "a"
+    assert s.pop(0.0) is None
+
+
+def test_the_earliest_wish_wins() -> None:
+    s: Schedule[str] = Schedule()
+    s.add("a", 0.0, 10.0)
+    s.add("a", 0.0, 1.0)
+    s.add("a", 0.0, 5.0)
+    assert s.next_due() == 1.0
+    assert s.pop(0.9) is None
+    assert s.pop(1.0) == "a"
+    s.done("a")
+    assert s.pop(100.0) is None, "the later wishes were fulfilled by that run"
+
+
+def test_a_busy_key_is_not_handed_out_and_runs_once_more_afterwards() -> None:
+    s: Schedule[str] = Schedule()
+    s.add("a", 0.0)
+    assert s.pop(0.0) == "a"
+    s.add("a", 0.0)
+    s.add("a", 0.0)
+    assert (s.pop(1.0), s.next_due(), s.busy) == (None, None, 1)
+    s.done("a")
+    assert s.pop(1.0) == "a"
+    s.done("a")
+    assert (s.pop(1.0), s.busy, len(s)) == (None, 0, 0)
+
+
+def test_keys_come_in_the_order_of_their_times() -> None:
+    s: Schedule[str] = Schedule()
+    s.add("late", 0.0, 2.0)
+    s.add("soon", 0.0, 1.0)
+    s.add("now", 0.0)
+    assert [s.pop(5.0), s.pop(5.0), s.pop(5.0)] == ["now", "soon", "late"]
+    assert s.ready(5.0) == 0
+
+
+def test_spaced_wishes_keep_a_distance_from_the_last_run_but_edits_do_not() -> None:
+    s: Schedule[str] = Schedule(spacing=4.0)
+    s.add("a", 10.0, 1.0, spaced=True)
+    assert s.next_due() == 11.0, "the first run needs no distance"
+    assert s.pop(11.0) == "a"
+    s.done("a")
+    s.add("a", 12.0, 1.0, spaced=True)
+    assert s.next_due() == 15.0
+    s.add("a", 12.0)
+    assert s.pop(12.0) == "a"
+
+
+def test_a_forgotten_key_does_not_come() -> None:
+    s: Schedule[str] = Schedule()
+    s.add("a", 0.0, 1.0)
+    s.forget("a")
+    assert (s.pop(5.0), s.next_due()) == (None, None)
+
+
+def test_backoff_doubles_is_bounded_and_spread() -> None:
+    assert [backoff(n, 1.0, 10.0, 0.5) for n in (1, 2, 3, 4, 5, 60)] == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
+    assert backoff(1, 1.0, 10.0, 0.0) == 0.75
+    assert backoff(1, 1.0, 10.0, 1.0) == 1.25
+
+
+def test_keys_that_ran_before_go_before_new_ones() -> None:
+    s: Schedule[str] = Schedule()
+    s.add("old", 0.0)
+    s.pop(0.0)
+    s.done("old")
+    for new in ("a", "b"):
+        s.add(new, 1.0)
+    s.add("old", 2.0)
+    assert [s.pop(3.0), s.pop(3.0), s.pop(3.0)] == ["old", "a", "b"]
+
+
+def test_a_key_that_ran_before_does_not_hold_new_ones_back_while_it_is_not_due() -> None:
+    s: Schedule[str] = Schedule()
+    s.add("old", 0.0)
+    s.pop(0.0)
+    s.done("old")
+    s.add("old", 0.0, 10.0)
+    s.add("new", 0.0, 1.0)
+    assert s.next_due() == 1.0
+    assert s.pop(1.0) == "new"

@@ -1,0 +1,91 @@
+"""What the store believes, from the watch, from our own writes and from audits."""
+
+from typing import NamedTuple
+
+from ome_operator.machinery import store
+from ome_operator.machinery.store import Store
+
+
+class Thing(NamedTuple):
+    """A fact."""
+
+    uid: str
+    version: int
+    owner: str = "o"
+    value: str = ""
+
+
+def make() -> Store[Thing, str]:
+    return Store(lambda one: one.owner, lambda a, b: a == b._replace(version=a.version))
+
+
+def test_a_change_is_news_and_a_new_version_of_the_same_is_not() -> None:
+    s = make()
+    assert s.see(Thing("u", 1, value="a"))
+    assert not s.see(Thing("u", 2, value="a")), "an autoscaler's status moves every 15 s"
+    assert s.see(Thing("u", 3, value="b"))
+    assert s.get("u") == Thing("u", 3, value="b")
+
+
+def test_our_write_counts_until_the_watch_has_caught_up() -> None:
+    s = make()
+    s.see(Thing("u", 1, value="old"))
+    s.wrote(Thing("u", 5, value="new"))
+    assert not s.see(Thing("u", 3, value="between"))
+    assert s.get("u") == Thing("u", 5, value="new")
+    assert s.stale("u", 5), "the echo of our write need not even be read"
+    assert not s.see(Thing("u", 5, value="new"))
+    assert s.see(Thing("u", 7, value="theirs"))
+
+
+def test_an_answer_that_comes_after_the_event_changes_nothing() -> None:
+    s = make()
+    s.see(Thing("u", 7, value="newer"))
+    s.wrote(Thing("u", 5, value="ours"))
+    assert s.get("u") == Thing("u", 7, value="newer")
+
+
+def test_without_a_write_of_ours_the_watch_is_believed_even_with_a_lower_version() -> None:
+    s = make()
+    s.see(Thing("u", 100, value="a"))
+    assert s.see(Thing("u", 4, value="b")), "etcd was restored from a backup"
+
+
+def test_no_stale_event_or_answer_brings_back_what_is_gone() -> None:
+    s = make()
+    s.see(Thing("u", 1))
+    assert s.gone("u", 4) == Thing("u", 1)
+    assert not s.see(Thing("u", 2))
+    s.wrote(Thing("u", 3))
+    assert (s.get("u"), list(s), s.gone("u")) == (None, [], None)
+    assert not s.see(Thing("u", 4)), "being told twice, once without a version, forgets nothing"
+
+
+def test_a_label_that_was_taken_off_and_put_on_again() -> None:
+    """A watch by label says DELETED when the label goes; the object lives, and its next version is believed."""
+    s = make()
+    s.see(Thing("u", 1))
+    s.gone("u", 4)
+    s.wrote(Thing("u", 5))
+    assert s.get("u") == Thing("u", 5)
+    s.gone("u", 6)
+    assert s.see(Thing("u", 7))
+
+
+def test_groups_follow_their_members() -> None:
+    s = make()
+    s.see(Thing("u", 1, owner="a"))
+    s.see(Thing("v", 1, owner="a"))
+    s.see(Thing("u", 2, owner="b"))
+    assert {one.uid for one in s.group("a")} == {"v"}
+    assert {one.uid for one in s.group("b")} == {"u"}
+    s.gone("v")
+    assert (list(s.group("a")), list(s.groups()), s.uids(), len(s)) == ([], ["b"], {"u"}, 1)
+
+
+def test_the_memory_of_the_dead_is_bounded() -> None:
+    s = make()
+    for number in range(store.TOMBS + 10):
+        s.gone(str(number), 5)
+    assert not s.stale("0", 1)
+    assert s.stale(str(store.TOMBS), 1)

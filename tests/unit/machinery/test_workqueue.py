@@ -1,0 +1,126 @@
+"""The dispatcher, with a clock that stands still."""
+
+import asyncio
+
+import pytest
+
+from ome_operator.machinery.workqueue import WorkQueue
+
+
+class Clock:
+    """A clock that moves when it is told to."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def queue(workers: int = 2) -> tuple[WorkQueue[str], Clock]:
+    clock = Clock()
+    return WorkQueue(workers=workers, first=1.0, last=8.0, jitter=lambda: 0.5, clock=clock), clock
+
+
+async def turn() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_one_run_per_key_and_so_many_keys_at_once() -> None:
+    q, _ = queue()
+    running, most, gate = set[str](), 0, asyncio.Event()
+
+    async def handle(key: str) -> None:
+        nonlocal most
+        assert key not in running
+        running.add(key)
+        most = max(most, len(running))
+        await gate.wait()
+        running.discard(key)
+
+    task = asyncio.create_task(q.run(handle))
+    for key in "abc":
+        q.add(key)
+    await turn()
+    q.add("a")
+    await turn()
+    assert (running, q.busy) == ({"a", "b"}, 2)
+    gate.set()
+    await turn()
+    assert (running, most, q.depth) == (set(), 2, 0)
+    task.cancel()
+
+
+async def test_a_failing_key_backs_off_and_stops_no_other() -> None:
+    q, clock = queue()
+    done: list[str] = []
+
+    async def handle(key: str) -> None:
+        done.append(key)
+        if key == "bad":
+            raise ValueError(key)
+
+    task = asyncio.create_task(q.run(handle))
+    q.add("bad")
+    q.add("good")
+    await turn()
+    assert done == ["bad", "good"]
+    clock.now += 0.9
+    q.add("good")
+    await turn()
+    assert done == ["bad", "good", "good"], "not before its backoff"
+    clock.now += 0.2
+    q.add("good")
+    await turn()
+    assert "bad" in done[3:]
+    task.cancel()
+
+
+def test_retries_double_until_a_success() -> None:
+    q, _ = queue()
+    assert [q.retry("a"), q.retry("a"), q.retry("a"), q.retry("b")] == [1.0, 2.0, 4.0, 1.0]
+    q.succeeded("a")
+    assert q.retry("a") == 1.0
+    assert q.retry("a", at_least=30.0) == 30.0
+
+
+async def test_drain_waits_for_runs_and_then_cuts_them_off() -> None:
+    q, _ = queue()
+    gate, ended = asyncio.Event(), list[str]()
+
+    async def handle(key: str) -> None:
+        try:
+            await gate.wait()
+            ended.append("well")
+        except asyncio.CancelledError:
+            ended.append("cut")
+            raise
+
+    task = asyncio.create_task(q.run(handle))
+    q.add("a")
+    await turn()
+    task.cancel()
+    q.add("b")
+    gate.set()
+    assert await q.drain(1.0)
+    assert ended == ["well"], "b is not begun after the queue was stopped"
+    gate.clear()
+    task = asyncio.create_task(q.run(handle))
+    await turn()
+    task.cancel()
+    assert not await q.drain(0.0)
+    await turn()
+    assert ended == ["well", "cut"]
+
+
+async def test_cancelling_an_idle_queue() -> None:
+    q, _ = queue()
+
+    async def handle(key: str) -> None:
+        raise AssertionError(key)
+
+    task = asyncio.create_task(q.run(handle))
+    await turn()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

@@ -1,0 +1,138 @@
+"""What the registry makes of answers, and what it says to the router."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from ome_operator.registry.clients import Pods, Router, api_server, engine_load
+from ome_operator.registry.pods import Odd
+from ome_operator.registry.reconcile import Target, Worker
+
+
+class Server:
+    """Answers with what it was told to, and keeps what it was sent."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, tuple[int, Any]] = {}
+        self.sent: list[tuple[str, str, str, Any]] = []
+        self.url = ""
+
+    async def handle(self, request: web.Request) -> web.Response:
+        """Every path."""
+        body = await request.json() if request.can_read_body else None
+        self.sent.append((request.method, request.path, request.headers.get("Authorization", ""), body))
+        status, answer = self.answers.get(request.path, (404, {"error": "no"}))
+        return web.json_response(answer, status=status) if not isinstance(answer, str) else web.Response(text=answer)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    """Listening."""
+    one = Server()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", one.handle)
+    async with TestServer(app) as running:
+        one.url = str(running.make_url("/"))
+        yield one
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    """Closed in the end."""
+    async with aiohttp.ClientSession() as one:
+        yield one
+
+
+WORKER = {"id": "1", "url": "http://a:1", "worker_type": "prefill", "load": 2, "bootstrap_port": 8998}
+
+
+async def test_workers(server: Server, session: aiohttp.ClientSession) -> None:
+    server.answers["/workers"] = 200, {"workers": [WORKER, {"id": "2", "url": "http://b:1", "worker_type": "decode"}]}
+    assert await Router(session, server.url, "").workers() == (
+        Worker("1", "http://a:1", "prefill", 8998, 2),
+        Worker("2", "http://b:1", "decode", None, 0),
+    )
+
+
+@pytest.mark.parametrize("answer", [(404, {}), (401, {}), (200, {}), (200, []), (200, {"workers": [{}]}), (200, "no JSON")])
+async def test_what_is_no_list_of_workers_is_none(
+    server: Server, session: aiohttp.ClientSession, answer: tuple[int, Any]
+) -> None:
+    server.answers["/workers"] = answer
+    with pytest.raises(Odd):
+        await Router(session, server.url, "").workers()
+
+
+async def test_adding_and_removing(server: Server, session: aiohttp.ClientSession) -> None:
+    server.answers |= {"/workers": (202, {"worker_id": "7"}), "/workers/7": (202, {})}
+    router = Router(session, server.url, "key")
+    await router.add(Target("http://a:1", "prefill", 8998, "p", "u"))
+    await router.add(Target("http://b:1", "decode", None, "d", "v"))
+    await router.remove(Worker("7", "http://c:1", "decode", None, 0))
+    await router.remove(Worker("8", "http://d:1", "decode", None, 0))  # 404: it is gone
+    first = {"url": "http://a:1", "worker_type": "prefill", "bootstrap_port": 8998, "api_key": "key"}
+    second = {"url": "http://b:1", "worker_type": "decode", "api_key": "key"}
+    assert server.sent[:3] == [
+        ("POST", "/workers", "Bearer key", first),
+        ("POST", "/workers", "Bearer key", second),
+        ("DELETE", "/workers/7", "Bearer key", None),
+    ]
+    server.answers["/workers"] = 400, {"error": "bad"}
+    with pytest.raises(Odd, match="bad"):
+        await router.add(Target("http://a:1", "prefill", 8998, "p", "u"))
+
+
+async def test_a_router_that_restarted_forgot_what_it_was_sent(server: Server, session: aiohttp.ClientSession) -> None:
+    server.answers |= {"/workers": (202, {"worker_id": "7"}), "/workers/7": (200, {"job_status": {}})}
+    router = Router(session, server.url, "")
+    await router.add(Target("http://a:1", "decode", None, "p", "u"))
+    assert not await router.forgot("http://a:1")
+    del server.answers["/workers/7"]
+    assert await router.forgot("http://a:1")
+
+
+LOADS: dict[str, tuple[dict[str, tuple[int, Any]], int | None]] = {
+    "every rank": ({"/v1/loads": (200, {"loads": [{"num_running_reqs": 1, "num_waiting_reqs": 2}] * 2})}, 6),
+    "an older engine": ({"/get_load": (200, [{"num_reqs": 3, "num_waiting_reqs": 1}, {"num_reqs": 0}])}, 3),
+    "no such path": ({}, None),
+    "it refuses": ({"/v1/loads": (401, {})}, None),
+    "something else": ({"/v1/loads": (200, {"loads": [{}]})}, None),
+}
+
+
+@pytest.mark.parametrize("case", LOADS)
+async def test_what_runs_in_an_engine(server: Server, session: aiohttp.ClientSession, case: str) -> None:
+    server.answers, load = LOADS[case]
+    assert await engine_load(session, server.url.rstrip("/")) == load
+
+
+async def test_an_engine_that_is_gone_says_nothing(session: aiohttp.ClientSession) -> None:
+    assert await engine_load(session, "http://127.0.0.1:1") is None
+
+
+async def test_the_token_is_read_anew_each_time(server: Server, session: aiohttp.ClientSession, tmp_path: Path) -> None:
+    server.answers["/api/v1/namespaces/team/pods"] = 200, {"kind": "PodList", "metadata": {}, "items": []}
+    pods = Pods(session, server.url, "team", "a=b", tmp_path)
+    with pytest.raises(OSError, match="token"):
+        await pods.list()
+    for token in ("one", "two"):
+        (tmp_path / "token").write_text(f"{token}\n")
+        assert await pods.list() == ()
+    assert [one[2] for one in server.sent] == ["Bearer one", "Bearer two"]
+    server.answers.clear()
+    with pytest.raises(Odd, match="404"):
+        await pods.list()
+
+
+def test_the_kubelet_says_where_the_api_server_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    assert api_server() == ""
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "6443")
+    for host, url in (("10.0.0.1", "https://10.0.0.1:6443"), ("fd00::1", "https://[fd00::1]:6443")):
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
+        assert api_server() == url

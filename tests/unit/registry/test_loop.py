@@ -1,0 +1,38 @@
+"""What the registry does when the router is not what it was."""
+
+import asyncio
+from pathlib import Path
+
+import aiohttp
+
+from ome_operator.registry.loop import Registry, Settings
+from ome_operator.registry.reconcile import Role, Terms
+from tests.unit.registry.test_clients import Server, server, session
+from tests.unit.registry.test_pods import leader, pods
+
+__all__ = ["server", "session"]
+
+
+async def test_what_a_router_forgot_before_it_was_seen_is_sent_again(
+    server: Server, session: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text("t")
+    server.answers |= {"/workers": (200, {"workers": [], "worker_id": "7"}), "/workers/7": (200, {})}
+    server.answers["/api/v1/namespaces/team/pods"] = 200, pods(leader())
+    terms = Terms((Role("engine", "regular", 30000, 1),))
+    registry = Registry(
+        Settings(
+            router=server.url, server=server.url, namespace="team", selector="", terms=terms, account=tmp_path, interval=0.1
+        ),
+        session,
+    )
+
+    async def passes(number: int) -> int:
+        for _ in range(number):
+            await registry._pass()
+        return sum(one[0] == "POST" for one in server.sent)
+
+    assert await asyncio.wait_for(passes(3), 10) == 1
+    del server.answers["/workers/7"]
+    assert await asyncio.wait_for(passes(1), 10) == 2
+    assert registry.alive()[0] and '"state": "adding"' in registry.workers()[1]

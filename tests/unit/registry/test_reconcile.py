@@ -1,0 +1,169 @@
+"""Who may be in a router's list, why somebody goes, and what an old list of pods may not do."""
+
+from typing import Any
+
+import pytest
+
+from ome_operator.registry.reconcile import Memory, Pod, Role, Step, Target, Terms, Worker, reconcile
+
+TERMS = Terms((Role("engine", "prefill", 30000, 2), Role("decoder", "decode", 30000, 1)))
+NOW = 1000.0
+P0, P1 = "http://10.0.0.1:30000", "http://10.0.0.2:30000"
+D0 = "http://10.0.0.9:30000"
+
+
+def rank(number: int = 0, group: str = "0", ip: str = "10.0.0.1", **more: Any) -> Pod:
+    """A healthy rank of a prefill group."""
+    name = f"p-{group}-{number}"
+    base = Pod(name, f"u-{name}", ip, "engine", group, number, True, 100.0, number == 0, 200.0)
+    return base._replace(**more)
+
+
+def decode(**more: Any) -> Pod:
+    """A healthy decode leader."""
+    return Pod("d-0", "u-d", "10.0.0.9", "decoder", "0", 0, True, 100.0, True, 200.0)._replace(**more)
+
+
+GROUP = (rank(), rank(1, ip="10.1.0.1"))
+
+
+def worker(url: str = P0, kind: str = "prefill", port: int | None = 8998, running: int = 0) -> Worker:
+    """An entry of the router's list."""
+    return Worker(f"id-{url}", url, kind, port, running)
+
+
+def step(pods: Any = (), workers: Any = (), memory: Memory | None = None, now: float = NOW, **more: Any) -> Step:
+    """One call."""
+    return reconcile(pods, workers, memory or Memory(), TERMS, now, **more)
+
+
+def removed(one: Step) -> list[tuple[str, str]]:
+    """URLs and reasons."""
+    return [(each.worker.url, each.why) for each in one.remove]
+
+
+def test_a_whole_group_is_added_as_what_it_is() -> None:
+    done = step([*GROUP, decode()])
+    assert done.add == (Target(D0, "decode", None, "d-0", "u-d"), Target(P0, "prefill", 8998, "p-0-0", "u-p-0-0"))
+    assert not done.remove
+
+
+def test_the_pods_annotation_says_the_bootstrap_port() -> None:
+    (added,) = step([rank(bootstrap_port=9000), GROUP[1]]).add
+    assert added.bootstrap_port == 9000
+
+
+def test_an_ipv6_address_stands_in_brackets() -> None:
+    (added,) = step([decode(ip="fd00::1")]).add
+    assert added.url == "http://[fd00::1]:30000"
+
+
+BROKEN: dict[str, tuple[tuple[Pod, ...], str]] = {
+    "leader deleted": ((rank(deleting=True), GROUP[1]), "the leader is being deleted"),
+    "leader draining": ((rank(draining=True), GROUP[1]), "it is being drained"),
+    "leader dead": ((rank(running=False, ready=False), GROUP[1]), "the leader does not run"),
+    "rank missing": (GROUP[:1], "rank 1 is missing"),
+    "rank deleted": ((GROUP[0], rank(1, deleting=True)), "rank 1 is being deleted"),
+    "rank dead": ((GROUP[0], rank(1, running=False)), "rank 1 does not run"),
+    "rank of another group": ((GROUP[0], rank(1, group="1")), "rank 1 is missing"),
+    "rank restarted": ((GROUP[0], rank(1, started=NOW - 5)), "rank 1 started after the leader was ready"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_group_is_neither_added_nor_kept(case: str) -> None:
+    pods, why = BROKEN[case]
+    assert not step(pods).add
+    assert removed(step(pods, [worker()])) == [(P0, why)]
+
+
+def test_a_rank_that_restarted_long_ago_has_joined_its_leader() -> None:
+    pods = (GROUP[0], rank(1, started=NOW - 61))
+    assert step(pods).add and not step(pods, [worker()]).remove
+
+
+def test_a_leader_that_is_not_ready_stays_for_a_while_but_is_not_added() -> None:
+    pods = (rank(ready=False), GROUP[1])
+    first = step(pods, [worker()])
+    assert not first.remove and not step(pods).add
+    later = step(pods, [worker()], first.memory, NOW + 19)
+    assert not later.remove
+    assert removed(step(pods, [worker()], later.memory, NOW + 20)) == [(P0, "the leader is not ready")]
+    back = step(GROUP, [worker()], later.memory, NOW + 19)
+    assert not step(pods, [worker()], back.memory, NOW + 21).remove
+
+
+def test_a_worker_that_is_no_pod_of_ours_goes_at_once() -> None:
+    assert removed(step(GROUP, [worker(), worker(P1)])) == [(P1, "no pod of this slice has this address")]
+
+
+def test_an_empty_list_of_pods_empties_the_router() -> None:
+    assert [url for url, _ in removed(step([], [worker(), worker(D0, "decode", None)]))] == [P0, D0]
+
+
+def test_a_new_pod_with_an_old_address_is_listed_anew() -> None:
+    known = step(GROUP, [worker()]).memory
+    heir = (rank(uid="other"), GROUP[1])
+    first = step(heir, [worker()], known)
+    assert removed(first) == [(P0, "another pod has this address now")] and not first.add
+    (added,) = step(heir, [], first.memory).add
+    assert added.uid == "other"
+
+
+@pytest.mark.parametrize(
+    ("listed", "why"),
+    [
+        (worker(kind="decode", port=None), "it was listed as decode, but is prefill"),
+        (worker(port=9000), "it was listed with bootstrap port 9000, but has 8998"),
+    ],
+)
+def test_a_worker_that_is_listed_wrongly_goes(listed: Worker, why: str) -> None:
+    assert removed(step(GROUP, [listed])) == [(P0, why)]
+
+
+def test_what_the_routers_own_discovery_listed_without_a_port_stays() -> None:
+    assert not step(GROUP, [worker(port=None)]).remove
+
+
+def test_data_parallel_ranks_of_a_worker_are_one_worker() -> None:
+    both = [worker(f"{P0}@0", running=1), worker(f"{P0}@1", running=2)]
+    done = step(GROUP, both)
+    assert not done.add and not done.remove
+    assert done.leaders[0].running == 3
+    assert len(step((rank(deleting=True), GROUP[1]), both).remove) == 2
+
+
+def test_what_was_sent_is_not_sent_again_soon() -> None:
+    first = step(GROUP)
+    second = step(GROUP, [], first.memory, NOW + 14)
+    assert first.add and not second.add
+    assert step(GROUP, [], second.memory, NOW + 15).add
+
+
+def test_a_router_that_forgot_its_workers_is_filled_at_once() -> None:
+    seen = step(GROUP, [worker()], step(GROUP).memory, NOW + 1)
+    assert step(GROUP, [], seen.memory, NOW + 2).add
+
+
+def test_an_old_list_of_pods_removes_nothing_and_fills_only_an_empty_router() -> None:
+    known = step(GROUP, [worker()]).memory
+    pods = (*GROUP, decode())
+    kept = step(pods, [worker(), worker(P1)], known, fresh=False)
+    assert not kept.remove and not kept.add and kept.memory.pods == known.pods
+    filled = step(pods, [], known, fresh=False)
+    assert len(filled.add) == 2
+    again = step(pods, [worker()], filled.memory, NOW + 15, fresh=False)
+    assert [one.url for one in again.add] == [D0], "what an empty router was sent may be sent again"
+    assert not step(pods, [worker()], step(pods, [worker()], filled.memory).memory, NOW + 60, fresh=False).add
+
+
+def test_leaders_say_how_they_stand() -> None:
+    drained = (rank(draining=True), GROUP[1])
+    waiting = rank(group="1", ip="10.0.0.2")
+    said = step([*drained, waiting, decode()], [worker(running=3), worker(D0, "decode", None)]).leaders
+    assert [(one.pod, one.state, one.listed, one.running) for one in said] == [
+        ("d-0", "serving", True, 0),
+        ("p-0-0", "draining", True, 3),
+        ("p-1-0", "waiting", False, None),
+    ]
+    assert said[2].why == "rank 1 is missing"

@@ -1,0 +1,92 @@
+"""Records of agents become labels of nodes and statuses of models."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from ome_operator import names
+from ome_operator.facts import Holding, Ref
+from ome_operator.status import holding
+from ome_operator.status.kinds import model_status
+from tests.support import parts
+
+MODEL = Ref("ClusterBaseModel", "", "k2")
+URI, OLD = "hf://a/b@2", "hf://a/b@1"
+NEW_DIR, OLD_DIR = names.weights_digest(URI), names.weights_digest(OLD)
+PLAIN, WHOLE = "models.ome.io/clusterbasemodel.k2", f"models.ome.io/clusterbasemodel.k2.{NEW_DIR}"
+PIN = {MODEL: holding.Pin(URI, "c1")}
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def one(state: str = "Ready", **more: Any) -> Holding:
+    """What one agent says."""
+    known: dict[str, Any] = {"uri": URI, "revision": "c1", "directories": (NEW_DIR,) if state == "Ready" else ()}
+    return Holding(MODEL, state=state, **{**known, "total": 1000, **more})
+
+
+def test_a_whole_model_gets_both_labels() -> None:
+    assert holding.labels([one()], PIN) == {PLAIN: "Ready", WHOLE: "Ready"}
+
+
+def test_an_older_revision_keeps_its_label_while_the_new_one_comes() -> None:
+    found = holding.labels([one("Updating", directories=(OLD_DIR,))], PIN)
+    assert found == {PLAIN: "Updating", f"{PLAIN}.{OLD_DIR}": "Ready"}
+
+
+def test_a_node_with_another_commit_than_the_others_is_not_ready() -> None:
+    assert holding.labels([one(revision="c2")], PIN) == {PLAIN: "Updating"}
+    assert holding.labels([one()], {}) == {PLAIN: "Updating"}, "nothing is pinned yet"
+
+
+def test_looking_again_takes_no_label_and_damage_does() -> None:
+    assert holding.labels([one("Updating", directories=(NEW_DIR,))], PIN)[WHOLE] == "Ready"
+    assert holding.labels([one("Failed", directories=())], PIN) == {PLAIN: "Failed"}
+
+
+def test_long_names_still_fit_a_label() -> None:
+    key = names.revision_label("BaseModel", "n" * 40, "m" * 40, NEW_DIR).partition("/")[2]
+    assert len(key) <= 63 and key.endswith(f".{NEW_DIR}")
+
+
+def test_the_first_revision_stays_until_the_uri_is_another() -> None:
+    nodes = {"b": one(revision="c2"), "a": one(revision="c1")}
+    assert holding.pin(URI, {}, nodes) == holding.Pin(URI, "c1")
+    assert holding.pin(URI, {"weights": {"uri": URI, "revision": "c2"}}, nodes) == holding.Pin(URI, "c2")
+    assert holding.pin(URI, {"weights": {"uri": OLD, "revision": "c0"}}, nodes) == holding.Pin(URI, "c1")
+    assert holding.pin(URI, {}, {"a": one(revision="")}) is None
+
+
+def test_the_summary_is_nodes_share_and_time() -> None:
+    nodes = [one(), one("Updating", bytes=420, speed=1), one("Updating", bytes=710, speed=1)]
+    assert holding.summary(1, nodes) == "1/3 nodes, 71 %, 10 min"
+    assert holding.summary(3, [one()] * 3) == "3/3 nodes"
+    assert holding.summary(0, [one("Updating", bytes=0, speed=0)]) == "0/1 nodes, 0 %", "nobody knows how long"
+    assert holding.duration(7200) == "2.0 h" and holding.duration(0) == "1 s"
+
+
+def condition(nodes: dict[str, Holding], ready: frozenset[str] = frozenset(), uri: str = URI) -> tuple[str, str, str]:
+    """State of the model, reason and message of its condition."""
+    status = model_status(parts.model(uri, "k2"), (), ready, NOW, nodes)
+    said = status["conditions"][0]
+    return status["state"], said["reason"], said["message"]
+
+
+def test_what_the_model_says_while_its_files_come() -> None:
+    assert condition({"a": one("Updating", bytes=500)})[:2] == ("In_Transit", "Downloading")
+    state, reason, said = condition({"a": one("Failed", message="the disk is full")})
+    assert (state, reason, said) == ("Failed", "DownloadFailed", "node a: the disk is full")
+    assert condition({"a": one(), "b": one("Failed")}, frozenset({"a"}))[:2] == ("Ready", "OnNodes")
+    assert condition({})[:2] == ("Creating", "OnNoNode")
+
+
+def test_what_cannot_be_fetched_is_said_at_once() -> None:
+    state, reason, said = condition({}, uri="vendor://x/y")
+    assert (state, reason) == ("Failed", "NotServed") and "vendor:// is not served" in said
+    assert condition({}, frozenset({"a"}), uri="vendor://x/y")[1] == "OnNodes", "somebody put it there"
+
+
+def test_facts_and_pin_reach_the_status() -> None:
+    nodes = {"a": one(facts={"layers": 61}), "b": one("Failed", message="x")}
+    status = model_status(parts.model(URI, "k2"), (), frozenset({"a"}), NOW, nodes)
+    assert status["weights"] == {"uri": URI, "revision": "c1", "directory": NEW_DIR}
+    assert (status["facts"], status["nodesFailed"], status["summary"]) == ({"layers": 61}, ["b"], "1/2 nodes")
+    assert status["nodes"]["b"] == {"state": "Failed", "bytes": 0, "total": 1000, "message": "x"}

@@ -1,0 +1,297 @@
+"""The YAML files that users apply: they parse, fit each other, and say only what the pinned images understand."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ome_operator import api, keys
+from ome_operator.engines import CommandLine, command_line
+
+CONFIG = Path(__file__).parents[2] / "config"
+RUNTIME, SEED = "runtimes/srt/kimi-k2-pd-rt.yaml", "runtimes/srt/kimi-k2-pd-seed-rt.yaml"
+COMMAND_LINES = {
+    "docker.io/lmsysorg/sglang:v0.5.23": "sglang-0.5.23",
+    "docker.io/lmsysorg/sglang:v0.4.9.post2-cu126": "sglang-0.4.9.post2",
+    "docker.io/lmsysorg/sgl-model-gateway:v0.3.2": "sglang-router-0.3.2",
+    "local/sglang-cpu:0.5.23": "sglang-0.5.23",
+    "local/sglang-router:0.3.2": "sglang-router-0.3.2",
+}
+GPUS = 8
+PLAIN = ("Namespace", "PersistentVolume", "PersistentVolumeClaim")
+"""Kinds of Kubernetes itself that samples bring along."""
+
+
+def documents(path: str) -> list[dict[str, Any]]:
+    return [one for one in yaml.safe_load_all((CONFIG / path).read_text(encoding="utf-8")) if one]
+
+
+def runtime(path: str) -> dict[str, Any]:
+    return documents(path)[0]["spec"]
+
+
+def pairs(args: list[str]) -> Iterator[tuple[str, list[str]]]:
+    """(flag, the words after it), for `--flag`, `--flag=word` and `--flag word …`."""
+    flag, words = "", []
+    for arg in args:
+        if arg.startswith("--"):
+            if flag:
+                yield flag, words
+            flag, _, word = arg.partition("=")
+            words = [word] if "=" in arg else []
+        else:
+            words = [*words, arg]
+    if flag:
+        yield flag, words
+
+
+def problems(line: CommandLine, args: list[str]) -> list[str]:
+    found = []
+    for flag, words in pairs(args):
+        form = line.flags.get(flag)
+        if form is None:
+            found.append(f"{flag} is unknown, write {line.removed.get(flag) or 'something else'}")
+        elif flag in line.deprecated:
+            found.append(f"{flag} is deprecated, write {line.deprecated[flag]}")
+        elif form == "switch" and words:
+            found.append(f"{flag} takes no value")
+        elif form != "switch" and not words:
+            found.append(f"{flag} needs a value")
+        elif form != "values" and len(words) > 1:
+            found.append(f"{flag} takes one value")
+        elif isinstance(form, tuple) and words[0] not in form:
+            found.append(f"{flag} takes one of {form}")
+    return found
+
+
+def flags(component: dict[str, Any]) -> dict[str, str]:
+    return {flag: " ".join(words) for flag, words in pairs(component["runner"]["args"])}
+
+
+def env(component: dict[str, Any]) -> dict[str, str]:
+    return {one["name"]: one["value"] for one in component["runner"]["env"] if "value" in one}
+
+
+ALL = sorted(str(path.relative_to(CONFIG)) for path in CONFIG.rglob("*.yaml"))
+RUNTIMES = [path for path in ALL if path.startswith("runtimes/")]
+
+
+@pytest.mark.parametrize("path", ALL)
+def test_every_file_is_named_objects_of_ours(path: str) -> None:
+    for one in documents(path):
+        assert one["metadata"]["name"]
+        assert one["apiVersion"] == keys.API_VERSION or one["kind"] in PLAIN
+
+
+@pytest.mark.parametrize("path", ALL)
+def test_the_operator_reads_every_file(path: str) -> None:
+    kinds = (api.InferenceService, api.Model, api.Runtime, api.AcceleratorClass)
+    for one in documents(path):
+        if one["kind"] not in PLAIN:
+            kind = next(each for each in kinds if one["kind"] in each.KINDS)
+            assert not isinstance(parsed := kind.parse(one), api.Invalid), parsed
+
+
+@pytest.mark.parametrize("path", RUNTIMES)
+@pytest.mark.parametrize("part", ["engineConfig", "decoderConfig", "routerConfig"])
+def test_the_image_understands_every_flag(path: str, part: str) -> None:
+    component = runtime(path).get(part)
+    if component is None:
+        pytest.skip("the runtime has no such component")
+    image = component["runner"]["image"]
+    assert image in COMMAND_LINES, f"{path}: extract the flags of {image} into ome_operator/engines/data"
+    assert problems(command_line(COMMAND_LINES[image]), component["runner"]["args"]) == []
+
+
+def test_the_check_finds_what_it_should_find() -> None:
+    line = command_line("sglang-0.5.23")
+    assert problems(line, ["--enable-deepep-moe"]) == ["--enable-deepep-moe is unknown, write --moe-a2a-backend deepep"]
+    assert len(problems(line, ["--enable-dp-attention", "--enable-eplb=1", "--tp-size", "--deepep-mode=fast"])) == 4
+    with pytest.raises(KeyError):
+        command_line("sglang-0.0.1")
+
+
+@pytest.mark.parametrize("path", [RUNTIME, SEED])
+@pytest.mark.parametrize(("part", "nodes"), [("engineConfig", 4), ("decoderConfig", 12)])
+def test_parallelism_fits_nodes(path: str, part: str, nodes: int) -> None:
+    component = runtime(path)[part]
+    said = flags(component)
+    gpus = nodes * GPUS
+    assert component["worker"]["size"] == nodes - 1, "the leader is a node too"
+    for amounts in component["runner"]["resources"].values():
+        assert amounts["nvidia.com/gpu"] == GPUS
+    assert said["--tp-size"] == str(gpus)
+    assert said.get("--attn-dp-size", said.get("--dp-size")) == str(gpus)
+    assert (384 + int(said.get("--ep-num-redundant-experts", 0))) % gpus == 0, "experts are spread evenly"
+    assert said["--dist-init-addr"] == "$(LWS_LEADER_ADDRESS):5757"
+    assert (said["--nnodes"], said["--node-rank"]) == ("$(LWS_GROUP_SIZE)", "$(LWS_WORKER_INDEX)")
+
+
+def test_the_recipe_of_prefill() -> None:
+    component = runtime(RUNTIME)["engineConfig"]
+    said = flags(component)
+    assert {
+        "--disaggregation-mode": "prefill",
+        "--moe-a2a-backend": "deepep",
+        "--deepep-mode": "normal",
+        "--eplb-algorithm": "deepseek",
+        "--ep-dispatch-algorithm": "dynamic",
+        "--chunked-prefill-size": "131072",
+        "--enable-two-batch-overlap": "",
+        "--tool-call-parser": "kimi_k2",
+        "--disaggregation-transfer-backend": "mooncake",
+        "--disaggregation-ib-device": "$(IB_DEVICES)",
+    }.items() <= said.items()
+    assert component["annotations"][keys.BOOTSTRAP_PORT] == said["--disaggregation-bootstrap-port"]
+
+
+def test_the_recipe_of_decode() -> None:
+    component = runtime(RUNTIME)["decoderConfig"]
+    said, variables = flags(component), env(component)
+    assert {
+        "--disaggregation-mode": "decode",
+        "--moe-a2a-backend": "deepep",
+        "--deepep-mode": "low_latency",
+        "--ep-num-redundant-experts": "96",
+        "--enable-eplb": "",
+        "--eplb-algorithm": "deepseek",
+        "--ep-dispatch-algorithm": "dynamic",
+        "--enable-two-batch-overlap": "",
+        "--cuda-graph-bs-decode": "480",
+        "--max-running-requests": "46080",
+        "--tool-call-parser": "kimi_k2",
+    }.items() <= said.items()
+    batch = int(said["--cuda-graph-bs-decode"])
+    assert int(said["--max-running-requests"]) == batch * int(said["--attn-dp-size"])
+    assert int(variables["SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK"]) >= batch
+
+
+def test_prefill_and_decode_agree_on_what_they_exchange() -> None:
+    spec = runtime(RUNTIME)
+    prefill, decode = flags(spec["engineConfig"]), flags(spec["decoderConfig"])
+    for word in ("kv-cache-dtype", "page-size", "context-length", "served-model-name", "disaggregation-transfer-backend"):
+        flag = f"--{word}"
+        assert prefill.get(flag) == decode.get(flag), flag
+
+
+def test_one_number_for_the_longest_request() -> None:
+    spec = runtime(RUNTIME)
+    router = flags(spec["routerConfig"])
+    longest = int(router["--request-timeout-secs"])
+    for part in ("engineConfig", "decoderConfig"):
+        assert spec[part]["timeoutSeconds"] == longest
+        for name in ("BOOTSTRAP", "WAITING"):
+            assert env(spec[part])[f"SGLANG_DISAGGREGATION_{name}_TIMEOUT"] == str(longest)
+    hook = spec["routerConfig"]["runner"]["lifecycle"]["preStop"]["sleep"]["seconds"]
+    grace = int(router["--shutdown-grace-period-secs"])
+    assert grace == longest
+    assert spec["routerConfig"]["terminationGracePeriodSeconds"] >= hook + grace + 10
+
+
+def published(text: str) -> dict[str, str]:
+    return {flag: " ".join(words) for flag, words in pairs(text.split())}
+
+
+BOTH = (
+    "--trust-remote-code --enable-dp-attention --decode-log-interval 1 --disable-radix-cache --enable-deepep-moe "
+    "--moe-dense-tp-size 1 --enable-dp-lm-head --disable-shared-experts-fusion --watchdog-timeout 1000000 "
+    "--enable-two-batch-overlap --tool-call-parser kimi_k2 "
+)
+PUBLISHED = {
+    "engineConfig": BOTH
+    + "--disaggregation-mode prefill --tp-size 32 --dp-size 32 --chunked-prefill-size 131072 --mem-fraction-static 0.85 "
+    "--deepep-mode normal --ep-dispatch-algorithm dynamic --eplb-algorithm deepseek --max-running-requests 1024",
+    "decoderConfig": BOTH
+    + "--disaggregation-mode decode --tp-size 96 --dp-size 96 --context-length 2176 --deepep-mode low_latency "
+    "--mem-fraction-static 0.8 --cuda-graph-bs 480 --max-running-requests 46080 --ep-num-redundant-experts 96",
+}
+LOCAL = {"--model-path", "--dist-init-addr", "--host", "--disaggregation-ib-device", "--nnodes", "--node-rank"}
+
+
+@pytest.mark.parametrize("part", sorted(PUBLISHED))
+def test_the_seed_variant_is_the_published_recipe(part: str) -> None:
+    component = runtime(SEED)[part]
+    said = flags(component)
+    assert {flag: word for flag, word in said.items() if flag not in LOCAL} == published(PUBLISHED[part])
+    assert set(said) >= LOCAL
+    variables = env(component)
+    tokens = variables.pop("SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK", None)
+    assert tokens == ("480" if part == "decoderConfig" else None)
+    assert variables == {
+        "IB_DEVICES": variables["IB_DEVICES"],
+        "MC_TE_METRIC": "true",
+        "SGLANG_DISAGGREGATION_HEARTBEAT_INTERVAL": "10000000",
+        "SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT": "100000",
+        "SGLANG_DISAGGREGATION_WAITING_TIMEOUT": "100000",
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+@pytest.mark.parametrize("path", [RUNTIME, SEED])
+@pytest.mark.parametrize("part", ["engineConfig", "decoderConfig"])
+def test_pods_of_an_engine(path: str, part: str) -> None:
+    component = runtime(path)[part]
+    leader, worker, shared = component["leader"]["runner"], component["worker"].get("runner") or {}, component["runner"]
+    assert {leader["name"], shared["name"]} == {keys.RUNNER}
+    probe = leader["startupProbe"]
+    assert probe["periodSeconds"] * probe["failureThreshold"] >= 45 * 60, "a terabyte takes its time"
+    assert leader["readinessProbe"]["httpGet"]["path"] == "/health"
+    assert leader["readinessProbe"]["timeoutSeconds"] > 1, "/health takes at least a second"
+    for runner in (shared, worker):
+        assert not [key for key in runner if key.endswith("Probe")], "ranks above 0 answer 200 for ever"
+    assert not [key for key in leader if key == "livenessProbe"]
+    requests, limits = (shared["resources"][kind] for kind in ("requests", "limits"))
+    assert requests == limits, "exclusive CPUs need a Guaranteed pod"
+    assert str(requests["cpu"]).isdigit(), "exclusive CPUs are whole"
+    security = shared["securityContext"]
+    assert not security.get("privileged")
+    assert "IPC_LOCK" in security["capabilities"]["add"]
+    assert {one["mountPath"] for one in shared["volumeMounts"]} == {"/dev/shm", "/dev/infiniband"}
+    assert component["shareProcessNamespace"] is True
+    assert component["annotations"][keys.RDMA_INJECT] == "true"
+    assert component["annotations"][keys.RDMA_CONTAINER] == keys.RUNNER
+
+
+@pytest.mark.parametrize("path", [RUNTIME, SEED])
+def test_router(path: str) -> None:
+    spec = runtime(path)
+    runner = spec["routerConfig"]["runner"]
+    said = flags(spec["routerConfig"])
+    for flag, component in (("--prefill-selector", keys.ENGINE), ("--decode-selector", keys.DECODER)):
+        labels = dict(word.split("=") for word in said[flag].split())
+        assert labels == {
+            keys.COMPONENT: component,
+            keys.WORKER_INDEX: "0",
+            keys.SERVICE: "$(INFERENCESERVICE_NAME)",
+        }
+    assert said["--service-discovery-namespace"] == "$(NAMESPACE)"
+    assert runner["readinessProbe"]["httpGet"]["path"] == "/readiness"
+    assert int(said["--health-check-interval-secs"]) <= 5
+    leader = spec["engineConfig"]["leader"]["runner"]
+    assert said["--service-discovery-port"] == str(leader["ports"][0]["containerPort"])
+    startup = leader["startupProbe"]
+    assert int(said["--worker-startup-timeout-secs"]) >= startup["periodSeconds"] * startup["failureThreshold"]
+
+
+def test_the_three_files_of_the_demo_fit_each_other() -> None:
+    model = documents("models/moonshotai/Kimi-K2-Instruct.yaml")[0]
+    served = documents(RUNTIME)[0]
+    namespace, service = documents("samples/isvc/moonshotai/kimi-k2-pd.yaml")
+    assert service["metadata"]["namespace"] == namespace["metadata"]["name"]
+    assert service["spec"]["model"] == {"kind": model["kind"], "name": model["metadata"]["name"]}
+    assert service["spec"]["runtime"] == {"kind": served["kind"], "name": served["metadata"]["name"]}
+    for component in (keys.ENGINE, keys.DECODER, keys.ROUTER):
+        assert service["spec"][component] == {"minReplicas": 1, "maxReplicas": 1}
+        assert f"{component}Config" in served["spec"]
+
+
+@pytest.mark.parametrize(("model", "fits"), [("Instruct", True), ("Base", True), ("Thinking", False)])
+def test_models_that_the_runtimes_are_for(model: str, fits: bool) -> None:
+    spec = documents(f"models/moonshotai/Kimi-K2-{model}.yaml")[0]["spec"]
+    assert spec["storage"]["storageUri"] == f"hf://moonshotai/Kimi-K2-{model}"
+    for path in (RUNTIME, SEED):
+        form = runtime(path)["supportedModelFormats"][0]
+        names = ("modelFormat", "modelFramework", "modelArchitecture", "quantization")
+        assert all(form[name] == spec[name] for name in names) is fits

@@ -1,0 +1,63 @@
+"""Quantities in the spelling in which the API server stores them (apimachinery's resource.Quantity)."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ome_operator import quantity
+
+CANONICAL = [
+    ("1000m", "1"), ("1500m", "1500m"), ("0.5", "500m"), (".5", "500m"), ("+2", "2"), (2, "2"), (0.5, "500m"), ("0Gi", "0"),
+    ("1024Mi", "1Gi"), ("1.5Gi", "1536Mi"), ("0.5Gi", "512Mi"), ("0.5Ki", "512"), ("1023", "1023"), ("2048", "2048"),
+    ("1000Ki", "1000Ki"), ("1000k", "1M"), ("1e3", "1e3"), ("2E3", "2e3"), ("1e4", "10e3"), ("1e-3", "1e-3"), ("10", "10"),
+    ("1E", "1E"), ("0.0000000001", "1n"), ("-0.0000000001", "-1n"), ("100000000000000000000", "9223372036854775807"),
+    ("1.1Ki", "1126400m"), ("64Gi", "64Gi"), ("12e0", "12"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("written", "stored"), CANONICAL)
+def test_canonical(written: object, stored: str) -> None:
+    assert quantity.canonical(written) == stored
+
+
+@pytest.mark.parametrize("text", ["", "x", "1 Gi", "1GiB", "1e", "--1", "true"])
+def test_what_is_no_quantity_stays_and_counts_as_nothing(text: str) -> None:
+    assert quantity.canonical(text) == text
+    assert quantity.parse(text) == 0
+
+
+numbers = st.decimals(min_value=0, max_value=10**9, places=3).map(str)
+quantities = st.builds(
+    lambda number, suffix: number + suffix, numbers, st.sampled_from(["", "m", "k", "M", "G", "Ki", "Mi", "Gi", "e3", "e-2"])
+)
+
+
+@given(quantities)
+def test_canonical_keeps_the_value_and_is_final(written: str) -> None:
+    once = quantity.canonical(written)
+    assert quantity.canonical(once) == once
+    assert abs(quantity.parse(once) - quantity.parse(written)) < Fraction(1, 10**9)
+
+
+@given(quantities)
+def test_canonical_is_the_largest_suffix_without_a_fraction(written: str) -> None:
+    once = quantity.canonical(written)
+    assert "." not in once
+    if not once.endswith("i") and "e" not in once:
+        assert not once.rstrip("numkMGTPE").endswith("000")
+
+
+@pytest.mark.parametrize(
+    ("resources", "gpus"),
+    [
+        ({"limits": {"nvidia.com/gpu": "8", "cpu": "4"}}, 8),
+        ({"requests": {"amd.com/gpu": 4}}, 4),
+        ({"requests": {"nvidia.com/gpu": 8}, "limits": {"nvidia.com/gpu": 8}}, 8),
+        ({"limits": None}, 0),
+        (None, 0),
+    ],
+)
+def test_gpus(resources: object, gpus: int) -> None:
+    assert quantity.gpus({"resources": resources}) == gpus
