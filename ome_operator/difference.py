@@ -38,7 +38,7 @@ def changes(
     comes = decision.keep[0] if len(decision.keep) == 1 else ""
     alone = Guard(selector(choice.owner, comes)) if comes and (len(choice.known) > 1 or decision.gone) else None
     # The API server refuses a RoleBinding whose Role it cannot look up, so Roles come first too.
-    early = [*choice.record, *(one for one in want.manifests if one["kind"] == "Role")]
+    early = [*choice.record.write, *(one for one in want.manifests if one["kind"] == "Role")]
     late = [one for one in want.manifests if one["kind"] != "Role"]
     first = tuple(one for manifest in early if (one := _apply(manifest, service.uid, observed, None)))
     apply = tuple(
@@ -49,7 +49,7 @@ def changes(
     deletes = [*decision.delete, *_scaled_down(service, want, present)]
     if want.complete:
         deletes += _prune(service, want, decision, observed, present)
-    used = frozenset({*present, choice.target, *decision.keep})
+    used = frozenset({*present, *decision.keep}) | choice.used
     deletes += [
         Delete("ControllerRevision", one.child.name, one.child.uid)
         for one in revisions.surplus(list(choice.known), used, HISTORY)

@@ -38,6 +38,8 @@ DRAINING = f"{GROUP}/draining"
 """On leaders whose group is about to go, with any value: the registry takes them out of the routers (decisions 9)."""
 REGISTRY = f"{GROUP}/registry"
 """`"false"` on a service, or on its router: routers without the registry beside them."""
+RETRY = f"{GROUP}/rollout-retry"
+"""On a service: any new value lets a rejected revision be tried again."""
 
 SOURCE_DIGEST = f"{GROUP}/source"
 """On what was made of an object of sglang.ai: the digest of the spec that it was made of."""

@@ -130,7 +130,12 @@ class Passes:
         )
 
     def _replacing(self, kept: Kept) -> bool:
-        """Whether StatefulSets of another revision than the one that was whole last exist."""
+        """Whether StatefulSets of another revision than the one that was whole last exist, or it went back to that one.
+
+        What one service rejected is not tried on the next.
+        """
+        if kept.status.get("rejected"):
+            return True
         group = self._cluster.children["StatefulSet"].group((kept.ref.namespace, kept.ref.name))
         return len({child.labels.get(keys.REVISION) for child in group} | whole_before(kept.status)) > 1
 

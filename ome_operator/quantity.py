@@ -1,4 +1,4 @@
-"""Arithmetic of Kubernetes quantities: `1000m`, `1.5Gi`, `2e3`.
+"""Arithmetic of Kubernetes quantities (`1000m`, `1.5Gi`, `2e3`) and durations (`1h30m`).
 
 The API server stores quantities in canonical form (`1000m` becomes `1`), so manifests are rendered in that form: otherwise
 what we wrote and what is stored would differ for ever.
@@ -25,6 +25,7 @@ _DECIMAL = {
 }
 _LARGEST = 2**63 - 1
 """The server caps what is larger."""
+_DURATION = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _QUANTITY = re.compile(r"^([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|([KMGTPE]i)|([numkMGTPE]))?$")
 
 
@@ -87,3 +88,8 @@ def gpus(container: Mapping[str, Any]) -> int:
     resources = container.get("resources") or {}
     asked = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
     return int(sum(parse(amount) for name, amount in asked.items() if name.endswith("/gpu")))
+
+
+def seconds(duration: str) -> float:
+    """Seconds of a duration such as `90s` or `1h30m`, as `api.values.Duration` spells it."""
+    return sum(float(number) * _DURATION[unit] for number, unit in re.findall(r"([0-9.]+)([a-zµ]+)", duration))

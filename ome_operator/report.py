@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 from ome_operator import keys, names
 from ome_operator.api import InferenceService
@@ -10,7 +11,9 @@ from ome_operator.facts import Deps, Observed
 from ome_operator.render import services
 from ome_operator.resolve.inputs import Resolved, runtime_refs
 from ome_operator.resolve.problem import Problem
+from ome_operator.rollout import deadline
 from ome_operator.rollout.choose import Choice
+from ome_operator.rollout.deadline import Clock
 from ome_operator.rollout.decide import Decision
 from ome_operator.rollout.slices import Slice
 from ome_operator.status import conditions as cond
@@ -23,6 +26,7 @@ def report(
     choice: Choice,
     decision: Decision,
     want: Desired,
+    clock: Clock,
     observed: Observed,
     present: Mapping[str, Slice],
     deps: Deps,
@@ -44,7 +48,9 @@ def report(
         url=_url(service, choice, want),
         revision=choice.target,
         serving=tuple(present) if present else (choice.target,) if choice.target else (),
-        rollout=_rollout(choice, decision, want),
+        rollout=_rollout(service, choice, decision, want, clock),
+        clock=clock.stored,
+        rejected=_rejected(service, choice, want, clock, now),
         pods=observed.pods,
         component_urls=_urls(choice, want),
     )
@@ -70,21 +76,52 @@ def _model(resolved: Resolved, choice: Choice) -> cond.Condition | None:
     return cond.Condition(cond.MODEL, False, "WaitingForNodes", f"{said}: pods wait until more nodes hold it")
 
 
-def _rollout(choice: Choice, decision: Decision, want: Desired) -> cond.Condition | None:
-    """RolledOut: the target is complete and alone."""
+def _rollout(
+    service: InferenceService, choice: Choice, decision: Decision, want: Desired, clock: Clock
+) -> cond.Condition | None:
+    """RolledOut: what the user asks for is complete and alone."""
     if not choice.target:
         return None
+    whole = bool(want.progress) and all(one.complete for one in want.progress)
+    if (rejection := choice.aim.rejection) is not None:
+        serves = decision.message or ("serves" if whole else "comes back")
+        why = f"revision {choice.aim.wish} was rejected: {rejection.get('message')}"
+        said = f"{why}. Revision {choice.target} {serves}. Edit what is wrong, or try it again: `ome retry {service.name}`"
+        return cond.Condition(cond.ROLLED_OUT, False, cond.ROLLED_BACK, said)
+    if clock.left == 0:
+        undo = f", or go back to {choice.aim.back}: `ome undo {service.name}`" if choice.aim.back else ""
+        said = f"{_failure(service, choice, want)}. Mend what that says{undo}"
+        return cond.Condition(cond.ROLLED_OUT, False, cond.EXCEEDED, said)
     if decision.reason:
         return cond.Condition(cond.ROLLED_OUT, False, decision.reason, decision.message)
-    if want.progress and all(one.complete for one in want.progress):
+    if whole:
         return cond.Condition(cond.ROLLED_OUT, True, "Complete", f"revision {choice.target} is complete and alone")
     return cond.Condition(cond.ROLLED_OUT, False, "Progressing", f"revision {choice.target} comes up")
+
+
+def _failure(service: InferenceService, choice: Choice, want: Desired) -> str:
+    """Why the new slice counts as failed."""
+    lacks = "; ".join(one.message for one in want.progress if not one.complete) or "its pods are not all ready"
+    limit = f"{deadline.allowed(service)} (spec.rollout.readyTimeout)"
+    return f"revision {choice.target} has not come farther for {limit}: {lacks}"
+
+
+def _rejected(
+    service: InferenceService, choice: Choice, want: Desired, clock: Clock, now: datetime
+) -> tuple[Mapping[str, Any], ...]:
+    """The rejections that count, with a new one when the slice failed and the user wants the one before back.
+
+    It is stored first; the pass that reads it back acts on it.
+    """
+    if clock.left != 0 or not clock.back:
+        return choice.aim.rejected
+    return (*choice.aim.rejected, choice.aim.reject(cond.EXCEEDED, _failure(service, choice, want), now))
 
 
 def _refused(choice: Choice, want: Desired, observed: Observed) -> tuple[Problem, ...]:
     """What the API server refused, under the condition of the component that it belongs to."""
     out = []
-    wanted = (*choice.record, *want.manifests, *(one.manifest for one in want.create))
+    wanted = (*choice.record.write, *want.manifests, *(one.manifest for one in want.create))
     labels = {(one["kind"], one["metadata"]["name"]): one["metadata"]["labels"] for one in wanted}
     for key, refusal in sorted(observed.refusals.items()):
         if key not in labels:  # it was wanted once

@@ -14,7 +14,7 @@ from ome_operator.facts import Deps, Observed
 from ome_operator.plan import Plan
 from ome_operator.report import report
 from ome_operator.resolve.inputs import resolve
-from ome_operator.rollout import revisions, turn
+from ome_operator.rollout import deadline, revisions, turn
 from ome_operator.rollout.choose import choose
 from ome_operator.rollout.decide import decide
 from ome_operator.rollout.slices import slices
@@ -37,11 +37,13 @@ def sync(service: InferenceService, deps: Deps, observed: Observed, now: datetim
     resolved = resolve(service, deps, revisions.newest(known))
     present = slices(observed, service.uid)
     choice = choose(service, resolved, deps, observed, present, known)
-    shared = turn.shared(choice.target, present.keys() | turn.whole_before(service.status), choice.data)
-    decision = decide(service.name, choice.target, present, choice.gate, observed.ahead if shared else "")
+    clock = deadline.clock(service, choice.aim, present, now)
+    shared = turn.shared(choice.aim.wish, present.keys() | turn.whole_before(service.status), choice.data)
+    ahead = observed.ahead if shared and choice.aim.rejection is None else ""  # going back waits for nobody
+    decision = decide(service.name, choice.target, present, choice.gate, ahead)
     want = desired(service, resolved, choice, decision, observed, present, now, deps.registry_image)
     plan = changes(service, choice, decision, want, observed, present)
-    said = status(report(service, resolved, choice, decision, want, observed, present, deps, now))
+    said = status(report(service, resolved, choice, decision, want, clock, observed, present, deps, now))
     return replace(
         plan,
         check=choice.check,
@@ -51,6 +53,7 @@ def sync(service: InferenceService, deps: Deps, observed: Observed, now: datetim
         events=events(service.status.get("conditions") or (), said["conditions"]),
         rolls=shared and (decision.rolls or decision.keep == (choice.target,)),
         watch_failures=want.missing,
+        requeue_after=min((one for one in (plan.requeue_after, clock.again) if one is not None), default=None),
     )
 
 

@@ -123,6 +123,10 @@ class Rollout(Spec):
     """Pin: this revision is served whatever the spec says."""
     restarted_at: Annotated[str | None, Field(max_length=64)] = None
     """A new value makes a new revision: a restart on demand."""
+    ready_timeout: Duration | None = None
+    """How long a new slice may go without one more pod becoming ready before it counts as failed; "1h" when unset."""
+    on_failure: Literal["Hold", "Rollback"] | None = None
+    """What then becomes of it: it stays (Hold, when unset), or the revision that was whole last comes back (Rollback)."""
 
     RULES = (_one_of("groups", "blueGreen", "rollingUpdate", "recreate"),)
 

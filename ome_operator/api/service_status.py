@@ -101,6 +101,27 @@ class SliceStatus(Spec):
     components: dict[str, ComponentStatus] | None = None
 
 
+class RejectedRevision(Spec):
+    """A revision that never became ready. It is not tried again before an edit or the annotation ome.io/rollout-retry."""
+
+    revision: Annotated[str, Field(max_length=253)]
+    edit: int | None = None
+    """Number of the newest revision then."""
+    retry: str | None = None
+    """Value of the annotation then."""
+    reason: str | None = None
+    message: str | None = None
+    time: str | None = None
+
+
+class RolloutProgress(Spec):
+    """How far the new slice is, and since when it has not come farther."""
+
+    revision: str | None = None
+    ready_pods: int | None = None
+    since: str | None = None
+
+
 class GroupStatus(Spec):
     """One group: its recorded start, and how often and why it was recycled."""
 
@@ -166,7 +187,9 @@ class ServiceStatus(Spec):
     components: dict[str, ComponentStatus] | None = None
     slices: Annotated[list[SliceStatus] | None, list_map("revision")] = None
     groups: Annotated[list[GroupStatus] | None, list_map("name")] = None
-    rejected: Annotated[list[str] | None, ATOMIC] = None
+    progress: RolloutProgress | None = None
+    """Only while the new slice is not whole."""
+    rejected: Annotated[list[RejectedRevision] | None, list_map("revision")] = None
     """Revisions that never became ready and are not tried again."""
     messages: Annotated[list[str] | None, ATOMIC] = None
     model_status: LoadedModel | None = None

@@ -1,4 +1,4 @@
-"""Which revision a service wants, and whether it may start: everything that has to hold before anything is taken down."""
+"""The wanted revision and whether it may start: everything that has to hold before anything is taken down."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,11 +7,11 @@ from typing import Any
 from ome_operator import keys
 from ome_operator.api import InferenceService
 from ome_operator.cached import by_identity
-from ome_operator.facts import Deps, Manifest, Observed
+from ome_operator.facts import Deps, Observed
 from ome_operator.names import digest
 from ome_operator.plan import Check
 from ome_operator.render import meta
-from ome_operator.render.workloads import RENDER, Stored, stamp, stored, workloads
+from ome_operator.render.workloads import Stored, stamp, stored
 from ome_operator.resolve import weights
 from ome_operator.resolve.compose import Composed, compose
 from ome_operator.resolve.finetuned import mounted
@@ -21,7 +21,10 @@ from ome_operator.resolve.policy import Policy, policy
 from ome_operator.resolve.problem import Problem, ProblemError
 from ome_operator.rollout import revisions
 from ome_operator.rollout.decide import CHECKING, OPEN, Gate
+from ome_operator.rollout.record import Record, record
 from ome_operator.rollout.slices import Slice, started
+from ome_operator.rollout.target import Target, target
+from ome_operator.rollout.turn import whole_before
 
 
 @dataclass(frozen=True)
@@ -29,13 +32,9 @@ class Choice:
     """The wanted revision and what stands before it."""
 
     owner: meta.Owner
-    target: str
-    """Name of the wanted revision, "" when there is none."""
-    data: Mapping[str, Mapping[str, Any]]
-    """Revision name -> what its ControllerRevision stores, the target's included."""
+    aim: Target
     known: tuple[revisions.Revision, ...]
-    record: tuple[Manifest, ...]
-    """ControllerRevisions to write before anything else."""
+    record: Record
     gate: Gate
     check: tuple[Check, ...]
     problems: tuple[Problem, ...]
@@ -46,6 +45,21 @@ class Choice:
     groups: Mapping[str, int]
     """Component -> wanted groups (router: replicas)."""
     held: Held | None
+
+    @property
+    def target(self) -> str:
+        """Name of the wanted revision, "" when there is none."""
+        return self.aim.revision
+
+    @property
+    def data(self) -> Mapping[str, Mapping[str, Any]]:
+        """Revision name -> what its ControllerRevision stores, the target's included."""
+        return self.record.data
+
+    @property
+    def used(self) -> frozenset[str]:
+        """Revisions that are kept whatever the history limit says, beside those that exist."""
+        return self.aim.used
 
     def roles(self, revision: str) -> dict[str, Stored]:
         """The stored roles of a revision."""
@@ -63,7 +77,10 @@ def choose(
     """Decide which revision is wanted, record it if it is not `known`, and say what it waits for."""
     owner = meta.Owner(service.name, service.namespace, service.uid)
     directory = weights.directory(resolved.inputs["model"], deps.model_agent) if resolved.inputs else ""
-    target, record, data, found = _target(service, owner, resolved, known, directory)
+    kept = record(owner, resolved.inputs, known, directory)
+    rejected = service.status.get("rejected") or ()
+    retry = service.annotations.get(keys.RETRY, "")
+    aim = target(_pin(service), kept.numbers, whole_before(service.status), rejected, retry)
     policies = {
         name: policy(service, resolved.runtime, name)
         for name in (keys.ENGINE, keys.DECODER, keys.ROUTER)
@@ -71,50 +88,15 @@ def choose(
     }
     groups = {name: _groups(name, one, observed, service) for name, one in policies.items()}
     router, about_router = _router(resolved)
-    problems = (*resolved.problems, *found, *about_router)
-    here = _held(data[target], groups, deps) if target else None
+    problems = (*resolved.problems, *kept.problems, *aim.problems, *about_router)
+    wanted = kept.data.get(aim.revision)
+    here = _held(wanted, groups, deps) if wanted is not None else None
     gate: Gate = OPEN
     check: tuple[Check, ...] = ()
-    if target and not (target in present and started(present[target])):
-        grave = _blocking(service, target, problems, router)
-        gate, check = _gate(service, owner, target, data[target], groups, grave, here, observed, present)
-    return Choice(
-        owner, target, data, tuple(known), record, gate, check, problems, resolved.advice, router, policies, groups, here
-    )
-
-
-def _target(
-    service: InferenceService, owner: meta.Owner, resolved: Resolved, known: list[revisions.Revision], directory: str
-) -> tuple[str, tuple[Manifest, ...], dict[str, Mapping[str, Any]], tuple[Problem, ...]]:
-    """(wanted revision, ControllerRevisions to write, data per revision, problems)."""
-    data: dict[str, Mapping[str, Any]] = {one.name: one.data for one in known}
-    newest = known[-1].name if known else ""
-    record: tuple[Manifest, ...] = ()
-    problems: tuple[Problem, ...] = ()
-    if resolved.inputs is not None:
-        matched = revisions.match(resolved.inputs, known)
-        number = (known[-1].number if known else 0) + 1
-        if matched is None:
-            name = revisions.name_of(resolved.inputs, known)
-            new, problems = _render(owner, name, resolved.inputs, directory)
-            if new is not None:
-                data[name], newest = new, name
-                record = (revisions.manifest(owner, name, number, new),)
-        elif matched.name != newest:  # back to an older revision: it becomes the newest again
-            newest = matched.name
-            record = (revisions.manifest(owner, matched.name, number, matched.data),)
-    recorded = {one["metadata"]["name"] for one in record}
-    record += tuple(  # orphans are adopted by applying them again
-        revisions.manifest(owner, one.name, one.number, one.data)
-        for one in known
-        if not one.child.owner and one.child.name not in recorded
-    )
-    pin = _pin(service)
-    if pin and pin not in data:
-        kept = ", ".join(sorted(data)) or "none"
-        said = f"spec.rollout.revision {pin} is not kept (kept: {kept}): name one of them, or remove the pin"
-        return newest, record, data, (*problems, Problem("RolledOut", "RevisionNotFound", said))
-    return pin or newest, record, data, problems
+    if wanted is not None and not (aim.revision in present and started(present[aim.revision])):
+        grave = _blocking(service, aim, problems, router)
+        gate, check = _gate(service, owner, aim.revision, wanted, groups, grave, here, observed, present)
+    return Choice(owner, aim, tuple(known), kept, gate, check, problems, resolved.advice, router, policies, groups, here)
 
 
 def _pin(service: InferenceService) -> str:
@@ -122,40 +104,18 @@ def _pin(service: InferenceService) -> str:
 
 
 def _blocking(
-    service: InferenceService, target: str, problems: tuple[Problem, ...], router: Composed | None
+    service: InferenceService, aim: Target, problems: tuple[Problem, ...], router: Composed | None
 ) -> tuple[Problem, ...]:
     """The problems that keep the target from starting.
 
-    A pinned revision has its engines from the store, so what is wrong with today's model or runtime keeps nobody from going
-    back to it; only the router is made from today's runtime.
+    A revision that is taken from the store has its engines, so what is wrong with today's model or runtime keeps nobody from
+    going back to it; only the router is made from today's runtime.
     """
-    if _pin(service) != target:
+    if not aim.named:
         return problems
     routerless = service.spec.router is not None and router is None
     grave = {"RouterReady", "RuntimeReady"} if routerless else {"RouterReady"}
     return tuple(one for one in problems if one.condition in grave)
-
-
-def _render(
-    owner: meta.Owner, name: str, inputs: Manifest, directory: str
-) -> tuple[Manifest | None, tuple[Problem, ...]]:
-    try:
-        roles, dropped = workloads(owner.name, owner.namespace, name, inputs, directory)
-    except ProblemError as error:
-        return None, (error.problem,)
-    data: Manifest = {"inputs": inputs, "render": RENDER, "workloads": roles}
-    if directory:  # not of the inputs: where weights lie on nodes must roll nothing
-        data["directory"] = directory
-    if dropped:
-        data["dropped"] = list(dropped)
-    size = revisions.size(data)
-    if size > revisions.SIZE_LIMIT:
-        said = (
-            f"engine and decoder render to {size:,} bytes, more than the {revisions.SIZE_LIMIT:,} that a revision may "
-            "hold: move large values (chat templates, configuration files) to a ConfigMap and mount it"
-        )
-        return None, (Problem("EngineReady", "RevisionTooLarge", said),)
-    return data, ()
 
 
 def _groups(component: str, one: Policy, observed: Observed, service: InferenceService) -> int:

@@ -11,6 +11,9 @@ ANOTHER = "AnotherOperator"
 ORDER = (MODEL, RUNTIME, ENGINE, DECODER, ROUTER, ROLLED_OUT, READY, ADVICE)
 """Conditions of an InferenceService in the order in which a person reads them."""
 
+EXCEEDED, ROLLED_BACK = "ProgressDeadlineExceeded", "RolledBack"
+"""Reasons of RolledOut when the new slice failed: it is still there, or the one before is back."""
+
 MESSAGE_LIMIT = 1024
 
 

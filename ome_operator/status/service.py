@@ -34,6 +34,9 @@ class Report:
     serving: tuple[str, ...] = ()
     """Revisions that have pods or workloads, the target included."""
     rollout: cond.Condition | None = None
+    clock: Mapping[str, Any] = field(default_factory=dict)
+    """Since when the new slice has not come farther; empty when it need not."""
+    rejected: tuple[Mapping[str, Any], ...] = ()
     pods: tuple[Pod, ...] = ()
     component_urls: Mapping[str, str] = field(default_factory=dict)
 
@@ -53,6 +56,10 @@ def status(report: Report) -> dict[str, Any]:
     if report.revision:
         old = [name for name in report.serving if name != report.revision]
         out["revision"] = "→".join([*old, report.revision])
+    if report.clock:
+        out["progress"] = dict(report.clock)
+    if report.rejected:
+        out["rejected"] = [dict(one) for one in report.rejected]
     if report.progress:
         out["components"] = {one.role.component: _component(one, report) for one in report.progress}
     if report.serving and report.progress:
@@ -121,6 +128,8 @@ def _ready(report: Report, others: Mapping[str, cond.Condition], problems: list[
     components = [others[CONDITION[one.role.component]] for one in report.progress if not one.complete]
     blocking = [one for name in (cond.MODEL, cond.RUNTIME) if (one := others.get(name)) and one.status is False]
     waiting = [one for one in (others.get(cond.ROLLED_OUT),) if one and one.status is False and one.reason != "Progressing"]
+    if (rollout := others.get(cond.ROLLED_OUT)) and rollout.reason == cond.EXCEEDED:
+        components = [rollout]
     causes = [*blocking, *components] if not report.progress or components else []
     causes = causes or waiting or [one for one in others.values() if one.status is False]
     if not causes:
@@ -130,7 +139,7 @@ def _ready(report: Report, others: Mapping[str, cond.Condition], problems: list[
 
 def urgent(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     """Whether more than counts and words changed: a condition flipped, or the identity of what is served."""
-    if any(before.get(name) != after.get(name) for name in ("url", "revision", "runtime", "observedGeneration")):
+    if any(before.get(name) != after.get(name) for name in ("url", "revision", "runtime", "observedGeneration", "rejected")):
         return True
     old, new = ({one["type"]: one["status"] for one in status.get("conditions") or ()} for status in (before, after))
     return old != new
@@ -138,9 +147,15 @@ def urgent(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
 
 def events(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]]) -> tuple[Event, ...]:
     """A Warning for every condition that became False for a reason that a person has to act on."""
-    quiet = {"Progressing", "Creating", "Serving", "RetiringOldSlice", "WaitingForNodes", "WaitingForTurn", "Starting"}
     return tuple(
         Event("Warning", str(one["reason"]), str(one["message"]))
         for one in cond.flips(before, after)
-        if one["status"] == "False" and one["reason"] not in quiet and one["type"] not in (cond.READY, cond.ROLLED_OUT)
+        if one["status"] == "False" and _loud(one)
     )
+
+
+def _loud(one: Mapping[str, Any]) -> bool:
+    if one["type"] == cond.ROLLED_OUT:
+        return one["reason"] in (cond.EXCEEDED, cond.ROLLED_BACK)
+    quiet = {"Progressing", "Creating", "Serving", "RetiringOldSlice", "WaitingForNodes", "WaitingForTurn", "Starting"}
+    return one["reason"] not in quiet and one["type"] != cond.READY

@@ -25,6 +25,8 @@ class Shape:
     image: str = "a"
     paused: bool = False
     pin: str = ""
+    rollback: bool = False
+    """Whether a slice that fails gives way to the one before."""
 
     def service(self) -> InferenceService:
         """The service."""
@@ -34,7 +36,11 @@ class Shape:
             spec["decoder"] = {"minReplicas": self.decoders}
         if self.router:
             spec["router"] = {}
-        rollout = {**({"paused": True} if self.paused else {}), **({"revision": self.pin} if self.pin else {})}
+        rollout = {
+            **({"paused": True} if self.paused else {}),
+            **({"revision": self.pin} if self.pin else {}),
+            **({"onFailure": "Rollback", "readyTimeout": "5m"} if self.rollback else {}),
+        }
         return parts.service(**spec, **({"rollout": rollout} if rollout else {}))
 
     def deps(self, model: bool = True, runtime: bool = True) -> Deps:

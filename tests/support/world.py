@@ -392,6 +392,8 @@ class World:
             quiet = effects(plan) == () and plan.status == before and plan.requeue_after is None
             if idle and quiet and len({*self._seen}) == 1:
                 return plan
+            if idle and plan.requeue_after:
+                self.now += timedelta(seconds=plan.requeue_after)
         raise AssertionError(f"not quiet after {passes} passes: {effects(plan)}\n{self.log[-20:]}")
 
     def alive(self, component: str = "") -> dict[str, str]:

@@ -61,3 +61,10 @@ def test_canonical_is_the_largest_suffix_without_a_fraction(written: str) -> Non
 )
 def test_gpus(resources: object, gpus: int) -> None:
     assert quantity.gpus({"resources": resources}) == gpus
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"), [("90s", 90), ("1h30m", 5400), ("1.5h", 5400), ("250ms", 0.25), ("2us", 2e-6), ("0s", 0)]
+)
+def test_durations(written: str, seconds: float) -> None:
+    assert quantity.seconds(written) == pytest.approx(seconds)

@@ -261,7 +261,7 @@ def test_a_turn_lasts_until_the_new_slice_is_whole() -> None:
     world.watcher = plans.append
     world.healthy = lambda _: False
     world.settle()
-    assert plans[-1].rolls and conditions(plans[-1])["RolledOut"] == ("False", "Progressing")
+    assert plans[-1].rolls and conditions(plans[-1])["RolledOut"] == ("False", "ProgressDeadlineExceeded")
     world.healthy = lambda _: True
     world.settle()
     assert not plans[-1].rolls and conditions(plans[-1])["RolledOut"] == ("True", "Complete")

@@ -68,5 +68,5 @@ def test_agents_that_come_later_roll_nothing() -> None:
         {"revision": 1, "data": data},
     )  # fmt: skip
     after = chosen(True, Observed(children={("ControllerRevision", "stored"): stored}))
-    assert (after.target, after.record) == (before.target, ())
+    assert (after.target, after.record.write) == (before.target, ())
     assert after.data[after.target] == data and "directory" not in data
