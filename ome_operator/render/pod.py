@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ome_operator import keys, names, quantity
-from ome_operator.engines import sglang
+from ome_operator.engines import servers
 from ome_operator.facts import Manifest
 from ome_operator.render import engine, meta, rdma
 from ome_operator.resolve.compose import Composed
@@ -63,7 +63,7 @@ def _template(
         main["args"] = override(main.get("args") or [], extra)
     if env := context.accelerator.get("env"):
         main["env"] = merge(main["env"], [{"name": name, "value": value} for name, value in env.items()], "env")
-    main = sglang.with_adapters(main, {one["name"]: one["path"] for one in context.adapters})
+    main = servers.with_adapters(main, {one["name"]: one["path"] for one in context.adapters})
     spec = {**pod, "containers": [main, *pod["containers"][1:]]}
     beside = [mount(one, context.namespace, f"{VOLUME}-{names.digest(one['name'])}") for one in context.adapters]
     for one in (weights, *beside):
@@ -177,5 +177,6 @@ def port(container: Mapping[str, Any], default: int = 8080) -> int:
     for before, word in pairwise(words):
         if before == "--port" and word.isdigit():
             return int(word)
-    default = sglang.PORT if sglang.serves(container) else default
+    known = servers.server(container)
+    default = known.port if known else default
     return next((int(word[7:]) for word in words if word.startswith("--port=") and word[7:].isdigit()), default)

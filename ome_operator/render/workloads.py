@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys, names
 from ome_operator.cached import by_identity
-from ome_operator.engines import sglang
+from ome_operator.engines import servers
 from ome_operator.facts import Manifest
 from ome_operator.render import meta, pod
 from ome_operator.resolve.accelerator import beneath
@@ -59,10 +59,10 @@ def workloads(
             "worker": _worker_set(context, composed) if composed.size > 1 else None,
         }
         dropped += composed.dropped
-        if context.adapters and not sglang.takes_flags(composed.leader["containers"][0]):
+        if context.adapters and not servers.takes_adapters(composed.leader["containers"][0]):
             dropped.append(
-                f"{component}: fineTunedWeights are mounted, but only SGLang that no shell starts gets them as arguments: "
-                "name their directories in its args"
+                f"{component}: fineTunedWeights are mounted, but the engine gets them as arguments only when it is a known "
+                "one that takes them and no shell starts it: name their directories in its args"
             )
     return out, tuple(dict.fromkeys(dropped))
 

@@ -1,10 +1,11 @@
-"""What pods of SGLang get for being watched."""
+"""What pods of known engines get for being watched."""
 
 from typing import Any
 
 import pytest
 
 from ome_operator.render.engine import advice, watched
+from ome_operator.render.pod import port as port_of
 
 SERVER = ["python3", "-m", "sglang.launch_server"]
 
@@ -18,13 +19,19 @@ STARTS: list[tuple[list[str], bool]] = [
     (SERVER, True),
     (["/usr/local/bin/sglang", "serve", "--port=1"], True),
     (["/bin/bash", "-c", "exec python3 -m sglang.launch_server --tp 8"], True),
+    (["vllm", "serve", "/models/kimi"], True),
+    (["/bin/bash", "-c", "ray start --head && exec vllm serve $MODEL_PATH"], True),
+    (["mpirun", "-np", "16", "trtllm-llmapi-launch", "trtllm-serve", "serve"], True),
+    (["python", "/workspace/ktransformers/ktransformers/server/main.py"], True),
     (["python3", "-m", "sglang_router.launch_router"], False),
-    (["vllm", "serve", "sglang"], False),
+    (["/bin/bash", "-c", "exec ray start --block --address=$LWS_LEADER_ADDRESS:6379"], False),
+    (["vllm", "bench", "serve"], False),
+    (["/usr/sbin/sshd", "-D"], False),
 ]
 
 
 @pytest.mark.parametrize(("command", "known"), STARTS)
-def test_only_servers_of_sglang_are_changed(command: list[str], known: bool) -> None:
+def test_only_servers_of_known_engines_are_changed(command: list[str], known: bool) -> None:
     assert (watched(pod(command), 1) != pod(command)) == known
 
 
@@ -39,6 +46,21 @@ def test_rank_0_gets_probes_and_every_rank_another_pid_1() -> None:
     assert lead["containers"][1] == {"name": "side"}
 
 
+@pytest.mark.parametrize(
+    ("command", "port", "path"),
+    [
+        (["vllm", "serve", "model"], 8000, "/health"),
+        (["trtllm-serve", "model"], 8000, "/health"),
+        (["python", "-m", "ktransformers.server.main"], 10002, "/v1/models"),
+    ],
+)
+def test_every_engine_is_asked_where_it_answers(command: list[str], port: int, path: str) -> None:
+    serving = port_of({"command": command})
+    main = watched(pod(command), serving)["containers"][0]
+    assert serving == port
+    assert main["readinessProbe"]["httpGet"] == main["startupProbe"]["httpGet"] == {"path": path, "port": port}
+
+
 def test_what_the_user_says_stays() -> None:
     mine = {"readinessProbe": {"tcpSocket": {"port": 1}}}
     found = watched({**pod(SERVER, **mine), "shareProcessNamespace": False}, 1)
@@ -51,4 +73,4 @@ def test_what_the_user_says_stays() -> None:
 def test_a_probe_of_the_dummy_server_is_told() -> None:
     probe = {"httpGet": {"path": "/health_generate", "port": 1}}
     assert "move it" in advice(pod(SERVER, readinessProbe=probe))[0]
-    assert advice(pod(SERVER)) == () and advice(pod(["vllm"], readinessProbe=probe)) == ()
+    assert advice(pod(SERVER)) == () and advice(pod(["vllm", "serve"], readinessProbe=probe)) == ()

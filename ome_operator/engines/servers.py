@@ -1,0 +1,108 @@
+"""How servers of known engines are told apart, and how they are watched. The facts are data, one file for each engine."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import resources
+from typing import Any, NamedTuple
+
+import yaml
+
+
+class Server(NamedTuple):
+    """The HTTP server of an engine."""
+
+    name: str
+    """The engine's, such as sglang."""
+    starts: tuple[tuple[str, ...], ...]
+    """Words that stand side by side in a command that starts it."""
+    port: int
+    """Where it serves unless it is told otherwise."""
+    health: str
+    """Path that answers 200 while it can serve."""
+    dummy: bool
+    """Whether ranks above 0 answer there too, whatever happens."""
+    startup: int
+    """Seconds that a start may take."""
+    adapters: tuple[str, ...]
+    """Arguments before LoRA adapters, () when it takes none."""
+
+
+def server(container: Mapping[str, Any]) -> Server | None:
+    """The server that a container starts, also from a shell line; None when it is not a known one."""
+    words = [word for part in _parts(container) for word in part.split()]
+    return next((one for one in known() if _starts(one, words)), None)
+
+
+@cache
+def known() -> tuple[Server, ...]:
+    """All servers that there are data for, by name."""
+    folder = resources.files(__package__) / "data" / "servers"
+    files = {one.name.removesuffix(".yaml"): one for one in folder.iterdir() if one.name.endswith(".yaml")}
+    return tuple(_read(name, yaml.safe_load(files[name].read_text(encoding="utf-8"))) for name in sorted(files))
+
+
+def takes_flags(container: Mapping[str, Any]) -> bool:
+    """Whether an argument behind the others reaches a known server: not where a shell line starts it."""
+    found = server(container)
+    lines = [part.split() for part in _parts(container)]
+    return found is not None and not any(len(line) > 1 and _starts(found, line) for line in lines)
+
+
+def takes_adapters(container: Mapping[str, Any]) -> bool:
+    """Whether `with_adapters` can name LoRA adapters to the server."""
+    found = server(container)
+    return found is not None and bool(found.adapters) and takes_flags(container)
+
+
+def with_adapters(container: Mapping[str, Any], adapters: Mapping[str, str]) -> dict[str, Any]:
+    """The container with LoRA adapters (name -> directory) as arguments, unless its own arguments name some."""
+    args = [str(one) for one in container.get("args") or ()]
+    found = server(container)
+    if not adapters or found is None or not takes_adapters(container):
+        return dict(container)
+    *switches, flag = found.adapters
+    if any(one.startswith(flag) for one in args):
+        return dict(container)
+    named = [f"{name}={path}" for name, path in adapters.items()]
+    return {**container, "args": [*args, *(one for one in switches if one not in args), flag, *named]}
+
+
+def probes(found: Server, port: int) -> dict[str, Any]:
+    """Start-up and readiness of rank 0, which serves HTTP on `port`.
+
+    No liveness probe: restarting one rank does not heal a group.
+    """
+    health = {"httpGet": {"path": found.health, "port": port}, "timeoutSeconds": 5}
+    return {
+        "startupProbe": {**health, "periodSeconds": 10, "failureThreshold": found.startup // 10},
+        "readinessProbe": {**health, "periodSeconds": 5, "failureThreshold": 3},
+    }
+
+
+def trusts_dummy(found: Server, container: Mapping[str, Any]) -> bool:
+    """Whether a probe of a rank above 0 asks a page that proves nothing."""
+    return found.dummy and any(
+        str(((container.get(name) or {}).get("httpGet") or {}).get("path", "")).startswith(found.health)
+        for name in ("livenessProbe", "readinessProbe")
+    )
+
+
+def _starts(found: Server, words: Sequence[str]) -> bool:
+    return any(_side_by_side(start, words) for start in found.starts)
+
+
+def _side_by_side(start: tuple[str, ...], words: Sequence[str]) -> bool:
+    first, *rest = start
+    return any(
+        (word == first or word.endswith(f"/{first}")) and list(words[at + 1 : at + 1 + len(rest)]) == rest
+        for at, word in enumerate(words)
+    )
+
+
+def _parts(container: Mapping[str, Any]) -> list[str]:
+    return [str(word) for part in ("command", "args") for word in container.get(part) or ()]
+
+
+def _read(name: str, data: Mapping[str, Any]) -> Server:
+    starts = tuple(tuple(start) for start in data["starts"])
+    return Server(name, starts, data["port"], data["health"], data["dummy"], data["startup"], tuple(data["adapters"]))

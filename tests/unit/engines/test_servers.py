@@ -1,0 +1,37 @@
+"""Servers of engines, as their data files describe them."""
+
+from pathlib import Path
+
+import pytest
+
+from ome_operator import engines
+from ome_operator.engines import command_line
+from ome_operator.engines.servers import Server, known, server, takes_adapters, takes_flags, with_adapters
+
+DATA = Path(engines.__file__).parent / "data"
+
+
+@pytest.mark.parametrize("one", known(), ids=lambda one: one.name)
+def test_a_data_file_is_all_that_an_engine_needs(one: Server) -> None:
+    for start in one.starts:
+        assert server({"command": ["/bin/bash", "-c", f"exec {' '.join(start)} --port 1"]}) == one
+    lines = [command_line(path.stem) for path in DATA.glob(f"{one.name}-[0-9]*.yaml")]
+    assert lines, "there are flags of at least one version"
+    assert all(set(one.adapters) <= line.flags.keys() for line in lines)
+
+
+def test_adapters_are_named_as_the_engine_wants_them() -> None:
+    vllm = with_adapters({"command": ["vllm", "serve", "m"], "args": ["--enable-lora"]}, {"a": "/a", "b": "/b"})
+    assert vllm["args"] == ["--enable-lora", "--lora-modules", "a=/a", "b=/b"]
+    plain = with_adapters({"command": ["vllm", "serve", "m"]}, {"a": "/a"})
+    assert plain["args"] == ["--enable-lora", "--lora-modules", "a=/a"]
+    own = {"command": ["sglang", "serve"], "args": ["--lora-paths=x=/x"]}
+    assert with_adapters(own, {"a": "/a"}) == own
+
+
+def test_an_engine_without_a_flag_for_adapters_gets_none() -> None:
+    box = {"command": ["trtllm-serve", "m"]}
+    assert takes_flags(box) and not takes_adapters(box)
+    assert with_adapters(box, {"a": "/a"}) == box
+    shell = {"command": ["bash", "-c", "vllm serve m"]}
+    assert server(shell) is not None and not takes_flags(shell) and not takes_adapters(shell)
