@@ -7,6 +7,7 @@ from ome_operator.desired import Desired, selector
 from ome_operator.facts import Child, Manifest, Observed
 from ome_operator.ownership import digest
 from ome_operator.plan import Apply, Delete, Guard, Plan
+from ome_operator.resolve.pinned import named
 from ome_operator.rollout import revisions
 from ome_operator.rollout.choose import Choice
 from ome_operator.rollout.decide import Decision
@@ -49,7 +50,7 @@ def changes(
     deletes = [*decision.delete, *_scaled_down(service, want, present)]
     if want.complete:
         deletes += _prune(service, want, decision, observed, present)
-    used = frozenset({*present, *decision.keep}) | choice.used
+    used = frozenset({*present, *decision.keep}) | choice.aim.used | named(service.spec)
     deletes += [
         Delete("ControllerRevision", one.child.name, one.child.uid)
         for one in revisions.surplus(list(choice.known), used, HISTORY)

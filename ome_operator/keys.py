@@ -38,6 +38,8 @@ DRAINING = f"{GROUP}/draining"
 """On leaders whose group is about to go, with any value: the registry takes them out of the routers (decisions 9)."""
 REGISTRY = f"{GROUP}/registry"
 """`"false"` on a service, or on its router: routers without the registry beside them."""
+RUNTIME_SYNC, MODEL_SYNC = f"{GROUP}/runtime-sync", f"{GROUP}/model-sync"
+"""On a service that does not follow edits of its runtime or model: any new value takes it as it is then, once."""
 RETRY = f"{GROUP}/rollout-retry"
 """On a service: any new value lets a rejected revision be tried again."""
 

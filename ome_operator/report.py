@@ -10,6 +10,7 @@ from ome_operator.desired import Desired
 from ome_operator.facts import Deps, Observed
 from ome_operator.render import services
 from ome_operator.resolve.inputs import Resolved, runtime_refs
+from ome_operator.resolve.pinned import tokens
 from ome_operator.resolve.problem import Problem
 from ome_operator.rollout import deadline
 from ome_operator.rollout.choose import Choice
@@ -50,6 +51,8 @@ def report(
         serving=tuple(present) if present else (choice.target,) if choice.target else (),
         rollout=_rollout(service, choice, decision, want, clock),
         clock=clock.stored,
+        drift=resolved.drift,
+        tokens=tokens(service, done=choice.record.current),
         rejected=_rejected(service, choice, want, clock, now),
         pods=observed.pods,
         component_urls=_urls(choice, want),

@@ -34,7 +34,7 @@ def sync(service: InferenceService, deps: Deps, observed: Observed, now: datetim
     if (present_form := migrate(service.spec)) is not service.spec:
         service = replace(service, spec=present_form)  # type: ignore[arg-type]
     known = revisions.stored(observed.children.values(), service.uid)
-    resolved = resolve(service, deps, revisions.newest(known))
+    resolved = resolve(service, deps, revisions.inputs(known))
     present = slices(observed, service.uid)
     choice = choose(service, resolved, deps, observed, present, known)
     clock = deadline.clock(service, choice.aim, present, now)

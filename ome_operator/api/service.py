@@ -18,6 +18,14 @@ NAME_LENGTH = 50
 _NAME = f"^[a-z]([-a-z0-9]{{0,{NAME_LENGTH - 2}}}[a-z0-9])?$"
 
 
+def _pins_only_what_it_does_not_follow(what: str) -> Rule:
+    return Rule(
+        "!has(self.revision) || (has(self.autoSync) && !self.autoSync)",
+        f"revision pins the {what}, so it must not follow edits: set autoSync to false or remove revision",
+        lambda r: r.revision is None or r.auto_sync is False,
+    )
+
+
 class ModelRef(Spec):
     """The model to serve."""
 
@@ -27,6 +35,12 @@ class ModelRef(Spec):
     api_group: str | None = None
     fine_tuned_weights: Annotated[list[str] | None, ATOMIC] = None
     overlays: Annotated[list[Open] | None, ATOMIC] = None
+    auto_sync: bool | None = None
+    """Follow edits of the model; true when unset."""
+    revision: Name | None = None
+    """The model as a kept revision of the service has it, with autoSync false."""
+
+    RULES = (_pins_only_what_it_does_not_follow("model"),)
 
 
 class RuntimeRef(Spec):
@@ -39,15 +53,9 @@ class RuntimeRef(Spec):
     auto_sync: bool | None = None
     """Follow edits of the runtime; true when unset."""
     revision: Name | None = None
-    """A kept revision of the runtime, with autoSync false."""
+    """The runtime as a kept revision of the service has it, with autoSync false."""
 
-    RULES = (
-        Rule(
-            "!has(self.revision) || (has(self.autoSync) && !self.autoSync)",
-            "revision pins the runtime, so it must not follow edits: set autoSync to false or remove revision",
-            lambda r: r.revision is None or r.auto_sync is False,
-        ),
-    )
+    RULES = (_pins_only_what_it_does_not_follow("runtime"),)
 
 
 class ServiceSpec(Spec):

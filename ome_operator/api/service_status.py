@@ -191,6 +191,10 @@ class ServiceStatus(Spec):
     """Only while the new slice is not whole."""
     rejected: Annotated[list[RejectedRevision] | None, list_map("revision")] = None
     """Revisions that never became ready and are not tried again."""
+    last_runtime_sync_token: str | None = None
+    """Value of the annotation ome.io/runtime-sync that was acted on last."""
+    last_model_sync_token: str | None = None
+    """Value of the annotation ome.io/model-sync that was acted on last."""
     messages: Annotated[list[str] | None, ATOMIC] = None
     model_status: LoadedModel | None = None
     annotations: Labels | None = None

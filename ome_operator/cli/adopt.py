@@ -1,6 +1,5 @@
 """`ome adopt`: take over a cluster where OME has run, first as a whole, then service by service."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,12 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
+from ome_operator import keys
+from ome_operator.cli.connect import Context, Kubeconfig, on_cluster
 from ome_operator.local.errors import LocalError
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
-Kubeconfig = Annotated[Path | None, typer.Option(help="Kubeconfig file; by default that of kubectl.", envvar="KUBECONFIG")]
-Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
 
 NEXT = """
@@ -94,23 +93,13 @@ def service(
 def _run(where: _Cluster, dry_run: bool, work: Callable[[Any, Any], Awaitable[None]]) -> int:
     """Connect, work, and say how many things were left."""
     from ome_operator.adopt.steps import Steps
-    from ome_operator.kube.client import Client
-    from ome_operator.kube.connection import Connection, NoConnection
-    from ome_operator.kube.errors import KubeError
 
     steps = Steps(typer.echo, dry_run=dry_run)
-
-    async def connected() -> None:
-        client = Client(await Connection.open(where.kubeconfig or Path.home() / ".kube/config", where.context))
-        try:
-            await work(client, steps)
-        finally:
-            await client.close()
-
-    try:
-        asyncio.run(connected())
-    except NoConnection as error:
-        raise LocalError(f"no connection to a cluster: {error}. --kubeconfig names another file.") from error
-    except KubeError as error:
-        raise LocalError(f"stopped: {error}. What was done stays done; run the command again.") from error
+    on_cluster(
+        where.kubeconfig,
+        where.context,
+        lambda client: work(client, steps),
+        manager=keys.MANAGER,
+        stopped="What was done stays done; run the command again.",
+    )
     return steps.left

@@ -1,6 +1,6 @@
 """The root of the command line. Subcommands load when they are called, so that the small ones start fast.
 
-To add one: a module with a `typer.Typer` called `app`, and a line in COMMANDS.
+To add one: a module with a `typer.Typer` called `app`, and a line in COMMANDS. Several may share a module.
 """
 
 from importlib import import_module
@@ -15,6 +15,12 @@ COMMANDS = {
     "operator": ("ome_operator.cli.operator", "Run the operator."),
     "registry": ("ome_operator.cli.registry", "Keep a router's workers equal to the pods that can serve (its sidecar)."),
     "explain": ("ome_operator.cli.explain", "Why this runtime and no other."),
+    "history": ("ome_operator.cli.rollout", "The kept revisions of a service, and what changed from one to the next."),
+    "undo": ("ome_operator.cli.rollout", "Go back to a kept revision of a service, and stay there."),
+    "retry": ("ome_operator.cli.rollout", "Try a rejected revision of a service again."),
+    "restart": ("ome_operator.cli.rollout", "Replace all pods of engine and decoder of a service."),
+    "pause": ("ome_operator.cli.rollout", "Record new revisions of a service and roll none of them out."),
+    "resume": ("ome_operator.cli.rollout", "Roll out what a pause held back."),
     "agent": ("ome_operator.cli.agent", "Fetch and verify weights on one node (the model agent)."),
     "adopt": ("ome_operator.cli.adopt", "Take over a cluster where OME has run."),
     "local": ("ome_operator.cli.local", "A real control plane with simulated nodes on this machine."),
@@ -40,6 +46,8 @@ class LazyGroup(TyperGroup):
         if self._listing:
             return TyperCommand(cmd_name, help=line)
         command = typer.main.get_command(import_module(module).app)
+        if isinstance(command, TyperGroup) and cmd_name in command.commands:
+            command = command.commands[cmd_name]
         command.name = cmd_name
         return command
 

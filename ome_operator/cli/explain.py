@@ -1,14 +1,17 @@
 """`ome explain`: what the operator would choose, and why nothing else."""
 
-import asyncio
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import yaml
 
+from ome_operator.cli.connect import Context, Kubeconfig, on_cluster
 from ome_operator.local.errors import LocalError
+
+if TYPE_CHECKING:
+    from ome_operator.kube.client import Client
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 KINDS = ("ClusterBaseModel", "BaseModel", "ClusterServingRuntime", "ServingRuntime", "AcceleratorClass", "FineTunedWeight")
@@ -25,10 +28,8 @@ def runtime(
     files: Annotated[
         list[Path] | None, typer.Option("--files", help="YAML files or folders instead of a cluster; may be repeated.")
     ] = None,
-    kubeconfig: Annotated[
-        Path | None, typer.Option(help="Kubeconfig file; by default that of kubectl.", envvar="KUBECONFIG")
-    ] = None,
-    context: Annotated[str | None, typer.Option(help="Context of the kubeconfig.")] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="Of a service that names none.")] = "default",
 ) -> None:
     """The runtime that a service would get, and for every other one each rule that excludes it. Exit code 1: none fits."""
@@ -39,7 +40,7 @@ def runtime(
     bodies = [one for one in beside if one.get("kind") == "InferenceService"]
     if not bodies:
         raise LocalError(f"{file} has no InferenceService.")
-    known = [*beside, *(_read(files) if files else asyncio.run(_listed(kubeconfig, context)))]
+    known = [*beside, *(_read(files) if files else _listed(kubeconfig, context))]
     failed = False
     for body in bodies:
         body.setdefault("metadata", {}).setdefault("namespace", namespace)
@@ -64,25 +65,14 @@ def _read(paths: Iterable[Path]) -> Iterable[dict[str, Any]]:
             yield from (document for document in documents if isinstance(document, dict))
 
 
-async def _listed(kubeconfig: Path | None, context: str | None) -> list[dict[str, Any]]:
+def _listed(kubeconfig: Path | None, context: str | None) -> list[dict[str, Any]]:
     """Everything on a cluster that services may refer to."""
-    from ome_operator.kube.client import Client
-    from ome_operator.kube.connection import Connection, NoConnection
-    from ome_operator.kube.errors import KubeError
 
-    try:
-        client = Client(await Connection.open(kubeconfig or Path.home() / ".kube/config", context))
-    except NoConnection as error:
-        raise LocalError(f"no connection to a cluster: {error}. --files reads YAML instead.") from error
-    found: list[dict[str, Any]] = []
-    try:
-        for kind in (*KINDS, "Node"):
-            found += [{**one, "kind": kind} for one in await client.list_objects(kind)]
-    except KubeError as error:
-        raise LocalError(f"cannot read the cluster: {error}. --files reads YAML instead.") from error
-    finally:
-        await client.close()
-    return found
+    async def read(client: "Client") -> list[dict[str, Any]]:
+        return [{**one, "kind": kind} for kind in (*KINDS, "Node") for one in await client.list_objects(kind)]
+
+    said = "--files reads YAML instead."
+    return on_cluster(kubeconfig, context, read, elsewhere=said, stopped=said)
 
 
 def _deps(bodies: Iterable[dict[str, Any]]) -> Any:

@@ -125,7 +125,7 @@ class Client:
     async def patch_merge(self, kind: str, namespace: str, name: str, uid: str, patch: Manifest) -> Manifest:
         """A JSON merge patch of exactly the object of this UID."""
         body = {**patch, "metadata": {**patch.get("metadata", {}), "uid": uid}}
-        where, query = path(kind, namespace, name), {"fieldManager": keys.MANAGER}
+        where, query = path(kind, namespace, name), {"fieldManager": self._manager}
         answer, _ = await self._send("patch", kind, "PATCH", where, query=query, body=body, content=MERGE)
         return answer
 

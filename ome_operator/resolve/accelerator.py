@@ -38,10 +38,12 @@ def accelerated(
     deps: Deps,
     model: Known | None,
     stored: Mapping[str, Any],
+    own: Mapping[str, Any] | None = None,
 ) -> tuple[Accelerated, tuple[Problem, ...]]:
     """The accelerator classes of engine and decoder, and the problems with them.
 
-    `runtime_spec`: the runtime's parts for `compose`. `stored`: the parts of the newest revision.
+    `runtime_spec`: the runtime's parts for `compose`. `stored`: the parts of the newest revision. `own`: the parts that the
+    service keeps with a runtime that it does not follow, None for one that it follows.
     """
     parts: Manifest = {}
     problems: list[Problem] = []
@@ -66,7 +68,8 @@ def accelerated(
                     problems.append(problem)
                     continue
         if name in deps.accelerators:
-            part = _part(deps.accelerators[name], runtime)
+            part = _part(deps.accelerators[name], runtime if own is None else None)
+            part |= {} if own is None else _overrides(name, own.get(component) or {})
             parts[component] = {**part, ASKED: asked} if asked else part
         elif name:
             problems.append(_missing(name, component, bool(asked)))
@@ -140,6 +143,11 @@ def _part(chosen: AcceleratorClass, runtime: Runtime | None) -> dict[str, Any]:
             part["parallelism"] = sizes.tensor_parallel_size * (sizes.pipeline_parallel_size or 1)
         break
     return {key: value for key, value in part.items() if value}
+
+
+def _overrides(name: str, kept: Mapping[str, Any]) -> dict[str, Any]:
+    """What a kept runtime adds for a class."""
+    return {key: kept[key] for key in ("args", "env", "parallelism") if key in kept and kept["class"] == name}
 
 
 def beneath(part: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:

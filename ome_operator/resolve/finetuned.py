@@ -14,8 +14,13 @@ BASE = "base"
 """In stored inputs: identity of the model that merged weights stand in for."""
 
 
-def fine_tuned(service: InferenceService, model: Model | None, deps: Deps) -> tuple[Manifest, tuple[Problem, ...]]:
-    """What the fine-tuned weights of a service add to its revision's inputs, and the problems with them."""
+def fine_tuned(
+    service: InferenceService, model: Model | None, identity: Manifest, deps: Deps
+) -> tuple[Manifest, tuple[Problem, ...]]:
+    """What the fine-tuned weights of a service add to its revision's inputs, and the problems with them.
+
+    `identity`: of the model's weights, as the revision has them.
+    """
     names = (service.spec.model.fine_tuned_weights if service.spec.model else None) or ()
     found: list[FineTunedWeight] = []
     problems: list[Problem] = []
@@ -33,7 +38,7 @@ def fine_tuned(service: InferenceService, model: Model | None, deps: Deps) -> tu
     if problems or model is None or not found:
         return {}, tuple(problems)
     if merged:
-        return {"model": weights(merged[0])._asdict(), BASE: weights(model)._asdict()}, ()
+        return {"model": weights(merged[0])._asdict(), BASE: identity}, ()
     return {ADAPTERS: [weights(one)._asdict() for one in found]}, ()
 
 

@@ -13,15 +13,14 @@ from ome_operator.cached import by_identity
 from ome_operator.facts import Deps, Manifest, Ref
 from ome_operator.resolve.accelerator import Accelerated, accelerated
 from ome_operator.resolve.finetuned import BASE, fine_tuned
+from ome_operator.resolve.identity import CHOSEN
 from ome_operator.resolve.known import known
 from ome_operator.resolve.match import broken
+from ome_operator.resolve.pinned import Part, Pinned, pinned
 from ome_operator.resolve.problem import Problem
 from ome_operator.resolve.select import select, still
 from ome_operator.resolve.weights import weights
 
-CHOSEN = "chosen"
-"""In stored inputs: the runtime by kind, namespace and name, so that a choice is made once. It is not part of a revision's
-identity: to name the runtime that was chosen restarts nothing."""
 NOT_IDENTITY = frozenset(
     {
         "minReplicas", "maxReplicas", "scaleTarget", "scaleMetric", "minAvailable", "maxUnavailable", "deploymentStrategy",
@@ -45,6 +44,8 @@ class Resolved:
     problems: tuple[Problem, ...] = ()
     advice: tuple[str, ...] = field(default=())
     """What the user should know and need not act on."""
+    drift: Mapping[str, str | None] = field(default_factory=dict)
+    """How what the service keeps differs from what there is by now, "" when it does not; None for what it follows."""
 
 
 def model_refs(service: InferenceService) -> tuple[Ref, ...]:
@@ -72,31 +73,42 @@ def _refs(name: str, kind: str | None, namespace: str, here: str, everywhere: st
     return tuple(one for one in found if kind in (None, one.kind))
 
 
-def resolve(service: InferenceService, deps: Deps, stored: Mapping[str, Any] | None = None) -> Resolved:
+def resolve(service: InferenceService, deps: Deps, kept: Mapping[str, Mapping[str, Any]] | None = None) -> Resolved:
     """Find model, runtime and accelerators, and make the revision's inputs of them.
 
-    `stored`: the inputs of the newest revision, None without one. What was chosen for it stays chosen (decisions 2).
+    `kept`: revision -> stored inputs, oldest first. What was chosen for the newest stays chosen (decisions 2), and what a
+    service does not follow comes from one of them.
     """
-    before = stored or {}
+    kept = kept or {}
+    before: Mapping[str, Any] = next(iter([*kept.values()][-1:]), {})
     model, about_model = _model(service, deps)
     runtime, about_runtime = _runtime(service, model, deps, before)
+    of_model = _pinned(service, "model", model, weights(model)._asdict() if model is not None else {}, kept)
+    of_runtime = _pinned(service, "runtime", runtime, runtime_parts(runtime.spec) if runtime is not None else {}, kept)
     seen = known(model) if model is not None else None
-    problems = (*about_model, *about_runtime, *_shape(service))
-    spec = runtime_parts(runtime.spec) if runtime is not None else {}
-    chosen, refused = accelerated(service, runtime, spec, deps, seen, before.get("accelerator") or {})
-    problems += refused
-    trained, about_trained = fine_tuned(service, model, deps)
-    problems += about_trained
+    own = None if of_runtime.inputs is None else of_runtime.inputs.get("accelerator") or {}
+    chosen, refused = accelerated(service, runtime, of_runtime.part, deps, seen, before.get("accelerator") or {}, own)
+    trained, about_trained = fine_tuned(service, model, of_model.part, deps)
+    lacking = (*of_model.problems, *of_runtime.problems, *refused, *about_trained)
     inputs = None
-    if model is not None and runtime is not None and service.spec.engine is not None and not (refused or about_trained):
-        inputs = _inputs(service, model, runtime, chosen) | trained
+    if model is not None and runtime is not None and service.spec.engine is not None and not lacking:
+        inputs = _inputs(service, of_model.part, of_runtime.part, runtime, chosen) | trained
     router = None
     if runtime is not None and service.spec.router is not None:
         router = runtime_parts(runtime.spec, True), written(service.spec.router, True)
     advice: tuple[str, ...] = ()
     if model is not None and runtime is not None and runtime_refs(service):
         advice = _mismatch(runtime, model)
-    return Resolved(model, runtime, inputs, router, problems, advice)
+    problems = (*about_model, *about_runtime, *_shape(service), *lacking)
+    return Resolved(model, runtime, inputs, router, problems, advice, {"runtime": of_runtime.drift, "model": of_model.drift})
+
+
+def _pinned(
+    service: InferenceService, part: Part, one: Model | Runtime | None, now: Manifest, kept: Mapping[str, Mapping[str, Any]]
+) -> Pinned:
+    if one is None:
+        return Pinned(now)
+    return pinned(service, part, Ref(one.kind, one.namespace, one.name), now, kept)
 
 
 @by_identity(1024)
@@ -106,13 +118,15 @@ def _mismatch(runtime: Runtime, model: Model) -> tuple[str, ...]:
     return (f"runtime {runtime.name} may not fit model {model.name}: {', '.join(rules)}",) if rules else ()
 
 
-def _inputs(service: InferenceService, model: Model, runtime: Runtime, chosen: Accelerated) -> Manifest:
+def _inputs(
+    service: InferenceService, model: Manifest, runtime: Manifest, made_from: Runtime, chosen: Accelerated
+) -> Manifest:
     spec = service.spec
     out: Manifest = {
-        "model": weights(model)._asdict(),
-        "runtime": runtime_parts(runtime.spec),
+        "model": model,
+        "runtime": runtime,
         "engine": written(spec.engine),
-        CHOSEN: Ref(runtime.kind, runtime.namespace, runtime.name)._asdict(),
+        CHOSEN: Ref(made_from.kind, made_from.namespace, made_from.name)._asdict(),
     }
     if spec.decoder is not None:
         out["decoder"] = written(spec.decoder)
@@ -218,7 +232,8 @@ def _kept(service: InferenceService, model: Model, deps: Deps, before: Mapping[s
     if named is not None and named.kind not in (None, kept.kind):
         return None
     found = deps.runtimes.get(kept)
-    if isinstance(found, Runtime) and not still(found, service, known(model, False)):
+    follows = named is None or named.auto_sync is not False
+    if follows and isinstance(found, Runtime) and not still(found, service, known(model, False)):
         return None
     return kept
 

@@ -19,12 +19,11 @@ from ome_operator.resolve.holders import Held, held
 from ome_operator.resolve.inputs import Resolved
 from ome_operator.resolve.policy import Policy, policy
 from ome_operator.resolve.problem import Problem, ProblemError
-from ome_operator.rollout import revisions
+from ome_operator.rollout import revisions, target
 from ome_operator.rollout.decide import CHECKING, OPEN, Gate
 from ome_operator.rollout.record import Record, record
 from ome_operator.rollout.slices import Slice, started
-from ome_operator.rollout.target import Target, target
-from ome_operator.rollout.turn import whole_before
+from ome_operator.rollout.target import Target
 
 
 @dataclass(frozen=True)
@@ -56,11 +55,6 @@ class Choice:
         """Revision name -> what its ControllerRevision stores, the target's included."""
         return self.record.data
 
-    @property
-    def used(self) -> frozenset[str]:
-        """Revisions that are kept whatever the history limit says, beside those that exist."""
-        return self.aim.used
-
     def roles(self, revision: str) -> dict[str, Stored]:
         """The stored roles of a revision."""
         return stored(self.data.get(revision) or {})
@@ -78,9 +72,7 @@ def choose(
     owner = meta.Owner(service.name, service.namespace, service.uid)
     directory = weights.directory(resolved.inputs["model"], deps.model_agent) if resolved.inputs else ""
     kept = record(owner, resolved.inputs, known, directory)
-    rejected = service.status.get("rejected") or ()
-    retry = service.annotations.get(keys.RETRY, "")
-    aim = target(_pin(service), kept.numbers, whole_before(service.status), rejected, retry)
+    aim = target.of(service, kept.numbers)
     policies = {
         name: policy(service, resolved.runtime, name)
         for name in (keys.ENGINE, keys.DECODER, keys.ROUTER)
@@ -97,10 +89,6 @@ def choose(
         grave = _blocking(service, aim, problems, router)
         gate, check = _gate(service, owner, aim.revision, wanted, groups, grave, here, observed, present)
     return Choice(owner, aim, tuple(known), kept, gate, check, problems, resolved.advice, router, policies, groups, here)
-
-
-def _pin(service: InferenceService) -> str:
-    return (service.spec.rollout.revision if service.spec.rollout else None) or ""
 
 
 def _blocking(

@@ -22,11 +22,8 @@ class Record:
     write: tuple[Manifest, ...] = ()
     """ControllerRevisions to write before anything else."""
     problems: tuple[Problem, ...] = ()
-
-    @property
-    def newest(self) -> str:
-        """The revision with the largest number, "" when none is stored."""
-        return max(self.numbers, key=self.numbers.__getitem__, default="")
+    current: bool = False
+    """Whether what was written today is stored as the newest revision already."""
 
 
 def record(owner: meta.Owner, inputs: Manifest | None, known: list[revisions.Revision], directory: str) -> Record:
@@ -35,6 +32,7 @@ def record(owner: meta.Owner, inputs: Manifest | None, known: list[revisions.Rev
     numbers = {one.name: one.number for one in known}
     write: tuple[Manifest, ...] = ()
     problems: tuple[Problem, ...] = ()
+    current = False
     if inputs is not None:
         matched = revisions.match(inputs, known)
         number = (known[-1].number if known else 0) + 1
@@ -47,13 +45,15 @@ def record(owner: meta.Owner, inputs: Manifest | None, known: list[revisions.Rev
         elif matched.name != known[-1].name:  # back to an older revision: it becomes the newest again
             numbers[matched.name] = number
             write = (revisions.manifest(owner, matched.name, number, matched.data),)
+        else:
+            current = True
     recorded = {one["metadata"]["name"] for one in write}
     write += tuple(  # orphans are adopted by applying them again
         revisions.manifest(owner, one.name, one.number, one.data)
         for one in known
         if not one.child.owner and one.child.name not in recorded
     )
-    return Record(data, numbers, write, problems)
+    return Record(data, numbers, write, problems, current)
 
 
 def _render(

@@ -1,20 +1,13 @@
-"""Revisions of a service: which are stored, and which one the service wants.
-
-Contents are compared, never hashes of two operator versions: both sides are parsed by the running code with unset fields
-left out, so neither a new default nor a new renderer rolls anything (decisions 2).
-"""
+"""Revisions of a service as ControllerRevisions store them."""
 
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from pydantic import ValidationError
-
 from ome_operator import keys, names
-from ome_operator.api import Component
 from ome_operator.facts import Child, Manifest
 from ome_operator.render import meta
-from ome_operator.resolve.inputs import CHOSEN
+from ome_operator.resolve.identity import identity, same
 from ome_operator.rollout.slices import ours
 
 SIZE_LIMIT = 200_000
@@ -45,39 +38,9 @@ def stored(children: Iterable[Child], uid: str) -> list[Revision]:
     return sorted((one for one in found if one.name), key=lambda one: one.number)
 
 
-def same(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
-    """Whether two sets of inputs mean the same to the running code."""
-    return left == right or _parsed(left) == _parsed(right)
-
-
-def _parsed(inputs: Mapping[str, Any]) -> Manifest:
-    out = _identity(inputs)
-    for part in (keys.ENGINE, keys.DECODER):
-        if part in out:
-            out[part] = _component(out[part])
-    runtime = dict(out.get("runtime") or {})
-    for part in ("engineConfig", "decoderConfig"):
-        if part in runtime:
-            runtime[part] = _component(runtime[part])
-    return {**out, "runtime": runtime}
-
-
-def _identity(inputs: Mapping[str, Any]) -> Manifest:
-    """Inputs without the record of how they came to be."""
-    return {key: value for key, value in inputs.items() if key != CHOSEN}
-
-
-def _component(stored: Any) -> Any:
-    """As the running code understands it; what it refuses (another version stored it) stays as it is."""
-    try:
-        return Component.model_validate(stored).dump()
-    except ValidationError:
-        return stored
-
-
-def newest(known: list[Revision]) -> Mapping[str, Any] | None:
-    """The inputs of the newest stored revision, None without one."""
-    return (known[-1].data.get("inputs") or None) if known else None
+def inputs(known: Iterable[Revision]) -> dict[str, Mapping[str, Any]]:
+    """Revision -> stored inputs, in the order of `known`."""
+    return {one.name: one.data["inputs"] for one in known if one.data.get("inputs")}
 
 
 def match(inputs: Mapping[str, Any], known: list[Revision]) -> Revision | None:
@@ -87,7 +50,7 @@ def match(inputs: Mapping[str, Any], known: list[Revision]) -> Revision | None:
 
 def name_of(inputs: Mapping[str, Any], known: list[Revision]) -> str:
     """A name for new inputs: their digest, with a counter where another revision has it already."""
-    taken, count, inputs = {one.name for one in known}, 0, _identity(inputs)
+    taken, count, inputs = {one.name for one in known}, 0, identity(inputs)
     while (name := names.digest([inputs, count] if count else inputs)) in taken:
         count += 1
     return name

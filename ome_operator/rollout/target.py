@@ -8,7 +8,10 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from ome_operator import keys
+from ome_operator.api import InferenceService
 from ome_operator.resolve.problem import Problem
+from ome_operator.rollout.turn import whole_before
 
 
 class Target(NamedTuple):
@@ -18,8 +21,8 @@ class Target(NamedTuple):
     """The revision to go to, "" when none is stored."""
     wish: str
     """What the user asks for: the pin, or what was written last."""
-    named: bool
-    """The revision is taken from the store, so it does not depend on what is written today."""
+    pin: str
+    """The kept revision that the spec names, "" without."""
     back: str
     """The revision that comes back when the wish is rejected, "" when none was whole before."""
     edit: int
@@ -34,6 +37,11 @@ class Target(NamedTuple):
     def rejection(self) -> Mapping[str, Any] | None:
         """Why the wish is not the target; None when it is."""
         return None if self.revision == self.wish else _of(self.wish, self.rejected)
+
+    @property
+    def named(self) -> bool:
+        """Whether the revision is taken from the store, so that it does not depend on what is written today."""
+        return bool(self.pin) or self.revision != self.wish
 
     @property
     def used(self) -> frozenset[str]:
@@ -58,7 +66,8 @@ def target(
     """
     newest = max(numbers, key=numbers.__getitem__, default="")
     problems = (_unknown(pin, numbers),) if pin and pin not in numbers else ()
-    wish = pin if pin in numbers else newest
+    pin = pin if pin in numbers else ""
+    wish = pin or newest
     edit = numbers.get(newest, 0)
     counted = tuple(
         one for one in rejected if one["revision"] in numbers and (one.get("edit"), one.get("retry", "")) == (edit, retry)
@@ -66,7 +75,14 @@ def target(
     out = {one["revision"] for one in counted} | {wish}
     back = max((one for one in whole if one in numbers and one not in out), key=numbers.__getitem__, default="")
     revision = back if back and _of(wish, counted) is not None else wish
-    return Target(revision, wish, revision in numbers and revision in (pin, back), back, edit, retry, counted, problems)
+    return Target(revision, wish, pin, back, edit, retry, counted, problems)
+
+
+def of(service: InferenceService, numbers: Mapping[str, int]) -> Target:
+    """The revision that a service goes to, from its spec, annotations and status."""
+    pin = (service.spec.rollout.revision if service.spec.rollout else None) or ""
+    rejected, retry = service.status.get("rejected") or (), service.annotations.get(keys.RETRY, "")
+    return target(pin, numbers, whole_before(service.status), rejected, retry)
 
 
 def _of(revision: str, rejected: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:

@@ -37,6 +37,10 @@ class Report:
     clock: Mapping[str, Any] = field(default_factory=dict)
     """Since when the new slice has not come farther; empty when it need not."""
     rejected: tuple[Mapping[str, Any], ...] = ()
+    drift: Mapping[str, str | None] = field(default_factory=dict)
+    """runtime, model -> how what is kept of it differs from what it is by now; see `resolve.inputs.Resolved`."""
+    tokens: Mapping[str, str] = field(default_factory=dict)
+    """Fields with the values of annotations that were acted on."""
     pods: tuple[Pod, ...] = ()
     component_urls: Mapping[str, str] = field(default_factory=dict)
 
@@ -56,6 +60,7 @@ def status(report: Report) -> dict[str, Any]:
     if report.revision:
         old = [name for name in report.serving if name != report.revision]
         out["revision"] = "→".join([*old, report.revision])
+    out |= report.tokens
     if report.clock:
         out["progress"] = dict(report.clock)
     if report.rejected:
@@ -114,6 +119,10 @@ def _conditions(report: Report) -> list[cond.Condition]:
     if report.rollout and cond.ROLLED_OUT not in told:
         out[cond.ROLLED_OUT] = report.rollout
     out[cond.READY] = _ready(report, out, told.get(cond.READY, []))
+    for part, said in report.drift.items():
+        if said is not None:
+            name, reason = cond.DRIFTED[part], "RevisionMismatch" if said else "InSync"
+            out[name] = cond.Condition(name, bool(said), reason, said or f"the {part} is as this service keeps it")
     if report.advice:
         out[cond.ADVICE] = cond.Condition(cond.ADVICE, True, "NoEffect", "; ".join(report.advice))
     return [out[name] for name in cond.ORDER if name in out]

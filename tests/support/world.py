@@ -390,9 +390,11 @@ class World:
             self.carry_out(plan)
             idle = not self.step()
             quiet = effects(plan) == () and plan.status == before and plan.requeue_after is None
-            if idle and quiet and len({*self._seen}) == 1:
+            if not idle or len({*self._seen}) > 1:
+                continue
+            if quiet:
                 return plan
-            if idle and plan.requeue_after:
+            if plan.requeue_after:
                 self.now += timedelta(seconds=plan.requeue_after)
         raise AssertionError(f"not quiet after {passes} passes: {effects(plan)}\n{self.log[-20:]}")
 

@@ -36,7 +36,7 @@ def deps(*classes: AcceleratorClass, on: str = "a80 h141 b192", model: dict[str,
 
 def chosen(having: Deps, stored: dict[str, Any] | None = None, **selector: Any) -> str:
     """The class for the engine."""
-    found = resolve(parts.service(engine={}, acceleratorSelector=selector), having, stored)
+    found = resolve(parts.service(engine={}, acceleratorSelector=selector), having, stored and {"r1": stored})
     assert found.inputs is not None, found.problems
     return str(found.inputs["accelerator"]["engine"]["class"])
 
@@ -99,6 +99,7 @@ def test_a_choice_stays_when_nodes_move_and_is_made_again_when_the_service_asks_
 def test_a_chosen_class_that_is_gone_is_a_condition() -> None:
     service = parts.service(engine={}, acceleratorSelector={"policy": "Cheapest"})
     stored = resolve(service, deps(*CLASSES)).inputs
-    found = resolve(service, deps(*CLASSES[1:]), stored)
+    assert stored is not None
+    found = resolve(service, deps(*CLASSES[1:]), {"r1": stored})
     assert [one.reason for one in found.problems] == ["AcceleratorNotFound"]
     assert found.inputs is None

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from ome_operator.api import InferenceService, Model, Runtime
 from ome_operator.facts import Deps, Ref
-from ome_operator.resolve.inputs import CHOSEN, resolve
+from ome_operator.resolve.identity import CHOSEN
+from ome_operator.resolve.inputs import resolve
 from ome_operator.resolve.known import known, size
 from ome_operator.resolve.select import Selection, select
 from tests.support import parts
@@ -159,7 +160,7 @@ def test_nothing_fits_is_a_bounded_sentence_with_the_closest_first() -> None:
 
 def chosen(deps: Deps, stored: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
     """The inputs of the revision."""
-    found = resolve(unnamed(**spec), deps, stored)
+    found = resolve(unnamed(**spec), deps, stored and {"r1": stored})
     assert found.inputs is not None, found.problems
     return found.inputs
 
@@ -195,7 +196,7 @@ def test_facts_that_come_later_change_no_choice() -> None:
 def test_a_chosen_runtime_that_is_gone_is_a_condition() -> None:
     model = parts.model(**MODEL)
     before = chosen(parts.deps(model, candidate("one")))
-    found = resolve(unnamed(), parts.deps(model, candidate("two")), before)
+    found = resolve(unnamed(), parts.deps(model, candidate("two")), {"r1": before})
     assert [(one.reason, one.message) for one in found.problems] == [
         (
             "RuntimeNotFound",
@@ -207,7 +208,8 @@ def test_a_chosen_runtime_that_is_gone_is_a_condition() -> None:
 
 
 def test_to_name_the_chosen_runtime_is_the_same_revision() -> None:
-    from ome_operator.rollout.revisions import name_of, same
+    from ome_operator.resolve.identity import same
+    from ome_operator.rollout.revisions import name_of
 
     deps = parts.deps(parts.model(**MODEL), candidate("one"))
     left = chosen(deps)

@@ -1,0 +1,196 @@
+"""`ome history`, `undo`, `retry`, `restart`, `pause`, `resume`: which revision of a service runs.
+
+They edit the service's spec or annotations, nothing else; the operator does the work.
+"""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from ome_operator import keys
+from ome_operator.cli.connect import Context, Kubeconfig, on_cluster
+from ome_operator.local.errors import LocalError
+
+if TYPE_CHECKING:
+    from ome_operator.api import InferenceService
+    from ome_operator.kube.client import Client
+    from ome_operator.rollout.revisions import Revision
+    from ome_operator.rollout.target import Target
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+Name = Annotated[str, typer.Argument(metavar="SERVICE", show_default=False)]
+Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Of the service.")]
+
+
+class Found(NamedTuple):
+    """A service and its stored revisions, oldest first."""
+
+    service: "InferenceService"
+    known: "list[Revision]"
+    made: dict[str, str]
+    """Revision -> when it was stored."""
+    aim: "Target"
+
+    @property
+    def where(self) -> str:
+        """For people."""
+        return f"{self.service.namespace}/{self.service.name}"
+
+
+@app.command()
+def history(service: Name, namespace: Namespace = "default", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
+    """List the kept revisions, the newest last: what changed in each, and which one runs."""
+    from ome_operator.rollout.history import lines
+
+    async def work(client: "Client") -> Found:
+        return await _find(client, namespace, service)
+
+    found = on_cluster(kubeconfig, context, work)
+    now = datetime.now(UTC)
+    rows = [("NUMBER", "REVISION", "AGE", "STATE", "CHANGED")]
+    for one in lines(found.known, found.aim, found.service.status.get("slices") or ()):
+        age = _age(found.made[one.revision], now)
+        rows.append((str(one.number), one.revision, age, one.state or "-", one.changed or "-"))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
+    for row in rows:
+        typer.echo("  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[-1]]))
+    if not found.known:
+        typer.echo(f"{found.where} has no revision yet: `kubectl describe isvc {service} -n {namespace}` says why.")
+
+
+@app.command()
+def undo(
+    service: Name,
+    to: Annotated[str, typer.Option(help="The revision; by default the one that worked last.", show_default=False)] = "",
+    off: Annotated[bool, typer.Option("--off", help="Follow the spec again.")] = False,
+    namespace: Namespace = "default",
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """Pin the service to a kept revision: its pods are made from what was stored, byte for byte."""
+    from ome_operator.rollout.history import before
+
+    if to and off:
+        raise LocalError("--to pins the service and --off ends that: give one of them.")
+
+    async def work(client: "Client") -> tuple[Found, str]:
+        found = await _find(client, namespace, service)
+        revision = "" if off else to or before(found.known, found.aim)
+        kept = [one.name for one in reversed(found.known)]
+        if not off and revision not in kept:
+            lacks = f"has no revision {to}" if to else "has no revision to go back to"
+            listed = f"kept: {', '.join(kept) or 'none'}"
+            raise LocalError(f"{found.where} {lacks} ({listed}). `ome history {service} -n {namespace}` lists them.")
+        await _edit(client, found, {"revision": revision or None})
+        return found, revision
+
+    found, revision = on_cluster(kubeconfig, context, work)
+    if revision:
+        typer.echo(f"{found.where} goes to revision {revision} and stays there: edits are recorded and wait.")
+        typer.echo(f"`ome undo {service} -n {namespace} --off` ends that.")
+    else:
+        typer.echo(f"{found.where} follows its spec.")
+    _remind(f"spec.rollout.revision ({revision or 'removed'})")
+
+
+@app.command()
+def retry(service: Name, namespace: Namespace = "default", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
+    """Try what was rejected again, as it is."""
+
+    async def work(client: "Client") -> Found:
+        found = await _find(client, namespace, service)
+        if not found.aim.rejected:
+            raise LocalError(f"{found.where} has no rejected revision, so there is nothing to try again.")
+        await _patch(client, found, {"metadata": {"annotations": {keys.RETRY: _now()}}})
+        return found
+
+    found = on_cluster(kubeconfig, context, work)
+    said = ", ".join(one["revision"] for one in found.aim.rejected)
+    typer.echo(f"{found.where} tries revision {said} again.")
+
+
+@app.command()
+def restart(service: Name, namespace: Namespace = "default", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
+    """Make a new revision of the same content, which replaces all pods of engine and decoder as an edit would."""
+    found = _set(service, namespace, kubeconfig, context, {"restartedAt": _now()})
+    typer.echo(f"{found.where} gets a new revision; `ome history {service} -n {namespace}` shows it.")
+    if found.aim.pin:
+        typer.echo(f"It is pinned to {found.aim.pin}, so the new one waits: `ome undo {service} -n {namespace} --off`.")
+    _remind("spec.rollout.restartedAt")
+
+
+@app.command()
+def pause(service: Name, namespace: Namespace = "default", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
+    """Hold back whatever would replace the pods that run; edits are recorded meanwhile."""
+    found = _set(service, namespace, kubeconfig, context, {"paused": True})
+    typer.echo(f"{found.where} is paused: `ome resume {service} -n {namespace}` ends it.")
+    _remind("spec.rollout.paused")
+
+
+@app.command()
+def resume(service: Name, namespace: Namespace = "default", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
+    """Go on with what a pause held back."""
+    found = _set(service, namespace, kubeconfig, context, {"paused": None})
+    typer.echo(f"{found.where} goes on.")
+    _remind("spec.rollout.paused (removed)")
+
+
+def _set(service: str, namespace: str, kubeconfig: Any, context: Any, fields: dict[str, Any]) -> Found:
+    """Write fields of `spec.rollout`."""
+
+    async def work(client: "Client") -> Found:
+        found = await _find(client, namespace, service)
+        await _edit(client, found, fields)
+        return found
+
+    return on_cluster(kubeconfig, context, work)
+
+
+async def _find(client: "Client", namespace: str, name: str) -> Found:
+    from ome_operator import observe
+    from ome_operator.api import InferenceService, Invalid
+    from ome_operator.kube.errors import NotFound
+    from ome_operator.rollout import target
+    from ome_operator.rollout.revisions import stored
+
+    try:
+        service = InferenceService.parse(await client.get("InferenceService", namespace, name))
+    except NotFound as error:
+        raise LocalError(f"there is no InferenceService {namespace}/{name}; --namespace names another namespace.") from error
+    if isinstance(service, Invalid):
+        raise LocalError(f"{namespace}/{name} cannot be read: {service.why}")
+    bodies = await client.list_objects("ControllerRevision", namespace, label_selector=f"{keys.SERVICE}={name}")
+    known = stored((observe.child("ControllerRevision", one) for one in bodies), service.uid)
+    made = {one["metadata"]["name"]: one["metadata"].get("creationTimestamp") or "" for one in bodies}
+    aim = target.of(service, {one.name: one.number for one in known})
+    return Found(service, known, {one.name: made[one.child.name] for one in known}, aim)
+
+
+async def _edit(client: "Client", found: Found, fields: dict[str, Any]) -> None:
+    await _patch(client, found, {"spec": {"rollout": fields}})
+
+
+async def _patch(client: "Client", found: Found, patch: dict[str, Any]) -> None:
+    service = found.service
+    await client.patch_merge("InferenceService", service.namespace, service.name, service.uid, patch)
+
+
+def _remind(field: str) -> None:
+    typer.echo(f"{field} was edited on the cluster: if the service comes from Git, edit it there, too, or it is set back.")
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _age(since: str, now: datetime) -> str:
+    """In the largest unit, as kubectl does."""
+    if not since:
+        return "-"
+    seconds = max(0, int((now - datetime.fromisoformat(since)).total_seconds()))
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"

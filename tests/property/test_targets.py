@@ -1,0 +1,141 @@
+"""Over any history of edits, pins, failures and restarts: the target is a stored revision, and it comes to rest."""
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ome_operator import keys
+from ome_operator.rollout.target import Target, target
+from tests.support.shapes import Shape, lags, seeds, shapes
+from tests.support.world import World
+
+NOW = datetime(2026, 1, 1)
+IMAGES = "abcdef"
+
+
+@dataclass
+class History:
+    """A service as its stored state tells it, and nothing else."""
+
+    numbers: dict[str, int] = field(default_factory=dict)
+    status: dict[str, Any] = field(default_factory=lambda: {"whole": "", "rejected": ()})
+    pin: str = ""
+    retry: str = ""
+    broken: frozenset[str] = frozenset()
+    """Revisions that never become ready."""
+
+    @property
+    def aim(self) -> Target:
+        """Where it goes."""
+        return target(self.pin, self.numbers, [self.status["whole"]], self.status["rejected"], self.retry)
+
+    def step(self) -> Target:
+        """What one slice's fate makes of the status: it becomes whole, or it is rejected where there is a way back."""
+        aim = self.aim
+        rejected = aim.rejected
+        if aim.revision in self.broken and aim.revision != self.status["whole"]:
+            rejected += (aim.reject("ProgressDeadlineExceeded", "", NOW),) if aim.back else ()
+            self.status = {**self.status, "rejected": rejected}
+        elif aim.rejection is None:
+            self.status = {"whole": aim.revision, "rejected": rejected}
+        self.collect(aim)
+        return aim
+
+    def collect(self, aim: Target) -> None:
+        """The history limit, at its worst: all that nothing needs goes."""
+        self.numbers = {name: number for name, number in self.numbers.items() if name in aim.used}
+
+    def edit(self, name: str) -> None:
+        """What the user wrote last."""
+        newest = max(self.numbers, key=self.numbers.__getitem__, default="")
+        if name != newest:
+            self.numbers[name] = max(self.numbers.values(), default=0) + 1
+
+
+events = st.one_of(
+    st.tuples(st.just("edit"), st.sampled_from(IMAGES)),
+    st.tuples(st.just("pin"), st.sampled_from(["", "", *IMAGES, "unknown"])),
+    st.tuples(st.just("break"), st.frozensets(st.sampled_from(IMAGES))),
+    st.tuples(st.just("retry"), st.sampled_from(["", "1", "2"])),
+    st.tuples(st.just("forget"), st.just("")),
+)
+
+
+def happen(one: History, kind: str, value: Any) -> None:
+    """One event."""
+    if kind == "edit":
+        one.edit(value)
+    elif kind == "pin":
+        one.pin = value
+    elif kind == "break":
+        one.broken = value
+    elif kind == "retry":
+        one.retry = value
+    else:
+        one.status = {"whole": "", "rejected": ()}  # a status that was lost, as a restored backup has none
+
+
+@given(st.lists(st.tuples(events, st.integers(0, 4)), max_size=30))
+def test_the_target_is_stored_and_comes_to_rest(history: list[tuple[tuple[str, Any], int]]) -> None:
+    one = History()
+    one.edit("a")
+    for (kind, value), steps in history:
+        happen(one, kind, value)
+        for _ in range(steps):
+            one.step()
+    seen = [one.step().revision for _ in range(6)]
+    assert set(seen) <= one.numbers.keys()
+    assert seen[1:] == [seen[1]] * 5, "at most one step back, and never forth again"
+    final = one.aim
+    assert final.wish == (one.pin if one.pin in one.numbers else max(one.numbers, key=one.numbers.__getitem__))
+    assert final.revision == final.wish or final.wish in one.broken or final.rejection is not None
+
+
+@given(st.lists(st.tuples(events, st.integers(0, 4)), max_size=20))
+def test_what_was_rejected_is_tried_again_only_after_the_user_did_something(history: list[Any]) -> None:
+    """Between two deeds of the user no revision is the target twice with another one between."""
+    one = History()
+    one.edit("a")
+    for (kind, value), steps in history:
+        happen(one, kind, value)
+        goes = [one.step().revision for _ in range(steps)]
+        runs = [name for number, name in enumerate(goes) if number == 0 or goes[number - 1] != name]
+        assert len(runs) == len(set(runs)) <= 2
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcd"), st.booleans()), min_size=1, max_size=5),
+    st.frozensets(st.sampled_from("abcd"), max_size=3),
+    shapes(engines=st.integers(1, 2), scaled=False, rollback=True),
+    seeds,
+    lags,
+)
+def test_what_worked_last_serves_whatever_was_tried_since(
+    edits: list[tuple[str, bool]], broken: frozenset[str], shape: Shape, seed: int, lag: int
+) -> None:
+    """The whole way through `sync`, with operators that restart in between."""
+    world = World(shape.service(), replace(shape, image=edits[0][0]).deps(), seed)
+    world.lag = lag
+    world.healthy = lambda pod: image_of(world, pod.labels[keys.REVISION]) not in broken
+    works = ""
+    for image, restart in edits:
+        world.edit(deps=replace(shape, image=image).deps())
+        world.run(3 * restart)
+        if restart:
+            world.restart()
+        world.settle()
+        works = image if image not in broken else works
+        runs = {image_of(world, pod.labels[keys.REVISION]) for pod in world.pods.values()}
+        assert runs == {works or image}
+        assert (world.condition("Ready")["status"] == "True") == bool(works)
+        reason = "Complete" if works == image else "RolledBack" if works else "ProgressDeadlineExceeded"
+        assert world.condition("RolledOut")["reason"] == reason
+
+
+def image_of(world: World, revision: str) -> str:
+    """The image that a revision was made of."""
+    data = world.children["ControllerRevision", f"svc-{revision}"].manifest["data"]
+    return str(data["inputs"]["runtime"]["engineConfig"]["runner"]["image"])
