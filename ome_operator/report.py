@@ -98,7 +98,8 @@ def _rollout(
     if decision.reason:
         return cond.Condition(cond.ROLLED_OUT, False, decision.reason, decision.message)
     if whole:
-        return cond.Condition(cond.ROLLED_OUT, True, "Complete", f"revision {choice.target} is complete and alone")
+        pinned = "; spec.rollout.revision pins it, so edits wait" if choice.aim.pin else ""
+        return cond.Condition(cond.ROLLED_OUT, True, "Complete", f"revision {choice.target} is complete and alone{pinned}")
     return cond.Condition(cond.ROLLED_OUT, False, "Progressing", f"revision {choice.target} comes up")
 
 

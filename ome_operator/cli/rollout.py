@@ -92,6 +92,7 @@ def undo(
         typer.echo(f"`ome undo {service} -n {namespace} --off` ends that.")
     else:
         typer.echo(f"{found.where} follows its spec.")
+    _say_paused(found)
     _remind(f"spec.rollout.revision ({revision or 'removed'})")
 
 
@@ -118,6 +119,7 @@ def restart(service: Name, namespace: Namespace = "default", kubeconfig: Kubecon
     typer.echo(f"{found.where} gets a new revision; `ome history {service} -n {namespace}` shows it.")
     if found.aim.pin:
         typer.echo(f"It is pinned to {found.aim.pin}, so the new one waits: `ome undo {service} -n {namespace} --off`.")
+    _say_paused(found)
     _remind("spec.rollout.restartedAt")
 
 
@@ -175,6 +177,13 @@ async def _edit(client: "Client", found: Found, fields: dict[str, Any]) -> None:
 async def _patch(client: "Client", found: Found, patch: dict[str, Any]) -> None:
     service = found.service
     await client.patch_merge("InferenceService", service.namespace, service.name, service.uid, patch)
+
+
+def _say_paused(found: Found) -> None:
+    rollout = found.service.spec.rollout
+    if rollout is not None and rollout.paused:
+        where = f"{found.service.name} -n {found.service.namespace}"
+        typer.echo(f"It is paused, so nothing moves before `ome resume {where}`.")
 
 
 def _remind(field: str) -> None:

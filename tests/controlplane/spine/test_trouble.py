@@ -134,26 +134,6 @@ def test_a_stranger_edits_and_deletes_children(rig: Rig, namespace: str, single:
     assert rig.get("Service", namespace, "drift")["metadata"]["labels"]["theirs"] == "stays"  # type: ignore[index]
 
 
-def test_paused_pinned_and_back(rig: Rig, namespace: str, single: str) -> None:
-    rig.create(yamls.service(namespace, "pin", single))
-    first = rig.ready(namespace, "pin")["status"]["revision"]
-    paused: dict[str, Any] = {"rollout": {"paused": True}, "engine": {"runner": {"image": "engine:2"}}}
-    rig.patch("InferenceService", namespace, "pin", {"spec": paused})
-    rig.says(namespace, "pin", "RolledOut", "Paused", "spec.rollout.paused")
-    assert {pod["spec"]["containers"][0]["image"] for pod in rig.all("Pod", namespace, "component=engine")} == {"engine:1"}
-    rig.patch("InferenceService", namespace, "pin", {"spec": {"rollout": {"paused": None}}})
-    rig.wait("rolled", lambda: rig.condition(namespace, "pin", "RolledOut").get("reason") == "Complete", 40)
-    rig.patch("InferenceService", namespace, "pin", {"spec": {"rollout": {"revision": first}}})
-
-    def undone() -> bool:
-        pods = rig.all("Pod", namespace, "component=engine")
-        return [pod["spec"]["containers"][0]["image"] for pod in pods] == ["engine:1"]
-
-    rig.wait("undone", undone, 40)
-    rig.patch("InferenceService", namespace, "pin", {"spec": {"rollout": {"revision": "nonsense"}}})
-    rig.says(namespace, "pin", "RolledOut", "RevisionNotFound", first)
-
-
 def test_a_runtime_edit_reaches_its_services_one_at_a_time(rig: Rig, namespace: str, single: str) -> None:
     names = ["one", "two", "three"]
     for name in names:
