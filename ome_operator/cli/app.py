@@ -14,6 +14,7 @@ from ome_operator import __version__
 COMMANDS = {
     "operator": ("ome_operator.cli.operator", "Run the operator."),
     "registry": ("ome_operator.cli.registry", "Keep a router's workers equal to the pods that can serve (its sidecar)."),
+    "generate": ("ome_operator.cli.generate", "The command and the YAML that serve a model on your hardware."),
     "explain": ("ome_operator.cli.explain", "Why this runtime and no other."),
     "history": ("ome_operator.cli.rollout", "The kept revisions of a service, and what changed from one to the next."),
     "undo": ("ome_operator.cli.rollout", "Go back to a kept revision of a service, and stay there."),

@@ -27,6 +27,8 @@ class Count:
 
     total: int
     active: int
+    routed: int = 0
+    """Of all experts that a router chooses from."""
 
 
 def experts(text: Config) -> Experts | None:
@@ -110,9 +112,10 @@ def counted(text: Config, seen: Attention | None, mixture: Experts | None, tied:
     one, around = _expert(text, hidden, inner), _around(text, hidden, inner, mixture)
     dense = (layers - mixture.layers) * 3 * hidden * dense_width
     body = every + dense + mixture.layers * around
-    total = body + mixture.layers * mixture.routed * one
+    routed = mixture.layers * mixture.routed * one
+    total = body + routed
     # The matrix before the last softmax is met by every token, also where it is the embedding itself.
-    return Count(embedding + head + total, embedding + body + mixture.layers * mixture.per_token * one)
+    return Count(embedding + head + total, embedding + body + mixture.layers * mixture.per_token * one, routed)
 
 
 def _attention(text: Config, hidden: int, seen: Attention) -> int:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from ome_operator.api.learned import Facts
 from ome_operator.understand.facts import FILES, facts
 from ome_operator.understand.shapes import in_words
+from ome_operator.understand.sizes import weights
 from ome_operator.understand.tensors import header_length
 from tests.unit.understand import configs
 
@@ -203,3 +204,23 @@ def test_no_config_makes_it_fail(config: dict[str, Any]) -> None:
 @given(st.dictionaries(st.sampled_from(FILES), st.text(max_size=20) | st.binary(max_size=20)))
 def test_no_text_makes_it_fail(files: dict[str, str | bytes]) -> None:
     assert isinstance(facts(files), Facts)
+
+
+@pytest.mark.parametrize(
+    ("config", "published"),
+    [
+        (configs.KIMI_K2, 1.029e12),
+        (configs.KIMI_K2_THINKING, 0.594e12),
+        (configs.GPT_OSS_120B, 65.2e9),
+        (configs.LLAMA_31_8B, 16.06e9),
+    ],
+)
+def test_weights_are_as_large_as_the_published_files(config: dict[str, Any], published: float) -> None:
+    found = weights(config)
+    assert found is not None
+    assert found.total == pytest.approx(published, rel=0.005)
+
+
+def test_weights_of_unknown_tensors_are_not_guessed() -> None:
+    assert weights(configs.KIMI_K2 | {"model_type": "new"}) is None
+    assert weights(configs.KIMI_K2 | {"quantization_config": {"quant_method": "new"}}) is None

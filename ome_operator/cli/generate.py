@@ -1,0 +1,146 @@
+"""`ome generate`: the command and the YAML that serve a model on the hardware that you have."""
+
+import shlex
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from ome_operator.api import AcceleratorClass, Model
+from ome_operator.cookbook.ask import STRATEGIES, Ask, RefusedError
+from ome_operator.cookbook.library import Library, library
+from ome_operator.local.checkout import checkout
+from ome_operator.local.errors import LocalError
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+YAML = "yaml"
+
+
+@app.command()
+def generate(
+    hardware: Annotated[str | None, typer.Option(help="Hardware platform: h200, b200, …")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Model name, such as Kimi-K2-Instruct, or what is after its family: base.")
+    ] = None,
+    strategy: Annotated[str, typer.Option(help=f"Deployment strategy: {', '.join(STRATEGIES)}.")] = "tp",
+    reasoning_parser: Annotated[bool, typer.Option(help="Thoughts apart from the answer.")] = False,
+    tool_call_parser: Annotated[bool, typer.Option(help="Structured tool calls.")] = False,
+    nodes: Annotated[int | None, typer.Option(min=1, help="Nodes that you have; as few as it takes without it.")] = None,
+    prefill_nodes: Annotated[int | None, typer.Option(min=1, help="For --strategy pd.")] = None,
+    decode_nodes: Annotated[int | None, typer.Option(min=1, help="For --strategy pd.")] = None,
+    gpus_per_node: Annotated[int, typer.Option(min=1, help="GPUs of a node.")] = 8,
+    context_length: Annotated[
+        int | None, typer.Option(min=1, help="Longest request, in tokens: less conserves memory.")
+    ] = None,
+    kv_cache_dtype: Annotated[str | None, typer.Option(help="fp8_e4m3 halves the memory of the cache.")] = None,
+    tp: Annotated[int | None, typer.Option(min=1, help="GPUs of one copy.")] = None,
+    dp: Annotated[
+        int | None, typer.Option(min=1, help="Ranks of DP attention, or whole copies where there is none.")
+    ] = None,
+    ep: Annotated[int | None, typer.Option(min=1, help="Groups of GPUs with whole experts.")] = None,
+    engine: Annotated[str, typer.Option(help="Engine.")] = "sglang",
+    version: Annotated[
+        str | None, typer.Option("--engine-version", help="Its version; the newest that is known without it.")
+    ] = None,
+    model_path: Annotated[str | None, typer.Option(help="In the command; its repository without it.")] = None,
+    host: Annotated[str | None, typer.Option(help="In the command.")] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="In the command.")] = None,
+    name: Annotated[str | None, typer.Option(help="Of service and namespace.")] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Why each flag is there.")] = False,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", help="A folder for model, runtime and service; or yaml: all on stdout.")
+    ] = None,
+) -> None:
+    """The launch command and the YAML for a model on your hardware. Without options on a terminal it asks."""
+    given = {key: value for key, value in locals().items() if key in {one.name for one in fields(Ask)}}
+    try:
+        if hardware is None and model is None and sys.stdin.isatty() and sys.stderr.isatty():
+            given |= _asked(given)
+        for option in ("hardware", "model"):
+            if not given[option]:
+                raise typer.BadParameter("say what you have and what shall run on it", param_hint=f"--{option}")
+        _answer(Ask(**given), explain, output)
+    except RefusedError as error:
+        raise LocalError(str(error)) from error
+
+
+def bookshelf() -> Library:
+    """What is known of models and hardware: the files of config/."""
+    models: list[tuple[Model, str]] = []
+    classes: list[AcceleratorClass] = []
+    for path in sorted((checkout() / "config").glob("[am]*/**/*.yaml")):
+        text = path.read_text(encoding="utf-8")
+        for body in yaml.safe_load_all(text):
+            parsed: Any = (AcceleratorClass if body["kind"] in AcceleratorClass.KINDS else Model).parse(body)
+            if isinstance(parsed, Model):
+                models.append((parsed, text))
+            elif isinstance(parsed, AcceleratorClass):
+                classes.append(parsed)
+    return library(models, classes)
+
+
+def _answer(ask: Ask, explain: bool, output: str | None) -> None:
+    from ome_operator.cookbook.command import commands, reasons
+    from ome_operator.cookbook.manifests import manifests
+    from ome_operator.cookbook.plan import plan
+
+    planned = plan(ask, bookshelf())
+    files = manifests(planned, explain)
+    for note in planned.notes:
+        typer.secho(note, err=True, dim=True)
+    if output == YAML:
+        typer.echo(files.all, nl=False)
+        return
+    typer.echo(commands(planned), nl=False)
+    if explain:
+        typer.echo("\n" + reasons(planned), nl=False)
+    if output is None:
+        typer.secho("\nThe same as YAML: -o DIR writes model, runtime and service; -o yaml | kubectl apply -f -", err=True)
+    else:
+        _write(Path(output), files._asdict())
+
+
+def _write(folder: Path, files: dict[str, str]) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise LocalError(f"{folder} cannot be written: {error}") from error
+    typer.secho(
+        f"\n{folder}: {', '.join(f'{name}.yaml' for name in files)}. kubectl apply -f {shlex.quote(str(folder))}", err=True
+    )
+
+
+def _asked(given: dict[str, Any]) -> dict[str, Any]:
+    """What a person chooses with the arrow keys, and the options that say the same."""
+    from ome_operator.cli.menu import Item, choose
+    from ome_operator.cookbook.plan import plan
+
+    known = bookshelf()
+    hardware = choose("Hardware platform", [Item(key, one.title) for key, one in known.hardware.items()])
+    model = choose("Model name", [Item(one.name, one.name) for one in known.models.values()])
+    served = known.model(model)
+    out: dict[str, Any] = {"hardware": hardware, "model": model}
+
+    def why_not(strategy: str) -> str:
+        try:
+            plan(Ask(**given | out | {"strategy": strategy}), known)
+        except RefusedError as error:
+            return str(error)
+        return ""
+
+    items = [Item(key, f"{key:<9} {said}", why_not(key)) for key, said in STRATEGIES.items()]
+    if all(one.why_not for one in items):
+        raise RefusedError(items[0].why_not)
+    out["strategy"] = choose("Deployment strategy", items)
+    for option, parser in (("reasoning_parser", served.reasoning_parser), ("tool_call_parser", served.tool_call_parser)):
+        if parser:
+            title = option.replace("_", " ").capitalize()
+            out[option] = choose(title, [Item("yes", f"Enabled ({parser})"), Item("", "Disabled")]) == "yes"
+    words = [f"--{key.replace('_', '-')}" + ("" if value is True else f" {value}") for key, value in out.items() if value]
+    typer.secho(f"\nome generate {' '.join(words)}\n", err=True, bold=True)
+    return out

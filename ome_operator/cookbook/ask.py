@@ -1,0 +1,56 @@
+"""What a person asks for, and what they are told when it cannot work."""
+
+from dataclasses import dataclass
+
+STRATEGIES = {
+    "tp": "tensor parallel, every layer is split over the GPUs of one copy",
+    "tp+dp": "TP + DP attention, ranks of attention have requests of their own",
+    "tp+ep": "TP + EP, experts lie whole on groups of GPUs",
+    "tp+dp+ep": "TP + DP attention + EP",
+    "pd": "prefill and decode apart, experts spread over all GPUs of each",
+}
+"""Name → what it means."""
+
+
+class RefusedError(Exception):
+    """What was asked for cannot work: one sentence that says why, and what would."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """A question to the cookbook; None means that the cookbook chooses."""
+
+    hardware: str
+    model: str
+    strategy: str = "tp"
+    engine: str = "sglang"
+    version: str | None = None
+    """Of the engine."""
+    reasoning_parser: bool = False
+    tool_call_parser: bool = False
+    nodes: int | None = None
+    prefill_nodes: int | None = None
+    decode_nodes: int | None = None
+    gpus_per_node: int = 8
+    tp: int | None = None
+    dp: int | None = None
+    """Data-parallel ranks: of attention where the strategy has it, else whole copies."""
+    ep: int | None = None
+    context_length: int | None = None
+    kv_cache_dtype: str | None = None
+    model_path: str | None = None
+    """In the launch command; in pods it is the model's directory."""
+    host: str | None = None
+    port: int | None = None
+    name: str | None = None
+    """Of the service, its runtime and its namespace."""
+
+    @property
+    def attention_dp(self) -> bool:
+        """Whether attention runs data-parallel."""
+        return self.strategy == "pd" or "dp" in self.strategy.split("+")
+
+    @property
+    def experts_apart(self) -> bool:
+        """Whether experts are spread whole."""
+        return self.strategy == "pd" or "ep" in self.strategy.split("+")

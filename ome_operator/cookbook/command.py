@@ -1,0 +1,89 @@
+"""The launch commands of a plan as text for a shell, and the reasons for every flag."""
+
+import re
+import shlex
+from collections.abc import Iterator
+
+from ome_operator.cookbook.fit import Role
+from ome_operator.cookbook.plan import Plan
+from ome_operator.cookbook.preset import RANK, Launch, Word, in_pods, in_shell
+
+_PLAIN = re.compile(r"[\w@%+=:,./${}-]+")
+"""Words that a shell reads as they are, variables included."""
+
+
+def commands(plan: Plan) -> str:
+    """The commands, one for each node of one or two, else one for all with $RANK; and what stands before several engines."""
+    out = []
+    filled = in_shell(plan)
+    for role, launch in zip(plan.roles, filled.launches, strict=True):
+        for rank in ("0", "1") if role.nodes == 2 else (RANK,):
+            out.append(_title(plan, role, rank) + _command(launch).replace(RANK, rank))
+    if filled.balancer is not None:
+        out.append(f"# What requests are sent to\n{_command(filled.balancer)}")
+    return "\n\n".join(out) + "\n"
+
+
+def _title(plan: Plan, role: Role, rank: str) -> str:
+    """Where a command runs, as a line of its own; "" where there is only one place."""
+    parts = [role.stage.capitalize()] if role.stage else []
+    if plan.copies > 1:
+        parts.append(f"each of {plan.copies} copies")
+    if role.nodes == 2:
+        parts.append(f"node {rank}")
+    elif role.nodes > 2:
+        parts.append(f"each of {role.nodes} nodes, RANK=0 to {role.nodes - 1}")
+    said = ": ".join(parts)
+    return f"# {said[0].upper()}{said[1:]}\n" if said else ""
+
+
+def reasons(plan: Plan) -> str:
+    """Every flag and variable with its reason, by role; then those that only pods have. What two roles share stands once."""
+    shell, pods = in_shell(plan).launches, in_pods(plan).launches
+    out: list[str] = []
+    seen: set[Word] = set()
+    for role, launch in zip(plan.roles, shell, strict=True):
+        words = [one for one in (*launch.env, *launch.flags) if one not in seen]
+        out += _section(role.stage or role.component, words)
+        seen |= set(words)
+    names = {one.name for one in seen}
+    added = [one for launch in pods for one in (*launch.env, *launch.flags) if one.name not in names]
+    out += _section("In pods also", list(dict.fromkeys(added)))
+    return "\n".join(out) + "\n"
+
+
+def _section(title: str, words: list[Word]) -> list[str]:
+    width = max((len(_said(one)) for one in words if len(_said(one)) <= _WIDEST), default=0)
+    return [f"{title[0].upper()}{title[1:]}:", *(line for one in words for line in _reason(one, width))]
+
+
+_WIDEST = 44
+"""Characters; after a longer flag its reason stands in a line of its own."""
+
+
+def _reason(one: Word, width: int) -> Iterator[str]:
+    said = _said(one)
+    if len(said) > width:
+        yield f"  {said}"
+        said = ""
+    yield f"  {said:<{width}}  {one.why}"
+
+
+def _said(one: Word) -> str:
+    if not one.name.startswith("-"):
+        return f"{one.name}={one.value}"
+    return one.name if one.value is None else f"{one.name} {one.value}"
+
+
+def _command(launch: Launch) -> str:
+    """The command over several lines."""
+    words = [f"{one.name}={_quoted(one.value or '')}" for one in launch.env]
+    program = (
+        " ".join((*words, *launch.program)) if len(words) < 2 else " \\\n".join((" ".join(words), " ".join(launch.program)))
+    )
+    flags = [one.name if one.value is None else f"{one.name} {_quoted(one.value)}" for one in launch.flags]
+    return " \\\n  ".join((program, *flags))
+
+
+def _quoted(word: str) -> str:
+    return word if _PLAIN.fullmatch(word) else shlex.quote(word)

@@ -1,0 +1,190 @@
+"""What recipes are made of: models, hardware, engines.
+
+Facts come from the data of this package, from config/ and from the command lines of engines.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import yaml
+
+from ome_operator import quantity
+from ome_operator.api import AcceleratorClass, Facts, Model
+from ome_operator.cookbook.ask import RefusedError
+from ome_operator.engines import CommandLine, command_line
+from ome_operator.understand.facts import CONFIG, facts
+from ome_operator.understand.sizes import Weights, weights
+
+
+@dataclass(frozen=True)
+class Served:
+    """A model that recipes exist for."""
+
+    name: str
+    """Last part of its repository, as people call it."""
+    repository: str
+    model: Model
+    manifest: str
+    """Its file in config/models."""
+    facts: Facts
+    weights: Weights
+    widths: tuple[int, ...]
+    """Columns of the matrices that tensor parallelism cuts, for quantization in blocks."""
+    tool_call_parser: str | None
+    reasoning_parser: str | None
+    why: str
+    """Why it has no parser, where it has none."""
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """One kind of GPU."""
+
+    name: str
+    accelerator: AcceleratorClass
+    memory: int
+    """Bytes of one GPU."""
+    vendor: str
+    resource: str
+    """What pods ask for."""
+
+    @property
+    def title(self) -> str:
+        """As people write it."""
+        return self.name.upper()
+
+
+@dataclass(frozen=True)
+class Wide:
+    """What a recipe of wide expert parallelism needs."""
+
+    vendor: str
+    why: str
+    quantization: str
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One version of an engine."""
+
+    name: str
+    version: str
+    command_line: CommandLine
+    preset: str
+    """Name of its template."""
+    images: Mapping[str, str]
+    """Vendor → image."""
+    share: float
+    """Of a GPU's memory for weights and cache."""
+    strategies: tuple[str, ...]
+    wide: Wide | None
+
+
+@dataclass(frozen=True)
+class Library:
+    """Everything that can be asked for."""
+
+    models: Mapping[str, Served]
+    """By name in lower case."""
+    hardware: Mapping[str, Hardware]
+
+    def model(self, name: str) -> Served:
+        """A model by its name, its repository or what follows its family: Kimi-K2-Base, moonshotai/Kimi-K2-Base, base."""
+        asked = name.lower().rpartition("/")[2]
+        found = [one for key, one in self.models.items() if key == asked or key.endswith(f"-{asked}")]
+        if len(found) != 1:
+            known = ", ".join(one.name for one in self.models.values())
+            raise RefusedError(f"There is no recipe for a model {name}: there is one for {known}.")
+        return found[0]
+
+    def machine(self, name: str) -> Hardware:
+        """Hardware by the name of its GPU, or of its AcceleratorClass."""
+        asked = name.lower()
+        for key, one in self.hardware.items():
+            if asked in (key, one.accelerator.name):
+                return one
+        raise RefusedError(f"The hardware {name} is not known: there is {', '.join(sorted(self.hardware))}.")
+
+
+def library(models: Iterable[tuple[Model, str]], classes: Iterable[AcceleratorClass]) -> Library:
+    """The library from models with the text of their files, and accelerator classes; those that lack a size are left out."""
+    data = _data("models.yaml")
+    served = {}
+    for model, text in models:
+        repository = model.spec.storage.storage_uri.partition("://")[2].partition("@")[0]
+        if repository in data and (one := _served(repository, model, text, data[repository])):
+            served[one.name.lower()] = one
+    hardware = {one.name: one for one in map(_hardware, classes) if one is not None}
+    return Library(served, dict(sorted(hardware.items(), key=lambda item: (item[1].vendor != "nvidia", item[0]))))
+
+
+def engines() -> Mapping[str, tuple[str, ...]]:
+    """Engine → its versions that have presets, the newest first."""
+    return {name: tuple(one["versions"]) for name, one in _data("engines.yaml").items()}
+
+
+@cache
+def engine(name: str, version: str | None = None) -> Engine:
+    """An engine that has presets; without a version its newest."""
+    known = engines()
+    if name not in known:
+        raise RefusedError(f"There is no preset for the engine {name}: there is one for {', '.join(known)}.")
+    if version is not None and version not in known[name]:
+        raise RefusedError(f"There is no preset for {name} {version}: there is one for {', '.join(known[name])}.")
+    chosen = version or known[name][0]
+    whole = _data("engines.yaml")[name]
+    data = whole["versions"][chosen]
+    return Engine(
+        name=name,
+        version=chosen,
+        command_line=command_line(data["commandLine"]),
+        preset=data["preset"],
+        images=data["images"],
+        share=whole["memoryShare"],
+        strategies=tuple(data.get("strategies") or whole["strategies"]),
+        wide=Wide(**whole["wide"]) if "wide" in whole else None,
+    )
+
+
+def source(name: str) -> str:
+    """The text of a file of this package's data."""
+    return (resources.files("ome_operator.cookbook") / "data" / name).read_text(encoding="utf-8")
+
+
+@cache
+def _data(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(source(name))
+    return found
+
+
+def _served(repository: str, model: Model, text: str, data: Mapping[str, Any]) -> Served | None:
+    config = data["config"]
+    sizes = weights(config)
+    if sizes is None:
+        return None
+    return Served(
+        name=repository.rpartition("/")[2],
+        repository=repository,
+        model=model,
+        manifest=text,
+        facts=facts({CONFIG: json.dumps(config)}),
+        weights=sizes,
+        widths=tuple(config[one] for one in ("moe_intermediate_size", "intermediate_size") if one in config),
+        tool_call_parser=data["toolCallParser"],
+        reasoning_parser=data["reasoningParser"],
+        why=data.get("why", ""),
+    )
+
+
+def _hardware(one: AcceleratorClass) -> Hardware | None:
+    spec = one.spec
+    if not spec.model or not spec.vendor or spec.capabilities.memory_gb is None or not spec.resources:
+        return None
+    amount = quantity.parse(spec.capabilities.memory_gb)
+    # Memory is sold in GB and built in GiB: the driver of an H200 ("141 GB") reports 143771 MiB.
+    memory = int(amount) if amount >= 10**6 else int(amount * 2**30)
+    return Hardware(spec.model.lower(), one, memory, spec.vendor, spec.resources[0].name)

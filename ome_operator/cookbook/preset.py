@@ -1,0 +1,164 @@
+"""Presets: sandboxed templates that say how an engine is launched, filled in for one plan and checked against its flags."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import yaml
+from jinja2 import FunctionLoader, StrictUndefined
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from ome_operator.cookbook.ask import RefusedError
+from ome_operator.cookbook.library import Engine, source
+from ome_operator.cookbook.plan import Plan
+from ome_operator.engines import CommandLine
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""Ten times as fast where PyYAML was built with libyaml."""
+BATCH = 480
+"""Requests of one decode rank in the published recipe with prefill and decode apart."""
+
+
+@dataclass(frozen=True)
+class Word:
+    """A flag or a variable, and why it is there."""
+
+    name: str
+    value: str | None
+    """None for a switch."""
+    why: str
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A process of one component."""
+
+    component: str
+    program: tuple[str, ...]
+    flags: tuple[Word, ...]
+    env: tuple[Word, ...] = ()
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A preset, filled in."""
+
+    launches: tuple[Launch, ...]
+    """One for each role of the plan, in its order."""
+    balancer: Launch | None = None
+    """What stands before prefill and decode outside of Kubernetes; in it the operator's router does."""
+
+
+RANK = "$RANK"
+"""What a person sets on each node before the command."""
+
+
+def in_shell(plan: Plan) -> Filled:
+    """As a person would launch it by hand, node by node."""
+    many = len(plan.roles) > 1
+    ask = plan.ask
+    return _filled(
+        plan,
+        pod=False,
+        model_path=ask.model_path or plan.served.repository,
+        leaders=["$PREFILL_NODE0:5757", "$DECODE_NODE0:5757"] if many else ["$MASTER_IP:50000"],
+        rank=RANK,
+        ib_devices="$IB_DEVICE",
+        host=ask.host or ("$LOCAL_IP" if many else "0.0.0.0" if plan.router else None),
+        port=ask.port,
+    )
+
+
+def in_pods(plan: Plan) -> Filled:
+    """As pods launch it: the operator sets the variables."""
+    return _filled(
+        plan,
+        pod=True,
+        model_path="$(MODEL_PATH)",
+        leaders=["$(LWS_LEADER_ADDRESS):5757"] * len(plan.roles),
+        rank="$(LWS_WORKER_INDEX)",
+        ib_devices="$(IB_DEVICES)",
+        host="0.0.0.0",
+        port=30000,
+    )
+
+
+def _filled(plan: Plan, *, pod: bool, leaders: list[str], **words: Any) -> Filled:
+    """The preset with `words`; each role is filled with its own leader."""
+    ask, served, line = plan.ask, plan.served, plan.engine.command_line
+    experts = served.facts.experts
+    roles = [{**vars(role), "leader": leader} for role, leader in zip(plan.roles, leaders, strict=True)]
+    text = (
+        environment()
+        .get_template(f"presets/{plan.engine.preset}.yaml.j2")
+        .render(
+            roles=roles,
+            pod=pod,
+            has=lambda flag: flag in line.flags and flag not in line.deprecated,
+            vendor=plan.hardware.vendor,
+            batch=BATCH,
+            copies=plan.copies,
+            experts=experts.routed if experts else 0,
+            tool_call_parser=served.tool_call_parser if ask.tool_call_parser else None,
+            reasoning_parser=served.reasoning_parser if ask.reasoning_parser else None,
+            context_length=ask.context_length,
+            kv_cache_dtype=ask.kv_cache_dtype,
+            **words,
+        )
+    )
+    data = yaml.load(text, Loader=_LOADER)
+    launches = tuple(_launch(one["component"], one) for one in data["launches"])
+    for launch in launches:
+        for flag in launch.flags:
+            _check(plan.engine, flag)
+    balancer = data["balancer"]
+    return Filled(launches, _launch("router", balancer) if balancer else None)
+
+
+def _launch(component: str, data: Mapping[str, Any]) -> Launch:
+    return Launch(
+        component=component,
+        program=tuple(data["program"]),
+        flags=tuple(Word(one[0], one[1] if len(one) == 3 else None, one[-1]) for one in data["flags"]),
+        env=tuple(Word(*one) for one in data.get("env") or ()),
+    )
+
+
+def _check(engine: Engine, flag: Word) -> None:
+    """That this version of the engine understands it; a parser or a type of cache may be newer than it."""
+    form = form_of(engine.command_line, flag.name)
+    if form is None:
+        raise RefusedError(f"{engine.name} {engine.version} has no {flag.name}: take another --engine-version.")
+    if isinstance(form, tuple) and flag.value not in form:
+        raise RefusedError(
+            f"{engine.name} {engine.version} takes for {flag.name} one of {', '.join(form)}, not {flag.value}."
+        )
+
+
+def form_of(line: CommandLine, flag: str) -> str | tuple[str, ...] | None:
+    """What follows a flag; argparse also takes a prefix that begins only one flag, such as --tp for --tp-size."""
+    if flag in line.flags:
+        return line.flags[flag]
+    longer = [one for one in line.flags if one.startswith(flag)]
+    return line.flags[longer[0]] if len(longer) == 1 else None
+
+
+@cache
+def environment() -> ImmutableSandboxedEnvironment:
+    """Where templates run: they see what they are given, call nothing else, and a name that is missing is an error."""
+    made = ImmutableSandboxedEnvironment(
+        loader=FunctionLoader(source),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    made.filters |= {"q": json.dumps, "flow": _flow}
+    return made
+
+
+def _flow(value: Any) -> str:
+    """YAML on one line."""
+    return yaml.safe_dump(value, default_flow_style=True, width=10**6, sort_keys=False).removesuffix("...\n").strip()

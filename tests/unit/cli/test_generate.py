@@ -1,0 +1,135 @@
+"""`ome generate` on the command line and on a terminal."""
+
+import io
+import os
+import pty
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import Result
+from rich.console import Console
+from typer.testing import CliRunner
+
+from ome_operator.cli.generate import app
+from ome_operator.cli.menu import Item, choose, step
+from ome_operator.local.errors import LocalError
+from tests.support import parts
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, list(words))
+
+
+def test_the_command_is_alone_on_stdout() -> None:
+    done = run("--hardware", "h200", "--model", "Kimi-K2-Instruct")
+    assert done.exit_code == 0
+    assert done.stdout == (
+        "python3 -m sglang.launch_server \\\n  --model-path moonshotai/Kimi-K2-Instruct \\\n  --tp 8 \\\n"
+        "  --trust-remote-code\n"
+    )
+    assert "-o yaml | kubectl apply -f -" in done.stderr
+
+
+def test_yaml_on_stdout_is_nothing_but_yaml() -> None:
+    done = run("--hardware", "H200", "--model", "moonshotai/Kimi-K2-Thinking", "--reasoning-parser", "-o", "yaml")
+    kinds = [one["kind"] for one in yaml.safe_load_all(done.stdout)]
+    assert kinds == ["ClusterBaseModel", "ClusterServingRuntime", "Namespace", "InferenceService"]
+
+
+def test_a_folder_gets_three_files(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "kimi"
+    done = run("--hardware", "h200", "--model", "instruct", "--strategy", "pd", "--nodes", "16", "-o", str(folder))
+    assert sorted(one.name for one in folder.iterdir()) == ["model.yaml", "runtime.yaml", "service.yaml"]
+    assert (folder / "model.yaml").read_text() == (parts.ROOT / "config/models/moonshotai/Kimi-K2-Instruct.yaml").read_text()
+    assert f"kubectl apply -f {folder}" in done.stderr.replace("\n", "")
+    assert "--tp-size 96" in done.stdout
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = run("--hardware", "h200", "--model", "instruct", "-o", str(tmp_path / "file"))
+    assert isinstance(done.exception, LocalError)
+    assert "file cannot be written" in str(done.exception)
+
+
+def test_every_flag_of_the_command_is_explained() -> None:
+    done = run("--hardware", "h200", "--model", "instruct", "--strategy", "pd", "--explain")
+    commands, _, reasons = done.stdout.partition("\n\nPrefill:\n")
+    used = {word for word in commands.split("# What requests")[0].split() if word.startswith("--")}
+    explained = {line.split()[0]: line.split("  ", 2)[-1].strip() for line in reasons.splitlines() if line.startswith("  -")}
+    assert used <= set(explained)
+    assert [flag for flag, why in explained.items() if len(why) < 8] == []
+
+
+def test_what_cannot_work_is_one_sentence() -> None:
+    done = run("--hardware", "h100", "--model", "instruct", "--tp", "8")
+    assert isinstance(done.exception, LocalError)  # exit code 1 in `ome_operator.__main__`
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("words", [(), ("--model", "instruct"), ("--hardware", "h200", "--model", "base", "--nodes", "0")])
+def test_bad_usage_is_2_and_never_a_question_without_a_terminal(words: tuple[str, ...]) -> None:
+    assert run(*words).exit_code == 2
+
+
+ITEMS = [Item("a", "A"), Item("b", "B", why_not="broken"), Item("c", "C")]
+
+
+@pytest.mark.parametrize(
+    ("keys", "value"),
+    [
+        (["\r"], "a"),
+        (["\x1b[B", "\r"], "c"),
+        (["\x1b[B", "\x1b[B", "\n"], "a"),
+        (["\x1b[A", "x", "\r"], "c"),
+        (["j", "k", "\r"], "a"),
+    ],
+)
+def test_arrow_keys_move_over_what_can_be_chosen(keys: list[str], value: str) -> None:
+    left = iter(keys)
+    assert choose("Letter", ITEMS, lambda: next(left), Console(file=io.StringIO())) == value
+
+
+def test_the_only_item_stays() -> None:
+    assert step(ITEMS[:2], 0, 1) == 0
+
+
+def test_on_a_terminal_it_asks(tmp_path: Path) -> None:
+    """Arrow keys on a real terminal: H100 (the second), Base (the first), pd (the last), and nothing about parsers."""
+    out = tmp_path / "stdout"
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.dup2(os.open(out, os.O_WRONLY | os.O_CREAT), 1)
+        os.chdir(parts.ROOT)
+        os.execv(sys.executable, [sys.executable, "-m", "ome_operator", "generate"])
+    shown: list[bytes] = []
+    reader = threading.Thread(target=drain, args=(terminal, shown))
+    reader.start()
+    for question, keys in (("Hardware platform", b"\x1b[B\r"), ("Model name", b"\r"), ("Deployment strategy", b"\x1b[A\r")):
+        wait_for(shown, question, reader)
+        os.write(terminal, keys)
+    _, status = os.waitpid(pid, 0)
+    reader.join(10)
+    said = b"".join(shown).decode()
+    assert os.waitstatus_to_exitcode(status) == 0, said
+    assert "ome generate --hardware h100 --model Kimi-K2-Base --strategy pd" in said
+    assert out.read_text().startswith("# Prefill: each of 4 nodes")
+
+
+def drain(terminal: int, shown: list[bytes]) -> None:
+    """Everything that the terminal shows, until it closes."""
+    try:
+        while data := os.read(terminal, 4096):
+            shown.append(data)
+    except OSError:
+        return
+
+
+def wait_for(shown: list[bytes], words: str, reader: threading.Thread) -> None:
+    """Until a question stands on the terminal."""
+    while words.encode() not in b"".join(shown):
+        reader.join(0.02)
+        assert reader.is_alive(), b"".join(shown).decode()

@@ -1,0 +1,102 @@
+"""What cannot work is refused with the reason, and where something else would work, with that."""
+
+from typing import Any
+
+import pytest
+
+from ome_operator.cookbook.ask import Ask, RefusedError
+from ome_operator.cookbook.library import Library
+from ome_operator.cookbook.plan import plan
+from ome_operator.cookbook.preset import in_shell
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "hardware unknown": ({"hardware": "h300"}, "The hardware h300 is not known: there is b200"),
+    "model unknown": ({"model": "gpt"}, "There is no recipe for a model gpt: there is one for Kimi-K2-Base"),
+    "strategy unknown": ({"strategy": "pp"}, "There is no strategy pp: there is tp,"),
+    "engine unknown": ({"engine": "llama.cpp"}, "There is no preset for the engine llama.cpp"),
+    "version unknown": ({"version": "9.9"}, "There is no preset for sglang 9.9: there is one for 0.5.23"),
+    "no preset": ({"version": "0.4.9.post2", "strategy": "tp+ep"}, "sglang 0.4.9.post2 has no preset for tp+ep"),
+    "no image": ({"version": "0.4.9.post2", "hardware": "mi300x"}, "no image of sglang 0.4.9.post2 for amd"),
+    "memory": (
+        {"hardware": "h100", "tp": 8},
+        "the weights of Kimi-K2-Instruct take 120 GiB on each of 8 GPUs, and of the 80 GiB",
+    ),
+    "memory, what works": ({"hardware": "h100", "tp": 8}, "--tp 16 works."),
+    "room for the cache": ({"hardware": "h100", "model": "thinking", "strategy": "tp+dp", "tp": 8}, "weights and cache"),
+    "quantization blocks": (
+        {"tp": 32},
+        "matrices 2048 wide cannot be cut into 32 pieces of whole fp8 blocks of 128 columns",
+    ),
+    "heads": ({"tp": 24, "gpus_per_node": 8, "model": "thinking"}, "64 attention heads cannot be divided by 24 GPUs"),
+    "TP by DP": ({"strategy": "tp+dp", "tp": 8, "dp": 3}, "TP 8 is no multiple of DP 3"),
+    "TP by EP": ({"strategy": "tp+ep", "tp": 8, "ep": 3}, "TP 8 is no multiple of EP 3"),
+    "whole nodes": ({"tp": 12}, "--tp 12 does not fill nodes of 8 GPUs"),
+    "copies in a node": ({"tp": 8, "dp": 4}, "4 copies of 8 GPUs in one node: 32 GPUs, and a node has 8"),
+    "EP without its strategy": ({"ep": 4}, "--ep belongs to --strategy tp+ep"),
+    "too few nodes": ({"hardware": "h100", "nodes": 1}, "needs 2 nodes of 8 H100, and there are 1"),
+    "no reasoning": ({"reasoning_parser": True}, "Kimi-K2-Instruct has no reasoning parser: it answers at once"),
+    "no tools": (
+        {"model": "base", "tool_call_parser": True},
+        "Kimi-K2-Base has no tool-call parser: it only continues texts",
+    ),
+    "context": ({"context_length": 200000}, "more than the 131072 tokens that Kimi-K2-Instruct was made for"),
+    "wide EP, vendor": (
+        {"strategy": "pd", "hardware": "mi300x"},
+        "DeepEP) runs on NVIDIA GPUs with RDMA, and MI300X is none",
+    ),
+    "wide EP, experts": (
+        {"strategy": "pd", "model": "thinking"},
+        "take fp8 experts, and those of Kimi-K2-Thinking are int4",
+    ),
+    "wide EP, sizes": ({"strategy": "pd", "tp": 8}, "leave --tp, --dp, --ep out"),
+    "wide EP, one node": ({"strategy": "pd", "nodes": 1}, "1 nodes are not enough for prefill and decode"),
+    "wide EP, more than there are": (
+        {"strategy": "pd", "nodes": 4, "prefill_nodes": 2, "decode_nodes": 3},
+        "4 nodes are not enough",
+    ),
+    "wide EP, memory": (
+        {"strategy": "pd", "hardware": "h100", "prefill_nodes": 1, "decode_nodes": 2},
+        "Prefill on 1 nodes cannot",
+    ),
+    "halves of nothing": ({"prefill_nodes": 2}, "belong to --strategy pd"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_with_the_reason(case: str, shelf: Library) -> None:
+    asked, reason = REFUSED[case]
+    with pytest.raises(RefusedError) as said:
+        plan(Ask(**{"hardware": "h200", "model": "instruct", **asked}), shelf)
+    assert reason in str(said.value)
+    assert "\n" not in str(said.value)
+
+
+def test_a_parser_that_the_version_does_not_have(shelf: Library) -> None:
+    made = plan(Ask(hardware="h200", model="instruct", kv_cache_dtype="mxfp8", version="0.5.6.post1"), shelf)
+    with pytest.raises(RefusedError, match=r"takes for --kv-cache-dtype one of auto, .* not mxfp8"):
+        in_shell(made)
+
+
+@pytest.mark.parametrize(
+    ("asked", "shape"),
+    [
+        ({"nodes": 16}, [(1, 8, 16)]),
+        ({"nodes": 16, "hardware": "h100"}, [(2, 16, 8)]),
+        ({"nodes": 3, "hardware": "h100"}, [(2, 16, 1)]),
+        ({"nodes": 2, "model": "thinking", "tp": 4, "hardware": "b200"}, [(1, 4, 4)]),
+        ({"nodes": 16, "strategy": "pd"}, [(4, 32, 1), (12, 96, 1)]),
+        ({"nodes": 8, "strategy": "pd"}, [(2, 16, 1), (6, 48, 1)]),
+        ({"nodes": 8, "strategy": "pd", "decode_nodes": 4}, [(4, 32, 1), (4, 32, 1)]),
+        ({"prefill_nodes": 5, "decode_nodes": 13, "strategy": "pd"}, [(5, 40, 1), (13, 104, 1)]),
+    ],
+)
+def test_nodes_that_people_have_are_used(asked: dict[str, Any], shape: list[tuple[int, int, int]], shelf: Library) -> None:
+    made = plan(Ask(**{"hardware": "h200", "model": "instruct", **asked}), shelf)
+    assert [(role.nodes, role.tp, made.copies) for role in made.roles] == shape
+    for role in made.roles:
+        assert role.ep == 1 or (384 + role.redundant) % role.ep == 0
+
+
+def test_fp8_makes_room_for_twice_the_tokens(shelf: Library) -> None:
+    made = [plan(Ask(hardware="h200", model="instruct", kv_cache_dtype=kind), shelf).notes[0] for kind in (None, "fp8_e4m3")]
+    assert [int(note.rpartition("about ")[2].split(",")[0]) for note in made] == [109, 218]
