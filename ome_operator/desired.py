@@ -1,5 +1,6 @@
 """Everything that should exist for a service right now, given which slices are kept."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,8 +8,8 @@ from datetime import datetime
 from ome_operator import keys, names
 from ome_operator.api import InferenceService
 from ome_operator.facts import Manifest, Observed, Pod
-from ome_operator.plan import ApplyStatus, Create
-from ome_operator.render import engine, meta, policy, rdma, registry, router, services
+from ome_operator.plan import ApplyStatus, Create, EnsureSecret
+from ome_operator.render import engine, meta, policy, rdma, registry, router, services, ssh
 from ome_operator.render.pod import port
 from ome_operator.render.workloads import Stored, stamp
 from ome_operator.resolve.inputs import Resolved
@@ -27,6 +28,8 @@ class Desired:
 
     manifests: tuple[Manifest, ...]
     create: tuple[Create, ...]
+    secrets: tuple[EnsureSecret, ...]
+    """Those that pods which are not ready may wait for."""
     scale_status: tuple[ApplyStatus, ...]
     complete: bool
     """False while something needed for rendering is missing: then nothing is pruned."""
@@ -66,13 +69,14 @@ def desired(
     held = _held(choice, decision, observed, present, now)
     image = "" if service.annotations.get(keys.REGISTRY) == registry.OFF else registry_image
     for revision in decision.keep:
-        manifests += _slice(choice, revision, held, complete, image)
+        manifests += _slice(choice, revision, held, complete, image, pods)
     manifests += [policy.autoscaler(choice.owner, name, one) for name, one in scaled.items() if one.scaler == "hpa"]
     wanted = _roles(choice, source, observed, routed=not lives_on)
     far = tuple(progress(role, pods, observed.failures) for role in wanted)
     return Desired(
         manifests=tuple(manifests),
         create=_scales(choice, scaled, observed),
+        secrets=_secrets(choice, decision, held, pods),
         scale_status=_scale_status(choice, scaled, far, observed, present),
         complete=complete,
         ports=ports,
@@ -156,8 +160,47 @@ def _held(
     return out
 
 
+def _secrets(
+    choice: Choice, decision: Decision, held: Mapping[tuple[str, str], Held], pods: Iterable[Pod]
+) -> tuple[EnsureSecret, ...]:
+    """The Secrets of kept slices that have not all their pods ready; nobody can look whether they exist."""
+    ready = Counter((pod.revision, pod.component) for pod in pods if pod.ready and not pod.deleting)
+    out = {}
+    for revision in decision.keep:
+        for name, role in choice.roles(revision).items():
+            found = ssh.secret(choice.owner, role.leader["spec"]["template"])
+            if found is not None and ready[revision, name] < held[revision, name].groups * role.size:
+                out[found["metadata"]["name"]] = EnsureSecret(found)
+    return tuple(out.values())
+
+
+def _leaders(
+    choice: Choice, revision: str, held: Mapping[tuple[str, str], Held], pods: Iterable[Pod]
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """For each role of a slice the addresses of its leaders, for a router that does not look for them itself.
+
+    Those that are wanted and ready; all that are wanted while none is, so that one that comes up alone changes nothing.
+    """
+    ready = {
+        (pod.component, pod.group)
+        for pod in pods
+        if pod.revision == revision and pod.rank == 0 and pod.ready and not pod.deleting and not pod.draining
+    }
+    out = []
+    for name in choice.roles(revision):
+        wanted = range(min(held[revision, name].groups, choice.groups.get(name, held[revision, name].groups)))
+        serving = [group for group in wanted if (name, group) in ready] or wanted
+        out.append((name, tuple(meta.address(choice.owner, name, revision, group) for group in serving)))
+    return tuple(out)
+
+
 def _slice(
-    choice: Choice, revision: str, held: Mapping[tuple[str, str], Held], routed: bool, image: str
+    choice: Choice,
+    revision: str,
+    held: Mapping[tuple[str, str], Held],
+    routed: bool,
+    image: str,
+    pods: Iterable[Pod],
 ) -> list[Manifest]:
     """One kept slice: engines from the store, budgets, and, where it is `routed`, the router as rendered now.
 
@@ -174,7 +217,8 @@ def _slice(
     if routed and choice.router is not None:
         replicas = choice.groups[keys.ROUTER]
         sidecar = registry.sidecar(image, roles)
-        out.append(router.deployment(choice.owner, revision, choice.router, replicas, sidecar))
+        leaders = _leaders(choice, revision, held, pods) if router.is_told(choice.router) else ()
+        out.append(router.deployment(choice.owner, revision, choice.router, replicas, sidecar, leaders))
         allowed = policy.allowed_disruptions(choice.policies[keys.ROUTER], replicas)
         out.append(policy.budget(choice.owner, keys.ROUTER, revision, allowed))
     return out
@@ -229,6 +273,7 @@ def _advice(choice: Choice) -> tuple[str, ...]:
         template = part["leader"]["spec"]["template"]
         boxes = [one["name"] for one in template["spec"]["containers"]]
         said += rdma.advice(template["metadata"].get("annotations") or {}, boxes)
+        said += ssh.advice(template)
         if part["worker"]:
             said += engine.advice(part["worker"]["spec"]["template"]["spec"])
     return tuple(dict.fromkeys(one for one in said if one))

@@ -59,6 +59,7 @@ def changes(
         first=first,
         apply=apply,
         create=want.create,
+        ensure_secret=want.secrets,
         patch=tuple(patch for held in want.held.values() for patch in held.patch),
         delete=tuple(deletes),
         requeue_after=min((held.again for held in want.held.values() if held.again is not None), default=None),

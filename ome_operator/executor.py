@@ -11,11 +11,15 @@ from ome_operator.facts import Child, Manifest, Refusal
 from ome_operator.kept import Kept
 from ome_operator.kube.client import Applied, Client
 from ome_operator.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, KubeError, NotFound
+from ome_operator.machinery import sshkeys
 from ome_operator.memory import Checked, Key, Memory, pause
 from ome_operator.observe import controller
-from ome_operator.plan import Apply, ApplyStatus, Check, Create, Delete, Guard, Patch, Plan
+from ome_operator.plan import Apply, ApplyStatus, Check, Create, Delete, EnsureSecret, Guard, Patch, Plan
 
 logger = logging.getLogger(__name__)
+
+SECRET_AGAIN = 60.0
+"""Seconds between two attempts to make a Secret whose pods are not ready: its name may have been a former service's."""
 
 
 @dataclass
@@ -68,6 +72,7 @@ class Executor:
         stored = all(key not in run.memory.refused for key in records)
         if not stored or (plan.first and run.outcome.error is not None):
             return  # a slice is stamped from what is stored: nothing of it may exist before
+        await self._together(run, (self._secret(run, secret) for secret in plan.ensure_secret))
         await self._together(run, (self._apply(run, apply) for apply in plan.apply))
         await self._together(run, (self._create(run, create) for create in plan.create))
         await self._together(run, (self._status(run, status) for status in plan.apply_status))
@@ -201,6 +206,23 @@ class Executor:
             self._refuse(run, key, Refusal(type(error).__name__, str(error)), hash_)
             return
         self._cluster.wrote(key[0], body)
+        run.outcome.learned |= run.memory.refused.pop(key, None) is not None
+
+    async def _secret(self, run: Run, secret: EnsureSecret) -> None:
+        """Make a Secret with new keys; that there is one of its name is success."""
+        key, hash_, now = _key(secret.manifest), ownership.digest(secret.manifest), self._clock()
+        if now < run.memory.secrets.get(key[1], now) or not self._due(run, key, hash_):
+            return
+        try:
+            await self._client.create({**secret.manifest, "stringData": sshkeys.generate(), "immutable": True})
+            run.outcome.wrote = True
+        except AlreadyExists:
+            pass
+        except (Invalid, Forbidden) as error:
+            self._refuse(run, key, Refusal(type(error).__name__, str(error)), hash_)
+            return
+        run.memory.secrets[key[1]] = now + SECRET_AGAIN
+        run.outcome.within(SECRET_AGAIN)
         run.outcome.learned |= run.memory.refused.pop(key, None) is not None
 
     async def _status(self, run: Run, status: ApplyStatus) -> None:

@@ -61,6 +61,8 @@ class Memory:
     failures: dict[Key, str] = field(default_factory=dict)
     looks: dict[Key, tuple[int, float]] = field(default_factory=dict)
     """Workload -> how often its events were read, and when (monotonic) they may be read again."""
+    secrets: dict[str, float] = field(default_factory=dict)
+    """Name -> monotonic time after which it is made again, should it be gone by then: it cannot be looked up."""
     events: dict[tuple[str, str], float] = field(default_factory=dict)
     """(reason, message) -> monotonic time when it was told."""
     bug: str = ""

@@ -56,6 +56,11 @@ def component(service: str, name: str) -> str:
     return f"{service}-{name}"
 
 
+def ssh_secret(service: str) -> str:
+    """Secret with the SSH keys of a service's pods."""
+    return f"{service}-ssh"
+
+
 def headless(service: str) -> str:
     """Headless Service that gives every pod of the service its DNS name."""
     return f"{service}-pods"

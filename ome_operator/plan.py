@@ -38,6 +38,14 @@ class Create:
 
 
 @dataclass(frozen=True)
+class EnsureSecret:
+    """A Secret that must exist: the executor makes its content and POSTs it; nobody reads it (decisions 20)."""
+
+    manifest: Manifest
+    """Without its data."""
+
+
+@dataclass(frozen=True)
 class ApplyStatus:
     """A server-side apply of the status subresource of a child (RoleScale)."""
 
@@ -86,12 +94,17 @@ class Event:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that one pass wants done for one service, in the order check, apply, create, patch, delete, status."""
+    """Everything that one pass wants done for one service, in this order: check, secrets, apply, create, patch, delete.
+
+    The status comes last.
+    """
 
     check: tuple[Check, ...] = ()
     first: tuple[Apply, ...] = ()
     """Applied one after the other before `apply` (ControllerRevisions: a slice is stamped from what is stored; Roles:
     bindings refer to them)."""
+    ensure_secret: tuple[EnsureSecret, ...] = ()
+    """What pods mount, before there are pods."""
     apply: tuple[Apply, ...] = ()
     """Independent of each other: applied concurrently."""
     create: tuple[Create, ...] = ()

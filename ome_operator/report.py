@@ -125,7 +125,8 @@ def _rejected(
 def _refused(choice: Choice, want: Desired, observed: Observed) -> tuple[Problem, ...]:
     """What the API server refused, under the condition of the component that it belongs to."""
     out = []
-    wanted = (*choice.record.write, *want.manifests, *(one.manifest for one in want.create))
+    posted = (*(one.manifest for one in want.create), *(one.manifest for one in want.secrets))
+    wanted = (*choice.record.write, *want.manifests, *posted)
     labels = {(one["kind"], one["metadata"]["name"]): one["metadata"]["labels"] for one in wanted}
     for key, refusal in sorted(observed.refusals.items()):
         if key not in labels:  # it was wanted once

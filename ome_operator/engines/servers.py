@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import yaml
@@ -25,6 +26,8 @@ class Server(NamedTuple):
     """Seconds that a start may take."""
     adapters: tuple[str, ...]
     """Arguments before LoRA adapters, () when it takes none."""
+    parallel: Mapping[str, tuple[str, ...]]
+    """TP, DP and EP -> the arguments that set it."""
 
 
 def server(container: Mapping[str, Any]) -> Server | None:
@@ -67,6 +70,20 @@ def with_adapters(container: Mapping[str, Any], adapters: Mapping[str, str]) -> 
     return {**container, "args": [*args, *(one for one in switches if one not in args), flag, *named]}
 
 
+def strategy(container: Mapping[str, Any]) -> dict[str, str]:
+    """How a server divides its model, as its arguments say it: TP, DP and EP -> the number, "" where it says none."""
+    found = server(container)
+    if found is None:
+        return {}
+    words = [word for part in _parts(container) for word in part.replace("=", " ").split()]
+    out = {}
+    for kind, flags in found.parallel.items():
+        for word, after in pairwise([*words, ""]):
+            if word in flags:
+                out[kind] = after if after.isdigit() else out.get(kind, "")
+    return out
+
+
 def probes(found: Server, port: int) -> dict[str, Any]:
     """Start-up and readiness of rank 0, which serves HTTP on `port`.
 
@@ -105,4 +122,6 @@ def _parts(container: Mapping[str, Any]) -> list[str]:
 
 def _read(name: str, data: Mapping[str, Any]) -> Server:
     starts = tuple(tuple(start) for start in data["starts"])
-    return Server(name, starts, data["port"], data["health"], data["dummy"], data["startup"], tuple(data["adapters"]))
+    parallel = {kind: tuple(flags) for kind, flags in data["parallel"].items()}
+    watched = data["port"], data["health"], data["dummy"], data["startup"]
+    return Server(name, starts, *watched, tuple(data["adapters"]), parallel)

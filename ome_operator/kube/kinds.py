@@ -51,6 +51,7 @@ RESOURCES: dict[str, Resource] = {
     "ControllerRevision": Resource("apps/v1", "controllerrevisions", namespaced=True),
     "Service": Resource("v1", "services", namespaced=True),
     "ConfigMap": Resource("v1", "configmaps", namespaced=True),
+    "Secret": Resource("v1", "secrets", namespaced=True),  # created, never read
     "ServiceAccount": Resource("v1", "serviceaccounts", namespaced=True),
     "Pod": Resource("v1", "pods", namespaced=True),
     "Node": Resource("v1", "nodes", namespaced=False),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ome_operator import keys
+from ome_operator import keys, names
 from ome_operator.facts import Manifest
 
 
@@ -29,6 +29,11 @@ def leaders(service: str, component: str) -> dict[str, str]:
     """Selects the pods of a component that serve HTTP, in every slice."""
     first = {} if component == keys.ROUTER else {keys.WORKER_INDEX: "0"}
     return {**labels(service, component), **first}
+
+
+def address(owner: Owner, component: str, revision: str, group: int) -> str:
+    """DNS name of the leader of a group, within the cluster."""
+    return f"{names.leader(owner.name, component, revision)}-{group}.{names.headless(owner.name)}.{owner.namespace}"
 
 
 def manifest(owner: Owner, api_version: str, kind: str, name: str, labels: Mapping[str, str], body: Manifest) -> Manifest:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from ome_operator import keys, names, quantity
 from ome_operator.engines import servers
 from ome_operator.facts import Manifest
-from ome_operator.render import engine, meta, rdma
+from ome_operator.render import engine, meta, rdma, ssh
 from ome_operator.resolve.compose import Composed
 from ome_operator.resolve.merge import merge
 from ome_operator.resolve.weights import VOLUME, Mount, mount
@@ -72,7 +72,7 @@ def _template(
             spec["affinity"] = require(spec.get("affinity") or {}, one.affinity)
     if selector := context.accelerator.get("nodeSelector"):
         spec["nodeSelector"] = {**selector, **(pod.get("nodeSelector") or {})}
-    spec = rdma.inject(spec, composed.annotations)
+    spec = ssh.inject(rdma.inject(spec, composed.annotations), composed.annotations, context.service)
     spec.setdefault("automountServiceAccountToken", False)
     spec.setdefault("enableServiceLinks", False)
     if composed.timeout and marks:

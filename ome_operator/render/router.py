@@ -4,7 +4,7 @@ It belongs to the slice (its selectors carry the revision) but not to the revisi
 and updated in place, so that a log level never reloads a terabyte of weights (decisions 5).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from ome_operator import keys, names
@@ -15,9 +15,12 @@ from ome_operator.render import meta
 from ome_operator.render.pod import add_env, base_env
 from ome_operator.render.registry import Sidecar, with_registry
 from ome_operator.resolve.compose import Composed
+from ome_operator.resolve.words import grouped
 
 ENDPOINT_LAG = 15
 """Seconds that endpoints may lag behind a router that goes; it keeps serving so long (decisions 11)."""
+LEADER_ADDRESS = {keys.ENGINE: "$(ENGINE_LEADER_ADDRESS)", keys.DECODER: "$(DECODER_LEADER_ADDRESS)"}
+"""What a router's argument says where the address of a leader belongs; the argument stands there once for each leader."""
 GRACE = "--shutdown-grace-period-secs"
 RULES = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
 
@@ -42,11 +45,18 @@ def access(owner: meta.Owner, composed: Composed) -> list[Manifest]:
 
 @by_identity(1024)
 def deployment(
-    owner: meta.Owner, revision: str, composed: Composed, replicas: int, sidecar: Sidecar
+    owner: meta.Owner,
+    revision: str,
+    composed: Composed,
+    replicas: int,
+    sidecar: Sidecar,
+    leaders: tuple[tuple[str, tuple[str, ...]], ...] = (),
 ) -> Manifest:
-    """The router Deployment of one slice."""
+    """The router Deployment of one slice; `leaders` has the addresses for a router that `is_told` them, by component."""
     pod = composed.leader
     main = _configured(pod["containers"][0], composed.config, base_env(owner.name, owner.namespace))
+    if leaders:
+        main = {**main, "args": _told([str(word) for word in main["args"]], dict(leaders))}
     drains = _draining(main, pod)
     main = {"terminationMessagePolicy": "FallbackToLogsOnError", **own_slice(_watchful(main), revision), **drains}
     spec: Manifest = {"serviceAccountName": names.component(owner.name, keys.ROUTER), "enableServiceLinks": False, **pod}
@@ -81,6 +91,25 @@ def _watchful(container: Manifest) -> Manifest:
     if said or sglang_router(container) is None or not takes_flags(container):
         return container
     return {**container, "args": [*(container.get("args") or ()), f"{HEALTH_INTERVAL}=5"]}
+
+
+def is_told(composed: Composed) -> bool:
+    """Whether the arguments of a router refer to addresses of leaders: it does not look for workers itself."""
+    words = [str(word) for word in composed.leader["containers"][0].get("args") or ()]
+    return any(reference in word for word in words for reference in LEADER_ADDRESS.values())
+
+
+def _told(args: list[str], leaders: Mapping[str, Sequence[str]]) -> list[str]:
+    """The arguments, with each flag that refers to the leaders of a component once for every one of them."""
+    out: list[str] = []
+    for flag in grouped(args):
+        named = [name for name, reference in LEADER_ADDRESS.items() if any(reference in word for word in flag)]
+        if not named or named[0] not in leaders:
+            out += flag
+            continue
+        for address in leaders[named[0]]:
+            out += [word.replace(LEADER_ADDRESS[named[0]], address) for word in flag]
+    return out
 
 
 def own_slice(container: Manifest, revision: str) -> Manifest:

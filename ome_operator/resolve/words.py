@@ -29,6 +29,17 @@ def without(words: Iterable[str], names: Collection[str]) -> list[str]:
     return kept
 
 
+def grouped(words: Iterable[str]) -> list[list[str]]:
+    """The words in pieces, each a flag with the values behind it."""
+    out: list[list[str]] = []
+    for word in words:
+        if word.startswith("--") or not out:
+            out.append([word])
+        else:
+            out[-1].append(word)
+    return out
+
+
 def override(words: Iterable[str], extra: list[str]) -> list[str]:
     """The words with those of `extra` in place of flags of the same name, new ones behind."""
     return [*without(words, flags(extra)), *extra]

@@ -71,7 +71,11 @@ def overriding() -> Case:
     return service, parts.deps(parts.model("pvc://weights/llama/8b"), runtime)
 
 
+RECIPES = ("tp16", "pd-lb", "vllm-ray", "vllm-dp16", "trtllm", "gguf", "gguf-amx")
+"""Samples of moonshotai/kimi-k2-*.yaml, one for each way to serve Kimi K2."""
+
 CASES: dict[str, Callable[[], Case]] = {
+    **{f"kimi-k2-{name}": lambda name=name: parts.shipped(f"moonshotai/kimi-k2-{name}.yaml") for name in RECIPES},  # type: ignore[misc]
     "kimi-k2-pd-rt": lambda: parts.kimi("kimi-k2-pd-rt"),
     "kimi-k2-pd-seed-rt": lambda: parts.kimi("kimi-k2-pd-seed-rt"),
     "single": single,
@@ -84,4 +88,4 @@ CASES: dict[str, Callable[[], Case]] = {
 def manifests(case: Case) -> list[Manifest]:
     """Everything that the first pass writes, in its order."""
     plan = sync(*case, Observed(), START)
-    return [one.manifest for one in (*plan.first, *plan.apply, *plan.create)]
+    return [one.manifest for one in (*plan.first, *plan.ensure_secret, *plan.apply, *plan.create)]

@@ -41,7 +41,7 @@ def test_everything_is_labelled_owned_and_named_within_the_limits(case: str) -> 
         (owner,) = metadata["ownerReferences"]
         assert owner["controller"] is True and owner["kind"] == "InferenceService"
         assert len(metadata["name"]) <= limits.get(one["kind"], 63)
-        assert one["kind"] == "RoleScale" or metadata["annotations"][keys.HASH] == digest(one)
+        assert one["kind"] in ("RoleScale", "Secret") or metadata["annotations"][keys.HASH] == digest(one)
 
 
 def test_every_selector_is_ours_alone_and_matches_its_pods(case: str) -> None:

@@ -1,5 +1,6 @@
 """Parsed models, runtimes, services and what they refer to, for tests of pure code."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,24 @@ def kimi(file: str = "kimi-k2-pd-rt") -> tuple[InferenceService, Deps]:
     body["metadata"] |= {"uid": UID, "generation": 1}
     body["spec"]["runtime"]["name"] = file
     return good(InferenceService.parse(body)), deps(found, parsed, nodes=16)
+
+
+def shipped(sample: str) -> tuple[InferenceService, Deps]:
+    """A sample of config/samples/isvc, and what it refers to; every model is on enough nodes."""
+    (body,) = [one for one in read(ROOT / "config/samples/isvc" / sample) if one["kind"] == "InferenceService"]
+    body["metadata"] |= {"uid": UID, "generation": 1}
+    spec, found = body["spec"], []
+    for name, kind in ((spec["model"]["name"], Model), (spec["runtime"]["name"], Runtime)):
+        (there,) = [one for one in _catalog() if one["metadata"]["name"] == name and one["kind"] in kind.KINDS]
+        found.append(good(kind.parse(there)))
+    return good(InferenceService.parse(body)), deps(*found)
+
+
+@cache
+def _catalog() -> list[dict[str, Any]]:
+    """Every object of config that samples refer to."""
+    files = sorted((ROOT / "config").rglob("*.yaml"))
+    return [one for path in files if "samples" not in path.parts for one in read(path)]
 
 
 def read(path: Path) -> list[dict[str, Any]]:

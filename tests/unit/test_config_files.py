@@ -1,5 +1,6 @@
 """The YAML files that users apply: they parse, fit each other, and say only what the pinned images understand."""
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ import yaml
 
 from ome_operator import api, keys
 from ome_operator.engines import CommandLine, command_line
+from ome_operator.engines.servers import known
+from ome_operator.machinery import sshkeys
 
 CONFIG = Path(__file__).parents[2] / "config"
 RUNTIME, SEED = "runtimes/srt/kimi-k2-pd-rt.yaml", "runtimes/srt/kimi-k2-pd-seed-rt.yaml"
@@ -18,9 +21,13 @@ COMMAND_LINES = {
     "docker.io/lmsysorg/sgl-model-gateway:v0.3.2": "sglang-router-0.3.2",
     "local/sglang-cpu:0.5.23": "sglang-0.5.23",
     "local/sglang-router:0.3.2": "sglang-router-0.3.2",
+    "docker.io/vllm/vllm-openai:v0.17.1": "vllm-0.17.1",
+    "docker.io/vllm/vllm-openai:v0.32.0": "vllm-0.32.0",
+    "nvcr.io/nvidia/tensorrt-llm/release:1.2.1": "tensorrt-llm-1.2.1",
+    "docker.io/approachingai/ktransformers:v0.3.2-AVX512": "ktransformers-0.3.2",
 }
 GPUS = 8
-PLAIN = ("Namespace", "PersistentVolume", "PersistentVolumeClaim")
+PLAIN = ("Namespace", "PersistentVolume", "PersistentVolumeClaim", "ConfigMap")
 """Kinds of Kubernetes itself that samples bring along."""
 
 
@@ -66,8 +73,26 @@ def problems(line: CommandLine, args: list[str]) -> list[str]:
     return found
 
 
-def flags(component: dict[str, Any]) -> dict[str, str]:
-    return {flag: " ".join(words) for flag, words in pairs(component["runner"]["args"])}
+def servers_words(runner: dict[str, Any]) -> list[str]:
+    """The arguments of the server that a runner starts, [] for one that starts none; also from a shell line."""
+    args = list(runner.get("args") or ())
+    if runner["command"][-1] != "-c":
+        return args
+    words = shlex.split(args[0].replace("\\\n", " "), comments=True)
+    for start in (list(start) for one in known() for start in one.starts):
+        for at in range(len(words)):
+            if words[at : at + len(start)] == start:
+                return words[at + len(start) :]
+    return []
+
+
+def rank(component: dict[str, Any], part: str) -> dict[str, Any]:
+    """The runner of the leader or the workers over that of both."""
+    return component["runner"] | ((component.get(part) or {}).get("runner") or {})
+
+
+def flags(component: dict[str, Any], part: str = "leader") -> dict[str, str]:
+    return {flag: " ".join(words) for flag, words in pairs(servers_words(rank(component, part)))}
 
 
 def env(component: dict[str, Any]) -> dict[str, str]:
@@ -94,15 +119,16 @@ def test_the_operator_reads_every_file(path: str) -> None:
             assert not isinstance(parsed := kind.parse(one), api.Invalid), parsed
 
 
-@pytest.mark.parametrize("path", RUNTIMES)
-@pytest.mark.parametrize("part", ["engineConfig", "decoderConfig", "routerConfig"])
+PARTS = ("engineConfig", "decoderConfig", "routerConfig")
+
+
+@pytest.mark.parametrize(("path", "part"), [(path, part) for path in RUNTIMES for part in PARTS if part in runtime(path)])
 def test_the_image_understands_every_flag(path: str, part: str) -> None:
-    component = runtime(path).get(part)
-    if component is None:
-        pytest.skip("the runtime has no such component")
+    component = runtime(path)[part]
     image = component["runner"]["image"]
     assert image in COMMAND_LINES, f"{path}: extract the flags of {image} into ome_operator/engines/data"
-    assert problems(command_line(COMMAND_LINES[image]), component["runner"]["args"]) == []
+    for ranks in ("leader", "worker"):
+        assert problems(command_line(COMMAND_LINES[image]), servers_words(rank(component, ranks))) == []
 
 
 def test_the_check_finds_what_it_should_find() -> None:
@@ -295,3 +321,88 @@ def test_models_that_the_runtimes_are_for(model: str, fits: bool) -> None:
         form = runtime(path)["supportedModelFormats"][0]
         names = ("modelFormat", "modelFramework", "modelArchitecture", "quantization")
         assert all(form[name] == spec[name] for name in names) is fits
+
+
+CHOICE = "--trust-remote-code --tool-call-parser kimi_k2 "
+AUTO = "--enable-auto-tool-choice "
+DP = (
+    "--port 8000 --data-parallel-size 16 --data-parallel-size-local 8 --enable-expert-parallel "
+    "--max-num-batched-tokens 8192 --max-num-seqs 256 --gpu-memory-utilization 0.85 "
+)
+GGUF = "--model_path $(MODEL_PATH) --gguf_path $(MODEL_PATH) --cache_lens 30000"
+GUIDE = {
+    ("srt/kimi-k2-tp16-rt", "leader"): CHOICE + "--tp-size 16 --dist-init-addr $(LWS_LEADER_ADDRESS):50000 "
+    "--nnodes $(LWS_GROUP_SIZE) --node-rank $(LWS_WORKER_INDEX)",
+    ("vllm/kimi-k2-tp16-ray-rt", "leader"): CHOICE + AUTO + "--port 8000 --tensor-parallel-size 16",
+    ("vllm/kimi-k2-dp16-ep-rt", "leader"): CHOICE + AUTO + DP + "--data-parallel-address $(POD_IP)",
+    ("vllm/kimi-k2-dp16-ep-rt", "worker"): CHOICE + AUTO + DP + "--headless --data-parallel-start-rank 8 "
+    "--data-parallel-address $(LWS_LEADER_ADDRESS)",
+    ("trtllm/kimi-k2-tp16-mpi-rt", "leader"): "--backend pytorch --tp_size 16 --ep_size 8 --trust_remote_code --port 8000 "
+    "--kv_cache_free_gpu_memory_fraction 0.95 --max_batch_size 128 --max_num_tokens 4096 "
+    "--extra_llm_api_options /etc/trtllm/extra-llm-api-config.yml",
+    ("ktransformers/kimi-k2-gguf-rt", "leader"): GGUF,
+    ("ktransformers/kimi-k2-gguf-amx-rt", "leader"): GGUF + " "
+    "--optimize_config_path ktransformers/optimize/optimize_rules/DeepSeek-V3-Chat-fp8-linear-ggml-experts-serve-amx.yaml",
+}
+"""The commands of Moonshot's deployment guide, with the names of today's versions, and variables for its placeholders."""
+
+
+@pytest.mark.parametrize(("file", "part"), sorted(GUIDE))
+def test_a_recipe_has_every_argument_of_the_guide(file: str, part: str) -> None:
+    said = flags(runtime(f"runtimes/{file}.yaml")["engineConfig"], part)
+    assert published(GUIDE[file, part]).items() <= said.items()
+
+
+def test_both_nodes_of_a_data_parallel_group_agree() -> None:
+    engine = runtime("runtimes/vllm/kimi-k2-dp16-ep-rt.yaml")["engineConfig"]
+    first, second = flags(engine, "leader"), flags(engine, "worker")
+    own = {"--data-parallel-address", "--headless", "--data-parallel-start-rank"}
+    alike = [{flag: word for flag, word in one.items() if flag not in own} for one in (first, second)]
+    assert alike[0] == alike[1]
+    assert second["--data-parallel-start-rank"] == first["--data-parallel-size-local"]
+    assert int(first["--data-parallel-size"]) == 2 * GPUS
+
+
+def test_ray_starts_on_every_node_and_the_head_waits() -> None:
+    engine = runtime("runtimes/vllm/kimi-k2-tp16-ray-rt.yaml")["engineConfig"]
+    head, worker = rank(engine, "leader")["args"][0], rank(engine, "worker")["args"][0]
+    assert head.index("ray start --head --port=6379") < head.index("until") < head.index("exec vllm serve")
+    assert '= "$LWS_GROUP_SIZE" ]' in head
+    assert 'exec ray start --block --address="$LWS_LEADER_ADDRESS:6379"' in worker
+    assert servers_words(rank(engine, "worker")) == []
+
+
+def test_mpirun_and_ssh_as_in_the_guide() -> None:
+    engine = runtime("runtimes/trtllm/kimi-k2-tp16-mpi-rt.yaml")["engineConfig"]
+    leader, worker = rank(engine, "leader")["args"][0], rank(engine, "worker")["args"][0]
+    said = ("mpirun -np 16", "--hostfile /tmp/hosts", "-mca plm_rsh_args", "--allow-run-as-root", "slots=8", "-p 2233")
+    assert [words for words in said if words not in leader] == []
+    assert "trtllm-llmapi-launch trtllm-serve serve" in leader
+    said = ("-p 2233", "PubkeyAuthentication=yes", "PermitRootLogin=prohibit-password", "PasswordAuthentication=no")
+    assert [words for words in said if words not in worker] == []
+    volume = engine["annotations"][keys.SSH_KEYS]
+    (mount,) = [one["mountPath"] for one in engine["runner"]["volumeMounts"] if one["name"] == volume]
+    read = {name: leader if name in ("id_ed25519", "known_hosts") else worker for name in sshkeys.generate()}
+    assert [name for name, script in read.items() if f"{mount}/{name}" not in script] == []
+
+
+def test_the_options_file_of_the_guide() -> None:
+    config = next(one for one in documents("samples/isvc/moonshotai/kimi-k2-trtllm.yaml") if one["kind"] == "ConfigMap")
+    assert yaml.safe_load(config["data"]["extra-llm-api-config.yml"]) == {
+        "cuda_graph_config": {"enable_padding": True, "batch_sizes": [1, 2, 4, 8, 16, 32, 64, 128]},
+        "print_iter_log": True,
+        "enable_attention_dp": True,
+    }
+    engine = runtime("runtimes/trtllm/kimi-k2-tp16-mpi-rt.yaml")["engineConfig"]
+    assert {"name": "llm-api", "configMap": {"name": config["metadata"]["name"]}} in engine["volumes"]
+
+
+def test_the_small_load_balancer_is_told_both_roles() -> None:
+    *_, service = documents("samples/isvc/moonshotai/kimi-k2-pd-lb.yaml")
+    args = service["spec"]["router"]["runner"]["args"]
+    assert problems(command_line("sglang-router-0.3.2"), args) == []
+    said = dict(pairs(args))
+    prefill = runtime(RUNTIME)["engineConfig"]
+    assert said["--prefill"] == ["http://$(ENGINE_LEADER_ADDRESS):30000", prefill["annotations"][keys.BOOTSTRAP_PORT]]
+    assert said["--decode"] == ["http://$(DECODER_LEADER_ADDRESS):30000"]
+    assert {"--mini-lb", "--pd-disaggregation"} <= said.keys()

@@ -6,7 +6,7 @@ import pytest
 
 from ome_operator import engines
 from ome_operator.engines import command_line
-from ome_operator.engines.servers import Server, known, server, takes_adapters, takes_flags, with_adapters
+from ome_operator.engines.servers import Server, known, server, strategy, takes_adapters, takes_flags, with_adapters
 
 DATA = Path(engines.__file__).parent / "data"
 
@@ -18,6 +18,8 @@ def test_a_data_file_is_all_that_an_engine_needs(one: Server) -> None:
     lines = [command_line(path.stem) for path in DATA.glob(f"{one.name}-[0-9]*.yaml")]
     assert lines, "there are flags of at least one version"
     assert all(set(one.adapters) <= line.flags.keys() for line in lines)
+    flags = {flag for line in lines for flag in line.flags}
+    assert {flag for kind in one.parallel.values() for flag in kind} <= flags
 
 
 def test_adapters_are_named_as_the_engine_wants_them() -> None:
@@ -27,6 +29,15 @@ def test_adapters_are_named_as_the_engine_wants_them() -> None:
     assert plain["args"] == ["--enable-lora", "--lora-modules", "a=/a"]
     own = {"command": ["sglang", "serve"], "args": ["--lora-paths=x=/x"]}
     assert with_adapters(own, {"a": "/a"}) == own
+
+
+def test_what_an_engine_says_about_parallelism() -> None:
+    said = {"command": ["python3", "-m", "sglang.launch_server"], "args": ["--tp-size=32", "--attn-dp-size=32"]}
+    assert strategy(said) == {"TP": "32", "DP": "32"}
+    assert strategy({**said, "args": ["--ep-size", "8", "--moe-a2a-backend=deepep"]}) == {"EP": "8"}
+    shell = ["bash", "-c", "exec vllm serve m --data-parallel-size 16 --enable-expert-parallel --port 1"]
+    assert strategy({"command": shell}) == {"DP": "16", "EP": ""}
+    assert strategy({"command": ["sleep", "1"]}) == {}
 
 
 def test_an_engine_without_a_flag_for_adapters_gets_none() -> None:

@@ -60,6 +60,24 @@ def test_deployment() -> None:
     assert spec["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
 
 
+TOLD = (("engine", ("p0", "p1")), ("decoder", ("d0",)))
+
+
+def test_a_router_is_told_every_leader_in_its_arguments() -> None:
+    """Each argument that refers to leaders stands there once for every one of them, with the values behind it."""
+    args = ["--mini-lb", "--prefill", "http://$(ENGINE_LEADER_ADDRESS):1", "8998", "--decode=http://$(DECODER_LEADER_ADDRESS):1"]
+    box = composed(args=args)
+    assert router.is_told(box)
+    found = router.deployment(OWNER, "r1", box, 1, Sidecar(""), TOLD)["spec"]["template"]["spec"]["containers"][0]["args"]
+    prefill = ["--prefill", "http://p0:1", "8998", "--prefill", "http://p1:1", "8998"]
+    assert found == ["--mini-lb", *prefill, "--decode=http://d0:1"]
+
+
+def test_a_router_that_looks_for_workers_itself_is_told_nothing() -> None:
+    assert not router.is_told(composed(args=["--service-discovery", "--selector", "$(INFERENCESERVICE_NAME)"]))
+    assert not router.is_told(composed())
+
+
 def names(deployment: dict[str, Any]) -> dict[str, Any]:
     """Variables of the router."""
     return {one["name"]: one.get("value") for one in deployment["spec"]["template"]["spec"]["containers"][0]["env"]}

@@ -1,0 +1,22 @@
+"""The page that lists the catalog is what the files say."""
+
+from tests.support import catalog, parts
+
+PAGE = parts.ROOT / "docs/catalog.md"
+
+
+def test_the_page_is_as_the_files_are(update: bool) -> None:
+    text = catalog.page()
+    if update:
+        PAGE.write_text(text)
+    assert PAGE.read_text() == text, "see `pytest tests/golden --update-golden`"
+
+
+def test_every_model_and_runtime_has_a_sample() -> None:
+    named = [parts.shipped(one)[0].spec for one in catalog.samples()]
+    config = parts.ROOT / "config"
+    models = {body["metadata"]["name"] for path in (config / "models").rglob("*.yaml") for body in parts.read(path)}
+    runtimes = {body["metadata"]["name"] for path in (config / "runtimes").rglob("*.yaml") for body in parts.read(path)}
+    assert models - {one.model.name for one in named if one.model} == {"kimi-k2-tiny"}
+    alike = {"kimi-k2-pd-seed-rt", "kimi-k2-tiny-pd-cpu-rt"}  # kimi-k2-pd.yaml runs on the first, too; the other is for CPUs
+    assert runtimes - {one.runtime.name for one in named if one.runtime} == alike
