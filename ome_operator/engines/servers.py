@@ -76,7 +76,7 @@ def strategy(container: Mapping[str, Any]) -> dict[str, str]:
     if found is None:
         return {}
     words = [word for part in _parts(container) for word in part.replace("=", " ").split()]
-    out = {}
+    out: dict[str, str] = {}
     for kind, flags in found.parallel.items():
         for word, after in pairwise([*words, ""]):
             if word in flags:
