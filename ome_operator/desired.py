@@ -13,6 +13,7 @@ from ome_operator.render import engine, meta, policy, rdma, registry, router, se
 from ome_operator.render.pod import port
 from ome_operator.render.workloads import Stored, stamp
 from ome_operator.resolve.inputs import Resolved
+from ome_operator.rollout.arithmetic import Numbers, Share, routers
 from ome_operator.rollout.choose import Choice
 from ome_operator.rollout.decide import Decision
 from ome_operator.rollout.drain import Held, hold
@@ -53,6 +54,7 @@ def desired(
     decision: Decision,
     observed: Observed,
     present: Mapping[str, Slice],
+    numbers: Numbers,
     now: datetime,
     registry_image: str = "",
 ) -> Desired:
@@ -66,12 +68,13 @@ def desired(
     complete = bool(roles) and _readable(service, resolved, choice) and not lives_on
     scaled = {name: one for name, one in choice.policies.items() if one.scaled and name in roles}
     manifests = _shared(service, choice, ports, front) if complete else []
-    held = _held(choice, decision, observed, present, now)
+    held = _held(choice, decision, present, now)
     image = "" if service.annotations.get(keys.REGISTRY) == registry.OFF else registry_image
+    replicas = _routers(choice, decision, numbers, present) if complete and choice.router is not None else {}
     for revision in decision.keep:
-        manifests += _slice(choice, revision, held, complete, image, pods)
+        manifests += _slice(choice, revision, decision.groups[revision], held, replicas.get(revision), image, pods)
     manifests += [policy.autoscaler(choice.owner, name, one) for name, one in scaled.items() if one.scaler == "hpa"]
-    wanted = _roles(choice, source, observed, routed=not lives_on)
+    wanted = _roles(choice, decision, source, numbers, routed=not lives_on)
     far = tuple(progress(role, pods, observed.failures) for role in wanted)
     return Desired(
         manifests=tuple(manifests),
@@ -139,24 +142,15 @@ def _front(choice: Choice, ports: Mapping[str, int], observed: Observed, pods: I
     return keys.ENGINE if serves and keys.ROUTER not in ready else wanted
 
 
-def _groups(choice: Choice, revision: str, component: str, observed: Observed) -> int:
-    """Groups of a role of a kept slice: those that it has when the service does not name the role any more."""
-    if component in choice.groups:
-        return choice.groups[component]
-    leaders = observed.children.get(("StatefulSet", names.leader(choice.owner.name, component, revision)))
-    return leaders.replicas if leaders is not None else 1
-
-
 def _held(
-    choice: Choice, decision: Decision, observed: Observed, present: Mapping[str, Slice], now: datetime
+    choice: Choice, decision: Decision, present: Mapping[str, Slice], now: datetime
 ) -> dict[tuple[str, str], Held]:
     """The groups of every kept slice; without a router nobody could take them out of it first."""
     out = {}
-    for revision in decision.keep:
-        for name in choice.roles(revision):
-            wanted = _groups(choice, revision, name, observed)
+    for revision, share in decision.groups.items():
+        for name, groups in share.items():
             drains = revision in present and keys.ROUTER in choice.groups
-            out[revision, name] = hold(name, wanted, present[revision], now) if drains else Held(wanted)
+            out[revision, name] = hold(name, groups, present[revision], now) if drains else Held(groups)
     return out
 
 
@@ -175,7 +169,7 @@ def _secrets(
 
 
 def _leaders(
-    choice: Choice, revision: str, held: Mapping[tuple[str, str], Held], pods: Iterable[Pod]
+    choice: Choice, revision: str, share: Share, pods: Iterable[Pod]
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """For each role of a slice the addresses of its leaders, for a router that does not look for them itself.
 
@@ -188,21 +182,36 @@ def _leaders(
     }
     out = []
     for name in choice.roles(revision):
-        wanted = range(min(held[revision, name].groups, choice.groups.get(name, held[revision, name].groups)))
-        serving = [group for group in wanted if (name, group) in ready] or wanted
+        serving = [group for group in range(share[name]) if (name, group) in ready] or range(share[name])
         out.append((name, tuple(meta.address(choice.owner, name, revision, group) for group in serving)))
     return tuple(out)
+
+
+def _routers(choice: Choice, decision: Decision, numbers: Numbers, present: Mapping[str, Slice]) -> dict[str, int]:
+    """Kept slice -> replicas of its router. Where a slice has to be whole before it serves, it has no router before."""
+    seen = {name: numbers.seen.get(name, {}) for name in decision.keep}
+    replicas = routers(choice.groups[keys.ROUTER], numbers.wanted[decision.keep[-1]], seen) if seen else {}
+    return {name: count for name, count in replicas.items() if not _hidden(name, choice, numbers, present)}
+
+
+def _hidden(revision: str, choice: Choice, numbers: Numbers, present: Mapping[str, Slice]) -> bool:
+    """Whether a slice that comes up beside another is not to serve yet; one that had a router keeps it."""
+    if not numbers.bounds.whole or revision != choice.target or len(present) < 2:
+        return False
+    has = revision in present and any(child.kind == "Deployment" for child in present[revision].workloads)
+    return not has and not numbers.complete(revision)
 
 
 def _slice(
     choice: Choice,
     revision: str,
+    share: Share,
     held: Mapping[tuple[str, str], Held],
-    routed: bool,
+    routers: int | None,
     image: str,
     pods: Iterable[Pod],
 ) -> list[Manifest]:
-    """One kept slice: engines from the store, budgets, and, where it is `routed`, the router as rendered now.
+    """One kept slice: engines from the store, budgets, and the router as rendered now, unless `routers` is None.
 
     `image` is that of the router's registry.
     """
@@ -214,31 +223,38 @@ def _slice(
         if name in choice.policies:
             allowed = policy.allowed_disruptions(choice.policies[name], groups)
             out.append(policy.budget(choice.owner, name, revision, allowed))
-    if routed and choice.router is not None:
-        replicas = choice.groups[keys.ROUTER]
+    if routers is not None and choice.router is not None:
         sidecar = registry.sidecar(image, roles)
-        leaders = _leaders(choice, revision, held, pods) if router.is_told(choice.router) else ()
-        out.append(router.deployment(choice.owner, revision, choice.router, replicas, sidecar, leaders))
-        allowed = policy.allowed_disruptions(choice.policies[keys.ROUTER], replicas)
+        leaders = _leaders(choice, revision, share, pods) if router.is_told(choice.router) else ()
+        out.append(router.deployment(choice.owner, revision, choice.router, routers, sidecar, leaders))
+        allowed = policy.allowed_disruptions(choice.policies[keys.ROUTER], routers)
         out.append(policy.budget(choice.owner, keys.ROUTER, revision, allowed))
     return out
 
 
-def _roles(choice: Choice, revision: str, observed: Observed, routed: bool) -> list[Role]:
-    """What progress is measured against: the roles of the slice that serves or comes, and the router."""
-    roles = choice.roles(revision)
+def _roles(choice: Choice, decision: Decision, source: str, numbers: Numbers, routed: bool) -> list[Role]:
+    """What progress is measured against: the roles of the slice that serves or comes, and the router; over all slices."""
+    roles = choice.roles(source)
     both = keys.DECODER in roles
     out = []
     for name, role in roles.items():
-        groups = _groups(choice, revision, name, observed)
-        sets = [("StatefulSet", names.leader(choice.owner.name, name, revision))]
-        if role.worker is not None:
-            sets += [("StatefulSet", names.worker(choice.owner.name, name, revision, group)) for group in range(groups)]
+        sets = [("StatefulSet", one) for revision in decision.keep for one in _sets(choice, decision, revision, name)]
+        groups = numbers.wanted[source][name]
         out.append(Role(name, title(name, both), groups, role.size, tuple(sets)))
     if routed and roles and keys.ROUTER in choice.groups:
-        deployment = ("Deployment", names.router(choice.owner.name, revision))
-        out.append(Role(keys.ROUTER, keys.ROUTER, choice.groups[keys.ROUTER], 1, (deployment,)))
+        deployments = tuple(("Deployment", names.router(choice.owner.name, revision)) for revision in decision.keep)
+        out.append(Role(keys.ROUTER, keys.ROUTER, choice.groups[keys.ROUTER], 1, deployments))
     return out
+
+
+def _sets(choice: Choice, decision: Decision, revision: str, component: str) -> list[str]:
+    """Names of the StatefulSets of a role of a slice."""
+    role = choice.roles(revision).get(component)
+    if role is None:
+        return []
+    groups = range(decision.groups[revision][component]) if role.worker is not None else ()
+    workers = [names.worker(choice.owner.name, component, revision, group) for group in groups]
+    return [names.leader(choice.owner.name, component, revision), *workers]
 
 
 def _scale_status(

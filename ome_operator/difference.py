@@ -37,7 +37,8 @@ def changes(
 ) -> Plan:
     """Applies of what differs, creations, and deletions of what is not wanted any more."""
     comes = decision.keep[0] if len(decision.keep) == 1 else ""
-    alone = Guard(selector(choice.owner, comes)) if comes and (len(choice.known) > 1 or decision.gone) else None
+    others = len(choice.known) > 1 or len(present) > 1
+    alone = Guard(selector(choice.owner, comes)) if comes and decision.alone and others else None
     # The API server refuses a RoleBinding whose Role it cannot look up, so Roles come first too.
     early = [*choice.record.write, *(one for one in want.manifests if one["kind"] == "Role")]
     late = [one for one in want.manifests if one["kind"] != "Role"]

@@ -93,3 +93,12 @@ def gpus(container: Mapping[str, Any]) -> int:
 def seconds(duration: str) -> float:
     """Seconds of a duration such as `90s` or `1h30m`, as `api.values.Duration` spells it."""
     return sum(float(number) * _DURATION[unit] for number, unit in re.findall(r"([0-9.]+)([a-zµ]+)", duration))
+
+
+def part(value: int | str, whole: int, *, up: bool) -> int:
+    """A count as it is, and a percentage of the whole (`"25%"`) rounded up or down."""
+    text = str(value)
+    if not text.endswith("%"):
+        return int(text)
+    percent = int(text[:-1]) * whole
+    return -(-percent // 100) if up else percent // 100

@@ -13,11 +13,13 @@ from ome_operator.resolve.inputs import Resolved, runtime_refs
 from ome_operator.resolve.pinned import tokens
 from ome_operator.resolve.problem import Problem
 from ome_operator.rollout import deadline
+from ome_operator.rollout.arithmetic import Numbers
 from ome_operator.rollout.choose import Choice
 from ome_operator.rollout.deadline import Clock
 from ome_operator.rollout.decide import Decision
 from ome_operator.rollout.slices import Slice
 from ome_operator.status import conditions as cond
+from ome_operator.status import rollout
 from ome_operator.status.service import CONDITION, Report
 
 
@@ -26,6 +28,7 @@ def report(
     resolved: Resolved,
     choice: Choice,
     decision: Decision,
+    numbers: Numbers,
     want: Desired,
     clock: Clock,
     observed: Observed,
@@ -49,7 +52,10 @@ def report(
         url=_url(service, choice, want),
         revision=choice.target,
         serving=tuple(present) if present else (choice.target,) if choice.target else (),
-        rollout=_rollout(service, choice, decision, want, clock),
+        rollout=_rollout(service, choice, decision, numbers, want, clock),
+        hold=rollout.hold(choice.target, decision, _held(service.status), now),
+        updated={role: one.have for role, one in numbers.built.get(choice.target, {}).items()},
+        bounded=rollout.bounded(choice.target, numbers),
         clock=clock.stored,
         drift=resolved.drift,
         tokens=tokens(service, done=choice.record.current),
@@ -80,7 +86,7 @@ def _model(resolved: Resolved, choice: Choice) -> cond.Condition | None:
 
 
 def _rollout(
-    service: InferenceService, choice: Choice, decision: Decision, want: Desired, clock: Clock
+    service: InferenceService, choice: Choice, decision: Decision, numbers: Numbers, want: Desired, clock: Clock
 ) -> cond.Condition | None:
     """RolledOut: what the user asks for is complete and alone."""
     if not choice.target:
@@ -96,11 +102,16 @@ def _rollout(
         said = f"{_failure(service, choice, want)}. Mend what that says{undo}"
         return cond.Condition(cond.ROLLED_OUT, False, cond.EXCEEDED, said)
     if decision.reason:
-        return cond.Condition(cond.ROLLED_OUT, False, decision.reason, decision.message)
+        return cond.Condition(cond.ROLLED_OUT, False, decision.reason, rollout.words(choice.target, decision, numbers))
     if whole:
         pinned = "; spec.rollout.revision pins it, so edits wait" if choice.aim.pin else ""
         return cond.Condition(cond.ROLLED_OUT, True, "Complete", f"revision {choice.target} is complete and alone{pinned}")
     return cond.Condition(cond.ROLLED_OUT, False, "Progressing", f"revision {choice.target} comes up")
+
+
+def _held(before: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The hold that the status tells; every component has the same."""
+    return next((one["rolloutHold"] for one in (before.get("components") or {}).values() if "rolloutHold" in one), {})
 
 
 def _failure(service: InferenceService, choice: Choice, want: Desired) -> str:

@@ -16,6 +16,7 @@ from ome_operator.report import report
 from ome_operator.resolve.inputs import resolve
 from ome_operator.rollout import deadline, revisions, turn
 from ome_operator.rollout.choose import choose
+from ome_operator.rollout.count import numbers
 from ome_operator.rollout.decide import decide
 from ome_operator.rollout.slices import slices
 from ome_operator.status import conditions as cond
@@ -40,10 +41,11 @@ def sync(service: InferenceService, deps: Deps, observed: Observed, now: datetim
     clock = deadline.clock(service, choice.aim, present, now)
     shared = turn.shared(choice.aim.wish, present.keys() | turn.whole_before(service.status), choice.data)
     ahead = observed.ahead if shared and choice.aim.rejection is None else ""  # going back waits for nobody
-    decision = decide(service.name, choice.target, present, choice.gate, ahead)
-    want = desired(service, resolved, choice, decision, observed, present, now, deps.registry_image)
+    have = numbers(choice, present)
+    decision = decide(service.name, choice.target, present, choice.gate, have, ahead)
+    want = desired(service, resolved, choice, decision, observed, present, have, now, deps.registry_image)
     plan = changes(service, choice, decision, want, observed, present)
-    said = status(report(service, resolved, choice, decision, want, clock, observed, present, deps, now))
+    said = status(report(service, resolved, choice, decision, have, want, clock, observed, present, deps, now))
     return replace(
         plan,
         check=choice.check,

@@ -20,7 +20,7 @@ from ome_operator.api.predictor import Predictor, PredictorModel
 from ome_operator.api.rolescale import RoleScale, RoleScaleSpec
 from ome_operator.api.rollout import RollingUpdate, Rollout, RolloutGroup
 from ome_operator.api.runtime import AcceleratorOverride, Parallelism, Runtime, RuntimeSpec, SupportedModelFormat
-from ome_operator.api.scaling import Autoscaler, DeploymentStrategy, KedaConfig, ScalingPolicy
+from ome_operator.api.scaling import Autoscaler, DeploymentStrategy, DeploymentUpdate, KedaConfig, ScalingPolicy
 from ome_operator.api.service import InferenceService, ModelRef, RuntimeRef, ServiceSpec, propose_name
 from ome_operator.api.sglang import Serving, ServingSpec, ShortModel, ShortModelSpec
 from ome_operator.api.weights import FineTunedWeight, FineTunedWeightSpec
@@ -37,6 +37,7 @@ __all__ = [
     "BenchmarkSpec",
     "Component",
     "DeploymentStrategy",
+    "DeploymentUpdate",
     "Facts",
     "FineTunedWeight",
     "FineTunedWeightSpec",

@@ -1,6 +1,6 @@
 """How a service goes from one revision to the next."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 from pydantic.alias_generators import to_snake
@@ -129,11 +129,3 @@ class Rollout(Spec):
     """What then becomes of it: it stays (Hold, when unset), or the revision that was whole last comes back (Rollback)."""
 
     RULES = (_one_of("groups", "blueGreen", "rollingUpdate", "recreate"),)
-
-    @property
-    def short(self) -> dict[str, Any]:
-        """The strategy that stands directly below, under its YAML name; empty when there is none."""
-        return self.model_dump(by_alias=True, exclude_unset=True, include=_SHORT)
-
-
-_SHORT = {"blue_green", "rolling_update", "recreate"}

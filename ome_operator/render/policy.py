@@ -3,6 +3,7 @@
 from ome_operator import keys, names
 from ome_operator.cached import by_identity
 from ome_operator.facts import Manifest
+from ome_operator.quantity import part
 from ome_operator.render import meta
 from ome_operator.resolve.policy import Policy
 
@@ -21,18 +22,15 @@ def budget(owner: meta.Owner, component: str, revision: str, allowed: int) -> Ma
 
 
 def allowed_disruptions(policy: Policy, groups: int) -> int:
-    """Pods that may be evicted at once: user values count groups, and one eviction takes one group. Default 1."""
+    """Pods that may be evicted at once: user values count groups, and one eviction takes one group. Default 1.
+
+    Percentages are rounded up, as the API rounds for budgets.
+    """
     if policy.max_unavailable is not None:
-        return _share(policy.max_unavailable, groups)
+        return part(policy.max_unavailable, groups, up=True)
     if policy.min_available is not None:
-        return max(0, groups - _share(policy.min_available, groups))
+        return max(0, groups - part(policy.min_available, groups, up=True))
     return 1
-
-
-def _share(value: int | str, groups: int) -> int:
-    """An absolute number, or a percentage of the groups rounded up (as the API rounds for budgets)."""
-    text = str(value)
-    return -(-int(text[:-1]) * groups // 100) if text.endswith("%") else int(text)
 
 
 def role_scale(owner: meta.Owner, component: str, replicas: int) -> Manifest:

@@ -23,6 +23,7 @@ from ome_operator.rollout import revisions, target
 from ome_operator.rollout.decide import CHECKING, OPEN, Gate
 from ome_operator.rollout.record import Record, record
 from ome_operator.rollout.slices import Slice, started
+from ome_operator.rollout.strategy import Strategy, strategy
 from ome_operator.rollout.target import Target
 
 
@@ -44,6 +45,7 @@ class Choice:
     groups: Mapping[str, int]
     """Component -> wanted groups (router: replicas)."""
     held: Held | None
+    strategy: Strategy
 
     @property
     def target(self) -> str:
@@ -83,12 +85,14 @@ def choose(
     problems = (*resolved.problems, *kept.problems, *aim.problems, *about_router)
     wanted = kept.data.get(aim.revision)
     here = _held(wanted, groups, deps) if wanted is not None else None
+    asked = strategy(service, resolved.runtime)
+    advice = (*resolved.advice, *asked.advice)
     gate: Gate = OPEN
     check: tuple[Check, ...] = ()
     if wanted is not None and not (aim.revision in present and started(present[aim.revision])):
         grave = _blocking(service, aim, problems, router)
         gate, check = _gate(service, owner, aim.revision, wanted, groups, grave, here, observed, present)
-    return Choice(owner, aim, tuple(known), kept, gate, check, problems, resolved.advice, router, policies, groups, here)
+    return Choice(owner, aim, tuple(known), kept, gate, check, problems, advice, router, policies, groups, here, asked)
 
 
 def _blocking(

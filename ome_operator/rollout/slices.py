@@ -73,7 +73,7 @@ class Step(NamedTuple):
 
     delete: tuple[Delete, ...]
     waits_for: str
-    """What has to go before the next step, for people; "" when nothing of the slice is left."""
+    """What is going, for people; "" when nothing of the slice is left."""
 
 
 def retire(service: str, one: Slice) -> Step:
@@ -86,15 +86,15 @@ def retire(service: str, one: Slice) -> Step:
     leader_pods = [pod for pod in one.pods if pod.component != keys.ROUTER and pod.rank == 0]
     rest = [pod for pod in one.pods if pod.component != keys.ROUTER and pod.rank > 0]
     if routers or router_pods:
-        return Step(_deletes(routers), _gone("router", one.revision, router_pods))
+        return Step(_deletes(routers), _gone("router draining", one.revision, router_pods))
     if leaders or leader_pods:
         guard = Guard(meta.requirement(meta.labels(service, keys.ROUTER, one.revision)))
-        return Step(_deletes(leaders, guard), _gone("leader", one.revision, leader_pods))
+        return Step(_deletes(leaders, guard), _gone("leaders ending", one.revision, leader_pods))
     if workers:
         guard = Guard(meta.requirement({**meta.labels(service, revision=one.revision), keys.WORKER_INDEX: "0"}))
-        return Step(_deletes(workers, guard), _gone("worker", one.revision, rest))
+        return Step(_deletes(workers, guard), _gone("workers ending", one.revision, rest))
     if rest:  # only now: a StatefulSet that still exists would replace them
-        return Step(hurry(rest), _gone("worker", one.revision, rest))
+        return Step(hurry(rest), _gone("workers ending", one.revision, rest))
     return Step(_deletes(budgets), "")
 
 
@@ -114,7 +114,8 @@ def _deletes(children: Iterable[Child], guard: Guard | None = None) -> tuple[Del
 def _gone(what: str, revision: str, pods: list[Pod]) -> str:
     where = sorted({pod.node for pod in pods if pod.node})
     place = f" on {', '.join(where[:3])}{' …' if len(where) > 3 else ''}" if where else ""
-    return f"{len(pods)} {what} pods of revision {revision}{place} to be gone" if pods else f"the {what} of {revision} to go"
+    number = f", {len(pods)} pod{'s' if len(pods) > 1 else ''}{place}" if pods else ""
+    return f"old {what} (revision {revision}{number})"
 
 
 def leftovers(service: str, component: str, wanted: int, one: Slice) -> Step:

@@ -34,6 +34,12 @@ class Report:
     serving: tuple[str, ...] = ()
     """Revisions that have pods or workloads, the target included."""
     rollout: cond.Condition | None = None
+    hold: Mapping[str, Any] = field(default_factory=dict)
+    """Why the rollout does not move; empty when it does."""
+    updated: Mapping[str, int] = field(default_factory=dict)
+    """Component -> groups of the wanted revision that exist."""
+    bounded: bool | None = None
+    """Whether two slices together serve what the rollout's bounds leave; None without a second one."""
     clock: Mapping[str, Any] = field(default_factory=dict)
     """Since when the new slice has not come farther; empty when it need not."""
     rejected: tuple[Mapping[str, Any], ...] = ()
@@ -76,9 +82,13 @@ def _component(one: Progress, report: Report) -> dict[str, Any]:
     groups = one.role.groups
     out: dict[str, Any] = {"ready": one.counts, "replicas": groups, "readyReplicas": min(one.ready_groups, groups)}
     if report.revision:
-        out["latestCreatedRevision"] = report.revision
+        out["latestCreatedRevision"] = out["updateRevision"] = report.revision
     if whole := _whole(one.role.component, report):
-        out["latestReadyRevision"] = whole
+        out["latestReadyRevision"] = out["currentRevision"] = whole
+    if one.role.component in report.updated:
+        out["updatedReplicas"] = report.updated[one.role.component]
+    if report.hold:
+        out["rolloutHold"] = dict(report.hold)
     if url := report.component_urls.get(one.role.component):
         out["url"] = url
     return out
@@ -129,10 +139,11 @@ def _conditions(report: Report) -> list[cond.Condition]:
 
 
 def _ready(report: Report, others: Mapping[str, cond.Condition], problems: list[Problem]) -> cond.Condition:
-    """Ready: the URL serves every wanted group, over all slices together (decisions 12)."""
+    """Ready: the URL serves every wanted group, over all slices, or what a rollout leaves of them (decisions 12)."""
     if problems:
         return cond.Condition(cond.READY, False, problems[0].reason, "; ".join(one.message for one in problems))
-    if report.progress and all(one.complete and one.role.groups for one in report.progress):
+    whole = bool(report.progress) and all(one.complete and one.role.groups for one in report.progress)
+    if whole if report.bounded is None else report.bounded:
         return cond.Condition(cond.READY, True, "Serving", f"{report.url} serves")
     components = [others[CONDITION[one.role.component]] for one in report.progress if not one.complete]
     blocking = [one for name in (cond.MODEL, cond.RUNTIME) if (one := others.get(name)) and one.status is False]

@@ -69,15 +69,16 @@ class Rig:
         self.cluster.helm("upgrade", "--install", "ome", chart, "-n", "ome", "--set", "operator.external=true")
         self.kubeconfig = self.cluster.keep_token("ome", "ome-operator")
 
-    def start(self, process: str = "operator", *more: str) -> None:
-        """Start an operator and wait until it leads (or stands by)."""
+    def start(self, process: str = "operator", *more: str, program: str = "ome_operator") -> None:
+        """Start an operator and wait until it leads (or stands by); `program`: its module."""
         port, metrics = choose(2)
         argv = [
-            sys.executable, "-m", "ome_operator", "operator", "--kubeconfig", str(self.kubeconfig),
+            sys.executable, "-m", program, "operator", "--kubeconfig", str(self.kubeconfig),
             "--namespace-of-lease", "ome", "--address", "127.0.0.1", "--health-port", str(port),
             "--metrics-port", str(metrics), *more,
         ]  # fmt: skip
-        self.cluster.spawn(process, argv, {"POD_UID": process})  # a restarted process resumes its own Lease at once
+        # A restarted process resumes its own Lease at once.
+        self.cluster.spawn(process, argv, {"POD_UID": process, "PYTHONPATH": str(ROOT)})
         self.port = port
 
     def stop(self, number: int = signal.SIGTERM, process: str = "operator") -> None:
@@ -85,10 +86,10 @@ class Rig:
         if self.cluster.process(process):
             self.cluster.stop(process, number)
 
-    def restart(self, number: int = signal.SIGKILL) -> None:
-        """End it and start it again at once."""
+    def restart(self, number: int = signal.SIGKILL, program: str = "ome_operator") -> None:
+        """End it and start it, or another version of it, again at once."""
         self.stop(number)
-        self.start()
+        self.start(program=program)
 
     # --- objects ----------------------------------------------------------------------------------------------------
     def get(self, kind: str, namespace: str, name: str) -> Manifest | None:
@@ -167,7 +168,10 @@ class Rig:
             fits = one.get("reason") == reason and words in one.get("message", "")
             return one if fits and one.get("status") == "False" else None
 
-        found = self.wait(f"{type_}={reason} ({words})", holds, seconds)
+        try:
+            found = self.wait(f"{type_}={reason} ({words})", holds, seconds)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\nit says {self.condition(namespace, name, type_)}") from None
         assert found is not None
         return found
 

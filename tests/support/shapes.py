@@ -9,6 +9,13 @@ from ome_operator.api import InferenceService
 from ome_operator.facts import Deps
 from tests.support import parts
 
+STRATEGIES: dict[str, dict[str, Any]] = {
+    "recreate": {"recreate": {}},
+    "blueGreen": {"blueGreen": {}},
+    "surge": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+    "faster": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 2}},
+}
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -28,6 +35,9 @@ class Shape:
     rollback: bool = False
     """Whether a slice that fails gives way to the one before."""
 
+    strategy: str = ""
+    """A strategy of STRATEGIES; "" for the default."""
+
     def service(self) -> InferenceService:
         """The service."""
         extra = {"maxReplicas": self.engines + 1} if self.scaled else {}
@@ -39,6 +49,7 @@ class Shape:
         rollout = {
             **({"paused": True} if self.paused else {}),
             **({"revision": self.pin} if self.pin else {}),
+            **STRATEGIES.get(self.strategy, {}),
             **({"onFailure": "Rollback", "readyTimeout": "5m"} if self.rollback else {}),
         }
         return parts.service(**spec, **({"rollout": rollout} if rollout else {}))
@@ -64,6 +75,7 @@ def shapes(**fixed: Any) -> st.SearchStrategy[Shape]:
         "decoders": st.integers(0, 2),
         "router": st.booleans(),
         "scaled": st.booleans(),
+        "strategy": st.sampled_from(["", *STRATEGIES]),
     }
     chosen = {name: value if isinstance(value, st.SearchStrategy) else st.just(value) for name, value in fixed.items()}
     return st.builds(Shape, **{**free, **chosen})

@@ -70,6 +70,11 @@ class LivePod:
     draining: str = ""
 
     @property
+    def group(self) -> int:
+        """Number of its group; 0 for routers."""
+        return int(self.labels.get(keys.GROUP_INDEX, self.labels.get(keys.POD_INDEX, "0")))
+
+    @property
     def rank(self) -> int:
         """0 for leaders and routers."""
         return int(self.labels.get(keys.POD_INDEX, "0")) if keys.GROUP_INDEX in self.labels else 0
@@ -192,14 +197,6 @@ class World:
         return True
 
     def _born(self, manifest: Manifest) -> None:
-        kind, labels = manifest["kind"], manifest["metadata"]["labels"]
-        if kind == "StatefulSet":
-            strange = [
-                pod.name
-                for pod in self.pods.values()
-                if pod.labels[keys.COMPONENT] != keys.ROUTER and pod.labels[keys.REVISION] != labels[keys.REVISION]
-            ]
-            assert not strange, f"{manifest['metadata']['name']} is created beside {strange}"
         hash_ = manifest["metadata"]["annotations"][keys.HASH]
         self._store(manifest, self.service.uid, hash_, hash_)
 
@@ -256,6 +253,27 @@ class World:
             if surplus and pod.ready and not pod.deleting and self.service.spec.router is not None:
                 assert pod.draining, f"{pod.name} is stopped before it was drained"
                 assert (self.now - datetime.fromisoformat(pod.draining)).total_seconds() >= NOTICE
+
+    def _check_room(self, labels: Mapping[str, str]) -> None:
+        """A group starts beside those of another revision only within the surge that the user allows (decisions 6)."""
+        component, revision = labels[keys.COMPONENT], labels[keys.REVISION]
+        engines = [pod for pod in self.pods.values() if pod.labels[keys.COMPONENT] != keys.ROUTER]
+        if all(pod.labels[keys.REVISION] == revision for pod in engines):
+            return
+        rollout = self.service.spec.rollout
+        assert not (rollout and rollout.recreate is not None), f"{component} of {revision} starts beside another revision"
+        groups = {(pod.labels[keys.REVISION], pod.group) for pod in engines if pod.labels[keys.COMPONENT] == component}
+        new = (revision, int(labels.get(keys.GROUP_INDEX, labels[keys.POD_INDEX]))) not in groups
+        if new and not self.lag:
+            assert len(groups) < self.most(component), f"{component} of {revision} starts beside {sorted(groups)}"
+
+    def most(self, component: str) -> int:
+        """Groups of a component that the user allows over all revisions."""
+        part, rollout = getattr(self.service.spec, component), self.service.spec.rollout
+        wanted = part.min_replicas if part and part.min_replicas is not None else 1
+        if rollout and rollout.blue_green is not None:
+            return 2 * int(wanted)
+        return int(wanted) + int((rollout and rollout.rolling_update and rollout.rolling_update.max_surge) or 0)
 
     def _check_order(self, found: Live) -> None:
         """Routers go before leaders, leaders before workers (decisions 6 and 9)."""
@@ -336,6 +354,7 @@ class World:
         labels = dict(template["metadata"]["labels"])
         if number is not None:
             labels[keys.POD_INDEX] = str(number)
+            self._check_room(labels)
         grace = template["spec"].get("terminationGracePeriodSeconds", 30)
         self.pods[name] = LivePod(name, f"pod-{next(self._numbers)}", labels, workload, one.uid, grace)
 

@@ -3,11 +3,14 @@
 import pytest
 
 from ome_operator.facts import Child
+from ome_operator.rollout.arithmetic import Bounds, Groups, Numbers
 from ome_operator.rollout.decide import CHECKING, OPEN, Decision, Gate, decide
 from ome_operator.rollout.slices import Slice
 from tests.unit.rollout.makers import BUDGET, LEADERS, ROUTER, pod
 
 CLOSED = Gate("Paused", "revision new waits")
+RECREATE = Bounds({}, {"engine": 1}, alone=True)
+WANTED = {"engine": 1}
 
 
 def whole(revision: str) -> Slice:
@@ -20,13 +23,22 @@ def gone(revision: str, *left: Child) -> Slice:
     return Slice(revision, left, ())
 
 
-def decided(target: str, *present: Slice, gate: Gate = OPEN, ahead: str = "") -> Decision:
-    """The decision among these slices."""
-    return decide("svc", target, {one.revision: one for one in present}, gate, ahead)
+def decided(target: str, *present: Slice, gate: Gate = OPEN, ahead: str = "", bounds: Bounds = RECREATE) -> Decision:
+    """The decision among these slices of one engine group each."""
+    names = {one.revision for one in present}
+    seen = {one.revision: {"engine": groups(one)} for one in present}
+    numbers = Numbers(dict.fromkeys(names | {target}, WANTED), seen, seen, bounds)
+    return decide("svc", target, {one.revision: one for one in present}, gate, numbers, ahead)
+
+
+def groups(one: Slice) -> Groups:
+    """One that is ready while there are leaders."""
+    have = int(LEADERS in one.workloads)
+    return Groups(have, (True,) * have, len(one.pods))
 
 
 def test_a_first_slice_starts_at_once() -> None:
-    assert decided("new") == Decision(("new",))
+    assert decided("new") == Decision({"new": WANTED}, alone=True)
 
 
 def test_a_first_slice_that_may_not_start_says_why() -> None:
@@ -35,7 +47,7 @@ def test_a_first_slice_that_may_not_start_says_why() -> None:
 
 
 def test_nothing_to_run_touches_nothing() -> None:
-    assert decided("", whole("old")) == Decision((), reason="NothingToRun")
+    assert decided("", whole("old")) == Decision({}, reason="NothingToRun")
 
 
 def test_a_closed_gate_keeps_the_old_slice_whole() -> None:
@@ -55,7 +67,7 @@ def test_the_old_slice_goes_first() -> None:
 
 def test_the_new_one_comes_when_nothing_is_left_but_budgets() -> None:
     found = decided("new", gone("old", BUDGET))
-    assert (found.keep, found.delete, found.gone) == (("new",), (), ("old",))
+    assert (found.keep, found.delete, found.alone) == (("new",), (), True)
     found = decided("new", whole("new"), gone("old", BUDGET))
     assert (found.keep, [one.name for one in found.delete]) == (("new",), ["budget"])
 
@@ -67,7 +79,7 @@ def test_a_target_that_runs_stays_while_the_others_go(gate: Gate) -> None:
 
 
 def test_a_target_alone_is_kept_whatever_the_gate_says() -> None:
-    assert decided("new", whole("new"), gate=CLOSED) == Decision(("new",))
+    assert decided("new", whole("new"), gate=CLOSED) == Decision({"new": WANTED}, alone=True)
 
 
 def test_of_several_old_slices_all_go() -> None:
@@ -90,3 +102,18 @@ def test_a_check_that_is_under_way_rebuilds_nothing() -> None:
 
 def test_a_slice_that_lost_its_leaders_is_repaired_though_the_gate_is_closed() -> None:
     assert decided("new", gone("new", BUDGET), gate=CLOSED).keep == ("new",)
+
+
+SURGE = Bounds({"engine": 1}, {})
+
+
+def test_with_a_surge_the_new_one_comes_beside_the_old_one() -> None:
+    found = decided("new", whole("old"), bounds=SURGE)
+    assert (found.groups, found.delete, found.alone) == ({"old": WANTED, "new": WANTED}, (), False)
+    assert (found.reason, found.rolls) == ("RollingOut", True)
+
+
+def test_the_old_one_goes_step_by_step_when_the_new_one_serves() -> None:
+    found = decided("new", whole("new"), whole("old"), bounds=SURGE)
+    assert (found.keep, [one.name for one in found.delete]) == (("new",), ["router"])
+    assert found.message == "old router draining (revision old)"

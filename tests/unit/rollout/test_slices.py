@@ -30,14 +30,14 @@ def test_a_whole_slice_goes_step_by_step() -> None:
 
 def test_a_step_names_what_it_waits_for_and_where() -> None:
     _, waits = step(EVERYTHING[1:], pod("a", component="router"), pod("b", component="router", node="n2"))
-    assert waits == "2 router pods of revision r1 on n1, n2 to be gone"
-    assert step((WORKERS,))[1] == "the worker of r1 to go"
+    assert waits == "old router draining (revision r1, 2 pods on n1, n2)"
+    assert step((WORKERS,))[1] == "old workers ending (revision r1)"
 
 
 def test_what_is_going_is_not_deleted_again() -> None:
     assert step((LEADERS._replace(deleting=True), WORKERS))[0] == []
     hurried = pod("w", rank=1, deleting=True, grace=1)
-    assert step((), hurried) == ([], "1 worker pods of revision r1 on n1 to be gone")
+    assert step((), hurried) == ([], "old workers ending (revision r1, 1 pod on n1)")
     assert step((), hurried._replace(grace=600))[0] == ["w"]
 
 

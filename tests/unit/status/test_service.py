@@ -49,7 +49,9 @@ def test_a_service_that_serves() -> None:
         "replicas": 1,
         "readyReplicas": 1,
         "latestCreatedRevision": "r1",
+        "updateRevision": "r1",
         "latestReadyRevision": "r1",
+        "currentRevision": "r1",
     }
     assert said(BASE) == {
         "RuntimeReady": ("True", "Found"),

@@ -1,0 +1,44 @@
+"""How a rollout goes, for people: what is new, what is on its way out, and why it does not move."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from ome_operator import keys
+from ome_operator.rollout.arithmetic import Numbers, kept
+from ome_operator.rollout.decide import Decision
+from ome_operator.status.roles import title
+
+
+def words(target: str, decision: Decision, numbers: Numbers) -> str:
+    """Such as "prefill 1/2 new, decode 2/4 new, old router draining", or why nothing is replaced yet."""
+    if decision.held and target not in decision.groups:
+        return decision.message
+    counts, wanted = numbers.built.get(target, {}), numbers.wanted.get(target, {})
+    both = keys.DECODER in wanted
+    new = [f"{title(role, both)} {sum(counts[role].ready) if role in counts else 0}/{n} new" for role, n in wanted.items()]
+    going = {
+        role: sum(numbers.built[name][role].have - share.get(role, 0) for name, share in old.items())
+        for role in wanted
+        if (old := {name: share for name, share in decision.groups.items() if name != target})
+    }
+    draining = [f"old {title(role, both)} draining ({count})" for role, count in going.items() if count > 0]
+    return ", ".join([*new, *draining, *([decision.message] if decision.message else [])])
+
+
+def hold(target: str, decision: Decision, before: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    """Why a rollout does not move, as the status of a component has it; {} when it does."""
+    if not decision.held:
+        return {}
+    same = (before.get("gate"), before.get("target")) == (decision.reason, target)
+    since = before.get("since") if same else None
+    told = {"gate": decision.reason, "reason": decision.message, "target": target}
+    return {**told, "since": since or now.isoformat(timespec="seconds")}
+
+
+def bounded(target: str, numbers: Numbers) -> bool | None:
+    """Whether two slices together serve what the rollout's bounds leave; None without a second one."""
+    stand = {name: counts for name, counts in numbers.seen.items() if any(one.have for one in counts.values())}
+    if len(stand) < 2 or target not in numbers.wanted:
+        return None
+    return kept(numbers.wanted[target], stand, numbers.bounds)

@@ -1,0 +1,156 @@
+"""Rollouts keep their bounds at every step, whatever happens on the way, and end (decisions 6, 9, 11 and 12)."""
+
+import os
+import random
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ome_operator import keys
+from ome_operator.plan import Plan
+from ome_operator.rollout.arithmetic import Bounds, Groups, routers, stay, step
+from tests.support import rollouts
+from tests.support.shapes import Shape, seeds, shapes
+from tests.support.world import World
+
+STORIES = 100_000 if os.environ.get("OME_SOAK") else 500
+"""Each is one service with one to four edits, most of them while the one before is still rolled out."""
+SEED = int(os.environ.get("OME_SEED", "6"))
+
+
+def test_the_planner_keeps_its_bounds_and_ends() -> None:
+    """The bounds are checked in every pass, `tests.support.rollouts` says which."""
+    edits = longest = gave_way = 0
+    for number in range(STORIES):
+        done, steps, broken = rollouts.story(random.Random(f"{SEED}.{number}"))
+        edits, longest, gave_way = edits + done, max(longest, steps), gave_way + bool(broken)
+    print(f"{STORIES} services, {edits} edits, at most {longest} steps after the last; seed {SEED}; ", end="")
+    print(f"{gave_way} times three revisions were in each other's way and a bound gave way")
+    assert gave_way < STORIES / 100
+
+
+def some(*ready: bool) -> Groups:
+    """Groups of which nothing is on its way out."""
+    return Groups(len(ready), ready, len(ready))
+
+
+ONE = Bounds({}, {"engine": 1, "decoder": 1})
+
+
+def test_prefill_and_decode_step_together() -> None:
+    """Two of four decode groups go with one of two prefill groups: with less, the old prefill group would be idle."""
+    wanted = {"engine": 2, "decoder": 4}
+    old = {"engine": some(True, True), "decoder": some(True, True, True, True)}
+    assert step(wanted, "new", {"old": old}, ONE) == {
+        "old": {"engine": 1, "decoder": 2},
+        "new": {"engine": 0, "decoder": 0},
+    }
+    old = {"engine": some(True), "decoder": some(True, True)}
+    assert step(wanted, "new", {"old": old}, ONE)["new"] == {"engine": 1, "decoder": 2}
+
+
+def test_a_broken_lower_group_is_missing_throughout() -> None:
+    """Removal takes the highest ordinal, which is well: nothing may go before the lower one is."""
+    wanted = {"engine": 3}
+    assert step(wanted, "new", {"old": {"engine": some(False, True, True)}}, ONE)["old"] == {"engine": 3}
+    assert step(wanted, "new", {"old": {"engine": some(True, True, False)}}, ONE)["old"] == {"engine": 2}
+
+
+def test_a_blackout_takes_away_no_more_than_the_bound() -> None:
+    assert step({"engine": 4}, "new", {"old": {"engine": some(*[False] * 4)}}, ONE)["old"] == {"engine": 3}
+
+
+def test_the_one_that_does_not_serve_goes_first() -> None:
+    seen = {"a": {"engine": some(True, True, True)}, "b": {"engine": some(False)}}
+    assert step({"engine": 4}, "c", seen, ONE) == {"a": {"engine": 3}, "b": {"engine": 0}, "c": {"engine": 0}}
+
+
+def test_a_pause_keeps_what_is_there_and_makes_up_what_is_missing() -> None:
+    seen = {"old": {"engine": some(True, True)}, "new": {"engine": some(True)}}
+    assert stay({"engine": 4}, "new", seen) == {"old": {"engine": 2}, "new": {"engine": 2}}
+
+
+def test_routers_share_requests_as_capacity_is_shared() -> None:
+    wanted = {"engine": 4}
+    four, three, one = some(True, True, True, True), some(True, True, True), some(True)
+    assert routers(2, wanted, {"new": {"engine": four}}) == {"new": 2}
+    assert routers(1, wanted, {"old": {"engine": three}, "new": {"engine": one}}) == {"old": 3, "new": 1}
+    assert routers(2, wanted, {"old": {"engine": three}, "new": {"engine": some(False)}}) == {"old": 2, "new": 1}
+
+
+class Capacity:
+    """Watches that something serves all the time: groups that a router of their own revision leads to."""
+
+    def __init__(self, world: World, shape: Shape) -> None:
+        self.world, self.shape, self.lowest = world, shape, 1.0
+        world.watcher = self.look
+
+    def look(self, _: Plan) -> None:
+        """Before a plan is carried out."""
+        self.lowest = min(self.lowest, self.now())
+
+    def now(self) -> float:
+        """The share of the wanted groups that serve."""
+        pods = [pod for pod in self.world.pods.values() if pod.ready and not pod.deleting and not pod.draining]
+        total = 0.0
+        for revision in {pod.labels[keys.REVISION] for pod in pods}:
+            mine = [pod for pod in pods if pod.labels[keys.REVISION] == revision]
+            if not any(pod.labels[keys.COMPONENT] == keys.ROUTER for pod in mine):
+                continue
+            total += min(
+                self.groups([pod.group for pod in mine if pod.labels[keys.COMPONENT] == role]) / wanted
+                for role, wanted in ((keys.ENGINE, self.shape.engines), (keys.DECODER, self.shape.decoders))
+            )
+        return total
+
+    def groups(self, pods: list[int]) -> int:
+        """Groups that are whole."""
+        return sum(pods.count(group) == self.shape.size for group in set(pods))
+
+    @property
+    def least(self) -> float:
+        """What the strategy promises."""
+        missing = {"": 1, "recreate": 9, "faster": 2}.get(self.shape.strategy, 0)
+        return min(max(0, count - missing) / count for count in (self.shape.engines, self.shape.decoders))
+
+
+BIG = shapes(size=st.integers(1, 2), engines=st.integers(1, 3), decoders=st.integers(1, 3), router=True, scaled=False)
+
+
+@settings(max_examples=30)
+@given(BIG, seeds, st.lists(st.integers(0, 12), max_size=2))
+def test_a_service_keeps_serving_while_it_is_rolled_out(shape: Shape, seed: int, kills: list[int]) -> None:
+    """Also when the operator starts anew in the middle. The world itself checks the order, draining and the surge."""
+    world = World(shape.service(), shape.deps(), seed)
+    world.settle()
+    capacity = Capacity(world, shape)
+    assert capacity.now() == 1.0
+    world.edit(deps=replace(shape, image="b").deps())
+    for passes in kills:
+        world.run(passes)
+        world.restart()
+    world.settle()
+    assert capacity.lowest >= capacity.least - 1e-9
+    assert {one.labels[keys.REVISION] for one in world.pods.values()} == {world.service.status["revision"]}
+    assert len(world.alive()) == shape.pods
+
+
+@settings(max_examples=20)
+@given(BIG, seeds, st.integers(0, 25))
+def test_a_pause_in_the_middle_moves_nothing_and_keeps_serving(shape: Shape, seed: int, passes: int) -> None:
+    world = World(shape.service(), shape.deps(), seed)
+    world.settle()
+    paused = replace(shape, image="b", paused=True)
+    world.edit(deps=paused.deps())
+    world.run(passes)
+    world.edit(paused.service())
+    world.settle()
+    assert Capacity(world, shape).now() >= 1.0 - 1e-9
+    assert world.condition("Ready")["status"] == "True"
+    before = world.alive()
+    world.run(10)
+    assert world.alive() == before
+    world.edit(replace(paused, paused=False).service())
+    world.settle()
+    assert world.condition("RolledOut")["status"] == "True"

@@ -1,0 +1,186 @@
+"""Rollouts as numbers: groups come, become ready, falter and go at random, and the planner is asked again and again.
+
+Nothing here knows how the planner decides: the bounds are stated again, from what exists, and checked at every step.
+"""
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ome_operator.rollout.arithmetic import Bounds, Groups, Share, stay, step
+
+STARTING, READY, ENDING = "starting", "ready", "ending"
+WHOLE = 60
+"""All wanted groups: every number up to six divides it."""
+DRAIN = 2
+"""Steps between the decision that a group goes and its end."""
+
+
+@dataclass
+class Role:
+    """The groups of one role of one slice."""
+
+    replicas: int = 0
+    pods: dict[int, str] = field(default_factory=dict)
+    """Ordinal -> state."""
+    draining: int = 0
+    """Steps for which fewer groups have been wanted."""
+
+    def groups(self) -> Groups:
+        """What the planner sees."""
+        ready = tuple(self.pods.get(one) == READY for one in range(self.replicas))
+        return Groups(self.replicas, ready, max(self.replicas, len(self.pods)))
+
+
+@dataclass
+class Rollout:
+    """One service, from the first revision to the last edit."""
+
+    chance: random.Random
+    wanted: Share
+    bounds: Bounds
+    slices: dict[str, dict[str, Role]] = field(default_factory=dict)
+    target: str = "r0"
+    paused: bool = False
+    broken: int = 0
+    """How often a bound had to give way because three revisions were in each other's way."""
+    faults: float = 0.0
+    """How likely a ready group falters in a step."""
+
+    def seen(self) -> dict[str, dict[str, Groups]]:
+        """What the planner sees."""
+        return {name: {role: one.groups() for role, one in roles.items()} for name, roles in self.slices.items()}
+
+    def plan(self) -> dict[str, Share]:
+        """What the planner says, checked against the bounds."""
+        seen = self.seen()
+        said = stay(self.wanted, self.target, seen) if self.paused else step(self.wanted, self.target, seen, self.bounds)
+        self.check(seen, said)
+        return said
+
+    def act(self) -> None:
+        """One step: the plan is carried out as far as draining allows, and some groups change their state."""
+        for name, share in self.plan().items():
+            for role, count in share.items():
+                one = self.slices.setdefault(name, {}).setdefault(role, Role())
+                one.draining = one.draining + 1 if count < one.replicas else 0
+                if count > one.replicas or one.draining > DRAIN:
+                    one.replicas = count
+        for roles in self.slices.values():
+            for one in roles.values():
+                self._live(one)
+        gone = [n for n, roles in self.slices.items() if not any(one.replicas or one.pods for one in roles.values())]
+        for name in gone:
+            del self.slices[name]
+
+    def _live(self, one: Role) -> None:
+        for ordinal in range(one.replicas):
+            one.pods.setdefault(ordinal, STARTING)
+        for ordinal, state in list(one.pods.items()):
+            if ordinal >= one.replicas:
+                one.pods[ordinal] = ENDING
+            if state == ENDING and self.chance.random() < 0.5:
+                del one.pods[ordinal]
+            elif state == STARTING and self.chance.random() < 0.5:
+                one.pods[ordinal] = READY
+            elif state == READY and self.chance.random() < self.faults:
+                one.pods[ordinal] = STARTING
+
+    # --- what must hold -----------------------------------------------------------------------------------------------
+
+    def least(self) -> int:
+        """The capacity that the weaker bound asks for."""
+        if self.bounds.alone:
+            return 0
+        missing = {role: min(count, self.bounds.unavailable.get(role, 0)) for role, count in self.wanted.items()}
+        return min((count - missing[role]) * WHOLE // count for role, count in self.wanted.items())
+
+    def paired(self, kept: Mapping[str, Share], seen: Mapping[str, Mapping[str, Groups]]) -> int:
+        """What the slices serve, each for itself."""
+        shares = ([ready(kept, seen, name, role) * WHOLE // n for role, n in self.wanted.items()] for name in seen)
+        return sum(min(one) for one in shares)
+
+    def summed(self, kept: Mapping[str, Share], seen: Mapping[str, Mapping[str, Groups]]) -> int:
+        """The smallest share, over the roles, of the wanted groups that are ready in any slice."""
+        return min(sum(ready(kept, seen, name, role) for name in seen) * WHOLE // n for role, n in self.wanted.items())
+
+    def check(self, seen: Mapping[str, Mapping[str, Groups]], said: Mapping[str, Share]) -> None:
+        """The bounds, before anything is carried out."""
+        before = {name: {role: one.have for role, one in roles.items()} for name, roles in seen.items()}
+        assert said.keys() == before.keys() | {self.target}
+        after, least = {name: said[name] for name in seen}, self.least()
+        kept = self.paired(after, seen) >= min(self.paired(before, seen), least)
+        if len(seen.keys() - {self.target}) > 1:  # three revisions
+            kept |= self.summed(after, seen) >= min(self.summed(before, seen), least)
+            stuck = all(all(one.ready) and one.have == one.left for roles in seen.values() for one in roles.values())
+            self.broken += stuck and not kept
+            kept |= stuck
+        assert kept, f"capacity below {least / WHOLE:.2f}: {seen} -> {said}"
+        for role, count in self.wanted.items():
+            left = sum(max(roles[role].left, said[name].get(role, 0)) for name, roles in seen.items() if role in roles)
+            left += said[self.target][role] if self.target not in seen else 0
+            held = sum(roles[role].left for roles in seen.values() if role in roles)
+            most = count + self.bounds.surge.get(role, 0)
+            assert left <= max(held, most), f"{role}: {left} groups, {most} allowed: {seen} -> {said}"
+        for name, share in said.items():
+            whole = name not in seen or all(one.have for one in seen[name].values())
+            assert not whole or len({bool(count) for count in share.values()}) == 1, f"one role alone: {seen} -> {said}"
+
+    @property
+    def done(self) -> bool:
+        """Whether the target is complete and alone."""
+        if self.slices.keys() != {self.target}:
+            return False
+        mine = self.slices[self.target]
+        return all(mine[role].groups() == Groups(n, (True,) * n, n) for role, n in self.wanted.items())
+
+    def settle(self, steps: int = 400) -> int:
+        """Steps until it is done; counts of the target never fall on the way, and others never rise."""
+        for number in range(steps):
+            if self.done:
+                return number
+            before = {name: {role: one.replicas for role, one in roles.items()} for name, roles in self.slices.items()}
+            self.act()
+            for name, roles in self.slices.items():
+                for role, one in roles.items():
+                    had = before.get(name, {}).get(role, 0)
+                    rising = one.replicas >= min(had, self.wanted[role])
+                    assert rising if name == self.target else one.replicas <= had, f"{name} {role}: {had} -> {one.replicas}"
+        raise AssertionError(f"not done after {steps} steps: {self.target} of {self.wanted}, {self.bounds}: {self.slices}")
+
+
+def ready(kept: Mapping[str, Share], seen: Mapping[str, Mapping[str, Groups]], name: str, role: str) -> int:
+    """Groups that are ready and kept."""
+    return sum(seen[name][role].ready[: kept[name].get(role, 0)]) if role in seen[name] else 0
+
+
+def story(chance: random.Random) -> tuple[int, int, int]:
+    """A service with random groups and bounds is edited, paused and disturbed, and in the end left alone.
+
+    Returns the number of edits, of steps until the last of them was rolled out, and how often a bound gave way.
+    """
+    roles = ("engine", "decoder") if chance.random() < 0.8 else ("engine",)
+    wanted = {role: chance.randint(1, 6) for role in roles}
+    one = Rollout(chance, wanted, bounds(chance, wanted))
+    one.settle()
+    edits = chance.randint(1, 4)
+    for number in range(1, edits + 1):
+        one.target = f"r{number if chance.random() < 0.8 else max(0, number - 2)}"
+        one.faults = chance.choice((0.0, 0.0, 0.05, 0.3))
+        for _ in range(chance.randint(0, 25)):
+            one.paused = chance.random() < 0.05
+            one.act()
+    one.faults, one.paused = 0.0, False
+    steps = one.settle()
+    return edits, steps, one.broken
+
+
+def bounds(chance: random.Random, wanted: Share) -> Bounds:
+    """Any bounds that a strategy can make."""
+    kind = chance.random()
+    if kind < 0.1:
+        return Bounds({}, dict(wanted), alone=True)
+    if kind < 0.3:
+        return Bounds(dict(wanted), {}, whole=True)
+    surge = {role: chance.randint(0, min(count, 2)) for role, count in wanted.items()}
+    return Bounds(surge, {role: chance.randint(0 if surge[role] else 1, min(count, 3)) for role, count in wanted.items()})
