@@ -93,13 +93,13 @@ def _rollout(
         return None
     whole = bool(want.progress) and all(one.complete for one in want.progress)
     if (rejection := choice.aim.rejection) is not None:
-        serves = decision.message or ("serves" if whole else "comes back")
-        why = f"revision {choice.aim.wish} was rejected: {rejection.get('message')}"
-        said = f"{why}. Revision {choice.target} {serves}. Edit what is wrong, or try it again: `ome retry {service.name}`"
-        return cond.Condition(cond.ROLLED_OUT, False, cond.ROLLED_BACK, said)
+        waits = f": {decision.message}" if decision.message else ""
+        comes = "serves" if whole and not waits else f"comes back{waits}"
+        said = f"{rejection.get('message')}: it was rejected, and revision {choice.target} {comes}"
+        remedy = f"Edit what is wrong, or try it again: `ome retry {service.name} -n {service.namespace}`"
+        return cond.Condition(cond.ROLLED_OUT, False, cond.ROLLED_BACK, f"{said}. {remedy}")
     if clock.left == 0:
-        undo = f", or go back to {choice.aim.back}: `ome undo {service.name}`" if choice.aim.back else ""
-        said = f"{_failure(service, choice, want)}. Mend what that says{undo}"
+        said = f"{_failure(service, choice, want)}. {_way_out(service, choice, clock)}"
         return cond.Condition(cond.ROLLED_OUT, False, cond.EXCEEDED, said)
     if decision.reason:
         return cond.Condition(cond.ROLLED_OUT, False, decision.reason, rollout.words(choice.target, decision, numbers))
@@ -112,6 +112,14 @@ def _rollout(
 def _held(before: Mapping[str, Any]) -> Mapping[str, Any]:
     """The hold that the status tells; every component has the same."""
     return next((one["rolloutHold"] for one in (before.get("components") or {}).values() if "rolloutHold" in one), {})
+
+
+def _way_out(service: InferenceService, choice: Choice, clock: Clock) -> str:
+    """What to do about a slice that failed, or what happens by itself."""
+    if clock.back:
+        return f"Revision {choice.aim.back} comes back"
+    undo = f", or go back to {choice.aim.back}: `ome undo {service.name} -n {service.namespace}`" if choice.aim.back else ""
+    return f"Mend what that says{undo}"
 
 
 def _failure(service: InferenceService, choice: Choice, want: Desired) -> str:

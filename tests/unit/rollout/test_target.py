@@ -92,7 +92,7 @@ def test_a_slice_that_never_becomes_ready_is_told_and_stays() -> None:
         said = world.condition(type_)
         assert (said["status"], said["reason"]) == ("False", "ProgressDeadlineExceeded")
         assert "1h (spec.rollout.readyTimeout): engine 0/2" in said["message"]
-        assert f"go back to {before}: `ome undo svc`" in said["message"]
+        assert f"go back to {before}: `ome undo svc -n team`" in said["message"]
     world.healthy = lambda _: True
     world.settle()
     assert world.condition("RolledOut")["status"] == "True"
@@ -122,7 +122,9 @@ def test_a_rollback_stamps_the_old_slice_again_byte_for_byte(shape: Shape) -> No
     assert world.condition("Ready")["status"] == "True"
     said = world.condition("RolledOut")
     assert (said["status"], said["reason"]) == ("False", "RolledBack")
-    assert f"revision {after} was rejected: " in said["message"] and "`ome retry svc`" in said["message"]
+    assert said["message"].startswith(f"revision {after} has not come farther for 5m (spec.rollout.readyTimeout): ")
+    assert f": it was rejected, and revision {before} serves. " in said["message"]
+    assert "`ome retry svc -n team`" in said["message"]
 
 
 def test_what_was_rejected_is_remembered_and_not_tried_again() -> None:
