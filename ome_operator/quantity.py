@@ -1,4 +1,4 @@
-"""Arithmetic of Kubernetes quantities (`1000m`, `1.5Gi`, `2e3`) and durations (`1h30m`).
+"""Arithmetic of Kubernetes quantities (`1000m`, `1.5Gi`, `2e3`), durations (`1h30m`) and times.
 
 The API server stores quantities in canonical form (`1000m` becomes `1`), so manifests are rendered in that form: otherwise
 what we wrote and what is stored would differ for ever.
@@ -7,6 +7,7 @@ what we wrote and what is stored would differ for ever.
 import math
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
@@ -102,3 +103,12 @@ def part(value: int | str, whole: int, *, up: bool) -> int:
         return int(text)
     percent = int(text[:-1]) * whole
     return -(-percent // 100) if up else percent // 100
+
+
+def moment(text: str, now: datetime) -> datetime | None:
+    """A time that can be compared with `now`; None when the text, which anybody may have written, is no such time."""
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return when if (when.tzinfo is None) == (now.tzinfo is None) else None

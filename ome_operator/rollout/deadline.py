@@ -50,11 +50,11 @@ def clock(service: InferenceService, aim: Target, present: Mapping[str, Slice], 
     if ready >= wanted:
         return STOPPED
     before = service.status.get("progress") or {}
-    most, since = before.get("readyPods", 0), before.get("since", "")
-    if before.get("revision") != aim.revision or ready > most or not since:
-        most, since = ready, now.isoformat(timespec="seconds")
-    stored = {"revision": aim.revision, "readyPods": most, "since": since}
-    passed = (now - datetime.fromisoformat(since)).total_seconds()
+    most, since = before.get("readyPods", 0), quantity.moment(before.get("since", ""), now)
+    if before.get("revision") != aim.revision or ready > most or since is None:
+        most, since = ready, now.replace(microsecond=0)
+    stored = {"revision": aim.revision, "readyPods": most, "since": since.isoformat()}
+    passed = (now - since).total_seconds()
     back = rollout is not None and rollout.on_failure == ROLLBACK and bool(aim.back)
     return Clock(stored, max(0.0, quantity.seconds(allowed(service)) - passed), back)
 

@@ -7,7 +7,7 @@ smaller: the leader gets its SIGTERM, finishes what it has within its grace peri
 from datetime import datetime
 from typing import NamedTuple
 
-from ome_operator import keys
+from ome_operator import keys, quantity
 from ome_operator.facts import Pod
 from ome_operator.plan import Patch
 from ome_operator.rollout.slices import Slice, is_leader_set
@@ -48,11 +48,7 @@ def _left(pod: Pod, now: datetime) -> float:
 
 def _marked(pod: Pod, now: datetime) -> datetime | None:
     """When the leader was marked; None when it is not, or by somebody who did not say when."""
-    try:
-        when = datetime.fromisoformat(pod.draining)
-    except ValueError:
-        return None
-    return when if (when.tzinfo is None) == (now.tzinfo is None) else None
+    return quantity.moment(pod.draining, now)
 
 
 def _mark(pod: Pod, when: datetime | None) -> Patch:

@@ -97,6 +97,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ('write a count such as 1, or a share such as "25%"', {"rollout": {"rollingUpdate": {"maxSurge": -1}}}),
     ("class KEDA needs triggers: add keda.triggers", {"engine": {"autoscaler": {"class": "KEDA"}}}),
     ("set autoSync to false or remove revision", {"runtime": {"name": "r", "revision": "x"}}),
+    ("revision pins the model", {"model": {"name": "m", "revision": "x"}}),
     ("groups, blueGreen, rollingUpdate and recreate exclude each other", {"rollout": {"recreate": {}, "blueGreen": {}}}),
     (
         "canary, blueGreen, rollingUpdate and recreate exclude each other",

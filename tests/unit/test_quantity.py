@@ -1,5 +1,6 @@
 """Quantities in the spelling in which the API server stores them (apimachinery's resource.Quantity)."""
 
+from datetime import UTC, datetime
 from fractions import Fraction
 
 import pytest
@@ -68,3 +69,10 @@ def test_gpus(resources: object, gpus: int) -> None:
 )
 def test_durations(written: str, seconds: float) -> None:
     assert quantity.seconds(written) == pytest.approx(seconds)
+
+
+def test_times_that_can_be_compared() -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    assert quantity.moment("2026-01-01T00:00:00Z", now) == quantity.moment(now.isoformat(), now) == now
+    assert quantity.moment("2026-01-01T00:00:00", now) is None, "it knows no zone"
+    assert quantity.moment("", now) is quantity.moment("yesterday", now) is None

@@ -150,6 +150,7 @@ WRONG = [
     ({"model": {"name": "m", "fineTunedWeights": "w"}}, 'spec.model.fineTunedWeights is "w": write a list'),
     ({"decoder": {}}, "spec is refused: decoder needs an engine that does the prefill"),
     ({"runtime": {"revision": "r"}}, "spec.runtime is refused: revision pins the runtime"),
+    ({"model": {"name": "m", "revision": "r"}}, "spec.model is refused: revision pins the model"),
     ({"rollout": {"paused": "yes"}}, 'spec.rollout.paused is "yes": write true or false without quotes'),
     (
         {"rollout": {"recreate": {}, "blueGreen": {}}},

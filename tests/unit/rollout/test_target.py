@@ -209,3 +209,12 @@ def test_every_further_pod_starts_the_clock_anew_and_a_restart_does_not() -> Non
     world.healthy = lambda _: False
     world.run(10)
     assert world.service.status["progress"] == second, "what comes and goes is no progress"
+
+
+def test_a_clock_that_somebody_spoiled_starts_anew() -> None:
+    world = World(Shape().service(), Shape().deps(), 1)
+    world.healthy = lambda _: False
+    world.run(20)
+    spoiled = {**world.service.status["progress"], "since": "yesterday"}
+    world.service = replace(world.service, status={**world.service.status, "progress": spoiled})
+    assert world.sync().status["progress"]["since"] == world.now.isoformat()
