@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -58,6 +59,8 @@ def _data(value: Any) -> Any:
     """Plain data, in which no object stands twice (YAML would make it an anchor)."""
     if is_dataclass(value):
         return {to_camel(field.name): _data(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, datetime):
+        return value.isoformat()
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return {to_camel(name): _data(below) for name, below in value._asdict().items()}
     if isinstance(value, Mapping):

@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
+from ome_operator import keys
 from ome_operator.status import conditions as cond
 from ome_operator.view.spans import count
 from ome_operator.view.tree import CONDITION, Group, Rank, Role, Tree
@@ -14,7 +15,8 @@ EVENTS = 8
 """Newest events that are told."""
 
 
-class Seen(NamedTuple):
+@dataclass(frozen=True)
+class Seen:
     """An event about something of the service."""
 
     when: datetime
@@ -105,10 +107,11 @@ def _stuck(tree: Tree) -> Iterable[Stuck]:
         key = role.role, rank.reason, rank.message
         alike.setdefault(key, []).append(rank)
         groups.setdefault(key, set()).add(group.group)
-    for (role, reason, message), ranks in alike.items():
-        which = f"--role {role}" + (f" --group {min(groups[role, reason, message])}" if role != "router" else "")
+    for key, ranks in alike.items():
+        name, reason, message = key
+        which = f"--role {name}" + (f" --group {min(groups[key])}" if name != keys.ROUTER else "")
         pods = tuple(rank.pod for rank in ranks)
-        yield Stuck(role, reason, message, pods, tuple(lacks(message)), step(reason, tree, which))
+        yield Stuck(name, reason, message, pods, tuple(lacks(message)), step(reason, tree, which))
 
 
 def _unready(tree: Tree) -> Iterator[tuple[Role, Group, Rank]]:
@@ -138,7 +141,7 @@ def _news(events: Iterable[Seen]) -> list[Seen]:
             continue
         key = one.reason, one.message
         before = found.pop(key, None)
-        found[key] = one._replace(count=one.count + before.count) if before else one
+        found[key] = replace(one, count=one.count + before.count) if before else one
     return list(reversed(found.values()))[:EVENTS]
 
 
