@@ -1,13 +1,12 @@
 """What an edit would do to a service, before it is done: which objects change, which groups restart, and why."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from ome_operator.facts import Ref
-from ome_operator.resolve.identity import CHOSEN, same
+from ome_operator.rollout.history import differences
 from ome_operator.view.changes import Change, changes, words
-from ome_operator.view.edits import Edit, edits
 from ome_operator.view.outcome import Outcome, Role
 from ome_operator.view.spans import count
 
@@ -49,7 +48,7 @@ def forecast(service: Ref, before: Outcome | None, after: Outcome | None, waits:
         return None
     rolls = bool(old.revision and new.revision and old.revision != new.revision and new.manifests)
     restarts = tuple(role for role in old.roles if role.groups) if rolls else ()
-    why = tuple(str(edit) for edit in _why(old.inputs, new.inputs)) if rolls else ()
+    why = tuple(differences(old.inputs, new.inputs)) if rolls else ()
     said = _sentence(before, after, restarts, why, made)
     if waits and rolls:
         said += f". It waits: {waits}"
@@ -112,24 +111,3 @@ def _scaled(old: Iterable[Role], new: Iterable[Role]) -> list[str]:
             pods = f"{count(abs(more) * role.size, 'pod')}{_gpus(abs(more) * role.gpus, ' with ')} {verb}"
             said.append(f"{role.title} {was} → {count(role.groups, 'group')}: {pods}")
     return said
-
-
-def _why(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Edit]:
-    """The inputs of a revision that differ, each under the name of what it comes from."""
-    found = []
-    for part in [*old, *(part for part in new if part not in old)]:
-        if part == CHOSEN or same({part: old.get(part)}, {part: new.get(part)}):
-            continue
-        subject = _subject(part, new if part in new else old)
-        if part in old and part in new:
-            found += [Edit(f"{subject} {one.path}".strip(), one.what) for one in edits(old[part], new[part])]
-        else:
-            found.append(Edit(subject, "added" if part in new else "removed"))
-    return found
-
-
-def _subject(part: str, inputs: Mapping[str, Any]) -> str:
-    named = {"runtime": inputs.get(CHOSEN) or {}, "model": inputs.get("model") or {}}.get(part)
-    if named is not None:
-        return f"{part} {named.get('name', '')}".strip()
-    return {"engine": "spec.engine", "decoder": "spec.decoder", "restartedAt": "spec.rollout.restartedAt"}.get(part, part)

@@ -6,7 +6,7 @@ from typing import Any
 
 from ome_operator.api import InferenceService, Invalid
 from ome_operator.facts import Child, Deps, Ref
-from ome_operator.view.edits import edits
+from ome_operator.resolve.edits import edits
 from ome_operator.view.forecast import Forecast, forecast
 from ome_operator.view.outcome import Outcome, outcome
 

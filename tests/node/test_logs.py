@@ -27,11 +27,12 @@ def rank(number: int) -> dict[str, Any]:
     """A pod as the operator makes them, that ends when the file `end<life>` appears."""
     name = f"chat-engine-r1-0{f'-{number}' if number else ''}"
     volume = {"name": "kept", "emptyDir": {}}
-    container = {"volumeMounts": [{"name": "kept", "mountPath": "/kept"}], "command": ["/bin/sh", "-c", LIVES, f"rank{number}"]}
+    mounted = {"volumeMounts": [{"name": "kept", "mountPath": "/kept"}]}
+    container = {**mounted, "command": ["/bin/sh", "-c", LIVES, f"rank{number}"]}
     body: dict[str, Any] = pod(name, "", container=container, volumes=[volume])
-    place = {keys.WORKER_INDEX: "0", keys.POD_INDEX: "0"} if number == 0 else {keys.GROUP_INDEX: "0", keys.POD_INDEX: str(number)}
+    place = {keys.WORKER_INDEX: "0"} if number == 0 else {keys.GROUP_INDEX: "0"}
     labels = {keys.MANAGED_BY: keys.MANAGER, keys.SERVICE: "chat", keys.COMPONENT: "engine", keys.REVISION: "r1"}
-    body["metadata"]["labels"] = {**labels, **place}
+    body["metadata"]["labels"] = {**labels, **place, keys.POD_INDEX: str(number)}
     return body
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ome_operator.view.edits import edits
+from ome_operator.resolve.edits import edits
 
 LONG = "python3 -m sglang.launch_server --model-path=/models/a --tp 16 --mem-fraction-static {} --port 30000"
 
