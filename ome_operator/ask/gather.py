@@ -56,8 +56,8 @@ def over(edited: Mapping[str, Any], live: Mapping[str, Any]) -> Manifest:
     """A live object as an edit leaves it: what the server keeps stays, labels and annotations are added to."""
     new, old = edited["metadata"], live["metadata"]
     both = {part: {**(old.get(part) or {}), **(new.get(part) or {})} for part in ("labels", "annotations")}
-    newer = str(observe.version(live) + 1)
-    metadata = {**old, **new, **both, "resourceVersion": newer}
+    kept = {"uid": old.get("uid"), "resourceVersion": str(observe.version(live) + 1)}
+    metadata = {**old, **new, **both, **kept, "generation": (old.get("generation") or 0) + 1}
     return {**live, **edited, "metadata": metadata, "status": live.get("status") or {}}
 
 
