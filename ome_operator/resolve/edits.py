@@ -43,7 +43,8 @@ def edits(old: Any, new: Any, path: str = "") -> Iterator[Edit]:
 
 def shown(value: Any) -> str:
     """A value as it would stand in YAML on one line, cut when it is long."""
-    text = value if isinstance(value, str) and value and value.isprintable() else json.dumps(value, ensure_ascii=False)
+    plain = isinstance(value, str) and value and value.isprintable() and value == value.strip()
+    text = str(value) if plain else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
 
 

@@ -50,30 +50,22 @@ def changed(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str:
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """Everything that differs between the inputs of two revisions, each under the name of what it comes from."""
-    was, will = _runtime(before), _runtime(after)
-    found = [f"runtime {was} → {will}"] if was and will and was != will else []
+    called = {part: (_name(part, before), _name(part, after)) for part in ("runtime", "model")}
+    found = [f"{part} {was} → {will}" for part, (was, will) in called.items() if was and will and was != will]
     for part in [*before, *(part for part in after if part not in before)]:
         if part == CHOSEN or same({part: before.get(part)}, {part: after.get(part)}):
             continue
-        subject = _subject(part, after if part in after else before)
+        subject = f"{_FIELDS.get(part, part)} {called[part][1] if part in called else ''}".strip()
         if part in before and part in after:
-            found += [f"{subject} {edit}" for edit in edits(before[part], after[part])]
+            found += [f"{subject} {edit}" for edit in edits(before[part], after[part]) if edit.path != "name"]
         else:
             found.append(f"{subject} {'added' if part in after else 'removed'}")
     return found
 
 
-def _runtime(inputs: Mapping[str, Any]) -> str:
-    return str((inputs.get(CHOSEN) or {}).get("name") or "")
-
-
-def _subject(part: str, inputs: Mapping[str, Any]) -> str:
-    """What people call a part of the inputs."""
-    if part == "runtime":
-        return f"runtime {_runtime(inputs)}".strip()
-    if part == "model":
-        return f"model {inputs[part].get('name', '')}".strip()
-    return _FIELDS.get(part, part)
+def _name(part: str, inputs: Mapping[str, Any]) -> str:
+    """Of the runtime, which stands beside its parts, or of the model."""
+    return str((inputs.get(CHOSEN if part == "runtime" else part) or {}).get("name") or "")
 
 
 _FIELDS = {keys.ENGINE: "spec.engine", keys.DECODER: "spec.decoder", "restartedAt": "spec.rollout.restartedAt"}

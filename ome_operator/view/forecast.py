@@ -51,7 +51,7 @@ def forecast(service: Ref, before: Outcome | None, after: Outcome | None, waits:
     why = tuple(differences(old.inputs, new.inputs)) if rolls else ()
     said = _sentence(before, after, restarts, why, made)
     if waits and rolls:
-        said += f". It waits: {waits}"
+        said += f". But {waits}"
     if after and after.advice and after.advice != old.advice:
         said += f". To know: {after.advice}"
     return Forecast(service, said, restarts, why, made, old.revision, new.revision)

@@ -32,6 +32,7 @@ LONG = "python3 -m sglang.launch_server --model-path=/models/a --tp 16 --mem-fra
         ({"sizes": [1, 2]}, {"sizes": [1, 3]}, ["sizes[1] 2 → 3"]),
         ({"sizes": [1, 2]}, {"sizes": [1]}, ["sizes [1, 2] → [1]"]),
         ({"a": ""}, {"a": None}, ['a "" → null']),
+        ({"a": "b"}, {"a": " b"}, ['a b → " b"']),
         ({"a": 1}, {"a": 1}, []),
     ],
 )

@@ -101,10 +101,11 @@ def test_an_edit_that_cannot_start_leaves_what_runs() -> None:
 def test_a_paused_service_says_what_it_waits_for() -> None:
     deps = parts.deps(parts.model(), parts.simple())
     paused = service(rollout={"paused": True})
-    found = forecast(REF, outcome(paused, deps), outcome(paused, edited_image(deps)), "spec.rollout.paused is true")
+    waits = "revision x waits: spec.rollout.paused is true"
+    found = forecast(REF, outcome(paused, deps), outcome(paused, edited_image(deps)), waits)
     assert found is not None
     assert found.gpus == 1
-    assert "engineConfig.runner.image engine:1 → engine:2. It waits: spec.rollout.paused is true" in found.sentence
+    assert f"engineConfig.runner.image engine:1 → engine:2. But {waits}" in found.sentence
 
 
 def edited_image(deps: Deps) -> Deps:
