@@ -1,1 +1,0 @@
-"""What the commands ask: facts from files or a live cluster, for the pure side to say what they mean."""
