@@ -2,18 +2,19 @@
 
 import os
 import sys
+from pathlib import Path
 
 from ome_operator.cli.app import app
 from ome_operator.local.errors import LocalError
 
 
 def main() -> None:
-    """Run the command. What a person can mend is one sentence on stderr and exit code 1, never a traceback."""
+    """Run the command. What a person can mend is one sentence on stderr and an exit code, never a traceback."""
     try:
-        app()
+        app(prog_name="kubectl ome" if Path(sys.argv[0]).name == "kubectl-ome" else None)
     except LocalError as error:
         print(error, file=sys.stderr)
-        sys.exit(1)
+        sys.exit(error.exit_code)
     except BrokenPipeError:  # `ome … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)

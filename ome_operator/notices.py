@@ -77,13 +77,14 @@ def newest(events: list[dict[str, Any]], now: datetime) -> dict[str, str]:
     """UID of the involved object -> message of its newest event that is not too old."""
     found: dict[str, tuple[datetime, str]] = {}
     for event in events:
-        uid, when = (event.get("involvedObject") or {}).get("uid") or "", _when(event)
-        if when is not None and now - when <= OLDEST and (uid not in found or found[uid][0] < when):
-            found[uid] = when, event.get("message") or event.get("reason") or ""
+        uid, at = (event.get("involvedObject") or {}).get("uid") or "", when(event)
+        if at is not None and now - at <= OLDEST and (uid not in found or found[uid][0] < at):
+            found[uid] = at, event.get("message") or event.get("reason") or ""
     return {uid: message for uid, (_, message) in found.items()}
 
 
-def _when(event: Mapping[str, Any]) -> datetime | None:
+def when(event: Mapping[str, Any]) -> datetime | None:
+    """The last time that an event was seen."""
     series = event.get("series") or {}
     for text in (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime")):
         if text:

@@ -15,7 +15,11 @@ COMMANDS = {
     "operator": ("ome_operator.cli.operator", "Run the operator."),
     "registry": ("ome_operator.cli.registry", "Keep a router's workers equal to the pods that can serve (its sidecar)."),
     "generate": ("ome_operator.cli.generate", "The command and the YAML that serve a model on your hardware."),
-    "explain": ("ome_operator.cli.explain", "Why this runtime and no other."),
+    "status": ("ome_operator.cli.status", "Services as trees, and the reason for whatever is not ready."),
+    "explain": ("ome_operator.cli.explain", "Why a service is not ready and what to do; why this runtime."),
+    "logs": ("ome_operator.cli.logs", "All logs of a group, with the rank in front."),
+    "diff": ("ome_operator.cli.diff", "What an edit would change and restart, before it is applied."),
+    "render": ("ome_operator.cli.render", "What the operator would create, from files and without a cluster."),
     "history": ("ome_operator.cli.rollout", "The kept revisions of a service, and what changed from one to the next."),
     "undo": ("ome_operator.cli.rollout", "Go back to a kept revision of a service, and stay there."),
     "retry": ("ome_operator.cli.rollout", "Try a rejected revision of a service again."),
@@ -64,7 +68,6 @@ class LazyGroup(TyperGroup):
 app = typer.Typer(
     cls=LazyGroup,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Model-driven serving of large mixture-of-experts models on Kubernetes.",
 )

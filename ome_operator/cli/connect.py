@@ -1,19 +1,24 @@
 """What every command that works on a cluster shares: how to find it, and what to say when it does not answer."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from ome_operator.local.errors import LocalError
+from ome_operator.local.errors import LocalError, Unanswered
 
 if TYPE_CHECKING:
     from ome_operator.kube.client import Client
 
 Kubeconfig = Annotated[Path | None, typer.Option(help="Kubeconfig file; by default that of kubectl.", envvar="KUBECONFIG")]
 Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig.")]
+Namespace = Annotated[
+    str, typer.Option("--namespace", "-n", help="By default that of the kubeconfig's context.", show_default=False)
+]
 
 T = TypeVar("T")
 MANAGER = "ome-cli"
@@ -28,22 +33,51 @@ def on_cluster(
     manager: str = MANAGER,
     elsewhere: str = "--kubeconfig names another file.",
     stopped: str = "",
+    error: type[LocalError] = LocalError,
 ) -> T:
-    """Connect, work, and close. `elsewhere` is said when there is no cluster, `stopped` when it refused something."""
-    from ome_operator.kube.client import Client
-    from ome_operator.kube.connection import Connection, NoConnection
+    """Connect, work, and close. `elsewhere` is said when there is no cluster, `stopped` when it refused something.
+
+    Ctrl+C ends it with exit code 130, as programs do that go on until then.
+    """
+    from ome_operator.kube.connection import NoConnection
     from ome_operator.kube.errors import KubeError
 
     async def connected() -> T:
-        client = Client(await Connection.open(kubeconfig or Path.home() / ".kube/config", context), manager=manager)
-        try:
+        async with opened(kubeconfig, context, manager) as client:
             return await work(client)
-        finally:
-            await client.close()
 
     try:
         return asyncio.run(connected())
-    except NoConnection as error:
-        raise LocalError(f"no connection to a cluster: {error}. {elsewhere}") from error
-    except KubeError as error:
-        raise LocalError(f"{error}. {stopped}".strip()) from error
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    except NoConnection as nowhere:
+        raise error(f"no connection to a cluster: {nowhere}. {elsewhere}") from nowhere
+    except KubeError as refused:
+        raise error(f"{refused}. {stopped}".strip()) from refused
+
+
+@asynccontextmanager
+async def opened(kubeconfig: Path | None, context: str | None, manager: str = MANAGER) -> "AsyncIterator[Client]":
+    """A client that is closed in the end; raises NoConnection."""
+    from ome_operator.kube.client import Client
+    from ome_operator.kube.connection import Connection, NoConnection
+
+    path = kubeconfig or Path.home() / ".kube/config"
+    if os.pathsep not in str(path) and not path.exists():  # the library would speak of a key that is missing
+        raise NoConnection(f"{path} does not exist")
+    client = Client(await Connection.open(path, context), manager=manager)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def inside(client: "Client", namespace: str) -> str:
+    """The namespace that is meant: what was asked for, else the context's."""
+    return namespace or client.connection.namespace or "default"
+
+
+def missing(service: str, namespace: str) -> Unanswered:
+    """The sentence for a service that is not there."""
+    where = f"namespace {namespace}: -n names another one, `ome status -A` shows all"
+    return Unanswered(f"there is no InferenceService {service} in {where}.")

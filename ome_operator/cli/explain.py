@@ -1,25 +1,75 @@
-"""`ome explain`: what the operator would choose, and why nothing else."""
+"""`ome explain`: why a service is not ready and what to do; what the operator would choose for it, and why nothing else."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-import yaml
+from typer.core import TyperGroup
 
-from ome_operator.cli.connect import Context, Kubeconfig, on_cluster
-from ome_operator.local.errors import LocalError
+from ome_operator.cli.completing import services
+from ome_operator.cli.connect import Context, Kubeconfig, Namespace, inside, missing, on_cluster
+from ome_operator.cli.output import Output, console, emit
+from ome_operator.cli.reading import read
+from ome_operator.local.errors import Unanswered
 
 if TYPE_CHECKING:
     from ome_operator.kube.client import Client
+    from ome_operator.view.trouble import Trouble
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
-KINDS = ("ClusterBaseModel", "BaseModel", "ClusterServingRuntime", "ServingRuntime", "AcceleratorClass", "FineTunedWeight")
+
+class _Default(TyperGroup):
+    """`ome explain NAME` is `ome explain service NAME`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in (*self.commands, *ctx.help_option_names):
+            args = ["service", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(cls=_Default, add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 @app.callback()
 def explain() -> None:
-    """What the operator would choose for a service, and why nothing else."""
+    """Why a service is not ready, and what to do; or what the operator would choose for one, and why nothing else."""
+
+
+@app.command()
+def service(
+    name: Annotated[str, typer.Argument(metavar="SERVICE", autocompletion=services)],
+    namespace: Namespace = "",
+    output: Output = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """Why a service is not ready: its conditions, pods and events in sentences, each with the next step.
+
+    The word `service` may be left out. Exit code 0: it is Ready. 1: it is not. 2: it cannot be told.
+    """
+
+    async def work(client: "Client") -> "Trouble":
+        from ome_operator.ask.troubles import troubles
+        from ome_operator.kube.errors import NotFound
+
+        where = inside(client, namespace)
+        try:
+            return await troubles(client, where, name)
+        except NotFound as error:
+            raise missing(name, where) from error
+
+    found = on_cluster(kubeconfig, context, work, error=Unanswered)
+    if output is not None:
+        emit(output, found)
+    else:
+        from datetime import UTC, datetime
+
+        from ome_operator.view.draw import trouble as drawn
+
+        screen = console()
+        for line in drawn(found, datetime.now(UTC)):
+            screen.print(line, soft_wrap=not screen.is_terminal)
+    raise typer.Exit(0 if found.ready else 1)
 
 
 @app.command()
@@ -33,70 +83,37 @@ def runtime(
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="Of a service that names none.")] = "default",
 ) -> None:
     """The runtime that a service would get, and for every other one each rule that excludes it. Exit code 1: none fits."""
-    from ome_operator.api import InferenceService, Invalid
+    from ome_operator.api import Invalid
+    from ome_operator.ask.gather import gather
+    from ome_operator.kept import SERVICE
     from ome_operator.resolve.explain import explain as lines
 
-    beside = list(_read([file]))
-    bodies = [one for one in beside if one.get("kind") == "InferenceService"]
-    if not bodies:
-        raise LocalError(f"{file} has no InferenceService.")
-    known = [*beside, *(_read(files) if files else _listed(kubeconfig, context))]
+    beside = read([file], namespace)
+    asked = {one["metadata"]["name"] for one in beside if one["kind"] == SERVICE}
+    if not asked:
+        raise Unanswered(f"{file} has no InferenceService.")
+    instead = "--files reads YAML instead."
+    known = (
+        read(files, namespace)
+        if files
+        else on_cluster(kubeconfig, context, _catalog, elsewhere=instead, stopped=instead, error=Unanswered)
+    )
+    cluster = gather([*known, *beside])
     failed = False
-    for body in bodies:
-        body.setdefault("metadata", {}).setdefault("namespace", namespace)
-        service = InferenceService.parse(body)
-        if isinstance(service, Invalid):
-            raise LocalError(f"{file}: {service.why}")
-        said = list(lines(service, _deps(known)))
+    for kept in cluster.services():
+        if kept.ref.name not in asked:
+            continue
+        if isinstance(kept.parsed, Invalid):
+            raise Unanswered(f"{file}: {kept.parsed.why}")
+        said = list(lines(kept.parsed, cluster.deps()))
         typer.echo("\n".join(said))
         failed |= any(line.startswith(("nothing fits", "there is no", "problem")) for line in said)
     raise typer.Exit(1 if failed else 0)
 
 
-def _read(paths: Iterable[Path]) -> Iterable[dict[str, Any]]:
-    """The objects of YAML files, and of all of a folder."""
-    for path in paths:
-        found = sorted([*path.rglob("*.yaml"), *path.rglob("*.yml")]) if path.is_dir() else [path]
-        for one in found:
-            try:
-                documents = list(yaml.safe_load_all(one.read_text()))
-            except (OSError, yaml.YAMLError) as error:
-                raise LocalError(f"{one} cannot be read: {error}") from error
-            yield from (document for document in documents if isinstance(document, dict))
-
-
-def _listed(kubeconfig: Path | None, context: str | None) -> list[dict[str, Any]]:
+async def _catalog(client: "Client") -> Sequence[dict[str, Any]]:
     """Everything on a cluster that services may refer to."""
+    from ome_operator.kept import CATALOG
+    from ome_operator.kube.listing import listed
 
-    async def read(client: "Client") -> list[dict[str, Any]]:
-        return [{**one, "kind": kind} for kind in (*KINDS, "Node") for one in await client.list_objects(kind)]
-
-    said = "--files reads YAML instead."
-    return on_cluster(kubeconfig, context, read, elsewhere=said, stopped=said)
-
-
-def _deps(bodies: Iterable[dict[str, Any]]) -> Any:
-    from ome_operator import keys, observe
-    from ome_operator.api import AcceleratorClass, FineTunedWeight, Invalid, Model, Runtime
-    from ome_operator.facts import Deps, Ref
-
-    models: dict[Ref, Model | Invalid] = {}
-    runtimes: dict[Ref, Runtime | Invalid] = {}
-    accelerators, nodes = {}, {}
-    weights: dict[str, FineTunedWeight | Invalid] = {}
-    for body in bodies:
-        kind, metadata = body.get("kind"), body.get("metadata") or {}
-        ref = Ref(str(kind), metadata.get("namespace") or "", str(metadata.get("name")))
-        if kind == "Node":
-            nodes[ref.name] = observe.node(body)
-        elif body.get("apiVersion", keys.API_VERSION) != keys.API_VERSION:
-            continue
-        elif kind in KINDS[:2]:
-            models[ref] = Model.parse(body)
-        elif kind in KINDS[2:4]:
-            runtimes[ref] = Runtime.parse(body)
-        elif kind == KINDS[5]:
-            weights[ref.name] = FineTunedWeight.parse(body)
-        elif kind == KINDS[4] and not isinstance(one := AcceleratorClass.parse(body), Invalid):
-            accelerators[ref.name] = one
-    return Deps(models, runtimes, accelerators, weights, nodes)
+    return await listed(client, (*CATALOG, "Node"), optional=("Node",))

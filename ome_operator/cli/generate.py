@@ -12,6 +12,7 @@ import yaml
 from ome_operator.api import AcceleratorClass, Model
 from ome_operator.cookbook.ask import STRATEGIES, Ask, RefusedError
 from ome_operator.cookbook.library import Library, library
+from ome_operator.cookbook.library import engine as known_engine
 from ome_operator.local.checkout import checkout
 from ome_operator.local.errors import LocalError
 
@@ -122,7 +123,9 @@ def _asked(given: dict[str, Any]) -> dict[str, Any]:
 
     known = bookshelf()
     hardware = choose("Hardware platform", [Item(key, one.title) for key, one in known.hardware.items()])
-    model = choose("Model name", [Item(one.name, one.name) for one in known.models.values()])
+    chosen = known_engine(given["engine"], given["version"])
+    readable = [one.name for one in known.models.values() if one.format == chosen.format]
+    model = choose("Model name", [Item(one, one) for one in readable])
     served = known.model(model)
     out: dict[str, Any] = {"hardware": hardware, "model": model}
 
@@ -133,7 +136,7 @@ def _asked(given: dict[str, Any]) -> dict[str, Any]:
             return str(error)
         return ""
 
-    items = [Item(key, f"{key:<9} {said}", why_not(key)) for key, said in STRATEGIES.items()]
+    items = [Item(key, f"{key:<9} {STRATEGIES[key]}", why_not(key)) for key in chosen.strategies]
     if all(one.why_not for one in items):
         raise RefusedError(items[0].why_not)
     out["strategy"] = choose("Deployment strategy", items)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import click
+import typer
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
@@ -65,7 +65,7 @@ def _keyboard(read: Read | None) -> Iterator[Read]:
     if read is not None:
         yield read
     elif sys.platform == "win32":
-        yield click.getchar
+        yield typer.getchar
     else:
         import termios
         import tty

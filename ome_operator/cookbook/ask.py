@@ -7,9 +7,14 @@ STRATEGIES = {
     "tp+dp": "TP + DP attention, ranks of attention have requests of their own",
     "tp+ep": "TP + EP, experts lie whole on groups of GPUs",
     "tp+dp+ep": "TP + DP attention + EP",
+    "dp+ep": "DP + EP, attention runs on each GPU for requests of its own, experts are spread over all",
+    "cpu": "experts on the CPUs of one node, attention on one GPU",
+    "cpu+amx": "the same, with kernels for CPUs that have AMX",
     "pd": "prefill and decode apart, experts spread over all GPUs of each",
 }
 """Name → what it means."""
+WIDE, SPREAD = "pd", "dp+ep"
+"""Those whose ranks of attention are single GPUs: prefill and decode apart, or one engine."""
 
 
 class RefusedError(Exception):
@@ -48,9 +53,9 @@ class Ask:
     @property
     def attention_dp(self) -> bool:
         """Whether attention runs data-parallel."""
-        return self.strategy == "pd" or "dp" in self.strategy.split("+")
+        return self.strategy == WIDE or "dp" in self.strategy.split("+")
 
     @property
     def experts_apart(self) -> bool:
         """Whether experts are spread whole."""
-        return self.strategy == "pd" or "ep" in self.strategy.split("+")
+        return self.strategy == WIDE or "ep" in self.strategy.split("+")

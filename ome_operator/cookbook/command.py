@@ -17,22 +17,30 @@ def commands(plan: Plan) -> str:
     out = []
     filled = in_shell(plan)
     for role, launch in zip(plan.roles, filled.launches, strict=True):
-        for rank in ("0", "1") if role.nodes == 2 else (RANK,):
-            out.append(_title(plan, role, rank) + _command(launch).replace(RANK, rank))
+        for rank in _ranks(role, launch):
+            starts = launch.worker if launch.worker and rank != "0" else launch
+            out.append(_title(plan, role, rank, launch.worker is None) + _command(starts).replace(RANK, rank))
     if filled.balancer is not None:
         out.append(f"# What requests are sent to\n{_command(filled.balancer)}")
     return "\n\n".join(out) + "\n"
 
 
-def _title(plan: Plan, role: Role, rank: str) -> str:
+def _ranks(role: Role, launch: Launch) -> tuple[str, ...]:
+    """Nodes that get a command of their own; RANK stands for all that get the same."""
+    if launch.worker:
+        return ("0", "1") if role.nodes == 2 else ("0", RANK)
+    return ("0", "1") if role.nodes == 2 else (RANK,)
+
+
+def _title(plan: Plan, role: Role, rank: str, alike: bool) -> str:
     """Where a command runs, as a line of its own; "" where there is only one place."""
     parts = [role.stage.capitalize()] if role.stage else []
     if plan.copies > 1:
         parts.append(f"each of {plan.copies} copies")
-    if role.nodes == 2:
+    if role.nodes > 1 and rank != RANK:
         parts.append(f"node {rank}")
-    elif role.nodes > 2:
-        parts.append(f"each of {role.nodes} nodes, RANK=0 to {role.nodes - 1}")
+    elif role.nodes > 1:
+        parts.append(f"each of {role.nodes} nodes, RANK=0 to {role.nodes - 1}" if alike else "each of the other nodes")
     said = ": ".join(parts)
     return f"# {said[0].upper()}{said[1:]}\n" if said else ""
 
@@ -43,13 +51,18 @@ def reasons(plan: Plan) -> str:
     out: list[str] = []
     seen: set[Word] = set()
     for role, launch in zip(plan.roles, shell, strict=True):
-        words = [one for one in (*launch.env, *launch.flags) if one not in seen]
+        words = list(dict.fromkeys(one for one in _all(launch) if one not in seen))
         out += _section(role.stage or role.component, words)
         seen |= set(words)
     names = {one.name for one in seen}
-    added = [one for launch in pods for one in (*launch.env, *launch.flags) if one.name not in names]
+    added = [one for launch in pods for one in _all(launch) if one.name not in names]
     out += _section("In pods also", list(dict.fromkeys(added)))
     return "\n".join(out) + "\n"
+
+
+def _all(launch: Launch) -> tuple[Word, ...]:
+    """Every flag and variable, those of other nodes behind."""
+    return (*launch.env, *launch.flags, *(_all(launch.worker) if launch.worker else ()))
 
 
 def _section(title: str, words: list[Word]) -> list[str]:
@@ -76,14 +89,18 @@ def _said(one: Word) -> str:
 
 
 def _command(launch: Launch) -> str:
-    """The command over several lines."""
+    """The command over several lines, behind what runs first."""
     words = [f"{one.name}={_quoted(one.value or '')}" for one in launch.env]
-    program = (
-        " ".join((*words, *launch.program)) if len(words) < 2 else " \\\n".join((" ".join(words), " ".join(launch.program)))
-    )
+    program = " ".join(_quoted(one) for one in launch.program)
+    head = " ".join((*words, program)) if len(words) < 2 else " \\\n".join((" ".join(words), program))
     flags = [one.name if one.value is None else f"{one.name} {_quoted(one.value)}" for one in launch.flags]
-    return " \\\n  ".join((program, *flags))
+    return "\n".join((*launch.before, " \\\n  ".join((head, *flags, *launch.after))))
 
 
 def _quoted(word: str) -> str:
     return word if _PLAIN.fullmatch(word) else shlex.quote(word)
+
+
+def script_word(word: str) -> str:
+    """A word of a script: variables are replaced, and what is in them stays one word."""
+    return f'"{word}"' if "$" in word else _quoted(word)

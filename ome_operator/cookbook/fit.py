@@ -28,6 +28,9 @@ class Role:
     ep: int = 1
     redundant: int = 0
     """Copies of busy experts."""
+    cut: int = 1
+    """GPUs that a dense matrix is cut into."""
+    experts_on_cpus: bool = False
     share: float = 0.9
     """Of a GPU's memory for weights and cache."""
 
@@ -54,7 +57,7 @@ def room(served: Served, hardware: Hardware, role: Role, kv_cache_dtype: str | N
     All but routed experts is divided only by the GPUs that share attention: an upper bound.
     """
     routed = served.facts.experts.routed if served.facts.experts else 1
-    experts = served.weights.routed * (routed + role.redundant) // (routed * role.tp)
+    experts = 0 if role.experts_on_cpus else served.weights.routed * (routed + role.redundant) // (routed * role.tp)
     each = experts + served.weights.rest // role.attention_tp
     cache = int(hardware.memory * role.share) - each
     return Room(each, cache, max(0, cache) // _token(served, role, kv_cache_dtype))
@@ -87,14 +90,14 @@ def uneven(served: Served, role: Role) -> str:
 
 
 def _cut_block(served: Served, role: Role) -> str:
-    """A block has one scale, so it cannot lie on two GPUs. Dense layers of a stage are not split at all."""
+    """A block has one scale, so it cannot lie on two GPUs."""
     found = served.facts.quantization
-    if not found or not found.block or role.stage:
+    if not found or not found.block or role.cut == 1:
         return ""
     for width in served.widths:
-        if width % role.tp or width // role.tp % found.block[1]:
+        if width % role.cut or width // role.cut % found.block[1]:
             blocks = f"{found.name} blocks of {found.block[1]} columns"
-            return f"matrices {width} wide cannot be cut into {role.tp} pieces of whole {blocks}"
+            return f"matrices {width} wide cannot be cut into {role.cut} pieces of whole {blocks}"
     return ""
 
 

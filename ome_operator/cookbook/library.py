@@ -15,7 +15,7 @@ import yaml
 from ome_operator import quantity
 from ome_operator.api import AcceleratorClass, Facts, Model
 from ome_operator.cookbook.ask import RefusedError
-from ome_operator.engines import CommandLine, command_line
+from ome_operator.engines import CommandLine, command_line, servers
 from ome_operator.understand.facts import CONFIG, facts
 from ome_operator.understand.sizes import Weights, weights
 
@@ -38,6 +38,12 @@ class Served:
     reasoning_parser: str | None
     why: str
     """Why it has no parser, where it has none."""
+
+    @property
+    def format(self) -> str:
+        """Of its files."""
+        found = self.model.spec.model_format
+        return found.name if found else ""
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,14 @@ class Wide:
 
 
 @dataclass(frozen=True)
+class Amounts:
+    """What pods ask for beside each GPU."""
+
+    cpu: int
+    memory_gib: int
+
+
+@dataclass(frozen=True)
 class Engine:
     """One version of an engine."""
 
@@ -76,11 +90,23 @@ class Engine:
     command_line: CommandLine
     preset: str
     """Name of its template."""
+    server: servers.Server
     images: Mapping[str, str]
     """Vendor → image."""
-    share: float
-    """Of a GPU's memory for weights and cache."""
+    shares: Mapping[str, float]
+    """Strategy, or stage of it → share of a GPU's memory for weights and cache; `default` for the others."""
     strategies: tuple[str, ...]
+    most_nodes: Mapping[str, tuple[int, str]]
+    """Strategy → nodes that a copy can have at most, and why no more."""
+    format: str
+    """Of the weights that it reads."""
+    quantizations: tuple[str, ...]
+    """Of weights that it has a recipe for; () when any will do."""
+    router: bool
+    """Whether our router can stand before several copies."""
+    attention_on_all: bool
+    """Whether DP attention has a rank on each GPU when nobody says how many; else on half of them."""
+    per_gpu: Amounts
     wide: Wide | None
 
 
@@ -116,8 +142,9 @@ def library(models: Iterable[tuple[Model, str]], classes: Iterable[AcceleratorCl
     served = {}
     for model, text in models:
         repository = model.spec.storage.storage_uri.partition("://")[2].partition("@")[0]
-        if repository in data and (one := _served(repository, model, text, data[repository])):
-            served[one.name.lower()] = one
+        name = repository.rpartition("/")[2]
+        if name in data and (one := _served(name, repository, model, text, data[name])):
+            served[name.lower()] = one
     hardware = {one.name: one for one in map(_hardware, classes) if one is not None}
     return Library(served, dict(sorted(hardware.items(), key=lambda item: (item[1].vendor != "nvidia", item[0]))))
 
@@ -143,9 +170,16 @@ def engine(name: str, version: str | None = None) -> Engine:
         version=chosen,
         command_line=command_line(data["commandLine"]),
         preset=data["preset"],
+        server=next(one for one in servers.known() if one.name == name),
         images=data["images"],
-        share=whole["memoryShare"],
+        shares=whole["memoryShares"],
         strategies=tuple(data.get("strategies") or whole["strategies"]),
+        most_nodes={name: (nodes, why) for name, (nodes, why) in (data.get("mostNodes") or {}).items()},
+        format=whole["format"],
+        quantizations=tuple(whole.get("quantizations") or ()),
+        router=whole.get("router", False),
+        attention_on_all=whole["attentionDp"] == "all",
+        per_gpu=Amounts(whole["perGpu"]["cpu"], whole["perGpu"]["memoryGiB"]),
         wide=Wide(**whole["wide"]) if "wide" in whole else None,
     )
 
@@ -161,13 +195,13 @@ def _data(name: str) -> dict[str, Any]:
     return found
 
 
-def _served(repository: str, model: Model, text: str, data: Mapping[str, Any]) -> Served | None:
+def _served(name: str, repository: str, model: Model, text: str, data: Mapping[str, Any]) -> Served | None:
     config = data["config"]
     sizes = weights(config)
     if sizes is None:
         return None
     return Served(
-        name=repository.rpartition("/")[2],
+        name=name,
         repository=repository,
         model=model,
         manifest=text,

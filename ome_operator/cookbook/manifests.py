@@ -2,14 +2,17 @@
 
 from typing import Any, NamedTuple
 
+from ome_operator import keys
 from ome_operator.cookbook.ask import STRATEGIES
+from ome_operator.cookbook.command import script_word
+from ome_operator.cookbook.fit import Role
 from ome_operator.cookbook.plan import Plan
-from ome_operator.cookbook.preset import environment, in_pods
+from ome_operator.cookbook.preset import Launch, environment, in_pods
 from ome_operator.engines import servers
 from ome_operator.resolve.known import known
 
-CPUS_PER_GPU, MEMORY_PER_GPU_GIB = 10, 100
-"""As the published recipe asks for on nodes of 8 GPUs: 80 CPUs and 800 GiB."""
+_SHARED_MEMORY = {"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": "64Gi"}}
+"""Ranks and tokenizers of one pod share memory; it counts towards the limit."""
 
 
 class Manifests(NamedTuple):
@@ -27,37 +30,58 @@ class Manifests(NamedTuple):
 
 def manifests(plan: Plan, explain: bool = False) -> Manifests:
     """The files of a plan; with `explain` each flag has its reason above it."""
-    env = environment()
-    server = next(one for one in servers.known() if one.name == plan.engine.name)
+    env, filled, server = environment(), in_pods(plan), plan.engine.server
     found = servers.probes(server, server.port)
     probes = {name: {**one, "httpGet": {**one["httpGet"], "port": "http"}} for name, one in found.items()}
-    runtime = env.get_template(f"runtime-{plan.engine.name}.yaml.j2").render(
+    runtime = env.get_template("runtime.yaml.j2").render(
         plan=plan,
         explain=explain,
-        launches=in_pods(plan).launches,
         meaning=STRATEGIES[plan.ask.strategy],
         format=_format(plan),
         node_selector=dict(plan.hardware.accelerator.spec.discovery.node_selector or {}),
-        amounts=[_amounts(plan, role.gpus) for role in plan.roles],
+        pods=[_pod(plan, role, launch) for role, launch in zip(plan.roles, filled.launches, strict=True)],
+        port=server.port,
         startup=probes["startupProbe"],
         readiness=probes["readinessProbe"],
     )
     service = env.get_template("service.yaml.j2").render(
-        plan=plan,
-        nodes=nodes(plan),
-        rdma=any(role.nodes > 1 for role in plan.roles),
+        plan=plan, files=filled.files, rdma=any(role.nodes > 1 for role in plan.roles)
     )
     return Manifests(plan.served.manifest, runtime, service)
 
 
-def nodes(plan: Plan) -> int:
-    """Nodes that the whole service takes."""
-    per_node = plan.ask.gpus_per_node // plan.roles[0].gpus if len(plan.roles) == 1 else 1
-    return -(-plan.copies // per_node) * sum(role.nodes for role in plan.roles)
+def _pod(plan: Plan, role: Role, launch: Launch) -> dict[str, Any]:
+    """What the template needs for one component."""
+    each, more = plan.engine.per_gpu, launch.pod
+    annotations = {keys.RDMA_INJECT: "true", keys.RDMA_PROFILE: "infiniband", keys.RDMA_CONTAINER: keys.RUNNER}
+    return {
+        "role": role,
+        "annotations": (annotations if role.nodes > 1 else {}) | more.get("annotations", {}),
+        "env": launch.env,
+        "leader": _words(launch),
+        "worker": _words(launch.worker) if launch.worker else None,
+        "working_dir": more.get("workingDir"),
+        "capabilities": more.get("capabilities", ()),
+        "volumes": [_SHARED_MEMORY, *more.get("volumes", ())],
+        "mounts": [{"name": "dshm", "mountPath": "/dev/shm"}, *more.get("volumeMounts", ())],
+        "amounts": {
+            plan.hardware.resource: role.gpus,
+            "cpu": str(each.cpu * role.gpus),
+            "memory": f"{each.memory_gib * role.gpus}Gi",
+        },
+    }
 
 
-def _amounts(plan: Plan, gpus: int) -> dict[str, Any]:
-    return {plan.hardware.resource: gpus, "cpu": str(CPUS_PER_GPU * gpus), "memory": f"{MEMORY_PER_GPU_GIB * gpus}Gi"}
+def _words(launch: Launch) -> dict[str, Any]:
+    """Command and arguments of a container: a shell and a script where something runs first, else the program itself."""
+    if launch.before:
+        words = [script_word(one) for one in (*launch.program, *launch.after)]
+        flags = [one.name if one.value is None else f"{one.name} {script_word(one.value)}" for one in launch.flags]
+        at = len(launch.program)
+        line = " \\\n  ".join((" ".join(("exec", *words[:at])), *flags, *words[at:])) if launch.program else ""
+        return {"command": ["/bin/bash", "-c"], "script": "\n".join((*launch.before, line)).rstrip() + "\n"}
+    args = [(one.name if one.value is None else f"{one.name}={one.value}", one.why) for one in launch.flags]
+    return {"command": list(launch.program), "args": [*args, *((one, "") for one in launch.after)], "script": ""}
 
 
 def _format(plan: Plan) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -16,6 +16,7 @@ from ome_operator.cookbook.plan import Plan
 from ome_operator.engines import CommandLine
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 """Ten times as fast where PyYAML was built with libyaml."""
 BATCH = 480
 """Requests of one decode rank in the published recipe with prefill and decode apart."""
@@ -33,12 +34,20 @@ class Word:
 
 @dataclass(frozen=True)
 class Launch:
-    """A process of one component."""
+    """What starts one node of a component."""
 
     component: str
     program: tuple[str, ...]
     flags: tuple[Word, ...]
     env: tuple[Word, ...] = ()
+    before: tuple[str, ...] = ()
+    """Lines of a shell that run first."""
+    after: tuple[str, ...] = ()
+    """Words behind the flags."""
+    worker: "Launch | None" = None
+    """What starts nodes behind the first; None where it is the same."""
+    pod: Mapping[str, Any] = field(default_factory=dict)
+    """What a pod needs besides: annotations, volumes, volumeMounts."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +57,9 @@ class Filled:
     launches: tuple[Launch, ...]
     """One for each role of the plan, in its order."""
     balancer: Launch | None = None
-    """What stands before prefill and decode outside of Kubernetes; in it the operator's router does."""
+    """What stands before several engines outside of Kubernetes; in it the operator's router does."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Files that the engine reads: in pods a ConfigMap has them."""
 
 
 RANK = "$RANK"
@@ -63,9 +74,8 @@ def in_shell(plan: Plan) -> Filled:
         plan,
         pod=False,
         model_path=ask.model_path or plan.served.repository,
-        leaders=["$PREFILL_NODE0:5757", "$DECODE_NODE0:5757"] if many else ["$MASTER_IP:50000"],
+        leaders=["$PREFILL_NODE0", "$DECODE_NODE0"] if many else ["$MASTER_IP"],
         rank=RANK,
-        ib_devices="$IB_DEVICE",
         host=ask.host or ("$LOCAL_IP" if many else "0.0.0.0" if plan.router else None),
         port=ask.port,
     )
@@ -77,25 +87,25 @@ def in_pods(plan: Plan) -> Filled:
         plan,
         pod=True,
         model_path="$(MODEL_PATH)",
-        leaders=["$(LWS_LEADER_ADDRESS):5757"] * len(plan.roles),
+        leaders=["$(LWS_LEADER_ADDRESS)"] * len(plan.roles),
         rank="$(LWS_WORKER_INDEX)",
-        ib_devices="$(IB_DEVICES)",
         host="0.0.0.0",
-        port=30000,
+        port=plan.engine.server.port,
     )
 
 
-def _filled(plan: Plan, *, pod: bool, leaders: list[str], **words: Any) -> Filled:
+def _filled(plan: Plan, *, leaders: list[str], **words: Any) -> Filled:
     """The preset with `words`; each role is filled with its own leader."""
     ask, served, line = plan.ask, plan.served, plan.engine.command_line
     experts = served.facts.experts
-    roles = [{**vars(role), "leader": leader} for role, leader in zip(plan.roles, leaders, strict=True)]
     text = (
         environment()
         .get_template(f"presets/{plan.engine.preset}.yaml.j2")
         .render(
-            roles=roles,
-            pod=pod,
+            roles=[{**vars(role), "leader": leader} for role, leader in zip(plan.roles, leaders, strict=True)],
+            plan=plan,
+            hosts=",".join(f"$HOST{number + 1}:{plan.roles[0].gpus}" for number in range(plan.roles[0].nodes)),
+            strategy=ask.strategy,
             has=lambda flag: flag in line.flags and flag not in line.deprecated,
             vendor=plan.hardware.vendor,
             batch=BATCH,
@@ -111,18 +121,23 @@ def _filled(plan: Plan, *, pod: bool, leaders: list[str], **words: Any) -> Fille
     data = yaml.load(text, Loader=_LOADER)
     launches = tuple(_launch(one["component"], one) for one in data["launches"])
     for launch in launches:
-        for flag in launch.flags:
+        for flag in (*launch.flags, *(launch.worker.flags if launch.worker else ())):
             _check(plan.engine, flag)
-    balancer = data["balancer"]
-    return Filled(launches, _launch("router", balancer) if balancer else None)
+    balancer = data.get("balancer")
+    return Filled(launches, _launch("router", balancer) if balancer else None, data.get("files") or {})
 
 
 def _launch(component: str, data: Mapping[str, Any]) -> Launch:
+    worker = data.get("worker")
     return Launch(
         component=component,
         program=tuple(data["program"]),
-        flags=tuple(Word(one[0], one[1] if len(one) == 3 else None, one[-1]) for one in data["flags"]),
+        flags=tuple(Word(one[0], one[1] if len(one) == 3 else None, one[-1]) for one in data.get("flags") or ()),
         env=tuple(Word(*one) for one in data.get("env") or ()),
+        before=tuple((data.get("before") or "").splitlines()),
+        after=tuple(data.get("after") or ()),
+        worker=_launch(component, worker) if worker else None,
+        pod=data.get("pod") or {},
     )
 
 
@@ -130,7 +145,7 @@ def _check(engine: Engine, flag: Word) -> None:
     """That this version of the engine understands it; a parser or a type of cache may be newer than it."""
     form = form_of(engine.command_line, flag.name)
     if form is None:
-        raise RefusedError(f"{engine.name} {engine.version} has no {flag.name}: take another --engine-version.")
+        raise RefusedError(f"{engine.name} {engine.version} has no {flag.name}.")
     if isinstance(form, tuple) and flag.value not in form:
         raise RefusedError(
             f"{engine.name} {engine.version} takes for {flag.name} one of {', '.join(form)}, not {flag.value}."
@@ -161,4 +176,5 @@ def environment() -> ImmutableSandboxedEnvironment:
 
 def _flow(value: Any) -> str:
     """YAML on one line."""
-    return yaml.safe_dump(value, default_flow_style=True, width=10**6, sort_keys=False).removesuffix("...\n").strip()
+    text: str = yaml.dump(value, Dumper=_DUMPER, default_flow_style=True, width=10**6, sort_keys=False, allow_unicode=True)
+    return text.removesuffix("...\n").strip()

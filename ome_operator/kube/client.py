@@ -48,7 +48,7 @@ class Client:
         count: Count | None = None,
         manager: str = keys.MANAGER,
     ) -> None:
-        self._connection, self._manager = connection, manager
+        self.connection, self._manager = connection, manager
         self._session = connection.session(limit=connections, agent=manager)
         # The semaphore, not the pool, makes requests wait: waiting is not part of a request's time-out.
         self._slots = asyncio.Semaphore(connections)
@@ -162,7 +162,7 @@ class Client:
     ) -> tuple[Manifest, Any]:
         data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
         headers = {"Accept": accept} if data is None else {"Accept": accept, "Content-Type": content}
-        url = self._connection.server + where
+        url = self.connection.server + where
         async with self._slots:
             started, code = time.monotonic(), 0
             try:

@@ -35,6 +35,8 @@ class Connection:
         self._context = context
         self._configuration = Configuration()
         self._token = ""
+        self.namespace = ""
+        """Of the kubeconfig's context, "" where it names none."""
         self._loading = asyncio.Lock()
 
     @classmethod
@@ -57,12 +59,13 @@ class Connection:
         if self._kubeconfig is None:
             loading.load_incluster_config(fresh)
         else:
-            await loading.load_kube_config(
+            loaded = await loading.load_kube_config(
                 config_file=str(self._kubeconfig),
                 context=self._context,
                 client_configuration=fresh,
                 persist_config=False,
             )
+            self.namespace = str((loaded.current_context.get("context") or {}).get("namespace") or "")
         self._configuration = fresh
         # A token file may end in a newline, which no header may carry; and in-cluster loading spells "bearer".
         scheme, _, secret = str(fresh.api_key.get("BearerToken") or "").strip().partition(" ")

@@ -1,5 +1,13 @@
-"""What the local cluster refuses or cannot do, as a sentence for the person at the terminal."""
+"""What the command line refuses or cannot do, as a sentence for the person at the terminal."""
 
 
 class LocalError(Exception):
-    """One sentence that says what is wrong and what to do. The command line prints it and exits with 1."""
+    """One sentence that says what is wrong and what to do. The command line prints it and exits with `exit_code`."""
+
+    exit_code = 1
+
+
+class Unanswered(LocalError):
+    """The question itself could not be answered, where 1 is one of the answers."""
+
+    exit_code = 2

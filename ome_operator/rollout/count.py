@@ -24,11 +24,9 @@ def numbers(choice: Choice, present: Mapping[str, Slice]) -> Numbers:
 
 def _wanted(revision: str, choice: Choice, counts: Counts) -> Share:
     """Groups per role of a slice: those that it has where the service does not name the role any more."""
-    roles = choice.roles(revision)
-    return {  # in one order, stored or not: people read it
+    return {
         role: choice.groups[role] if role in choice.groups else counts[role].have if role in counts else 1
-        for role in (keys.ENGINE, keys.DECODER)
-        if role in roles
+        for role in choice.roles(revision)
     }
 
 

@@ -1,18 +1,17 @@
 """The stored revisions of a service as a list for people: what changed from one to the next, and what runs."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ome_operator import keys
-from ome_operator.resolve.identity import CHOSEN
+from ome_operator.resolve.edits import edits
+from ome_operator.resolve.identity import CHOSEN, same
 from ome_operator.rollout.revisions import Revision
 from ome_operator.rollout.target import Target
 
 NAMED = 3
 """Changes that a line names."""
-SHORT = 40
-"""Characters up to which values are shown."""
 
 
 class Line(NamedTuple):
@@ -44,46 +43,32 @@ def changed(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str:
     """What differs between the inputs of two revisions, in a few words; `before` None for the first that is kept."""
     if before is None:
         return "the oldest that is kept"
-    said = list(_differences("", _named(before), _named(after)))
+    said = differences(before, after)
     more = f", and {len(said) - NAMED} more" if len(said) > NAMED else ""
     return ", ".join(said[:NAMED]) + more
 
 
-def _named(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Inputs with the name of the runtime instead of the whole reference to it."""
-    out = {key: value for key, value in inputs.items() if key != CHOSEN}
-    return {**out, "runtime": {**out.get("runtime", {}), "name": (inputs.get(CHOSEN) or {}).get("name", "")}}
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Everything that differs between the inputs of two revisions, each under the name of what it comes from."""
+    called = {part: (_name(part, before), _name(part, after)) for part in ("runtime", "model")}
+    found = [f"{part} {was} → {will}" for part, (was, will) in called.items() if was and will and was != will]
+    for part in [*before, *(part for part in after if part not in before)]:
+        if part == CHOSEN or same({part: before.get(part)}, {part: after.get(part)}):
+            continue
+        subject = f"{_FIELDS.get(part, part)} {called[part][1] if part in called else ''}".strip()
+        if part in before and part in after:
+            found += [f"{subject} {edit}" for edit in edits(before[part], after[part]) if edit.path != "name"]
+        else:
+            found.append(f"{subject} {'added' if part in after else 'removed'}")
+    return found
 
 
-def _differences(path: str, before: Any, after: Any) -> Iterator[str]:
-    if before == after:
-        return
-    if isinstance(before, Mapping) and isinstance(after, Mapping):
-        for key in sorted(before.keys() | after.keys()):
-            yield from _differences(f"{path}.{key}".lstrip("."), before.get(key), after.get(key))
-    elif (left := _by_name(before)) is not None and (right := _by_name(after)) is not None and left.keys() | right.keys():
-        yield from _differences(path, left, right)
-    elif before is None:
-        yield f"+ {path}{_value(': ', after)}"
-    elif after is None:
-        yield f"- {path}"
-    elif _value("", before) and _value("", after):
-        yield f"{path}: {before} → {after}"
-    else:
-        yield path
+def _name(part: str, inputs: Mapping[str, Any]) -> str:
+    """Of the runtime, which stands beside its parts, or of the model."""
+    return str((inputs.get(CHOSEN if part == "runtime" else part) or {}).get("name") or "")
 
 
-def _by_name(value: Any) -> dict[str, Any] | None:
-    """A list of named things by their names; None when it is no such list."""
-    if isinstance(value, list) and all(isinstance(one, Mapping) and one.get("name") for one in value):
-        return {one["name"]: one for one in value}
-    return None
-
-
-def _value(before: str, value: Any) -> str:
-    """A short plain value behind some text, "" for everything else."""
-    plain = isinstance(value, str | int | float) and 0 < len(str(value)) <= SHORT
-    return f"{before}{value}" if plain else ""
+_FIELDS = {keys.ENGINE: "spec.engine", keys.DECODER: "spec.decoder", "restartedAt": "spec.rollout.restartedAt"}
 
 
 def _state(revision: str, aim: Target, slices: Iterable[Mapping[str, Any]]) -> str:

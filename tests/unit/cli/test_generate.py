@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from click.testing import Result
 from rich.console import Console
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from ome_operator.cli.generate import app
 from ome_operator.cli.menu import Item, choose, step
@@ -68,6 +67,15 @@ def test_what_cannot_work_is_one_sentence() -> None:
     done = run("--hardware", "h100", "--model", "instruct", "--tp", "8")
     assert isinstance(done.exception, LocalError)  # exit code 1 in `ome_operator.__main__`
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "words", [("--name", "Kimi K2"), ("--kv-cache-dtype", "a]: {"), ("--engine", "none"), ("--engine-version", "0")]
+)
+def test_words_that_make_no_sense_are_one_sentence_too(words: tuple[str, ...]) -> None:
+    done = run("--hardware", "h200", "--model", "instruct", *words)
+    assert isinstance(done.exception, LocalError)
+    assert "\n" not in str(done.exception)
 
 
 @pytest.mark.parametrize("words", [(), ("--model", "instruct"), ("--hardware", "h200", "--model", "base", "--nodes", "0")])

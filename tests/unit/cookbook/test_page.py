@@ -3,30 +3,37 @@
 from collections.abc import Iterator
 
 from ome_operator.cookbook import fit
-from ome_operator.cookbook.ask import STRATEGIES, Ask, RefusedError
-from ome_operator.cookbook.library import Library
+from ome_operator.cookbook.ask import Ask, RefusedError
+from ome_operator.cookbook.library import Library, engine, engines
 from ome_operator.cookbook.plan import plan
 from tests.support import parts
 
 PAGE = parts.ROOT / "docs/cookbook.md"
+REFUSED = "–"
 BEGIN, END = "<!-- table -->", "<!-- end of the table -->"
 
 
 def table(shelf: Library) -> Iterator[str]:
-    yield f"| | {' | '.join(f'`{one}`' for one in STRATEGIES)} |"
-    yield "|---" * (len(STRATEGIES) + 1) + "|"
-    for served in shelf.models.values():
-        for hardware in shelf.hardware.values():
-            cells = [cell(shelf, Ask(hardware=hardware.name, model=served.name, strategy=one)) for one in STRATEGIES]
-            yield f"| {served.name}, {hardware.title} | {' | '.join(cells)} |"
+    for name in engines():
+        chosen = engine(name)
+        yield f"\n| {name} {chosen.version} | {' | '.join(f'`{one}`' for one in chosen.strategies)} |"
+        yield "|---" * (len(chosen.strategies) + 1) + "|"
+        for served in (one for one in shelf.models.values() if one.format == chosen.format):
+            for hardware in shelf.hardware:
+                asked = [Ask(hardware=hardware, model=served.name, engine=name, strategy=one) for one in chosen.strategies]
+                cells = [cell(shelf, one) for one in asked]
+                if set(cells) != {REFUSED}:
+                    yield f"| {served.name}, {hardware.upper()} | {' | '.join(cells)} |"
 
 
 def cell(shelf: Library, ask: Ask) -> str:
     try:
         made = plan(ask, shelf)
     except RefusedError:
-        return "–"
+        return REFUSED
     size = " + ".join(f"{role.nodes} × {role.gpus}" for role in made.roles)
+    if made.roles[0].experts_on_cpus:
+        return size
     tokens = fit.room(made.served, made.hardware, made.roles[-1], None).tokens
     return f"{size}, {tokens // 1000}k"
 
@@ -34,7 +41,7 @@ def cell(shelf: Library, ask: Ask) -> str:
 def test_the_table_is_what_the_cookbook_says(shelf: Library, update: bool) -> None:
     before, rest = PAGE.read_text().split(BEGIN)
     _, after = rest.split(END)
-    text = "\n".join((f"{before}{BEGIN}", *table(shelf), f"{END}{after}"))
+    text = "\n".join((f"{before}{BEGIN}", *table(shelf), f"\n{END}{after}"))
     if update:
         PAGE.write_text(text)
     assert text == PAGE.read_text(), "see `pytest tests/unit/cookbook/test_page.py --update-golden`"

@@ -4,9 +4,11 @@ In two commands the page writes `python` for `python3` and `--model`, another na
 """
 
 import re
+import shlex
 from typing import Any
 
 import pytest
+import yaml
 
 from ome_operator.cookbook.ask import Ask
 from ome_operator.cookbook.command import commands
@@ -15,7 +17,8 @@ from ome_operator.cookbook.plan import plan
 
 PAGE, GUIDE = "0.5.6.post1", "0.4.9.post2"
 """The versions that they were written for."""
-INSTRUCT, THINKING = "Kimi-K2-Instruct", "Kimi-K2-Thinking"
+INSTRUCT, THINKING, GGUF = "Kimi-K2-Instruct", "Kimi-K2-Thinking", "Kimi-K2-Instruct-GGUF"
+GUIDE_VLLM = {"model_path": "$MODEL_PATH", "name": "kimi-k2"}
 
 
 def read(text: str) -> list[tuple[dict[str, str], str, dict[str, str]]]:
@@ -27,7 +30,7 @@ def read(text: str) -> list[tuple[dict[str, str], str, dict[str, str]]]:
         while "=" in words[0] and not words[0].startswith("-"):
             name, _, value = words.pop(0).partition("=")
             env[name] = value
-        start = next(number for number, word in enumerate(words) if word.startswith("--"))
+        start = next((number for number, word in enumerate(words) if word.startswith("--")), len(words))
         flags: dict[str, str] = {}
         for word in words[start:]:
             if word.startswith("--"):
@@ -88,6 +91,37 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         "python -m sglang.launch_server --model-path $MODEL_PATH --tp 16 --dist-init-addr $MASTER_IP:50000 --nnodes 2 "
         "--node-rank 1 --trust-remote-code --tool-call-parser kimi_k2",
     ),
+    # Beside it the guide says "start ray on node 0 and node 1"; --name is the served model's.
+    "guide, vLLM TP": (
+        {"model": INSTRUCT, "engine": "vllm", "version": "0.17.1", "tp": 16, "tool_call_parser": True, **GUIDE_VLLM},
+        "ray start --head --port=6379\n"
+        "vllm serve $MODEL_PATH --port 8000 --served-model-name kimi-k2 --trust-remote-code --tensor-parallel-size 16 "
+        "--enable-auto-tool-choice --tool-call-parser kimi_k2"
+        "\n\n"
+        "ray start --block --address=$MASTER_IP:6379",
+    ),
+    "guide, vLLM DP and EP": (
+        {"model": INSTRUCT, "engine": "vllm", "strategy": "dp+ep", "dp": 16, "tool_call_parser": True, **GUIDE_VLLM},
+        "vllm serve $MODEL_PATH --port 8000 --served-model-name kimi-k2 --trust-remote-code --data-parallel-size 16 "
+        "--data-parallel-size-local 8 --data-parallel-address $MASTER_IP --data-parallel-rpc-port $PORT "
+        "--enable-expert-parallel --max-num-batched-tokens 8192 --max-num-seqs 256 --gpu-memory-utilization 0.85 "
+        "--enable-auto-tool-choice --tool-call-parser kimi_k2"
+        "\n\n"
+        "vllm serve $MODEL_PATH --headless --data-parallel-start-rank 8 --port 8000 --served-model-name kimi-k2 "
+        "--trust-remote-code --data-parallel-size 16 --data-parallel-size-local 8 --data-parallel-address $MASTER_IP "
+        "--data-parallel-rpc-port $PORT --enable-expert-parallel --max-num-batched-tokens 8192 --max-num-seqs 256 "
+        "--gpu-memory-utilization 0.85 --enable-auto-tool-choice --tool-call-parser kimi_k2",
+    ),
+    "guide, KTransformers": (
+        {"model": GGUF, "engine": "ktransformers", "strategy": "cpu", "model_path": "/path/to/K2"},
+        "python ktransformers/server/main.py --model_path /path/to/K2 --gguf_path /path/to/K2 --cache_lens 30000",
+    ),
+    "guide, KTransformers with AMX": (
+        {"model": GGUF, "engine": "ktransformers", "strategy": "cpu+amx", "model_path": "/path/to/K2"},
+        "python ktransformers/server/main.py --model_path /path/to/K2 --gguf_path /path/to/K2 --cache_lens 30000 "
+        "--optimize_config_path ktransformers/optimize/optimize_rules/"
+        "DeepSeek-V3-Chat-fp8-linear-ggml-experts-serve-amx.yaml",
+    ),
     # The guide writes "$PREFILL_NODE0$:5757"; the second $ is a slip.
     "guide, SGLang 4P12D": (
         {"model": INSTRUCT, "strategy": "pd", "version": GUIDE, "tool_call_parser": True, "model_path": "$MODEL_PATH"},
@@ -108,3 +142,21 @@ def test_a_published_command_comes_out_flag_for_flag(case: str, shelf: Library) 
     asked, published = CASES[case]
     made = plan(Ask(**{"hardware": "h200", **asked}), shelf)
     assert read(commands(made)) == read(published)
+
+
+def test_tensorrt_llm_is_started_as_in_the_guide(shelf: Library) -> None:
+    """Its hosts and folders are placeholders; padding_enabled is called enable_padding since 1.0."""
+    asked = Ask(hardware="h200", model=INSTRUCT, engine="tensorrt-llm", strategy="tp+dp+ep", tp=16, model_path="$MODEL_DIR")
+    text = commands(plan(asked, shelf)).partition("\n\n# Node 1")[0]
+    config, _, launch = text.removeprefix("# Node 0\ncat >extra-llm-api-config.yml <<EOF\n").partition("\nEOF\n")
+    assert yaml.safe_load(config) == {
+        "cuda_graph_config": {"enable_padding": True, "batch_sizes": [1, 2, 4, 8, 16, 32, 64, 128]},
+        "print_iter_log": True,
+        "enable_attention_dp": True,
+    }
+    assert shlex.split(launch.replace("\\\n", " ")) == shlex.split(
+        "mpirun -np 16 -H $HOST1:8,$HOST2:8 -mca plm_rsh_args '-p 2233' --allow-run-as-root trtllm-llmapi-launch "
+        "trtllm-serve serve --backend pytorch --tp_size 16 --ep_size 8 --kv_cache_free_gpu_memory_fraction 0.95 "
+        "--trust_remote_code --max_batch_size 128 --max_num_tokens 4096 "
+        "--extra_llm_api_options extra-llm-api-config.yml --port 8000 $MODEL_DIR"
+    )

@@ -30,14 +30,28 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "heads": ({"tp": 24, "gpus_per_node": 8, "model": "thinking"}, "64 attention heads cannot be divided by 24 GPUs"),
     "TP by DP": ({"strategy": "tp+dp", "tp": 8, "dp": 3}, "TP 8 is no multiple of DP 3"),
     "TP by EP": ({"strategy": "tp+ep", "tp": 8, "ep": 3}, "TP 8 is no multiple of EP 3"),
-    "whole nodes": ({"tp": 12}, "--tp 12 does not fill nodes of 8 GPUs"),
+    "whole nodes": ({"tp": 12}, "12 GPUs do not fill nodes of 8: take a multiple of 8"),
     "copies in a node": ({"tp": 8, "dp": 4}, "4 copies of 8 GPUs in one node: 32 GPUs, and a node has 8"),
-    "EP without its strategy": ({"ep": 4}, "--ep belongs to --strategy tp+ep"),
+    "EP without its strategy": ({"ep": 4}, "--ep belongs to strategies with EP, and this is tp"),
     "too few nodes": ({"hardware": "h100", "nodes": 1}, "needs 2 nodes of 8 H100, and there are 1"),
     "no reasoning": ({"reasoning_parser": True}, "Kimi-K2-Instruct has no reasoning parser: it answers at once"),
     "no tools": (
         {"model": "base", "tool_call_parser": True},
         "Kimi-K2-Base has no tool-call parser: it only continues texts",
+    ),
+    "vLLM without Ray": (
+        {"engine": "vllm", "tp": 16},
+        "its image has no Ray, which spreads TP over nodes; 0.17.1 has it. --tp 8 works.",
+    ),
+    "vLLM on four nodes": ({"engine": "vllm", "strategy": "dp+ep", "dp": 32}, "its preset starts the ranks of two nodes"),
+    "copies in a vLLM": ({"engine": "vllm", "tp": 8, "dp": 2}, "--dp belongs to strategies with DP, and this is tp"),
+    "weights": (
+        {"engine": "tensorrt-llm", "strategy": "tp+ep", "model": "thinking"},
+        "No recipe of tensorrt-llm for int4 weights",
+    ),
+    "format": (
+        {"engine": "ktransformers", "strategy": "cpu"},
+        "ktransformers reads gguf files, and those of Kimi-K2-Instruct are saf",
     ),
     "context": ({"context_length": 200000}, "more than the 131072 tokens that Kimi-K2-Instruct was made for"),
     "wide EP, vendor": (
@@ -58,6 +72,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"strategy": "pd", "hardware": "h100", "prefill_nodes": 1, "decode_nodes": 2},
         "Prefill on 1 nodes cannot",
     ),
+    "name": ({"name": "Kimi K2"}, "--name Kimi K2 cannot be the name of a service: kimi-k2 could"),
     "halves of nothing": ({"prefill_nodes": 2}, "belong to --strategy pd"),
 }
 

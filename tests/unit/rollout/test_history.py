@@ -21,18 +21,22 @@ BASE: dict[str, Any] = {
     ("part", "said"),
     [
         ({}, ""),
-        ({"restartedAt": "today"}, "+ restartedAt: today"),
-        ({"model": {"uri": "hf://a/c"}}, "model.uri: hf://a/b → hf://a/c"),
-        ({"chosen": {**BASE["chosen"], "name": "other"}}, "runtime.name: rt → other"),
-        ({"engine": {}}, "- engine.runner"),
+        ({"restartedAt": "today"}, "spec.rollout.restartedAt added"),
+        ({"model": {"uri": "hf://a/c"}}, "model uri hf://a/b → hf://a/c"),
+        ({"chosen": {**BASE["chosen"], "name": "other"}}, "runtime rt → other"),
+        ({"engine": {}}, 'spec.engine runner removed, was {"env": [{"name": "A", "value": "1"}, {"name": "B", "value"…'),
         (
             {"engine": {"runner": {"env": [{"name": "A", "value": "9"}]}}},
-            "engine.runner.env.A.value: 1 → 9, - engine.runner.env.B",
+            "spec.engine runner.env[A].value 1 → 9, "
+            'spec.engine runner.env[B] removed, was {"name": "B", "value": "2"}',
         ),
-        ({"runtime": {"engineConfig": {"runner": {"image": "e:1", "args": ["x"]}}}}, "runtime.engineConfig.runner.args"),
+        (
+            {"runtime": {"engineConfig": {"runner": {"image": "e:1", "args": ["x"]}}}},
+            "runtime rt engineConfig.runner.args --tp 8 → x",
+        ),
         (
             {"model": {"uri": "hf://a/b", "a": 1, "b": "x" * 99, "c": "2", "d": 1}},
-            "+ model.a: 1, + model.b, + model.c: 2, and 1 more",
+            f"model a added: 1, model b added: {'x' * 59}…, model c added: 2, and 1 more",
         ),
     ],
 )
@@ -51,9 +55,9 @@ def test_every_revision_with_what_it_is_now() -> None:
     found = {one.revision: (one.state, one.changed) for one in lines(KNOWN, aim, slices)}
     assert found == {
         "a": ("runs (prefill 1/1)", "the oldest that is kept"),
-        "b": ("runs (prefill 1/2, decode 0/4), pinned", "n: a → b"),
-        "c": ("", "n: b → c"),
-        "d": ("rejected", "n: c → d"),
+        "b": ("runs (prefill 1/2, decode 0/4), pinned", "n a → b"),
+        "c": ("", "n b → c"),
+        "d": ("rejected", "n c → d"),
     }
 
 

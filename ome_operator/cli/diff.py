@@ -1,0 +1,55 @@
+"""`ome diff`: what an edit would change and restart, before it is applied."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ome_operator.cli.connect import Context, Kubeconfig, Namespace, inside, on_cluster
+from ome_operator.cli.output import Output, console, emit
+from ome_operator.cli.reading import read
+from ome_operator.cli.render import Files
+from ome_operator.local.errors import Unanswered
+
+if TYPE_CHECKING:
+    from ome_operator.kube.client import Client
+    from ome_operator.view.preview import Preview
+
+app = typer.Typer()
+
+
+@app.command()
+def diff(
+    files: Files,
+    namespace: Namespace = "",
+    brief: Annotated[bool, typer.Option("--brief", help="Only the sentences, not the objects.")] = False,
+    output: Output = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """What applying these files would change, and which GPU pods would restart, with the reason.
+
+    Exit code 0: nothing. 1: something. 2: it cannot be told.
+    """
+    found = on_cluster(kubeconfig, context, lambda client: _preview(client, files, namespace), error=Unanswered)
+    if found.problems:
+        raise Unanswered("; ".join(found.problems))
+    if output is not None:
+        emit(output, found)
+    else:
+        _show(found, brief)
+    raise typer.Exit(1 if found.objects or found.services else 0)
+
+
+async def _preview(client: "Client", files: list[Path], namespace: str) -> "Preview":
+    from ome_operator.ask.preview import preview
+
+    return await preview(client, read(files, inside(client, namespace)))
+
+
+def _show(found: "Preview", brief: bool) -> None:
+    from ome_operator.view.draw import preview
+
+    screen = console()
+    for line in preview(found, brief):
+        screen.print(line, soft_wrap=not screen.is_terminal)

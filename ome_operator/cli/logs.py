@@ -1,0 +1,144 @@
+"""`ome logs`: all logs of a group, with the rank in front."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ome_operator.cli.completing import services
+from ome_operator.cli.connect import Context, Kubeconfig, Namespace, inside, missing, on_cluster
+from ome_operator.cli.output import complain, console
+from ome_operator.local.errors import Unanswered
+
+if TYPE_CHECKING:
+    from ome_operator.ask.logs import Source
+    from ome_operator.kube.client import Client
+    from ome_operator.kube.podlogs import Line
+    from ome_operator.view.streams import Choice
+
+app = typer.Typer()
+TAIL = 100
+_COLOURS = (36, 33, 32, 35, 34, 31, 96, 93, 92, 95, 94, 91)
+"""ANSI codes, one rank after the other."""
+
+
+@app.command()
+def logs(
+    service: Annotated[str, typer.Argument(metavar="SERVICE", autocompletion=services)],
+    namespace: Namespace = "",
+    role: Annotated[str | None, typer.Option(help="prefill, decode, engine or router.")] = None,
+    group: Annotated[int | None, typer.Option(min=0, help="Only this group.")] = None,
+    rank: Annotated[int | None, typer.Option(min=0, help="Only this rank of each group.")] = None,
+    following: Annotated[bool, typer.Option("--follow", "-f", help="Go on over restarts, until Ctrl+C.")] = False,
+    since: Annotated[str | None, typer.Option(help="Only what is newer, such as 30s, 5m or 1h.")] = None,
+    tail: Annotated[
+        int | None, typer.Option(min=-1, help=f"Last lines of each; -1: all. By default {TAIL}, or all with --since.")
+    ] = None,
+    container: Annotated[
+        str | None, typer.Option("--container", "-c", help="Which container; by default the one that runs the role.")
+    ] = None,
+    previous: Annotated[bool, typer.Option("--previous", "-p", help="Of the containers before their last restart.")] = False,
+    timestamps: Annotated[bool, typer.Option("--timestamps", help="Begin lines with their time.")] = False,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """All logs of a service, a role or a group, in the order of time, with role/group/rank in front.
+
+    Exit code 0: they are shown. 1: some could not be read, which stderr says. 2: there is nothing to read.
+    """
+    from ome_operator.kube.podlogs import Wanted
+    from ome_operator.view.streams import Choice, seconds
+
+    newest = seconds(since) if since is not None else None
+    if since is not None and newest is None:
+        raise Unanswered(f"--since {since} is no duration: write 30s, 5m or 1h30m.")
+    if following and previous:
+        raise Unanswered("--previous shows containers that have ended: leave out --follow.")
+    last = tail if tail is not None else (-1 if since is not None else TAIL)
+    wanted = Wanted(follow=following, previous=previous, tail=None if last < 0 else last, since=newest)
+    choice = Choice(role, group, rank)
+
+    async def work(client: "Client") -> int:
+        from ome_operator.ask.logs import follow, merged
+        from ome_operator.kube.podlogs import Logs
+
+        where = inside(client, namespace)
+
+        async def look() -> list["Source"]:
+            return await _sources(client, where, service, choice, container)
+
+        sources = await look()
+        if not sources:
+            raise Unanswered(await _nothing(client, where, service, choice, container))
+        show, reader = _Shown(max(len(one.label) for one in sources), timestamps), Logs(client.connection)
+        try:
+            if following:
+                await follow(reader, look, wanted, show, complain)
+            return await merged(reader, sources, wanted, show, complain)
+        finally:
+            await reader.close()
+
+    failed = on_cluster(kubeconfig, context, work, error=Unanswered)
+    raise typer.Exit(1 if failed else 0)
+
+
+async def _sources(
+    client: "Client", namespace: str, service: str, choice: "Choice", container: str | None
+) -> list["Source"]:
+    """The containers that are meant, leaders first."""
+    from ome_operator import observe
+    from ome_operator.ask.logs import Source
+    from ome_operator.ask.trees import selector
+    from ome_operator.view.streams import labelled
+
+    bodies = await client.list_objects("Pod", namespace, label_selector=selector(service))
+    labels = labelled(map(observe.pod, bodies), choice)
+    boxes = {one["metadata"]["name"]: _container(one["spec"], container) for one in bodies}
+    return [Source(label, namespace, pod, boxes[pod]) for pod, label in labels.items() if boxes[pod]]
+
+
+def _container(spec: dict[str, list[dict[str, str]]], wanted: str | None) -> str:
+    """Its name, "" when the pod has no such container; the first one runs the role."""
+    names = [one["name"] for one in (*spec["containers"], *(spec.get("initContainers") or ()))]
+    return names[0] if wanted is None else wanted if wanted in names else ""
+
+
+async def _nothing(client: "Client", namespace: str, service: str, choice: "Choice", container: str | None) -> str:
+    """Why there is nothing to show."""
+    from ome_operator import observe
+    from ome_operator.ask.trees import SERVICE, selector
+    from ome_operator.kube.errors import NotFound
+    from ome_operator.view.streams import labelled, nothing
+
+    try:
+        await client.get(SERVICE, namespace, service)
+    except NotFound as error:
+        raise missing(service, namespace) from error
+    bodies = await client.list_objects("Pod", namespace, label_selector=selector(service))
+    pods = [*map(observe.pod, bodies)]
+    if container is not None and (meant := labelled(pods, choice)):
+        names = {
+            box["name"]
+            for one in bodies
+            if one["metadata"]["name"] in meant
+            for box in (*one["spec"]["containers"], *(one["spec"].get("initContainers") or ()))
+        }
+        return f"no container is called {container}; there are {', '.join(sorted(names))}."
+    return f"{service}: {nothing(pods, choice)}."
+
+
+class _Shown:
+    """Writes lines; on a terminal every rank has its colour."""
+
+    def __init__(self, width: int, timestamps: bool) -> None:
+        self._width, self._timestamps, self._colours = width, timestamps, dict[str, int]()
+        screen = console()
+        self._coloured = screen.is_terminal and not screen.no_color
+
+    def __call__(self, label: str, line: "Line") -> None:
+        front = f"{label:{self._width}} │"
+        if self._coloured:
+            colour = self._colours.setdefault(label, _COLOURS[len(self._colours) % len(_COLOURS)])
+            front = f"\x1b[{colour}m{front}\x1b[0m"
+        sys.stdout.write(f"{front} {line.when + ' ' if self._timestamps else ''}{line.text}\n")
+        sys.stdout.flush()

@@ -1,0 +1,76 @@
+"""`ome render`: what the operator would create, from files and without a cluster."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ome_operator.cli.output import Format, complain, emit_objects
+from ome_operator.cli.reading import read
+from ome_operator.local.errors import Unanswered
+from ome_operator.settings import Settings
+
+if TYPE_CHECKING:
+    from ome_operator.cluster import Cluster
+    from ome_operator.facts import Manifest
+    from ome_operator.kept import Kept
+
+app = typer.Typer()
+_DEFAULTS = Settings()
+SERVICES = ("InferenceService", "Serving")
+
+Files = Annotated[
+    list[Path], typer.Option("--filename", "-f", help="YAML file, folder, or - for standard input; may be repeated.")
+]
+Sidecar = Annotated[str, typer.Option(help="As the operator's flag: image of the registry beside routers; empty: none.")]
+Agent = Annotated[bool, typer.Option(help="As the operator's flag: agents fetch weights, pods mount their directories.")]
+
+
+@app.command()
+def render(
+    files: Files,
+    catalog: Annotated[
+        list[Path] | None, typer.Option("--catalog", help="Where to look for models, runtimes and accelerator classes too.")
+    ] = None,
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Of objects that name none.")] = "default",
+    output: Annotated[Format, typer.Option("--output", "-o", help="Documents, or one List.")] = Format.YAML,
+    sidecar_image: Sidecar = _DEFAULTS.registry_image,
+    model_agent: Agent = _DEFAULTS.model_agent,
+) -> None:
+    """Every object that the operator would create for the services in these files.
+
+    Exit code 1: something that a service needs is missing, which is said on stderr. The objects are for looking at and
+    checking, not for applying: the operator writes its own.
+    """
+    from ome_operator.ask.gather import gather, made
+    from ome_operator.kept import SERVING, SHORT
+
+    given = read(files, namespace)
+    beside = [one for one in read(catalog or (), namespace) if one["kind"] not in SERVICES]
+    cluster = gather([*beside, *given], sidecar_image, model_agent=model_agent)
+    problems = [f"{SERVING} {one.of.namespace}/{one.of.name}: {one.why}" for one in made(cluster, SERVING) if one.why]
+    objects = [one.manifest for kind in SHORT for one in made(cluster, kind) if one.manifest is not None]
+    for kept in cluster.services():
+        rendered, said = _service(kept, cluster)
+        objects += rendered
+        problems += said
+    if not objects and not problems:
+        raise Unanswered(f"no InferenceService in {', '.join(map(str, files))}: nothing to render.")
+    emit_objects(output, objects)
+    for sentence in problems:
+        complain(sentence)
+    raise typer.Exit(1 if problems else 0)
+
+
+def _service(kept: "Kept", cluster: "Cluster") -> tuple[list["Manifest"], list[str]]:
+    """The objects of a service, and what is missing for them."""
+    from ome_operator.api import Invalid
+    from ome_operator.view.outcome import outcome
+
+    name = f"{kept.ref.namespace}/{kept.ref.name}"
+    if isinstance(kept.parsed, Invalid):
+        return [], [f"{name}: {kept.parsed.why}"]
+    found = outcome(kept.parsed, cluster.deps())
+    if found.advice:
+        complain(f"{name}: to know: {found.advice}")
+    return list(found.manifests), [f"{name}: {problem}" for problem in found.problems]

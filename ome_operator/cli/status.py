@@ -1,0 +1,113 @@
+"""`ome status`: services as trees, down to the rank that is not ready and the reason."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ome_operator.cli.completing import services
+from ome_operator.cli.connect import Context, Kubeconfig, Namespace, inside, missing, on_cluster
+from ome_operator.cli.output import Format, Output, complain, console, emit
+from ome_operator.local.errors import Unanswered
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from ome_operator.kube.client import Client
+    from ome_operator.view.tree import Tree
+
+app = typer.Typer()
+INTERVAL = 2.0
+"""Seconds between two looks of `--watch`."""
+
+
+@app.command()
+def status(
+    service: Annotated[str, typer.Argument(metavar="[SERVICE]", show_default=False, autocompletion=services)] = "",
+    namespace: Namespace = "",
+    everywhere: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Services of all namespaces.")] = False,
+    ranks: Annotated[bool, typer.Option("--ranks", help="Every rank with its pod and node.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on showing it until Ctrl+C.")] = False,
+    output: Output = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """Services as trees of revisions, roles, groups and ranks, with the reason for whatever is not ready.
+
+    Exit code 0: all of them are Ready. 1: one is not. 2: it cannot be told.
+    """
+    if service and everywhere:
+        raise Unanswered("SERVICE is one of one namespace: leave out -A, or the name.")
+
+    async def work(client: "Client") -> list["Tree"]:
+        async def look() -> list["Tree"]:
+            return await _look(client, service, "" if everywhere else inside(client, namespace))
+
+        return await _watch(look, output, ranks) if watch else await look()
+
+    found = on_cluster(kubeconfig, context, work, error=Unanswered)
+    _print(found, output, ranks)
+    raise typer.Exit(0 if all(tree.ready for tree in found) else 1)
+
+
+async def _look(client: "Client", service: str, namespace: str) -> list["Tree"]:
+    from ome_operator.ask.trees import trees
+    from ome_operator.kube.errors import NotFound
+
+    try:
+        found = await trees(client, namespace, service)
+    except NotFound as error:
+        if not service:
+            raise
+        raise missing(service, namespace) from error
+    if not found:
+        where = f"namespace {namespace}: -A looks in all" if namespace else "this cluster"
+        raise Unanswered(f"there is no InferenceService in {where}.")
+    return found
+
+
+def _print(found: list["Tree"], output: Format | None, ranks: bool) -> None:
+    if output is not None:
+        emit(output, found)
+    else:
+        screen = console()
+        screen.print(_drawn(found, ranks), soft_wrap=not screen.is_terminal)
+
+
+def _drawn(found: list["Tree"], ranks: bool) -> "RenderableType":
+    from rich.console import Group
+
+    from ome_operator.view.draw import service
+
+    return Group(*(service(tree, every=ranks) for tree in found))
+
+
+async def _watch(look: Callable[[], Awaitable[list["Tree"]]], output: Format | None, ranks: bool) -> list["Tree"]:
+    """Show it until Ctrl+C: live on a terminal, elsewhere whenever it changes."""
+    from rich.live import Live
+
+    from ome_operator.kube.errors import KubeError
+
+    found, screen = await look(), console()
+    live = Live(_drawn(found, ranks), console=screen, auto_refresh=False) if screen.is_terminal and output is None else None
+    if live is None:
+        _print(found, output, ranks)
+    else:
+        live.start(refresh=True)
+    try:
+        while True:
+            await asyncio.sleep(INTERVAL)
+            try:
+                seen = await look()
+            except KubeError as error:  # the last view stays
+                complain(f"the cluster does not answer: {error}")
+                continue
+            if live is not None:
+                live.update(_drawn(seen, ranks), refresh=True)
+            elif seen != found:
+                _print(seen, output, ranks)
+            found = seen
+    finally:
+        if live is not None:
+            live.stop()

@@ -1,0 +1,108 @@
+"""How the model is spread over nodes: the sizes of every strategy, from what was asked and what the engine has."""
+
+from collections.abc import Iterator
+
+from ome_operator import keys
+from ome_operator.cookbook.ask import SPREAD, Ask, RefusedError
+from ome_operator.cookbook.fit import Role
+from ome_operator.cookbook.library import Engine
+
+MOST_NODES = 8
+"""Of one copy, when the cookbook chooses."""
+PREFILL, DECODE = "prefill", "decode"
+APART_NODES = 16
+"""Of the published recipe with prefill and decode apart; a quarter of them is for prefill."""
+
+
+def asked(ask: Ask, chosen: Engine) -> int | None:
+    """GPUs of one copy, when that was asked for; RefusedError for sizes that the strategy does not have."""
+    parts = ask.strategy.split("+")
+    for option, value in (("tp", ask.tp), ("ep", ask.ep), ("dp", ask.dp)):
+        whole_copies = option == "dp" and parts == ["tp"] and chosen.router
+        if value is not None and option not in parts and not whole_copies:
+            raise RefusedError(f"--{option} belongs to strategies with {option.upper()}, and this is {ask.strategy}.")
+    return ask.dp if ask.strategy == SPREAD else ask.tp
+
+
+def candidates(ask: Ask, chosen: Engine) -> Iterator[Role]:
+    """Roles on whole nodes: 1, 2, 4, 8."""
+    nodes = 1
+    while nodes <= MOST_NODES:
+        yield role(ask, chosen, ask.gpus_per_node * nodes)
+        nodes *= 2
+
+
+def role(ask: Ask, chosen: Engine, size: int) -> Role:
+    """One engine on `size` GPUs."""
+    gpus, share = ask.gpus_per_node, _share(chosen, ask.strategy)
+    if ask.strategy.startswith("cpu"):
+        return Role(keys.ENGINE, "", nodes=1, gpus=1, tp=1, experts_on_cpus=True, share=share)
+    if size > gpus and size % gpus:
+        raise RefusedError(f"{size} GPUs do not fill nodes of {gpus}: take a multiple of {gpus}.")
+    nodes = max(1, size // gpus)
+    if ask.strategy == SPREAD:
+        return Role(keys.ENGINE, "", nodes, min(size, gpus), tp=size, dp=size, attention_dp=True, ep=size, share=share)
+    half = max(1, size // 2)
+    copies = 1 if ask.attention_dp else ask.dp or 1
+    if copies > 1 and size * copies > gpus:
+        raise RefusedError(
+            f"--dp {copies} without DP attention is {copies} copies of {size} GPUs in one node: {size * copies} GPUs, "
+            f"and a node has {gpus}. Take --strategy tp+dp for DP attention, or --nodes for copies on more nodes."
+        )
+    return Role(
+        component=keys.ENGINE,
+        stage="",
+        nodes=nodes,
+        gpus=min(size * copies, gpus),
+        tp=size,
+        cut=size,
+        dp=(ask.dp or (size if chosen.attention_on_all else half)) if ask.attention_dp else copies,
+        attention_dp=ask.attention_dp,
+        ep=(ask.ep or half) if ask.experts_apart else 1,
+        share=share,
+    )
+
+
+def apart(ask: Ask, chosen: Engine, experts: int) -> tuple[Role, Role]:
+    """Prefill and decode: a rank of attention on each GPU, experts over all GPUs of each."""
+    prefill, decode = _halves(ask)
+    return _wide(ask, chosen, keys.ENGINE, PREFILL, prefill, experts), _wide(
+        ask, chosen, keys.DECODER, DECODE, decode, experts
+    )
+
+
+def _halves(ask: Ask) -> tuple[int, int]:
+    """Nodes for prefill and for decode."""
+    prefill, decode = ask.prefill_nodes, ask.decode_nodes
+    whole = ask.nodes or (prefill + decode if prefill and decode else APART_NODES)
+    prefill = prefill or (whole - decode if decode else max(1, whole // 4))
+    decode = decode or whole - prefill
+    if prefill < 1 or decode < 1 or prefill + decode > whole:
+        raise RefusedError(f"{whole} nodes are not enough for prefill and decode: prefill {prefill}, decode {decode}.")
+    return prefill, decode
+
+
+def _wide(ask: Ask, chosen: Engine, component: str, stage: str, nodes: int, experts: int) -> Role:
+    gpus = nodes * ask.gpus_per_node
+    return Role(
+        component=component,
+        stage=stage,
+        nodes=nodes,
+        gpus=ask.gpus_per_node,
+        tp=gpus,
+        dp=gpus,
+        attention_dp=True,
+        ep=gpus,
+        redundant=redundant(experts, gpus, spare=1 if stage == DECODE else 0),
+        share=_share(chosen, stage),
+    )
+
+
+def redundant(experts: int, gpus: int, spare: int) -> int:
+    """Copies of experts, so that all GPUs hold equally many; `spare` more on each for those that are busy."""
+    return -experts % gpus + (0 if experts % gpus else spare * gpus)
+
+
+def _share(chosen: Engine, name: str) -> float:
+    """Of a GPU's memory for weights and cache, by strategy or stage."""
+    return chosen.shares.get(name, chosen.shares["default"])

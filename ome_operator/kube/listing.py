@@ -1,0 +1,30 @@
+"""Lists of several kinds at once, for commands that look once."""
+
+import asyncio
+from collections.abc import Collection, Iterable
+
+from ome_operator.kube.client import Client, Manifest
+from ome_operator.kube.errors import Forbidden, NotFound
+from ome_operator.kube.kinds import RESOURCES, spelled
+
+
+async def listed(
+    client: Client, kinds: Iterable[str], namespace: str = "", selector: str = "", *, optional: Collection[str] = ()
+) -> list[Manifest]:
+    """All objects of these kinds, each with its kind, but not of kinds that this cluster does not serve.
+
+    What this person may not list is an error, except of `optional` kinds.
+    """
+
+    async def of(kind: str) -> list[Manifest]:
+        try:
+            found = await client.list_objects(kind, namespace, label_selector=selector)
+        except NotFound:
+            return []
+        except Forbidden:
+            if kind not in optional:
+                raise
+            return []
+        return [{"apiVersion": RESOURCES[kind].api_version, "kind": spelled(kind), **body} for body in found]
+
+    return [body for bodies in await asyncio.gather(*map(of, kinds)) for body in bodies]

@@ -1,0 +1,85 @@
+"""Logs of containers, line by line, each with its time."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import aiohttp
+
+from ome_operator.kube import errors
+from ome_operator.kube.connection import Connection
+from ome_operator.kube.kinds import path
+
+_PATIENCE = 30.0
+"""Seconds without a byte after which a stream that is not followed counts as broken."""
+
+
+class Line(NamedTuple):
+    """One line of a log."""
+
+    when: str
+    """RFC 3339 with nanoseconds, as the node wrote it."""
+    text: str
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which part of a log; None is no limit."""
+
+    follow: bool = False
+    previous: bool = False
+    """That of the container before its last restart."""
+    tail: int | None = None
+    since: int | None = None
+    """Seconds before now."""
+    since_time: str | None = None
+    """RFC 3339; the API server looks at whole seconds, so older lines of that second come too."""
+
+    def query(self, container: str) -> dict[str, str]:
+        """As the API server reads it."""
+        asked = {
+            "container": container,
+            "timestamps": "true",
+            "follow": "true" if self.follow else None,
+            "previous": "true" if self.previous else None,
+            "tailLines": self.tail,
+            "sinceSeconds": None if self.since_time else self.since,
+            "sinceTime": self.since_time,
+        }
+        return {name: str(value) for name, value in asked.items() if value is not None}
+
+
+class Logs:
+    """Logs over one connection; close it in the end."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._server = connection.server
+        self._session = connection.session(limit=0, agent="ome")
+
+    async def close(self) -> None:
+        """End all streams."""
+        await self._session.close()
+
+    async def lines(self, namespace: str, pod: str, container: str, wanted: Wanted) -> AsyncIterator[Line]:
+        """The lines of a container's log; raises KubeError, NotFound when there is no such pod."""
+        url = self._server + path("Pod", namespace, pod, "log")
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=5.0, sock_read=None if wanted.follow else _PATIENCE)
+        try:
+            async with self._session.get(url, params=wanted.query(container), timeout=timeout) as response:
+                if response.status >= 300:
+                    is_json = response.content_type == "application/json"
+                    raise errors.from_response(response.status, await (response.json() if is_json else response.text()))
+                rest = b""
+                async for chunk in response.content.iter_any():
+                    *whole, rest = (rest + chunk).split(b"\n")
+                    for line in whole:
+                        yield _line(line)
+                if rest:
+                    yield _line(rest)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise errors.Transient(f"the log of {pod} broke off: {error or type(error).__name__}") from error
+
+
+def _line(raw: bytes) -> Line:
+    when, _, text = raw.decode(errors="replace").rstrip("\r").partition(" ")
+    return Line(when, text)

@@ -1,0 +1,52 @@
+"""Many things in few words: ranges of numbers and of names."""
+
+import re
+from collections.abc import Iterable
+
+
+def numbers(found: Iterable[int]) -> str:
+    """`0, 2–5, 9`."""
+    return ", ".join("–".join(map(str, run)) for run in _runs(found))
+
+
+def _runs(found: Iterable[int]) -> list[tuple[int, ...]]:
+    """First and last of every run; one number for a run of one."""
+    runs: list[list[int]] = []
+    for number in sorted(found):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return [(run[0],) if len(run) == 1 else (run[0], run[-1]) for run in runs]
+
+
+def together(found: Iterable[str], shown: int = 3) -> str:
+    """Names that differ only in the number at their end as one range, `h200-[0-3,7]`; of all that the first few."""
+    stems: dict[tuple[str, int], list[int]] = {}
+    for name in dict.fromkeys(found):
+        stem, digits = re.fullmatch(r"(.*?)(\d*)", name, re.DOTALL).groups()  # type: ignore[union-attr]
+        stems.setdefault((stem, len(digits)), []).append(int(digits or 0))
+    said = [f"{stem}{_hosts(ends, width)}" for (stem, width), ends in _unpadded(stems).items()]
+    return ", ".join(said[:shown]) + (f" and {len(said) - shown} more" if len(said) > shown else "")
+
+
+def _unpadded(stems: dict[tuple[str, int], list[int]]) -> dict[tuple[str, int], list[int]]:
+    """`n9` and `n10` under one stem of width 1; `n09` and `n10` stay together at width 2."""
+    padded = {stem for (stem, width), ends in stems.items() if width > 1 and min(ends) < 10 ** (width - 1)}
+    found: dict[tuple[str, int], list[int]] = {}
+    for (stem, width), ends in stems.items():
+        found.setdefault((stem, width if stem in padded else min(width, 1)), []).extend(ends)
+    return found
+
+
+def _hosts(ends: list[int], width: int) -> str:
+    if not width:
+        return ""
+    if len(ends) == 1:
+        return f"{ends[0]:0{width}}"
+    return f"[{','.join('-'.join(f'{end:0{width}}' for end in run) for run in _runs(ends))}]"
+
+
+def count(number: int, what: str) -> str:
+    """`1 group`, `2 groups`."""
+    return f"{number} {what}{'' if number == 1 else 's'}"

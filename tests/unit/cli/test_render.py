@@ -1,0 +1,99 @@
+"""`ome render`: manifests from files, without a cluster."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from ome_operator import keys
+from ome_operator.cli.app import app
+from ome_operator.local.errors import Unanswered
+from ome_operator.ownership import digest
+from tests.support import parts, yamls
+
+CONFIG = parts.ROOT / "config"
+SAMPLE = CONFIG / "samples/isvc/moonshotai/kimi-k2-pd.yaml"
+
+
+def run(*words: object, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(app, ["render", *map(str, words)], input=stdin)
+
+
+def objects(result: Result) -> list[dict[str, Any]]:
+    return [one for one in yaml.safe_load_all(result.stdout) if one]
+
+
+def test_a_service_and_a_catalog_become_everything_that_the_operator_would_write() -> None:
+    result = run("-f", SAMPLE, "--catalog", CONFIG)
+    assert result.exit_code == 0, result.output
+    found = objects(result)
+    kinds = [one["kind"] for one in found]
+    assert (len(found), kinds.count("StatefulSet"), kinds.count("Service")) == (17, 4, 5)
+    assert all(one["metadata"]["annotations"][keys.HASH] == digest(one) for one in found)
+    (router,) = [one for one in found if one["kind"] == "Deployment"]
+    assert [box["image"] for box in router["spec"]["template"]["spec"]["initContainers"]] == ["ome-operator:0.1.0"]
+
+
+def test_the_operators_settings_are_options() -> None:
+    result = run("-f", SAMPLE, "--catalog", CONFIG, "--sidecar-image", "", "--model-agent")
+    (router,) = [one for one in objects(result) if one["kind"] == "Deployment"]
+    assert "initContainers" not in router["spec"]["template"]["spec"]
+    (stored,) = [one for one in objects(result) if one["kind"] == "ControllerRevision"]
+    assert stored["data"]["directory"]
+
+
+def test_a_list_in_json_and_what_comes_in() -> None:
+    texts = [SAMPLE, CONFIG / "models/moonshotai/Kimi-K2-Instruct.yaml", CONFIG / "runtimes/srt/kimi-k2-pd-rt.yaml"]
+    result = run("-f", "-", "-o", "json", stdin="\n---\n".join(text.read_text() for text in texts))
+    assert result.exit_code == 0
+    assert len(json.loads(result.stdout)["items"]) == 17
+
+
+def test_what_is_missing_is_a_sentence_and_exit_code_1() -> None:
+    result = run("-f", SAMPLE)
+    assert result.exit_code == 1
+    assert objects(result) == []
+    where = "kimi-k2-instruct/kimi-k2-instruct"
+    assert result.stderr.splitlines() == [
+        f"{where}: ClusterBaseModel kimi-k2-instruct does not exist: apply it, or fix spec.model.name",
+        f"{where}: ClusterServingRuntime kimi-k2-pd-rt does not exist: apply it, or fix spec.runtime.name",
+    ]
+
+
+def test_one_service_that_cannot_be_rendered_does_not_hide_the_others(tmp_path: Path) -> None:
+    file = tmp_path / "all.yaml"
+    fine, broken = yamls.service("team", "fine", "rt"), yamls.service("team", "broken", "rt")
+    broken["spec"]["engine"] = {"minReplicas": "two"}
+    file.write_text(yaml.safe_dump_all([fine, broken, yamls.model(), yamls.runtime("rt")]))
+    result = run("-f", file)
+    assert result.exit_code == 1
+    assert {one["metadata"]["labels"][keys.SERVICE] for one in objects(result)} == {"fine"}
+    assert result.stderr == 'team/broken: spec.engine.minReplicas is "two": write a whole number without quotes\n'
+
+
+def test_a_short_service_is_rendered_with_what_is_made_of_it(tmp_path: Path) -> None:
+    file = tmp_path / "short.yaml"
+    short = {"apiVersion": "sglang.ai/v1", "kind": "Serving", "metadata": {"name": "s"}}
+    file.write_text(yaml.safe_dump({**short, "spec": {"baseModel": "kimi-k2-instruct"}}))
+    found = objects(run("-f", file, "-n", "team", "--catalog", CONFIG))
+    assert [one["metadata"]["namespace"] for one in found if one["kind"] == "InferenceService"] == ["team"]
+    assert any(one["kind"] == "StatefulSet" for one in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: [", "cannot be read"),
+        ("kind: ConfigMap", "no InferenceService in"),
+        ("apiVersion: ome.io/v1beta1\nkind: InferenceService\nmetadata: 5", "has no metadata.name"),
+    ],
+)
+def test_a_file_that_is_none_is_a_sentence(tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text(text)
+    result = run("-f", file)
+    assert isinstance(result.exception, Unanswered) and words in str(result.exception)
+    assert result.exception.exit_code == 2
