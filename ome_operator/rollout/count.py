@@ -24,9 +24,11 @@ def numbers(choice: Choice, present: Mapping[str, Slice]) -> Numbers:
 
 def _wanted(revision: str, choice: Choice, counts: Counts) -> Share:
     """Groups per role of a slice: those that it has where the service does not name the role any more."""
-    return {
+    roles = choice.roles(revision)
+    return {  # in one order, stored or not: people read it
         role: choice.groups[role] if role in choice.groups else counts[role].have if role in counts else 1
-        for role in choice.roles(revision)
+        for role in (keys.ENGINE, keys.DECODER)
+        if role in roles
     }
 
 

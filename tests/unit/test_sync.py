@@ -253,15 +253,17 @@ def test_workers_are_not_taken_from_a_leader_on_a_caches_word() -> None:
     assert len([key for key in world.children if key[0] == "StatefulSet"]) == 2
 
 
-def test_a_turn_lasts_until_the_new_slice_is_whole() -> None:
-    """A runtime that works for nobody stops at its first service."""
-    world = settled(Shape())
+@pytest.mark.parametrize("strategy", ["", "surge", "blueGreen"])
+def test_a_turn_lasts_until_the_new_slice_is_whole(strategy: str) -> None:
+    """A runtime that works for nobody stops at its first service, also where the old slice serves on."""
+    world = settled(Shape(strategy=strategy))
     world.deps = Shape(image="b").deps()
     plans: list[Plan] = []
     world.watcher = plans.append
     world.healthy = lambda _: False
     world.settle()
     assert plans[-1].rolls and conditions(plans[-1])["RolledOut"] == ("False", "ProgressDeadlineExceeded")
+    assert conditions(plans[-1])["Ready"][0] == str(bool(strategy))
     world.healthy = lambda _: True
     world.settle()
     assert not plans[-1].rolls and conditions(plans[-1])["RolledOut"] == ("True", "Complete")
