@@ -17,13 +17,18 @@ def words(target: str, decision: Decision, numbers: Numbers) -> str:
     counts, wanted = numbers.built.get(target, {}), numbers.wanted.get(target, {})
     both = keys.DECODER in wanted
     new = [f"{title(role, both)} {sum(counts[role].ready) if role in counts else 0}/{n} new" for role, n in wanted.items()]
-    going = {
-        role: sum(numbers.built[name][role].have - share.get(role, 0) for name, share in old.items())
-        for role in wanted
-        if (old := {name: share for name, share in decision.groups.items() if name != target})
-    }
-    draining = [f"old {title(role, both)} draining ({count})" for role, count in going.items() if count > 0]
-    return ", ".join([*new, *draining, *([decision.message] if decision.message else [])])
+    old = [f"old {title(role, both)} {said}" for role in wanted for said in _old(role, target, decision, numbers)]
+    return ", ".join([*new, *old, *([decision.message] if decision.message else [])])
+
+
+def _old(role: str, target: str, decision: Decision, numbers: Numbers) -> list[str]:
+    """What is on its way out in the slices that still serve, and what is broken there: a rollout may wait for either."""
+    kept = {name: share for name, share in decision.groups.items() if name != target and role in share}
+    groups = [numbers.built[name][role] for name in kept]
+    have, wanted = sum(one.have for one in groups), sum(share[role] for share in kept.values())
+    left, ready = sum(one.left for one in groups), sum(sum(one.ready) for one in groups)
+    going = [f"draining ({have - wanted})"] if have > wanted else [f"ending ({left - have})"] if left > have else []
+    return [*going, *([f"{ready}/{have} ready"] if ready < have else [])]
 
 
 def hold(target: str, decision: Decision, before: Mapping[str, Any], now: datetime) -> dict[str, Any]:

@@ -27,6 +27,13 @@ def test_what_is_new_and_what_goes() -> None:
     assert words("new", decision, NUMBERS) == said
 
 
+def test_what_is_broken_in_the_old_slice_may_hold_everything_up() -> None:
+    seen = {"old": {"engine": some(2, 1), "decoder": Groups(3, (True,) * 3, 4)}}
+    numbers = NUMBERS._replace(built=seen, seen=seen)
+    decision = Decision({"old": {"engine": 2, "decoder": 3}}, reason="RollingOut")
+    assert words("new", decision, numbers) == "prefill 0/2 new, decode 0/4 new, old prefill 1/2 ready, old decode ending (1)"
+
+
 def test_what_the_old_slice_waits_for() -> None:
     decision = Decision({"new": WANTED}, reason="RetiringOldSlice", message="old router draining (revision old)")
     assert words("new", decision, NUMBERS) == "prefill 1/2 new, decode 2/4 new, old router draining (revision old)"
