@@ -95,10 +95,14 @@ def _rolling(
 def _waiting(others: list[Slice], gate: Gate, numbers: Numbers) -> Decision:
     """The slices that go on serving: those that run, else the one of which most is left.
 
-    It was on its way out, or somebody deleted its leaders; while nothing else may start it is made whole again.
+    It was on its way out, or somebody deleted its leaders; while nothing else may start it is made whole again. What is
+    decided in a moment changes nothing.
     """
     run = [one for one in others if started(one)]
-    if not run and gate.reason != CHECKING:
+    if gate.reason == CHECKING:
+        have = {one.revision: {role: each.have for role, each in numbers.seen[one.revision].items()} for one in run}
+        return Decision(have, held=True)
+    if not run:
         run = sorted((one for one in others if one.workloads), key=lambda one: (len(one.workloads), one.revision))[-1:]
     if not run:
         return Decision({}, held=True)
