@@ -4,7 +4,7 @@ from ome_operator import keys
 from ome_operator.api import InferenceService
 from ome_operator.cached import by_identity
 from ome_operator.desired import Desired, selector
-from ome_operator.facts import Child, Manifest, Observed
+from ome_operator.facts import Manifest, Observed
 from ome_operator.ownership import digest
 from ome_operator.plan import Apply, Delete, Guard, Plan
 from ome_operator.resolve.pinned import named
@@ -83,15 +83,10 @@ def _apply(manifest: Manifest, uid: str, observed: Observed, guard: Guard | None
     if found is not None and found.deleting:
         return None  # its delete event brings us back
     if found is not None and found.owner == uid and found.owned:
-        if found.hash == wanted and _intact(found, observed):
+        if found.hash == wanted and observed.intact(found):
             return None
         return Apply(_hashed(manifest, wanted), found.uid)
     return Apply(_hashed(manifest, wanted), "", guard)
-
-
-def _intact(found: Child, observed: Observed) -> bool:
-    """Whether nobody changed what we own: as applied, or as the server rewrote it right after our apply."""
-    return found.owned in (found.hash, observed.accepted.get(found.uid))
 
 
 def _hashed(manifest: Manifest, wanted: str) -> Manifest:

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
-from ome_operator import claims, keys, ownership
+from ome_operator import claims, keys, observe, ownership
 from ome_operator.cluster import Cluster
 from ome_operator.facts import Child, Manifest, Refusal
 from ome_operator.kept import Kept
@@ -13,8 +13,20 @@ from ome_operator.kube.client import Applied, Client
 from ome_operator.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, KubeError, NotFound
 from ome_operator.machinery import sshkeys
 from ome_operator.memory import Checked, Key, Memory, pause
-from ome_operator.observe import controller
-from ome_operator.plan import Apply, ApplyStatus, Check, Create, Delete, EnsureSecret, Guard, Patch, Plan
+from ome_operator.plan import (
+    Apply,
+    ApplyStatus,
+    Check,
+    Create,
+    Delete,
+    EnsureSecret,
+    Guard,
+    NodeLost,
+    Patch,
+    Plan,
+    Recycle,
+    sight,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +90,7 @@ class Executor:
         await self._together(run, (self._status(run, status) for status in plan.apply_status))
         await self._together(run, (self._patch(run, patch) for patch in plan.patch))
         await self._together(run, (self._delete(run, delete) for delete in plan.delete))
+        await self._together(run, (self._recycle(run, recycle) for recycle in plan.recycle))
 
     async def _together(self, run: Run, effects: Iterable[Awaitable[None]]) -> None:
         await asyncio.gather(*(self._try(run, effect) for effect in effects))
@@ -199,7 +212,7 @@ class Executor:
             if claim.refusal is not None:
                 self._refuse(run, key, claim.refusal, hash_)
                 return
-            if controller(body["metadata"]) is None:  # an orphan: its owner was restored or made anew
+            if observe.controller(body["metadata"]) is None:  # an orphan: its owner was restored or made anew
                 owners = {"metadata": {"ownerReferences": create.manifest["metadata"]["ownerReferences"]}}
                 body = await self._client.patch_merge(key[0], run.namespace, key[1], claim.uid, owners)
         except (Invalid, Forbidden) as error:
@@ -255,10 +268,39 @@ class Executor:
             self._cluster.gone(delete.kind, delete.uid)
         run.outcome.wrote = True
 
-    async def _blocked(self, run: Run, guard: Guard | None) -> bool:
-        """Whether a pod exists, read live, that must not."""
+    async def _recycle(self, run: Run, recycle: Recycle) -> None:
+        if await self._as_seen(run, recycle):
+            await self._together(run, (self._delete(run, delete) for delete in recycle.delete))
+        else:
+            run.outcome.within(self._guard_delay)
+
+    async def _as_seen(self, run: Run, recycle: Recycle) -> bool:
+        """Whether the pods, and the scale, are live what the decision rests on; else what is there is known from now on."""
+        lists = (self._client.list_objects("Pod", run.namespace, label_selector=one) for one in recycle.selectors)
+        bodies = [body for found in await asyncio.gather(*lists) for body in found]
+        live = {sight(observe.pod(body)) for body in bodies}
+        for body in bodies:
+            self._cluster.seen("Pod", body)
+        for uid, *_ in recycle.pods:
+            if uid not in {one[0] for one in live}:
+                self._cluster.gone("Pod", uid)
+        if recycle.scale is None or live != recycle.pods:
+            return live == recycle.pods
+        name, replicas = recycle.scale
+        try:
+            scale = await self._client.get("RoleScale", run.namespace, name)
+        except NotFound:
+            return False
+        self._cluster.seen("RoleScale", scale)
+        return bool(scale["spec"].get("replicas") == replicas)
+
+    async def _blocked(self, run: Run, guard: Guard | NodeLost | None) -> bool:
+        """Whether a pod exists, read live, that must not, or a node is there that was taken for lost."""
         if guard is None:
             return False
+        if isinstance(guard, NodeLost):
+            nodes = await self._client.list_objects("Node", field_selector=f"metadata.name={guard.node}", limit=1)
+            return any(observe.node(body).alive for body in nodes)
         field = f"metadata.name={guard.name}" if guard.name else ""
         found = await self._client.list_objects(
             "Pod", run.namespace, label_selector=guard.selector, field_selector=field, limit=1

@@ -45,6 +45,23 @@ class Child(NamedTuple):
     """Why a workload cannot create pods (Deployment condition ReplicaFailure), else ""."""
     content: Manifest | None
     """`{"revision": int, "data": {...}}` of a ControllerRevision, the status of a RoleScale, else None."""
+    template: str = ""
+    """Name of a StatefulSet's present template, as its pods carry it; "" for other kinds and while it is not known."""
+
+
+class Ending(NamedTuple):
+    """How the main container of a pod ended last, or who took the pod away."""
+
+    container: str
+    """"" when it is about the pod."""
+    reason: str
+    """Error, OOMKilled, Completed, Evicted, EvictionByEvictionAPI, DeletionByTaintManager, …"""
+    code: int | None
+    """Exit code of the container."""
+    message: str
+    """The last log lines, or the sentence of whoever took the pod."""
+    time: str
+    """RFC 3339; "" when nobody said."""
 
 
 class Pod(NamedTuple):
@@ -69,6 +86,7 @@ class Pod(NamedTuple):
     grace: int
     """Grace period in seconds that a deletion gave it; 0 when it is not being deleted."""
     restarts: int
+    """Of the main container."""
     reason: str
     """Why it is not ready, as one CamelCase word ("" when it is): Unschedulable, CrashLoopBackOff, Starting, …"""
     message: str
@@ -77,6 +95,15 @@ class Pod(NamedTuple):
     """Value of the mark on a leader whose group is to go: since when, in RFC 3339."""
     workload_uid: str = ""
     """UID of the controller owner: a pod of a deleted workload has the name and labels of its successor's."""
+    running: bool = True
+    """Whether the main container runs. Ready says nothing about ranks above 0."""
+    over: bool = False
+    """Whether the pod has ended for good: its containers are not started again."""
+    ends: str = ""
+    """When the grace period of a deletion is over, in RFC 3339; "" when it is not being deleted."""
+    template: str = ""
+    """Name of the template that its StatefulSet made it from."""
+    ending: Ending | None = None
 
 
 class Node(NamedTuple):
@@ -91,6 +118,8 @@ class Node(NamedTuple):
     """Allocatable accelerators (the sum of all `…/gpu` resources)."""
     ours: frozenset[str] = frozenset()
     """Keys of labels that we have applied."""
+    alive: bool = True
+    """Whether its kubelet reports: also when nothing new may be put there."""
 
 
 class Holding(NamedTuple):
@@ -168,3 +197,7 @@ class Observed:
     """The services that replace a slice for the same edit now, as many as may at a time; "" when it is this one's turn."""
     another: str = ""
     """Name of a foreign field manager that wrote the service's status within the last five minutes."""
+
+    def intact(self, child: Child) -> bool:
+        """Whether nobody changed what we own of it: as applied, or as the server rewrote it right after our apply."""
+        return child.owned in (child.hash, self.accepted.get(child.uid))

@@ -26,6 +26,8 @@ GROUP_INDEX = f"{GROUP}/group"
 # --- labels that Kubernetes or LeaderWorkerSet users know ----------------------------------------------------------
 POD_INDEX = "apps.kubernetes.io/pod-index"
 """Written by the StatefulSet controller: the ordinal, which is the group on leaders and the rank on workers."""
+TEMPLATE = "controller-revision-hash"
+"""Written by the StatefulSet controller: the name of the template that a pod was made from."""
 WORKER_INDEX = "leaderworkerset.sigs.k8s.io/worker-index"
 """`"0"` on leaders, so that routers written for LeaderWorkerSet find them; workers do not carry it."""
 

@@ -4,21 +4,19 @@ A body is what the API server sent. Fields may be absent, null, or of the wrong 
 their JSON types are the server's: it has validated them.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
 from ome_operator import keys, ownership
-from ome_operator.facts import Child, Holding, Node, Pod, Record, Ref
+from ome_operator.facts import Child, Ending, Holding, Node, Pod, Record, Ref
+from ome_operator.lastwords import tail, telling
 
 Body = Mapping[str, Any]
 
 NO_NUMBER = -1
 """Group or rank of a pod whose labels say none: it belongs to no group of ours."""
 
-_ERROR = re.compile(r"[\w.]*(Error|Exception|Interrupt)\b")
-_LINE_LIMIT = 400
 _STARTING = frozenset({"ContainerCreating", "PodInitializing", ""})
 
 
@@ -55,7 +53,14 @@ def child(kind: str, body: Body, owned: str | None = None) -> Child:
         replicas=_number(spec.get("replicas"), 0),
         message=_replica_failure(body) if kind == "Deployment" else "",
         content=content,
+        template=_template(body) if kind == "StatefulSet" else "",
     )
+
+
+def _template(body: Body) -> str:
+    metadata, status = body.get("metadata") or {}, body.get("status") or {}
+    told = status.get("observedGeneration") == metadata.get("generation")
+    return (status.get("updateRevision") or "") if told else ""
 
 
 def controller(metadata: Body) -> Body | None:
@@ -78,6 +83,7 @@ def pod(body: Body) -> Pod:
     ready = (conditions.get("Ready") or {}).get("status") == "True"
     deleting = bool(metadata.get("deletionTimestamp"))
     reason, message = ("", "") if ready and not deleting else why_not_ready(body, conditions)
+    main = _main(body)
     return Pod(
         namespace=metadata.get("namespace") or "",
         name=metadata.get("name") or "",
@@ -94,11 +100,38 @@ def pod(body: Body) -> Pod:
         ready=ready,
         deleting=deleting,
         grace=_number(metadata.get("deletionGracePeriodSeconds"), 0) if deleting else 0,
-        restarts=sum(_number(one.get("restartCount"), 0) for one in status.get("containerStatuses") or ()),
+        restarts=_number(main.get("restartCount"), 0),
         reason=reason,
         message=message,
         draining=(metadata.get("annotations") or {}).get(keys.DRAINING) or "",
+        running=bool((main.get("state") or {}).get("running")) if main else ready,
+        over=status.get("phase") in ("Failed", "Succeeded"),
+        ends=metadata.get("deletionTimestamp") or "",
+        template=labels.get(keys.TEMPLATE) or "",
+        ending=_ending(status, main, conditions),
     )
+
+
+def _main(body: Body) -> Body:
+    """The status of the main container, which is the first one of the spec."""
+    boxes = (body.get("spec") or {}).get("containers") or ()
+    name = boxes[0].get("name") if boxes else None
+    found = (body.get("status") or {}).get("containerStatuses") or ()
+    return next((one for one in found if one.get("name") == name), found[0] if found and name is None else {})
+
+
+def _ending(status: Body, main: Body, conditions: Mapping[str, Body]) -> Ending | None:
+    """How the main container ended last, else who took the pod away."""
+    for state in ("state", "lastState"):
+        if ended := (main.get(state) or {}).get("terminated"):
+            said = tail(ended.get("message") or "")
+            reason, code = ended.get("reason") or "Error", _number(ended.get("exitCode"), 0)
+            return Ending(main.get("name") or "", reason, code, said, ended.get("finishedAt") or "")
+    if (taken := conditions.get("DisruptionTarget") or {}).get("status") == "True":
+        return Ending("", taken.get("reason") or "Disrupted", None, taken.get("message") or "", taken["lastTransitionTime"])
+    if status.get("phase") == "Failed":
+        return Ending("", status.get("reason") or "Failed", None, status.get("message") or "", "")
+    return None
 
 
 def _place(labels: Mapping[str, str], component: str) -> tuple[int, int]:
@@ -181,18 +214,11 @@ def _ended(containers: Iterable[Body]) -> tuple[str, str]:
 
 
 def _last_words(container: Body, terminated: Body) -> str:
-    words = _telling(terminated.get("message") or "")
+    words = telling(terminated.get("message") or "")
     how = f"container {container.get('name')} exited with code {terminated.get('exitCode', 0)}"
     if terminated.get("reason") not in (None, "", "Error", "Completed"):
         how += f" ({terminated['reason']})"
     return f"{how}: {words}" if words else how
-
-
-def _telling(log: str) -> str:
-    """The line of a log's end that tells most: the last that names an error, as Python's tracebacks end, else the last."""
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
-    errors = [line for line in lines if _ERROR.match(line)]
-    return (errors or lines or [""])[-1][:_LINE_LIMIT]
 
 
 def node(body: Body) -> Node:
@@ -205,6 +231,7 @@ def node(body: Body) -> Node:
         version=version(body),
         labels=metadata.get("labels") or {},
         ready=conditions.get("Ready") == "True" and not (body.get("spec") or {}).get("unschedulable"),
+        alive=conditions.get("Ready") == "True",
         gpus=sum(_number(value, 0) for name, value in allocatable.items() if name.endswith("/gpu")),
         ours=_applied_labels(body),
     )

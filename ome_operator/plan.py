@@ -7,7 +7,7 @@ decision rests on something that must not exist any more.
 from dataclasses import dataclass, field
 from typing import Any
 
-from ome_operator.facts import Manifest
+from ome_operator.facts import Manifest, Pod
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,13 @@ class Guard:
     """Label selector in the API's spelling, in the service's namespace."""
     name: str = ""
     """Only the pod of this name counts; "" = any."""
+
+
+@dataclass(frozen=True)
+class NodeLost:
+    """The node does not report, or is gone, read live from the API server right before the effect."""
+
+    node: str
 
 
 @dataclass(frozen=True)
@@ -71,7 +78,29 @@ class Delete:
     uid: str
     grace: int | None = None
     """gracePeriodSeconds; None leaves the object's own."""
-    guard: Guard | None = None
+    guard: Guard | NodeLost | None = None
+
+
+Sight = tuple[str, int, bool, bool]
+"""What a recycle rests on: UID and restarts of a pod, whether it is being deleted, and whether it leads and is ready."""
+
+
+def sight(pod: Pod) -> Sight:
+    """One pod's part of it."""
+    return pod.uid, pod.restarts, pod.deleting, pod.rank == 0 and pod.ready
+
+
+@dataclass(frozen=True)
+class Recycle:
+    """Deletions in one group, all or none: only if everything that they rest on is found the same, read live."""
+
+    delete: tuple[Delete, ...]
+    selectors: tuple[str, ...]
+    """Label selectors that find the group's pods."""
+    pods: frozenset[Sight]
+    """All of them."""
+    scale: tuple[str, int] | None = None
+    """Name and replicas of the role's RoleScale, where it has one."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +140,7 @@ class Plan:
     apply_status: tuple[ApplyStatus, ...] = ()
     patch: tuple[Patch, ...] = ()
     delete: tuple[Delete, ...] = ()
+    recycle: tuple[Recycle, ...] = ()
     status: dict[str, Any] = field(default_factory=dict)
     """The service's whole status as we want it; the executor writes it only when it differs from what is stored."""
     urgent: bool = True

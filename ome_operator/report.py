@@ -8,6 +8,7 @@ from ome_operator import keys, names
 from ome_operator.api import InferenceService
 from ome_operator.desired import Desired
 from ome_operator.facts import Deps, Observed
+from ome_operator.recovery.recover import Recovery
 from ome_operator.render import services
 from ome_operator.resolve.inputs import Resolved, runtime_refs
 from ome_operator.resolve.pinned import tokens
@@ -33,6 +34,7 @@ def report(
     clock: Clock,
     observed: Observed,
     present: Mapping[str, Slice],
+    recovery: Recovery,
     deps: Deps,
     now: datetime,
 ) -> Report:
@@ -46,7 +48,7 @@ def report(
         now=now,
         progress=want.progress,
         problems=(*choice.problems, *refused),
-        advice=(*want.advice, *observed.warnings),
+        advice=(*want.advice, *recovery.advice, *observed.warnings),
         model=_model(resolved, choice),
         runtime=resolved.runtime.name if resolved.runtime else known,
         url=_url(service, choice, want),
@@ -62,6 +64,8 @@ def report(
         rejected=_rejected(service, choice, want, clock, now),
         pods=observed.pods,
         component_urls=_urls(choice, want),
+        groups=recovery.groups,
+        recovered=recovery.condition,
     )
 
 

@@ -12,6 +12,7 @@ from ome_operator.desired import desired
 from ome_operator.difference import changes
 from ome_operator.facts import Deps, Observed
 from ome_operator.plan import Plan
+from ome_operator.recovery.recover import recover
 from ome_operator.report import report
 from ome_operator.resolve.inputs import resolve
 from ome_operator.rollout import deadline, revisions, turn
@@ -45,17 +46,22 @@ def sync(service: InferenceService, deps: Deps, observed: Observed, now: datetim
     decision = decide(service.name, choice.target, present, choice.gate, have, ahead)
     want = desired(service, resolved, choice, decision, observed, present, have, now, deps.registry_image)
     plan = changes(service, choice, decision, want, observed, present)
-    said = status(report(service, resolved, choice, decision, have, want, clock, observed, present, deps, now))
+    recovery = recover(service, resolved, choice, want, observed, present, deps.nodes, now)
+    said = status(report(service, resolved, choice, decision, have, want, clock, observed, present, recovery, deps, now))
     return replace(
         plan,
         check=choice.check,
         apply_status=want.scale_status,
+        delete=(*plan.delete, *recovery.delete),
+        recycle=recovery.recycle,
         status=said,
-        urgent=urgent(service.status, said),
-        events=events(service.status.get("conditions") or (), said["conditions"]),
+        urgent=recovery.urgent or urgent(service.status, said),
+        events=(*recovery.events, *events(service.status.get("conditions") or (), said["conditions"])),
         rolls=shared and (decision.rolls or decision.keep == (choice.target,)),
         watch_failures=want.missing,
-        requeue_after=min((one for one in (plan.requeue_after, clock.again) if one is not None), default=None),
+        requeue_after=min(
+            (one for one in (plan.requeue_after, clock.again, recovery.again) if one is not None), default=None
+        ),
     )
 
 

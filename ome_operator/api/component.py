@@ -34,10 +34,21 @@ class Lifecycle(Spec):
     """How the groups of a component live and die."""
 
     restart_policy: Literal["None", "RecreateInstanceOnPodRestart"] | None = None
-    """Whether a group is recycled as a whole when one of its pods restarts."""
+    """None: groups are never recycled. Otherwise a group that loses a rank, or hangs, is recycled as a whole."""
+    self_heal_timeout: Duration | None = None
+    """How long a group whose containers restarted in place may take to meet again before it is recycled; 60s when unset."""
+    hang_timeout: Duration | None = None
+    """How long a leader that was ready may not be, while every rank runs, before its group is recycled; 60s when unset."""
+    max_recycles: Count | None = None
+    """Recycles in a row, with no ten minutes of being ready in between, after which a group is left as it is."""
+    tolerated_lost_ranks: Count | None = None
+    """Ranks above 0 that the engine survives losing (elastic expert parallelism): only their pods are replaced."""
+    force_delete_after: Duration | None = None
+    """Delete pods by force that stay Terminating for so long on a node that does not report or is gone; never when unset."""
     update_strategy: Open | None = None
     ready_policy: Literal["AllPodReady", "None"] | None = None
     instance_ready_timeout: Duration | None = None
+    """How long a group may take to get ready, from when all its pods are on nodes; then it is recycled. 75m when unset."""
     min_ready_seconds: Count | None = None
     migration_policy: MigrationPolicy | None = None
 

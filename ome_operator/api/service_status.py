@@ -130,12 +130,20 @@ class GroupStatus(Spec):
     revision: str | None = None
     index: int | None = None
     phase: str | None = None
+    """Pending, Starting, Ready, NotReady, NodeLost, SystemicFault, Restarting, Recycling or Failed."""
+    since: str | None = None
+    """When the phase began."""
     incarnation: int | None = None
+    """How many times it came up, whoever restarted it."""
     ready_since: str | None = None
     members: Labels | None = None
     """Rank to the pod's start that belongs to this incarnation."""
     node: str | None = None
+    """Of the leader."""
     recycles: int | None = None
+    recycles_in_a_row: int | None = None
+    """Recycles since it stayed ready for ten minutes."""
+    recycled_at: str | None = None
     last_failure: Failure | None = None
 
 

@@ -9,8 +9,8 @@ ENGINE, DECODER, ROUTER = "EngineReady", "DecoderReady", "RouterReady"
 ROLLED_OUT, READY, ADVICE = "RolledOut", "Ready", "Advice"
 DRIFTED = {"runtime": "RuntimeDrifted", "model": "ModelDrifted"}
 """Only of services that do not follow edits: True where what they keep is another by now."""
-ANOTHER = "AnotherOperator"
-ORDER = (MODEL, RUNTIME, ENGINE, DECODER, ROUTER, ROLLED_OUT, READY, *DRIFTED.values(), ADVICE)
+ANOTHER, RECOVERED = "AnotherOperator", "Recovered"
+ORDER = (MODEL, RUNTIME, ENGINE, DECODER, ROUTER, RECOVERED, ROLLED_OUT, READY, *DRIFTED.values(), ADVICE)
 """Conditions of an InferenceService in the order in which a person reads them."""
 
 EXCEEDED, ROLLED_BACK = "ProgressDeadlineExceeded", "RolledBack"

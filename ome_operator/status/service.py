@@ -49,6 +49,9 @@ class Report:
     """Fields with the values of annotations that were acted on."""
     pods: tuple[Pod, ...] = ()
     component_urls: Mapping[str, str] = field(default_factory=dict)
+    groups: tuple[dict[str, Any], ...] = ()
+    recovered: cond.Condition | None = None
+    """Whether groups that failed came back; None while none ever failed."""
 
 
 def status(report: Report) -> dict[str, Any]:
@@ -75,6 +78,8 @@ def status(report: Report) -> dict[str, Any]:
         out["components"] = {one.role.component: _component(one, report) for one in report.progress}
     if report.serving and report.progress:
         out["slices"] = [_slice(name, report) for name in report.serving]
+    if report.groups:
+        out["groups"] = list(report.groups)
     return out
 
 
@@ -126,6 +131,8 @@ def _conditions(report: Report) -> list[cond.Condition]:
         if name != cond.READY:
             message = "; ".join(dict.fromkeys(problem.message for problem in problems))
             out[name] = cond.Condition(name, False, problems[0].reason, message)
+    if report.recovered:
+        out[cond.RECOVERED] = report.recovered
     if report.rollout and cond.ROLLED_OUT not in told:
         out[cond.ROLLED_OUT] = report.rollout
     out[cond.READY] = _ready(report, out, told.get(cond.READY, []))
@@ -177,5 +184,8 @@ def events(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any
 def _loud(one: Mapping[str, Any]) -> bool:
     if one["type"] == cond.ROLLED_OUT:
         return one["reason"] in (cond.EXCEEDED, cond.ROLLED_BACK)
-    quiet = {"Progressing", "Creating", "Serving", "RetiringOldSlice", "WaitingForNodes", "WaitingForTurn", "Starting"}
+    quiet = {
+        "Progressing", "Creating", "Serving", "RetiringOldSlice", "WaitingForNodes", "WaitingForTurn", "Starting",
+        "NotReady", "Restarting", "Recycling",
+    }  # fmt: skip
     return one["reason"] not in quiet and one["type"] != cond.READY

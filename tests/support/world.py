@@ -11,20 +11,20 @@ import itertools
 import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ome_operator import keys
 from ome_operator.api import InferenceService
 from ome_operator.facts import Child, Deps, Manifest, Observed, Pod, Refusal
 from ome_operator.names import digest
-from ome_operator.plan import Apply, Delete, Guard, Patch, Plan
+from ome_operator.plan import Apply, Delete, Guard, NodeLost, Patch, Plan, Recycle, sight
 from ome_operator.rollout.drain import NOTICE
 from ome_operator.sync import sync
 from tests.support.selectors import matches
 
 Key = tuple[str, str]
-START = datetime(2026, 1, 1)
+START = datetime(2026, 1, 1, tzinfo=UTC)
 TICK = 10
 """Seconds of a grace period that pass in one step."""
 
@@ -174,6 +174,8 @@ class World:
                 self._patch(patch)
             for delete in plan.delete:
                 self._delete(delete)
+            for recycle in plan.recycle:
+                self._recycle(recycle)
         self.service = replace(self.service, status=plan.status)
 
     def _apply(self, one: Apply) -> bool:
@@ -246,6 +248,12 @@ class World:
         self._check_order(found)
         del self.children[found.key]
 
+    def _recycle(self, one: Recycle) -> None:
+        mine = [pod for pod in self.pods.values() if any(matches(selector, pod.labels) for selector in one.selectors)]
+        if {sight(self._pod(pod)) for pod in mine} == one.pods:
+            for delete in one.delete:
+                self._delete(delete)
+
     def _check_drained(self, leaders: Live, groups: int) -> None:
         """A leader that a router knows is marked some time before it is stopped (decisions 9)."""
         for pod in self.pods.values():
@@ -299,8 +307,8 @@ class World:
             pod.draining = one.body["metadata"]["annotations"][keys.DRAINING] or ""
             self.log.append(f"mark {one.name} {pod.draining}")
 
-    def _blocked(self, guard: Guard | None) -> bool:
-        return guard is not None and any(
+    def _blocked(self, guard: Guard | NodeLost | None) -> bool:
+        return isinstance(guard, Guard) and any(
             matches(guard.selector, pod.labels) and guard.name in ("", pod.name) for pod in self.pods.values()
         )
 
@@ -382,6 +390,10 @@ class World:
         if pod.left <= 0 or polite:
             self.pods.pop(pod.name, None)
 
+    def lose(self, name: str) -> None:
+        """Somebody deletes a pod."""
+        self._terminate(self.pods[name], self.pods[name].grace)
+
     def restart(self) -> None:
         """The operator starts anew: what passes learned is forgotten."""
         self.checks, self.refusals = {}, {}
@@ -439,5 +451,6 @@ def effects(plan: Plan) -> tuple[str, ...]:
     said += [f"status {one.manifest['metadata']['name']}" for one in plan.apply_status]
     said += [f"patch {one.kind} {one.name}" for one in plan.patch]
     said += [f"delete {one.kind} {one.name}" for one in plan.delete]
+    said += [f"recycle {delete.name}" for one in plan.recycle for delete in one.delete]
     said += [f"check {one.revision}" for one in plan.check]
     return tuple(said)

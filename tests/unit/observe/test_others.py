@@ -48,8 +48,17 @@ def test_nodes() -> None:
             "allocatable": {"cpu": "192", "nvidia.com/gpu": "8", "amd.com/gpu": "2", "rdma/ib": "1k"},
         },
     }
-    assert observe.node(node) == ("n", 3, {"a": "b"}, True, 10, frozenset())
-    assert not observe.node({**node, "spec": {"unschedulable": True}}).ready
+    assert observe.node(node) == ("n", 3, {"a": "b"}, True, 10, frozenset(), True)
+    cordoned = observe.node({**node, "spec": {"unschedulable": True}})
+    assert (cordoned.ready, cordoned.alive) == (False, True)
+    assert not observe.node({**node, "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}).alive
+
+
+def test_the_template_of_a_stateful_set_counts_when_its_controller_has_seen_it() -> None:
+    told = {"observedGeneration": 2, "updateRevision": "svc-5d4b8c9"}
+    body = {"metadata": {"name": "svc", "generation": 2}, "spec": {}, "status": told}
+    assert observe.child("StatefulSet", body).template == "svc-5d4b8c9"
+    assert observe.child("StatefulSet", {**body, "metadata": {"name": "svc", "generation": 3}}).template == ""
 
 
 def test_foreign_writers_of_a_status() -> None:

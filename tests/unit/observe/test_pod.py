@@ -76,6 +76,7 @@ def test_nothing_is_too_empty(odd: dict[str, Any]) -> None:
 
 SCHEDULER = "0/4 nodes are available: 4 Insufficient nvidia.com/gpu."
 STARTED = "2026-01-01T00:00:10Z"
+SPEC = {"containers": [{"name": "ome-container"}, {"name": "beside"}]}
 TRACEBACK = """UserWarning: GGUF is for others
   warnings.warn("…")
 Traceback (most recent call last):
@@ -198,6 +199,25 @@ def test_why_it_is_not_ready(case: str) -> None:
 
 
 def test_terminating() -> None:
-    status = {"conditions": [ready()], "containerStatuses": [container({}, restartCount=2), container({}, restartCount=1)]}
+    boxes = [container({}, restartCount=2), container({}, name="sidecar", restartCount=1)]
+    status = {"conditions": [ready()], "containerStatuses": boxes}
     pod = observe.pod(body(status=status, deletionTimestamp="2026-01-01T00:00:00Z", deletionGracePeriodSeconds=30))
-    assert (pod.deleting, pod.grace, pod.ready, pod.reason, pod.restarts) == (True, 30, True, "Terminating", 3)
+    assert (pod.deleting, pod.grace, pod.ready, pod.reason, pod.restarts) == (True, 30, True, "Terminating", 2)
+
+
+def test_how_the_main_container_ended_is_kept_while_it_runs_again() -> None:
+    ended = {"exitCode": 137, "reason": "OOMKilled", "message": "a\nb\n", "finishedAt": STARTED}
+    main = container({"running": {"startedAt": STARTED}}, restartCount=1, lastState={"terminated": ended})
+    beside = container({"terminated": {"exitCode": 1, "finishedAt": STARTED}}, name="beside")
+    pod = observe.pod(body(status={"phase": "Running", "containerStatuses": [beside, main]}) | {"spec": SPEC})
+    assert pod.ending == ("ome-container", "OOMKilled", 137, "a\nb", STARTED)
+    assert (pod.restarts, pod.running, pod.over) == (1, True, False)
+
+
+def test_who_took_a_pod_is_kept() -> None:
+    taken = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager", "lastTransitionTime": STARTED}
+    pod = observe.pod(body(status={"conditions": [{**taken, "message": "no"}]}, deletionTimestamp=STARTED))
+    assert pod.ending == ("", "DeletionByTaintManager", None, "no", STARTED)
+    assert pod.ends == STARTED
+    pod = observe.pod(body(status={"phase": "Failed", "reason": "Evicted", "message": "disk"}))
+    assert pod.over and pod.ending == ("", "Evicted", None, "disk", "")

@@ -1,0 +1,197 @@
+"""One pass over all groups of a service that are to stay: what becomes of each, and what may be done at a time."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from ome_operator import keys
+from ome_operator.api import InferenceService
+from ome_operator.desired import Desired
+from ome_operator.facts import Node, Observed, Pod
+from ome_operator.plan import Delete, Event, NodeLost, Recycle, sight
+from ome_operator.recovery import words
+from ome_operator.recovery.advance import Step
+from ome_operator.recovery.group import Group, ranks, view
+from ome_operator.recovery.policy import Policy, advice, policy
+from ome_operator.recovery.record import RECYCLING, Record, passed, read, written
+from ome_operator.recovery.role import together
+from ome_operator.recovery.scope import Role, scope
+from ome_operator.render import meta
+from ome_operator.resolve.inputs import Resolved
+from ome_operator.rollout.choose import Choice
+from ome_operator.rollout.slices import hurry, own_pods
+from ome_operator.status.conditions import Condition
+
+READ_BACK = 0.5
+"""Seconds until the pass that finds an announced recycle in the stored status, and deletes."""
+STUCK = 30.0
+"""Seconds beyond its grace period after which a pod counts as stuck, and between two looks at it."""
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What one pass decides about groups."""
+
+    groups: tuple[dict[str, Any], ...] = ()
+    """`status.groups`."""
+    recycle: tuple[Recycle, ...] = ()
+    delete: tuple[Delete, ...] = ()
+    """By force: pods that stay Terminating on lost nodes."""
+    events: tuple[Event, ...] = ()
+    condition: Condition | None = None
+    advice: tuple[str, ...] = ()
+    urgent: bool = False
+    """Whether a group that was ready once is in another phase: such a status must not wait."""
+    again: float | None = None
+    """Seconds until something is due if nothing happens before."""
+
+
+def recover(
+    service: InferenceService,
+    resolved: Resolved,
+    choice: Choice,
+    want: Desired,
+    observed: Observed,
+    present: Iterable[str],
+    nodes: Mapping[str, Node],
+    now: datetime,
+) -> Recovery:
+    """Decide about every group; `present` are the revisions that exist."""
+    roles = scope(choice, want, observed)
+    policies = {one: policy(service, resolved.runtime, one) for one in (keys.ENGINE, keys.DECODER)}
+    pods = own_pods(observed, service.uid)
+    before = read(service.status)
+
+    def lost(name: str) -> bool:
+        return bool(name) and (name not in nodes or not nodes[name].alive)
+
+    groups = {one.name: one for role in roles for one in _groups(role, pods, observed)}
+    steps: dict[str, Step] = {}
+    more: list[tuple[str, str]] = []
+    for component in dict.fromkeys(role.component for role in roles):
+        mine = [one for one in groups.values() if one.component == component]
+        made, systemic = together(mine, before, policies[component], lost, now)
+        steps |= made
+        more += systemic
+    force = _forced(pods, policies, lost, now)
+    more += force.stuck
+    after = {name: step.record for name, step in steps.items()}
+    goes = [name for name, one in after.items() if one.phase == RECYCLING]
+    begun = [name for name in goes if not announced(before.get(name))]
+    recycle = [
+        _recycling(service.name, groups[name], after[name], next(role for role in roles if _is(role, groups[name])))
+        for name in goes
+        if name not in begun
+    ]
+    waits = [step.again for step in steps.values() if step.again is not None] + force.again + [READ_BACK] * bool(begun)
+    known = [(before[name], one) for name, one in after.items() if name in before]
+    return Recovery(
+        groups=tuple(written([*after.values(), *_carried(before, after, roles, present)])),
+        recycle=tuple(one for one in recycle if one.delete),
+        delete=force.delete,
+        events=tuple(words.event(after[name], groups[name]) for name in begun),
+        condition=words.condition(after, groups, policies, more),
+        advice=advice(keys.ENGINE, service.spec.engine) + advice(keys.DECODER, service.spec.decoder),
+        urgent=bool(begun) or any(old.incarnation and old.phase != new.phase for old, new in known),
+        again=min(waits, default=None),
+    )
+
+
+def announced(stored: Record | None) -> bool:
+    """Whether a recycle stands in the stored status with its cause and count: only then may anything be deleted."""
+    return stored is not None and stored.phase == RECYCLING
+
+
+def _is(role: Role, group: Group) -> bool:
+    return (role.component, role.revision) == (group.component, group.revision)
+
+
+def _carried(
+    before: Mapping[str, Record], after: Mapping[str, Record], roles: list[Role], present: Iterable[str]
+) -> list[Record]:
+    """Records of groups that are left alone now, and of slices that go: they are forgotten with their slice."""
+    wanted = {(role.revision, role.component): role.groups for role in roles}
+    here = frozenset(present)
+
+    def stays(one: Record) -> bool:
+        return one.revision in here and one.index < wanted.get((one.revision, one.component), one.index + 1)
+
+    return [one for name, one in before.items() if name not in after and stays(one)]
+
+
+def _groups(role: Role, pods: Iterable[Pod], observed: Observed) -> list[Group]:
+    """The groups of a role, without those that are taken out of service."""
+    mine = [pod for pod in pods if pod.component == role.component and pod.revision == role.revision]
+    out = []
+    for number in range(role.groups):
+        members = ranks(pod for pod in mine if pod.group == number and 0 <= pod.rank < role.size)
+        if 0 in members and members[0].draining:
+            continue
+        sets = {pod.uid: observed.children.get(("StatefulSet", pod.workload)) for pod in members.values()}
+        drifted = [
+            pod.uid
+            for pod in members.values()
+            if (found := sets[pod.uid]) and found.template and pod.template and pod.template != found.template
+        ]
+        settled = all(observed.intact(found) for found in sets.values() if found is not None)
+        out.append(
+            Group(
+                name=f"{role.leaders}-{number}",
+                component=role.component,
+                revision=role.revision,
+                number=number,
+                size=role.size,
+                title=f"{role.title} group {number}",
+                pods=members,
+                drifted=frozenset(drifted) if settled else frozenset(),
+                settled=settled,
+            )
+        )
+    return out
+
+
+def _recycling(service: str, group: Group, record: Record, role: Role) -> Recycle:
+    """Deletions of what is left of the recorded start, with all that they rest on."""
+    labels = meta.labels(service, group.component, group.revision)
+    leader = {**labels, keys.WORKER_INDEX: "0", keys.POD_INDEX: str(group.number)}
+    workers = {**labels, keys.GROUP_INDEX: str(group.number)}
+    selectors = [leader, workers] if group.size > 1 else [leader]
+    return Recycle(
+        delete=hurry(view(group, record).recorded),
+        selectors=tuple(meta.requirement(one) for one in selectors),
+        pods=frozenset(sight(pod) for pod in group.pods.values()),
+        scale=role.scale,
+    )
+
+
+class _Force(NamedTuple):
+    """What is done about pods that stay Terminating on lost nodes."""
+
+    delete: tuple[Delete, ...]
+    stuck: list[tuple[str, str]]
+    again: list[float]
+
+
+def _forced(
+    pods: Iterable[Pod], policies: Mapping[str, Policy], lost: Callable[[str], bool], now: datetime
+) -> _Force:
+    """The kubelet of a lost node confirms no deletion, and no other pod can have the name before (decisions 6 and 8)."""
+    delete: list[Delete] = []
+    stuck: list[tuple[str, str]] = []
+    again: list[float] = []
+    for pod in pods:
+        if not pod.deleting or pod.component not in policies:
+            continue
+        force, over = policies[pod.component].force, passed(pod.ends, now)
+        due = STUCK if force is None else force
+        if over < due:
+            again.append(due - over)
+        elif force is not None and lost(pod.node):
+            delete.append(Delete("Pod", pod.name, pod.uid, grace=0, guard=NodeLost(pod.node)))
+        elif force is not None:
+            again.append(STUCK)
+        if over >= STUCK and lost(pod.node):
+            how = "remove the Node object, taint it node.kubernetes.io/out-of-service, or set lifecycle.forceDeleteAfter"
+            stuck.append((words.STUCK, f"pod {pod.name} stays Terminating on node {pod.node}, which does not report: {how}"))
+    return _Force(tuple(delete), stuck, again)

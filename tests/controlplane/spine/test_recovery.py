@@ -1,0 +1,262 @@
+"""Ranks are lost and hang on a real control plane: each failure is one recycle of one group, also when the operator dies.
+
+Simulated kubelets restart nothing and lose nothing by themselves, so a container's end and a silent leader are written into
+the pod's status here, as a kubelet writes them.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import pytest
+
+from ome_operator.local.kubeapi import ApiError
+from tests.support import yamls
+from tests.support.rig import Manifest, Rig, path
+
+NAME = "fall"
+QUICK = {"hangTimeout": "2s", "selfHealTimeout": "2s", "forceDeleteAfter": "1s"}
+MERGE = "application/merge-patch+json"
+KWOK = "kwok.x-k8s.io/node"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def runtimes(installed: Rig) -> Iterator[None]:
+    bodies = [yamls.runtime("r-pairs", size=2, decoder=True), yamls.runtime("r-four", size=4)]
+    for body in bodies:
+        installed.create(body)
+    yield
+    for body in bodies:
+        installed.delete("ClusterServingRuntime", "", body["metadata"]["name"])
+
+
+def groups(rig: Rig, namespace: str) -> dict[tuple[str, int], dict[str, Any]]:
+    """(component, number) -> what the status says about a group."""
+    found = (rig.get("InferenceService", namespace, NAME) or {}).get("status", {}).get("groups", ())
+    return {(one["component"], one["index"]): one for one in found}
+
+
+def pods(rig: Rig, namespace: str) -> dict[tuple[str, int], dict[int, Manifest]]:
+    """(component, number of the group) -> rank -> pod."""
+    out: dict[tuple[str, int], dict[int, Manifest]] = {}
+    for pod in rig.all("Pod", namespace, "component%21=router"):
+        labels = pod["metadata"]["labels"]
+        index = int(labels["apps.kubernetes.io/pod-index"])
+        group, rank = (int(labels["ome.io/group"]), index) if "ome.io/group" in labels else (index, 0)
+        out.setdefault((labels["component"], group), {})[rank] = pod
+    return out
+
+
+def uids(members: dict[int, Manifest]) -> dict[int, str]:
+    """Rank -> UID."""
+    return {rank: pod["metadata"]["uid"] for rank, pod in sorted(members.items())}
+
+
+def write_status(rig: Rig, pod: Manifest, change: Callable[[Manifest], None]) -> None:
+    """Change a pod's status as its kubelet would."""
+    where = path("Pod", pod["metadata"]["namespace"], pod["metadata"]["name"])
+    status = rig.api.get(where)["status"]
+    change(status)
+    rig.api.request("PATCH", f"{where}/status", {"status": status}, MERGE)
+
+
+def silent(status: Manifest) -> None:
+    """The readiness probe fails."""
+    for one in status["conditions"]:
+        if one["type"] in ("Ready", "ContainersReady"):
+            one["status"] = "False"
+    status["containerStatuses"][0]["ready"] = False
+
+
+def exited(status: Manifest) -> None:
+    """The main container ended with code 0, and runs again."""
+    (main,) = status["containerStatuses"]
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    words = "Scheduler hit an exception\nValueError: lost"
+    ended = {"exitCode": 0, "reason": "Completed", "message": words, "startedAt": now, "finishedAt": now}
+    main |= {"restartCount": 1, "lastState": {"terminated": ended}}
+
+
+def evicted(status: Manifest) -> None:
+    """The kubelet ended the pod for want of memory."""
+    status |= {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}
+
+
+class Fault(NamedTuple):
+    """Something that happens to a rank of a group."""
+
+    rank: int
+    happens: Callable[[Rig, Manifest], None]
+    cause: str
+    """What the status calls it."""
+    words: str = ""
+
+
+def delete(rig: Rig, pod: Manifest) -> None:
+    """Somebody deletes it."""
+    rig.delete("Pod", pod["metadata"]["namespace"], pod["metadata"]["name"])
+
+
+def taint(rig: Rig, pod: Manifest) -> None:
+    """Its node gets a taint that nobody tolerates, for a moment."""
+    node, namespace = pod["spec"]["nodeName"], pod["metadata"]["namespace"]
+    spot = {"key": "broken", "value": "gpu", "effect": "NoExecute"}
+    rig.patch("Node", "", node, {"spec": {"taints": [spot]}})
+    gone = pod["metadata"]["uid"]
+    rig.wait("tainted away", lambda: gone not in {one["metadata"]["uid"] for one in rig.all("Pod", namespace)})
+    rig.patch("Node", "", node, {"spec": {"taints": None}})
+
+
+FAULTS = {
+    "worker-deleted": Fault(1, delete, "Pod"),
+    "leader-deleted": Fault(0, delete, "Pod"),
+    "exit-0": Fault(1, lambda rig, pod: write_status(rig, pod, exited), "Completed", "ValueError: lost"),
+    "hung": Fault(0, lambda rig, pod: write_status(rig, pod, silent), "NotReady", "was ready, and then not for 2 s"),
+    "evicted": Fault(1, lambda rig, pod: write_status(rig, pod, evicted), ""),
+    "tainted": Fault(1, taint, ""),
+}
+
+
+def test_each_failure_is_one_recycle_of_one_group(rig: Rig, namespace: str) -> None:
+    """All at the same time, each in a group of its own; one more group, and the decoder, are not touched."""
+    parts = {"minReplicas": len(FAULTS) + 1, "lifecycle": QUICK}
+    rig.create(yamls.service(namespace, NAME, "r-pairs", "engine", "decoder", "router", engine=parts))
+    rig.ready(namespace, NAME, 60)
+    rig.wait("recorded", lambda: all(one.get("phase") == "Ready" for one in groups(rig, namespace).values()))
+    before, told = pods(rig, namespace), groups(rig, namespace)
+    for number, fault in enumerate(FAULTS.values()):
+        fault.happens(rig, before["engine", number][fault.rank])
+    for number in range(len(FAULTS)):
+        back(rig, namespace, number)
+    now, after = pods(rig, namespace), groups(rig, namespace)
+    for number, (name, fault) in enumerate(FAULTS.items()):
+        hit = after["engine", number]
+        assert hit["recycles"] == 1, name
+        assert fault.cause in hit["lastFailure"]["reason"], name
+        assert fault.words in hit["lastFailure"]["message"], name
+        assert not set(uids(now["engine", number]).values()) & gone(fault, before["engine", number]), name
+    for key in (("engine", len(FAULTS)), ("decoder", 0)):
+        assert uids(now[key]) == uids(before[key]) and after[key] == told[key]
+    events = [one["message"] for one in rig.all("Event", namespace) if one["reason"] == "GroupRecycled"]
+    assert len(events) == len(FAULTS) == len(set(events)), events
+    assert rig.condition(namespace, NAME, "Recovered")["status"] == "True"
+    rig.quiet()
+
+
+def gone(fault: Fault, before: dict[int, Manifest]) -> set[str]:
+    """UIDs that cannot be in the group any more: all of them, but for a pod that started again by itself and is newer."""
+    return {uid for rank, uid in uids(before).items() if fault.cause != "Completed" or rank != fault.rank}
+
+
+def back(rig: Rig, namespace: str, number: int, seconds: float = 30) -> None:
+    """Wait until a group has come up for the second time."""
+
+    def holds() -> bool:
+        one = groups(rig, namespace).get(("engine", number), {})
+        return one.get("phase") == "Ready" and one.get("incarnation") == 2
+
+    rig.wait(f"group {number} is back", holds, seconds)
+
+
+def test_an_operator_that_dies_in_the_middle_deletes_no_pod_twice(rig: Rig, namespace: str) -> None:
+    """Two of three deletions are done when it dies; the pods that came in their place are not touched afterwards."""
+    rig.create(yamls.service(namespace, NAME, "r-four", engine={"lifecycle": QUICK}))
+    rig.ready(namespace, NAME, 60)
+    rig.wait("recorded", lambda: all(one.get("phase") == "Ready" for one in groups(rig, namespace).values()))
+    old = uids(pods(rig, namespace)["engine", 0])
+    keep = pods(rig, namespace)["engine", 0][3]["metadata"]["name"]
+    shield = forbid(rig, keep)
+    try:
+        delete(rig, pods(rig, namespace)["engine", 0][1])
+
+        def halfway() -> dict[int, str] | None:
+            now = uids(pods(rig, namespace)["engine", 0])
+            return now if len(now) == 4 and [rank for rank in now if now[rank] == old[rank]] == [3] else None
+
+        new = rig.wait("all but one are new", halfway)
+        assert new
+        mark = rig.cluster.audit_mark()
+        rig.restart()
+        rig.wait("it goes on", lambda: any((one.verb, one.code) == ("delete", 422) for one in rig.requests(mark)))
+        assert uids(pods(rig, namespace)["engine", 0]) == new
+        assert groups(rig, namespace)["engine", 0]["phase"] == "Recycling"
+    finally:
+        shield()
+    back(rig, namespace, 0)
+    now = uids(pods(rig, namespace)["engine", 0])
+    assert {rank: now[rank] for rank in (0, 1, 2)} == {rank: new[rank] for rank in (0, 1, 2)}
+    assert now[3] != old[3]
+    assert groups(rig, namespace)["engine", 0]["recycles"] == 1
+
+
+def forbid(rig: Rig, pod: str) -> Callable[[], None]:
+    """Nobody may delete this pod until the result is called."""
+    name, api = f"keep-{next(_NUMBER)}", "admissionregistration.k8s.io/v1"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["pods"]}
+    spec = {
+        "matchConstraints": {"resourceRules": [rule]},
+        "matchConditions": [{"name": "this", "expression": f"request.name == '{pod}'"}],
+        "validations": [{"expression": "false", "message": "kept by a test"}],
+    }
+    policy = {"apiVersion": api, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name}, "spec": spec}
+    bound = {"policyName": name, "validationActions": ["Deny"]}
+    binding = {**policy, "kind": "ValidatingAdmissionPolicyBinding", "spec": bound}
+    rig.cluster.apply(policy)
+    rig.cluster.apply(binding)
+    namespace = next(one["metadata"]["namespace"] for one in rig.all("Pod", "") if one["metadata"]["name"] == pod)
+
+    def holds() -> bool:
+        try:
+            rig.api.request("DELETE", path("Pod", namespace, pod) + "?dryRun=All")
+        except ApiError as error:
+            return "kept by a test" in str(error)
+        return False
+
+    rig.wait("the policy holds", holds)
+
+    def lift() -> None:
+        for kind in ("validatingadmissionpolicybinding", "validatingadmissionpolicy"):
+            rig.cluster.kubectl("delete", kind, name)
+
+    return lift
+
+
+_NUMBER = itertools.count()
+
+
+def test_a_pod_that_ends_on_a_lost_node_is_let_go_by_policy(rig: Rig, namespace: str) -> None:
+    rig.create(yamls.service(namespace, NAME, "r-pairs", "engine", engine={"lifecycle": QUICK}))
+    rig.ready(namespace, NAME, 60)
+    rig.wait("recorded", lambda: all(one.get("phase") == "Ready" for one in groups(rig, namespace).values()))
+    old = pods(rig, namespace)["engine", 0]
+    node = old[1]["spec"]["nodeName"]
+    lose(rig, node)
+    try:
+        delete(rig, old[1])
+        back(rig, namespace, 0, 60)
+        now = pods(rig, namespace)["engine", 0]
+        assert not set(uids(now).values()) & set(uids(old).values())
+        assert now[1]["spec"]["nodeName"] != node
+        assert groups(rig, namespace)["engine", 0]["recycles"] == 1
+    finally:
+        rig.patch("Node", "", node, {"metadata": {"annotations": {KWOK: "fake"}}})
+        rig.cluster.set_stages()
+        rig.wait("the node is back", lambda: reports(rig, node))
+
+
+def lose(rig: Rig, node: str) -> None:
+    """Nobody plays this node's kubelet any more, and it is known."""
+    rig.patch("Node", "", node, {"metadata": {"annotations": {KWOK: None}}})
+    rig.cluster.set_stages()  # kwok forgets the node
+    where = path("Node", "", node)
+    conditions = rig.api.get(where)["status"]["conditions"]
+    silent = [{**one, "status": "Unknown"} if one["type"] == "Ready" else one for one in conditions]
+    rig.api.request("PATCH", f"{where}/status", {"status": {"conditions": silent}}, MERGE)
+    rig.wait("the node is lost", lambda: not reports(rig, node))
+
+
+def reports(rig: Rig, node: str) -> bool:
+    """Whether its Ready is True."""
+    found = rig.get("Node", "", node) or {}
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in found["status"]["conditions"])

@@ -1,0 +1,173 @@
+"""Ranks end, hang and vanish at any moment, and so does the operator: groups come back whole, and nothing else is touched.
+
+The fleet itself asserts at every deletion that the group does not serve and that the pod is not newer than the record.
+"""
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ome_operator import keys
+from ome_operator.recovery.policy import Policy
+from ome_operator.recovery.record import READY
+from tests.conftest import SOAK
+from tests.support.ranks import Fleet
+from tests.support.shapes import Shape, lags, shapes
+from tests.support.world import World
+
+many = settings(max_examples=100_000 if SOAK else 40)
+PATIENT = Policy(start=600.0)
+hows = st.sampled_from(["exit", "delete", "hang", "silent"])
+faults = st.tuples(st.integers(0, 2), st.integers(0, 3), hows, st.booleans())
+operators = st.sampled_from([*range(4), 99, 99, 99, 99])
+seeds = st.integers(0, 2**32)
+
+
+def come_up(fleet: Fleet, passes: int = 1000) -> None:
+    """Pass after pass until every group serves and is recorded so."""
+    for _ in range(passes):
+        fleet.operate()
+        if all(truth.ready and truth.together for truth in fleet.truths) and recorded(fleet):
+            return
+        fleet.step()
+    raise AssertionError(f"not whole after {passes} passes: {fleet.truths} {fleet.stored}")
+
+
+def recorded(fleet: Fleet) -> bool:
+    """Whether every group is coherent and known as ready."""
+    now = {group.name: group.marks() for group in fleet.groups()}
+    return all(one.phase == READY and one.members == now[name] for name, one in fleet.stored.items())
+
+
+@many
+@given(
+    st.lists(st.integers(1, 4), min_size=1, max_size=3),
+    st.lists(st.tuples(faults, st.integers(0, 12), operators, st.booleans()), max_size=10),
+    seeds,
+)
+def test_whatever_happens_groups_come_back_and_what_serves_is_left_alone(
+    sizes: list[int], story: list[Any], seed: int
+) -> None:
+    """Also with an operator that dies after any number of deletions, or whose status is not written."""
+    fleet = Fleet(sizes, PATIENT, seed)
+    for fault, passes, survives, stores in story:
+        fleet.fail(*fault)
+        for _ in range(passes):
+            fleet.operate(survives, stores)
+            fleet.step()
+    fleet.heal()
+    come_up(fleet)
+    for truth, record in zip(fleet.truths, fleet.stored.values(), strict=True):
+        assert record.recycles <= truth.failures
+    starts = [one.members for one in fleet.stored.values()]
+    for _ in range(30):
+        fleet.operate()
+        fleet.step()
+    assert [one.members for one in fleet.stored.values()] == starts, "what has come back is left alone"
+
+
+@many
+@given(
+    st.lists(st.integers(1, 4), min_size=1, max_size=3),
+    st.integers(0, 3),
+    st.sampled_from(["exit", "delete", "hang"]),
+    st.booleans(),
+    operators,
+    seeds,
+)
+def test_one_failure_is_one_recycle_of_one_group(
+    sizes: list[int], rank: int, how: str, stubborn: bool, survives: int, seed: int
+) -> None:
+    fleet = Fleet(sizes, PATIENT, seed)
+    come_up(fleet)
+    before = dict(fleet.stored)
+    fleet.fail(0, rank, how, stubborn)
+    for _ in range(40):
+        fleet.operate(survives if survives else 1)
+        fleet.step()
+    come_up(fleet)
+    hit, *others = fleet.stored.values()
+    assert others == list(before.values())[1:], "groups beside it are not touched"
+    assert hit.recycles <= 1 and hit.incarnation == 2
+    if how == "hang":
+        assert hit.recycles == 1, "a hung rank does not heal by itself"
+    if how == "exit" and sizes[0] == 1:
+        assert not fleet.deleted, "a group of one starts again by itself"
+
+
+@many
+@given(st.integers(2, 4), st.integers(0, 3), seeds)
+def test_a_group_that_meets_again_in_time_is_not_recycled(size: int, rank: int, seed: int) -> None:
+    """A rank that ended takes the others with it, and the kubelet starts them all again."""
+    fleet = Fleet([size], PATIENT._replace(self_heal=3600.0), seed)
+    come_up(fleet)
+    fleet.fail(0, rank, "exit", False)
+    come_up(fleet)
+    assert not fleet.deleted
+    (record,) = fleet.stored.values()
+    assert record.recycles == 0 and record.incarnation == 2
+    assert record.failure and record.failure["exitCode"] == 1
+
+
+@many
+@given(st.integers(2, 3), st.integers(1, 4), st.integers(15, 40), seeds)
+def test_when_half_of_the_leaders_are_silent_none_is_recycled(groups: int, size: int, steps: int, seed: int) -> None:
+    fleet = Fleet([size] * groups, PATIENT, seed)
+    come_up(fleet)
+    for number in range(groups):
+        fleet.fail(number, steps, "silent", False)
+    for _ in range(steps):
+        fleet.operate()
+        fleet.step()
+    come_up(fleet)
+    assert not fleet.deleted
+
+
+@many
+@given(st.integers(1, 3), st.integers(0, 3), st.sampled_from(["exit", "delete", "hang"]), seeds)
+def test_none_means_that_nothing_is_ever_deleted(size: int, rank: int, how: str, seed: int) -> None:
+    fleet = Fleet([size], PATIENT._replace(recycles=False), seed)
+    come_up(fleet)
+    fleet.fail(0, rank, how, True)
+    for _ in range(100):
+        fleet.operate()
+        fleet.step()
+    assert not fleet.deleted
+
+
+def group_of(world: World, name: str) -> tuple[str, ...]:
+    """Component and number of the group of a pod."""
+    labels = world.pods[name].labels
+    return labels[keys.COMPONENT], labels.get(keys.GROUP_INDEX, labels[keys.POD_INDEX])
+
+
+@given(
+    shapes(engines=st.integers(1, 3), scaled=False, router=st.just(True)),
+    st.lists(st.tuples(st.integers(0, 20), st.integers(0, 6)), min_size=1, max_size=3),
+    st.integers(0, 10_000),
+    lags,
+)
+def test_lost_pods_take_their_group_and_no_other(shape: Shape, losses: list[tuple[int, int]], seed: int, lag: int) -> None:
+    """Through whole passes, with facts that are some steps old."""
+    world = World(shape.service(), shape.deps(), seed)
+    world.settle()
+    world.lag = lag
+    before = {name: (uid, group_of(world, name)) for name, uid in engines(world).items()}
+    hit = set()
+    for number, passes in losses:
+        names = sorted(engines(world))
+        if names:
+            hit.add(group_of(world, name := names[number % len(names)]))
+            world.lose(name)
+        world.run(passes)
+    world.settle()
+    after = engines(world)
+    assert len(after) == shape.pods - 1 and world.condition("Ready")["status"] == "True"
+    for name, (uid, group) in before.items():
+        assert (after[name] == uid) == (group not in hit), f"{name} of {group}, hit: {hit}"
+
+
+def engines(world: World) -> dict[str, str]:
+    """Name -> UID of the pods of groups."""
+    return {name: uid for name, uid in world.alive().items() if world.pods[name].labels[keys.COMPONENT] != keys.ROUTER}

@@ -1,0 +1,194 @@
+"""Groups of ranks that find each other, lose each other and hang, for property tests of recovery.
+
+It plays StatefulSets, kubelets and engines with the timing that a seeded chance gives. Ranks that wait join into one start
+when all of them run; when one of a start is lost, the others of it are broken: each ends by itself after a while, or waits
+for ever until somebody deletes it (as real engines do, both). Time passes in steps of STEP seconds.
+"""
+
+import random
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from ome_operator.facts import Ending, Pod
+from ome_operator.recovery.group import Group, ranks, view
+from ome_operator.recovery.policy import Policy
+from ome_operator.recovery.record import RECYCLING, Record, mark, stamp
+from ome_operator.recovery.recover import announced
+from ome_operator.recovery.role import together
+from ome_operator.rollout.slices import hurry
+
+STEP = 5.0
+NODE = "node"
+
+
+@dataclass
+class Rank:
+    """A pod and the engine in it."""
+
+    uid: str
+    restarts: int = 0
+    running: bool = True
+    start: int = 0
+    """Number of the start that it belongs to; 0 while it waits for the others."""
+    hung: bool = False
+    deleting: bool = False
+    left: float = 0.0
+    grace: int = 0
+    ended_at: str = ""
+
+    @property
+    def works(self) -> bool:
+        """Whether it takes part."""
+        return self.running and not self.deleting
+
+
+@dataclass
+class Truth:
+    """What a group really is."""
+
+    size: int
+    ranks: dict[int, Rank] = field(default_factory=dict)
+    ready: bool = False
+    """What the leader's probe says."""
+    silence: int = 0
+    """Steps for which the leader does not answer though all is well."""
+    failures: int = 0
+    """How often it was made to fail."""
+    stubborn: bool = False
+    """Whether ranks whose start is lost wait for ever instead of ending."""
+
+    @property
+    def together(self) -> int:
+        """The start that all ranks belong to and work in; 0 when they do not."""
+        starts = {one.start if one.works and not one.hung else 0 for one in self.ranks.values()}
+        return starts.pop() if len(self.ranks) == self.size and len(starts) == 1 else 0
+
+
+class Fleet:
+    """The groups of one role, and an operator that may die at any moment."""
+
+    def __init__(self, sizes: list[int], policy: Policy, seed: int) -> None:
+        self.chance, self.policy = random.Random(seed), policy
+        self.truths = [Truth(size) for size in sizes]
+        self.stored: dict[str, Record] = {}
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+        self.deleted: list[str] = []
+        self._count = 0
+
+    # --- what the operator sees and does ------------------------------------------------------------------------------
+
+    def groups(self) -> list[Group]:
+        """The facts."""
+        return [
+            Group(f"g{number}", "engine", "r", number, truth.size, f"group {number}", ranks(self._pods(number, truth)))
+            for number, truth in enumerate(self.truths)
+        ]
+
+    def _pods(self, number: int, truth: Truth) -> list[Pod]:
+        return [
+            Pod(
+                namespace="ns", name=f"g{number}-{rank}", uid=one.uid, version=1, service="s", component="engine",
+                revision="r", group=number, rank=rank, workload="w", node=NODE, ready=rank == 0 and truth.ready,
+                deleting=one.deleting, grace=one.grace, restarts=one.restarts, reason="", message="", running=one.running,
+                ends=stamp(self.now + timedelta(seconds=one.left)) if one.deleting else "",
+                ending=Ending("main", "Error", 1, "lost its peers", one.ended_at) if one.ended_at else None,
+            )
+            for rank, one in truth.ranks.items()
+        ]  # fmt: skip
+
+    def operate(self, survives: int = 99, stores: bool = True) -> None:
+        """One pass; the operator dies after so many deletions, or does not get its status written."""
+        groups = self.groups()
+        steps, _ = together(groups, self.stored, self.policy, lambda _: False, self.now)
+        doomed = [
+            (group, pod.name)
+            for group in groups
+            if steps[group.name].record.phase == RECYCLING and announced(self.stored.get(group.name))
+            for pod in hurry(view(group, steps[group.name].record).recorded)
+        ]
+        for group, name in doomed[:survives]:
+            self._delete(group, int(name.rpartition("-")[2]))
+        if stores and len(doomed) <= survives:
+            self.stored = {name: step.record for name, step in steps.items()}
+
+    def _delete(self, group: Group, rank: int) -> None:
+        truth, record = self.truths[group.number], self.stored[group.name]
+        one = truth.ranks[rank]
+        assert not (truth.together and truth.ready), f"{group.name}-{rank} of a group that serves is deleted"
+        assert record.members[str(rank)] == mark(group.pods[rank]), "a pod that is newer than the record is deleted"
+        self.deleted.append(one.uid)
+        one.deleting, one.left, one.grace = True, min(one.left if one.deleting else 1.0, 1.0), 1
+
+    # --- what happens -------------------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """Some time passes."""
+        self.now += timedelta(seconds=STEP)
+        for truth in self.truths:
+            self._controllers(truth)
+            self._engines(truth)
+
+    def _controllers(self, truth: Truth) -> None:
+        for rank in range(truth.size):
+            one = truth.ranks.get(rank)
+            if one is None:
+                if self.chance.random() < 0.7:
+                    truth.ranks[rank] = Rank(self._uid())
+            elif one.deleting:
+                one.left -= STEP
+                if one.left <= 0:
+                    del truth.ranks[rank]
+            elif not one.running and self.chance.random() < 0.6:
+                one.running, one.restarts, one.start, one.hung = True, one.restarts + 1, 0, False
+
+    def _engines(self, truth: Truth) -> None:
+        waiting = [one for one in truth.ranks.values() if one.works and not one.start and not one.hung]
+        if len(waiting) == truth.size and self.chance.random() < 0.5:  # they have met
+            self._count += 1
+            for one in waiting:
+                one.start = self._count
+        whole = bool(truth.together)
+        if not whole and not truth.stubborn:
+            for one in truth.ranks.values():
+                if one.start and one.works and not one.hung and self.chance.random() < 0.5:
+                    self._end(one)
+        truth.silence = max(0, truth.silence - 1)
+        leads = truth.ranks.get(0)
+        if leads is None or not leads.running or not leads.start:
+            truth.ready = False
+        elif whole != truth.ready and self.chance.random() < 0.6:  # probes take their time, both ways
+            truth.ready = whole and not truth.silence
+        elif truth.silence:
+            truth.ready = False
+
+    def _end(self, one: Rank) -> None:
+        one.running, one.start, one.ended_at = False, 0, stamp(self.now)
+
+    def _uid(self) -> str:
+        return f"{self.chance.getrandbits(32):08x}-0000"
+
+    # --- faults -------------------------------------------------------------------------------------------------------
+
+    def fail(self, number: int, rank: int, how: str, stubborn: bool) -> None:
+        """A rank ends, is deleted, hangs, or the leader is silent for a moment."""
+        truth = self.truths[number % len(self.truths)]
+        one = truth.ranks.get(rank % truth.size)
+        if how == "silent":
+            truth.silence = 1 + rank
+            return
+        if one is None or one.deleting:
+            return
+        truth.stubborn = stubborn
+        truth.failures += 1
+        if how == "exit" and one.running:
+            self._end(one)
+        elif how == "delete":
+            one.deleting, one.left, one.grace = True, 30.0, 30
+        elif how == "hang":
+            one.hung = True
+
+    def heal(self) -> None:
+        """Nothing hangs any more."""
+        for truth in self.truths:
+            for one in truth.ranks.values():
+                one.hung = False

@@ -1,0 +1,194 @@
+"""One group through its failures; a minute of waiting is a minute added to a clock. tests/property has random histories."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from ome_operator.facts import Ending, Pod
+from ome_operator.recovery import record as rec
+from ome_operator.recovery.advance import Ground, Step, advance
+from ome_operator.recovery.group import Group
+from ome_operator.recovery.policy import FIRST, STABLE, Policy
+from ome_operator.recovery.record import Record, stamp
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+PLAIN = Policy()
+NEW = Record("g-0", "engine", "r", 0)
+
+
+def pod(rank: int, uid: str = "", **more: Any) -> Pod:
+    """A rank that runs; the leader is ready."""
+    fields: dict[str, Any] = {"ready": rank == 0, "deleting": False, "restarts": 0, "node": "n", **more}
+    return Pod(
+        namespace="ns", name=f"g-0-{rank}", uid=uid or f"{rank:08d}-old", version=1, service="s", component="engine",
+        revision="r", group=0, rank=rank, workload="w", grace=0, reason="", message="", **fields,
+    )  # fmt: skip
+
+
+def group(*pods: Pod, size: int = 2, **more: Any) -> Group:
+    return Group("g-0", "engine", "r", 0, size, "engine group 0", {one.rank: one for one in pods}, **more)
+
+
+WHOLE = group(pod(0), pod(1))
+LOST = group(pod(0), pod(1, "1new"))
+
+
+def go(
+    one: Group, record: Record, policy: Policy = PLAIN, later: float = 0.0, lost: bool = False, **more: Any
+) -> Step:
+    """One pass."""
+    return advance(one, record, Ground(policy, lambda _: lost, NOW + timedelta(seconds=later), **more))
+
+
+READY = go(WHOLE, NEW).record
+
+
+def test_a_start_is_recorded_when_all_pods_are_there_and_the_leader_is_ready() -> None:
+    for unfit in (group(pod(0)), group(pod(0, ready=False), pod(1)), group(pod(0), pod(1, deleting=True))):
+        assert not go(unfit, NEW).record.members
+    assert (READY.phase, READY.incarnation, READY.ready_since, READY.node) == (rec.READY, 1, stamp(NOW), "n")
+    assert READY.members == {"0": "00000000.0", "1": "00000001.0"}
+    assert go(WHOLE, READY, later=9).record == READY, "a second pass says the same"
+
+
+@pytest.mark.parametrize(
+    ("one", "why"),
+    [
+        (LOST, "PodReplaced"),
+        (group(pod(0)), "PodMissing"),
+        (group(pod(0), pod(1, deleting=True)), "PodDeleted"),
+        (group(pod(0), pod(1, over=True, ending=Ending("", "Evicted", None, "disk", stamp(NOW)))), "Evicted"),
+    ],
+    ids=["replaced", "missing", "deleted", "evicted"],
+)
+def test_a_lost_rank_is_a_recycle_at_once_with_its_cause(one: Group, why: str) -> None:
+    record = go(one, READY).record
+    assert (record.phase, record.recycles, record.in_a_row) == (rec.RECYCLING, 1, 1)
+    assert record.failure and record.failure["reason"] == why
+    assert record.members == READY.members, "what has to go is what was recorded"
+
+
+def test_ranks_that_start_again_by_themselves_are_waited_for() -> None:
+    ended = Ending("main", "Completed", 0, "bye", stamp(NOW))
+    half = group(pod(0), pod(1, restarts=1, ending=ended))
+    step = go(half, READY)
+    assert (step.record.phase, step.again) == (rec.RESTARTING, 60.0)
+    assert step.record.failure and step.record.failure["exitCode"] == 0
+    met = go(group(pod(0, restarts=1), pod(1, restarts=1)), step.record, later=45).record
+    assert (met.phase, met.recycles, met.incarnation) == (rec.READY, 0, 2)
+    late = go(half, step.record, later=60).record
+    assert (late.phase, late.recycles) == (rec.RECYCLING, 1)
+    at_once = go(half, READY, Policy(self_heal=0.0)).record
+    assert at_once.phase == rec.RECYCLING
+
+
+def test_a_hung_leader_is_recycled_after_a_time_and_not_when_it_comes_back() -> None:
+    silent = group(pod(0, ready=False), pod(1))
+    step = go(silent, READY)
+    assert (step.record.phase, step.again) == (rec.NOT_READY, 60.0)
+    assert go(WHOLE, step.record, later=59).record.recycles == 0
+    hung = go(silent, step.record, later=60).record
+    assert hung.phase == rec.RECYCLING and hung.failure and hung.failure["reason"] == "NotReady"
+    assert go(silent, step.record, later=60, busy=True).record.phase == rec.NOT_READY
+    assert go(silent, step.record, later=60, systemic=True).record.phase == rec.SYSTEMIC
+    back = go(WHOLE, hung, later=61).record
+    assert back.phase == rec.READY and back.members == READY.members, "it answered before anything was deleted"
+
+
+def test_the_clock_of_a_hang_begins_when_the_node_reports_again() -> None:
+    silent = group(pod(0, ready=False), pod(1))
+    lost = go(silent, READY, later=5, lost=True)
+    assert (lost.record.phase, lost.again) == (rec.NODE_LOST, None)
+    assert go(silent, lost.record, later=900).again == 60.0
+
+
+def test_a_leader_that_ends_politely_keeps_its_ranks_until_it_is_gone() -> None:
+    """A drain of its node: what it has in flight needs them."""
+    ends = stamp(NOW + timedelta(seconds=600))
+    step = go(group(pod(0, deleting=True, ends=ends), pod(1)), READY)
+    assert (step.record.phase, step.again) == (rec.NOT_READY, 600.0)
+    assert go(group(pod(1)), step.record, later=100).record.phase == rec.RECYCLING
+    assert go(group(pod(0, deleting=True, ends=ends), pod(1)), step.record, later=601).record.phase == rec.RECYCLING
+    alone = group(pod(0, deleting=True, ends=ends), pod(1, "1new"))
+    assert go(alone, step.record, later=1).record.phase == rec.RECYCLING, "it cannot finish anything without its ranks"
+
+
+def test_recycles_in_a_row_wait_longer_and_longer_and_end_at_the_limit() -> None:
+    policy = Policy(limit=2)
+    first = go(LOST, READY, policy).record
+    again = go(group(pod(0, "0new"), pod(1, "1new")), first, policy, later=5).record
+    broken = group(pod(0, "0new"), pod(1, "1newer"))
+    step = go(broken, again, policy, later=6)
+    assert (step.record.phase, step.again) == (rec.NOT_READY, FIRST - 6)
+    second = go(broken, step.record, policy, later=FIRST).record
+    assert (second.phase, second.recycles, second.in_a_row) == (rec.RECYCLING, 2, 2)
+    third = go(group(pod(0, "0newer"), pod(1, "1newer")), second, policy, later=20).record
+    failed = go(group(pod(0, "0newer"), pod(1, "1last")), third, policy, later=60).record
+    assert (failed.phase, failed.recycles) == (rec.FAILED, 2)
+    assert go(group(pod(0, "0newer"), pod(1, "1last")), failed, policy, later=9999).record == failed, "it stays as it is"
+    by_hand = go(group(pod(0, "0last"), pod(1, "1last")), failed, policy, later=9999).record
+    assert by_hand.phase == rec.READY
+    assert go(group(pod(0, "0last"), pod(1, "1last")), by_hand, policy, later=9999 + STABLE).record.in_a_row == 0
+
+
+def test_what_happens_before_a_group_was_ready_is_its_boot() -> None:
+    booting = group(pod(0, ready=False), pod(1, restarts=3, ending=Ending("m", "Error", 1, "no", stamp(NOW))))
+    step = go(booting, NEW)
+    assert (step.record.phase, step.record.failure, step.again) == (rec.STARTING, None, PLAIN.start)
+    late = go(booting, step.record, later=PLAIN.start).record
+    assert (late.phase, late.members) == (rec.RECYCLING, booting.marks())
+    assert late.failure and late.failure["exitCode"] == 1, "the last ending says more than that it was late"
+    assert go(group(pod(0, node="", ready=False), pod(1, node="")), NEW, later=99999).record.phase == rec.PENDING
+
+
+def test_a_group_that_gets_ready_while_it_is_to_be_recycled_for_being_late_is_recorded() -> None:
+    late = go(group(pod(0, ready=False), pod(1)), replace(NEW, phase=rec.STARTING, since=stamp(NOW)), later=99999).record
+    assert late.phase == rec.RECYCLING
+    record = go(WHOLE, late, later=99999).record
+    assert (record.phase, record.incarnation, record.members) == (rec.READY, 1, WHOLE.marks())
+
+
+def test_pods_of_a_drifted_template_go_with_their_group() -> None:
+    new = group(pod(0, "0new"), pod(1, "1new"), drifted=frozenset({"1new"}))
+    record = go(new, replace(READY, phase=rec.STARTING)).record
+    assert (record.phase, record.members) == (rec.RECYCLING, new.marks())
+    assert record.failure and record.failure["reason"] == "TemplateDrift"
+    same = WHOLE._replace(drifted=frozenset({pod(1).uid}))
+    assert go(same, READY).record == READY, "recorded pods stay, whatever an upgrade calls their template"
+    in_place = group(pod(0, restarts=1), pod(1, restarts=1), drifted=frozenset({pod(1).uid}))
+    assert go(in_place, READY).record.recycles == 0
+    unsettled = group(pod(0, "0new"), pod(1, "1new"), settled=False)
+    assert go(unsettled, READY).record.incarnation == 1, "not recorded while the template is a stranger's"
+
+
+def test_an_engine_that_survives_a_lost_rank_keeps_its_group() -> None:
+    elastic = Policy(spare=1)
+    away = group(pod(0), pod(2), size=3)
+    ready = go(group(pod(0), pod(1), pod(2), size=3), NEW, elastic).record
+    assert go(away, ready, elastic).record == ready
+    back = group(pod(0), pod(1, "1new", ready=True), pod(2), size=3)
+    record = go(back, ready, elastic).record
+    assert (record.phase, record.recycles, record.members["1"]) == (rec.READY, 0, "1new.0")
+    two = group(pod(0), pod(1, "1new"), pod(2, "2new"), size=3)
+    assert go(two, ready, elastic).record.phase == rec.RECYCLING, "more ranks than it survives"
+    headless = group(pod(0, "0new"), pod(1), pod(2), size=3)
+    assert go(headless, ready, elastic).record.phase == rec.RECYCLING, "nothing survives its leader"
+
+
+def test_none_recycles_nothing_and_still_tells() -> None:
+    off = Policy(recycles=False)
+    record = go(LOST, READY, off).record
+    assert (record.phase, record.recycles, record.incarnation) == (rec.READY, 0, 2)
+    assert record.failure and record.failure["reason"] == "PodReplaced"
+    silent = go(group(pod(0, ready=False), pod(1)), READY, off, later=9999)
+    assert (silent.record.phase, silent.again) == (rec.NOT_READY, None)
+
+
+def test_a_record_survives_the_status() -> None:
+    record = replace(go(LOST, READY).record, recycled_at=stamp(NOW))
+    assert rec.read({"groups": rec.written([record])}) == {"g-0": record}
+    assert rec.written([NEW])[0] == {
+        "name": "g-0", "component": "engine", "revision": "r", "index": 0, "phase": "Pending", "since": "", "incarnation": 0,
+    }  # fmt: skip
