@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ome_operator import keys
 from ome_operator.rollout.target import Target, target
-from tests.support.shapes import Shape, lags, seeds, shapes
+from tests.support.shapes import STRATEGIES, Shape, lags, seeds, shapes
 from tests.support.world import World
 
 NOW = datetime(2026, 1, 1)
@@ -109,7 +109,7 @@ def test_what_was_rejected_is_tried_again_only_after_the_user_did_something(hist
 @given(
     st.lists(st.tuples(st.sampled_from("abcd"), st.booleans()), min_size=1, max_size=5),
     st.frozensets(st.sampled_from("abcd"), max_size=3),
-    shapes(engines=st.integers(1, 2), scaled=False, rollback=True),
+    shapes(engines=st.integers(1, 3), scaled=False, rollback=True, strategy=st.sampled_from(["", *STRATEGIES])),
     seeds,
     lags,
 )
