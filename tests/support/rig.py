@@ -35,6 +35,8 @@ KINDS = {
     "Node": ("api/v1", "nodes"),
     "Event": ("api/v1", "events"),
     "Namespace": ("api/v1", "namespaces"),
+    "ConfigMap": ("api/v1", "configmaps"),
+    "Secret": ("api/v1", "secrets"),
     "ServiceAccount": ("api/v1", "serviceaccounts"),
     "ResourceQuota": ("api/v1", "resourcequotas"),
     "Role": ("apis/rbac.authorization.k8s.io/v1", "roles"),

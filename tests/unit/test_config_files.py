@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ PLAIN = ("Namespace", "PersistentVolume", "PersistentVolumeClaim", "ConfigMap")
 """Kinds of Kubernetes itself that samples bring along."""
 
 
+@cache
 def documents(path: str) -> list[dict[str, Any]]:
     return [one for one in yaml.safe_load_all((CONFIG / path).read_text(encoding="utf-8")) if one]
 
@@ -380,6 +382,7 @@ def test_mpirun_and_ssh_as_in_the_guide() -> None:
     assert "trtllm-llmapi-launch trtllm-serve serve" in leader
     said = ("-p 2233", "PubkeyAuthentication=yes", "PermitRootLogin=prohibit-password", "PasswordAuthentication=no")
     assert [words for words in said if words not in worker] == []
+    assert env(engine)["OMPI_MCA_orte_keep_fqdn_hostnames"] == "1", "pods have no short names"
     volume = engine["annotations"][keys.SSH_KEYS]
     (mount,) = [one["mountPath"] for one in engine["runner"]["volumeMounts"] if one["name"] == volume]
     read = {name: leader if name in ("id_ed25519", "known_hosts") else worker for name in sshkeys.generate()}

@@ -15,7 +15,8 @@ def what(one: Request) -> tuple[str, str, str]:
 
 def live_through_everything(rig: Rig, namespace: str) -> None:
     """Every effect that a plan can have: created, adopted, edited, scaled, without router, with a full history."""
-    body = yamls.service(namespace, "role", "w-pairs", engine={"minReplicas": 2, "maxReplicas": 3})
+    engine = {"minReplicas": 2, "maxReplicas": 3, "annotations": {"ome.io/ssh-keys": "ssh"}}
+    body = yamls.service(namespace, "role", "w-pairs", engine=engine)
     rig.create(body)
     rig.ready(namespace, "role")
     rig.wait("scale status", lambda: (rig.get("RoleScale", namespace, "role-engine") or {}).get("status"))
