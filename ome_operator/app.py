@@ -39,7 +39,6 @@ class _Say:
     model = staticmethod(kinds.model_status)
     runtime = staticmethod(kinds.runtime_status)
     accelerator = staticmethod(kinds.accelerator_status)
-    weight = staticmethod(kinds.weight_status)
 
 
 class _Make:

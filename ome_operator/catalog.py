@@ -10,7 +10,7 @@ from ome_operator import names, statuses
 from ome_operator.api import Invalid
 from ome_operator.cluster import RECORD, Cluster
 from ome_operator.facts import Holding, Node, Ref
-from ome_operator.kept import MODELS, RUNTIMES, WEIGHTS, Kept
+from ome_operator.kept import HELD, RUNTIMES, Kept
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import KubeError
 from ome_operator.machinery.workqueue import WorkQueue
@@ -27,13 +27,10 @@ class Say(Protocol):
     def model(
         self, model: Any, users: tuple[str, ...], ready: frozenset[str], now: datetime, holdings: Mapping[str, Holding]
     ) -> Status:
-        """Of a model."""
+        """Of a model or of fine-tuned weights."""
 
     def runtime(self, runtime: Any, users: tuple[str, ...], now: datetime) -> Status:
         """Of a runtime."""
-
-    def weight(self, weight: Any, users: tuple[str, ...], ready: frozenset[str], now: datetime) -> Status:
-        """Of a fine-tuned weight."""
 
     def accelerator(self, accelerator: Any, nodes: Iterable[Node], now: datetime) -> Status:
         """Of an accelerator class."""
@@ -103,12 +100,9 @@ def sayer(cluster: Cluster, say: Say, refuse: Refuse) -> Callable[[Kept], Status
         deps = cluster.deps()
         if isinstance(kept.parsed, Invalid):
             return refuse(dict(kept.status), kept.generation, "InvalidSpec", kept.parsed.why, now).status
-        if ref.kind in MODELS:
+        if ref.kind in HELD:
             ready = deps.holders.get(names.model_label(*ref), frozenset())
             return say.model(kept.parsed, users, ready, now, cluster.holdings(ref))
-        if ref.kind in WEIGHTS:
-            ready = deps.holders.get(names.model_label(*ref), frozenset())
-            return say.weight(kept.parsed, users, ready, now)
         if ref.kind in RUNTIMES:
             return say.runtime(kept.parsed, users, now)
         return say.accelerator(kept.parsed, deps.nodes.values(), now)

@@ -12,13 +12,13 @@ from ome_operator.facts import Child, Deps, Holding, Manifest, Node, Pod, Record
 from ome_operator.kept import (
     ACCELERATORS,
     CATALOG,
+    HELD,
     MODELS,
     RUNTIMES,
     SERVICE,
     SERVING,
     SHORT,
     SHORT_MODEL,
-    WEIGHTS,
     Kept,
     edited,
     keep,
@@ -293,7 +293,7 @@ class Cluster:
     def _record_changed(self, node: str, holdings: Iterable[Holding]) -> None:
         self._enqueue(Ref(RECORD, "", node), False)
         for ref in {one.ref for one in holdings}:
-            if ref.kind in MODELS:
+            if ref.kind in HELD:
                 self._enqueue(ref, False)
 
     def _seen_node(self, body: Mapping[str, Any]) -> None:
@@ -313,7 +313,7 @@ class Cluster:
             return
         if new is not None and self.record(new.name) is not None:
             self._enqueue(Ref(RECORD, "", new.name), False)
-        for kind in (*MODELS, *WEIGHTS):
+        for kind in HELD:
             for one in self.kept[kind]:
                 if any(node_labels.concerns(label, one.ref) for label in labels):
                     self._enqueue(one.ref, False)

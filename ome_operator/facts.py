@@ -131,7 +131,7 @@ class Holding(NamedTuple):
     state: str
     """Ready, Updating or Failed."""
     directories: tuple[str, ...] = ()
-    """Digests of the model's revisions that are whole on the node."""
+    """Digest of the model's revision, once it is whole on the node."""
     bytes: int = 0
     total: int = 0
     speed: int = 0
@@ -141,6 +141,18 @@ class Holding(NamedTuple):
     facts: Manifest | None = None
 
 
+class Unused(NamedTuple):
+    """A directory of weights on one node that no model names there."""
+
+    directory: str
+    models: tuple[str, ...] = ()
+    """Node labels of the models that it was fetched for; () when it is not whole."""
+    paths: tuple[str, ...] = ()
+    """Paths of models that were symlinks to it."""
+    offer: str = ""
+    """Since when the agent would remove it, "" where it keeps it."""
+
+
 class Record(NamedTuple):
     """An agent's record of its node."""
 
@@ -148,6 +160,9 @@ class Record(NamedTuple):
     uid: str
     version: int
     holdings: tuple[Holding, ...]
+    unused: tuple[Unused, ...] = ()
+    remove: frozenset[tuple[str, str]] = frozenset()
+    """(directory, offer) of what we have allowed the agent to remove."""
 
 
 class Refusal(NamedTuple):

@@ -22,8 +22,10 @@ SERVICE = "InferenceService"
 MODELS = ("ClusterBaseModel", "BaseModel")
 RUNTIMES = ("ClusterServingRuntime", "ServingRuntime")
 ACCELERATORS = ("AcceleratorClass",)
-WEIGHTS = ("FineTunedWeight",)
-CATALOG = (*MODELS, *RUNTIMES, *ACCELERATORS, *WEIGHTS)
+FINE_TUNED = "FineTunedWeight"
+HELD = (*MODELS, FINE_TUNED)
+"""What lies on nodes."""
+CATALOG = (*HELD, *RUNTIMES, *ACCELERATORS)
 """What services refer to."""
 SHORT_MODEL, SERVING = "ShortModel", "Serving"
 SHORT = (SHORT_MODEL, SERVING)
@@ -54,9 +56,9 @@ class Kept(NamedTuple):
 _PARSE: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     SERVICE: InferenceService.parse,
     **dict.fromkeys(MODELS, Model.parse),
+    FINE_TUNED: FineTunedWeight.parse,
     **dict.fromkeys(RUNTIMES, Runtime.parse),
     **dict.fromkeys(ACCELERATORS, AcceleratorClass.parse),
-    **dict.fromkeys(WEIGHTS, FineTunedWeight.parse),
     SHORT_MODEL: ShortModel.parse,
     SERVING: Serving.parse,
 }

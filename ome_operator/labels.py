@@ -1,17 +1,21 @@
-"""Labels of nodes, from the records of their agents: agents cannot write nodes, and the operator only these labels."""
+"""What the records of agents lead to: labels of nodes, which agents cannot write, and leave to remove what is unused."""
 
 import logging
 
 from ome_operator import keys
 from ome_operator.cluster import Cluster, KeptNode
 from ome_operator.facts import Ref
-from ome_operator.kept import MODELS
+from ome_operator.kept import HELD
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import Conflict, KubeError, NotFound
 from ome_operator.machinery.workqueue import WorkQueue
+from ome_operator.removals import Removals
 from ome_operator.status import holding
 
 logger = logging.getLogger(__name__)
+
+OFFERED_AGAIN = 10.0
+"""Seconds until we look again whether something still refers to what an agent offers to remove."""
 
 
 class Labels:
@@ -19,6 +23,7 @@ class Labels:
 
     def __init__(self, cluster: Cluster, client: Client, queue: WorkQueue[Ref], resync: float) -> None:
         self._cluster, self._client, self._queue, self._resync = cluster, client, queue, resync
+        self._removals = Removals(cluster, client)
 
     async def handle(self, ref: Ref) -> None:
         """One pass. A node whose record went away keeps its labels: its files did not go."""
@@ -26,23 +31,24 @@ class Labels:
         if record is None or kept is None:
             self._queue.forget(ref)
             return
-        wanted = settled(kept, holding.labels(record.holdings, self._pins()))
-        if differs(kept, wanted):
-            metadata = {"name": ref.name, "labels": wanted}
-            try:
+        wanted = settled(kept, holding.labels(record.holdings, self._pins(), record.unused))
+        try:
+            if differs(kept, wanted):
+                metadata = {"name": ref.name, "labels": wanted}
                 await self._client.apply({"apiVersion": "v1", "kind": "Node", "metadata": metadata}, kept.uid)
-            except (NotFound, Conflict):
-                pass  # another node of this name: its events will come
-            except KubeError as error:
-                delay = self._queue.retry(ref, at_least=error.retry_after)
-                logger.info("cannot label node %s (again in %.0f s): %s", ref.name, delay, error)
-                return
+            await self._removals.answer(record)
+        except (NotFound, Conflict):
+            pass  # another node or record of this name: its events will come
+        except KubeError as error:
+            delay = self._queue.retry(ref, at_least=error.retry_after)
+            logger.info("cannot act on the record of node %s (again in %.0f s): %s", ref.name, delay, error)
+            return
         self._queue.succeeded(ref)
-        self._queue.add(ref, self._resync)
+        self._queue.add(ref, OFFERED_AGAIN if any(one.offer for one in record.unused) else self._resync)
 
     def _pins(self) -> dict[Ref, holding.Pin]:
         found = {}
-        for kind in MODELS:
+        for kind in HELD:
             for kept in self._cluster.kept[kind]:
                 if weights := kept.status.get("weights"):
                     found[kept.ref] = holding.Pin(weights.get("uri") or "", weights.get("revision") or "")

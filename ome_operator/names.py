@@ -82,6 +82,11 @@ def weights_digest(uri: str) -> str:
 
 def revision_label(kind: str, namespace: str, name: str, directory: str) -> str:
     """Node label key that is `Ready` where one revision of the model is whole: pods of that revision require it."""
-    plain = model_label(kind, namespace, name).removeprefix(keys.MODEL_LABEL_PREFIX)
+    return whole_label(model_label(kind, namespace, name), directory)
+
+
+def whole_label(label: str, directory: str) -> str:
+    """The same from the model's own label."""
+    plain = label.removeprefix(keys.MODEL_LABEL_PREFIX)
     return f"{keys.MODEL_LABEL_PREFIX}{fit(plain, LABEL - len(directory) - 1)}.{directory}"
 

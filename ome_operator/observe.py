@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from ome_operator import keys, ownership
-from ome_operator.facts import Child, Ending, Holding, Node, Pod, Record, Ref
+from ome_operator.facts import Child, Ending, Holding, Node, Pod, Record, Ref, Unused
 from ome_operator.lastwords import tail, telling
 
 Body = Mapping[str, Any]
@@ -245,8 +245,20 @@ def _applied_labels(body: Body) -> frozenset[str]:
 
 def record(body: Body) -> Record:
     """An agent's record."""
-    found = (body.get("status") or {}).get("models") or ()
-    return Record((body.get("metadata") or {}).get("name") or "", uid(body), version(body), tuple(map(_holding, found)))
+    spec, status = body.get("spec") or {}, body.get("status") or {}
+    return Record(
+        node=(body.get("metadata") or {}).get("name") or "",
+        uid=uid(body),
+        version=version(body),
+        holdings=tuple(map(_holding, status.get("models") or ())),
+        unused=tuple(map(_unused, status.get("unused") or ())),
+        remove=frozenset((one.get("directory") or "", one.get("offer") or "") for one in spec.get("remove") or ()),
+    )
+
+
+def _unused(one: Body) -> Unused:
+    models, paths = (tuple(one.get(name) or ()) for name in ("models", "paths"))
+    return Unused(one.get("directory") or "", models, paths, one.get("offer") or "")
 
 
 def _holding(one: Body) -> Holding:

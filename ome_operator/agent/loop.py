@@ -11,9 +11,11 @@ from typing import Any
 
 from ome_operator import keys, observe
 from ome_operator.agent import record
+from ome_operator.agent.leftovers import Leftovers
 from ome_operator.agent.nodes import LOCAL, belongs, concerns, misplaced
+from ome_operator.agent.record import Held
 from ome_operator.agent.work import Terms, Work
-from ome_operator.api import Invalid, Model
+from ome_operator.api import FineTunedWeight, Invalid, Model
 from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
 from ome_operator.kube.errors import AlreadyExists, KubeError, NotFound
@@ -24,10 +26,16 @@ from ome_operator.watch.watcher import Watched, Watcher
 logger = logging.getLogger(__name__)
 
 KIND = "NodeModels"
-MODELS = ("ClusterBaseModel", "BaseModel")
+PARSE: Mapping[str, Callable[[Mapping[str, Any]], Held | Invalid]] = {
+    "ClusterBaseModel": Model.parse,
+    "BaseModel": Model.parse,
+    "FineTunedWeight": FineTunedWeight.parse,
+}
 TICK = 1.0
 PROGRESS_EVERY = 10.0
 """Seconds between two reports of nothing but progress."""
+ANSWER_EVERY = 5.0
+"""Seconds between two writes of the record while we offer to remove something: the answer says whether we may."""
 AGAIN_EVERY = 600.0
 """Seconds after which the record is written again, in case somebody deleted it."""
 AUDIT_EVERY = 300.0
@@ -39,11 +47,14 @@ class Agent:
 
     def __init__(self, terms: Terms, client: Client) -> None:
         self._node, self._terms, self._client = terms.node, terms, client
-        self._models: dict[str, Model] = {}
+        self._models: dict[str, Held] = {}
+        self._unread: set[str] = set()
+        """UIDs of models that this agent cannot read, so that it does not know what they name."""
         self._seen: set[str] = set()
         """UIDs of all models that the watches have shown."""
         self._complete = False
         self._works: dict[str, Work] = {}
+        self._leftovers = Leftovers(terms.roots, terms.remove_after)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._slots = asyncio.Semaphore(terms.models)
         self._labels: Mapping[str, str] | None = None
@@ -56,16 +67,21 @@ class Agent:
 
     def seen(self, kind: str, body: Mapping[str, Any]) -> None:
         """A model is there."""
-        self._seen.add(observe.uid(body))
-        parsed = Model.parse({**body, "kind": kind})
-        if isinstance(parsed, Invalid) or parsed.deleting:
-            self._models.pop(observe.uid(body), None)
-        else:
-            self._models[observe.uid(body)] = parsed
+        uid, parsed = observe.uid(body), PARSE[kind]({**body, "kind": kind})
+        self._seen.add(uid)
+        self._forget(uid)
+        if isinstance(parsed, Invalid):
+            self._unread.add(uid)
+        elif not parsed.deleting:
+            self._models[uid] = parsed
 
     def deleted(self, kind: str, body: Mapping[str, Any]) -> None:
-        """A model was deleted. Its files stay."""
-        self._models.pop(observe.uid(body), None)
+        """A model was deleted."""
+        self._forget(observe.uid(body))
+
+    def _forget(self, uid: str) -> None:
+        self._models.pop(uid, None)
+        self._unread.discard(uid)
 
     def relisted(self, kind: str) -> None:
         """A watch started anew and may have missed deletions."""
@@ -99,8 +115,9 @@ class Agent:
                 self._written = None  # the record belongs to a node that is gone, and went with it
             self._labels, self._uid, self._looked_at = node["metadata"].get("labels") or {}, observe.uid(node), now
         if not self._complete or now - self._audited_at > AUDIT_EVERY * random.uniform(0.9, 1.1):
-            listed = {one["uid"] for kind in MODELS for one in await self._client.list_metadata(kind)}
-            self._models = {uid: model for uid, model in self._models.items() if uid in listed}
+            listed = {one["uid"] for kind in PARSE for one in await self._client.list_metadata(kind)}
+            for gone in (self._models.keys() | self._unread) - listed:
+                self._forget(gone)
             self._complete, self._audited_at = listed <= self._seen, now
 
     def _keep(self) -> None:
@@ -120,13 +137,13 @@ class Agent:
             elif uid not in self._tasks and work.due <= time.monotonic():
                 self._tasks[uid] = asyncio.create_task(self._pass(uid, work))
 
-    def _wanted(self, model: Model) -> bool:
+    def _wanted(self, model: Held) -> bool:
         if self._labels is None or not concerns(model) or not belongs(model, self._node, self._labels):
             return False
         local = model.spec.storage.storage_uri.startswith(LOCAL)
         return not (local and misplaced(model, self._terms.roots))  # we do not see it: whoever put it there says so
 
-    def _work(self, uid: str, model: Model) -> Work:
+    def _work(self, uid: str, model: Held) -> Work:
         work = self._works.get(uid)
         if work is None or work.key != (weights(model).uri, weights(model).path):
             self._leave(uid)
@@ -136,12 +153,14 @@ class Agent:
 
     def _leave(self, uid: str) -> None:
         self._works.pop(uid, None)
+        self._leftovers.changed()
         if task := self._tasks.pop(uid, None):
             task.cancel()
 
     async def _pass(self, uid: str, work: Work) -> None:
         async with self._slots:
             await work.run()
+        self._leftovers.changed()
         if self._works.get(uid) is work:
             self._tasks.pop(uid, None)
 
@@ -151,21 +170,29 @@ class Agent:
         """Write the record when it says something new; plain progress not too often."""
         if self._labels is None or not self._complete:
             return  # a record with half of the models would take labels away
-        said = record.status(record.entry(one.model, one.report()) for one in self._works.values())
+        await self._leftovers.look()
+        named = {str(one.store.root) for one in self._works.values()}
+        unused = self._leftovers.unused(named, offer=not self._unread)
+        said = record.status((record.entry(one.model, one.report()) for one in self._works.values()), unused)
         now = time.monotonic()
-        if said == self._written and now - self._written_at < AGAIN_EVERY:
+        if said == self._written and now - self._written_at < (ANSWER_EVERY if self._leftovers.offers else AGAIN_EVERY):
             return
         if self._written is not None and not record.flips(self._written, said) and now - self._written_at < PROGRESS_EVERY:
             return
+        answer = await self._write(said)
+        self._written, self._written_at = said, now
+        await self._leftovers.remove((answer.get("spec") or {}).get("remove") or ())
+
+    async def _write(self, said: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Write the record; what it is then, with what the operator has written into it."""
         manifest = {"apiVersion": keys.API_VERSION, "kind": KIND, "metadata": {"name": self._node}}
         try:
-            await self._client.apply({**manifest, "status": said}, subresource="status")
+            return (await self._client.apply({**manifest, "status": said}, subresource="status")).body
         except NotFound:
             owner = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": self._uid}
             with contextlib.suppress(AlreadyExists):
                 await self._client.create({**manifest, "metadata": {"name": self._node, "ownerReferences": [owner]}})
-            await self._client.apply({**manifest, "status": said}, subresource="status")
-        self._written, self._written_at = said, now
+            return (await self._client.apply({**manifest, "status": said}, subresource="status")).body
 
     async def close(self) -> None:
         """Stop working; what is on the disk stays as it is."""
@@ -183,7 +210,7 @@ async def run(terms: Terms, connection: Connection, stop: asyncio.Event, serve: 
     client = Client(connection, connections=4, manager=keys.AGENT)
     session = connection.session(limit=0, agent=keys.AGENT)
     agent = Agent(terms, client)
-    kinds = [Watched(kind, RESOURCES[kind].group, RESOURCES[kind].version, RESOURCES[kind].plural, "") for kind in MODELS]
+    kinds = [Watched(kind, RESOURCES[kind].group, RESOURCES[kind].version, RESOURCES[kind].plural, "") for kind in PARSE]
     watcher = Watcher(kinds, agent, session=session, server=connection.server, server_timeout=600)
 
     def signals() -> None:

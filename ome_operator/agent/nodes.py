@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from ome_operator.api import Model
+from ome_operator.agent.record import Held
 from ome_operator.resolve.weights import managed, weights
 
 LOCAL = "local://"
 
 
-def belongs(model: Model, node: str, labels: Mapping[str, str]) -> bool:
+def belongs(model: Held, node: str, labels: Mapping[str, str]) -> bool:
     """Whether a model's storage selects this node: everything that it says has to hold."""
     storage = model.spec.storage
     if any(labels.get(key) != value for key, value in (storage.node_selector or {}).items()):
@@ -20,13 +20,13 @@ def belongs(model: Model, node: str, labels: Mapping[str, str]) -> bool:
     return not terms or any(_term(one, node, labels) for one in terms)
 
 
-def concerns(model: Model) -> bool:
+def concerns(model: Held) -> bool:
     """Whether an agent has anything to do for a model."""
     uri = model.spec.storage.storage_uri
     return managed(uri) or uri.startswith(LOCAL)
 
 
-def misplaced(model: Model, roots: tuple[str, ...]) -> str:
+def misplaced(model: Held, roots: tuple[str, ...]) -> str:
     """A sentence when a model's path is not below one of the directories that agents may write, else ""."""
     path = PurePosixPath(weights(model).path)
     inside = path.is_absolute() and ".." not in path.parts

@@ -20,7 +20,7 @@ from aiohttp import web
 from ome_operator.agent.hashes import Hash
 from ome_operator.agent.listing import Listing, RemoteFile, Source, SourceError
 from ome_operator.agent.sources.http import ranged, session
-from ome_operator.agent.store import HIDDEN, known_files
+from ome_operator.agent.store import homes, known_files
 
 ASKED = 8
 """Peers that are asked for a file; with more nodes a random choice of them."""
@@ -140,9 +140,9 @@ class Giver:
         return path if path is not None and path.is_file() else None
 
     def _look(self) -> dict[str, Path]:
-        """Every proven file below the roots, by its hash; models lie at most a few directories deep."""
-        homes = [home for root in self._roots for depth in ("", "*/", "*/*/") for home in root.glob(f"{depth}{HIDDEN}")]
-        return {str(one.hash): path for home in homes for path, one in known_files(home) if one.hash.algorithm != "size"}
+        """Every proven file below the roots, by its hash."""
+        found = (each for home in homes(self._roots) for each in known_files(home))
+        return {str(one.hash): path for path, one in found if one.hash.algorithm != "size"}
 
 
 class _Counted(web.FileResponse):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ome_operator import keys
-from ome_operator.api import Model
+from ome_operator.api import FineTunedWeight, Model
 from ome_operator.resolve.weights import node_label, weights
 
 READY, UPDATING, FAILED = keys.MODEL_READY, keys.MODEL_UPDATING, keys.MODEL_FAILED
@@ -27,12 +27,16 @@ class Report:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-def label(model: Model) -> str:
+Held = Model | FineTunedWeight
+"""What has weights on nodes."""
+
+
+def label(model: Held) -> str:
     """The node label of a model, which is its name on a disk too."""
     return node_label(model.kind, model.namespace, model.name)
 
 
-def entry(model: Model, report: Report) -> dict[str, Any]:
+def entry(model: Held, report: Report) -> dict[str, Any]:
     """One item of the record; what is not known is left out."""
     one = weights(model)
     speed = int(report.speed) if report.state == UPDATING else 0
@@ -54,12 +58,13 @@ def entry(model: Model, report: Report) -> dict[str, Any]:
     return {key: value for key, value in said.items() if value not in ("", [], {}) and not (key == "speed" and not value)}
 
 
-def status(entries: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The whole record."""
+def status(entries: Iterable[Mapping[str, Any]], unused: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """The whole record; `unused` says which directories no model names."""
     items = sorted(entries, key=lambda one: (one["kind"], one.get("namespace", ""), one["name"]))
     counts = Counter(str(one["state"]) for one in items)
     parts = [f"{counts[state]} {state}" for state in (READY, UPDATING, FAILED) if counts[state]]
-    return {"summary": ", ".join(parts) or "none", **({"models": items} if items else {})}
+    lists = {"models": items, "unused": list(unused)}
+    return {"summary": ", ".join(parts) or "none", **{name: some for name, some in lists.items() if some}}
 
 
 def flips(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
@@ -68,5 +73,5 @@ def flips(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
 
 
 def _essence(status: Mapping[str, Any]) -> list[dict[str, Any]]:
-    moving = ("bytes", "speed", "verifiedAt")
-    return [{key: value for key, value in one.items() if key not in moving} for one in status.get("models") or ()]
+    moving, every = ("bytes", "speed", "verifiedAt"), (*(status.get("models") or ()), *(status.get("unused") or ()))
+    return [{key: value for key, value in one.items() if key not in moving} for one in every]

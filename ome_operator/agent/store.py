@@ -43,6 +43,8 @@ class Manifest(NamedTuple):
     """When all of it was proven, or looked at last; RFC 3339."""
     models: tuple[str, ...] = ()
     """Labels of the models that these files were fetched for."""
+    paths: tuple[str, ...] = ()
+    """Paths of these models: symlinks to here once, and a pod that mounted one then sees these files still."""
 
     @property
     def size(self) -> int:
@@ -68,7 +70,7 @@ class Store:
 
     def manifest(self) -> Manifest | None:
         """The manifest, None before everything was proven."""
-        return _read(self._manifest) if self.root.is_dir() else None
+        return read(self._manifest) if self.root.is_dir() else None
 
     def part(self, file: RemoteFile) -> Path:
         """Where a file's bytes gather until they are proven. Another hash is another file."""
@@ -170,14 +172,10 @@ class Store:
             "revision": manifest.revision,
             "verifiedAt": manifest.verified_at,
             "models": list(manifest.models),
+            "paths": list(manifest.paths),
             "files": [_dump(one) for one in manifest.files],
         }
         _replace(self._manifest, json.dumps(body, indent=1).encode())
-
-    def held_for(self, model: str) -> tuple[str, ...]:
-        """Digests of all whole directories here that were fetched for a model."""
-        found = ((one.stem, _read(one)) for one in self.home.glob("*.json") if one.with_suffix("").is_dir())
-        return tuple(sorted(digest for digest, one in found if one is not None and model in one.models))
 
     def damage(self) -> None:
         """The directory is whole no more: the manifest goes, the files stay where pods have them open."""
@@ -203,7 +201,7 @@ class Store:
         """Files of this disk that may be the same: of other revisions, of a lost manifest, of a directory at the path."""
         places = [folder / file.name for folder in (self.files, self.root, self.path)]
         for manifest in sorted(self.home.glob("*.json")):
-            known = _read(manifest)
+            known = read(manifest)
             same = [one.name for one in known.files if (one.hash, one.size) == (file.hash, file.size)] if known else []
             places += [manifest.with_suffix("") / name for name in same]
         for place in dict.fromkeys(places):
@@ -211,10 +209,18 @@ class Store:
                 yield place
 
 
+def homes(roots: Iterable[Path]) -> list[Path]:
+    """Every `.ome` below some directories; models lie at most a few directories deep. One inside another is none of ours: a
+    model's own files may be called that.
+    """
+    found = {home for root in roots for depth in ("", "*/", "*/*/") for home in root.glob(f"{depth}{HIDDEN}")}
+    return sorted(one for one in found if one.is_dir() and HIDDEN not in one.resolve().parent.parts)
+
+
 def known_files(home: Path) -> Iterator[tuple[Path, Proven]]:
     """Every file below a `.ome` that was proven, of whole models and of those on their way."""
     for manifest in home.glob("*.json"):
-        known = _read(manifest)
+        known = read(manifest)
         for one in known.files if known else ():
             yield manifest.with_suffix("") / one.name, one
     for journal in home.glob("*.partial/journal"):
@@ -241,12 +247,13 @@ def _load(one: Any) -> Proven:
     return Proven(one["name"], int(one["size"]), Hash.read(one["hash"]), tuple(one["blocks"]))
 
 
-def _read(path: Path) -> Manifest | None:
+def read(path: Path) -> Manifest | None:
     """A manifest; None when it is absent or broken, which is the same: not proven."""
     try:
         body = json.loads(path.read_bytes())
         files = tuple(_load(one) for one in body["files"])
-        return Manifest(body["uri"], body["revision"], files, body["verifiedAt"], tuple(body.get("models") or ()))
+        models, paths = (tuple(body.get(name) or ()) for name in ("models", "paths"))
+        return Manifest(body["uri"], body["revision"], files, body["verifiedAt"], models, paths)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -49,12 +49,14 @@ class Terms:
     again: float = 10.0
     """Seconds until a failed model is tried again; twice as many each time, at most `again_last`."""
     again_last: float = 600.0
+    remove_after: float = 0.0
+    """Seconds for which no model names a directory before it is offered to be removed; 0: it is kept."""
 
 
 class Work:
     """One model, as its spec is now."""
 
-    def __init__(self, model: Model, terms: Terms) -> None:
+    def __init__(self, model: record.Held, terms: Terms) -> None:
         self.model, self._terms = model, terms
         identity = weights(model)
         self._uri = identity.uri
@@ -78,7 +80,7 @@ class Work:
             self._report.revision = now.revision
         return self._report
 
-    def refresh(self, model: Model) -> None:
+    def refresh(self, model: record.Held) -> None:
         """The model as it is now; another pin than what is here is a reason to look at once."""
         self.model = model
         if self._report.state == record.READY and self._pin() not in ("", self._report.revision):
@@ -87,10 +89,9 @@ class Work:
     def _first(self) -> record.Report:
         """What the disk says before the first pass: an agent that starts again takes no label away."""
         manifest = self.store.manifest()
-        held = self.store.held_for(record.label(self.model))
         if manifest is None or self._pin() not in ("", manifest.revision):
-            return record.Report(directories=held)
-        size = manifest.size
+            return record.Report()
+        held, size = (self.store.root.name,), manifest.size
         return record.Report(record.READY, manifest.revision, held, size, size, verified_at=manifest.verified_at)
 
     async def run(self) -> None:
@@ -141,7 +142,7 @@ class Work:
 
     async def _fetch(self) -> Manifest:
         self._progress = Progress()
-        self._report = record.Report(directories=await asyncio.to_thread(self.store.held_for, record.label(self.model)))
+        self._report = record.Report()
         storage = self.model.spec.storage
         access = Access(storage.parameters or {}, _secret(self._terms.secrets, storage.key), self._terms.endpoint)
         found = source(self._uri, access)
@@ -154,15 +155,16 @@ class Work:
             await found.close()
 
     def _done(self, manifest: Manifest) -> None:
-        mine = record.label(self.model)
-        if mine not in manifest.models:
-            manifest = manifest._replace(models=(*manifest.models, mine))
+        mine, path = record.label(self.model), str(self.store.path)
+        if mine not in manifest.models or path not in manifest.paths:
+            models, paths = {*manifest.models, mine}, {*manifest.paths, path}
+            manifest = manifest._replace(models=tuple(sorted(models)), paths=tuple(sorted(paths)))
             self.store.write(manifest)
         said = self.store.point()
-        facts = learn.learn(self.store.root)
-        held = self.store.held_for(mine)
+        facts = learn.learn(self.store.root) if isinstance(self.model, Model) else {}
+        held, size = (self.store.root.name,), manifest.size
         self._report = record.Report(
-            record.READY, manifest.revision, held, manifest.size, manifest.size, 0.0, said, manifest.verified_at, facts
+            record.READY, manifest.revision, held, size, size, message=said, verified_at=manifest.verified_at, facts=facts
         )
         self._tries = 0
         self.due = time.monotonic() + self._terms.verify_every * random.uniform(0.9, 1.1)

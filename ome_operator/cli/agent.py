@@ -31,6 +31,10 @@ def agent(
     bandwidth: Annotated[float, typer.Option(help="MB per second that this node may fetch; 0: no limit.", min=0)] = 0.0,
     verify_every: Annotated[float, typer.Option(help="Seconds between two looks at files that are Ready.", min=1)] = 21600.0,
     sample: Annotated[float, typer.Option(help="Share of the bytes that such a look reads.", min=0, max=1)] = 0.02,
+    remove_after: Annotated[
+        float,
+        typer.Option(help="Seconds after which weights that nothing refers to are removed from this node; 0: never.", min=0),
+    ] = 0.0,
     peers: Annotated[
         str, typer.Option(help="Name whose addresses are those of all agents (a headless Service); empty: no peers.")
     ] = "",
@@ -62,6 +66,7 @@ def agent(
         models=models,
         verify_every=verify_every,
         sample=sample,
+        remove_after=remove_after,
         node=node,
     )
     giver = None

@@ -10,7 +10,7 @@ from ome_operator.facts import Manifest
 from ome_operator.render import engine, meta, rdma, ssh
 from ome_operator.resolve.compose import Composed
 from ome_operator.resolve.merge import merge
-from ome_operator.resolve.weights import VOLUME, Mount, mount
+from ome_operator.resolve.weights import VOLUME, Mount, mount, placed
 from ome_operator.resolve.words import override
 
 DRAIN_MARGIN = 15
@@ -23,14 +23,12 @@ class Context(NamedTuple):
     service: str
     namespace: str
     revision: str
-    model: Mapping[str, str]
-    """The stored identity of the model (`resolve.weights.Weights` as a dict)."""
+    weights: Sequence[Mapping[str, str]]
+    """Stored identities (`resolve.weights.Weights` as dicts) of the model, and of LoRA weights that the engine loads too."""
     accelerator: Mapping[str, Any]
     """What the chosen accelerator class adds to this component, {} without one."""
-    adapters: Sequence[Mapping[str, str]] = ()
-    """Stored identities of LoRA weights that the engine loads beside the model."""
-    directory: str = ""
-    """The model revision's own directory; see `resolve.weights.mount`."""
+    directories: Sequence[str] = ()
+    """Directories of their revisions, in the same order; see `resolve.weights.mount`."""
 
 
 def leader(context: Context, composed: Composed) -> Manifest:
@@ -52,10 +50,10 @@ def _template(
     context: Context, composed: Composed, pod: Manifest, marks: Mapping[str, str], group_env: list[Manifest]
 ) -> Manifest:
     main = dict(pod["containers"][0])
-    weights = mount(context.model, context.namespace, directory=context.directory)
+    base, *adapters = context.weights
     identity = base_env(context.service, context.namespace)
     model = [
-        {"name": "MODEL_PATH", "value": context.model["path"]},
+        {"name": "MODEL_PATH", "value": base["path"]},
         {"name": "PARALLELISM_SIZE", "value": str(_parallelism(context, composed))},
     ]
     main = add_env(main, [*identity, *group_env, *model])
@@ -63,13 +61,16 @@ def _template(
         main["args"] = override(main.get("args") or [], extra)
     if env := context.accelerator.get("env"):
         main["env"] = merge(main["env"], [{"name": name, "value": value} for name, value in env.items()], "env")
-    main = servers.with_adapters(main, {one["name"]: one["path"] for one in context.adapters})
+    main = servers.with_adapters(main, {one["name"]: one["path"] for one in adapters})
     spec = {**pod, "containers": [main, *pod["containers"][1:]]}
-    beside = [mount(one, context.namespace, f"{VOLUME}-{names.digest(one['name'])}") for one in context.adapters]
-    for one in (weights, *beside):
-        spec = _with_weights(spec, one)
-        if one.affinity:
-            spec["affinity"] = require(spec.get("affinity") or {}, one.affinity)
+    for one, directory in placed(context.weights, context.directories):
+        volume = VOLUME if one is base else f"{VOLUME}-{names.digest(one['name'])}"
+        mounted = mount(one, context.namespace, volume, directory)
+        spec = _with_weights(spec, mounted)
+        if mounted.affinity:
+            spec["affinity"] = require(spec.get("affinity") or {}, mounted.affinity)
+        if mounted.preferred:
+            spec["affinity"] = prefer(spec["affinity"], mounted.preferred)
     if selector := context.accelerator.get("nodeSelector"):
         spec["nodeSelector"] = {**selector, **(pod.get("nodeSelector") or {})}
     spec = ssh.inject(rdma.inject(spec, composed.annotations), composed.annotations, context.service)
@@ -164,6 +165,15 @@ def require(affinity: Manifest, expression: Manifest) -> Manifest:
     terms = required.get("nodeSelectorTerms") or [{}]
     wider = [{**term, "matchExpressions": [*(term.get("matchExpressions") or ()), expression]} for term in terms]
     node["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": wider}
+    return {**affinity, "nodeAffinity": node}
+
+
+def prefer(affinity: Manifest, expression: Manifest) -> Manifest:
+    """The affinity with one more node expression that the scheduler rather meets."""
+    node = dict(affinity.get("nodeAffinity") or {})
+    found = node.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+    wish = {"weight": 1, "preference": {"matchExpressions": [expression]}}
+    node["preferredDuringSchedulingIgnoredDuringExecution"] = [*found, wish]
     return {**affinity, "nodeAffinity": node}
 
 

@@ -4,7 +4,7 @@
 and name and label of a group, so a repaired child or a group added by a newer operator is equal to its siblings.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ome_operator import keys, names
@@ -14,7 +14,7 @@ from ome_operator.facts import Manifest
 from ome_operator.render import meta, pod
 from ome_operator.resolve.accelerator import beneath
 from ome_operator.resolve.compose import Composed, compose
-from ome_operator.resolve.finetuned import ADAPTERS
+from ome_operator.resolve.finetuned import mounted
 
 RENDER = 2
 """Version of the renderer, stored with what it made."""
@@ -35,12 +35,12 @@ class Stored(NamedTuple):
 
 
 def workloads(
-    service: str, namespace: str, revision: str, inputs: Mapping[str, Any], directory: str = ""
+    service: str, namespace: str, revision: str, inputs: Mapping[str, Any], directories: Sequence[str] = ()
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """What a ControllerRevision stores besides the inputs, and what was dropped on the way as sentences.
 
-    `directory` is the model revision's own, "" for weights that lie at the model's path. The result is JSON data:
-    component -> {size, port, leader, worker}. Raises ProblemError when inputs cannot be rendered.
+    `directories` are those of the model's revision and of every adapter's, "" for weights that lie at their path. The
+    result is JSON data: component -> {size, port, leader, worker}. Raises ProblemError when inputs cannot be rendered.
     """
     out: dict[str, Any] = {}
     dropped: list[str] = []
@@ -49,8 +49,7 @@ def workloads(
             continue
         composed = compose(component, inputs["runtime"], inputs[component])
         accelerator = beneath((inputs.get("accelerator") or {}).get(component) or {}, inputs[component])
-        adapters = inputs.get(ADAPTERS) or ()
-        context = pod.Context(service, namespace, revision, inputs["model"], accelerator, adapters, directory)
+        context = pod.Context(service, namespace, revision, mounted(inputs), accelerator, directories)
         leader = pod.leader(context, composed)
         out[component] = {
             "size": composed.size,
@@ -59,7 +58,7 @@ def workloads(
             "worker": _worker_set(context, composed) if composed.size > 1 else None,
         }
         dropped += composed.dropped
-        if context.adapters and not servers.takes_adapters(composed.leader["containers"][0]):
+        if context.weights[1:] and not servers.takes_adapters(composed.leader["containers"][0]):
             dropped.append(
                 f"{component}: fineTunedWeights are mounted, but the engine gets them as arguments only when it is a known "
                 "one that takes them and no shell starts it: name their directories in its args"

@@ -42,8 +42,8 @@ def accelerated(
 ) -> tuple[Accelerated, tuple[Problem, ...]]:
     """The accelerator classes of engine and decoder, and the problems with them.
 
-    `runtime_spec`: the runtime's parts for `compose`. `stored`: the parts of the newest revision. `own`: the parts that the
-    service keeps with a runtime that it does not follow, None for one that it follows.
+    `runtime_spec`: the runtime's parts for `compose`. `stored`: the inputs of the newest revision, {} without one. `own`:
+    the parts that the service keeps with a runtime that it does not follow, None for one that it follows.
     """
     parts: Manifest = {}
     problems: list[Problem] = []
@@ -51,21 +51,21 @@ def accelerated(
         if written is None:
             continue
         selector = _selector(service, written)
-        asked = _asked(selector)
+        kept = (stored.get("accelerator") or {}).get(component) or {}
+        asked = _asked(selector, runtime, new=component not in stored or bool(kept))
         name = (selector.accelerator_class if selector else None) or ""
-        kept = stored.get(component) or {}
         if not name and asked and runtime is not None:
-            if kept.get(ASKED) == asked:
+            required = runtime.spec.accelerator_requirements
+            want = Want(selector.constraints if selector else None, required, None)
+            again = selector is None and own is None and kept and _misfits(kept["class"], want, deps)
+            if kept.get(ASKED) == asked and not again:
                 name = kept["class"]
             else:
-                want = Want(
-                    selector.constraints if selector else None,
-                    runtime.spec.accelerator_requirements,
-                    _bytes_each(component, runtime_spec, written, model),
-                )
+                want = want._replace(bytes_each=_bytes_each(component, runtime_spec, written, model))
                 name, problem = _choose(component, asked, want, deps)
                 if problem is not None:
-                    problems.append(problem)
+                    if selector is not None:  # a runtime that is named runs, whatever it requires
+                        problems.append(problem)
                     continue
         if name in deps.accelerators:
             part = _part(deps.accelerators[name], runtime if own is None else None)
@@ -84,14 +84,25 @@ def _selector(service: InferenceService, component: Component) -> AcceleratorSel
     return None
 
 
-def _asked(selector: AcceleratorSelector | None) -> Manifest:
-    """What has to be chosen by; {} when a class is named or nothing is asked for."""
-    if selector is None or selector.accelerator_class:
+def _asked(selector: AcceleratorSelector | None, runtime: Runtime | None, *, new: bool) -> Manifest:
+    """What has to be chosen by; {} when a class is named or nothing is asked for.
+
+    Where the service says nothing the runtime's requirements ask, but not of a component that runs without a class.
+    """
+    if selector is None:
+        required = runtime.spec.accelerator_requirements if runtime is not None else None
+        return {"policy": DEFAULT_POLICY, "by": "runtime"} if new and required is not None and required.dump() else {}
+    if selector.accelerator_class:
         return {}
     asked: Manifest = {"policy": selector.policy or DEFAULT_POLICY}
     if selector.constraints is not None:
         asked["constraints"] = selector.constraints.dump()
     return asked
+
+
+def _misfits(name: str, want: Want, deps: Deps) -> bool:
+    """Whether a chosen class exists and does not do any more."""
+    return name in deps.accelerators and bool(unfit(deps.accelerators[name], want))
 
 
 def _choose(component: str, asked: Manifest, want: Want, deps: Deps) -> tuple[str, Problem | None]:

@@ -65,5 +65,5 @@ def is_merged(one: FineTunedWeight) -> bool:
 
 
 def mounted(inputs: Mapping[str, Any]) -> list[Mapping[str, str]]:
-    """Identities of everything that pods of a revision mount."""
-    return [inputs["model"], *(inputs.get(ADAPTERS) or ())]
+    """Identities of everything that pods of a revision mount, the model first; [] without inputs."""
+    return [inputs["model"], *(inputs.get(ADAPTERS) or ())] if inputs else []

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ome_operator.facts import Deps
-from ome_operator.resolve.weights import claim, required_label
+from ome_operator.resolve.weights import claim, placed, required_label
 
 
 class Held(NamedTuple):
@@ -24,20 +24,20 @@ class Held(NamedTuple):
 
 
 def held(
-    identities: Sequence[Mapping[str, str]], groups: Iterable[tuple[int, int]], deps: Deps, directory: str = ""
+    identities: Sequence[Mapping[str, str]], groups: Iterable[tuple[int, int]], deps: Deps, directories: Sequence[str] = ()
 ) -> Held:
     """Nodes that hold the model of a revision and all that was trained on it, against the (groups, size) of its roles.
 
-    The model comes first; `directory` is its revision's own, where an agent made it.
+    `directories` are their revisions' own, in the same order, where an agent made them.
 
     Pods of a group of several share no node, so each needs one; groups of one may share nodes, so they need one in all.
     """
     parts = list(groups)
     need = sum(count * size for count, size in parts if size > 1)
     need = max(need, 1 if any(count for count, _ in parts) else 0)
-    on_nodes = [one for one in identities if claim(one["uri"]) is None]
-    if not on_nodes:
+    pairs = placed(identities, directories)
+    labels = [required_label(one, directory) for one, directory in pairs if claim(one["uri"]) is None]
+    if not labels:
         return Held(0, need, True)
-    labels = [required_label(one, directory if one is identities[0] else "") for one in on_nodes]
     holders = [deps.holders.get(label, frozenset()) for label in labels]
     return Held(len(frozenset.intersection(*holders)), need, False)

@@ -87,7 +87,7 @@ def resolve(service: InferenceService, deps: Deps, kept: Mapping[str, Mapping[st
     of_runtime = _pinned(service, "runtime", runtime, runtime_parts(runtime.spec) if runtime is not None else {}, kept)
     seen = known(model) if model is not None else None
     own = None if of_runtime.inputs is None else of_runtime.inputs.get("accelerator") or {}
-    chosen, refused = accelerated(service, runtime, of_runtime.part, deps, seen, before.get("accelerator") or {}, own)
+    chosen, refused = accelerated(service, runtime, of_runtime.part, deps, seen, before, own)
     trained, about_trained = fine_tuned(service, model, of_model.part, deps)
     lacking = (*of_model.problems, *of_runtime.problems, *refused, *about_trained)
     inputs = None

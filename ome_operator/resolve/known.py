@@ -1,8 +1,7 @@
 """What is known of a model when something is chosen for it: what people wrote in its spec, else the facts of its files."""
 
 import re
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ome_operator.api import Facts, Model, Version
 from ome_operator.cached import by_identity
@@ -36,7 +35,7 @@ def known(model: Model, files: bool = True) -> Known:
 
     A version that was only learned from its files is left out: nobody asked for it.
     """
-    spec, facts = model.spec, learned(model.status) if files else Facts()
+    spec, facts = model.spec, learned(model) if files else Facts()
     pipeline = spec.diffusion_pipeline
     named = facts.quantization.name if facts.quantization else ""
     return Known(
@@ -52,8 +51,13 @@ def known(model: Model, files: bool = True) -> Known:
     )
 
 
-def learned(status: Mapping[str, Any]) -> Facts:
-    """The facts in a model's status; empty where another version of the operator wrote what this one cannot read."""
+def learned(model: Model) -> Facts:
+    """The facts in a model's status; empty where another version of the operator wrote what this one cannot read, and where
+    they are of files that the model does not name any more.
+    """
+    uri, status = model.spec.storage.storage_uri, model.status
+    if (status.get("weights") or {}).get("uri", uri) != uri:
+        return Facts()
     try:
         return Facts.read(status.get("facts") or {})
     except ValueError:

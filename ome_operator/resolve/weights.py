@@ -3,7 +3,7 @@
 Everything that the model plane will change about this (a directory per revision, decisions 7) changes here only.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ome_operator import keys, names
@@ -34,6 +34,8 @@ class Mount(NamedTuple):
     mount: Manifest
     affinity: Manifest | None
     """A required node-selector expression, or None when the volume itself decides where the pod can run."""
+    preferred: Manifest | None = None
+    """One that the scheduler shall rather meet: the model's plain label, where a revision's own is required."""
 
 
 def weights(model: Model | FineTunedWeight) -> Weights:
@@ -84,6 +86,13 @@ def directory(identity: Mapping[str, str], agents: bool) -> str:
     return names.weights_digest(identity["uri"]) if agents and managed(identity["uri"]) else ""
 
 
+def placed(
+    identities: Sequence[Mapping[str, str]], directories: Sequence[str]
+) -> list[tuple[Mapping[str, str], str]]:
+    """Every identity with its `directory`, "" where none is said."""
+    return list(zip(identities, (*directories, *("" for _ in identities)), strict=False))
+
+
 def mount(identity: Mapping[str, str], namespace: str, volume_name: str = VOLUME, directory: str = "") -> Mount:
     """Volume, mount and affinity for the stored identity of a model, for a service in `namespace`.
 
@@ -92,10 +101,10 @@ def mount(identity: Mapping[str, str], namespace: str, volume_name: str = VOLUME
     path, uri = identity["path"], identity["uri"]
     entry: dict[str, Any] = {"name": volume_name, "mountPath": path, "readOnly": True}
     if (found := claim(uri)) is None:
-        label = required_label(identity, directory)
-        expression = {"key": label, "operator": "In", "values": [keys.MODEL_READY]}
+        plain, required = (_ready(required_label(identity, one)) for one in ("", directory))
         place = f"{path.rpartition('/')[0]}/{keys.WEIGHTS}/{directory}" if directory else path
-        return Mount({"name": volume_name, "hostPath": {"path": place, "type": "Directory"}}, entry, expression)
+        volume = {"name": volume_name, "hostPath": {"path": place, "type": "Directory"}}
+        return Mount(volume, entry, required, plain if directory else None)
     owner, name, inside = found
     if owner and owner != namespace:
         raise ProblemError(
@@ -104,5 +113,9 @@ def mount(identity: Mapping[str, str], namespace: str, volume_name: str = VOLUME
             f"spec.storage.storageUri {uri} names a claim of namespace {owner}, which pods of namespace {namespace} cannot "
             f"mount: create the claim in {namespace} and use a BaseModel there",
         )
-    volume = {"name": volume_name, "persistentVolumeClaim": {"claimName": name, "readOnly": True}}
-    return Mount(volume, {**entry, "subPath": inside} if inside else entry, None)
+    claimed = {"name": volume_name, "persistentVolumeClaim": {"claimName": name, "readOnly": True}}
+    return Mount(claimed, {**entry, "subPath": inside} if inside else entry, None)
+
+
+def _ready(label: str) -> Manifest:
+    return {"key": label, "operator": "In", "values": [keys.MODEL_READY]}

@@ -72,8 +72,8 @@ def choose(
 ) -> Choice:
     """Decide which revision is wanted, record it if it is not `known`, and say what it waits for."""
     owner = meta.Owner(service.name, service.namespace, service.uid)
-    directory = weights.directory(resolved.inputs["model"], deps.model_agent) if resolved.inputs else ""
-    kept = record(owner, resolved.inputs, known, directory)
+    directories = [weights.directory(one, deps.model_agent) for one in mounted(resolved.inputs or {})]
+    kept = record(owner, resolved.inputs, known, directories)
     aim = target.of(service, kept.numbers)
     policies = {
         name: policy(service, resolved.runtime, name)
@@ -133,7 +133,8 @@ _composed = by_identity(1024)(compose)
 
 
 def _held(data: Mapping[str, Any], groups: Mapping[str, int], deps: Deps) -> Held:
-    return held(mounted(data["inputs"]), _sizes(data, groups), deps, data.get("directory", ""))
+    directories = data.get("directories") or [data.get("directory", "")]  # of the model alone, in the beginning
+    return held(mounted(data["inputs"]), _sizes(data, groups), deps, directories)
 
 
 def _sizes(data: Mapping[str, Any], groups: Mapping[str, int]) -> list[tuple[int, int]]:

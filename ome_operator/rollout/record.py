@@ -1,6 +1,6 @@
 """Recording: a revision's inputs and templates are stored before anything is made of them (decisions 2 and 3)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,8 +26,13 @@ class Record:
     """Whether what was written today is stored as the newest revision already."""
 
 
-def record(owner: meta.Owner, inputs: Manifest | None, known: list[revisions.Revision], directory: str) -> Record:
-    """Store `inputs` as the newest revision unless they are that already; None (something is missing) stores nothing."""
+def record(
+    owner: meta.Owner, inputs: Manifest | None, known: list[revisions.Revision], directories: Sequence[str]
+) -> Record:
+    """Store `inputs` as the newest revision unless they are that already; None (something is missing) stores nothing.
+
+    `directories` as in `workloads`.
+    """
     data: dict[str, Mapping[str, Any]] = {one.name: one.data for one in known}
     numbers = {one.name: one.number for one in known}
     write: tuple[Manifest, ...] = ()
@@ -38,7 +43,7 @@ def record(owner: meta.Owner, inputs: Manifest | None, known: list[revisions.Rev
         number = (known[-1].number if known else 0) + 1
         if matched is None:
             name = revisions.name_of(inputs, known)
-            new, problems = _render(owner, name, inputs, directory)
+            new, problems = _render(owner, name, inputs, directories)
             if new is not None:
                 data[name], numbers[name] = new, number
                 write = (revisions.manifest(owner, name, number, new),)
@@ -57,15 +62,15 @@ def record(owner: meta.Owner, inputs: Manifest | None, known: list[revisions.Rev
 
 
 def _render(
-    owner: meta.Owner, name: str, inputs: Manifest, directory: str
+    owner: meta.Owner, name: str, inputs: Manifest, directories: Sequence[str]
 ) -> tuple[Manifest | None, tuple[Problem, ...]]:
     try:
-        roles, dropped = workloads(owner.name, owner.namespace, name, inputs, directory)
+        roles, dropped = workloads(owner.name, owner.namespace, name, inputs, directories)
     except ProblemError as error:
         return None, (error.problem,)
     data: Manifest = {"inputs": inputs, "render": RENDER, "workloads": roles}
-    if directory:  # not of the inputs: where weights lie on nodes must roll nothing
-        data["directory"] = directory
+    if any(directories):  # not of the inputs: where weights lie on nodes must roll nothing
+        data["directories"] = list(directories)
     if dropped:
         data["dropped"] = list(dropped)
     size = revisions.size(data)

@@ -1,10 +1,11 @@
 """What the agents' records come to: labels of a node, and how far a model is over all nodes."""
 
 from collections.abc import Iterable, Mapping
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from ome_operator import keys, names
-from ome_operator.facts import Holding, Ref
+from ome_operator.facts import Holding, Ref, Unused
 
 LISTED = 50
 """Nodes and users that a status names; beyond that it only counts them."""
@@ -17,21 +18,23 @@ class Pin(NamedTuple):
     revision: str
 
 
-def labels(holdings: Iterable[Holding], pins: Mapping[Ref, Pin]) -> dict[str, str]:
+def labels(holdings: Iterable[Holding], pins: Mapping[Ref, Pin], unused: Iterable[Unused] = ()) -> dict[str, str]:
     """Labels below `models.ome.io/` of the node with this record.
 
-    Two per model: its state, for users' own selectors; and one for every revision that is whole, which pods require. A
-    revision that differs from what the other nodes hold under the same URI is not Ready, whatever its agent says.
+    Two per model: its state, for users' own selectors; and one for every revision that is whole, which pods require, also
+    when no model names it any more. A revision that differs from what the other nodes hold under the same URI is not Ready,
+    whatever its agent says.
     """
-    found = {}
+    kept = [(label, PurePath(one.directory).name) for one in unused for label in one.models]
+    found = {names.whole_label(label, digest): keys.MODEL_READY for label, digest in kept}
     for one in holdings:
         right = one.ref in pins and pins[one.ref] == Pin(one.uri, one.revision)
         state = one.state if right or one.state != keys.MODEL_READY else keys.MODEL_UPDATING
         found[names.model_label(*one.ref)] = state
-        current = names.weights_digest(one.uri)
-        for each in one.directories:
-            if each != current or right:
-                found[names.revision_label(*one.ref, each)] = keys.MODEL_READY
+        whole = names.revision_label(*one.ref, names.weights_digest(one.uri))
+        found.pop(whole, None)  # an unused directory of the same name is one that the model had below another path
+        if right and one.directories:
+            found[whole] = keys.MODEL_READY
     return found
 
 
@@ -45,21 +48,23 @@ def pin(uri: str, status: Mapping[str, Any], holdings: Mapping[str, Holding]) ->
 
 
 def status(uri: str, before: Mapping[str, Any], holdings: Mapping[str, Holding]) -> dict[str, Any]:
-    """The part of a model's status that comes from records: the pinned revision, progress per node, the summary, facts."""
-    if not holdings:
-        return {}
-    shown = {node: _progress(one) for node, one in sorted(holdings.items())[:LISTED]}
+    """The part of a model's status that comes from records: the pinned revision, facts, progress per node, the summary.
+
+    Pin and facts outlive the records, until the URI is another.
+    """
     chosen = pin(uri, before, holdings)
-    done = [one for one in holdings.values() if one.state == keys.MODEL_READY and one.uri == uri]
-    facts = next((one.facts for one in done if one.facts), None) or before.get("facts")
-    failed = sorted(node for node, one in holdings.items() if one.state == keys.MODEL_FAILED)[:LISTED]
-    return {
-        **({"weights": {**chosen._asdict(), "directory": names.weights_digest(uri)}} if chosen else {}),
-        **({"nodesFailed": failed} if failed else {}),
-        **({"facts": facts} if facts else {}),
-        "nodes": shown,
-        "summary": summary(len(done), holdings.values()),
-    }
+    done = [one for one in holdings.values() if one.state == keys.MODEL_READY and chosen == Pin(one.uri, one.revision)]
+    kept = before.get("facts") if (before.get("weights") or {}).get("uri", uri) == uri else None
+    facts = next((one.facts for one in done if one.facts), None) or kept
+    told: dict[str, Any] = {"facts": facts} if facts else {}
+    if chosen:
+        told["weights"] = {**chosen._asdict(), "directory": names.weights_digest(uri)}
+    if not holdings:
+        return told
+    if failed := sorted(node for node, one in holdings.items() if one.state == keys.MODEL_FAILED)[:LISTED]:
+        told["nodesFailed"] = failed
+    shown = {node: _progress(one) for node, one in sorted(holdings.items())[:LISTED]}
+    return {**told, "nodes": shown, "summary": summary(len(done), holdings.values())}
 
 
 def summary(ready: int, holdings: Iterable[Holding]) -> str:

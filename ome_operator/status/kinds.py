@@ -11,7 +11,7 @@ from ome_operator.api import AcceleratorClass, Component, FineTunedWeight, Model
 from ome_operator.facts import Holding, Node
 from ome_operator.resolve.compose import compose
 from ome_operator.resolve.inputs import runtime_parts
-from ome_operator.resolve.known import known
+from ome_operator.resolve.known import known, learned
 from ome_operator.resolve.problem import Problem, ProblemError
 from ome_operator.resolve.weights import claim, unserved
 from ome_operator.status import conditions as cond
@@ -20,14 +20,14 @@ from ome_operator.status.roles import title
 
 
 def model_status(
-    model: Model,
+    model: Model | FineTunedWeight,
     users: tuple[str, ...],
     nodes_ready: frozenset[str],
     now: datetime,
     holdings: Mapping[str, Holding] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Status of a model: the nodes that hold it, by their labels; the services (`namespace/name`) that use it; and what the
-    agents say about it (`holdings`: node -> record).
+    """Status of a model or of weights that were trained on one: the nodes that hold it, by their labels; the services
+    (`namespace/name`) that use it; and what the agents say about it (`holdings`: node -> record).
     """
     uri = model.spec.storage.storage_uri
     everywhere = claim(uri) is not None
@@ -37,7 +37,7 @@ def model_status(
         "state": state,
         **_listed("nodesReady", nodes_ready),
         "summary": "claim" if everywhere else str(len(nodes_ready)),
-        **_shown(replace(model, status={**model.status, **told})),
+        **(_shown(replace(model, status=told)) if isinstance(model, Model) else {}),
         **told,
         **_users(users),
         "observedGeneration": model.generation,
@@ -45,16 +45,19 @@ def model_status(
     }
 
 
-def _model_ready(model: Model, uri: str, count: int, holdings: Mapping[str, Holding]) -> tuple[cond.Condition, str]:
+def _model_ready(
+    model: Model | FineTunedWeight, uri: str, count: int, holdings: Mapping[str, Holding]
+) -> tuple[cond.Condition, str]:
     """The condition Ready, and OME's word for the state."""
     words = {one.state for one in holdings.values()}
-    state = "Ready" if count else "In_Transit" if keys.MODEL_UPDATING in words else "Failed" if words else "Creating"
+    state = "Ready" if count else "Failed" if words == {keys.MODEL_FAILED} else "In_Transit" if words else "Creating"
+    what = "model" if isinstance(model, Model) else "weights"
     if model.spec.disabled:
         return cond.Condition(cond.READY, False, "Disabled", "spec.disabled is true: no new service may use it"), state
     if claim(uri) is not None:
         return cond.Condition(cond.READY, True, "Claim", "the weights come with a claim"), "Ready"
     if count:
-        return cond.Condition(cond.READY, True, "OnNodes", f"{count} nodes hold the model"), state
+        return cond.Condition(cond.READY, True, "OnNodes", f"{count} nodes hold the {what}"), state
     if said := unserved(uri):
         return cond.Condition(cond.READY, False, "NotServed", said), "Failed"
     if state == "In_Transit":
@@ -63,43 +66,18 @@ def _model_ready(model: Model, uri: str, count: int, holdings: Mapping[str, Hold
     if state == "Failed":
         node, first = min((node, one) for node, one in holdings.items() if one.state == keys.MODEL_FAILED)
         return cond.Condition(cond.READY, False, "DownloadFailed", f"node {node}: {first.message}"), state
-    said = "no node holds the model: pods that need it stay Pending"
+    said = f"no node holds the {what}: pods that need it stay Pending"
     return cond.Condition(cond.READY, False, "OnNoNode", said), state
 
 
-def weight_status(
-    weight: FineTunedWeight, users: tuple[str, ...], nodes_ready: frozenset[str], now: datetime
-) -> dict[str, Any]:
-    """Status of a fine-tuned weight: the nodes that hold it, and the services that use it."""
-    everywhere = claim(weight.spec.storage.storage_uri) is not None
-    ready = everywhere or bool(nodes_ready)
-    if weight.spec.disabled:
-        one = cond.Condition(cond.READY, False, "Disabled", "spec.disabled is true: no new service may use it")
-    elif ready:
-        words = "the weights come with a claim" if everywhere else f"{len(nodes_ready)} nodes hold the weights"
-        one = cond.Condition(cond.READY, True, "Claim" if everywhere else "OnNodes", words)
-    else:
-        one = cond.Condition(cond.READY, False, "OnNoNode", "no node holds the weights: pods that need them stay Pending")
-    generation = weight.generation
-    return {
-        "state": "Ready" if ready else "Creating",
-        **_listed("nodesReady", nodes_ready),
-        "summary": "claim" if everywhere else str(len(nodes_ready)),
-        **_users(users),
-        "observedGeneration": generation,
-        "conditions": cond.stamp([one], weight.status.get("conditions") or (), generation, now),
-    }
-
-
 def _shown(model: Model) -> dict[str, Any]:
-    """What is known of a model, for the table; the facts of its files stay as the last report had them."""
-    seen, facts = known(model), model.status.get("facts")
+    """What is known of a model, for the table."""
+    seen = known(model)
     out = {
         "architecture": seen.architecture,
-        "size": model.spec.model_parameter_size or (facts or {}).get("parameterSize"),
+        "size": model.spec.model_parameter_size or learned(model).parameter_size,
         "format": seen.format.name if seen.format else "",
         "quantization": seen.quantization,
-        "facts": facts,
     }
     return {name: value for name, value in out.items() if value}
 

@@ -8,6 +8,7 @@ import pytest
 
 from ome_operator import names
 from ome_operator.agent.download import Limits
+from ome_operator.agent.leftovers import directories
 from ome_operator.agent.work import Terms, Work
 from ome_operator.api import Model
 from tests.support import parts
@@ -66,7 +67,10 @@ def test_a_new_uri_leaves_the_old_directory_whole(here: Here) -> None:
     here.work(here.model())
     here.hub.sent.clear()
     report = here.work(here.model(f"{URI}@v1")).report()
-    assert set(report.directories) == {names.weights_digest(URI), names.weights_digest(f"{URI}@v1")}
+    assert report.directories == (names.weights_digest(f"{URI}@v1"),)
+    old, new = directories(here.root / ".ome")
+    assert {Path(old.path).name, Path(new.path).name} == {names.weights_digest(URI), names.weights_digest(f"{URI}@v1")}
+    assert old.models == new.models == ("models.ome.io/clusterbasemodel.tiny",) and old.bytes == here.hub.size
     assert here.hub.total == 0, "the files are the same"
     assert (here.root / "m").readlink().name == names.weights_digest(f"{URI}@v1")
 

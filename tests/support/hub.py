@@ -60,6 +60,8 @@ class Hub:
     tokens: list[tuple[str, str]] = field(default_factory=list)
     """(path, Authorization) of every request."""
     url: str = ""
+    cdn: str = "localhost"
+    """Host that large files are redirected to: another one than the hub's own 127.0.0.1."""
 
     @property
     def size(self) -> int:
@@ -125,7 +127,7 @@ class Hub:
         etag = hashlib.sha256(data).hexdigest() if big else blob(data)
         headers = {"X-Repo-Commit": COMMIT, "ETag": f'"{etag}"', "Accept-Ranges": "bytes"}
         if big:
-            where = f"http://localhost:{request.url.port}/cdn/{name}?signature=secret"  # another host than 127.0.0.1
+            where = f"http://{self.cdn}:{request.url.port}/cdn/{name}?signature=secret"
             headers |= {"X-Linked-ETag": f'"{etag}"', "X-Linked-Size": str(len(data)), "Location": where}
             return web.Response(status=302, headers=headers)
         if request.method == "HEAD":
@@ -216,15 +218,15 @@ def model(seed: int, sizes: list[int]) -> dict[str, bytes]:
 
 
 @contextmanager
-def served(hub: Hub) -> Iterator[Hub]:
-    """The hub in a thread of its own."""
+def served(hub: Hub, address: str = "127.0.0.1") -> Iterator[Hub]:
+    """The hub in a thread of its own, at an address of this machine."""
     loop, ready = asyncio.new_event_loop(), threading.Event()
 
     async def start() -> web.AppRunner:
         runner = web.AppRunner(hub.app(), access_log=None)
         await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        hub.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        await web.TCPSite(runner, address, 0).start()
+        hub.url = f"http://{address}:{runner.addresses[0][1]}"
         ready.set()
         return runner
 

@@ -26,6 +26,8 @@ KINDS = {
     "ClusterBaseModel": ("apis/ome.io/v1beta1", "clusterbasemodels"),
     "ClusterServingRuntime": ("apis/ome.io/v1beta1", "clusterservingruntimes"),
     "AcceleratorClass": ("apis/ome.io/v1beta1", "acceleratorclasses"),
+    "FineTunedWeight": ("apis/ome.io/v1beta1", "finetunedweights"),
+    "NodeModels": ("apis/ome.io/v1beta1", "nodemodels"),
     "RoleScale": ("apis/ome.io/v1beta1", "rolescales"),
     "StatefulSet": ("apis/apps/v1", "statefulsets"),
     "Deployment": ("apis/apps/v1", "deployments"),
@@ -34,6 +36,7 @@ KINDS = {
     "Pod": ("api/v1", "pods"),
     "Node": ("api/v1", "nodes"),
     "Event": ("api/v1", "events"),
+    "ConfigMap": ("api/v1", "configmaps"),
     "Namespace": ("api/v1", "namespaces"),
     "ConfigMap": ("api/v1", "configmaps"),
     "Secret": ("api/v1", "secrets"),
@@ -44,7 +47,9 @@ KINDS = {
     "PodDisruptionBudget": ("apis/policy/v1", "poddisruptionbudgets"),
     "HorizontalPodAutoscaler": ("apis/autoscaling/v2", "horizontalpodautoscalers"),
 }
-CLUSTER_WIDE = {"ClusterBaseModel", "ClusterServingRuntime", "AcceleratorClass", "Node", "Namespace"}
+CLUSTER_WIDE = {
+    "ClusterBaseModel", "ClusterServingRuntime", "AcceleratorClass", "FineTunedWeight", "NodeModels", "Node", "Namespace",
+}  # fmt: skip
 
 
 def path(kind: str, namespace: str = "", name: str = "") -> str:

@@ -30,13 +30,16 @@ def agents(installed: Rig) -> Iterator[Rig]:
     """The chart with agents. Their pods only seem to run: tests run the agents, with tokens that are bound to those pods."""
     chart = ("upgrade", "ome", str(ROOT / "charts/ome-resources"), "-n", "ome", "--set", "operator.external=true")
     installed.cluster.helm(*chart, "--set", "agent.enabled=true")
+    installed.stop()
+    installed.start("operator", "--model-agent")
     yield installed
+    installed.stop()
     installed.cluster.helm(*chart)
 
 
 @pytest.fixture
 def hub() -> Iterator[hubs.Hub]:
-    with hubs.served(hubs.Hub(hubs.model(1, [2_000_000, 300_000]))) as one:
+    with hubs.served(hubs.Hub(hubs.model(1, [2_000_000, 300_000]), token="hf_very-secret")) as one:
         yield one
 
 
@@ -63,13 +66,22 @@ def account(rig: Rig, node: str, folder: Path) -> Path:
     return folder / node
 
 
-def start(rig: Rig, node: str, folder: Path, hub: hubs.Hub) -> None:
-    """An agent of this node, on a disk of its own."""
+def start(rig: Rig, node: str, folder: Path, hub: hubs.Hub, *more: str) -> None:
+    """An agent of this node, on a disk of its own, with the hub's token in a mounted Secret."""
+    secret = folder / "secrets" / "hub"
+    secret.mkdir(parents=True)
+    (secret / "token").write_text(hub.token)
     argv = [
         sys.executable, "-m", "ome_operator", "agent", "--node", node, "--root", str(folder / "disk"),
-        "--endpoint", hub.url, "--kubeconfig", str(account(rig, node, folder)), "--address", "127.0.0.1", "--port", "0",
+        "--endpoint", hub.url, "--secrets", str(secret.parent), "--kubeconfig", str(account(rig, node, folder)),
+        "--address", "127.0.0.1", "--port", "0", "--log-level", "DEBUG", *more,
     ]  # fmt: skip
     rig.cluster.spawn(f"agent-{node}", argv, {})
+
+
+def storage(uri: str, path: Path, node: str) -> dict[str, Any]:
+    """Files for one node, from the hub that wants a token."""
+    return {"storageUri": uri, "path": str(path), "key": "hub", "nodeSelector": {"kubernetes.io/hostname": node}}
 
 
 class Token:
@@ -108,7 +120,7 @@ def test_a_model_goes_from_the_hub_to_a_label(
     node, other = (one["metadata"]["name"] for one in rig.all("Node", "")[:2])
     path = str(tmp_path / "disk" / "fetched")
     model = yamls.model("fetched", URI)
-    model["spec"]["storage"] = {"storageUri": URI, "path": path, "nodeSelector": {"kubernetes.io/hostname": node}}
+    model["spec"]["storage"] = storage(URI, Path(path), node)
     hub.rate = 400_000
     rig.create(model)
     try:
@@ -126,6 +138,7 @@ def test_a_model_goes_from_the_hub_to_a_label(
             assert (Path(path) / name).read_bytes() == data
         assert labels(rig, other) == {}
         only_its_own_record(rig, node, other, tmp_path)
+        nothing_tells_the_token(rig, node, hub.token)
         only_these_labels(rig, node)
         pods_mount_the_revision(rig, namespace, node, path)
         (record,) = [one for one in rig.api.get(RECORDS)["items"] if one["metadata"]["name"] == node]
@@ -165,8 +178,6 @@ def only_its_own_record(rig: Rig, node: str, other: str, folder: Path) -> None:
 
 def pods_mount_the_revision(rig: Rig, namespace: str, node: str, path: str) -> None:
     """With agents a service's pods go to the node that has the revision, and mount its directory at the model's path."""
-    rig.stop()
-    rig.start("operator", "--model-agent")
     rig.create(yamls.runtime("w-agent", router=False))
     try:
         rig.create(yamls.service(namespace, "fetched", "w-agent", "engine", model="fetched"))
@@ -179,8 +190,6 @@ def pods_mount_the_revision(rig: Rig, namespace: str, node: str, path: str) -> N
         rig.delete("InferenceService", namespace, "fetched")
     finally:
         rig.delete("ClusterServingRuntime", "", "w-agent")
-        rig.stop()
-        rig.start()
 
 
 def only_these_labels(rig: Rig, node: str) -> None:
@@ -198,3 +207,63 @@ def only_these_labels(rig: Rig, node: str) -> None:
         assert code in (403, 422) and "labels of nodes" in said, (change, code, said)
     for value in ("y", None):
         assert own.send("PATCH", where, {"metadata": {"labels": {"models.ome.io/x": value}}}, merge) == (200, "")
+
+
+def nothing_tells_the_token(rig: Rig, node: str, token: str) -> None:
+    """Not in an object, an event, a log, or what anybody sees of a process, after it opened the hub."""
+    process = rig.cluster.process(f"agent-{node}")
+    assert process is not None
+    seen = {name: Path(f"/proc/{process.pid}/{name}").read_bytes() for name in ("cmdline", "environ")}
+    seen |= {name: rig.cluster.log(name).read_bytes() for name in (f"agent-{node}", "operator", "apiserver")}
+    for kind in ("ConfigMap", "Event", "Pod", "ClusterBaseModel", "NodeModels", "Node"):
+        seen[kind] = json.dumps(rig.all(kind, "")).encode()
+    assert all(seen.values()), "each of them says something"
+    assert [name for name, said in seen.items() if token.encode() in said] == []
+
+
+def test_what_nothing_refers_to_is_removed(agents: Rig, rig: Rig, namespace: str, tmp_path: Path, hub: hubs.Hub) -> None:
+    """A model and weights trained on it, on their way from the hub to a pod; and the old revision away again."""
+    node, home = rig.all("Node", "")[2]["metadata"]["name"], tmp_path / "disk" / ".ome"
+    model = yamls.model("fetched", URI)
+    model["spec"]["storage"] = storage(URI, tmp_path / "disk" / "fetched", node)
+    where = storage(f"{URI}@v1", tmp_path / "disk" / "poet", node)
+    poet = {"baseModelRef": {"name": "fetched"}, "modelType": "LoRA", "hyperParameters": {}, "storage": where}
+    old, new = (home / names.weights_digest(one) for one in (URI, f"{URI}@{hubs.COMMIT}"))
+    try:
+        rig.create(model)
+        rig.create({"apiVersion": yamls.API, "kind": "FineTunedWeight", "metadata": {"name": "poet"}, "spec": poet})
+        rig.create(yamls.runtime("w-leftovers", router=False))
+        service = yamls.service(namespace, "leftovers", "w-leftovers", "engine", model="fetched")
+        service["spec"]["model"]["fineTunedWeights"] = ["poet"]
+        rig.create(service)
+        start(rig, node, tmp_path, hub, "--remove-after=1")
+        rig.ready(namespace, "leftovers", 60)
+        (pod,) = rig.all("Pod", namespace, "component=engine")
+        lora = home / names.weights_digest(f"{URI}@v1")
+        assert [one["hostPath"]["path"] for one in pod["spec"]["volumes"] if "hostPath" in one] == [str(old), str(lora)]
+
+        def holds_poet() -> bool:
+            status = (rig.get("FineTunedWeight", "", "poet") or {})["status"]
+            return bool(status["state"] == "Ready" and status.get("nodesReady") == [node])
+
+        rig.wait("status of the weights", holds_poet)
+
+        rig.patch("ClusterBaseModel", "", "fetched", {"spec": {"storage": {"storageUri": f"{URI}@{hubs.COMMIT}"}}})
+        rig.wait("offered, and not allowed", lambda: '"offer": "2' in json.dumps(rig.get("NodeModels", "", node)))
+        rig.wait("the new revision runs", lambda: new.is_dir() and str(new) in json.dumps(rig.all("Pod", namespace)))
+        rig.ready(namespace, "leftovers", 60)
+        found = rig.get("NodeModels", "", node) or {}
+        assert old.is_dir() and not found.get("spec", {}).get("remove"), "a rollback would need it"
+        assert labels(rig, node)[WHOLE] == "Ready"
+
+        rig.delete("InferenceService", namespace, "leftovers")
+        rig.wait("the old revision is gone", lambda: not old.exists(), 60)
+        rig.wait("and its label", lambda: WHOLE not in labels(rig, node))
+        assert new.is_dir() and lora.is_dir()
+    finally:
+        rig.stop(process=f"agent-{node}")
+        rig.delete("InferenceService", namespace, "leftovers")
+        rig.delete("ClusterBaseModel", "", "fetched")
+        rig.delete("FineTunedWeight", "", "poet")
+        rig.delete("ClusterServingRuntime", "", "w-leftovers")
+        rig.delete("NodeModels", "", node)

@@ -1,7 +1,10 @@
 """What the operator chooses for a service that leaves it open, on a real API server."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,14 +62,30 @@ def open_service(namespace: str, model: str, **spec: Any) -> yamls.Manifest:
     return body
 
 
-def test_the_best_runtime_is_chosen_once(rig: Rig, namespace: str, model: str) -> None:
+def explained(rig: Rig, folder: Path, service: yamls.Manifest) -> tuple[int, str]:
+    """What `ome explain runtime` says to somebody with a kubeconfig: (exit code, output)."""
+    file = folder / "isvc.yaml"
+    file.write_text(json.dumps(service))
+    command = [sys.executable, "-m", "ome_operator", "explain", "runtime", "-f", str(file)]
+    command += ["--kubeconfig", str(rig.cluster.kubeconfig)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stdout
+
+
+def test_the_best_runtime_is_chosen_once(rig: Rig, namespace: str, model: str, tmp_path: Path) -> None:
     rig.cluster.apply(runtime("other", namespace, modelArchitecture="LlamaForCausalLM"))
     rig.create(open_service(namespace, model))
     rig.says(namespace, "open", "RuntimeReady", "NoRuntimeFits", "the model's is not known")
     learned(rig, model)
     words = "it is for architecture LlamaForCausalLM, and the model has DeepseekV3ForCausalLM"
     rig.says(namespace, "open", "RuntimeReady", "NoRuntimeFits", words)
+    code, text = explained(rig, tmp_path, open_service(namespace, model))
+    assert code == 1 and f"excluded ServingRuntime other\n           {words}" in text and "nothing fits" in text
     rig.cluster.apply(runtime("mine", namespace))
+    code, text = explained(rig, tmp_path, open_service(namespace, model))
+    assert code == 0 and "architecture DeepseekV3ForCausalLM, quantization fp8, 1,026.4B parameters" in text
+    assert "chosen   ServingRuntime mine" in text
     assert rig.ready(namespace, "open")["status"]["runtime"] == "mine"
     pods = {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)}
     rig.cluster.apply(runtime("better", namespace, priority=9))

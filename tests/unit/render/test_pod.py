@@ -10,14 +10,14 @@ from ome_operator.resolve.compose import compose
 from ome_operator.resolve.weights import weights
 from tests.support import parts
 
-CONTEXT = pod.Context("svc", "team", "r1", weights(parts.model())._asdict(), {})
+CONTEXT = pod.Context("svc", "team", "r1", [weights(parts.model())._asdict()], {})
 
 
 def leader(engine: Manifest, accelerator: Manifest | None = None, uri: str = "", component: str = "engine") -> Manifest:
     """Leader template of a component that the runtime describes like this."""
     context = CONTEXT._replace(accelerator=accelerator or {})
     if uri:
-        context = context._replace(model=weights(parts.model(uri))._asdict())
+        context = context._replace(weights=[weights(parts.model(uri))._asdict()])
     return pod.leader(context, compose(component, {f"{component}Config": engine}, {}))
 
 

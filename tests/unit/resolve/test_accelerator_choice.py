@@ -103,3 +103,36 @@ def test_a_chosen_class_that_is_gone_is_a_condition() -> None:
     found = resolve(service, deps(*CLASSES[1:]), {"r1": stored})
     assert [one.reason for one in found.problems] == ["AcceleratorNotFound"]
     assert found.inputs is None
+
+
+def part(having: Deps, stored: dict[str, Any] | None = None) -> dict[str, Any] | None:
+    """What is chosen for the engine of a service that asks for nothing."""
+    found = resolve(parts.service(engine={}), having, stored and {"r1": stored})
+    assert found.inputs is not None, found.problems
+    chosen: dict[str, Any] | None = found.inputs.get("accelerator", {}).get("engine")
+    return chosen
+
+
+def test_where_the_service_says_nothing_the_runtime_asks() -> None:
+    wants = {"acceleratorRequirements": {"minMemory": 100}}
+    found = part(deps(*CLASSES, **wants))
+    assert found is not None and (found["class"], found["nodeSelector"]) == ("h141", {"gpu": "h141"})
+    assert part(deps(*CLASSES)) is None, "it requires nothing"
+    assert part(deps(**wants)) is None, "no class exists, and the runtime is named"
+
+
+def test_what_the_runtime_asks_rolls_nothing_that_runs_without_a_class() -> None:
+    service = parts.service(engine={})
+    before = resolve(service, deps(*CLASSES)).inputs
+    assert before is not None
+    assert resolve(service, deps(*CLASSES, acceleratorRequirements={"minMemory": 100}), {"r1": before}).inputs == before
+
+
+def test_a_class_that_the_runtime_asked_for_stays_while_it_does() -> None:
+    service = parts.service(engine={})
+    before = resolve(service, deps(*CLASSES, acceleratorRequirements={"minMemory": 100})).inputs
+    assert before is not None
+    same = resolve(service, deps(*CLASSES, on="b192", acceleratorRequirements={"minMemory": 120}), {"r1": before})
+    assert same.inputs == before, "another requirement that it meets, and other nodes"
+    found = part(deps(*CLASSES, acceleratorRequirements={"minMemory": 150}), before)
+    assert found is not None and found["class"] == "b192"

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
+from ome_operator import names
 from ome_operator.api import FineTunedWeight, Invalid
-from ome_operator.facts import Deps
+from ome_operator.facts import Deps, Observed
 from ome_operator.render.workloads import workloads
 from ome_operator.resolve.inputs import object_refs, resolve
+from ome_operator.rollout.choose import choose
 from tests.support import parts
 
 
@@ -50,6 +52,26 @@ def test_lora_weights_are_mounted_beside_the_model_and_named_to_the_engine() -> 
         "models.ome.io/clusterbasemodel.tiny", "models.ome.io/finetunedweight.poet", "models.ome.io/finetunedweight.jurist",
     ]  # fmt: skip
     assert not dropped
+
+
+def test_with_agents_lora_weights_have_directories_of_their_own() -> None:
+    """A recycled group must not load another adapter than its siblings, either; and every node needs both."""
+    deps = replace(having(weight()), model_agent=True, holders=HOLDERS)
+    one = service("poet")
+    choice = choose(one, resolve(one, deps), deps, Observed(), {}, [])
+    data = choice.data[choice.target]
+    assert data["directories"] == [MODEL_DIR, LORA_DIR]
+    spec = data["workloads"]["engine"]["leader"]["spec"]["template"]["spec"]
+    assert [one["hostPath"]["path"] for one in spec["volumes"]] == [f"/models/.ome/{MODEL_DIR}", f"/weights/.ome/{LORA_DIR}"]
+    assert [one["mountPath"] for one in spec["containers"][0]["volumeMounts"]] == ["/models/tiny", "/weights/poet"]
+    assert choice.held is not None and choice.held.have == 1, "only b has the model and the weights"
+
+
+MODEL_DIR, LORA_DIR = names.weights_digest("hf://test/tiny"), names.weights_digest("hf://test/poet")
+HOLDERS = {
+    f"models.ome.io/clusterbasemodel.tiny.{MODEL_DIR}": frozenset({"a", "b"}),
+    f"models.ome.io/finetunedweight.poet.{LORA_DIR}": frozenset({"b", "c"}),
+}
 
 
 def test_own_arguments_for_lora_stay() -> None:

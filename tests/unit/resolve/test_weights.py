@@ -1,5 +1,7 @@
 """Where pods find weights, and that stored revisions stay as they are when agents come."""
 
+from typing import Any
+
 from ome_operator import keys, names
 from ome_operator.facts import Child, Deps, Observed
 from ome_operator.resolve.holders import held
@@ -37,7 +39,7 @@ def test_what_agents_do_not_fetch_lies_at_the_path_with_them_too() -> None:
 
 def test_nodes_are_counted_by_the_label_that_pods_require() -> None:
     deps = Deps(holders={WHOLE: frozenset({"a", "b"}), "models.ome.io/clusterbasemodel.tiny": frozenset({"c"})})
-    assert held([IDENTITY], [(1, 2)], deps, DIGEST).have == 2
+    assert held([IDENTITY], [(1, 2)], deps, [DIGEST]).have == 2
     assert held([IDENTITY], [(1, 2)], deps).have == 1
 
 
@@ -50,10 +52,27 @@ def chosen(agents: bool, before: Observed | None = None) -> Choice:
     return choose(service, resolve(service, deps), deps, observed, {}, known)
 
 
+def test_the_plain_label_is_a_wish_where_the_revisions_own_is_required() -> None:
+    """A node whose agent says Failed or Updating is the second choice, and none where nothing else is free."""
+
+    def affinity(choice: Choice) -> dict[str, Any]:
+        leader = choice.data[choice.target]["workloads"]["engine"]["leader"]["spec"]["template"]["spec"]
+        found: dict[str, Any] = leader["affinity"]["nodeAffinity"]
+        return found
+
+    node = affinity(chosen(True))
+    (wish,) = node["preferredDuringSchedulingIgnoredDuringExecution"]
+    plain = "models.ome.io/clusterbasemodel.tiny"
+    assert [one["key"] for one in wish["preference"]["matchExpressions"]] == [plain]
+    (term,) = node["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert [one["key"] for one in term["matchExpressions"]] == [f"{plain}.{DIGEST}"]
+    assert "preferredDuringSchedulingIgnoredDuringExecution" not in affinity(chosen(False))
+
+
 def test_a_new_revision_says_where_its_weights_are() -> None:
     choice = chosen(True)
     data = choice.data[choice.target]
-    assert data["directory"] == DIGEST
+    assert data["directories"] == [DIGEST]
     volumes = data["workloads"]["engine"]["leader"]["spec"]["template"]["spec"]["volumes"]
     assert [one["hostPath"]["path"] for one in volumes if "hostPath" in one] == [f"/models/.ome/{DIGEST}"]
 
@@ -69,4 +88,4 @@ def test_agents_that_come_later_roll_nothing() -> None:
     )  # fmt: skip
     after = chosen(True, Observed(children={("ControllerRevision", "stored"): stored}))
     assert (after.target, after.record.write) == (before.target, ())
-    assert after.data[after.target] == data and "directory" not in data
+    assert after.data[after.target] == data and "directories" not in data

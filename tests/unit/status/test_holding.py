@@ -1,10 +1,13 @@
 """Records of agents become labels of nodes and statuses of models."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from ome_operator import names
-from ome_operator.facts import Holding, Ref
+from ome_operator.api import FineTunedWeight
+from ome_operator.facts import Holding, Ref, Unused
+from ome_operator.resolve.known import known
 from ome_operator.status import holding
 from ome_operator.status.kinds import model_status
 from tests.support import parts
@@ -28,8 +31,18 @@ def test_a_whole_model_gets_both_labels() -> None:
 
 
 def test_an_older_revision_keeps_its_label_while_the_new_one_comes() -> None:
-    found = holding.labels([one("Updating", directories=(OLD_DIR,))], PIN)
+    found = holding.labels([one("Updating")], PIN, [Unused(f"/m/.ome/{OLD_DIR}", (PLAIN,))])
     assert found == {PLAIN: "Updating", f"{PLAIN}.{OLD_DIR}": "Ready"}
+
+
+def test_a_revision_keeps_its_label_when_its_model_is_deleted() -> None:
+    assert holding.labels([], {}, [Unused(f"/m/.ome/{OLD_DIR}", (PLAIN,))]) == {f"{PLAIN}.{OLD_DIR}": "Ready"}
+    assert holding.labels([], {}, [Unused(f"/m/.ome/{OLD_DIR}")]) == {}, "it is not whole"
+
+
+def test_a_directory_below_another_path_says_nothing_about_the_present_one() -> None:
+    """Both have the name of the URI, and pods of the present revision look only below the model's path."""
+    assert holding.labels([one("Updating")], PIN, [Unused(f"/elsewhere/.ome/{NEW_DIR}", (PLAIN,))]) == {PLAIN: "Updating"}
 
 
 def test_a_node_with_another_commit_than_the_others_is_not_ready() -> None:
@@ -76,6 +89,7 @@ def test_what_the_model_says_while_its_files_come() -> None:
     assert (state, reason, said) == ("Failed", "DownloadFailed", "node a: the disk is full")
     assert condition({"a": one(), "b": one("Failed")}, frozenset({"a"}))[:2] == ("Ready", "OnNodes")
     assert condition({})[:2] == ("Creating", "OnNoNode")
+    assert condition({"a": one()})[:2] == ("In_Transit", "Downloading"), "the label is still to come"
 
 
 def test_what_cannot_be_fetched_is_said_at_once() -> None:
@@ -90,3 +104,34 @@ def test_facts_and_pin_reach_the_status() -> None:
     assert status["weights"] == {"uri": URI, "revision": "c1", "directory": NEW_DIR}
     assert (status["facts"], status["nodesFailed"], status["summary"]) == ({"layers": 61}, ["b"], "1/2 nodes")
     assert status["nodes"]["b"] == {"state": "Failed", "bytes": 0, "total": 1000, "message": "x"}
+
+
+def test_pin_and_facts_outlive_the_records_and_go_with_the_uri() -> None:
+    before = {"weights": {"uri": URI, "revision": "c1"}, "facts": {"layers": 61}}
+    kept = holding.status(URI, before, {})
+    assert (kept["weights"]["revision"], kept["facts"]) == ("c1", {"layers": 61}), "every node was drained"
+    assert holding.status(URI, before, {"a": one("Updating")})["facts"] == {"layers": 61}
+    assert holding.status(URI, before, {"a": one(facts={"layers": 7})})["facts"] == {"layers": 7}
+    assert holding.status(OLD, before, {}) == {}, "they were of other files"
+    assert "facts" not in holding.status(OLD, before, {"a": one("Updating", uri=OLD)})
+    other = {"a": one("Updating"), "b": one(revision="c2", facts={"layers": 9})}
+    assert "facts" not in holding.status(URI, {}, other), "of a node that holds another commit than the others"
+
+
+def test_facts_of_other_files_are_not_believed() -> None:
+    """Between an edit of the URI and the next report, choices rest on what the spec says."""
+    model = parts.model(URI, "k2")
+    told = {"facts": {"architecture": "DeepseekV3ForCausalLM"}, "weights": {"uri": URI, "revision": "c1"}}
+    assert known(replace(model, status=told)).architecture == "DeepseekV3ForCausalLM"
+    assert not known(replace(model, status={**told, "weights": {"uri": OLD, "revision": "c0"}})).learned
+    status = model_status(replace(model, status={**told, "weights": {"uri": OLD}}), (), frozenset(), NOW)
+    assert "facts" not in status and "architecture" not in status
+
+
+def test_fine_tuned_weights_tell_as_models_do() -> None:
+    spec = {"baseModelRef": {"name": "k2"}, "modelType": "LoRA", "storage": {"storageUri": URI}}
+    weight = parts.good(FineTunedWeight.parse({"kind": "FineTunedWeight", "metadata": {"name": "poet"}, "spec": spec}))
+    status = model_status(weight, (), frozenset(), NOW, {"a": one("Updating", bytes=500)})
+    assert (status["state"], status["conditions"][0]["reason"]) == ("In_Transit", "Downloading")
+    assert status["weights"]["revision"] == "c1" and status["summary"] == "0/1 nodes, 50 %"
+    assert model_status(weight, (), frozenset({"a"}), NOW)["conditions"][0]["message"] == "1 nodes hold the weights"

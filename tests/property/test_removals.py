@@ -1,0 +1,116 @@
+"""Weights are removed only when no stored revision and no pod refers to them (decisions 7), for whatever pods may mount."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ome_operator import keys, observe
+from ome_operator.cluster import Cluster
+from ome_operator.kube.client import Applied
+from ome_operator.removals import Removals
+from ome_operator.resolve.inputs import model_refs, runtime_refs
+
+HOME, PATH, NODE = "/mnt/models/.ome", "/mnt/models/k2", "n"
+DIGESTS = ("0000000a", "0000000b", "0000000c")
+
+
+class Use(NamedTuple):
+    """How something mounts weights."""
+
+    way: str
+    target: str
+    """Digest of the directory that it refers to, "" for none."""
+    alive: bool
+    """It is a revision, or a pod of this node that has not ended."""
+
+    def pod(self) -> dict[str, Any]:
+        """The pod spec."""
+        place, part = {
+            "directory": (f"{HOME}/{self.target}", ""),
+            "inside": (f"{HOME}/{self.target}/tokenizer/", ""),
+            "crooked": (f"/mnt//models/x/../.ome/{self.target}", ""),
+            "part": ("/mnt/models", f".ome/{self.target}"),
+            "former path": (f"{PATH}-{self.target}", ""),
+            "whole disk": ("/mnt/models", ""),
+            "whole node": ("/", ""),
+            "namesake": (f"{HOME}/{DIGESTS[0]}-copy", ""),
+        }[self.way]
+        mount = {"name": "v", "mountPath": "/x", **({"subPath": part} if part else {})}
+        box = {"name": "c", "volumeMounts": [mount, {"name": "scratch", "mountPath": "/y"}]}
+        volumes = [{"name": "v", "hostPath": {"path": place}}, {"name": "scratch", "emptyDir": {}}]
+        return {"containers": [box], "volumes": volumes}
+
+
+referring = st.builds(
+    Use, st.sampled_from(["directory", "inside", "crooked", "part", "former path"]), st.sampled_from(DIGESTS), st.booleans()
+)
+strange = st.builds(Use, st.sampled_from(["whole disk", "whole node", "namesake"]), st.just(""), st.booleans())
+uses = st.lists(referring | strange, max_size=4)
+
+
+class Fake:
+    """The API server: pods of one node, and what was written."""
+
+    def __init__(self, pods: Sequence[Use]) -> None:
+        self._pods = pods
+        self.written: list[dict[str, Any]] = []
+
+    async def list_objects(self, kind: str, *, field_selector: str) -> list[dict[str, Any]]:
+        """Pods of the node."""
+        assert (kind, field_selector) == ("Pod", f"spec.nodeName={NODE}")
+        return [{"spec": one.pod(), "status": {"phase": "Running" if one.alive else "Succeeded"}} for one in self._pods]
+
+    async def apply(self, manifest: dict[str, Any], uid: str) -> Applied:
+        """An apply of the record."""
+        assert uid == "uid-n"
+        self.written.append(manifest)
+        return Applied(manifest, ())
+
+
+def body(**parts: Any) -> dict[str, Any]:
+    return {"metadata": {"name": NODE, "uid": "uid-n", "resourceVersion": "7"}, **parts}
+
+
+def stored(cluster: Cluster, number: int, use: Use) -> None:
+    """A ControllerRevision whose workers use weights."""
+    labels = {keys.SERVICE: "svc", keys.MANAGED_BY: keys.MANAGER}
+    worker = {"spec": {"template": {"spec": use.pod()}}}
+    data = {"workloads": {"engine": {"leader": {"spec": {"template": {"spec": {"containers": []}}}}, "worker": worker}}}
+    metadata = {"name": f"r{number}", "namespace": "ns", "uid": f"r{number}", "resourceVersion": "1", "labels": labels}
+    cluster.seen("ControllerRevision", {"metadata": metadata, "revision": number, "data": data})
+
+
+@given(uses, uses, st.sets(st.sampled_from(DIGESTS)), st.sets(st.sampled_from(DIGESTS)))
+def test_only_what_nothing_refers_to_may_go(
+    revisions: list[Use], pods: list[Use], offered: set[str], before: set[str]
+) -> None:
+    cluster = Cluster(lambda *_: None, model_refs, runtime_refs)
+    for number, use in enumerate(revisions):
+        stored(cluster, number, use)
+    unused = [
+        {"directory": f"{HOME}/{one}", "paths": [f"{PATH}-{one}"], **({"offer": "now"} if one in offered else {})}
+        for one in DIGESTS
+    ]
+    already = [{"directory": f"{HOME}/{one}", "offer": "now"} for one in sorted(before)]
+    fake = Fake(pods)
+    record = observe.record(body(status={"unused": unused}, spec={"remove": already}))
+    asyncio.run(Removals(cluster, fake).answer(record))  # type: ignore[arg-type]
+    needed = {one.target for one in revisions} | {one.target for one in pods if one.alive}
+    expected = offered - needed
+    if expected == before:
+        assert fake.written == []
+        return
+    (manifest,) = fake.written
+    allowed = {(one["directory"], one["offer"]) for one in manifest["spec"]["remove"]}
+    assert allowed == {(f"{HOME}/{one}", "now") for one in expected}
+
+
+def test_what_was_allowed_for_an_older_offer_is_taken_back() -> None:
+    cluster, fake = Cluster(lambda *_: None, model_refs, runtime_refs), Fake([])
+    place = f"{HOME}/{DIGESTS[0]}"
+    spec = {"remove": [{"directory": place, "offer": "then"}]}
+    asyncio.run(Removals(cluster, fake).answer(observe.record(body(spec=spec))))  # type: ignore[arg-type]
+    assert [one["spec"]["remove"] for one in fake.written] == [[]]

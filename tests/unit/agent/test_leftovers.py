@@ -1,0 +1,115 @@
+"""Directories that no model names: what is said of them, and what may be removed."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ome_operator.agent.leftovers import Leftovers, directories, remove
+from ome_operator.agent.store import homes
+
+OLD, NEW = "0000000a", "0000000b"
+LABEL = "models.ome.io/clusterbasemodel.k2"
+
+
+def whole(home: Path, digest: str, path: str = "k2") -> Path:
+    """A directory with its manifest, as a fetched model leaves them."""
+    root = home / digest
+    root.mkdir(parents=True)
+    (root / "a").write_bytes(b"12345")
+    files = [{"name": "a", "size": 5, "hash": "size:", "blocks": []}]
+    known = {"uri": "hf://a/b", "revision": "c1", "verifiedAt": "", "models": [LABEL], "paths": [str(home.parent / path)]}
+    (home / f"{digest}.json").write_text(json.dumps({**known, "files": files}))
+    return root
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """An old revision, and a new one to which the model's path leads."""
+    made = tmp_path / "models" / ".ome"
+    for digest in (OLD, NEW):
+        whole(made, digest)
+    (made.parent / "k2").symlink_to(f".ome/{NEW}")
+    (made.parent / "former").symlink_to(f".ome/{OLD}")
+    (made / f"{OLD}.partial").mkdir()
+    return made
+
+
+class Clocked:
+    """Leftovers and their clock."""
+
+    def __init__(self, home: Path, after: float) -> None:
+        self.now = 1000.0
+        self.it = Leftovers([str(home.parent)], after, lambda: self.now)
+        self._named = {str(home / NEW)}
+
+    async def says(self, seconds: float = 0.0, offer: bool = True, also: str = "") -> list[dict[str, Any]]:
+        """The record after so many seconds."""
+        self.now += seconds
+        self.it.changed()
+        await self.it.look()
+        return self.it.unused({*self._named, also}, offer=offer)
+
+
+def test_what_is_on_a_disk(home: Path) -> None:
+    (home / "not-ours").mkdir()
+    (home / "0000000c.partial").mkdir()
+    (home / "0000000c.partial" / "part").write_bytes(b"123")
+    old, new, begun = directories(home)
+    assert (old.path, old.models, old.paths, old.bytes) == (str(home / OLD), (LABEL,), (str(home.parent / "k2"),), 5)
+    assert new.path == str(home / NEW)
+    assert (begun.models, begun.bytes) == ((), 3), "not whole, so no pod can want it"
+
+
+def test_removing_takes_all_of_it_and_nothing_else(home: Path) -> None:
+    remove(home / OLD)
+    assert sorted(one.name for one in home.iterdir()) == [NEW, f"{NEW}.json"]
+    assert not (home.parent / "former").is_symlink()
+    assert (home.parent / "k2" / "a").read_bytes() == b"12345"
+
+
+def test_a_models_own_files_are_no_directory_of_ours(home: Path) -> None:
+    """A repository may hold a folder of this name: what lies there is neither given to peers nor removed."""
+    whole(home / NEW / ".ome", "deadbeef")
+    assert homes([home.parent]) == [home]
+
+
+async def test_the_default_is_to_keep(home: Path) -> None:
+    clocked = Clocked(home, after=0.0)
+    (said,) = await clocked.says()
+    assert said["directory"] == str(home / OLD) and said["models"] == [LABEL]
+    (said,) = await clocked.says(1e9)
+    assert "offer" not in said and not clocked.it.offers
+
+
+async def test_it_is_offered_after_a_while_without_a_name(home: Path) -> None:
+    clocked = Clocked(home, after=60.0)
+    assert "offer" not in (await clocked.says())[0]
+    assert "offer" not in (await clocked.says(59.0))[0]
+    (said,) = await clocked.says(2.0)
+    offer = said["offer"]
+    assert (await clocked.says(5.0))[0]["offer"] == offer, "the same offer until it is answered"
+    assert await clocked.says(also=str(home / OLD)) == [], "a model names it again"
+    assert "offer" not in (await clocked.says(59.0))[0], "from the beginning"
+
+
+async def test_a_model_that_cannot_be_read_may_name_anything(home: Path) -> None:
+    clocked = Clocked(home, after=60.0)
+    await clocked.says()
+    assert "offer" not in (await clocked.says(61.0, offer=False))[0]
+    assert "offer" in (await clocked.says())[0]
+
+
+async def test_only_the_answer_to_this_offer_allows_it(home: Path) -> None:
+    clocked = Clocked(home, after=60.0)
+    await clocked.says()
+    path = str(home / OLD)
+    await clocked.it.remove([{"directory": path, "offer": ""}])
+    (said,) = await clocked.says(61.0)
+    wrong = [(path, "an older one"), (str(home / NEW), said["offer"])]
+    await clocked.it.remove([{"directory": place, "offer": offer} for place, offer in wrong])
+    assert (home / OLD).is_dir() and (home / NEW).is_dir()
+    await clocked.it.remove([{"directory": path, "offer": said["offer"]}])
+    assert not (home / OLD).exists() and (home / NEW).is_dir()
+    assert await clocked.says() == []
