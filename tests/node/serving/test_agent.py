@@ -1,0 +1,139 @@
+"""The whole model plane on the real node: a hub, the agent's image, a Secret, a verified directory, a label, real tokens."""
+
+import base64
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ome_operator import names
+from ome_operator.local import images, tinymodel
+from ome_operator.local.realnode.facts import NAME, PLACED
+from tests.node.conftest import Steps
+from tests.node.serving.conftest import READY_WITHIN_S, address, tokens
+from tests.support import yamls
+from tests.support.hub import Hub, served
+from tests.support.rig import ROOT, Rig
+
+pytestmark = pytest.mark.skipif(not os.environ.get("OME_E2E"), reason="OME_E2E is not set: make e2e runs it")
+URI, MODEL, SPACE = "hf://org/model", "fetched-tiny", "fetched-tiny"
+LABEL = f"models.ome.io/clusterbasemodel.{MODEL}"
+TOKEN = "hf_very-secret"
+CHART = ("upgrade", "ome", str(ROOT / "charts/ome-resources"), "-n", "ome", "--reuse-values", "--wait", "--timeout=180s")
+PRIVILEGED = "pod-security.kubernetes.io/enforce"
+
+
+@pytest.fixture(scope="module")
+def hub(serving: Rig) -> Iterator[Hub]:
+    """A hub with the tiny model, where pods of the node reach it; it wants a token."""
+    network = serving.cluster.kept.network
+    assert network is not None
+    with served(Hub(tinymodel.files(), token=TOKEN, cdn=network.host), network.host) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of this machine, and so of its node."""
+    return tmp_path_factory.mktemp("disk")
+
+
+@pytest.fixture(scope="module")
+def agent(serving: Rig, hub: Hub, disk: Path, steps: Steps) -> Iterator[Rig]:
+    """The chart with agents; their namespace has to admit the directory."""
+    with steps.measure("image of the agent, built or from the cache"):
+        archive = images.build(["agent"])["agent"]
+    with steps.measure("image agent into the node", megabytes=archive.stat().st_size / 1e6):
+        serving.cluster.load_image(archive)
+    repository, _, tag = images.REFERENCES["agent"].rpartition(":")
+    encoded = base64.b64encode(TOKEN.encode()).decode()
+    serving.cluster.apply({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hub", "namespace": "ome"}, "data": {"token": encoded},
+    })  # fmt: skip
+    values = {
+        "enabled": True, "image": {"repository": repository, "tag": tag}, "roots": [str(disk)], "secrets": ["hub"],
+        "endpoint": hub.url, "nodeSelector": PLACED["nodeSelector"],
+    }  # fmt: skip
+    serving.cluster.kubectl("label", "namespace", "ome", "--overwrite", f"{PRIVILEGED}=privileged")
+    with steps.measure("helm upgrade with agents, until they run"):
+        serving.cluster.helm(*CHART, "--set-json", f"agent={json.dumps(values)}")
+    yield serving
+    serving.cluster.helm(*CHART, "--set", "agent.enabled=false")
+    serving.wait("no agent", lambda: not agents(serving), 60)
+    serving.cluster.kubectl("delete", "secret", "hub", "-n", "ome")
+    serving.cluster.kubectl("label", "namespace", "ome", "--overwrite", f"{PRIVILEGED}=restricted")
+
+
+def agents(rig: Rig) -> list[dict[str, Any]]:
+    """The agent's pods."""
+    return rig.all("Pod", "ome", "app.kubernetes.io/name=ome-agent")
+
+
+def engine() -> dict[str, Any]:
+    """One server of the tiny model that prefills and decodes itself."""
+    args = ["--model-path=$(MODEL_PATH)", "--device=cpu", "--host=0.0.0.0", "--port=30000", "--max-total-tokens=4096"]
+    probe = {"httpGet": {"path": "/health", "port": 30000}, "periodSeconds": 2, "timeoutSeconds": 5, "failureThreshold": 150}
+    runner = {
+        "name": "ome-container",
+        "image": images.REFERENCES["engine-cpu"],
+        "command": ["python3", "-m", "sglang.launch_server"],
+        "args": [*args, "--max-running-requests=4", "--sleep-on-idle"],
+        "env": [{"name": "OMP_NUM_THREADS", "value": "1"}],
+        "ports": [{"name": "http", "containerPort": 30000}],
+        "startupProbe": probe,
+        "readinessProbe": {**probe, "failureThreshold": 3},
+        "volumeMounts": [{"name": "dshm", "mountPath": "/dev/shm"}],
+    }
+    dshm = {"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": "256Mi"}}
+    spec = {"engineConfig": {"runner": runner, "volumes": [dshm], **PLACED}}
+    return {"apiVersion": yamls.API, "kind": "ClusterServingRuntime", "metadata": {"name": MODEL}, "spec": spec}
+
+
+def labels(rig: Rig) -> dict[str, str]:
+    """What the node says about the model."""
+    found = (rig.get("Node", "", NAME) or {})["metadata"]["labels"]
+    return {key: value for key, value in found.items() if key.startswith(LABEL)}
+
+
+def test_a_service_starts_from_what_the_agent_fetched(agent: Rig, hub: Hub, disk: Path, steps: Steps) -> None:
+    """Nobody labels anything by hand."""
+    model = yamls.model(MODEL, URI)
+    model["spec"]["storage"] = {"storageUri": URI, "path": str(disk / MODEL), "key": "hub"}
+    agent.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}, engine())
+    try:
+        with steps.measure("model applied, until the operator labels the node"):
+            agent.create(model)
+            whole = {LABEL: "Ready", f"{LABEL}.{names.weights_digest(URI)}": "Ready"}
+            agent.wait("labels", lambda: labels(agent) == whole, 60)
+        place = disk / ".ome" / names.weights_digest(URI)
+        assert {name: (place / name).read_bytes() for name in hub.files} == hub.files
+        with steps.measure("service applied, until it is Ready"):
+            agent.create(yamls.service(SPACE, MODEL, MODEL, "engine", model=MODEL))
+            agent.ready(SPACE, MODEL, READY_WITHIN_S)
+        (pod,) = agent.all("Pod", SPACE)
+        assert [one["hostPath"]["path"] for one in pod["spec"]["volumes"] if "hostPath" in one] == [str(place)]
+        url = address(agent, SPACE, MODEL)
+        agent.wait("tokens", lambda: len(tokens(url, "The future of AI is", 8)) == 8, 60)
+        status = (agent.get("ClusterBaseModel", "", MODEL) or {})["status"]
+        assert (status["nodesReady"], status["facts"]["modelType"]) == ([NAME], "kimi_k2")
+        nothing_tells_the_token(agent)
+    finally:
+        agent.delete("InferenceService", SPACE, MODEL)
+        agent.wait("no pods", lambda: not agent.all("Pod", SPACE), 120)
+        agent.delete("ClusterServingRuntime", "", MODEL)
+        agent.delete("ClusterBaseModel", "", MODEL)
+
+
+def nothing_tells_the_token(rig: Rig) -> None:
+    """Beside the Secret itself: no object, event, log or command line, with the agent's Secret mounted by a kubelet."""
+    (pod,) = agents(rig)
+    seen = {kind: json.dumps(rig.all(kind, "")) for kind in ("ConfigMap", "Event", "Pod", "Node", "NodeModels")}
+    seen["agent's log"] = rig.cluster.kubectl("logs", "-n", "ome", pod["metadata"]["name"])
+    seen["operator's log"] = rig.cluster.kubectl("logs", "-n", "ome", "deployment/ome-operator")
+    inside = "import pathlib; [print(one.read_bytes()) for one in pathlib.Path('/proc').glob('[0-9]*/[ce][mn][dv]*')]"
+    seen["processes"] = rig.cluster.kubectl("exec", "-n", "ome", pod["metadata"]["name"], "--", "python3", "-c", inside)
+    assert all(seen.values())
+    assert [name for name, said in seen.items() if TOKEN in said] == []
