@@ -36,7 +36,6 @@ KINDS = {
     "Pod": ("api/v1", "pods"),
     "Node": ("api/v1", "nodes"),
     "Event": ("api/v1", "events"),
-    "ConfigMap": ("api/v1", "configmaps"),
     "Namespace": ("api/v1", "namespaces"),
     "ConfigMap": ("api/v1", "configmaps"),
     "Secret": ("api/v1", "secrets"),
