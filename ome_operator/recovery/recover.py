@@ -25,7 +25,7 @@ from ome_operator.status.conditions import Condition
 
 READ_BACK = 0.5
 """Seconds until the pass that finds an announced recycle in the stored status, and deletes."""
-STUCK = 30.0
+OVERDUE = 30.0
 """Seconds beyond its grace period after which a pod counts as stuck, and between two looks at it."""
 
 
@@ -66,34 +66,23 @@ def recover(
     def lost(name: str) -> bool:
         return bool(name) and (name not in nodes or not nodes[name].alive)
 
-    groups = {one.name: one for role in roles for one in _groups(role, pods, observed)}
-    steps: dict[str, Step] = {}
-    more: list[tuple[str, str]] = []
-    for component in dict.fromkeys(role.component for role in roles):
-        mine = [one for one in groups.values() if one.component == component]
-        made, systemic = together(mine, before, policies[component], lost, now)
-        steps |= made
-        more += systemic
+    found = {one.name: (one, role) for role in roles for one in _groups(role, pods, observed)}
+    groups = {name: group for name, (group, _) in found.items()}
+    steps, systemic = _steps(groups, before, policies, lost, now)
     force = _forced(pods, policies, lost, now)
-    more += force.stuck
     after = {name: step.record for name, step in steps.items()}
-    goes = [name for name, one in after.items() if one.phase == RECYCLING]
-    begun = [name for name in goes if not announced(before.get(name))]
-    recycle = [
-        _recycling(service.name, groups[name], after[name], next(role for role in roles if _is(role, groups[name])))
-        for name in goes
-        if name not in begun
-    ]
+    goes = {name for name, one in after.items() if one.phase == RECYCLING}
+    begun = sorted(name for name in goes if not announced(before.get(name)))
+    recycle = [_recycling(service.name, *found[name], after[name]) for name in sorted(goes.difference(begun))]
     waits = [step.again for step in steps.values() if step.again is not None] + force.again + [READ_BACK] * bool(begun)
-    known = [(before[name], one) for name, one in after.items() if name in before]
     return Recovery(
         groups=tuple(written([*after.values(), *_carried(before, after, roles, present)])),
         recycle=tuple(one for one in recycle if one.delete),
         delete=force.delete,
         events=tuple(words.event(after[name], groups[name]) for name in begun),
-        condition=words.condition(after, groups, policies, more),
+        condition=words.condition(after, groups, policies, [*systemic, *force.stuck]),
         advice=advice(keys.ENGINE, service.spec.engine) + advice(keys.DECODER, service.spec.decoder),
-        urgent=bool(begun) or any(old.incarnation and old.phase != new.phase for old, new in known),
+        urgent=bool(begun) or any(_moved(before.get(name), one) for name, one in after.items()),
         again=min(waits, default=None),
     )
 
@@ -103,8 +92,27 @@ def announced(stored: Record | None) -> bool:
     return stored is not None and stored.phase == RECYCLING
 
 
-def _is(role: Role, group: Group) -> bool:
-    return (role.component, role.revision) == (group.component, group.revision)
+def _moved(stored: Record | None, now: Record) -> bool:
+    """Whether a group that was ready once is in another phase."""
+    return stored is not None and bool(stored.incarnation) and stored.phase != now.phase
+
+
+def _steps(
+    groups: Mapping[str, Group],
+    before: Mapping[str, Record],
+    policies: Mapping[str, Policy],
+    lost: Callable[[str], bool],
+    now: datetime,
+) -> tuple[dict[str, Step], list[tuple[str, str]]]:
+    """The next record of every group, and what is to be told about faults of a whole role."""
+    steps: dict[str, Step] = {}
+    said: list[tuple[str, str]] = []
+    for component in dict.fromkeys(one.component for one in groups.values()):
+        mine = [one for one in groups.values() if one.component == component]
+        made, systemic = together(mine, before, policies[component], lost, now)
+        steps |= made
+        said += systemic
+    return steps, said
 
 
 def _carried(
@@ -151,7 +159,7 @@ def _groups(role: Role, pods: Iterable[Pod], observed: Observed) -> list[Group]:
     return out
 
 
-def _recycling(service: str, group: Group, record: Record, role: Role) -> Recycle:
+def _recycling(service: str, group: Group, role: Role, record: Record) -> Recycle:
     """Deletions of what is left of the recorded start, with all that they rest on."""
     labels = meta.labels(service, group.component, group.revision)
     leader = {**labels, keys.WORKER_INDEX: "0", keys.POD_INDEX: str(group.number)}
@@ -184,14 +192,14 @@ def _forced(
         if not pod.deleting or pod.component not in policies:
             continue
         force, over = policies[pod.component].force, passed(pod.ends, now)
-        due = STUCK if force is None else force
+        due = OVERDUE if force is None else force
         if over < due:
             again.append(due - over)
         elif force is not None and lost(pod.node):
             delete.append(Delete("Pod", pod.name, pod.uid, grace=0, guard=NodeLost(pod.node)))
         elif force is not None:
-            again.append(STUCK)
-        if over >= STUCK and lost(pod.node):
+            again.append(OVERDUE)
+        if over >= OVERDUE and lost(pod.node):
             how = "remove the Node object, taint it node.kubernetes.io/out-of-service, or set lifecycle.forceDeleteAfter"
             stuck.append((words.STUCK, f"pod {pod.name} stays Terminating on node {pod.node}, which does not report: {how}"))
     return _Force(tuple(delete), stuck, again)
