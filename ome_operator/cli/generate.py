@@ -11,7 +11,7 @@ import yaml
 
 from ome_operator.api import AcceleratorClass, Model
 from ome_operator.cookbook.ask import STRATEGIES, Ask, RefusedError
-from ome_operator.cookbook.library import Library, library
+from ome_operator.cookbook.library import Library, engines, library
 from ome_operator.cookbook.library import engine as known_engine
 from ome_operator.local.checkout import checkout
 from ome_operator.local.errors import LocalError
@@ -42,7 +42,7 @@ def generate(
         int | None, typer.Option(min=1, help="Ranks of DP attention, or whole copies where there is none.")
     ] = None,
     ep: Annotated[int | None, typer.Option(min=1, help="Groups of GPUs with whole experts.")] = None,
-    engine: Annotated[str, typer.Option(help="Engine.")] = "sglang",
+    engine: Annotated[str, typer.Option(help=f"Engine: {', '.join(engines())}.")] = "sglang",
     version: Annotated[
         str | None, typer.Option("--engine-version", help="Its version; the newest that is known without it.")
     ] = None,

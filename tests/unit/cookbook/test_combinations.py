@@ -184,6 +184,19 @@ def test_engines_are_launched_as_the_shipped_runtimes_launch_them(case: str, she
         )
 
 
+def test_tp_over_nodes_and_thinking_are_launched_as_they_ship(shelf: Library) -> None:
+    """The same arguments; the shipped files write the long form of --tp, and ask for less memory."""
+    for file, asked in (
+        ("kimi-k2-tp16-rt", {"model": "instruct", "tp": 16}),
+        ("kimi-k2-thinking-rt", {"model": "thinking"}),
+    ):
+        ask = Ask(hardware="h200", tool_call_parser=True, reasoning_parser=asked["model"] == "thinking", **asked)
+        (made,) = yaml.safe_load_all(manifests(plan(ask, shelf)).runtime)
+        shipped = parts.read(parts.ROOT / f"config/runtimes/srt/{file}.yaml")[0]
+        ours, theirs = (words(one["spec"]["engineConfig"]["runner"]) for one in (made, shipped))
+        assert [one.replace("--tp=", "--tp-size=") for one in ours] == [one.replace(":50000", ":5757") for one in theirs]
+
+
 def words(runner: dict[str, Any]) -> list[str]:
     """Arguments, or the words of a script; in no order, and variables as a shell writes them."""
     args: list[str] = runner.get("args", [])
