@@ -81,11 +81,12 @@ def _looser(service: InferenceService, groups: list[RolloutGroup]) -> list[str]:
         )
     if any(one.canary for one in groups):
         said.append("spec.rollout.groups.canary has no effect yet: use rollingUpdate or blueGreen")
-    ignored = ("order", "soak", "maintain_ratio")
-    named = {name for one in groups for name in ignored if getattr(one, name) is not None}
-    words = {"order": "order", "soak": "soak", "maintain_ratio": "maintainRatio"}
-    said += [f"spec.rollout.groups.{words[name]} has no effect: prefill and decode step together" for name in sorted(named)]
-    return said
+    ignored = {"order": "order", "soak": "soak", "maintain_ratio": "maintainRatio"}
+    return said + [
+        f"spec.rollout.groups.{word} has no effect: prefill and decode step together"
+        for name, word in ignored.items()
+        if any(getattr(one, name) is not None for one in groups)
+    ]
 
 
 def _older(service: InferenceService, runtime: Runtime | None) -> Strategy:
