@@ -101,7 +101,7 @@ def capacity(counts: Counts, wanted: Share) -> int:
     return min([unit, *shares]) if shares else 0
 
 
-def kept(wanted: Share, seen: Mapping[str, Counts], bounds: Bounds) -> bool:
+def within(wanted: Share, seen: Mapping[str, Counts], bounds: Bounds) -> bool:
     """Whether the slices serve, each for itself, at least what the bounds leave."""
     serves = sum(capacity(counts, wanted) for counts in seen.values())
     return serves > 0 and serves >= _least(wanted, bounds)

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from ome_operator import keys
-from ome_operator.rollout.arithmetic import Numbers, kept
+from ome_operator.rollout.arithmetic import Numbers, within
 from ome_operator.rollout.decide import Decision
 from ome_operator.status.roles import title
 
@@ -46,4 +46,4 @@ def bounded(target: str, numbers: Numbers) -> bool | None:
     stand = {name: counts for name, counts in numbers.seen.items() if any(one.have for one in counts.values())}
     if len(stand) < 2 or target not in numbers.wanted:
         return None
-    return kept(numbers.wanted[target], stand, numbers.bounds)
+    return within(numbers.wanted[target], stand, numbers.bounds)
