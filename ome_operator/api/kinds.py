@@ -71,6 +71,7 @@ _RUNTIME = (
     Column("Roles", ".status.roles"),
     Column("Nodes", ".status.nodes"),
     Column("GPUs", ".status.gpus"),
+    Column("Strategy", ".status.strategy"),
     Column("Disabled", ".spec.disabled", "boolean"),
     _AGE,
 )

@@ -115,6 +115,8 @@ class RuntimeStatus(Spec):
     """Nodes per replica of each role, such as "4+12"."""
     gpus: str | None = None
     """Accelerators of one replica of each role, such as "128"."""
+    strategy: str | None = None
+    """How each role divides the model, as far as its arguments say it, such as "TP32 DP32 EP + TP96 DP96 EP"."""
     users: int | None = None
     used_by: Users | None = None
     conditions: Conditions | None = None

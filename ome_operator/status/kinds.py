@@ -8,8 +8,9 @@ from typing import Any
 
 from ome_operator import keys, quantity
 from ome_operator.api import AcceleratorClass, Component, FineTunedWeight, Model, Runtime
+from ome_operator.engines.servers import server, strategy
 from ome_operator.facts import Holding, Node
-from ome_operator.resolve.compose import compose
+from ome_operator.resolve.compose import Composed, compose
 from ome_operator.resolve.inputs import runtime_parts
 from ome_operator.resolve.known import known, learned
 from ome_operator.resolve.problem import Problem, ProblemError
@@ -84,9 +85,28 @@ def _shown(model: Model) -> dict[str, Any]:
 
 def runtime_status(runtime: Runtime, users: tuple[str, ...], now: datetime) -> dict[str, Any]:
     """Status of a runtime: its roles, nodes and GPUs of one replica of each, and what it cannot run."""
+    roles, made, problems = _composed(runtime)
+    engines = [one for name, one in made.items() if name != keys.ROUTER]
+    boxes = [one.leader["containers"][0] for one in engines]
+    divided = [" ".join(f"{kind}{number}" for kind, number in strategy(box).items()) for box in boxes]
+    return {
+        "engine": _engine(boxes[0] if boxes else {}),
+        "roles": "+".join(roles) or "none",
+        "nodes": "+".join(str(one.size) for one in engines) or "0",
+        "gpus": str(sum(_gpus(one.leader) + (one.size - 1) * _gpus(one.worker or {}) for one in made.values())),
+        **({"strategy": " + ".join(divided)} if any(divided) else {}),
+        **_users(users),
+        "observedGeneration": runtime.generation,
+        "conditions": cond.stamp(
+            [_runtime_ready(runtime, roles, problems)], runtime.status.get("conditions") or (), runtime.generation, now
+        ),
+    }
+
+
+def _composed(runtime: Runtime) -> tuple[list[str], dict[str, Composed], list[Problem]]:
+    """The titles of a runtime's roles, the pods of those that can be made, and what is wrong with the others."""
     roles: list[str] = []
-    sizes: list[str] = []
-    gpus = 0
+    made: dict[str, Composed] = {}
     problems: list[Problem] = []
     both = runtime.spec.decoder_config is not None
     for component in (keys.ENGINE, keys.DECODER, keys.ROUTER):
@@ -95,24 +115,10 @@ def runtime_status(runtime: Runtime, users: tuple[str, ...], now: datetime) -> d
             continue
         roles.append(title(component, both))
         try:
-            made = compose(component, runtime_parts(runtime.spec, component == keys.ROUTER), {})
+            made[component] = compose(component, runtime_parts(runtime.spec, component == keys.ROUTER), {})
         except ProblemError as error:
             problems.append(error.problem)
-            continue
-        gpus += _gpus(made.leader) + (made.size - 1) * (_gpus(made.worker) if made.worker else 0)
-        if component != keys.ROUTER:
-            sizes.append(str(made.size))
-    return {
-        "engine": _engine(runtime),
-        "roles": "+".join(roles) or "none",
-        "nodes": "+".join(sizes) or "0",
-        "gpus": str(gpus),
-        **_users(users),
-        "observedGeneration": runtime.generation,
-        "conditions": cond.stamp(
-            [_runtime_ready(runtime, roles, problems)], runtime.status.get("conditions") or (), runtime.generation, now
-        ),
-    }
+    return roles, made, problems
 
 
 def _runtime_ready(runtime: Runtime, roles: list[str], problems: list[Problem]) -> cond.Condition:
@@ -166,13 +172,11 @@ def _listed(field: str, names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _gpus(pod: dict[str, Any]) -> int:
-    return sum(quantity.gpus(one) for one in pod["containers"])
+    return sum(quantity.gpus(one) for one in pod.get("containers") or ())
 
 
-def _engine(runtime: Runtime) -> str:
-    """Image name and tag of the engine's runner, which is what people call an engine."""
-    config = runtime.spec.engine_config
-    parts = (config, config.leader) if config else ()
-    runner = next((one.runner for one in parts if one is not None and one.runner and one.runner.get("image")), None)
-    box = runner or next(iter(runtime.spec.pod.get("containers") or ()), None) or {}
-    return str(box.get("image") or "unknown").rpartition("/")[2]
+def _engine(box: dict[str, Any]) -> str:
+    """What people call an engine: the name and tag of its image, with the engine's own name where the image has another."""
+    image = str(box.get("image") or "unknown").rpartition("/")[2]
+    known = server(box)
+    return image if known is None or known.name in image else f"{known.name}:{image.partition(':')[2]}"

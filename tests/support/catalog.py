@@ -1,11 +1,7 @@
 """docs/catalog.md, from the files of config."""
 
-from typing import Any
-
-from ome_operator import keys, quantity
-from ome_operator.engines.servers import strategy
-from ome_operator.facts import Observed
-from ome_operator.sync import sync
+from ome_operator.api import Invalid
+from ome_operator.status.kinds import runtime_status
 from tests.support import parts
 from tests.support.world import START
 
@@ -15,12 +11,12 @@ OWN = "kimi-k2-chosen.yaml"
 HEAD = """# Catalog
 
 Every row is a sample that applies as it is, with the model and the runtime that it names; in the tests all of them come up
-on simulated nodes. GPUs are those of one group of each role.
+on simulated nodes. Nodes and GPUs are those of one group of each role, prefill before decode.
 
 Written from the files in `config` by `pytest tests/golden --update-golden`.
 
-| model | sample | runtime | engine | nodes × GPUs | strategy |
-|---|---|---|---|---|---|
+| model | sample | runtime | engine | nodes | GPUs | strategy |
+|---|---|---|---|---|---|---|
 """
 
 
@@ -39,27 +35,15 @@ def page() -> str:
 def _row(sample: str) -> str:
     service, deps = parts.shipped(sample)
     (model,), (runtime,) = deps.models.values(), deps.runtimes.values()
-    plan = sync(service, deps, Observed(), START)
-    roles = {}
-    for one in plan.apply:
-        labels = one.manifest["metadata"]["labels"]
-        if one.manifest["kind"] == "StatefulSet" and keys.GROUP_INDEX not in labels:
-            roles[labels[keys.COMPONENT]] = one.manifest["spec"]["template"]["spec"]["containers"][0]
-    nodes, ways = [], []
-    for name in (keys.ENGINE, keys.DECODER):
-        if name in roles:
-            size = next(int(env["value"]) for env in roles[name]["env"] if env["name"] == "LWS_GROUP_SIZE")
-            nodes.append(f"{size} × {quantity.gpus(roles[name])}")
-            divided = [f"{kind} {number}".strip() for kind, number in strategy(roles[name]).items()]
-            ways.append(", ".join(divided) or "CPU and GPU")
-    image = roles[keys.ENGINE]["image"].rpartition("/")[2]
-    way = ways[0] if len(ways) == 1 else f"prefill {ways[0]}; decode {ways[1]}"
-    cells: list[Any] = [
-        getattr(model.spec, "display_name", model.name),
+    assert not isinstance(model, Invalid) and not isinstance(runtime, Invalid)
+    said = runtime_status(runtime, (), START)
+    cells = [
+        model.spec.display_name,
         f"[{service.name}](../config/samples/isvc/{sample})",
         runtime.name,
-        image if not image.startswith("release:") else f"tensorrt-llm {image.removeprefix('release:')}",
-        " + ".join(nodes),
-        way,
+        said["engine"],
+        said["nodes"].replace("+", " + "),
+        said["gpus"],
+        said.get("strategy", ""),
     ]
     return f"| {' | '.join(map(str, cells))} |\n"

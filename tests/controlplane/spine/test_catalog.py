@@ -1,14 +1,16 @@
 """Every file of the catalog at once on simulated nodes: applied as it is, and Ready."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from ome_operator import keys
+from ome_operator.local.errors import LocalError
 from ome_operator.local.nodes import simulated
 from tests.support import catalog, parts
-from tests.support.rig import Rig, path
+from tests.support.rig import USER, Rig, path
 
 NODES = 64
 CONFIG = parts.ROOT / "config"
@@ -78,4 +80,11 @@ def keys_of_ssh(rig: Rig) -> None:
     (owner,) = secret["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["name"]) == ("InferenceService", name)
     asked = [one for one in rig.requests(0) if one.resource == "secrets"]
-    assert {(one.verb, one.code) for one in asked} == {("create", 201)}, [one.uri for one in asked]
+    assert {one.verb for one in asked} == {"create"} and 201 in {one.code for one in asked}, [one.uri for one in asked]
+    operator = (f"--as={USER}", "-n", name)
+    with pytest.raises(LocalError, match="cannot list"):
+        rig.cluster.kubectl(*operator, "get", "secrets")
+    metadata = {key: secret["metadata"][key] for key in ("labels", "ownerReferences")} | {"name": "other"}
+    other = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "immutable": True}
+    with pytest.raises(LocalError, match="may only create Secrets of type"):
+        rig.cluster.kubectl(*operator, "create", "-f", "-", stdin=json.dumps(other))

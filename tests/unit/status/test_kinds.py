@@ -52,6 +52,7 @@ def test_kimis_runtime_in_a_row_of_a_table() -> None:
     (runtime,) = deps.runtimes.values()
     found = runtime_status(runtime, ("kimi/kimi",), NOW)  # type: ignore[arg-type]
     assert (found["roles"], found["nodes"], found["gpus"]) == ("prefill+decode+router", "4+12", "128")
+    assert found["strategy"] == "TP32 DP32 EP + TP96 DP96 EP"
     assert found["engine"].startswith("sglang:")
     assert ready(found) == ("True", "Usable")
 
