@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys
 from ome_operator.facts import Observed, Pod
+from ome_operator.recovery.evidence import sentence
 from ome_operator.render.workloads import Stored, stored
 from ome_operator.rollout import slices
 from ome_operator.status import conditions as cond
@@ -247,8 +248,7 @@ def _remembered(component: str, revision: str, status: Mapping[str, Any]) -> dic
 def _note(one: Mapping[str, Any]) -> str:
     said = [one["phase"]] if one.get("phase") not in (None, "", "Ready") else []
     if one.get("recycles"):
-        said.append(f"recovered {one['recycles']} time{'s' if one['recycles'] > 1 else ''}")
+        said.append(f"recycled {one['recycles']} time{'s' if one['recycles'] > 1 else ''}")
     if failure := one.get("lastFailure"):
-        how = failure.get("message") or failure.get("reason") or f"exit code {failure.get('exitCode')}"
-        said.append(f"last failure of {failure.get('podName')}: {how}")
+        said.append(f"last failure: {sentence(failure)}")
     return "; ".join(said)

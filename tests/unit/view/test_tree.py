@@ -156,9 +156,8 @@ def test_an_edit_that_the_operator_has_not_seen_is_not_ready() -> None:
 def test_what_the_status_remembers_of_a_group() -> None:
     world = grown(kimi())
     one = body(world)
-    failure = {"podName": "p-3", "reason": "Error", "exitCode": 9, "message": "exited with code 9"}
+    failure = {"podName": "p-3", "containerName": "ome", "reason": "Error", "exitCode": 9, "message": "a\nValueError: b"}
     group = {"component": "decoder", "revision": one["status"]["revision"], "index": 0}
     one["status"]["groups"] = [{"name": "x", **group, "recycles": 2, "lastFailure": failure}]
-    assert "✓ group 0  12 ranks  recovered 2 times; last failure of p-3: exited with code 9" in drawn(
-        tree(one, world.observed()), width=200
-    )
+    why = "container ome of pod p-3 exited with code 9: ValueError: b"
+    assert f"✓ group 0  12 ranks  recycled 2 times; last failure: {why}" in drawn(tree(one, world.observed()), width=200)
