@@ -34,8 +34,6 @@ PARSE: Mapping[str, Callable[[Mapping[str, Any]], Held | Invalid]] = {
 TICK = 1.0
 PROGRESS_EVERY = 10.0
 """Seconds between two reports of nothing but progress."""
-ANSWER_EVERY = 5.0
-"""Seconds between two writes of the record while we offer to remove something: the answer says whether we may."""
 AGAIN_EVERY = 600.0
 """Seconds after which the record is written again, in case somebody deleted it."""
 AUDIT_EVERY = 300.0
@@ -175,7 +173,8 @@ class Agent:
         unused = self._leftovers.unused(named, offer=not self._unread)
         said = record.status((record.entry(one.model, one.report()) for one in self._works.values()), unused)
         now = time.monotonic()
-        if said == self._written and now - self._written_at < (ANSWER_EVERY if self._leftovers.offers else AGAIN_EVERY):
+        # While we offer to remove something the record is written often: the answer says whether we may.
+        if said == self._written and now - self._written_at < (PROGRESS_EVERY if self._leftovers.offers else AGAIN_EVERY):
             return
         if self._written is not None and not record.flips(self._written, said) and now - self._written_at < PROGRESS_EVERY:
             return

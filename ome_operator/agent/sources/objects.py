@@ -28,11 +28,13 @@ def google(bucket: str, secret: Mapping[str, str]) -> Any:
 
 
 def azure(container: str, given: Mapping[str, str], secret: Mapping[str, str]) -> Any:
-    """A container of Azure; the Secret's `accountKey` opens it."""
+    """A container of Azure, or of what speaks like it at `endpoint`; the Secret's `accountKey` opens it."""
     from obstore.store import AzureStore
 
     keys: Any = {"account_key": secret["accountKey"].strip()} if "accountKey" in secret else {}
-    return AzureStore(container, account_name=given["account"], client_options=_CLIENT, retry_config=_ONCE, **keys)
+    if endpoint := given.get("endpoint"):
+        keys["endpoint"] = endpoint
+    return AzureStore(container, account_name=given["account"], client_options=_client(endpoint), retry_config=_ONCE, **keys)
 
 
 def s3(bucket: str, region: str, endpoint: str, secret: Mapping[str, str], *, anonymous: bool) -> Any:
@@ -45,8 +47,12 @@ def s3(bucket: str, region: str, endpoint: str, secret: Mapping[str, str], *, an
         keys["skip_signature"] = True
     if endpoint:
         keys["endpoint"] = endpoint
-    client: Any = {**_CLIENT, "allow_http": endpoint.startswith("http://")}
-    return S3Store(bucket, region=region, client_options=client, retry_config=_ONCE, **keys)
+    return S3Store(bucket, region=region, client_options=_client(endpoint), retry_config=_ONCE, **keys)
+
+
+def _client(endpoint: str | None) -> Any:
+    """Options of a client; plain HTTP only where somebody writes it."""
+    return {**_CLIENT, "allow_http": (endpoint or "").startswith("http://")}
 
 
 class Objects:
