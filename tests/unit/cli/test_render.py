@@ -42,7 +42,7 @@ def test_the_operators_settings_are_options() -> None:
     (router,) = [one for one in objects(result) if one["kind"] == "Deployment"]
     assert "initContainers" not in router["spec"]["template"]["spec"]
     (stored,) = [one for one in objects(result) if one["kind"] == "ControllerRevision"]
-    assert stored["data"]["directory"]
+    assert stored["data"]["directories"]
 
 
 def test_a_list_in_json_and_what_comes_in() -> None:
