@@ -6,6 +6,7 @@ with 1 when it lost the Lease or cannot watch any more: starting again costs lis
 
 import asyncio
 import contextlib
+import functools
 import gc
 import logging
 import signal
@@ -23,9 +24,10 @@ from ome_operator.kube.lease import Election, Lost, Terms
 from ome_operator.leader import Centre, Leader, watched
 from ome_operator.machinery import health
 from ome_operator.machinery.metrics import Metrics
-from ome_operator.render import short
+from ome_operator.render import benchmark, short
 from ome_operator.resolve.inputs import object_refs, runtime_refs
 from ome_operator.settings import Settings
+from ome_operator.status import benchmark as benchmarked
 from ome_operator.status import kinds
 from ome_operator.status.short import mirrored
 from ome_operator.watch.watcher import Watcher
@@ -49,6 +51,19 @@ class _Make:
     status = staticmethod(mirrored)
 
 
+class _Measure:
+    """The pure functions behind BenchmarkJobs."""
+
+    def __init__(self, settings: Settings) -> None:
+        images = benchmark.Images(settings.benchmark_image, settings.tools_image)
+        self.wanted = functools.partial(benchmark.wanted, images)
+
+    begun = staticmethod(benchmarked.begun)
+    over = staticmethod(benchmarked.over)
+    status = staticmethod(benchmarked.benchmark_status)
+    unreadable = staticmethod(benchmarked.unreadable)
+
+
 CENTRE = Centre(
     sync=sync.sync,
     refuse=sync.refuse_spec,
@@ -56,6 +71,7 @@ CENTRE = Centre(
     models_of=object_refs,
     runtimes_of=runtime_refs,
     make=_Make(),
+    measure=_Measure,
 )
 """What the operator runs with; tests may put another in its place."""
 

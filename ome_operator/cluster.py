@@ -11,6 +11,7 @@ from ome_operator.api import InferenceService, Invalid
 from ome_operator.facts import Child, Deps, Holding, Manifest, Node, Pod, Record, Ref
 from ome_operator.kept import (
     ACCELERATORS,
+    BENCHMARK,
     CATALOG,
     HELD,
     MODELS,
@@ -28,9 +29,10 @@ from ome_operator.kube.kinds import CHILDREN
 from ome_operator.machinery.store import Store
 
 RECORD = "NodeModels"
-KINDS = (SERVICE, *CATALOG, *CHILDREN, "Pod", "Node", RECORD)
+JOB = "Job"
+KINDS = (SERVICE, *CATALOG, BENCHMARK, *CHILDREN, JOB, "Pod", "Node", RECORD)
 """Every kind that is watched; those of sglang.ai come to them where they are served."""
-LABELLED = frozenset((*CHILDREN, "Pod"))
+LABELLED = frozenset((*CHILDREN, JOB, "Pod"))
 """Kinds of which only objects with our label are watched."""
 
 ANY_RUNTIME = Ref("ServingRuntime", "", "*")
@@ -60,10 +62,11 @@ class Cluster:
         self._enqueue, self._models_of, self._runtimes_of = enqueue, models_of, runtimes_of
         self._registry_image, self._model_agent = registry_image, model_agent
         self.children: dict[str, Store[Child, tuple[str, str]]] = {
-            kind: Store(_child_group, _same_fact) for kind in CHILDREN
+            kind: Store(_child_group, _same_fact) for kind in (*CHILDREN, JOB)
         }
         self.pods: Store[Pod, tuple[str, str]] = Store(_pod_group, _same_fact)
-        self.kept: dict[str, Store[Kept, Ref]] = {kind: Store(_kept_group, same) for kind in (SERVICE, *CATALOG, *SHORT)}
+        kinds = (SERVICE, *CATALOG, BENCHMARK, *SHORT)
+        self.kept: dict[str, Store[Kept, Ref]] = {kind: Store(_kept_group, same) for kind in kinds}
         self.nodes: Store[KeptNode, str] = Store(_node_group, _same_node)
         self.records: Store[Record, str] = Store(_record_group, _same_fact)
         self.child_gone: Callable[[Child], None] = lambda _: None
@@ -81,7 +84,7 @@ class Cluster:
         if kind in self.children:
             child = self._child(kind, body)
             if self.children[kind].see(child):
-                self._dirty_service(_child_group(child))
+                self._dirty_owner(child)
         elif kind == "Pod":
             pod = observe.pod(body)
             if self.pods.see(pod):
@@ -102,7 +105,7 @@ class Cluster:
         if isinstance(lost, Child):
             self._stamps.pop(uid, None)
             self.child_gone(lost)
-            self._dirty_service(_child_group(lost))
+            self._dirty_owner(lost)
         elif isinstance(lost, Pod):
             self._dirty_service(_pod_group(lost))
         elif isinstance(lost, KeptNode):
@@ -137,6 +140,11 @@ class Cluster:
                 if known is None or known.version < child.version:
                     found[(kind, child.name)] = child
         return found
+
+    def job_of(self, benchmark: Kept) -> Child | None:
+        """The Job of a BenchmarkJob."""
+        found = self.children[JOB].group((benchmark.ref.namespace, ""))
+        return next((one for one in found if one.owner == benchmark.uid), None)
 
     def pods_of(self, namespace: str, service: str) -> tuple[Pod, ...]:
         """All pods with the label of a service, in a stable order."""
@@ -197,7 +205,7 @@ class Cluster:
         if kind in self.kept:
             kept = keep(kind, body, self.kept[kind].get(observe.uid(body)))
             self.kept[kind].wrote(kept)
-            self._short_forms(kept.ref, False)  # no event will tell of our own write, and its status is to be copied
+            self._behind(kept.ref, False)  # no event will tell of our own write, and its status is to be copied
             return kept
         return None
 
@@ -227,6 +235,13 @@ class Cluster:
     def _parsed(self, kinds: Iterable[str]) -> dict[Ref, Any]:
         return {one.ref: one.parsed for kind in kinds for one in self.kept[kind]}
 
+    def _dirty_owner(self, child: Child) -> None:
+        """The service that a child is labelled for; a Job belongs to a BenchmarkJob and carries no service's label."""
+        if child.kind != JOB:
+            self._dirty_service(_child_group(child))
+        elif (owner := self.kept[BENCHMARK].get(child.owner)) is not None:
+            self._enqueue(owner.ref, False)
+
     def _dirty_service(self, group: tuple[str, str]) -> None:
         namespace, name = group
         if name:
@@ -243,8 +258,8 @@ class Cluster:
         assert one is not None
         edit = old is None or new is None or old.uid != new.uid or edited(old) != edited(new)
         self._enqueue(one.ref, edit)
-        self._short_forms(one.ref, edit)
-        if one.ref.kind in SHORT:
+        self._behind(one.ref, edit)
+        if one.ref.kind in (*SHORT, BENCHMARK):
             return
         if one.ref.kind == SERVICE:
             if edit or _served(old) != _served(new):
@@ -254,9 +269,11 @@ class Cluster:
             for user in self._concerned(one.ref):
                 self._enqueue(user, True)
 
-    def _short_forms(self, ref: Ref, edit: bool) -> None:
-        """What stands behind a model or service that changed; everything that is not made yet looks at an edited catalog."""
-        mine = [Ref(SERVING, ref.namespace, ref.name)] if ref.kind == SERVICE else []
+    def _behind(self, ref: Ref, edit: bool) -> None:
+        """What a model or service that changed was made of, and the benchmarks that wait for it; everything that is not made
+        yet looks at an edited catalog.
+        """
+        mine = [Ref(SERVING, ref.namespace, ref.name), *self._waiting(ref)] if ref.kind == SERVICE else []
         if ref.kind == MODELS[0]:
             mine.append(Ref(SHORT_MODEL, "", ref.name))
         if edit and ref.kind in CATALOG:
@@ -264,6 +281,17 @@ class Cluster:
         for one in mine:
             if self.find(one) is not None:
                 self._enqueue(one, False)
+
+    def _waiting(self, service: Ref) -> list[Ref]:
+        """BenchmarkJobs of a service that have not begun."""
+        found = []
+        for one in self.kept[BENCHMARK]:
+            if isinstance(one.parsed, Invalid) or one.status.get("startedGeneration"):
+                continue
+            named = one.parsed.spec.endpoint.inference_service
+            if named is not None and (named.namespace, named.name) == service[1:]:
+                found.append(one.ref)
+        return found
 
     def _refer(self, service: Ref, old: Kept | None, new: Kept | None) -> None:
         before, after = self._refs(old), self._refs(new)

@@ -44,7 +44,8 @@ class Child(NamedTuple):
     message: str
     """Why a workload cannot create pods (Deployment condition ReplicaFailure), else ""."""
     content: Manifest | None
-    """`{"revision": int, "data": {...}}` of a ControllerRevision, the status of a RoleScale, else None."""
+    """`{"revision": int, "data": {...}}` of a ControllerRevision, the status of a RoleScale, `{"status": {...},
+    "generation": int}` of a BenchmarkJob's Job, else None."""
     template: str = ""
     """Name of a StatefulSet's present template, as its pods carry it; "" for other kinds and while it is not known."""
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from ome_operator import observe, ownership
 from ome_operator.api import (
     AcceleratorClass,
+    BenchmarkJob,
     FineTunedWeight,
     InferenceService,
     Invalid,
@@ -27,6 +28,7 @@ HELD = (*MODELS, FINE_TUNED)
 """What lies on nodes."""
 CATALOG = (*HELD, *RUNTIMES, *ACCELERATORS)
 """What services refer to."""
+BENCHMARK = "BenchmarkJob"
 SHORT_MODEL, SERVING = "ShortModel", "Serving"
 SHORT = (SHORT_MODEL, SERVING)
 """Kinds of group sglang.ai, of which models and services are made; watched only where their CRDs are."""
@@ -59,6 +61,7 @@ _PARSE: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     FINE_TUNED: FineTunedWeight.parse,
     **dict.fromkeys(RUNTIMES, Runtime.parse),
     **dict.fromkeys(ACCELERATORS, AcceleratorClass.parse),
+    BENCHMARK: BenchmarkJob.parse,
     SHORT_MODEL: ShortModel.parse,
     SERVING: Serving.parse,
 }

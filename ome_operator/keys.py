@@ -22,6 +22,8 @@ REVISION = f"{GROUP}/revision"
 """Revision of the slice that a workload or pod belongs to."""
 GROUP_INDEX = f"{GROUP}/group"
 """Number of the group, on worker pods and worker StatefulSets (a leader's group is its pod index)."""
+BENCHMARK = f"{GROUP}/benchmark"
+"""Name of the BenchmarkJob (cut where it is too long), on its Job and that Job's pods, which carry no `SERVICE`."""
 
 # --- labels that Kubernetes or LeaderWorkerSet users know ----------------------------------------------------------
 POD_INDEX = "apps.kubernetes.io/pod-index"
@@ -45,6 +47,8 @@ RUNTIME_SYNC, MODEL_SYNC = f"{GROUP}/runtime-sync", f"{GROUP}/model-sync"
 RETRY = f"{GROUP}/rollout-retry"
 """On a service: any new value lets a rejected revision be tried again."""
 
+GENERATION = f"{GROUP}/generation"
+"""On the Job of a BenchmarkJob: the generation of the spec that it runs."""
 SOURCE_DIGEST = f"{GROUP}/source"
 """On what was made of an object of sglang.ai: the digest of the spec that it was made of."""
 ENGINE_NAME = f"{GROUP}/engine"

@@ -8,11 +8,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from ome_operator import keys, observe
+from ome_operator.benchmarks import Benchmarks, Measure
 from ome_operator.catalog import Catalog, Say, sayer
 from ome_operator.cluster import KINDS, LABELLED, RECORD, Cluster, Refs
 from ome_operator.executor import Executor
 from ome_operator.facts import Ref
-from ome_operator.kept import SERVICE, SHORT
+from ome_operator.kept import BENCHMARK, SERVICE, SHORT
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import KubeError
 from ome_operator.kube.kinds import RESOURCES
@@ -42,6 +43,7 @@ class Centre:
     models_of: Refs
     runtimes_of: Refs
     make: Make
+    measure: Callable[[Settings], Measure]
 
 
 class Leader:
@@ -71,6 +73,7 @@ class Leader:
         say = sayer(self.cluster, centre.say, centre.refuse)
         self._catalog = Catalog(self.cluster, client, self._queue, settings.resync, say, settings.status_interval)
         self._shorts = Shorts(self.cluster, client, self._queue, settings.resync, centre.make, centre.refuse)
+        self._benchmarks = Benchmarks(self.cluster, client, self._queue, settings.resync, centre.measure(settings))
         self._labels = Labels(self.cluster, client, self._queue, settings.resync)
         self._audits: WorkQueue[str] = WorkQueue(workers=1, first=5.0, last=60.0, jitter=random.random)
         self._audit = Audit(
@@ -154,7 +157,12 @@ class Leader:
 
     async def _pass(self, ref: Ref) -> None:
         started, result = time.monotonic(), "error"
-        passes = {SERVICE: self._passes.handle, RECORD: self._labels.handle, **dict.fromkeys(SHORT, self._shorts.handle)}
+        passes = {
+            SERVICE: self._passes.handle,
+            RECORD: self._labels.handle,
+            BENCHMARK: self._benchmarks.handle,
+            **dict.fromkeys(SHORT, self._shorts.handle),
+        }
         handle: Callable[[Ref], Awaitable[None]] = passes.get(ref.kind, self._catalog.handle)
         try:
             await handle(ref)

@@ -66,6 +66,11 @@ def headless(service: str) -> str:
     return f"{service}-pods"
 
 
+def benchmark(name: str) -> str:
+    """Job of a BenchmarkJob; its pods add a dash and five characters, and carry its name as a label."""
+    return fit(f"benchmark-{name}", LABEL - 6)
+
+
 def model_label(kind: str, namespace: str, name: str) -> str:
     """Node label key that is `Ready` where the model's files are whole (contract.md).
 

@@ -39,6 +39,9 @@ def child(kind: str, body: Body, owned: str | None = None) -> Child:
         content = {"revision": body.get("revision") or 0, "data": body.get("data") or {}}
     elif kind == "RoleScale":
         content = body.get("status") or {}
+    elif kind == "Job":
+        generation = _number((metadata.get("annotations") or {}).get(keys.GENERATION), 0)
+        content = {"status": body.get("status") or {}, "generation": generation}
     return Child(
         kind=kind,
         namespace=metadata.get("namespace") or "",

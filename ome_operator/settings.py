@@ -72,6 +72,11 @@ class Settings:
     model_agent: bool = False
     """Agents fetch weights: pods of new revisions mount the directory of their model's revision (decisions 7)."""
 
+    benchmark_image: str = "docker.io/lmsysorg/sglang:v0.5.23"
+    """What BenchmarkJobs run: any image that has SGLang's serving benchmark."""
+    tools_image: str = f"ome-agent:{__version__}"
+    """What fetches their data sets and makes their reports: our own image with clients of object stores."""
+
     # --- the process ------------------------------------------------------------------------------------------------
     health_port: int = 8081
     """0: a free port."""

@@ -8,7 +8,7 @@ from ome_operator.api.base import ATOMIC, Rule, Spec
 from ome_operator.api.conditions import Conditions
 from ome_operator.api.model import Storage
 from ome_operator.api.objects import Object
-from ome_operator.api.values import Count, Labels, Name, Open
+from ome_operator.api.values import Count, FileUri, Labels, Name, Open
 
 
 class Endpoint(Spec):
@@ -16,7 +16,7 @@ class Endpoint(Spec):
 
     url: Annotated[str, Field(min_length=1, max_length=2048)]
     api_format: str
-    """openai, oci-cohere or cohere."""
+    """openai (chat completions) or sglang (SGLang's own); oci-cohere and cohere are accepted and refused in a condition."""
     model_name: str | None = None
 
 
@@ -40,6 +40,13 @@ class Target(Spec):
             lambda t: t.endpoint is not None or t.inference_service is not None,
         ),
     )
+
+
+class Dataset(Storage):
+    """A file of conversations or questions: on a claim, on a node, in an object store, or behind a URL."""
+
+    storage_uri: FileUri
+    """pvc://claim/file, local:///file, s3://, gs://, az://, oci://, https://."""
 
 
 class SecretRef(Spec):
@@ -78,19 +85,58 @@ class BenchmarkSpec(Spec):
     task: str
     """text-to-text, image-to-text, text-to-embeddings or image-to-embeddings."""
     traffic_scenarios: list[str] | None = None
+    """Sizes in tokens, such as D(100,100), N(480,240)/(300,150), U(50,200)/(50,200) or P(2000,500)/200; `dataset` for its
+    conversations, `gsm8k` for its questions."""
     num_concurrency: list[int] | None = None
     """Numbers of requests in flight, one run for each."""
     max_time_per_iteration: Count
     """Minutes."""
     max_requests_per_iteration: Count
     additional_request_params: Labels | None = None
-    dataset: Storage | None = None
+    dataset: Dataset | None = None
+    tokenizer: str | None = None
+    """Name on the hub, or a path in the pod; the service's model, or modelName of the endpoint, when unset."""
     output_location: Storage
-    """Where the results go."""
+    """Where the results go: pvc://claim/path, local:///path, s3://, gs://, az:// or oci://."""
     result_folder_name: str | None = None
+    """Folder in the output location; the job's own name when unset."""
     hugging_face_secret_reference: SecretRef | None = None
+    """Its `token` opens the hub for tokenizers and data sets."""
+    ttl_seconds_after_finished: Count | None = None
+    """Seconds that the Job and the logs of its pod stay; a day when unset."""
     service_metadata: ServiceMetadata | None = None
     pod_override: PodOverride | None = None
+
+
+class BenchmarkResult(Spec):
+    """One scenario at one number of requests in flight. Latencies are medians in milliseconds."""
+
+    scenario: str
+    concurrency: int
+    requests: int
+    """That were answered."""
+    failed: int | None = None
+    unfinished: int | None = None
+    """Cut off or never sent, for the time was up."""
+    ttft: str | None = None
+    """Time to first token."""
+    tpot: str | None = None
+    """Time per output token after the first."""
+    tokens_per_second: str | None = None
+    """Output tokens."""
+    accuracy: str | None = None
+    """Share of the questions that were answered right."""
+
+
+class BenchmarkReport(BenchmarkResult):
+    """All runs together; latencies and throughput of the run with the highest throughput."""
+
+    results: Annotated[list[BenchmarkResult] | None, ATOMIC] = None
+    """The first of the runs; all of them are in the output location."""
+    output: str | None = None
+    """Where the results are."""
+    error: str | None = None
+    """What the first failed request, or run, said."""
 
 
 class BenchmarkStatus(Spec):
@@ -102,6 +148,9 @@ class BenchmarkStatus(Spec):
     last_reconcile_time: str | None = None
     failure_message: str | None = None
     details: str | None = None
+    started_generation: int | None = None
+    """The spec that runs or ran."""
+    report: BenchmarkReport | None = None
     conditions: Conditions | None = None
     observed_generation: int | None = None
 

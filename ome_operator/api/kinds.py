@@ -96,6 +96,12 @@ _ACCELERATOR = (
 _BENCHMARK = (
     Column("Service", ".spec.endpoint.inferenceService.name"),
     Column("State", ".status.state"),
+    _condition("Reason", "Complete", "reason"),
+    Column("Requests", ".status.report.requests", "integer"),
+    Column("Failed", ".status.report.failed", "integer"),
+    Column("TTFT ms", ".status.report.ttft"),
+    Column("TPOT ms", ".status.report.tpot"),
+    Column("Tokens/s", ".status.report.tokensPerSecond"),
     _AGE,
 )
 _WEIGHT = (

@@ -77,17 +77,18 @@ Duration = Annotated[
 ]
 
 SCHEMES = ("hf", "s3", "gs", "az", "oci", "pvc", "local", "vendor", "github")
-_URI = f"^({'|'.join(SCHEMES)})://.+$"
-StorageUri = Annotated[
-    str,
-    Field(max_length=2048),
-    Rule(
-        f"self.matches('{_URI}')",
-        "start it with one of hf://, s3://, gs://, az://, oci://, pvc://, local://, vendor://, github:// "
-        "and then name the place, for example hf://moonshotai/Kimi-K2-Instruct",
-        matches(_URI),
-    ),
-]
+
+
+def _starts(schemes: tuple[str, ...], example: str) -> Rule:
+    pattern = f"^({'|'.join(schemes)})://.+$"
+    words = ", ".join(f"{one}://" for one in schemes)
+    said = f"start it with one of {words} and then name the place, for example {example}"
+    return Rule(f"self.matches('{pattern}')", said, matches(pattern))
+
+
+StorageUri = Annotated[str, Field(max_length=2048), _starts(SCHEMES, "hf://moonshotai/Kimi-K2-Instruct")]
+FileUri = Annotated[str, Field(max_length=2048), _starts((*SCHEMES, "https", "http"), "https://example.com/questions.jsonl")]
+"""Where a file comes from, which may also be a plain URL."""
 
 Name = Annotated[str, Field(min_length=1, max_length=253)]
 """Name of an object."""

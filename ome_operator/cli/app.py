@@ -27,6 +27,7 @@ COMMANDS = {
     "pause": ("ome_operator.cli.rollout", "Record new revisions of a service and roll none of them out."),
     "resume": ("ome_operator.cli.rollout", "Roll out what a pause held back."),
     "agent": ("ome_operator.cli.agent", "Fetch and verify weights on one node (the model agent)."),
+    "benchmark": ("ome_operator.cli.benchmark", "Steps of a BenchmarkJob's pod."),
     "adopt": ("ome_operator.cli.adopt", "Take over a cluster where OME has run."),
     "local": ("ome_operator.cli.local", "A real control plane with simulated nodes on this machine."),
     "demo": ("ome_operator.cli.demo", "Kimi K2 on 16 simulated nodes, from nothing."),

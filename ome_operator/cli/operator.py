@@ -43,6 +43,12 @@ def operator(
     model_agent: Annotated[
         bool, typer.Option(help="Agents on the nodes fetch weights (`ome agent`): pods mount their directories.")
     ] = _DEFAULTS.model_agent,
+    benchmark_image: Annotated[
+        str, typer.Option(help="Image with SGLang's serving benchmark, which BenchmarkJobs run.")
+    ] = _DEFAULTS.benchmark_image,
+    tools_image: Annotated[
+        str, typer.Option(help="Image (images/agent) that makes the reports of BenchmarkJobs.")
+    ] = _DEFAULTS.tools_image,
     log_format: Annotated[str, typer.Option(help="console or json.")] = _DEFAULTS.log_format,
     log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = _DEFAULTS.log_level,
 ) -> None:
@@ -65,6 +71,8 @@ def operator(
         max_concurrent_services=max_concurrent_services,
         registry_image=sidecar_image,
         model_agent=model_agent,
+        benchmark_image=benchmark_image,
+        tools_image=tools_image,
         log_format=log_format,
         log_level=log_level,
     )

@@ -49,6 +49,7 @@ RESOURCES: dict[str, Resource] = {
     "StatefulSet": Resource("apps/v1", "statefulsets", namespaced=True),
     "Deployment": Resource("apps/v1", "deployments", namespaced=True),
     "ControllerRevision": Resource("apps/v1", "controllerrevisions", namespaced=True),
+    "Job": Resource("batch/v1", "jobs", namespaced=True),
     "Service": Resource("v1", "services", namespaced=True),
     "ConfigMap": Resource("v1", "configmaps", namespaced=True),
     "Secret": Resource("v1", "secrets", namespaced=True),  # created, never read

@@ -14,6 +14,7 @@ START_DELAY = "pod-ready.stage.kwok.x-k8s.io/delay"
 """Annotation on a pod: its own start delay, as `5s`."""
 
 _IS = {True: "Exists", False: "DoesNotExist"}
+_RUNNING: Stage = {"key": ".status.phase", "operator": "In", "values": ["Running"]}
 _STARTING = """\
 hostIP: {{ NodeIPWith .spec.nodeName | Quote }}
 podIP: {{ PodIPWith .spec.nodeName ( or .spec.hostNetwork false ) ( or .metadata.uid "" ) ( or .metadata.name "" ) \
@@ -97,12 +98,11 @@ phase: Running
 def defaults(start_delay_s: float = 0.0) -> list[Stage]:
     """Nodes become Ready and stay so; pods become Ready, Jobs' pods complete, deleted pods go at once."""
     job = {"key": ".metadata.ownerReferences.[].kind", "operator": "In", "values": ["Job"]}
-    running = {"key": ".status.phase", "operator": "In", "values": ["Running"]}
     return [
         _node("node-initialize", "NotIn", 0),
         _node("node-heartbeat", "In", 600_000),
         ready(start_delay_s, name="pod-ready", weight=0),
-        _pod("pod-complete", [_deleted(False), running, job], {"statusTemplate": _COMPLETE}, 0, None, 0),
+        _pod("pod-complete", [_deleted(False), _RUNNING, job], {"statusTemplate": _COMPLETE}, 0, None, 0),
         terminate(0.0, name="pod-delete", weight=0),
     ]
 
@@ -151,6 +151,14 @@ def crash(
         "values": ["True"],
     }
     return _pod(name, [_deleted(False), is_ready], next_, after_s, labels, 1)
+
+
+def finish(labels: Mapping[str, str], *, exit_code: int = 0, message: str = "", name: str = "finish") -> Stage:
+    """Running pods with these labels end for good, with this exit code and these last words."""
+    said = {"exitCode": exit_code, "reason": "Error" if exit_code else "Completed", "message": message}
+    phase = f"phase: {'Failed' if exit_code else 'Succeeded'}\n"
+    next_ = {"statusTemplate": _NOT_READY + _containers({"terminated": said}, restarts=0) + phase}
+    return _pod(name, [_deleted(False), _RUNNING], next_, 0, labels, 1)
 
 
 def config(stages: Iterable[Stage]) -> str:

@@ -29,6 +29,8 @@ KINDS = {
     "FineTunedWeight": ("apis/ome.io/v1beta1", "finetunedweights"),
     "NodeModels": ("apis/ome.io/v1beta1", "nodemodels"),
     "RoleScale": ("apis/ome.io/v1beta1", "rolescales"),
+    "BenchmarkJob": ("apis/ome.io/v1beta1", "benchmarkjobs"),
+    "Job": ("apis/batch/v1", "jobs"),
     "StatefulSet": ("apis/apps/v1", "statefulsets"),
     "Deployment": ("apis/apps/v1", "deployments"),
     "ControllerRevision": ("apis/apps/v1", "controllerrevisions"),

@@ -43,3 +43,19 @@ def service(namespace: str, name: str, runtime: str, *components: str, model: st
     body = {"model": {"name": model}, "runtime": {"name": runtime}, **parts, **spec}
     metadata = {"name": name, "namespace": namespace}
     return {"apiVersion": API, "kind": "InferenceService", "metadata": metadata, "spec": body}
+
+
+def benchmark(namespace: str, name: str, **spec: Any) -> Manifest:
+    """A BenchmarkJob of a URL, or of what `endpoint` says."""
+    whole = {
+        "endpoint": {"endpoint": {"url": "http://example.com", "apiFormat": "openai", "modelName": "org/model"}},
+        "task": "text-to-text",
+        "trafficScenarios": ["D(8,8)"],
+        "numConcurrency": [1],
+        "maxTimePerIteration": 1,
+        "maxRequestsPerIteration": 10,
+        "outputLocation": {"storageUri": "local:///results"},
+        **spec,
+    }
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": API, "kind": "BenchmarkJob", "metadata": metadata, "spec": whole}

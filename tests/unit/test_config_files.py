@@ -114,7 +114,7 @@ def test_every_file_is_named_objects_of_ours(path: str) -> None:
 
 @pytest.mark.parametrize("path", ALL)
 def test_the_operator_reads_every_file(path: str) -> None:
-    kinds = (api.InferenceService, api.Model, api.Runtime, api.AcceleratorClass)
+    kinds = (api.InferenceService, api.Model, api.Runtime, api.AcceleratorClass, api.BenchmarkJob)
     for one in documents(path):
         if one["kind"] not in PLAIN:
             kind = next(each for each in kinds if one["kind"] in each.KINDS)

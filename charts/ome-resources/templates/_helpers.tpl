@@ -20,6 +20,10 @@ system:serviceaccount:{{ .Release.Namespace }}:ome-operator
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end }}
 
+{{- define "ome.agentImage" -}}
+{{ .Values.agent.image.repository }}:{{ .Values.agent.image.tag | default .Chart.AppVersion }}
+{{- end }}
+
 {{- /* Beside routers, in the namespaces of services; "" for none. */ -}}
 {{- define "ome.sidecarImage" -}}
 {{- if .Values.registry.enabled }}{{ .Values.registry.image | default (include "ome.image" .) }}{{ end }}

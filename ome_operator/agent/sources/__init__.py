@@ -1,11 +1,14 @@
 """From a storage URI to the source of its files, or a sentence why there is none."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from ome_operator.agent.listing import Refused, Source
 from ome_operator.resolve.weights import FETCHED, managed
+
+if TYPE_CHECKING:
+    from ome_operator.agent.sources.objects import Objects
 
 
 class Access(NamedTuple):
@@ -33,12 +36,14 @@ def source(uri: str, access: Access) -> Source:
             f"spec.storage.storageUri {uri} cannot be fetched: {kind}:// is not served; put the files on the nodes and "
             f"write local:///path, or use one of {', '.join(sorted(f'{one}://' for one in FETCHED))}"
         )
-    return _objects(kind, uri, rest, access)
+    return bucket(uri, access)
 
 
-def _objects(kind: str, uri: str, rest: str, access: Access) -> Source:
+def bucket(uri: str, access: Access) -> "Objects":
+    """The place in an object store that a URI of `s3`, `gs`, `az` or `oci` names; Refused when something is missing."""
     from ome_operator.agent.sources import objects
 
+    kind, _, rest = uri.partition("://")
     given, secret = access.parameters, access.secret
     bucket, _, prefix = rest.partition("/")
     weak = given.get("verify") == "size"

@@ -41,6 +41,17 @@ async def ranged(
         raise Unreachable(f"the connection to the source broke: {type(error).__name__}") from error
 
 
+async def whole(session: aiohttp.ClientSession, url: str) -> AsyncIterator[bytes]:
+    """All bytes of a file whose size nobody has said; raises Refused or Unreachable."""
+    try:
+        async with session.get(url, headers={"Accept-Encoding": "identity"}) as response:
+            _check(response)
+            async for data in response.content.iter_any():
+                yield data
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise Unreachable(f"the connection to the source broke: {type(error).__name__}") from error
+
+
 def _check(response: aiohttp.ClientResponse) -> None:
     code = response.status
     if code in (200, 206):

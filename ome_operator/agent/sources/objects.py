@@ -92,6 +92,15 @@ class Objects:
         except Exception as error:
             raise _said(error) from error
 
+    async def write(self, name: str, data: bytes) -> None:
+        """Put an object of this name below the prefix; raises Refused or Unreachable."""
+        from obstore import put_async
+
+        try:
+            await put_async(self._store, f"{self._prefix}/{name}".lstrip("/"), data)
+        except Exception as error:
+            raise _said(error) from error
+
     def suspect(self, file: RemoteFile) -> None:
         """There is nobody else to ask."""
 

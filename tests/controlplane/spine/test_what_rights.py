@@ -53,6 +53,7 @@ def look_at_every_kind(rig: Rig, namespace: str) -> None:
     rig.cluster.apply({**model, "kind": "BaseModel", "metadata": {**model["metadata"], **here}})
     rig.cluster.apply({**runtime, "kind": "ServingRuntime", "metadata": {**runtime["metadata"], **here}})
     label_a_node(rig)
+    measure(rig, namespace)
     hard = {"spec": {"hard": {"pods": "0"}}}
     rig.create({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "w", "namespace": namespace}, **hard})
     rig.create(yamls.service(namespace, "starved", "w-pairs"))
@@ -79,6 +80,19 @@ def short_kinds_and_weights(rig: Rig, namespace: str) -> None:
         rig.wait(f"status of {kind}", lambda asked=asked: "Ready" in rig.cluster.kubectl(*asked))
     rig.cluster.kubectl("delete", "-n", namespace, "servings.sglang.ai/w-short")
     rig.cluster.kubectl("delete", "finetunedweight/w", "clusterbasemodels.sglang.ai/w-short")
+
+
+def measure(rig: Rig, namespace: str) -> None:
+    """A Job is made, and its name is looked for where one is in the way."""
+    box = {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}
+    metadata = {"name": "benchmark-taken", "namespace": namespace}
+    rig.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": {"spec": box}}})
+    for name, state in (("taken", "Pending"), ("w", "Completed")):
+        rig.create(yamls.benchmark(namespace, name))
+        asked = ("get", "benchmarkjob", name, "-n", namespace, "-o", "jsonpath={.status.state}")
+        rig.wait(f"{name} {state}", lambda asked=asked, state=state: rig.cluster.kubectl(*asked) == state)
+        rig.delete("BenchmarkJob", namespace, name)
+    rig.delete("Job", namespace, "benchmark-taken")
 
 
 def label_a_node(rig: Rig) -> None:
