@@ -1,0 +1,22 @@
+"""Where the examples find the service: arguments, else variables, else the port-forward of the README."""
+
+import argparse
+import os
+
+from openai import OpenAI
+
+URL, MODEL = "http://localhost:8080/v1", "moonshotai/Kimi-K2-Thinking"
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """The arguments that all examples have."""
+    words = argparse.ArgumentParser(description=description)
+    words.add_argument("--base-url", default=os.environ.get("OPENAI_BASE_URL", URL), help="default: %(default)s")
+    words.add_argument("--model", default=os.environ.get("OPENAI_MODEL", MODEL), help="default: %(default)s")
+    words.add_argument("--max-tokens", type=int, default=2048, help="default: %(default)s")
+    return words
+
+
+def client(args: argparse.Namespace) -> OpenAI:
+    """A client of the service, which asks for no key unless its runtime says so."""
+    return OpenAI(base_url=args.base_url, api_key=os.environ.get("OPENAI_API_KEY", "EMPTY"))
