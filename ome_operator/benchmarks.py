@@ -1,11 +1,12 @@
 """BenchmarkJobs: one Job is made of each, once, and what became of it comes back into the status."""
 
 import logging
+import time
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from ome_operator import statuses
+from ome_operator import notices, statuses
 from ome_operator.api import InferenceService, Invalid
 from ome_operator.cluster import JOB, Cluster
 from ome_operator.facts import Child, Deps, Manifest, Ref
@@ -55,6 +56,7 @@ class Benchmarks:
     ) -> None:
         self._cluster, self._client, self._queue, self._resync = cluster, client, queue, resync
         self._measure = measure
+        self._failures = notices.Failures(client, time.monotonic)
         self._last: dict[Ref, statuses.Written] = {}
 
     async def handle(self, ref: Ref) -> None:
@@ -86,6 +88,8 @@ class Benchmarks:
         if made is not None and not measure.over(kept.status):
             selector = f"batch.kubernetes.io/job-name={made.name}"
             pods = await self._client.list_objects("Pod", kept.ref.namespace, label_selector=selector)
+            if not pods and (said := (await self._failures.of(kept.ref.namespace)).get(made.uid)):
+                why = "PodsRefused", said
         status = measure.status(kept.parsed, made, pods, why, now)
         await self._write(kept, status)
         return self._resync if measure.over(status) else WAIT_S if made is None else LOOK_S

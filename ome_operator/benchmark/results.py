@@ -1,6 +1,7 @@
 """Results of all runs from what `inside.py` left, and the summary that fits into a termination message. Pure."""
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,8 +12,11 @@ Json = dict[str, Any]
 SUMMARY_BYTES = 4096
 """What the kubelet keeps of a termination message."""
 _SAID = 300
-_LISTS = ("input_lens", "output_lens", "ttfts", "itls", "generated_texts", "errors", "server_info")
-"""Of the benchmark's result: one entry for each request, or what is not measured."""
+_ARGUMENTS = (
+    *("max_concurrency", "random_input_len", "random_output_len", "random_range_ratio", "sharegpt_output_len"),
+    "completed",
+)
+"""Numbers of the benchmark's result that are no metrics: what it was called with, and what is counted here."""
 _LATENCIES = ("ttft", "tpot", "itl", "e2e_latency")
 _SHOWN = (
     ("ttft", "median_ttft_ms", "%.1f"),
@@ -49,8 +53,13 @@ def _run(told: Json, outcome: Json) -> Json:
         "failed": len(errors),
         "unfinished": found["errors"].count(CUT),
         "errors": _errors(errors),
-        "metrics": {name: value for name, value in found.items() if name not in _LISTS and value is not None},
+        "metrics": {name: value for name, value in found.items() if name not in _ARGUMENTS and _measured(value)},
     }
+
+
+def _measured(value: Any) -> bool:
+    """Whether it is a number that JSON knows."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _errors(said: Iterable[str]) -> list[Json]:

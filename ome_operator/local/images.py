@@ -33,8 +33,8 @@ REFERENCES = {
     "agent": f"local/ome-agent:{__version__}",
 }
 """Name of the folder below images/ -> what pods call the image."""
-SERVING = ("operator", "engine-cpu", "router")
-"""What a service with the tiny model needs."""
+SERVING = ("operator", "engine-cpu", "router", "agent")
+"""What a service with the tiny model needs, and a benchmark of it."""
 BASE = "debian:bookworm-slim"
 """The only image that a Dockerfile here may begin with: mmdebstrap makes its like."""
 _MADE_BY = "1"

@@ -50,6 +50,7 @@ def _deployed() -> list[str]:
     values: dict[str, Mapping[str, Any]] = {
         "image": {"repository": repository, "tag": tag},
         "operator": PLACED,
+        "benchmark": {"image": REFERENCES["engine-cpu"], "toolsImage": REFERENCES["agent"]},
     }
     sets = [f"{part}.{name}={json.dumps(value)}" for part, more in values.items() for name, value in more.items()]
     return [word for one in sets for word in ("--set-json", one)] + ["--wait", "--timeout=120s"]

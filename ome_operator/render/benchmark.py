@@ -130,50 +130,53 @@ def _told(run: Run, to: Target) -> Manifest:
 
 
 def _pod(one: BenchmarkJob, to: Target, images: Images, plan: Manifest, data: Place | None, out: Place) -> Manifest:
+    """Spec of the pod: its steps, what they see, and where it may run."""
     spec = one.spec
     more = spec.pod_override.dump() if spec.pod_override else {}
-    work: Manifest = {"name": "work", "mountPath": WORK}
-    tmp: Manifest = {"name": "tmp", "mountPath": "/tmp"}
     env: list[Manifest] = [{"name": PLAN, "value": json.dumps(plan, sort_keys=True)}, {"name": "HOME", "value": "/tmp"}]
-    token = _token(one)
-    held = [place.mount for place in (data, to.weights) if place is not None and place.mount is not None]
+    seen = [place.mount for place in (data, to.weights) if place is not None and place.mount is not None]
     written = [out.mount] if out.mount else []
-    prepare = _ours(PREPARE, images.tools, env, [work, tmp, *_secret(spec.dataset, "dataset")])
-    report = _ours(REPORT, images.tools, env, [work, tmp, *written, *_secret(spec.output_location, "output")])
-    run: Manifest = {
-        "name": RUN,
-        "image": more.get("image") or images.sglang,
-        "imagePullPolicy": "IfNotPresent",
-        "command": ["python3", f"{WORK}/inside.py"],
-        "workingDir": WORK,
-        "env": [*env, *token, *(more.get("env") or ())],
-        **({"envFrom": more["envFrom"]} if more.get("envFrom") else {}),
-        "resources": more.get("resources") or {"requests": {"cpu": "500m", "memory": "2Gi"}, "limits": {"memory": "16Gi"}},
-        "volumeMounts": [work, tmp, *held, *(more.get("volumeMounts") or ())],
-        **_RESTRICTED,
-    }
+    prepare = _ours(PREPARE, images.tools, env, _secret(spec.dataset, "dataset"))
+    run = _sglang(images.sglang, [*env, *_token(one)], seen, more)
+    report = _ours(REPORT, images.tools, env, [*written, *_secret(spec.output_location, "output")])
+    user = {"runAsNonRoot": True, "runAsUser": _USER, "runAsGroup": _USER, "fsGroup": _USER}
     return {
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "securityContext": {
-            "runAsNonRoot": True, "runAsUser": _USER, "runAsGroup": _USER, "fsGroup": _USER,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": {**user, "seccompProfile": {"type": "RuntimeDefault"}},
         "initContainers": [prepare, run],
         "containers": [report],
         "volumes": [*_volumes(one, to, data, out), *(more.get("volumes") or ())],
         **_where(one, to, more),
-    }  # fmt: skip
+    }
 
 
+_SHARED: list[Manifest] = [{"name": "work", "mountPath": WORK}, {"name": "tmp", "mountPath": "/tmp"}]
 _RESTRICTED: dict[str, Any] = {
     "terminationMessagePolicy": "FallbackToLogsOnError",
     "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
 }
 
 
+def _sglang(image: str, env: list[Manifest], mounts: list[Manifest], more: Manifest) -> Manifest:
+    """The step that sends requests; `more` is spec.podOverride."""
+    return {
+        "name": RUN,
+        "image": more.get("image") or image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["python3", f"{WORK}/inside.py"],
+        "workingDir": WORK,
+        "env": [*env, *(more.get("env") or ())],
+        **({"envFrom": more["envFrom"]} if more.get("envFrom") else {}),
+        "resources": more.get("resources") or {"requests": {"cpu": "500m", "memory": "2Gi"}, "limits": {"memory": "16Gi"}},
+        "volumeMounts": [*_SHARED, *mounts, *(more.get("volumeMounts") or ())],
+        **_RESTRICTED,
+    }
+
+
 def _ours(step: str, image: str, env: list[Manifest], mounts: list[Manifest]) -> Manifest:
+    """A step that is a command of this program."""
     return {
         "name": step,
         "image": image,
@@ -181,7 +184,7 @@ def _ours(step: str, image: str, env: list[Manifest], mounts: list[Manifest]) ->
         "args": ["benchmark", step],
         "env": env,
         "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "2Gi"}},
-        "volumeMounts": mounts,
+        "volumeMounts": [*_SHARED, *mounts],
         **_RESTRICTED,
     }
 

@@ -64,7 +64,7 @@ def _report(said: str) -> BenchmarkReport | None:
 def benchmark_status(
     job: BenchmarkJob, made: Child | None, pods: Iterable[Mapping[str, Any]], why: tuple[str, str], now: datetime
 ) -> dict[str, Any]:
-    """The whole status. `made`: the Job; `pods`: bodies of its pods; `why`: (reason, sentence) why there is no Job yet."""
+    """The whole status. `made`: the Job; `pods`: bodies of its pods; `why`: (reason, sentence) why one is missing."""
     before = job.status
     if over(before):
         shared = {name: before[name] for name in _LASTING if before.get(name) is not None}
@@ -75,13 +75,13 @@ def benchmark_status(
         return _ended(job, {"startedGeneration": before.get("startedGeneration")}, FAILED, "JobDeleted", said, now)
     if made is None:
         return _said(job, {"state": PENDING}, False, *(why if why[0] else ("Creating", "its Job is about to be made")), now)
-    return _of_job(job, made, step(pods), now)
+    return _of_job(job, made, step(pods), why, now)
 
 
 _LASTING = ("state", "startTime", "completionTime", "failureMessage", "details", "startedGeneration", "report")
 
 
-def _of_job(job: BenchmarkJob, made: Child, far: Step, now: datetime) -> dict[str, Any]:
+def _of_job(job: BenchmarkJob, made: Child, far: Step, why: tuple[str, str], now: datetime) -> dict[str, Any]:
     content = made.content or {}
     status = content.get("status") or {}
     shared: dict[str, Any] = {"startedGeneration": content.get("generation") or job.generation}
@@ -90,10 +90,11 @@ def _of_job(job: BenchmarkJob, made: Child, far: Step, now: datetime) -> dict[st
     done = {one.get("type"): one for one in status.get("conditions") or () if one.get("status") == "True"}
     last = done.get("Complete") or done.get("Failed")
     if last is None:
-        state = RUNNING if far.running else PENDING
-        reason = "Running" if far.running else far.reason or "Creating"
-        said = far.message or ("requests are being sent" if far.running else "its pod starts")
-        return _said(job, {**shared, "state": state}, False, reason, said, now)
+        if far.running:
+            reason, said = "Running", "requests are being sent"
+        else:
+            reason, said = why if why[0] else (far.reason or "Creating", far.message or "its pod starts")
+        return _said(job, {**shared, "state": RUNNING if far.running else PENDING}, False, reason, said, now)
     shared["completionTime"] = status.get("completionTime") or last.get("lastTransitionTime")
     report = far.report
     if report is not None:

@@ -31,7 +31,7 @@ def ends(rig: Rig, name: str, code: int, **report: Any) -> None:
     rig.cluster.set_stages(stages.finish({keys.BENCHMARK: name}, exit_code=code, message=said))
 
 
-def says(rig: Rig, namespace: str, name: str, state: str, reason: str) -> Manifest:
+def says(rig: Rig, namespace: str, name: str, state: str, reason: str, seconds: float = 30.0) -> Manifest:
     """Wait until its status says so; the status."""
 
     def holds() -> Manifest | None:
@@ -39,7 +39,7 @@ def says(rig: Rig, namespace: str, name: str, state: str, reason: str) -> Manife
         told = {one["type"]: one["reason"] for one in status.get("conditions", ())}
         return status if (status.get("state"), told.get("Complete")) == (state, reason) else None
 
-    found = rig.wait(f"{name} {state} {reason}", holds)
+    found = rig.wait(f"{name} {state} {reason}", holds, seconds)
     assert found is not None
     return found
 
@@ -102,6 +102,13 @@ def test_what_cannot_run_is_said_and_can_be_mended(rig: Rig, empty: str) -> None
     says(rig, empty, "mended", "Pending", "TrafficNotServed")
     rig.patch("BenchmarkJob", empty, "mended", {"spec": {"trafficScenarios": ["D(9,9)"]}})
     says(rig, empty, "mended", "Completed", "Completed")
+
+
+def test_a_refused_pod_is_told(rig: Rig, empty: str) -> None:
+    hard = {"spec": {"hard": {"pods": "0"}}}
+    rig.create({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": empty}, **hard})
+    rig.create(yamls.benchmark(empty, "starved"))
+    says(rig, empty, "starved", "Pending", "PodsRefused", 40)
 
 
 def test_the_operators_token_makes_no_other_jobs(rig: Rig, namespace: str) -> None:

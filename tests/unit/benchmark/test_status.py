@@ -67,6 +67,11 @@ def test_before_it_has_ended(pods: tuple[dict[str, Any], ...], state: str, reaso
     assert begun(found) and not over(found)
 
 
+def test_a_pod_that_nobody_may_create() -> None:
+    found = said(jobs.job(), made(), why=("PodsRefused", "violates PodSecurity"))
+    assert (found["state"], complete(found)) == ("Pending", ("False", "PodsRefused"))
+
+
 def test_completed() -> None:
     found = said(jobs.job(), made("Complete"), pod(GOOD))
     assert (found["state"], complete(found), found["completionTime"]) == ("Completed", ("True", "Completed"), ENDED)

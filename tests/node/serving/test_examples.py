@@ -1,0 +1,30 @@
+"""The programs in examples/ as people run them: through a port-forward."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.node.test_pods import forwarded
+from tests.support.rig import ROOT, Rig
+
+
+@pytest.mark.parametrize(
+    ("example", "words", "expected"),
+    [
+        ("thinking.py", (), "Content"),
+        ("tool_call.py", ("--force",), "Tool call: get_weather"),
+        ("tool_result.py", (), ""),
+        ("chat.py", ("Hi",), ""),
+    ],
+)
+def test_example(serving: Rig, tiny: str, example: str, words: tuple[str, ...], expected: str) -> None:
+    """Random weights say noise, but a call's arguments fit what the tool asks for."""
+    with forwarded(serving.cluster, "service/kimi-k2-tiny", 80, "kimi-k2-tiny") as local:
+        command = [sys.executable, str(ROOT / "examples" / example), "--max-tokens", "120", *words]
+        env = {**os.environ, "OPENAI_BASE_URL": f"{local}v1", "OPENAI_MODEL": "kimi-k2-tiny", "NO_PROXY": "127.0.0.1"}
+        done = subprocess.run(command, env=env, capture_output=True, timeout=90, check=False)
+    said = done.stdout.decode(errors="replace")
+    assert done.returncode == 0, done.stderr.decode(errors="replace")
+    assert said.strip() and expected in said
