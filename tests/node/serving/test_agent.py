@@ -98,6 +98,7 @@ def labels(rig: Rig) -> dict[str, str]:
     return {key: value for key, value in found.items() if key.startswith(LABEL)}
 
 
+@pytest.mark.timeout(READY_WITHIN_S + 180, func_only=True)
 def test_a_service_starts_from_what_the_agent_fetched(agent: Rig, hub: Hub, disk: Path, steps: Steps) -> None:
     """Nobody labels anything by hand."""
     model = yamls.model(MODEL, URI)
