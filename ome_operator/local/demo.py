@@ -92,7 +92,7 @@ def remove() -> None:
 def _hold(cluster: Cluster, service: Service, *nodes: str) -> None:
     label = f"models.ome.io/clusterbasemodel.{service.name}=Ready"
     cluster.kubectl("label", "node", *nodes, "--overwrite", label)
-    print(f"  {label}  (a stand-in: no agent downloads models yet)")
+    print(f"  {label}  (a stand-in: no model agent runs here)")
 
 
 def _load(cluster: Cluster) -> None:
