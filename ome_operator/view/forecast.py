@@ -76,9 +76,24 @@ def _sentence(
         router = ["the router's pods are replaced"] if _router(before) != _router(after) else []
         return "; ".join(one for one in ["no new revision, no GPU pod restarts", *router, *scaled, words(made)] if one)
     because = "; ".join(why[:SAID]) + (f"; and {len(why) - SAID} more" if len(why) > SAID else "")
-    what = f"{_listed(restarts)} restart" if restarts else "nothing runs that would restart"
+    what = f"{_listed(restarts)} restart{_how(before, after)}" if restarts else "nothing runs that would restart"
     said = f"revision {before.revision} → {after.revision}: {what}" + (f". Why: {because}" if because else "")
     return "; ".join([said, *scaled])
+
+
+def _how(before: Outcome, after: Outcome) -> str:
+    """In which steps, what that takes, and whether something serves meanwhile (docs/rollouts.md)."""
+    bounds, roles = after.bounds, [role for role in after.roles if role.groups]
+    if bounds.alone or {role.component for role in before.roles} != {role.component for role in after.roles}:
+        return ", the old ones before the new ones start: nothing serves meanwhile"
+    if bounds.whole:
+        return f" side by side{_gpus(sum(one.groups * one.gpus for one in roles), ', with ', ' more until the old ones go')}"
+    above, missing = ({one: part.get(one.component, 0) for one in roles} for part in (bounds.surge, bounds.unavailable))
+    if any(missing[one] >= one.groups and not above[one] for one in roles):
+        return " at once: nothing serves meanwhile"
+    more = _gpus(sum(above[one] * one.gpus for one in roles), ", with ", " more meanwhile")
+    steps = (f"{one.title} {min(above[one] + missing[one], one.groups)} of {one.groups}" for one in roles)
+    return f", of {' and '.join(steps)} at a time{more}"
 
 
 def _router(one: Outcome) -> Any:

@@ -1,16 +1,19 @@
 """What a service comes to when everything has settled: the objects of its wanted revision, and nothing of an older one."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from ome_operator import keys, quantity
-from ome_operator.api import InferenceService, migrate
-from ome_operator.facts import Child, Deps, Manifest, Observed
+from ome_operator.api import InferenceService, Runtime, migrate
+from ome_operator.facts import Child, Deps, Manifest, Observed, Ref
 from ome_operator.plan import Apply, Create
 from ome_operator.render import meta, policy
 from ome_operator.render.workloads import Stored, stored
+from ome_operator.resolve.identity import CHOSEN
+from ome_operator.rollout.arithmetic import Bounds
+from ome_operator.rollout.strategy import strategy
 from ome_operator.status import conditions as cond
 from ome_operator.status.roles import title
 from ome_operator.sync import sync
@@ -48,6 +51,8 @@ class Outcome:
     problems: tuple[str, ...]
     """Why it cannot start, each with what to do."""
     advice: str = ""
+    bounds: Bounds = field(default_factory=lambda: Bounds({}, {}))
+    """How a rollout to it goes."""
 
 
 def outcome(service: InferenceService, deps: Deps, children: Iterable[Child] = ()) -> Outcome:
@@ -62,14 +67,23 @@ def outcome(service: InferenceService, deps: Deps, children: Iterable[Child] = (
     revision = str(plan.status.get("revision") or "")
     data = _data(revision, written, known.values())
     said = {one["type"]: one for one in plan.status["conditions"]}
+    roles = _roles(stored(data), written)
     return Outcome(
         revision=revision,
         inputs=data.get("inputs") or {},
         manifests=(*written, *(_scale(service, one) for one in scales)) if any(_runs(one) for one in written) else (),
-        roles=_roles(stored(data), written),
+        roles=roles,
         problems=tuple(_problems(said)),
         advice=(said.get(cond.ADVICE) or {}).get("message", ""),
+        bounds=strategy(service, _runtime(data, deps)).bounds({role.component: role.groups for role in roles}),
     )
+
+
+def _runtime(data: Mapping[str, Any], deps: Deps) -> Runtime | None:
+    """The runtime of a revision."""
+    chosen = (data.get("inputs") or {}).get(CHOSEN)
+    found = deps.runtimes.get(Ref(**chosen)) if chosen else None
+    return found if isinstance(found, Runtime) else None
 
 
 def _unpaused(service: InferenceService) -> Any:

@@ -4,12 +4,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ome_operator import keys
+from ome_operator import keys, quantity
 from ome_operator.facts import Pod
 from ome_operator.status.roles import title
 from ome_operator.view.spans import numbers
-
-_UNITS = {"h": 3600, "m": 60, "s": 1, "": 1}
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ def seconds(text: str) -> int | None:
     """`90`, `30s`, `5m`, `1h30m`; None when it is no duration."""
     if not re.fullmatch(r"(\d+[hms])+|\d+", text):
         return None
-    return sum(int(number) * _UNITS[unit] for number, unit in re.findall(r"(\d+)([hms]?)", text))
+    return int(text) if text.isdigit() else int(quantity.seconds(text))
 
 
 def moment(when: str) -> tuple[str, str]:

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from ome_operator.api import InferenceService, Runtime
 from ome_operator.facts import Deps, Observed, Ref
 from ome_operator.sync import sync
@@ -48,8 +50,8 @@ def test_an_edit_of_the_runtime_restarts_every_group_and_says_which_flag_did_it(
     found = told((service, deps), (service, edited(deps, "--mem-fraction-static=0.8", "--mem-fraction-static=0.85")))
     assert found.sentence == (
         f"revision {found.before} → {found.after}: prefill (1 group of 4 pods, 32 GPUs) and decode (1 group of 12 pods, "
-        "96 GPUs), 128 GPUs in all, restart. Why: runtime kimi-k2-pd-rt decoderConfig.runner.args --mem-fraction-static "
-        "0.8 → 0.85"
+        "96 GPUs), 128 GPUs in all, restart at once: nothing serves meanwhile. Why: runtime kimi-k2-pd-rt "
+        "decoderConfig.runner.args --mem-fraction-static 0.8 → 0.85"
     )
     assert found.gpus == 128
     changed = [one for one in found.changes if one.lines]
@@ -57,6 +59,27 @@ def test_an_edit_of_the_runtime_restarts_every_group_and_says_which_flag_did_it(
     edits = [line for line in changed[0].lines if line[0] in "+-"]
     assert [line.split("- ")[-1] for line in edits] == ["--mem-fraction-static=0.8", "--mem-fraction-static=0.85"]
     assert {one.mark for one in found.changes} == {CHANGED}
+
+
+@pytest.mark.parametrize(
+    ("groups", "rollout", "how"),
+    [
+        (1, {}, "restart at once: nothing serves meanwhile."),
+        (4, {}, "restart, of engine 1 of 4 at a time."),
+        (
+            4,
+            {"rollingUpdate": {"maxSurge": 2, "maxUnavailable": 0}},
+            "restart, of engine 2 of 4 at a time, with 4 GPUs more meanwhile.",
+        ),
+        (4, {"blueGreen": {}}, "restart side by side, with 8 GPUs more until the old ones go."),
+        (4, {"recreate": {}}, "restart, the old ones before the new ones start: nothing serves meanwhile."),
+    ],
+)
+def test_how_groups_go(groups: int, rollout: dict[str, Any], how: str) -> None:
+    one = parts.service(engine={"minReplicas": groups}, router={}, rollout=rollout)
+    old, new = (parts.deps(parts.model(), parts.simple(2, image=image)) for image in ("engine:1", "engine:2"))
+    found = told((one, old), (one, new))
+    assert f"{how} Why: " in found.sentence
 
 
 def test_an_edit_of_the_router_restarts_no_gpu_pod() -> None:
