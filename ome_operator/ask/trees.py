@@ -3,11 +3,11 @@
 from ome_operator import keys
 from ome_operator.ask.gather import gather
 from ome_operator.facts import Observed
+from ome_operator.kept import SERVICE
 from ome_operator.kube.client import Client
 from ome_operator.kube.listing import listed
 from ome_operator.view.tree import Tree, tree
 
-SERVICE = "InferenceService"
 KINDS = ("ControllerRevision", "StatefulSet", "Deployment", "Pod")
 """What slices are made of."""
 OURS = f"{keys.MANAGED_BY}={keys.MANAGER}"

@@ -5,8 +5,9 @@ from typing import Any
 
 from ome_operator import observe
 from ome_operator.ask.gather import gather
-from ome_operator.ask.trees import KINDS, SERVICE, selector
+from ome_operator.ask.trees import KINDS, selector
 from ome_operator.facts import Manifest, Observed
+from ome_operator.kept import SERVICE
 from ome_operator.kube.client import Client
 from ome_operator.kube.listing import listed
 from ome_operator.notices import when

@@ -106,7 +106,8 @@ def _container(spec: dict[str, list[dict[str, str]]], wanted: str | None) -> str
 async def _nothing(client: "Client", namespace: str, service: str, choice: "Choice", container: str | None) -> str:
     """Why there is nothing to show."""
     from ome_operator import observe
-    from ome_operator.ask.trees import SERVICE, selector
+    from ome_operator.ask.trees import selector
+    from ome_operator.kept import SERVICE
     from ome_operator.kube.errors import NotFound
     from ome_operator.view.streams import labelled, nothing
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from ome_operator import keys
-from ome_operator.cli.connect import Context, Kubeconfig, on_cluster
+from ome_operator.cli.completing import services
+from ome_operator.cli.connect import Context, Kubeconfig, Namespace, inside, on_cluster
 from ome_operator.local.errors import LocalError
 
 if TYPE_CHECKING:
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
-Name = Annotated[str, typer.Argument(metavar="SERVICE", show_default=False)]
-Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Of the service.")]
+Name = Annotated[str, typer.Argument(metavar="SERVICE", show_default=False, autocompletion=services)]
 
 
 class Found(NamedTuple):
@@ -38,9 +38,14 @@ class Found(NamedTuple):
         """For people."""
         return f"{self.service.namespace}/{self.service.name}"
 
+    @property
+    def words(self) -> str:
+        """As the commands are told."""
+        return f"{self.service.name} -n {self.service.namespace}"
+
 
 @app.command()
-def history(service: Name, namespace: Namespace = "default", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
+def history(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
     """List the kept revisions, the newest last: what changed in each, and which one runs."""
     from ome_operator.rollout.history import lines
 
@@ -57,7 +62,7 @@ def history(service: Name, namespace: Namespace = "default", kubeconfig: Kubecon
     for row in rows:
         typer.echo("  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[-1]]))
     if not found.known:
-        typer.echo(f"{found.where} has no revision yet: `kubectl describe isvc {service} -n {namespace}` says why.")
+        typer.echo(f"{found.where} has no revision yet: `kubectl describe isvc {found.words}` says why.")
 
 
 @app.command()
@@ -65,7 +70,7 @@ def undo(
     service: Name,
     to: Annotated[str, typer.Option(help="The revision; by default the one that worked last.", show_default=False)] = "",
     off: Annotated[bool, typer.Option("--off", help="Follow the spec again.")] = False,
-    namespace: Namespace = "default",
+    namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
@@ -82,14 +87,14 @@ def undo(
         if not off and revision not in kept:
             lacks = f"has no revision {to}" if to else "has no revision to go back to"
             listed = f"kept: {', '.join(kept) or 'none'}"
-            raise LocalError(f"{found.where} {lacks} ({listed}). `ome history {service} -n {namespace}` lists them.")
+            raise LocalError(f"{found.where} {lacks} ({listed}). `ome history {found.words}` lists them.")
         await _edit(client, found, {"revision": revision or None})
         return found, revision
 
     found, revision = on_cluster(kubeconfig, context, work)
     if revision:
         typer.echo(f"{found.where} goes to revision {revision} and stays there: edits are recorded and wait.")
-        typer.echo(f"`ome undo {service} -n {namespace} --off` ends that.")
+        typer.echo(f"`ome undo {found.words} --off` ends that.")
     else:
         typer.echo(f"{found.where} follows its spec.")
     _say_paused(found)
@@ -97,7 +102,7 @@ def undo(
 
 
 @app.command()
-def retry(service: Name, namespace: Namespace = "default", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
+def retry(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
     """Try what was rejected again, as it is."""
 
     async def work(client: "Client") -> Found:
@@ -113,26 +118,26 @@ def retry(service: Name, namespace: Namespace = "default", kubeconfig: Kubeconfi
 
 
 @app.command()
-def restart(service: Name, namespace: Namespace = "default", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
+def restart(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
     """Make a new revision of the same content, which replaces all pods of engine and decoder as an edit would."""
     found = _set(service, namespace, kubeconfig, context, {"restartedAt": _now()})
-    typer.echo(f"{found.where} gets a new revision; `ome history {service} -n {namespace}` shows it.")
+    typer.echo(f"{found.where} gets a new revision; `ome history {found.words}` shows it.")
     if found.aim.pin:
-        typer.echo(f"It is pinned to {found.aim.pin}, so the new one waits: `ome undo {service} -n {namespace} --off`.")
+        typer.echo(f"It is pinned to {found.aim.pin}, so the new one waits: `ome undo {found.words} --off`.")
     _say_paused(found)
     _remind("spec.rollout.restartedAt")
 
 
 @app.command()
-def pause(service: Name, namespace: Namespace = "default", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
+def pause(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
     """Hold back whatever would replace the pods that run; edits are recorded meanwhile."""
     found = _set(service, namespace, kubeconfig, context, {"paused": True})
-    typer.echo(f"{found.where} is paused: `ome resume {service} -n {namespace}` ends it.")
+    typer.echo(f"{found.where} is paused: `ome resume {found.words}` ends it.")
     _remind("spec.rollout.paused")
 
 
 @app.command()
-def resume(service: Name, namespace: Namespace = "default", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
+def resume(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
     """Go on with what a pause held back."""
     found = _set(service, namespace, kubeconfig, context, {"paused": None})
     typer.echo(f"{found.where} goes on.")
@@ -157,6 +162,7 @@ async def _find(client: "Client", namespace: str, name: str) -> Found:
     from ome_operator.rollout import target
     from ome_operator.rollout.revisions import stored
 
+    namespace = inside(client, namespace)
     try:
         service = InferenceService.parse(await client.get("InferenceService", namespace, name))
     except NotFound as error:
@@ -183,7 +189,7 @@ def _say_paused(found: Found) -> None:
     rollout = found.service.spec.rollout
     if rollout is not None and rollout.paused:
         where = f"{found.service.name} -n {found.service.namespace}"
-        typer.echo(f"It is paused, so nothing moves before `ome resume {where}`.")
+        typer.echo(f"It is paused, so nothing moves before `ome resume {found.words}`.")
 
 
 def _remind(field: str) -> None:
