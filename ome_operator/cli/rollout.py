@@ -188,7 +188,6 @@ async def _patch(client: "Client", found: Found, patch: dict[str, Any]) -> None:
 def _say_paused(found: Found) -> None:
     rollout = found.service.spec.rollout
     if rollout is not None and rollout.paused:
-        where = f"{found.service.name} -n {found.service.namespace}"
         typer.echo(f"It is paused, so nothing moves before `ome resume {found.words}`.")
 
 
