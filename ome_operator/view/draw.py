@@ -8,6 +8,7 @@ from rich.padding import Padding
 from rich.text import Text
 from rich.tree import Tree as Drawn
 
+from ome_operator.quantity import moment
 from ome_operator.status.holding import duration
 from ome_operator.view.changes import ADDED, CHANGED, REMOVED, Change
 from ome_operator.view.preview import Preview
@@ -189,4 +190,5 @@ def _indented(text: Text) -> Padding:
 
 
 def _ago(since: str, now: datetime) -> str:
-    return duration((now - datetime.fromisoformat(since)).total_seconds()) if since else ""
+    when = moment(since, now)
+    return duration((now - when).total_seconds()) if when is not None else ""
