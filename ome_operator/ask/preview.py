@@ -22,7 +22,7 @@ from ome_operator.sync import sync
 from ome_operator.view.outcome import SURVIVES
 from ome_operator.view.preview import Preview, Side, edited, forecasts
 
-_SOON = frozenset({"Complete", "Progressing", "RetiringOldSlice", "WaitingForTurn", "Checking"})
+_SOON = frozenset({"Complete", "Progressing", "RetiringOldSlice", "RollingOut", "WaitingForTurn", "Checking"})
 """Reasons of RolledOut that pass by themselves."""
 _RIGHTS = "cannot patch resource"
 """In the API server's words when it is the person, not the object, that may not."""

@@ -92,10 +92,9 @@ def _text(manifest: Manifest, revision: str) -> list[str]:
     metadata = {name: value for name, value in manifest["metadata"].items() if name not in _HIDDEN}
     notes = {name: value for name, value in (metadata.pop("annotations", None) or {}).items() if name != keys.HASH}
     group = metadata.get("labels", {}).get(keys.GROUP_INDEX)
-    name = str(metadata.pop("name"))
+    del metadata["name"]
     body = {**manifest, "metadata": {**metadata, **({"annotations": notes} if notes else {})}}
     text = yaml.safe_dump(body, sort_keys=True, allow_unicode=True, width=200)
-    text = text.replace(name, "NAME")
     if revision:
         text = text.replace(revision, "REVISION")
     return [line for line in text.splitlines() if not (group and line.strip() == f"{keys.GROUP_INDEX}: '{group}'")]

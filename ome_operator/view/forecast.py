@@ -1,6 +1,6 @@
 """What an edit would do to a service, before it is done: which objects change, which groups restart, and why."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,11 +30,8 @@ class Forecast:
     """Revision now, "" for none."""
     after: str
     """Revision then, "" when it cannot be rendered."""
-
-    @property
-    def gpus(self) -> int:
-        """GPUs whose pods restart."""
-        return sum(role.groups * role.gpus for role in self.restarts)
+    gpus: int = 0
+    """GPUs whose pods restart."""
 
 
 def forecast(service: Ref, before: Outcome | None, after: Outcome | None, waits: str = "") -> Forecast | None:
@@ -54,7 +51,7 @@ def forecast(service: Ref, before: Outcome | None, after: Outcome | None, waits:
         said += f". But {waits}"
     if after and after.advice and after.advice != old.advice:
         said += f". To know: {after.advice}"
-    return Forecast(service, said, restarts, why, made, old.revision, new.revision)
+    return Forecast(service, said, restarts, why, made, old.revision, new.revision, _sum(restarts))
 
 
 _NOTHING = Outcome("", {}, (), (), ())
@@ -70,13 +67,15 @@ def _sentence(
         rest = "; what runs stays as it is" if before and before.manifests else ""
         return f"it cannot start: {problem}{rest}"
     if before is None or not before.manifests:
-        return f"new: revision {after.revision} with {_listed(after.roles).rstrip(',')}; {words(made)}"
+        return f"new: revision {after.revision} with {_listed(after.roles)}{_in_all(after.roles)}; {words(made)}"
     scaled = _scaled(before.roles, after.roles)
     if before.revision == after.revision:
         router = ["the router's pods are replaced"] if _router(before) != _router(after) else []
         return "; ".join(one for one in ["no new revision, no GPU pod restarts", *router, *scaled, words(made)] if one)
     because = "; ".join(why[:SAID]) + (f"; and {len(why) - SAID} more" if len(why) > SAID else "")
-    what = f"{_listed(restarts)} restart{_how(before, after)}" if restarts else "nothing runs that would restart"
+    what = "nothing runs that would restart"
+    if restarts:
+        what = f"{_listed(restarts)} restart{_in_all(restarts)}, {_how(before, after)}"
     said = f"revision {before.revision} → {after.revision}: {what}" + (f". Why: {because}" if because else "")
     return "; ".join([said, *scaled])
 
@@ -85,15 +84,15 @@ def _how(before: Outcome, after: Outcome) -> str:
     """In which steps, what that takes, and whether something serves meanwhile (docs/rollouts.md)."""
     bounds, roles = after.bounds, [role for role in after.roles if role.groups]
     if bounds.alone or {role.component for role in before.roles} != {role.component for role in after.roles}:
-        return ", the old ones before the new ones start: nothing serves meanwhile"
+        return "the old ones before the new ones start: nothing serves meanwhile"
     if bounds.whole:
-        return f" side by side{_gpus(sum(one.groups * one.gpus for one in roles), ', with ', ' more until the old ones go')}"
+        return f"side by side{_gpus(_sum(roles), ', with ', ' more until the old ones go')}"
     above, missing = ({one: part.get(one.component, 0) for one in roles} for part in (bounds.surge, bounds.unavailable))
     if any(missing[one] >= one.groups and not above[one] for one in roles):
-        return " at once: nothing serves meanwhile"
+        return "at once: nothing serves meanwhile"
     more = _gpus(sum(above[one] * one.gpus for one in roles), ", with ", " more meanwhile")
     steps = (f"{one.title} {min(above[one] + missing[one], one.groups)} of {one.groups}" for one in roles)
-    return f", of {' and '.join(steps)} at a time{more}"
+    return f"of {' and '.join(steps)} at a time{more}"
 
 
 def _router(one: Outcome) -> Any:
@@ -102,13 +101,20 @@ def _router(one: Outcome) -> Any:
 
 
 def _listed(roles: Iterable[Role]) -> str:
-    """`prefill (1 group of 4 pods, 32 GPUs) and decode (…)`, and the sum."""
-    every = [*roles]
-    said = " and ".join(
+    """`prefill (1 group of 4 pods, 32 GPUs) and decode (…)`."""
+    return " and ".join(
         f"{one.title} ({count(one.groups, 'group')} of {count(one.size, 'pod')}{_gpus(one.groups * one.gpus, ', ')})"
-        for one in every
+        for one in roles
     )
-    return said + (_gpus(sum(one.groups * one.gpus for one in every), ", ", " in all,") if len(every) > 1 else "")
+
+
+def _in_all(roles: Sequence[Role]) -> str:
+    return _gpus(_sum(roles), ", ", " in all") if len(roles) > 1 else ""
+
+
+def _sum(roles: Iterable[Role]) -> int:
+    """GPUs of all groups."""
+    return sum(one.groups * one.gpus for one in roles)
 
 
 def _gpus(number: int, before: str = "", behind: str = "") -> str:

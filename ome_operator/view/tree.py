@@ -18,6 +18,8 @@ from ome_operator.view.outcome import pod_gpus
 
 ROLES = (keys.ENGINE, keys.DECODER, keys.ROUTER)
 CONDITION = {keys.ENGINE: cond.ENGINE, keys.DECODER: cond.DECODER, keys.ROUTER: cond.ROUTER}
+WHEN_TRUE = (cond.ANOTHER, *cond.DRIFTED.values(), cond.ADVICE)
+"""Conditions that have something to say when they are True, not False."""
 MISSING = "NotCreated"
 """Reason of a rank whose pod does not exist."""
 
@@ -134,9 +136,9 @@ def _unseen(body: Mapping[str, Any]) -> str:
 
 def _said(told: Mapping[str, Mapping[str, Any]]) -> Iterable[Said]:
     """Conditions that people act on and that no pod shows."""
-    for name in (cond.MODEL, cond.RUNTIME, cond.ROLLED_OUT, cond.ANOTHER, cond.ADVICE):
+    for name in (cond.MODEL, cond.RUNTIME, cond.ROLLED_OUT, *WHEN_TRUE):
         one = told.get(name)
-        bad = "True" if name in (cond.ANOTHER, cond.ADVICE) else "False"
+        bad = "True" if name in WHEN_TRUE else "False"
         if one is not None and one.get("status") == bad and one.get("reason") != "Progressing":
             yield Said(name, one.get("reason") or "", one.get("message") or "")
 

@@ -9,7 +9,7 @@ from typing import Any
 from ome_operator import keys
 from ome_operator.status import conditions as cond
 from ome_operator.view.spans import count
-from ome_operator.view.tree import CONDITION, Group, Rank, Role, Tree
+from ome_operator.view.tree import CONDITION, WHEN_TRUE, Group, Rank, Role, Tree
 
 EVENTS = 8
 """Newest events that are told."""
@@ -90,9 +90,9 @@ def _findings(tree: Tree, conditions: Iterable[Mapping[str, Any]]) -> Iterable[F
     """In the order in which a person reads them; Ready only repeats the others."""
     found = {one.get("type"): one for one in conditions}
     shown = {(CONDITION[role.component], rank.reason) for role, _, rank in _unready(tree)}
-    for name in (cond.ANOTHER, *cond.ORDER):
+    for name in dict.fromkeys((cond.ANOTHER, *cond.ORDER)):
         one = found.get(name) or {}
-        bad = "True" if name in (cond.ANOTHER, cond.ADVICE) else "False"
+        bad = "True" if name in WHEN_TRUE else "False"
         reason = one.get("reason") or ""
         # What the pods say is told with the pods; that a revision comes up says nothing beside it.
         if name == cond.READY or one.get("status") != bad or (name, reason) in shown or reason == "Progressing":

@@ -50,7 +50,7 @@ def test_an_edit_of_the_runtime_restarts_every_group_and_says_which_flag_did_it(
     found = told((service, deps), (service, edited(deps, "--mem-fraction-static=0.8", "--mem-fraction-static=0.85")))
     assert found.sentence == (
         f"revision {found.before} → {found.after}: prefill (1 group of 4 pods, 32 GPUs) and decode (1 group of 12 pods, "
-        "96 GPUs), 128 GPUs in all, restart at once: nothing serves meanwhile. Why: runtime kimi-k2-pd-rt "
+        "96 GPUs) restart, 128 GPUs in all, at once: nothing serves meanwhile. Why: runtime kimi-k2-pd-rt "
         "decoderConfig.runner.args --mem-fraction-static 0.8 → 0.85"
     )
     assert found.gpus == 128
@@ -64,14 +64,14 @@ def test_an_edit_of_the_runtime_restarts_every_group_and_says_which_flag_did_it(
 @pytest.mark.parametrize(
     ("groups", "rollout", "how"),
     [
-        (1, {}, "restart at once: nothing serves meanwhile."),
+        (1, {}, "restart, at once: nothing serves meanwhile."),
         (4, {}, "restart, of engine 1 of 4 at a time."),
         (
             4,
             {"rollingUpdate": {"maxSurge": 2, "maxUnavailable": 0}},
             "restart, of engine 2 of 4 at a time, with 4 GPUs more meanwhile.",
         ),
-        (4, {"blueGreen": {}}, "restart side by side, with 8 GPUs more until the old ones go."),
+        (4, {"blueGreen": {}}, "restart, side by side, with 8 GPUs more until the old ones go."),
         (4, {"recreate": {}}, "restart, the old ones before the new ones start: nothing serves meanwhile."),
     ],
 )
