@@ -1,0 +1,104 @@
+"""Logs over HTTP, against a server that cuts lines where it likes."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import cast
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from ome_operator.kube import errors
+from ome_operator.kube.connection import Connection
+from ome_operator.kube.podlogs import Line, Logs, Wanted
+
+AT = "2026-01-01T00:00:00Z"
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@asynccontextmanager
+async def serving(handler: Handler) -> AsyncIterator[Logs]:
+    """Logs of an API server that answers so."""
+    app = web.Application()
+    app.router.add_get("/api/v1/namespaces/team/pods/{pod}/log", handler)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+
+    class Here:
+        server = f"http://127.0.0.1:{runner.addresses[0][1]}"
+
+        def session(self, **_: object) -> aiohttp.ClientSession:
+            return aiohttp.ClientSession()
+
+    logs = Logs(cast(Connection, Here()))
+    try:
+        yield logs
+    finally:
+        await logs.close()
+        await runner.cleanup()
+
+
+async def lines(logs: Logs, wanted: Wanted) -> list[Line]:
+    return [line async for line in logs.lines("team", "p", "main", wanted)]
+
+
+async def test_lines_are_whole_however_they_arrive() -> None:
+    parts = b"2026-01-01T00:00:00.1Z on", b"e\n2026-01-01T00:00:00.2Z tw\xc3", b"\xb6\r\n2026-01-01T00:00:00.3Z \n", b"x end"
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for part in parts:
+            await response.write(part)
+        return response
+
+    async with serving(handler) as logs:
+        found = await lines(logs, Wanted())
+    assert [line.text for line in found] == ["one", "twö", "", "end"]
+    assert found[0].when == "2026-01-01T00:00:00.1Z"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "query"),
+    [
+        (Wanted(tail=5, since=60), {"tailLines": "5", "sinceSeconds": "60"}),
+        (Wanted(follow=True, since=60, since_time=AT), {"follow": "true", "sinceTime": AT}),
+        (Wanted(previous=True), {"previous": "true"}),
+    ],
+)
+async def test_what_is_asked_for(wanted: Wanted, query: dict[str, str]) -> None:
+    asked: list[dict[str, str]] = []
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        asked.append(dict(request.query))
+        return web.Response()
+
+    async with serving(handler) as logs:
+        assert await lines(logs, wanted) == []
+    assert asked == [{"container": "main", "timestamps": "true", **query}]
+
+
+@pytest.mark.parametrize(("code", "kind"), [(404, errors.NotFound), (400, errors.Invalid), (403, errors.Forbidden)])
+async def test_a_refusal_is_the_sentence_of_the_server(code: int, kind: type[errors.KubeError]) -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        return web.json_response({"kind": "Status", "message": "container main is waiting to start"}, status=code)
+
+    async with serving(handler) as logs:
+        with pytest.raises(kind, match="waiting to start"):
+            await lines(logs, Wanted())
+
+
+async def test_a_stream_that_breaks_may_work_soon() -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Length": "1000"})
+        await response.prepare(request)
+        await response.write(b"2026-01-01T00:00:00Z one\n")
+        assert request.transport is not None
+        request.transport.close()
+        return response
+
+    async with serving(handler) as logs:
+        with pytest.raises(errors.Transient, match="the log of p broke off"):
+            await lines(logs, Wanted(follow=True))
