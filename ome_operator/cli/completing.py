@@ -10,12 +10,14 @@ from pathlib import Path
 
 import typer
 
-PATIENCE = 2.0
-"""Seconds that a person waits for a list of names."""
+PATIENCE = 5.0
+"""Seconds that a person waits for names from a cluster that is far away."""
 
 
 def services(ctx: typer.Context, incomplete: str) -> list[str]:
     """InferenceServices that begin so; none when the cluster does not answer soon."""
+    import ome_operator.kube.client  # noqa: F401  (loaded before the clock starts)
+
     asked = ctx.params
     kubeconfig = asked.get("kubeconfig") or os.environ.get("KUBECONFIG")
     try:

@@ -1,0 +1,54 @@
+"""Names that shells and kubectl complete."""
+
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from ome_operator.__main__ import main
+from ome_operator.cli import completing
+from ome_operator.cli.app import COMMANDS, app
+
+
+def completed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
+    """What `kubectl_complete-ome` prints."""
+    monkeypatch.setattr(sys, "argv", ["kubectl_complete-ome", *words])
+    for name in ("_OME_COMPLETE", "_TYPER_COMPLETE_FISH_ACTION", "_TYPER_COMPLETE_ARGS"):
+        monkeypatch.setenv(name, "")  # restored afterwards
+    completing.kubectl()
+    return capsys.readouterr().out.splitlines()
+
+
+def test_commands_and_options_as_kubectl_reads_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    *found, directive = completed(monkeypatch, capsys, "st")
+    assert [line.split("\t")[0] for line in found] == ["status"] and directive == ":4"
+    assert found[0].split("\t")[1].startswith("Services as trees")
+    *options, _ = completed(monkeypatch, capsys, "logs", "svc", "--ti")
+    assert [line.split("\t")[0] for line in options] == ["--timestamps"]
+    assert completed(monkeypatch, capsys, "nonsense", "x") == [":4"]
+
+
+def test_every_command_completes_from_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    *found, _ = completed(monkeypatch, capsys, "")
+    assert [line.split("\t")[0] for line in found] == list(COMMANDS)
+
+
+def test_a_cluster_that_does_not_answer_completes_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/nowhere")
+    assert completed(monkeypatch, capsys, "status", "") == [":4"]
+
+
+def test_a_plugin_is_called_as_people_call_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/kubectl-ome", "status", "--help"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+    assert "Usage: kubectl ome status" in capsys.readouterr().out
+
+
+def test_shells_get_their_script() -> None:
+    assert "--install-completion" in CliRunner().invoke(app, ["--help"]).output
