@@ -15,6 +15,7 @@ from ome_operator.rollout import slices
 from ome_operator.status import conditions as cond
 from ome_operator.status.roles import title
 from ome_operator.view.outcome import pod_gpus
+from ome_operator.view.spans import count
 
 ROLES = (keys.ENGINE, keys.DECODER, keys.ROUTER)
 CONDITION = {keys.ENGINE: cond.ENGINE, keys.DECODER: cond.DECODER, keys.ROUTER: cond.ROUTER}
@@ -50,7 +51,7 @@ class Group:
     """Every rank is."""
     gpus: int
     note: str
-    """What the operator remembers of it: recoveries, and the last failure."""
+    """What the operator remembers of it: recycles, and the last failure while it is fresh."""
     ranks: tuple[Rank, ...]
 
 
@@ -247,10 +248,15 @@ def _remembered(component: str, revision: str, status: Mapping[str, Any]) -> dic
     return found
 
 
+_TELLING = frozenset({"NodeLost", "SystemicFault", "Restarting", "Recycling", "Failed"})
+"""Phases that say more than the group's pods do."""
+
+
 def _note(one: Mapping[str, Any]) -> str:
-    said = [one["phase"]] if one.get("phase") not in (None, "", "Ready") else []
+    phase, failure = one.get("phase") or "", one.get("lastFailure")
+    said = [phase] if phase in _TELLING else []
     if one.get("recycles"):
-        said.append(f"recycled {one['recycles']} time{'s' if one['recycles'] > 1 else ''}")
-    if failure := one.get("lastFailure"):
+        said.append(f"recycled {count(one['recycles'], 'time')}")
+    if failure and (phase != "Ready" or one.get("recyclesInARow")):
         said.append(f"last failure: {sentence(failure)}")
     return "; ".join(said)

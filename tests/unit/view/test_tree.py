@@ -4,6 +4,7 @@ import io
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from ome_operator import keys
@@ -14,6 +15,7 @@ from tests.support import parts
 from tests.support.world import World
 
 OOM = "container ome-container exited with code 1: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 98.00 GiB"
+FAILED = "container ome of pod p-3 exited with code 9: ValueError: b"
 
 
 def body(world: World) -> dict[str, Any]:
@@ -153,11 +155,18 @@ def test_an_edit_that_the_operator_has_not_seen_is_not_ready() -> None:
     assert (found.ready, found.reason) == (False, "Outdated")
 
 
-def test_what_the_status_remembers_of_a_group() -> None:
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"phase": "Ready", "recyclesInARow": 1}, f"  recycled 2 times; last failure: {FAILED}\n"),
+        ({"phase": "Ready"}, "  recycled 2 times\n"),
+        ({"phase": "Recycling"}, f"  Recycling; recycled 2 times; last failure: {FAILED}\n"),
+    ],
+)
+def test_what_the_status_remembers_of_a_group(more: dict[str, Any], said: str) -> None:
     world = grown(kimi())
     one = body(world)
     failure = {"podName": "p-3", "containerName": "ome", "reason": "Error", "exitCode": 9, "message": "a\nValueError: b"}
     group = {"component": "decoder", "revision": one["status"]["revision"], "index": 0}
-    one["status"]["groups"] = [{"name": "x", **group, "recycles": 2, "lastFailure": failure}]
-    why = "container ome of pod p-3 exited with code 9: ValueError: b"
-    assert f"✓ group 0  12 ranks  recycled 2 times; last failure: {why}" in drawn(tree(one, world.observed()), width=200)
+    one["status"]["groups"] = [{"name": "x", **group, "recycles": 2, "lastFailure": failure, **more}]
+    assert f"✓ group 0  12 ranks{said}" in drawn(tree(one, world.observed()), width=200)
