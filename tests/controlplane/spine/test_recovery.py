@@ -98,23 +98,20 @@ def delete(rig: Rig, pod: Manifest) -> None:
     rig.delete("Pod", pod["metadata"]["namespace"], pod["metadata"]["name"])
 
 
-def taint(rig: Rig, pod: Manifest) -> None:
-    """Its node gets a taint that nobody tolerates, for a moment."""
-    node, namespace = pod["spec"]["nodeName"], pod["metadata"]["namespace"]
-    spot = {"key": "broken", "value": "gpu", "effect": "NoExecute"}
-    rig.patch("Node", "", node, {"spec": {"taints": [spot]}})
-    gone = pod["metadata"]["uid"]
-    rig.wait("tainted away", lambda: gone not in {one["metadata"]["uid"] for one in rig.all("Pod", namespace)})
-    rig.patch("Node", "", node, {"spec": {"taints": None}})
+def drain(rig: Rig, pod: Manifest) -> None:
+    """Somebody drains its node."""
+    metadata = {name: pod["metadata"][name] for name in ("name", "namespace")}
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
+    rig.api.request("POST", path("Pod", metadata["namespace"], metadata["name"]) + "/eviction", body)
 
 
-FAULTS = {
+FAULTS = {  # the drain first: the disruption budget allows it only while no pod is missing
+    "drained": Fault(1, drain, ""),
     "worker-deleted": Fault(1, delete, "Pod"),
     "leader-deleted": Fault(0, delete, "Pod"),
     "exit-0": Fault(1, lambda rig, pod: write_status(rig, pod, exited), "Completed", "ValueError: lost"),
     "hung": Fault(0, lambda rig, pod: write_status(rig, pod, silent), "NotReady", "was ready, and then not for 2 s"),
     "evicted": Fault(1, lambda rig, pod: write_status(rig, pod, evicted), ""),
-    "tainted": Fault(1, taint, ""),
 }
 
 

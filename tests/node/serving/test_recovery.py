@@ -66,7 +66,7 @@ def first_good(report: Report, since: float) -> float:
     return min(good, default=0.0) - since
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(400, func_only=True)
 @pytest.mark.skipif(not FULL, reason="minutes of real faults: `make e2e` runs it")
 @pytest.mark.parametrize(
     ("component", "rank", "signal"),
