@@ -48,6 +48,8 @@ def sync(service: InferenceService, deps: Deps, observed: Observed, now: datetim
     plan = changes(service, choice, decision, want, observed, present)
     recovery = recover(service, resolved, choice, want, observed, present, deps.nodes, now)
     said = status(report(service, resolved, choice, decision, have, want, clock, observed, present, recovery, deps, now))
+    # By what is said now: no event follows our own write of the status, and others wait for this service's turn to end.
+    still = turn.shared(choice.aim.wish, present.keys() | turn.whole_before(said), choice.data)
     return replace(
         plan,
         check=choice.check,
@@ -57,7 +59,7 @@ def sync(service: InferenceService, deps: Deps, observed: Observed, now: datetim
         status=said,
         urgent=recovery.urgent or urgent(service.status, said),
         events=(*recovery.events, *events(service.status.get("conditions") or (), said["conditions"])),
-        rolls=shared and (decision.rolls or decision.keep == (choice.target,)),
+        rolls=still and (decision.rolls or decision.keep == (choice.target,)),
         watch_failures=want.missing,
         requeue_after=min(
             (one for one in (plan.requeue_after, clock.again, recovery.again) if one is not None), default=None

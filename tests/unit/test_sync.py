@@ -269,6 +269,18 @@ def test_a_turn_lasts_until_the_new_slice_is_whole(strategy: str) -> None:
     assert not plans[-1].rolls and conditions(plans[-1])["RolledOut"] == ("True", "Complete")
 
 
+def test_a_turn_ends_in_the_pass_that_says_so() -> None:
+    """No event follows our own write of a status, so a later pass may be ten minutes away, and others wait."""
+    world = settled(Shape())
+    world.deps = Shape(image="b").deps()
+    plans: list[Plan] = []
+    world.watcher = plans.append
+    world.settle()
+    turns = [(plan.rolls, conditions(plan)["RolledOut"][0]) for plan in plans]
+    assert (True, "False") in turns
+    assert (True, "True") not in turns
+
+
 def test_an_edit_of_the_service_itself_waits_for_nobody() -> None:
     world = settled(Shape())
     world.may_roll = False
