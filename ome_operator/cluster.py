@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ome_operator import keys, node_labels, observe
-from ome_operator.api import InferenceService, Invalid
+from ome_operator.api import Invalid
 from ome_operator.facts import Child, Deps, Holding, Manifest, Node, Pod, Record, Ref
 from ome_operator.kept import (
     ACCELERATORS,
@@ -27,6 +27,7 @@ from ome_operator.kept import (
 )
 from ome_operator.kube.kinds import CHILDREN
 from ome_operator.machinery.store import Store
+from ome_operator.referrers import Referrers, Refs
 
 RECORD = "NodeModels"
 JOB = "Job"
@@ -34,9 +35,6 @@ KINDS = (SERVICE, *CATALOG, BENCHMARK, *CHILDREN, JOB, "Pod", "Node", RECORD)
 """Every kind that is watched; those of sglang.ai come to them where they are served."""
 LABELLED = frozenset((*CHILDREN, JOB, "Pod"))
 """Kinds of which only objects with our label are watched."""
-
-ANY_RUNTIME = Ref("ServingRuntime", "", "*")
-"""What a service refers to that names no runtime."""
 
 
 class KeptNode(NamedTuple):
@@ -49,8 +47,6 @@ class KeptNode(NamedTuple):
 
 Enqueue = Callable[[Ref, bool], None]
 """Called with a dirty key and whether somebody edited the object itself (else it is a consequence)."""
-Refs = Callable[[InferenceService], tuple[Ref, ...]]
-"""What a service may refer to, best first; () when it names none."""
 
 
 class Cluster:
@@ -59,7 +55,7 @@ class Cluster:
     def __init__(
         self, enqueue: Enqueue, models_of: Refs, runtimes_of: Refs, registry_image: str = "", *, model_agent: bool = False
     ) -> None:
-        self._enqueue, self._models_of, self._runtimes_of = enqueue, models_of, runtimes_of
+        self._enqueue, self._referrers = enqueue, Referrers(models_of, runtimes_of)
         self._registry_image, self._model_agent = registry_image, model_agent
         self.children: dict[str, Store[Child, tuple[str, str]]] = {
             kind: Store(_child_group, _same_fact) for kind in (*CHILDREN, JOB)
@@ -72,7 +68,6 @@ class Cluster:
         self.child_gone: Callable[[Child], None] = lambda _: None
         """Told when a child has vanished: its name is free."""
         self._stamps: dict[str, Any] = {}
-        self._users: dict[Ref, dict[Ref, None]] = {}
         self._deps: Deps | None = None
 
     # --- the sink of the watch ------------------------------------------------------------------------------------
@@ -152,7 +147,7 @@ class Cluster:
 
     def users(self, ref: Ref) -> tuple[Ref, ...]:
         """Services that refer to an object, sorted."""
-        return tuple(sorted(self._users.get(ref, ())))
+        return tuple(sorted(self._referrers.of(ref)))
 
     def record(self, node: str) -> Record | None:
         """The record of a node; the newest where an old one of the same name is still going."""
@@ -169,7 +164,7 @@ class Cluster:
 
     def runtime_of(self, kept: Kept) -> Ref | None:
         """The runtime that a service names, or that was chosen for it, as far as it exists."""
-        refs = () if isinstance(kept.parsed, Invalid) else self._runtimes_of(kept.parsed) or _chosen(kept)
+        refs = self._referrers.runtimes_of(kept)
         return next((ref for ref in refs if self.find(ref) is not None), refs[-1] if refs else None)
 
     def deps(self) -> Deps:
@@ -262,11 +257,12 @@ class Cluster:
         if one.ref.kind in (*SHORT, BENCHMARK):
             return
         if one.ref.kind == SERVICE:
-            if edit or _served(old) != _served(new):
-                self._refer(one.ref, old, new)
+            for ref in self._referrers.changed(one.ref, old, new):
+                self._enqueue(ref, False)
         elif edit:
             self._deps = None
-            for user in self._concerned(one.ref):
+            everybody = one.ref.kind in ACCELERATORS
+            for user in (each.ref for each in self.services()) if everybody else self._referrers.concerned(one.ref):
                 self._enqueue(user, True)
 
     def _behind(self, ref: Ref, edit: bool) -> None:
@@ -292,31 +288,6 @@ class Cluster:
             if named is not None and (named.namespace, named.name) == service[1:]:
                 found.append(one.ref)
         return found
-
-    def _refer(self, service: Ref, old: Kept | None, new: Kept | None) -> None:
-        before, after = self._refs(old), self._refs(new)
-        for ref in before - after:
-            self._users.get(ref, {}).pop(service, None)
-        for ref in after - before:
-            self._users.setdefault(ref, {})[service] = None
-        for ref in before ^ after:
-            if ref != ANY_RUNTIME:
-                self._enqueue(ref, False)
-
-    def _refs(self, kept: Kept | None) -> set[Ref]:
-        if kept is None or isinstance(kept.parsed, Invalid):
-            return set()
-        named = self._runtimes_of(kept.parsed)
-        return {*self._models_of(kept.parsed), *(named or (ANY_RUNTIME, *_chosen(kept)))}
-
-    def _concerned(self, ref: Ref) -> Iterable[Ref]:
-        """Services that must look at a changed object of the catalog."""
-        if ref.kind in ACCELERATORS:
-            return [one.ref for one in self.services()]
-        users = dict(self._users.get(ref, {}))
-        if ref.kind in RUNTIMES:
-            users |= self._users.get(ANY_RUNTIME, {})
-        return users
 
     def _record_changed(self, node: str, holdings: Iterable[Holding]) -> None:
         self._enqueue(Ref(RECORD, "", node), False)
@@ -345,7 +316,7 @@ class Cluster:
             for one in self.kept[kind]:
                 if any(node_labels.concerns(label, one.ref) for label in labels):
                     self._enqueue(one.ref, False)
-                    for user in self._users.get(one.ref, {}):
+                    for user in self._referrers.of(one.ref):
                         self._enqueue(user, False)
 
 
@@ -371,16 +342,6 @@ def _kept_group(kept: Kept) -> Ref:
 
 def _node_group(kept: KeptNode) -> str:
     return kept.node.name
-
-
-def _served(kept: Kept | None) -> object:
-    return kept.status.get("runtime") if kept is not None else None
-
-
-def _chosen(kept: Kept) -> tuple[Ref, ...]:
-    """What the runtime may be that the status of a service names."""
-    name = kept.status.get("runtime")
-    return (Ref("ServingRuntime", kept.ref.namespace, name), Ref("ClusterServingRuntime", "", name)) if name else ()
 
 
 def _record_group(record: Record) -> str:
