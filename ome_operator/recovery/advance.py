@@ -29,6 +29,9 @@ from ome_operator.recovery.record import (
     stamp,
 )
 
+TURN = 5.0
+"""Seconds after which a hung group looks whether it may be recycled now: no event tells that another's recycle is over."""
+
 
 class Step(NamedTuple):
     """What becomes of a group."""
@@ -136,7 +139,7 @@ def _whole(group: Group, record: Record, ground: Ground) -> Step:
     record = record.to(NOT_READY, now)
     left = policy.hang - passed(record.since, now)
     if left > 0 or ground.busy:
-        return Step(record, left if left > 0 else None)
+        return Step(record, left if left > 0 else TURN)
     why = f"the leader was ready, and then not for {policy.hang:.0f} s, while every rank ran"
     return _recycle(record, evidence.about(group, evidence.HUNG, why, now), ground)
 
