@@ -146,13 +146,13 @@ def listed_are_ready(rig: Rig) -> None:
     assert {one["url"] for one in told["workers"]} == wanted
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(600, func_only=True)
 async def test_what_dies_is_out_within_seconds(serving: Rig, doubled: str, steps: Steps) -> None:
     """With the registry beside the router."""
     await tell(serving, doubled, steps, "registry", FAULTS if FULL else FAULTS[:1] + FAULTS[-1:])
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(600, func_only=True)
 @pytest.mark.skipif(not FULL, reason="only for comparison: `make e2e` runs it")
 async def test_without_the_registry(serving: Rig, doubled: str, steps: Steps) -> None:
     """The same faults, for the figures."""
@@ -173,7 +173,7 @@ def routers(rig: Rig) -> list[int]:
     return [len(spec["containers"]) + len(spec.get("initContainers", ())) for spec in pods]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(300, func_only=True)
 async def test_a_group_that_is_scaled_away_loses_no_request(serving: Rig, doubled: str, steps: Steps) -> None:
     """Marked, out of the router, then stopped."""
     async with stream_of(doubled, PER_SECOND) as report:

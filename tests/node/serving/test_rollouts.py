@@ -117,12 +117,12 @@ async def under_traffic(rig: Rig, url: str, steps: Steps, what: str, strategy: d
     assert lowest >= (0.5 if groups > 1 else 1.0)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(600, func_only=True)
 async def test_blue_green_loses_no_request(serving: Rig, tiny: str, steps: Steps) -> None:
     await under_traffic(serving, tiny, steps, "blueGreen of 1+1 groups", {"blueGreen": {}}, 1)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(900, func_only=True)
 async def test_a_rolling_update_loses_no_request(serving: Rig, tiny: str, steps: Steps) -> None:
     """Without a spare group: two prefill and two decode groups, of which one each is replaced at a time."""
     await asyncio.to_thread(scale, serving, 2)
