@@ -11,7 +11,7 @@ from ome_operator.cli.app import app
 from ome_operator.local import stages
 from ome_operator.local.errors import LocalError
 from tests.support import yamls
-from tests.support.rig import Rig
+from tests.support.rig import Manifest, Rig
 
 
 @pytest.fixture
@@ -21,6 +21,12 @@ def single(rig: Rig, namespace: str) -> Iterator[str]:
     rig.create(yamls.runtime(name))
     yield name
     rig.delete("ClusterServingRuntime", "", name)
+
+
+def status(rig: Rig, namespace: str) -> Manifest:
+    """What the service `one` says."""
+    found: Manifest = (rig.get("InferenceService", namespace, "one") or {})["status"]
+    return found
 
 
 def ome(rig: Rig, namespace: str, *words: str) -> str:
@@ -95,14 +101,14 @@ def test_a_slice_that_never_becomes_ready_gives_way(rig: Rig, namespace: str, si
     before = templates(rig, namespace)
     never = {"annotations": {stages.START_DELAY: "1h"}}
     rig.patch("InferenceService", namespace, "one", {"spec": {"engine": never}})
-    rig.wait("the clock runs", lambda: (rig.get("InferenceService", namespace, "one") or {})["status"].get("progress"), 30)
+    rig.wait("the clock runs", lambda: status(rig, namespace).get("progress"), 30)
     rig.restart()  # time goes on without the operator
     rig.says(namespace, "one", "RolledOut", "RolledBack", "4s (spec.rollout.readyTimeout): engine 0/1", 30)
     rig.ready(namespace, "one", 40)
     assert templates(rig, namespace) == before
-    service = rig.get("InferenceService", namespace, "one") or {}
-    (rejected,) = service["status"]["rejected"]
-    assert service["status"]["revision"] == first != rejected["revision"]
+    rig.wait("what was rejected is gone", lambda: status(rig, namespace)["revision"] == first, 40)
+    (rejected,) = status(rig, namespace)["rejected"]
+    assert rejected["revision"] != first
     assert rejected["reason"] == "ProgressDeadlineExceeded" and rejected["time"]
     events = [one for one in rig.all("Event", namespace) if one["reason"] == "RolledBack"]
     assert events and "ome retry one" in events[0]["message"]
@@ -112,10 +118,10 @@ def test_a_slice_that_never_becomes_ready_gives_way(rig: Rig, namespace: str, si
     assert {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace, "component=engine")} == pods, "it is tried once"
     said = ome(rig, namespace, "retry", "one")
     assert f"tries revision {rejected['revision']} again" in said
-    rig.wait("tried", lambda: (rig.get("InferenceService", namespace, "one") or {})["status"].get("progress"), 30)
+    rig.wait("tried", lambda: status(rig, namespace).get("progress"), 30)
     rig.patch("InferenceService", namespace, "one", {"spec": {"engine": {"annotations": None}}})
     rig.wait("back to the first inputs", lambda: whole(rig, namespace, "one", first), 40)
-    assert "rejected" not in (rig.get("InferenceService", namespace, "one") or {})["status"]
+    assert "rejected" not in status(rig, namespace)
 
 
 def test_an_edit_of_the_runtime_waits_for_those_who_do_not_follow_it(rig: Rig, namespace: str, single: str) -> None:
