@@ -9,12 +9,17 @@ import pytest
 from tests.node.test_pods import forwarded
 from tests.support.rig import ROOT, Rig
 
+FULL = bool(os.environ.get("OME_E2E"))
+RARELY = "random weights seldom end a free string, so the call may stay without an end: `make e2e` tries it"
+
 
 @pytest.mark.parametrize(
     ("example", "words", "expected"),
     [
         ("thinking.py", (), "Content"),
-        ("tool_call.py", ("--force",), "Tool call: get_weather"),
+        pytest.param(
+            "tool_call.py", ("--force",), "Tool call: get_weather", marks=pytest.mark.skipif(not FULL, reason=RARELY)
+        ),
         ("tool_result.py", (), ""),
         ("chat.py", ("Hi",), ""),
     ],
