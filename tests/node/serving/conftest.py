@@ -1,6 +1,7 @@
 """The operator as helm installs it, on the real node, with the images and the tiny model that its services need."""
 
 import json
+import os
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
@@ -19,6 +20,9 @@ HOLDS = "models.ome.io/clusterbasemodel.kimi-k2-tiny=Ready"
 READY_WITHIN_S = 300.0
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 """Without a proxy that this machine may name."""
+
+FULL = bool(os.environ.get("OME_E2E"))
+"""`make e2e`: what takes minutes runs too."""
 
 
 @pytest.fixture(scope="session")

@@ -12,12 +12,12 @@ import yaml
 
 from ome_operator.local.realnode.facts import PLACED
 from tests.node.conftest import Steps
+from tests.node.serving.conftest import FULL
 from tests.support.rig import ROOT, Manifest, Rig
 
 SAMPLES = ROOT / "config/samples/benchmark"
 OUT = Path("/var/lib/ome/benchmarks")
 USER = 65532
-FULL = os.environ.get("OME_E2E") == "1"
 NAMESPACE = "kimi-k2-tiny"
 ENDED_WITHIN_S = 240.0
 

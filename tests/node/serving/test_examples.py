@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
+from tests.node.serving.conftest import FULL
 from tests.node.test_pods import forwarded
 from tests.support.rig import ROOT, Rig
 
-FULL = bool(os.environ.get("OME_E2E"))
 RARELY = "streamed calls of random weights lack the mark before their arguments, which the parser needs: `make e2e` tries it"
 
 

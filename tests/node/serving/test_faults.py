@@ -6,7 +6,6 @@ The same story is told twice, with the registry beside the router and without; i
 import asyncio
 import contextlib
 import json
-import os
 import signal
 import subprocess
 import time
@@ -17,13 +16,12 @@ import pytest
 
 from ome_operator.local.errors import LocalError
 from tests.node.conftest import Steps
-from tests.node.serving.conftest import DIRECT, READY_WITHIN_S
+from tests.node.serving.conftest import DIRECT, FULL, READY_WITHIN_S
 from tests.support.rig import Rig
 from tests.support.traffic import Report, stream_of
 
 ANNOTATION = "ome.io/registry"
 TINY = "kimi-k2-tiny"
-FULL = bool(os.environ.get("OME_E2E"))
 """Every fault, with and without the registry; otherwise two with it."""
 PER_SECOND = 4.0
 CALM_S = 5.0

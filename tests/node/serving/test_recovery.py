@@ -1,7 +1,6 @@
 """Real ranks are killed and stopped in groups of two pods, under traffic: from the fault to the first good token again."""
 
 import asyncio
-import os
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -9,12 +8,11 @@ from typing import Any
 import pytest
 
 from tests.node.conftest import Steps
-from tests.node.serving.conftest import GROUPS, READY_WITHIN_S, come_up, remove
+from tests.node.serving.conftest import FULL, GROUPS, READY_WITHIN_S, come_up, remove
 from tests.support.rig import Rig
 from tests.support.traffic import Report, stream_of
 
 NAME = "kimi-k2-tiny-tp2"
-FULL = bool(os.environ.get("OME_E2E"))
 PER_SECOND = 2.0
 CALM_S = 4.0
 HEALED_WITHIN_S = 240.0

@@ -7,7 +7,6 @@ whatever a router of one revision lists must be a pod of that revision.
 import asyncio
 import contextlib
 import json
-import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,13 +15,13 @@ from typing import Any
 import pytest
 
 from tests.node.conftest import Steps
-from tests.node.serving.conftest import DIRECT, READY_WITHIN_S
+from tests.node.serving.conftest import DIRECT, FULL, READY_WITHIN_S
 from tests.node.serving.test_faults import CALM_S, PER_SECOND, TINY, ready_leaders, scale
 from tests.support.film import recording
 from tests.support.rig import Rig
 from tests.support.traffic import stream_of
 
-pytestmark = pytest.mark.skipif(not os.environ.get("OME_E2E"), reason="minutes of real start-ups: `make e2e` runs it")
+pytestmark = pytest.mark.skipif(not FULL, reason="minutes of real start-ups: `make e2e` runs it")
 
 LOOK_S = 0.5
 ROLLED_WITHIN_S = 420.0
