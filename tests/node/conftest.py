@@ -58,7 +58,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """The first test waits for the tools, which may be built for minutes: only the tests themselves are timed."""
-    item.add_marker(pytest.mark.timeout(120, func_only=True))
+    item.add_marker(pytest.mark.timeout(600, func_only=True))
 
 
 @pytest.fixture(scope="session")

@@ -76,6 +76,19 @@ class Rig:
         chart = str(ROOT / "charts/ome-resources")
         self.cluster.helm("upgrade", "--install", "ome", chart, "-n", "ome", "--set", "operator.external=true")
         self.kubeconfig = self.cluster.keep_token("ome", "ome-operator")
+        for kind, (group, _) in KINDS.items():
+            if group.startswith("apis/ome.io/"):
+                self.wait(f"{kind} can be read", lambda kind=kind: self.stored(kind))
+
+    def stored(self, kind: str) -> bool:
+        """Whether it can be listed: the storage of a kind that was just defined answers 429 for a moment."""
+        try:
+            self.api.get(path(kind))
+        except ApiError as error:
+            if error.code in (404, 429):
+                return False
+            raise
+        return True
 
     def start(self, process: str = "operator", *more: str, program: str = "ome_operator") -> None:
         """Start an operator and wait until it leads (or stands by); `program`: its module."""
