@@ -1,25 +1,21 @@
 """BenchmarkJobs: one Job is made of each, once, and what became of it comes back into the status."""
 
-import logging
 import time
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from ome_operator import notices, statuses
+from ome_operator import notices
 from ome_operator.api import InferenceService, Invalid
 from ome_operator.cluster import JOB, Cluster
 from ome_operator.facts import Child, Deps, Manifest, Ref
 from ome_operator.kept import SERVICE, Kept
 from ome_operator.kube import errors
 from ome_operator.kube.client import Client
-from ome_operator.kube.errors import KubeError
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.observe import controller
+from ome_operator.spoken import Spoken, Status
 
-logger = logging.getLogger(__name__)
-
-Status = dict[str, Any]
 Why = tuple[str, str]
 LOOK_S = 15.0
 """Seconds between two looks at the pod of a Job that runs: that an image cannot be pulled is no event of the Job."""
@@ -39,47 +35,26 @@ class Measure(Protocol):
     def over(self, status: Mapping[str, Any]) -> bool:
         """Whether nothing can come any more."""
 
-    def status(
-        self, job: Any, made: Child | None, pods: Iterable[Mapping[str, Any]], why: Why, now: datetime
-    ) -> Status:
+    def status(self, job: Any, made: Child | None, pods: Iterable[Mapping[str, Any]], why: Why, now: datetime) -> Status:
         """The status from the Job and its pods."""
 
     def unreadable(self, status: Mapping[str, Any], generation: int, why: str, now: datetime) -> Status:
         """The status of an object that cannot be read."""
 
 
-class Benchmarks:
+class Benchmarks(Spoken):
     """Passes over BenchmarkJobs."""
 
-    def __init__(
-        self, cluster: Cluster, client: Client, queue: WorkQueue[Ref], resync: float, measure: Measure
-    ) -> None:
-        self._cluster, self._client, self._queue, self._resync = cluster, client, queue, resync
+    def __init__(self, cluster: Cluster, client: Client, queue: WorkQueue[Ref], resync: float, measure: Measure) -> None:
+        super().__init__(cluster, client, queue, resync)
         self._measure = measure
         self._failures = notices.Failures(client, time.monotonic)
-        self._last: dict[Ref, statuses.Written] = {}
 
-    async def handle(self, ref: Ref) -> None:
-        """One pass."""
-        kept = self._cluster.find(ref)
-        if kept is None or kept.deleting:
-            self._last.pop(ref, None)
-            self._queue.forget(ref)
-            return
-        try:
-            again = await self._pass(kept)
-        except KubeError as error:
-            delay = self._queue.retry(ref, at_least=error.retry_after)
-            logger.info("%s %s/%s: again in %.0f s: %s", ref.kind, ref.namespace, ref.name, delay, error)
-            return
-        self._queue.succeeded(ref)
-        self._queue.add(ref, again)
-
-    async def _pass(self, kept: Kept) -> float:
+    async def look(self, kept: Kept) -> float:
         """Make the Job where there is none, say how it is, and when to look again."""
         now, measure = datetime.now(UTC), self._measure
         if isinstance(kept.parsed, Invalid):
-            await self._write(kept, measure.unreadable(kept.status, kept.generation, kept.parsed.why, now))
+            await self.write(kept, measure.unreadable(kept.status, kept.generation, kept.parsed.why, now))
             return self._resync
         made, why = self._cluster.job_of(kept), ("", "")
         if made is None and not measure.begun(kept.status):
@@ -91,7 +66,7 @@ class Benchmarks:
             if not pods and (said := (await self._failures.of(kept.ref.namespace)).get(made.uid)):
                 why = "PodsRefused", said
         status = measure.status(kept.parsed, made, pods, why, now)
-        await self._write(kept, status)
+        await self.write(kept, status)
         return self._resync if measure.over(status) else WAIT_S if made is None else LOOK_S
 
     async def _started(self, kept: Kept) -> tuple[Child | None, Why]:
@@ -117,10 +92,3 @@ class Benchmarks:
         named = kept.parsed.spec.endpoint.inference_service
         found = self._cluster.find(Ref(SERVICE, named.namespace, named.name)) if named else None
         return found.parsed if found is not None and not found.deleting else None
-
-    async def _write(self, kept: Kept, status: Status) -> None:
-        if not statuses.differs(kept, status, self._last.get(kept.ref, ("", ""))):
-            return
-        written = await statuses.write(self._client, self._cluster, kept, status)
-        if written is not None:
-            self._last[kept.ref] = written

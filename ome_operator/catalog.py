@@ -1,24 +1,20 @@
 """Statuses of what services refer to: models, runtimes, accelerator classes."""
 
-import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from ome_operator import names, statuses
+from ome_operator import names
 from ome_operator.api import Invalid
 from ome_operator.cluster import RECORD, Cluster
 from ome_operator.facts import Holding, Node, Ref
 from ome_operator.kept import HELD, RUNTIMES, Kept
 from ome_operator.kube.client import Client
-from ome_operator.kube.errors import KubeError
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.passes import Refuse
-
-logger = logging.getLogger(__name__)
-
-Status = dict[str, Any]
+from ome_operator.spoken import Spoken, Status
 
 
 class Say(Protocol):
@@ -36,7 +32,7 @@ class Say(Protocol):
         """Of an accelerator class."""
 
 
-class Catalog:
+class Catalog(Spoken):
     """Passes over models, runtimes and accelerator classes: they only write a status."""
 
     def __init__(
@@ -48,37 +44,26 @@ class Catalog:
         say: Callable[[Kept], Status],
         interval: float = 0.0,
     ) -> None:
-        self._cluster, self._client, self._queue, self._resync, self._say = cluster, client, queue, resync, say
-        self._interval = interval
+        super().__init__(cluster, client, queue, resync)
+        self._say, self._interval = say, interval
         self._written_at: dict[Ref, float] = {}
-        self._last: dict[Ref, statuses.Written] = {}
 
-    async def handle(self, ref: Ref) -> None:
-        """One pass."""
-        kept = self._cluster.find(ref)
-        if kept is None or kept.deleting:
-            self._last.pop(ref, None)
-            self._written_at.pop(ref, None)
-            self._queue.forget(ref)
-            return
-        status = self._say(kept)
-        if statuses.differs(kept, status, self._last.get(ref, ("", ""))):
-            wait = self._written_at.get(ref, 0.0) + self._interval - time.monotonic()
-            if wait > 0 and ref in self._written_at and _only_progress(status, kept.status):
-                self._queue.add(ref, wait)
-                return
-            try:
-                written = await statuses.write(self._client, self._cluster, kept, status)
-            except KubeError as error:
-                delay = self._queue.retry(ref, at_least=error.retry_after)
-                logger.info("cannot write the status of %s %s (again in %.0f s): %s", ref.kind, ref.name, delay, error)
-                return
-            if written is not None:
-                self._last[ref], self._written_at[ref] = written, time.monotonic()
-                for node in self._cluster.holdings(ref):  # what is pinned decides over labels
-                    self._queue.add(Ref(RECORD, "", node))
-        self._queue.succeeded(ref)
-        self._queue.add(ref, self._resync)
+    def forget(self, ref: Ref) -> None:
+        """It is gone."""
+        super().forget(ref)
+        self._written_at.pop(ref, None)
+
+    async def look(self, kept: Kept) -> float:
+        """Say how it is; how far nodes are is told once per interval."""
+        ref, status = kept.ref, self._say(kept)
+        wait = self._written_at.get(ref, -math.inf) + self._interval - time.monotonic()
+        if wait > 0 and self.differs(kept, status) and _only_progress(status, kept.status):
+            return wait
+        if await self.write(kept, status):
+            self._written_at[ref] = time.monotonic()
+            for node in self._cluster.holdings(ref):  # what is pinned decides over labels
+                self._queue.add(Ref(RECORD, "", node))
+        return self._resync
 
 
 def _only_progress(status: Mapping[str, Any], before: Mapping[str, Any]) -> bool:

@@ -1,21 +1,18 @@
 """The kinds of sglang.ai: a model or a service of ours is made of each, once for every edit, and its status comes back."""
 
-import logging
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from ome_operator import keys, statuses
+from ome_operator import keys
 from ome_operator.api import Invalid
 from ome_operator.cluster import Cluster
 from ome_operator.facts import Deps, Manifest, Ref
 from ome_operator.kept import MODELS, SERVICE, SHORT_MODEL, Kept
 from ome_operator.kube import errors
 from ome_operator.kube.client import Client
-from ome_operator.kube.errors import KubeError
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.passes import Refuse
-
-logger = logging.getLogger(__name__)
+from ome_operator.spoken import Spoken, Status
 
 
 class Make(Protocol):
@@ -27,39 +24,25 @@ class Make(Protocol):
     def wanted(self, short: Any, deps: Deps) -> tuple[Manifest | None, tuple[str, str]]:
         """What has to be made of it, or (reason, sentence) why that cannot be known yet."""
 
-    def status(
-        self, short: Any, made: dict[str, Any] | None, why: tuple[str, str], now: datetime
-    ) -> dict[str, Any]:
+    def status(self, short: Any, made: dict[str, Any] | None, why: tuple[str, str], now: datetime) -> Status:
         """Its status from that of what was made of it; without that, why."""
 
 
-class Shorts:
+class Shorts(Spoken):
     """Passes over the kinds of sglang.ai."""
 
     def __init__(
         self, cluster: Cluster, client: Client, queue: WorkQueue[Ref], resync: float, make: Make, refuse: Refuse
     ) -> None:
-        self._cluster, self._client, self._queue, self._resync = cluster, client, queue, resync
+        super().__init__(cluster, client, queue, resync)
         self._make, self._refuse = make, refuse
-        self._last: dict[Ref, statuses.Written] = {}
 
-    async def handle(self, ref: Ref) -> None:
-        """One pass."""
-        kept = self._cluster.find(ref)
-        if kept is None or kept.deleting:
-            self._last.pop(ref, None)
-            self._queue.forget(ref)
-            return
-        try:
-            await self._write(kept, await self._said(kept))
-        except KubeError as error:
-            delay = self._queue.retry(ref, at_least=error.retry_after)
-            logger.info("%s %s/%s: again in %.0f s: %s", ref.kind, ref.namespace, ref.name, delay, error)
-            return
-        self._queue.succeeded(ref)
-        self._queue.add(ref, self._resync)
+    async def look(self, kept: Kept) -> float:
+        """Make what has to be made, and say so."""
+        await self.write(kept, await self._said(kept))
+        return self._resync
 
-    async def _said(self, kept: Kept) -> dict[str, Any]:
+    async def _said(self, kept: Kept) -> Status:
         """Make what has to be made; the status that follows."""
         now = datetime.now(UTC)
         if isinstance(kept.parsed, Invalid):
@@ -90,13 +73,6 @@ class Shorts:
             return "Invalid", str(error)
         self._cluster.seen(manifest["kind"], applied.body)
         return "", ""
-
-    async def _write(self, kept: Kept, status: dict[str, Any]) -> None:
-        if not statuses.differs(kept, status, self._last.get(kept.ref, ("", ""))):
-            return
-        written = await statuses.write(self._client, self._cluster, kept, status)
-        if written is not None:
-            self._last[kept.ref] = written
 
 
 def _taken(target: Ref) -> tuple[str, str]:

@@ -1,0 +1,63 @@
+"""The pass over kinds of which we keep nothing but a status: look up, decide, write what differs, plan the next pass."""
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+from ome_operator import statuses
+from ome_operator.cluster import Cluster
+from ome_operator.facts import Ref
+from ome_operator.kept import Kept
+from ome_operator.kube.client import Client
+from ome_operator.kube.errors import KubeError
+from ome_operator.machinery.workqueue import WorkQueue
+
+logger = logging.getLogger(__name__)
+
+Status = dict[str, Any]
+
+
+class Spoken(ABC):
+    """Passes over such kinds; `resync` is in seconds."""
+
+    def __init__(self, cluster: Cluster, client: Client, queue: WorkQueue[Ref], resync: float) -> None:
+        self._cluster, self._client, self._queue, self._resync = cluster, client, queue, resync
+        self._last: dict[Ref, statuses.Written] = {}
+
+    @abstractmethod
+    async def look(self, kept: Kept) -> float:
+        """Do what has to be done and `write` the status; seconds until the next look. A KubeError asks for a retry."""
+
+    def forget(self, ref: Ref) -> None:
+        """It is gone."""
+        self._last.pop(ref, None)
+        self._queue.forget(ref)
+
+    async def handle(self, ref: Ref) -> None:
+        """One pass."""
+        kept = self._cluster.find(ref)
+        if kept is None or kept.deleting:
+            self.forget(ref)
+            return
+        try:
+            again = await self.look(kept)
+        except KubeError as error:
+            delay = self._queue.retry(ref, at_least=error.retry_after)
+            logger.info("%s %s/%s: again in %.0f s: %s", ref.kind, ref.namespace, ref.name, delay, error)
+            return
+        self._queue.succeeded(ref)
+        self._queue.add(ref, again)
+
+    def differs(self, kept: Kept, status: Mapping[str, Any]) -> bool:
+        """Whether this status has to be written."""
+        return statuses.differs(kept, status, self._last.get(kept.ref, ("", "")))
+
+    async def write(self, kept: Kept, status: Mapping[str, Any]) -> bool:
+        """Write it where it differs; whether it was written."""
+        if not self.differs(kept, status):
+            return False
+        written = await statuses.write(self._client, self._cluster, kept, status)
+        if written is not None:
+            self._last[kept.ref] = written
+        return written is not None
