@@ -169,7 +169,7 @@ def _hints(ask: Ask, served: Served, hardware: Hardware, chosen: Engine, found: 
         where = f"{role.stage}: " if role.stage else ""
         yield (
             f"{where}about {left.weights / fit.GIB:.0f} of {hardware.memory / fit.GIB:.0f} GiB of each GPU are weights; "
-            f"the cache{' of one rank' if role.attention_dp else ''} holds about {left.tokens // 1000},000 tokens."
+            f"the cache{' of one rank' if role.attention_dp else ''} holds about {left.tokens // 1000 * 1000:,} tokens."
         )
         if left.tokens < wanted:
             fp8 = "" if ask.kv_cache_dtype else " --kv-cache-dtype fp8_e4m3 doubles it."
