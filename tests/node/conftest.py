@@ -1,7 +1,5 @@
 """A cluster with a real node, where this machine can have one; otherwise every test here is skipped with the reason."""
 
-import os
-import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,11 +10,8 @@ import pytest
 
 from ome_operator.local import binaries, layout, lifecycle, tools
 from ome_operator.local.cluster import Cluster
-from ome_operator.local.processes import started_at
 from ome_operator.local.realnode import requirements
-from tests.support import busybox
-
-_NAME = re.compile(r"real(?:-[a-z]+)?-(\d+)")
+from tests.support import busybox, clusters
 
 
 @dataclass
@@ -68,17 +63,15 @@ def machine() -> None:
         pytest.skip(reason)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def real(machine: None, steps: Steps, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Two simulated nodes of 8 H200 GPUs and the real one, which has the image of busybox."""
-    for name in layout.known():  # of sessions that were killed
-        if (found := _NAME.fullmatch(name)) and started_at(int(found[1])) is None:
-            lifecycle.down(layout.layout(name))
+    clusters.sweep()
     with steps.measure("packages"):
         requirements.require()
     with steps.measure("tools"):
         binaries.ensure([*tools.CONTROL_PLANE, *tools.NODE])
-    name = f"real-{os.getpid()}"
+    name = clusters.name("real")
     try:
         with steps.measure("up, until the node is Ready"):
             cluster = Cluster.up(name, nodes=2, real_node=True)

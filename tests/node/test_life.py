@@ -1,6 +1,5 @@
 """What `up` builds, `down` takes away, however far it got."""
 
-import os
 import random
 import signal
 import subprocess
@@ -16,13 +15,13 @@ from ome_operator.local.cluster import Cluster
 from ome_operator.local.errors import LocalError
 from ome_operator.local.realnode.facts import COMPONENTS
 from tests.node.test_pods import eventually, inside, pod, wait_ready
-from tests.support import traces
+from tests.support import clusters, traces
 
 
 @pytest.fixture
 def name(real: Cluster) -> Iterator[str]:
     """Of a cluster beside the session's, which is gone afterwards."""
-    name = f"real-life-{os.getpid()}"
+    name = clusters.name("life")
     yield name
     lifecycle.down(layout.layout(name))
 

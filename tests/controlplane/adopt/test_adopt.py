@@ -54,13 +54,13 @@ class Adopting:
 
 
 @pytest.fixture(scope="module")
-def rig(adopt_cluster: Cluster) -> Iterator[Rig]:
+def rig(cluster: Cluster) -> Iterator[Rig]:
     """OME's CRDs, objects and controller; OME has run, and our operator has not."""
-    rig = Rig(adopt_cluster)
+    rig = Rig(cluster)
     for name in (SPACE, "ome"):
         rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     ome.write(
-        adopt_cluster,
+        cluster,
         ome.crd("InferenceService", "ome-crd"),
         ome.crd("ClusterBaseModel", "old-crds"),
         ome.crd("ClusterServingRuntime", "ome-crd", ome.dead_conversion()),
@@ -69,7 +69,7 @@ def rig(adopt_cluster: Cluster) -> Iterator[Rig]:
         ome.crd("LeaderWorkerSet"),
         ome.controller(1),
     )
-    adopt_cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
     yield rig
     rig.stop()
 

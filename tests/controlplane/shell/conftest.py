@@ -9,20 +9,18 @@ import pytest_asyncio
 from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
 from ome_operator.local.cluster import Cluster
+from tests.support import clusters
 
 CRDS = Path(__file__).parents[3] / "crds"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster() -> Iterator[Cluster]:
     """The cluster; every component runs again after each test."""
-    made = Cluster.up("test-shell", nodes=2)
-    try:
+    with clusters.fresh("shell", nodes=2) as made:
         made.kubectl("apply", "--server-side", "-f", str(CRDS))
         made.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
         yield made
-    finally:
-        made.down()
 
 
 @pytest_asyncio.fixture

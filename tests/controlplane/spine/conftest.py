@@ -6,16 +6,23 @@ from collections.abc import Iterator
 import pytest
 
 from ome_operator.local.cluster import Cluster
-from tests.support import yamls
+from tests.support import clusters, yamls
 from tests.support.rig import Rig
 
 _NUMBER = itertools.count()
 
 
-@pytest.fixture(scope="session")
-def installed(spine_cluster: Cluster) -> Rig:
+@pytest.fixture(scope="package")
+def cluster() -> Iterator[Cluster]:
+    """For tests of the whole: charts and one operator for all of them."""
+    with clusters.fresh("spine") as made:
+        yield made
+
+
+@pytest.fixture(scope="package")
+def installed(cluster: Cluster) -> Rig:
     """The cluster with charts and a model on every node; no operator yet."""
-    rig = Rig(spine_cluster)
+    rig = Rig(cluster)
     rig.install()
     for node in rig.all("Node", ""):
         rig.patch("Node", "", node["metadata"]["name"], {"metadata": {"labels": yamls.READY}})

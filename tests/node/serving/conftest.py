@@ -25,7 +25,7 @@ FULL = bool(os.environ.get("OME_E2E"))
 """`make e2e`: what takes minutes runs too."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def serving(real: Cluster, steps: Steps) -> Rig:
     """Model and runtime are there, and the operator runs inside."""
     with steps.measure("images, built or from the cache"):
@@ -42,7 +42,7 @@ def serving(real: Cluster, steps: Steps) -> Rig:
     return Rig(real)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def tiny(serving: Rig, steps: Steps) -> Iterator[str]:
     """One prefill, one decode, one router."""
     yield come_up(serving, SINGLE, "kimi-k2-tiny", steps, "1 prefill + 1 decode + router, apply to Ready")

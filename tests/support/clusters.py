@@ -1,0 +1,36 @@
+"""Clusters of a test session, under names of their own; leftovers of killed sessions go first."""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ome_operator.local import layout, lifecycle
+from ome_operator.local.cluster import Cluster
+from ome_operator.local.processes import started_at
+
+_NAME = re.compile(r"test-[a-z]+-(\d+)")
+
+
+def name(what: str) -> str:
+    """The name of a cluster of this session."""
+    return f"test-{what}-{os.getpid()}"
+
+
+@contextmanager
+def fresh(what: str, nodes: int = 16) -> Iterator[Cluster]:
+    """Nodes of 8 H200 GPUs, with an audit log and the controllers' request limits raised."""
+    sweep()
+    named = name(what)
+    try:
+        yield Cluster.up(named, nodes=nodes, accelerator="h200", audit=True, fast=True)
+    finally:
+        lifecycle.down(layout.layout(named))
+
+
+def sweep() -> None:
+    """Take down clusters whose test session no longer lives."""
+    for known in layout.known():
+        found = _NAME.fullmatch(known)
+        if found and started_at(int(found[1])) is None:
+            lifecycle.down(layout.layout(known))
