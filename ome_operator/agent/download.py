@@ -16,6 +16,7 @@ from ome_operator.agent.plan import Fetch, Plan, plan, too_full
 from ome_operator.agent.progress import Progress
 from ome_operator.agent.store import Manifest, Store, check
 from ome_operator.agent.throttle import Throttle
+from ome_operator.agent.unpack import unpack
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +73,7 @@ class Download:
         todo = self._plan(listing)
         self._progress.start(listing.revision, todo.total, todo.total - todo.left, len(listing.files))
         todo = await self._reuse(listing, todo.fetch)
-        if full := too_full(todo.left, store.free(), str(store.home)):
+        if full := too_full(todo.needs(self._limits.files), store.free(), str(store.home)):
             raise Failed(full)
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._file(listing, one)) for one in todo.fetch]
@@ -126,8 +127,7 @@ class Download:
                     await self._pause(attempt, error)
                     continue
                 if checker.whole:
-                    await asyncio.to_thread(self._store.accept, one.file, checker.blocks)
-                    return ""
+                    return await self._accept(one.file, checker)
                 wrong, have = wrong + 1, 0
                 self._store.part(one.file).unlink()
                 self._source.suspect(one.file)
@@ -136,6 +136,19 @@ class Download:
                 if wrong >= self._limits.wrong:
                     return f"{one.file.name} came {wrong} times with another {one.file.hash.algorithm} than its source says"
                 await self._pause(wrong - 1, Unreachable(""))
+
+    async def _accept(self, file: RemoteFile, checker: Checker) -> str:
+        """A file's bytes are right; a sentence when they are an archive that cannot be used."""
+        store = self._store
+        if file.unpack is None:
+            await asyncio.to_thread(store.accept, file, checker.blocks)
+            return ""
+        try:
+            members = await asyncio.to_thread(unpack, store.part(file), store.files, file.unpack)
+        except Refused as error:
+            return f"{file.name}: {error}"
+        await asyncio.to_thread(store.unpacked, file, members)
+        return ""
 
     async def _attempt(self, listing: Listing, file: RemoteFile) -> Checker:
         """Ask for what is missing of a file; the checker of all of it. Raises what the source raises."""

@@ -1,6 +1,7 @@
 """What a source has: files with sizes and hashes, at one revision."""
 
 from collections.abc import AsyncIterator, Iterable
+from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import NamedTuple, Protocol
 
@@ -15,6 +16,10 @@ class RemoteFile(NamedTuple):
     """Path below the model's directory, with slashes."""
     size: int
     hash: Hash
+    unpack: str | None = None
+    """None for a file of the model. Else this is a tar archive whose members become files, their names without this leading
+    directory ("" takes nothing away).
+    """
 
 
 class Listing(NamedTuple):
@@ -70,13 +75,21 @@ class Source(Protocol):
         """Close connections."""
 
 
+def inside(name: str) -> bool:
+    """Whether a name stays below the directory that it is relative to."""
+    path = PurePosixPath(name)
+    return not path.is_absolute() and ".." not in path.parts and bool(path.parts) and "\0" not in name
+
+
 def listing(files: Iterable[RemoteFile], revision: str = "") -> Listing:
-    """Files in order; Refused for names that lead out of the directory, or an empty list."""
-    found = tuple(sorted(files))
+    """Files in order; Refused for names that lead out of the directory or come twice, or an empty list."""
+    found = tuple(sorted(files, key=lambda one: one.name))
     if not found:
         raise Refused("there are no files there: look at spec.storage.storageUri")
     for one in found:
-        path = PurePosixPath(one.name)
-        if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in one.name or one.size < 0:
+        if not inside(one.name) or one.size < 0:
             raise Refused(f"the source names a file {one.name!r}, which would not lie below the model's directory")
+    for one, other in pairwise(found):
+        if one.name == other.name:
+            raise Refused(f"the source names two files {one.name!r}")
     return Listing(revision or digest([(one.name, one.size, str(one.hash)) for one in found], 40), found)

@@ -32,6 +32,13 @@ class Plan(NamedTuple):
         """Bytes to fetch."""
         return sum(one.file.size - one.have for one in self.fetch)
 
+    def needs(self, files: int) -> int:
+        """Bytes of disk that are still wanted when so many files come at a time: an archive and what comes out of it lie
+        there together while it is unpacked. What is compressed may want more.
+        """
+        archives = sorted((one.file.size for one in self.fetch if one.file.unpack is not None), reverse=True)
+        return self.left + sum(archives[:files])
+
 
 def plan(listing: Listing, proven: Mapping[str, Proven], have: Callable[[RemoteFile], int], node: str = "") -> Plan:
     """What to fetch. `have` says how many bytes of a file are on the disk.

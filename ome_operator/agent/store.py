@@ -1,7 +1,7 @@
 """Weights on a node's disk.
 
     <parent of path>/.ome/<digest of the URI>/            files of one model revision, never changed once they are there
-    <parent of path>/.ome/<digest of the URI>.json        its manifest, written last: without it nothing is Ready
+    <parent of path>/.ome/<digest of the URI>.json        its manifest: Ready is what has both
     <parent of path>/.ome/<digest of the URI>.partial/    files/ proven, parts/ on their way, journal what was proven
     <path>                                                a symlink to the newest
 
@@ -12,12 +12,13 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ome_operator.agent.hashes import Checker, Hash
-from ome_operator.agent.listing import Listing, RemoteFile
+from ome_operator.agent.listing import Listing, Refused, RemoteFile
 
 HIDDEN = ".ome"
 CHUNK = 4 * 1024 * 1024
@@ -31,6 +32,8 @@ class Proven(NamedTuple):
     hash: Hash
     blocks: tuple[int, ...]
     """CRC-32 of every `hashes.BLOCK` bytes."""
+    members: tuple[str, ...] = ()
+    """Of an archive: the files that came out of it. It is gone, and counts as proven while they are there."""
 
 
 class Manifest(NamedTuple):
@@ -88,7 +91,7 @@ class Store:
         found = {}
         for one in _lines(self._journal):
             file = self.files / one.name
-            if file.is_file() and file.stat().st_size == one.size:
+            if all(name in found for name in one.members) if one.members else _sized(file, one.size):
                 found[one.name] = one
         return found
 
@@ -108,7 +111,8 @@ class Store:
         for part in self.parts.iterdir():
             if part.name not in wanted:
                 part.unlink()
-        names = {one.name for one in listing.files}
+        names, proven = {one.name for one in listing.files}, self.proven()
+        names |= {member for name in names & proven.keys() for member in proven[name].members}
         for file in [one for one in self.files.rglob("*") if one.is_file()]:
             if str(file.relative_to(self.files)) not in names:
                 file.unlink()
@@ -123,11 +127,19 @@ class Store:
         part.replace(place)
         _sync(place.parent)
         one = Proven(file.name, file.size, file.hash, blocks)
+        self._note([one])
+        return one
+
+    def unpacked(self, file: RemoteFile, members: Sequence[Proven]) -> None:
+        """What came out of an archive lies in `files`, on the disk: into the journal; then the archive goes."""
+        self._note([*members, Proven(file.name, file.size, file.hash, (), tuple(one.name for one in members))])
+        self.part(file).unlink()
+
+    def _note(self, proven: Iterable[Proven]) -> None:
         with self._journal.open("ab") as journal:
-            journal.write(json.dumps(_dump(one)).encode() + b"\n")
+            journal.write(b"".join(json.dumps(_dump(one)).encode() + b"\n" for one in proven))
             journal.flush()
             os.fsync(journal.fileno())
-        return one
 
     def link(self, file: RemoteFile, source: Path) -> Path:
         """Another name for a file of this disk, beside the parts; copied where the file system has no links."""
@@ -140,20 +152,24 @@ class Store:
         return beside
 
     def publish(self, uri: str, listing: Listing, now: str) -> Manifest:
-        """All files are proven: the directory appears under its name, and its manifest after it."""
+        """All files are proven: the directory and its manifest appear, the last of them by one rename. May raise Refused."""
         known = self.proven()
         missing = [one.name for one in listing.files if one.name not in known or known[one.name].hash != one.hash]
         if missing:
             raise ValueError(f"not proven: {missing[:3]}")
-        made = Manifest(uri, listing.revision, tuple(known[one.name] for one in listing.files), now)
+        names = Counter(name for one in listing.files for name in known[one.name].members or (one.name,))
+        if twice := [name for name, count in names.items() if count > 1]:
+            raise Refused(f"two layers have a file {twice[0]!r}: push it once")
+        made = Manifest(uri, listing.revision, tuple(known[name] for name in sorted(names)), now)
         for folder in [self.files, *(one for one in self.files.rglob("*") if one.is_dir())]:
             _sync(folder)
-        if self.root.exists():  # a repair, or the manifest never came: pods may have this very directory open
+        if self.root.exists():  # a repair: pods may have this very directory open
             self._mend(made)
-        else:
+            self.write(made)
+        else:  # the journal knows files by their places, so nothing but the last step may move them
+            self.write(made)
             self.files.replace(self.root)
-        _sync(self.home)
-        self.write(made)
+            _sync(self.home)
         shutil.rmtree(self._partial, ignore_errors=True)
         return made
 
@@ -205,7 +221,7 @@ class Store:
             same = [one.name for one in known.files if (one.hash, one.size) == (file.hash, file.size)] if known else []
             places += [manifest.with_suffix("") / name for name in same]
         for place in dict.fromkeys(places):
-            if place.is_file() and place.stat().st_size == file.size:
+            if _sized(place, file.size):
                 yield place
 
 
@@ -228,6 +244,10 @@ def known_files(home: Path) -> Iterator[tuple[Path, Proven]]:
             yield journal.parent / "files" / one.name, one
 
 
+def _sized(path: Path, size: int) -> bool:
+    return path.is_file() and path.stat().st_size == size
+
+
 def check(path: Path, file: RemoteFile, *, limit: int | None = None) -> Checker:
     """Read a file, or its first bytes, through a checker."""
     checker = Checker(file.hash, file.size)
@@ -240,11 +260,12 @@ def check(path: Path, file: RemoteFile, *, limit: int | None = None) -> Checker:
 
 
 def _dump(one: Proven) -> dict[str, Any]:
-    return {"name": one.name, "size": one.size, "hash": str(one.hash), "blocks": list(one.blocks)}
+    said = {"name": one.name, "size": one.size, "hash": str(one.hash), "blocks": list(one.blocks)}
+    return {**said, "members": list(one.members)} if one.members else said
 
 
 def _load(one: Any) -> Proven:
-    return Proven(one["name"], int(one["size"]), Hash.read(one["hash"]), tuple(one["blocks"]))
+    return Proven(one["name"], int(one["size"]), Hash.read(one["hash"]), tuple(one["blocks"]), tuple(one.get("members", ())))
 
 
 def read(path: Path) -> Manifest | None:

@@ -4,7 +4,7 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
@@ -29,7 +29,11 @@ def place(tool: Tool, target: Target) -> Path:
 
 def ensure(names: Iterable[str] = CONTROL_PLANE) -> dict[str, Path]:
     """The paths of these programs, after fetching or building what is missing."""
-    tools = [TOOLS[name] for name in names]
+    return provide([TOOLS[name] for name in names])
+
+
+def provide(tools: Sequence[Tool]) -> dict[str, Path]:
+    """`ensure` for programs that need not be those of a cluster."""
     target = this_machine(clients_only={tool.name for tool in tools} <= set(CLIENTS))
     # The short builds come first: a failure that has nothing to do with Kubernetes shows before its long one.
     ordered = sorted(tools, key=lambda tool: (tool.module == "kubernetes", tool.module))

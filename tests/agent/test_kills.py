@@ -7,43 +7,64 @@ import random
 import signal
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from ome_operator.agent.download import Download, Limits
-from ome_operator.agent.hashes import Hash
-from ome_operator.agent.listing import RemoteFile
+from ome_operator.agent.listing import Listing, RemoteFile
 from ome_operator.agent.progress import Progress
 from ome_operator.agent.sources import Access, source
 from ome_operator.agent.store import Store
 from tests.support.hub import Answer, Hub, model, served
+from tests.support.registry import Front, programs, push, running
 
 KILLS = 200 if os.environ.get("OME_SOAK") else 20
 SEED = int(os.environ.get("OME_SEED", "1"))
-URI, DIGEST = "hf://org/model", "0123abcd"
+DIGEST = "0123abcd"
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["huggingface_hub.hf_api", "ome_operator.agent.download", "ome_operator.agent.sources.hub"])
 
 
-def agent(url: str, path: str) -> None:
+def agent(uri: str, url: str, path: str) -> None:
     """What the process does that is killed."""
 
     async def run() -> None:
-        found = source(URI, Access({}, {}, url))
+        found = source(uri, Access({"endpoint": url}, {}))
         limits = Limits(files=4, first=0.01, last=0.1)
-        await Download(URI, found, Store(Path(path), DIGEST), limits, Progress()).run()
+        await Download(uri, found, Store(Path(path), DIGEST), limits, Progress()).run()
         await found.close()
 
     asyncio.run(run())
 
 
-def on_disk(store: Store, hub: Hub) -> dict[str, int]:
+class Origin(NamedTuple):
+    """Where a model comes from."""
+
+    uri: str
+    server: Hub | Front
+    files: dict[str, bytes]
+    """What is to be visible in the end."""
+
+    def listed(self) -> dict[str, RemoteFile]:
+        """What can be asked for, by the name that the server counts it under."""
+
+        async def run() -> Listing:
+            found = source(self.uri, Access({"endpoint": self.server.url}, {}))
+            try:
+                return await found.listing("")
+            finally:
+                await found.close()
+
+        by_hash = isinstance(self.server, Front)
+        return {one.hash.value if by_hash else one.name: one for one in asyncio.run(run()).files}
+
+
+def on_disk(store: Store, files: dict[str, RemoteFile]) -> dict[str, int]:
     """Bytes of every file that are on the disk, proven or on their way."""
-    found = {}
-    for name, data in hub.files.items():
-        entry = hub.sibling(name, data)
-        proof = Hash("sha256", entry["lfs"]["sha256"]) if "lfs" in entry else Hash("git", str(entry["blobId"]))  # type: ignore[index]
-        places = [folder / name for folder in (store.root, store.files)]
-        whole = any(one.is_file() and one.stat().st_size == len(data) for one in places)
-        found[name] = len(data) if whole else store.have(RemoteFile(name, len(data), proof))
+    found, proven = {}, store.proven()
+    for name, file in files.items():
+        places = [folder / file.name for folder in (store.root, store.files)]
+        whole = file.name in proven or any(one.is_file() and one.stat().st_size == file.size for one in places)
+        found[name] = file.size if whole else store.have(file)
     return found
 
 
@@ -55,30 +76,51 @@ def test_kills_at_random_moments(tmp_path: Path) -> None:
         with served(Hub(model(SEED * 1000 + rounds, [chance.randrange(1, 3_000_000) for _ in range(12)]))) as hub:
             hub.rate = 6_000_000
             hub.fault = lambda number, name: Answer(cut=400_001 if chance.random() < 0.05 else None)
-            kills += one_model(tmp_path / str(rounds), hub, chance, KILLS - kills)
+            kills += one_model(tmp_path / str(rounds), Origin("hf://org/model", hub, hub.files), chance, KILLS - kills)
             sent, size = sent + hub.total, size + hub.size
     lost = (sent - size) / kills
     print(f"\nseed {SEED}: {kills} kills, {rounds} models of {size:,} bytes; {lost:,.0f} bytes were under way at a kill")
 
 
-def one_model(folder: Path, hub: Hub, chance: random.Random, most: int) -> int:
+def test_kills_while_archives_are_unpacked(tmp_path: Path) -> None:
+    """An artifact of files and archives, in a real registry."""
+    chance = random.Random(SEED)
+    kills = rounds = 0
+    with running(programs()["registry"]) as registry:
+        while kills < KILLS // 2:
+            rounds += 1
+            parts = [(number, model(number, [1_500_000] * 3)) for number in range(6)]
+            files = {f"{number}/{name}": data for number, part in parts for name, data in part.items()}
+            for name, data in files.items():
+                place = tmp_path / f"made-{rounds}" / name
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_bytes(data)
+            pushed = ("0", "1", "2", "3", *(name for name in files if name[0] in "45"))
+            push(programs()["oras"], tmp_path / f"made-{rounds}", f"{registry}/m/kills:{rounds}", *pushed)
+            with served(Front(registry, rate=20_000_000)) as front:
+                origin = Origin(f"oci://{front.host}/m/kills:{rounds}", front, files)
+                kills += one_model(tmp_path / str(rounds), origin, chance, KILLS // 2 - kills)
+    print(f"\nseed {SEED}: {kills} kills, {rounds} artifacts")
+
+
+def one_model(folder: Path, origin: Origin, chance: random.Random, most: int) -> int:
     """Fetch one model with kills in between; how many there were."""
-    store, kills, folder_path = Store(folder / "m", DIGEST), 0, str(folder / "m")
+    store, kills, files = Store(folder / "m", DIGEST), 0, origin.listed()
     while True:
-        before, first = on_disk(store, hub), len(hub.sent)
-        process = _FORKS.Process(target=agent, args=(hub.url, folder_path))
+        before, first = on_disk(store, files), len(origin.server.sent)
+        process = _FORKS.Process(target=agent, args=(origin.uri, origin.server.url, str(folder / "m")))
         process.start()
         process.join(chance.uniform(0.05, 0.6) if kills < min(most, 10) else 60)
         if process.exitcode is None:
             process.kill()
             process.join()
             kills += 1
-            time.sleep(0.02)  # the hub notices that nobody reads
-        for one in hub.sent[first:]:
+            time.sleep(0.02)  # the server notices that nobody reads
+        for one in origin.server.sent[first:]:
             assert one.start >= before[one.name], f"{one.name}: {before[one.name]} bytes were there, asked from {one.start}"
         assert process.exitcode in (0, -signal.SIGKILL)
         if store.manifest() is not None:
-            wrong = [name for name, data in hub.files.items() if (store.root / name).read_bytes() != data]
+            wrong = [name for name, data in origin.files.items() if (store.root / name).read_bytes() != data]
             assert wrong == []
         if process.exitcode == 0:
             assert store.manifest() is not None

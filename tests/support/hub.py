@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, TypeVar
 from xml.sax.saxutils import escape
 
 from aiohttp import web
@@ -161,24 +161,8 @@ class Hub:
         response.content_length = len(body)
         with suppress(ConnectionError):  # whoever asked was killed
             await response.prepare(request)
-            await self._pour(request, response, body, fault.cut, told)
+            await pour(request, response, body, fault.cut, told, self.rate)
         return response
-
-    async def _pour(
-        self, request: web.Request, response: web.StreamResponse, body: bytearray, cut: int | None, told: Sent
-    ) -> None:
-        step = 64 * 1024
-        for at in range(0, len(body), step):
-            piece = bytes(body[at : at + step]) if cut is None else bytes(body[at : min(at + step, max(cut, 0))])
-            if piece:
-                await response.write(piece)
-                told.count += len(piece)
-            if cut is not None and at + step >= cut:
-                assert request.transport is not None
-                request.transport.abort() if cut % 2 else request.transport.close()
-                return
-            if self.rate:
-                await asyncio.sleep(len(piece) / self.rate)
 
     async def _list(self, request: web.Request) -> web.StreamResponse:
         prefix = request.query.get("prefix", "")
@@ -190,6 +174,24 @@ class Hub:
         )
         text = f'<?xml version="1.0"?><ListBucketResult><IsTruncated>false</IsTruncated>{entries}</ListBucketResult>'
         return web.Response(text=text, content_type="application/xml")
+
+
+async def pour(
+    request: web.Request, response: web.StreamResponse, body: bytes | bytearray, cut: int | None, told: Sent, rate: float
+) -> None:
+    """Send a body as slowly as it shall be, up to where it is cut, and count what went out."""
+    step = 64 * 1024
+    for at in range(0, len(body), step):
+        piece = bytes(body[at : at + step]) if cut is None else bytes(body[at : min(at + step, max(cut, 0))])
+        if piece:
+            await response.write(piece)
+            told.count += len(piece)
+        if cut is not None and at + step >= cut:
+            assert request.transport is not None
+            request.transport.abort() if cut % 2 else request.transport.close()
+            return
+        if rate:
+            await asyncio.sleep(len(piece) / rate)
 
 
 DATE = "Thu, 01 Jan 2026 00:00:00 GMT"
@@ -217,9 +219,21 @@ def model(seed: int, sizes: list[int]) -> dict[str, bytes]:
     return files
 
 
+class Server(Protocol):
+    """What can be served."""
+
+    url: str
+
+    def app(self) -> web.Application:
+        """Its routes."""
+
+
+S = TypeVar("S", bound=Server)
+
+
 @contextmanager
-def served(hub: Hub, address: str = "127.0.0.1") -> Iterator[Hub]:
-    """The hub in a thread of its own, at an address of this machine."""
+def served(hub: S, address: str = "127.0.0.1") -> Iterator[S]:
+    """The server in a thread of its own, at an address of this machine."""
     loop, ready = asyncio.new_event_loop(), threading.Event()
 
     async def start() -> web.AppRunner:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from ome_operator.agent.listing import Refused, Source
+from ome_operator.agent.sources.artifact import credentials, reference
 from ome_operator.resolve.weights import FETCHED, managed
 
 if TYPE_CHECKING:
@@ -31,6 +32,11 @@ def source(uri: str, access: Access) -> Source:
         repo, _, revision = rest.partition("@")
         endpoint = access.parameters.get("endpoint", "") or access.endpoint
         return Hub(repo.strip("/"), revision, endpoint=endpoint, token=access.secret.get("token", "").strip())
+    if kind == "oci" and (place := reference(rest)):
+        from ome_operator.agent.sources.registry import Registry
+
+        shown = credentials(access.secret, place.host)
+        return Registry(place, endpoint=access.parameters.get("endpoint", ""), credentials=shown)
     if not managed(uri):
         raise Refused(
             f"spec.storage.storageUri {uri} cannot be fetched: {kind}:// is not served; put the files on the nodes and "
@@ -66,8 +72,10 @@ def _oracle(uri: str, rest: str, given: Mapping[str, str]) -> tuple[str, str, st
     parts = rest.split("/", 5)
     region = given.get("region", "")
     if len(parts) < 5 or parts[0] != "n" or parts[2] != "b" or parts[4] != "o":
-        said = "is not oci://n/<namespace>/b/<bucket>/o/<path>; OCI artifacts of registries are not served yet"
-        raise Refused(f"spec.storage.storageUri {uri} {said}")
+        raise Refused(
+            f"{uri} is no place for files: an object store is oci://n/<namespace>/b/<bucket>/o/<path>, and an artifact, "
+            "which only models can be, oci://<a registry's host, with a dot or a port>/<repository>[:tag][@sha256:…]"
+        )
     if not region and "endpoint" not in given:
         raise Refused(f"spec.storage.storageUri {uri} needs the region in spec.storage.parameters.region")
     host = f"https://{parts[1]}.compat.objectstorage.{region}.oraclecloud.com"

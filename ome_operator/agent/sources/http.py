@@ -7,6 +7,16 @@ import aiohttp
 from ome_operator.agent.listing import Refused, Unreachable
 
 TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=15.0, sock_read=60.0)
+NONE: Mapping[str, str] = {}
+
+
+class Unauthorized(Refused):
+    """The source wants to know who we are, or does not know any more: 401."""
+
+    def __init__(self, text: str, challenge: str) -> None:
+        super().__init__(text)
+        self.challenge = challenge
+        """What it asks for: the header WWW-Authenticate."""
 
 
 def session() -> aiohttp.ClientSession:
@@ -41,10 +51,10 @@ async def ranged(
         raise Unreachable(f"the connection to the source broke: {type(error).__name__}") from error
 
 
-async def whole(session: aiohttp.ClientSession, url: str) -> AsyncIterator[bytes]:
+async def whole(session: aiohttp.ClientSession, url: str, headers: Mapping[str, str] = NONE) -> AsyncIterator[bytes]:
     """All bytes of a file whose size nobody has said; raises Refused or Unreachable."""
     try:
-        async with session.get(url, headers={"Accept-Encoding": "identity"}) as response:
+        async with session.get(url, headers={**headers, "Accept-Encoding": "identity"}) as response:
             _check(response)
             async for data in response.content.iter_any():
                 yield data
@@ -57,7 +67,9 @@ def _check(response: aiohttp.ClientResponse) -> None:
     if code in (200, 206):
         return
     said = f"the source answers {code}"
-    if code in (401, 403, 404, 410):
+    if code == 401:
+        raise Unauthorized(said, response.headers.get("WWW-Authenticate", ""))
+    if code in (403, 404, 410):
         raise Refused(said)
     wait = response.headers.get("Retry-After", "")
     raise Unreachable(said, float(wait) if wait.isdigit() else 0.0)

@@ -1,0 +1,214 @@
+"""Artifacts that the program oras pushed to a real registry."""
+
+import asyncio
+import base64
+import io
+import json
+import random
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ome_operator.agent.download import Download, Failed, Limits
+from ome_operator.agent.progress import Progress
+from ome_operator.agent.sources import Access, source
+from ome_operator.agent.store import Manifest, Store
+from tests.support.hub import Answer, model, served
+from tests.support.registry import Front, programs, push, running
+
+FILES = model(7, [2_000_000, 300_000])
+WEIGHTS = "model-00001-of-00002.safetensors"
+TAR = "application/vnd.cncf.model.weight.v1.tar"
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[str]:
+    with running(programs()["registry"]) as one:
+        yield one
+
+
+@pytest.fixture
+def front(registry: str) -> Iterator[Front]:
+    with served(Front(registry)) as one:
+        yield one
+
+
+class Node:
+    """A node's disk, and what lies ready to be pushed."""
+
+    def __init__(self, folder: Path, front: Front) -> None:
+        self.front, self.progress, self.store = front, Progress(), Store(folder / "models" / "m", "0123abcd")
+        self.made = folder / "made"
+        self.write(FILES)
+
+    def write(self, files: dict[str, bytes], below: str = "") -> None:
+        """Files to push."""
+        for name, data in files.items():
+            place = self.made / below / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(data)
+
+    def push(self, name: str, *files: str) -> str:
+        """Push files as this artifact; its digest."""
+        return push(programs()["oras"], self.made, f"{self.front.registry}/{name}", *files)
+
+    def fetch(self, name: str, revision: str = "", *, files: int = 8, **secret: str) -> Manifest:
+        """Download all of it."""
+
+        async def run() -> Manifest:
+            given = {".dockerconfigjson" if key == "docker" else key: text for key, text in secret.items()}
+            uri = f"oci://{self.front.host}/{name}"
+            found = source(uri, Access({"endpoint": self.front.url}, given))
+            try:
+                limits = Limits(files=files, first=0.001, last=0.01)
+                return await Download(uri, found, self.store, limits, self.progress).run(revision)
+            finally:
+                await found.close()
+
+        return asyncio.run(run())
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """What is visible."""
+        root = self.store.root
+        return {str(one.relative_to(root)): one.read_bytes() for one in root.rglob("*") if one.is_file()}
+
+
+@pytest.fixture
+def node(tmp_path: Path, front: Front) -> Node:
+    return Node(tmp_path, front)
+
+
+def packed(folder: Path, files: dict[str, bytes], *, kind: bytes = tarfile.REGTYPE) -> None:
+    """An archive `weights.tar`, its members of one kind."""
+    with tarfile.open(folder / "weights.tar", "w") as archive:
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.type, member.size, member.linkname = kind, len(data), "/etc/passwd"
+            archive.addfile(member, io.BytesIO(data))
+
+
+def test_every_layer_is_a_file(node: Node) -> None:
+    digest = node.push("m/files:1", *FILES)
+    made = node.fetch("m/files:1")
+    assert node.files == FILES and made.revision == digest
+    assert all(one.hash.algorithm == "sha256" for one in made.files)
+    assert node.front.total == sum(map(len, FILES.values())), "every byte came once"
+
+
+def test_a_revision_stays_what_it_was_when_the_tag_moves(node: Node) -> None:
+    first = node.push("m/moving:1", *FILES)
+    node.write({"config.json": b"{}"})
+    second = node.push("m/moving:1", "config.json")
+    assert node.fetch("m/moving:1", first).revision == first and node.files == FILES
+    node.store = Store(node.store.path, "ffff0000")
+    assert node.fetch(f"m/moving@{second}").revision == second and node.files == {"config.json": b"{}"}
+
+
+@pytest.mark.parametrize("pushed", ["tiny", "."])
+def test_a_directory_that_was_pushed_is_the_models(node: Node, pushed: str) -> None:
+    if pushed == "tiny":
+        node.write(FILES, "tiny")
+    node.push("m/directory:1", pushed)
+    made = node.fetch("m/directory:1")
+    wanted = {name: data for name, data in node.files.items() if not name.startswith("tiny/")}
+    assert wanted == FILES and len(made.files) == len(FILES)
+    assert sorted(one.name for one in node.store.home.iterdir()) == ["0123abcd", "0123abcd.json"]
+    node.progress.fetched = 0
+    node.fetch("m/directory:1")
+    assert node.files == FILES, "a directory that is there is repaired in place"
+
+
+def test_archives_lie_beside_files(node: Node) -> None:
+    node.write(FILES, "one")
+    packed(node.made, {"two/a.safetensors": b"a", "b": b"bb"})
+    node.push("m/both:1", "config.json", "one", f"weights.tar:{TAR}")
+    node.fetch("m/both:1")
+    below = {f"one/{name}": data for name, data in FILES.items()}
+    assert node.files == {"config.json": FILES["config.json"], **below, "two/a.safetensors": b"a", "b": b"bb"}
+
+
+@pytest.mark.parametrize(
+    ("names", "kind", "said"),
+    [
+        (["../out"], tarfile.REGTYPE, "no plain file"),
+        (["/out"], tarfile.REGTYPE, "no plain file"),
+        (["x"], tarfile.SYMTYPE, "no plain file"),
+        ([], tarfile.REGTYPE, "holds no files"),
+        (["config.json"], tarfile.REGTYPE, "two layers have a file 'config.json'"),
+    ],
+)
+def test_an_archive_that_cannot_be_used_is_said(node: Node, names: list[str], kind: bytes, said: str) -> None:
+    packed(node.made, dict.fromkeys(names, b""), kind=kind)
+    node.push("m/bad:1", "config.json", f"weights.tar:{TAR}")
+    with pytest.raises(Failed, match=said):
+        node.fetch("m/bad:1")
+    assert node.store.manifest() is None and not (node.store.home / "out").exists()
+
+
+def test_what_was_unpacked_is_not_fetched_again(node: Node) -> None:
+    node.write(FILES, "tiny")
+    node.push("m/late:1", WEIGHTS, "tiny")
+    node.front.fault = lambda number, name: Answer(status=404 if number == 1 else 0)
+    with pytest.raises(Failed, match="404"):
+        node.fetch("m/late:1", files=1)
+    first = node.front.sent[0].name
+    node.front.fault = lambda number, name: Answer()
+    node.fetch("m/late:1", files=1)
+    assert [one.name for one in node.front.sent].count(first) == 1
+    assert node.files == {WEIGHTS: FILES[WEIGHTS], **{f"tiny/{name}": data for name, data in FILES.items()}}
+
+
+def docker(host: str, user: str = "puller:s3cret") -> str:
+    """A Secret that pulls images."""
+    return json.dumps({"auths": {f"https://{host}/v1/": {"auth": base64.b64encode(user.encode()).decode()}}})
+
+
+@pytest.mark.parametrize("scheme", ["basic", "bearer"])
+def test_a_closed_registry_opens_to_the_secret(node: Node, scheme: str, caplog: pytest.LogCaptureFixture) -> None:
+    node.push("m/closed:1", *FILES)
+    node.front.scheme = scheme
+    with pytest.raises(Failed, match=r"spec\.storage\.key gives none"):
+        node.fetch("m/closed:1")
+    with pytest.raises(Failed, match="do not open it") as told:
+        node.fetch("m/closed:1", docker=docker(node.front.host, "puller:wr0ng"))
+    node.fetch("m/closed:1", docker=docker(node.front.host))
+    assert node.files == FILES
+    assert not {"s3cret", "wr0ng"} & set((str(told.value) + caplog.text).split())
+
+
+def test_a_token_that_is_worn_out_is_renewed(node: Node) -> None:
+    node.push("m/tokens:1", *FILES)
+    node.front.scheme, node.front.uses = "bearer", 2
+    node.fetch("m/tokens:1", username="puller", password="s3cret", files=1)
+    assert node.files == FILES and node.front.refused > 1
+    assert node.front.total == sum(map(len, FILES.values()))
+
+
+@pytest.mark.parametrize("every", [2, 3])
+def test_no_wrong_byte_becomes_visible(node: Node, every: int) -> None:
+    node.push("m/wrong:1", *FILES)
+    node.front.fault = lambda number, name: Answer(wrong=number % every == 0)
+    node.fetch("m/wrong:1")
+    assert node.files == FILES
+
+
+def test_cut_connections_cost_no_byte_that_arrived(node: Node) -> None:
+    node.write(FILES, "tiny")
+    node.push("m/cut:1", *FILES, "tiny")
+    chance = random.Random(3)
+    node.front.fault = lambda number, name: Answer(cut=chance.randrange(100, 500_000) if number < 12 else None)
+    made = node.fetch("m/cut:1")
+    assert {one.name: one.size for one in made.files} == {name: len(data) for name, data in node.files.items()}
+    sizes = {one.name: 0 for one in node.front.sent}
+    for one in node.front.sent:
+        assert one.start >= sizes[one.name]
+        sizes[one.name] = one.start
+    assert node.progress.fetched == node.progress.total, "what arrived was kept, and nothing arrived twice"
+
+
+def test_an_artifact_that_is_not_there_is_said(node: Node) -> None:
+    with pytest.raises(Failed, match=r"has no .*/m/nothing:1, or does not show it"):
+        node.fetch("m/nothing:1")
