@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import NamedTuple
 
 from ome_operator.facts import Child, Pod, Refusal
@@ -54,8 +53,8 @@ class Memory:
     accepted: dict[str, str] = field(default_factory=dict)
     """UID -> digest of what we owned right after our apply, where that is not the hash."""
     warnings: dict[Key, tuple[str, ...]] = field(default_factory=dict)
-    missing: dict[Key, datetime] = field(default_factory=dict)
-    """Workload -> since when it has fewer pods than it wants, without getting more."""
+    missing: dict[Key, float] = field(default_factory=dict)
+    """Workload -> since when (monotonic) it has fewer pods than it wants, without getting more."""
     counts: dict[Key, int] = field(default_factory=dict)
     """Workload -> pods that it had then."""
     failures: dict[Key, str] = field(default_factory=dict)
@@ -93,7 +92,7 @@ class Memory:
         if (known := self.refused.get(key)) is not None:
             self.refused[key] = known._replace(next=float("-inf"))
 
-    def count(self, children: Mapping[Key, Child], pods: tuple[Pod, ...], now: datetime) -> None:
+    def count(self, children: Mapping[Key, Child], pods: tuple[Pod, ...], now: float) -> None:
         """Note which workloads miss pods, and forget what is about objects that are gone."""
         have: Counter[Key] = Counter()
         for pod in pods:

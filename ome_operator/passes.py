@@ -116,7 +116,7 @@ class Passes:
         ref = kept.ref
         children = self._cluster.children_of(ref.namespace, ref.name)
         pods = self._cluster.pods_of(ref.namespace, ref.name)
-        memory.count(children, pods, now)
+        memory.count(children, pods, self._clock())
         return Observed(
             children=children,
             pods=pods,
@@ -157,13 +157,13 @@ class Passes:
 
     async def _look(self, kept: Kept, memory: Memory, plan: Plan, outcome: Outcome) -> None:
         """Find out why pods are missing, when they have been for some seconds and nobody looked recently."""
-        now, wall, due = self._clock(), datetime.now(UTC), []
+        now, due = self._clock(), []
         for key in plan.watch_failures:
             since = memory.missing.get(key)
             if since is None:
                 continue
             tries, at = memory.looks.get(key, (0, 0.0))
-            wait = max(self._settings.failures_after - (wall - since).total_seconds(), at - now)
+            wait = max(since + self._settings.failures_after, at) - now
             if wait <= 0:
                 tries, wait = tries + 1, pause(tries + 1)
                 memory.looks[key] = tries, now + wait

@@ -106,9 +106,12 @@ def part(value: int | str, whole: int, *, up: bool) -> int:
 
 
 def moment(text: str, now: datetime) -> datetime | None:
-    """A time that can be compared with `now`; None when the text, which anybody may have written, is no such time."""
+    """A time that was before `now`; None when the text, which anybody may have written, is no such time.
+
+    A time that is still to come is none either: a clock was set back since, and a wait would last for as long as that.
+    """
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return when if (when.tzinfo is None) == (now.tzinfo is None) else None
+    return when if (when.tzinfo is None) == (now.tzinfo is None) and when <= now else None

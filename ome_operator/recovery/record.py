@@ -54,6 +54,12 @@ class Record:
         since = self.since if phase == self.phase and self.since else stamp(now)
         return replace(self, phase=phase, since=since, **changes)
 
+    def believed(self, now: datetime) -> "Record":
+        """With no time that is still to come: a clock was set back since, and a wait would last for as long as that."""
+        times = {name: getattr(self, name) for name in ("since", "ready_since", "recycled_at")}
+        late = {name: stamp(now) for name, time in times.items() if passed(time, now) < 0}
+        return replace(self, **late) if late else self
+
 
 def stamp(now: datetime) -> str:
     """A time as the API spells it; whole seconds, so it is up to one second early."""

@@ -13,7 +13,8 @@ def together(
     groups: list[Group], before: Mapping[str, Record], policy: Policy, lost: Callable[[str], bool], now: datetime
 ) -> tuple[dict[str, Step], list[tuple[str, str]]]:
     """All groups of a component: a fault of half of them is told, and only one at a time is recycled for a hang."""
-    records = {one.name: before.get(one.name) or Record(one.name, one.component, one.revision, one.number) for one in groups}
+    new = {one.name: Record(one.name, one.component, one.revision, one.number) for one in groups}
+    records = {name: before.get(name, record).believed(now) for name, record in new.items()}
     silent = [one for one in groups if _silent(one, records[one.name], policy)]
     known = [one for one in groups if records[one.name].incarnation]
     systemic = len(silent) > 1 and 2 * len(silent) >= len(known)

@@ -3,6 +3,7 @@
 The fleet itself asserts at every deletion that the group does not serve and that the pod is not newer than the record.
 """
 
+from datetime import timedelta
 from typing import Any
 
 from hypothesis import given, settings
@@ -94,6 +95,27 @@ def test_one_failure_is_one_recycle_of_one_group(
         assert hit.recycles == 1, "a hung rank does not heal by itself"
     if how == "exit" and sizes[0] == 1:
         assert not fleet.deleted, "a group of one starts again by itself"
+
+
+@many
+@given(
+    st.lists(st.integers(1, 4), min_size=1, max_size=3),
+    st.lists(st.tuples(faults, st.integers(0, 12), st.integers(-48, 48)), max_size=10),
+    seeds,
+)
+def test_a_clock_that_jumps_makes_nothing_wait(sizes: list[int], story: list[Any], seed: int) -> None:
+    """Hours ahead or back between any two passes; only a deadline may be over too soon."""
+    fleet = Fleet(sizes, PATIENT._replace(start=timedelta(days=9).total_seconds()), seed)
+    for fault, passes, hours in story:
+        fleet.off = timedelta(hours=hours)
+        fleet.fail(*fault)
+        for _ in range(passes):
+            fleet.operate()
+            fleet.step()
+    fleet.heal()
+    come_up(fleet)
+    for truth, record in zip(fleet.truths, fleet.stored.values(), strict=True):
+        assert record.recycles <= truth.failures
 
 
 @many

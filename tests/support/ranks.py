@@ -72,6 +72,8 @@ class Fleet:
         self.truths = [Truth(size) for size in sizes]
         self.stored: dict[str, Record] = {}
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
+        self.off = timedelta(0)
+        """By how much the operator's clock is wrong."""
         self.deleted: list[str] = []
         self._count = 0
 
@@ -99,7 +101,7 @@ class Fleet:
     def operate(self, survives: int = 99, stores: bool = True) -> None:
         """One pass; the operator dies after so many deletions, or does not get its status written."""
         groups = self.groups()
-        steps, _ = together(groups, self.stored, self.policy, lambda _: False, self.now)
+        steps, _ = together(groups, self.stored, self.policy, lambda _: False, self.now + self.off)
         doomed = [
             (group, pod.name)
             for group in groups

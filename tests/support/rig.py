@@ -90,16 +90,23 @@ class Rig:
             raise
         return True
 
-    def start(self, process: str = "operator", *more: str, program: str = "ome_operator") -> None:
-        """Start an operator and wait until it leads (or stands by); `program`: its module."""
+    def start(
+        self,
+        process: str = "operator",
+        *more: str,
+        program: str = "ome_operator",
+        kubeconfig: Path | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start an operator; `program`: its module."""
         port, metrics = choose(2)
         argv = [
-            sys.executable, "-m", program, "operator", "--kubeconfig", str(self.kubeconfig),
+            sys.executable, "-m", program, "operator", "--kubeconfig", str(kubeconfig or self.kubeconfig),
             "--namespace-of-lease", "ome", "--address", "127.0.0.1", "--health-port", str(port),
             "--metrics-port", str(metrics), *more,
         ]  # fmt: skip
         # A restarted process resumes its own Lease at once.
-        self.cluster.spawn(process, argv, {"POD_UID": process, "PYTHONPATH": str(ROOT)})
+        self.cluster.spawn(process, argv, {"POD_UID": process, "PYTHONPATH": str(ROOT), **(env or {})})
         self.port = port
 
     def stop(self, number: int = signal.SIGTERM, process: str = "operator") -> None:
@@ -210,5 +217,3 @@ class Rig:
             if not any(one.writes for one in self.requests(mark)):
                 return
         raise AssertionError(f"the operator still writes after {limit:.0f} s")
-
-

@@ -76,3 +76,4 @@ def test_times_that_can_be_compared() -> None:
     assert quantity.moment("2026-01-01T00:00:00Z", now) == quantity.moment(now.isoformat(), now) == now
     assert quantity.moment("2026-01-01T00:00:00", now) is None, "it knows no zone"
     assert quantity.moment("", now) is quantity.moment("yesterday", now) is None
+    assert quantity.moment("2026-01-01T00:00:01Z", now) is None, "a clock was set back"

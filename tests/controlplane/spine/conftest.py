@@ -7,9 +7,11 @@ import pytest
 
 from ome_operator.local.cluster import Cluster
 from tests.support import clusters, yamls
+from tests.support.field import Account
 from tests.support.rig import Rig
 
 _NUMBER = itertools.count()
+_ACCOUNT = pytest.StashKey[Account]()
 
 
 @pytest.fixture(scope="package")
@@ -51,3 +53,18 @@ def namespace(rig: Rig) -> Iterator[str]:
         rig.delete("InferenceService", name, service["metadata"]["name"])
     rig.wait(f"{name} empty", lambda: not rig.all("Pod", name) and not rig.all("StatefulSet", name), 60)
     rig.delete("Namespace", "", name)
+
+
+@pytest.fixture(scope="session")
+def account(pytestconfig: pytest.Config) -> Account:
+    """Of the faults that were tried and what they cost; it is shown when the session ends."""
+    return pytestconfig.stash.setdefault(_ACCOUNT, Account())
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """The table of faults."""
+    account = config.stash.get(_ACCOUNT, Account())
+    if account.costs:
+        terminalreporter.section("faults on the control plane")
+        for line in account.lines():
+            terminalreporter.line(line)

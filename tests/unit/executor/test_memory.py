@@ -1,11 +1,8 @@
 """What passes remember."""
 
-from datetime import UTC, datetime, timedelta
-
 from ome_operator.facts import Child, Pod, Refusal
 from ome_operator.memory import Memory, pause
 
-T0 = datetime(2026, 1, 1, tzinfo=UTC)
 KEY = ("StatefulSet", "w")
 
 
@@ -47,34 +44,34 @@ def test_waiting_for_a_name_is_asked_steadily() -> None:
 
 def test_pods_are_missing_since_the_number_last_grew() -> None:
     memory = Memory()
-    memory.count(workload(), pods(0), T0)
-    memory.count(workload(), pods(0), T0 + timedelta(seconds=2))
-    assert memory.missing == {KEY: T0}
-    memory.count(workload(), pods(1), T0 + timedelta(seconds=3))
-    assert memory.missing == {KEY: T0 + timedelta(seconds=3)}, "a controller that makes progress is only slow"
+    memory.count(workload(), pods(0), 0.0)
+    memory.count(workload(), pods(0), 2.0)
+    assert memory.missing == {KEY: 0.0}
+    memory.count(workload(), pods(1), 3.0)
+    assert memory.missing == {KEY: 3.0}, "a controller that makes progress is only slow"
     memory.failures[KEY], memory.looks[KEY] = "why", (1, 0.0)
-    memory.count(workload(), pods(2), T0 + timedelta(seconds=4))
+    memory.count(workload(), pods(2), 4.0)
     assert (memory.missing, memory.failures, memory.looks) == ({}, {}, {})
 
 
 def test_a_deployments_pods_belong_to_its_replica_set() -> None:
     memory = Memory()
-    memory.count(workload("Deployment"), pods(2, "w-5d4f"), T0)
+    memory.count(workload("Deployment"), pods(2, "w-5d4f"), 0.0)
     assert memory.missing == {}
 
 
 def test_what_is_gone_is_forgotten() -> None:
     memory = Memory()
     memory.accepted["u"] = "x"
-    memory.count(workload(), pods(0), T0)
-    memory.count({}, (), T0)
+    memory.count(workload(), pods(0), 0.0)
+    memory.count({}, (), 0.0)
     assert (memory.missing, memory.accepted) == ({}, {})
-    memory.count(workload(deleting=True), pods(0), T0)
+    memory.count(workload(deleting=True), pods(0), 0.0)
     assert memory.missing == {}
 
 
 def test_workers_do_not_count_as_pods_of_their_leaders_workload() -> None:
     """Worker StatefulSets are named like their leader's, with the number of the group behind."""
     memory = Memory()
-    memory.count(workload(replicas=1), pods(3, "w-0"), T0)
-    assert memory.missing == {KEY: T0}
+    memory.count(workload(replicas=1), pods(3, "w-0"), 0.0)
+    assert memory.missing == {KEY: 0.0}

@@ -193,3 +193,11 @@ def test_a_record_survives_the_status() -> None:
     assert rec.written([NEW])[0] == {
         "name": "g-0", "component": "engine", "revision": "r", "index": 0, "phase": "Pending", "since": "", "incarnation": 0,
     }  # fmt: skip
+
+
+def test_a_clock_that_was_set_back_begins_every_wait_anew() -> None:
+    ahead = stamp(NOW + timedelta(hours=1))
+    record = replace(READY, since=ahead, ready_since=ahead, recycled_at=ahead)
+    now = record.believed(NOW)
+    assert (now.since, now.ready_since, now.recycled_at) == (stamp(NOW),) * 3
+    assert now.believed(NOW) is now and READY.believed(NOW) is READY

@@ -1,0 +1,145 @@
+"""Ways to disturb a life: each makes, for a step and a life, a context in which faults happen; see Field.live."""
+
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from tests.support.field import Disturb, Field, Poke
+from tests.support.life import Life
+from tests.support.proxy import Answer, Cut, Sent, Verdict
+
+WRITE_FAULTS: tuple[Verdict, ...] = (
+    Answer(409, "Conflict"),
+    Answer(429, "TooManyRequests", retry_after=1),
+    Answer(500, "InternalError"),
+    Answer(503, "ServiceUnavailable"),
+    Answer(504, "Timeout"),
+    Cut.BEFORE,
+    Cut.AFTER,
+)
+READ_FAULTS = tuple(one for one in WRITE_FAULTS[1:] if one is not Cut.AFTER)
+HOUR = 3600.0
+
+
+class _Killer:
+    """Kills at the n-th write from now on, or at the n-th request, n being chance's choice."""
+
+    def __init__(self, field: Field, chance: random.Random, kills: int) -> None:
+        self._field, self._chance, self._left = field, chance, kills
+        self._aim()
+
+    def _aim(self) -> None:
+        self._any = self._chance.random() < 0.3
+        self._after = self._chance.randint(1, 60 if self._any else 12)
+
+    def judge(self, sent: Sent) -> Verdict:
+        """Strike when it is time: before the request arrives, or when it was carried out and nobody knows."""
+        self._after -= self._any or sent.writes
+        if self._after or not self._left:
+            return None
+        if self._any or self._chance.random() < 0.5:
+            self.strike()
+            return Cut.BEFORE
+        return Cut.AFTER
+
+    def strike(self) -> None:
+        """Kill it."""
+        self._field.signal()
+        self._field.struck()
+        self._left -= 1
+        self._aim()
+
+
+def kills(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
+    """The operator is killed before or after a write, or at any request, and starts again at once."""
+
+    @contextmanager
+    def disturb(number: int, life: Life) -> Iterator[None]:
+        killer = _Killer(field, chance, of_a_step)
+        field.proxy.judge, field.proxy.unheard = killer.judge, killer.strike
+        yield
+        field.proxy.unheard = lambda: None
+
+    return disturb
+
+
+def errors(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
+    """A share of the requests fails, in every way: conflicts, 429, 5xx, no answer although it was carried out."""
+
+    @contextmanager
+    def disturb(number: int, life: Life) -> Iterator[None]:
+        left = of_a_step
+
+        def judge(sent: Sent) -> Verdict:
+            nonlocal left
+            if sent.lease or not left or chance.random() > 0.3:
+                return None
+            left -= 1
+            field.struck()
+            return chance.choice(WRITE_FAULTS if sent.writes else READ_FAULTS)
+
+        field.proxy.judge = judge
+        yield
+
+    return disturb
+
+
+def watches(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
+    """Watches are cut, expire, tell late, or lose what happened meanwhile."""
+    ways: tuple[Callable[[], None], ...] = (
+        field.proxy.cut,
+        field.proxy.expire,
+        lambda: field.proxy.hold(1.0),
+        lambda: field.proxy.hold(1.5, lose=True),
+    )
+
+    @contextmanager
+    def disturb(number: int, life: Life) -> Iterator[Poke]:
+        at = sorted(chance.sample(range(25), of_a_step))
+        yield _in_turn(field, [(writes, chance.choice(ways)) for writes in at])
+
+    return disturb
+
+
+def servers(field: Field, chance: random.Random) -> Disturb:
+    """The API server is killed and starts again, or etcd stands still for some seconds."""
+
+    def kill() -> None:
+        field.rig.cluster.restart("apiserver", signal.SIGKILL)
+
+    def pause() -> None:
+        field.rig.cluster.pause("etcd")
+        time.sleep(chance.uniform(1, 4))
+        field.rig.cluster.resume("etcd")
+
+    @contextmanager
+    def disturb(number: int, life: Life) -> Iterator[Poke]:
+        yield _in_turn(field, [(chance.randint(2, 20), pause if number % 2 else kill)])
+
+    return disturb
+
+
+def clocks(field: Field, chance: random.Random) -> Disturb:
+    """The operator's clock jumps far ahead and back, or far back and ahead."""
+
+    @contextmanager
+    def disturb(number: int, life: Life) -> Iterator[Poke]:
+        far = chance.choice((-HOUR, HOUR)) * chance.randint(1, 48)
+        first, second = sorted(chance.sample(range(20), 2))
+        yield _in_turn(field, [(first, lambda: field.clock(far)), (second, lambda: field.clock(0))])
+
+    return disturb
+
+
+def _in_turn(field: Field, faults: list[tuple[int, Callable[[], None]]]) -> Poke:
+    """Faults that happen one after the other, each after so many writes of the step."""
+    waiting = sorted(faults, key=lambda one: one[0])
+
+    def poke(writes: int) -> None:
+        if waiting and writes >= waiting[0][0]:
+            waiting.pop(0)[1]()
+            field.struck()
+
+    return poke

@@ -1,0 +1,193 @@
+"""Where faults happen: an operator behind a proxy, lives that are disturbed, and the account of what that cost."""
+
+import os
+import signal
+import statistics
+import time
+import urllib.request
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ome_operator.local.kubeapi import ApiError, Unreachable
+from tests.support.life import STEPS, Life, State, well
+from tests.support.proxy import Proxy, fair
+from tests.support.revived import CHILD, CLOCK
+from tests.support.rig import Rig
+
+RIGHT_WITHIN_S = 30.0
+QUIET_S = 2.5
+"""No time-out of a life is longer, so an operator that wrote nothing for so long has nothing left to do."""
+LOOK_EVERY_S = 0.15
+
+Poke = Callable[[int], None]
+"""Called again and again while a step goes on, with the number of writes since it began."""
+Disturb = Callable[[int, Life], AbstractContextManager[Poke | None]]
+"""Disturbs a step, given by its number, while the context is open."""
+
+
+class Cost(NamedTuple):
+    """What a step took."""
+
+    seconds: float
+    """From its begin, or the last fault in it, until all was right."""
+    requests: int
+    writes: int
+
+
+@dataclass
+class Account:
+    """What was tried, and what the steps cost that it disturbed: requests and writes above those of an undisturbed step."""
+
+    tried: Counter[str] = field(default_factory=Counter)
+    costs: dict[str, list[Cost]] = field(default_factory=lambda: defaultdict(list))
+
+    def lines(self) -> Iterator[str]:
+        """The table."""
+        heads = ("seconds until right", "requests above", "writes above")
+        yield f"{'':<40}{'faults':>8}" + "".join(f"{head:>22}" for head in heads)
+        for kind, costs in self.costs.items():
+            columns = [
+                f"{statistics.median(one):.{digits}f}, at most {max(one):.{digits}f}"
+                for one, digits in zip(zip(*costs, strict=True), (1, 0, 0), strict=True)
+            ]
+            yield f"{kind:<40}{self.tried[kind]:>8}" + "".join(f"{one:>22}" for one in columns)
+
+
+class Field:
+    """One cluster, one operator behind one proxy."""
+
+    def __init__(self, rig: Rig, account: Account) -> None:
+        self.rig, self.account = rig, account
+        self.proxy = Proxy(rig.kubeconfig)
+        root = rig.cluster.at.root
+        self._child, self._clock = root / "operator.child", root / "operator.clock"
+        self._kubeconfig = root / "proxied.kubeconfig"
+        self.right: list[State] = []
+        """What there was after each step of an undisturbed life."""
+        self.usual: list[Cost] = []
+        """What each took."""
+        self._lives = 0
+        self._kind = ""
+        self._struck = 0.0
+
+    # --- the operator -----------------------------------------------------------------------------------------------
+    def start(self) -> None:
+        """Start the proxy, and an operator behind it in the place of the one that runs."""
+        self.proxy.start()
+        self.rig.stop()
+        self.clock(0)
+        env = {CHILD: str(self._child), CLOCK: str(self._clock)}
+        self.rig.start(program="tests.support.revived", kubeconfig=self.proxy.kubeconfig(self._kubeconfig), env=env)
+        self.rig.wait("the operator leads", self.leads, 60)
+
+    def leads(self) -> bool:
+        """Whether the operator says that it does."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.rig.port}/readyz") as said:  # an HTTPError is an OSError
+            return bool(said.read() == b"leading")
+
+    def stop(self) -> None:
+        """End both."""
+        self.rig.stop()
+        self.proxy.stop()
+
+    def signal(self, number: int = signal.SIGKILL) -> None:
+        """To the operator; it starts again at once when it ends."""
+        os.kill(int(self._child.read_text()), number)
+
+    def clock(self, off: float) -> None:
+        """The operator's wall clock jumps to so many seconds off the true time."""
+        self._clock.write_text(str(off))
+
+    def struck(self) -> None:
+        """Note that a fault happened just now."""
+        self.account.tried[self._kind] += 1
+        self._struck = time.monotonic()
+
+    # --- lives ------------------------------------------------------------------------------------------------------
+    def live(self, kind: str, disturb: Disturb | None = None) -> None:
+        """A life whose steps are disturbed; right after each step, and quiet in the end."""
+        self._kind, self._lives = kind, self._lives + 1
+        namespace = f"life{self._lives}-{os.getpid()}"
+        self.rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+        try:
+            life = Life(self.rig, namespace)
+            for number in range(len(STEPS)):
+                if disturb is None:
+                    self._step(life, number, None)
+                    continue
+                with disturb(number, life) as poke:
+                    self._step(life, number, poke)
+                self.proxy.judge = fair
+            self.quiet()
+            assert not difference(life.state(), self.right[-1]), f"{kind}: it did not stay right"
+            assert life.strangers() == life.theirs, f"{kind}: what belongs to strangers changed"
+        finally:
+            self.proxy.judge = fair
+            for service in self.rig.all("InferenceService", namespace):
+                self.rig.delete("InferenceService", namespace, service["metadata"]["name"])
+            self.rig.delete("Namespace", "", namespace)
+
+    def _step(self, life: Life, number: int, poke: Poke | None) -> None:
+        before, step = life.starts(), STEPS[number]
+        requests, writes = self.proxy.requests, self.proxy.writes
+        self._struck = time.monotonic()
+        step.act(life)
+        right_at = self._learn(life) if number == len(self.right) else self._wait_right(life, number, poke, writes)
+        cost = Cost(right_at - self._struck, self.proxy.requests - requests, self.proxy.writes - writes)
+        after = life.starts()
+        lost = {place for place, start in before.items() if not step.concerns(place) and after.get(place) != start}
+        assert not lost, f"{self._kind}, {step.name}: these pods were none of its business: {lost}"
+        if number == len(self.usual):
+            self.usual.append(cost)
+        usual = self.usual[number]
+        above = Cost(cost.seconds, cost.requests - usual.requests, cost.writes - usual.writes)
+        self.account.costs[self._kind].append(above)
+
+    def _learn(self, life: Life) -> float:
+        """Remember what there is when all is well and nothing is written any more, and since when."""
+        state, since = life.state(), time.monotonic()
+        begun, writes, wrote_at = self.proxy.writes, self.proxy.writes, since
+        while (now := time.monotonic()) < wrote_at + 2 * QUIET_S or writes == begun or not well(state):
+            if self.proxy.writes != writes:
+                writes, wrote_at = self.proxy.writes, now
+            if (fresh := life.state()) != state:
+                state, since = fresh, now
+            time.sleep(LOOK_EVERY_S)
+        self.right.append(state)
+        return since
+
+    def _wait_right(self, life: Life, number: int, poke: Poke | None, begun: int) -> float:
+        """Wait until all is as it should be after a step; when that was."""
+        while True:
+            if poke is not None:
+                poke(self.proxy.writes - begun)
+            struck = self._struck
+            try:
+                wrong = difference(life.state(), self.right[number])
+            except (Unreachable, ApiError, OSError) as error:
+                wrong = {"API server": str(error)}
+            now = time.monotonic()
+            if not wrong and self._struck == struck:
+                return now
+            told = "\n".join(f"{what}: {how}" for what, how in wrong.items())
+            assert now < struck + RIGHT_WITHIN_S, f"{self._kind}, {STEPS[number].name}: wrong after 30 s:\n{told}"
+            time.sleep(LOOK_EVERY_S)
+
+    def quiet(self) -> None:
+        """Wait until the operator writes nothing any more."""
+        end = time.monotonic() + RIGHT_WITHIN_S
+        while time.monotonic() < end:
+            writes = self.proxy.writes
+            time.sleep(QUIET_S)
+            if self.proxy.writes == writes:
+                return
+        raise AssertionError(f"{self._kind}: the operator still writes after {RIGHT_WITHIN_S:.0f} s")
+
+
+def difference(state: State, right: State) -> dict[str, Any]:
+    """What is not as it should be: what there is, and what should be there."""
+    names = sorted(state.keys() | right.keys())
+    return {name: (state.get(name), right.get(name)) for name in names if state.get(name) != right.get(name)}

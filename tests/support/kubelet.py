@@ -1,0 +1,56 @@
+"""What kubelets write and fail to write: simulated ones restart nothing and lose nothing by themselves."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from tests.support.rig import Manifest, Rig, path
+
+MERGE = "application/merge-patch+json"
+KWOK = "kwok.x-k8s.io/node"
+
+
+def write_status(rig: Rig, pod: Manifest, change: Callable[[Manifest], None]) -> None:
+    """Change a pod's status as its kubelet would."""
+    where = path("Pod", pod["metadata"]["namespace"], pod["metadata"]["name"])
+    status = rig.api.get(where)["status"]
+    change(status)
+    rig.api.request("PATCH", f"{where}/status", {"status": status}, MERGE)
+
+
+def silent(status: Manifest) -> None:
+    """The readiness probe fails."""
+    for one in status["conditions"]:
+        if one["type"] in ("Ready", "ContainersReady"):
+            one["status"] = "False"
+    status["containerStatuses"][0]["ready"] = False
+
+
+def exited(status: Manifest) -> None:
+    """The main container ended with code 0, and runs again."""
+    (main,) = status["containerStatuses"]
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    words = "Scheduler hit an exception\nValueError: lost"
+    ended = {"exitCode": 0, "reason": "Completed", "message": words, "startedAt": now, "finishedAt": now}
+    main |= {"restartCount": 1, "lastState": {"terminated": ended}}
+
+
+def evicted(status: Manifest) -> None:
+    """The kubelet ended the pod for want of memory."""
+    status |= {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}
+
+
+def lose(rig: Rig, node: str) -> None:
+    """Nobody plays this node's kubelet any more, and it is known."""
+    rig.patch("Node", "", node, {"metadata": {"annotations": {KWOK: None}}})
+    rig.cluster.set_stages()  # kwok forgets the node
+    where = path("Node", "", node)
+    conditions = rig.api.get(where)["status"]["conditions"]
+    silent = [{**one, "status": "Unknown"} if one["type"] == "Ready" else one for one in conditions]
+    rig.api.request("PATCH", f"{where}/status", {"status": {"conditions": silent}}, MERGE)
+    rig.wait("the node is lost", lambda: not reports(rig, node))
+
+
+def reports(rig: Rig, node: str) -> bool:
+    """Whether its Ready is True."""
+    found = rig.get("Node", "", node) or {}
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in found["status"]["conditions"])

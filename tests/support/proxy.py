@@ -1,0 +1,233 @@
+"""A proxy between an operator and the real API server, for tests that break what lies between them.
+
+It speaks plain HTTP on loopback and TLS with the API server, and passes the operator's token through. A judge decides about
+every request; watches can be cut, held back, or told that they are too old.
+"""
+
+import asyncio
+import base64
+import contextlib
+import enum
+import json
+import ssl
+import threading
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import aiohttp
+from aiohttp import web
+from yarl import URL
+
+from ome_operator.local import kubeconfig
+from ome_operator.local.kubeapi import load
+
+WRITES = ("POST", "PUT", "PATCH", "DELETE")
+HOP = ("Host", "Content-Length", "Transfer-Encoding", "Connection")
+"""Headers that belong to one connection."""
+
+
+class Sent(NamedTuple):
+    """One request of the operator."""
+
+    method: str
+    path: str
+    watch: bool
+
+    @property
+    def writes(self) -> bool:
+        """Whether it changes something, the Lease not counted."""
+        return self.method in WRITES and not self.lease
+
+    @property
+    def lease(self) -> bool:
+        """Whether it is about leader election."""
+        return "/leases" in self.path
+
+
+class Answer(NamedTuple):
+    """The proxy answers itself, and the API server never hears of the request."""
+
+    code: int
+    reason: str
+    retry_after: int = 0
+
+
+class Cut(enum.Enum):
+    """The connection ends without an answer."""
+
+    BEFORE = enum.auto()
+    """The request never arrives."""
+    AFTER = enum.auto()
+    """It was carried out, and nobody is told."""
+
+
+Verdict = Answer | Cut | None
+Judge = Callable[[Sent], Verdict]
+
+
+def fair(_: Sent) -> Verdict:
+    """Everything passes."""
+    return None
+
+
+class Proxy:
+    """Runs in a thread of its own, in which `judge` is called too."""
+
+    def __init__(self, upstream: Path) -> None:
+        config = load(upstream)
+        self._cluster, self._user = config["clusters"][0]["cluster"], config["users"][0]
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
+        self._watches: dict[asyncio.Task[None], web.Request] = {}
+        self.judge: Judge = fair
+        self.unheard: Callable[[], None] = lambda: None
+        """Called when a request was carried out of which the operator will not hear (Cut.AFTER)."""
+        self.requests = 0
+        """All that came, the Lease not counted."""
+        self.writes = 0
+        self.port = 0
+
+    # --- its life ---------------------------------------------------------------------------------------------------
+    def start(self) -> None:
+        """Returns when it listens."""
+        self._thread.start()
+        self._call(self._start())
+
+    def stop(self) -> None:
+        """End it and everything that runs through it."""
+        self._call(self._stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+
+    def kubeconfig(self, path: Path) -> Path:
+        """Write a kubeconfig that names the proxy, with the token file of the one upstream."""
+        kubeconfig.with_token_file(
+            path,
+            name="proxied",
+            server=f"http://127.0.0.1:{self.port}",
+            authority=self._cluster["certificate-authority-data"],
+            user=self._user["name"],
+            token=Path(self._user["user"]["tokenFile"]),
+        )
+        return path
+
+    async def _start(self) -> None:
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+        authority = base64.b64decode(self._cluster["certificate-authority-data"]).decode()
+        connector = aiohttp.TCPConnector(limit=0, ssl=ssl.create_default_context(cadata=authority))
+        endless = aiohttp.ClientTimeout(total=None)
+        self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False, timeout=endless)
+        app = web.Application(client_max_size=2**24)
+        app.router.add_route("*", "/{path:.*}", self._handle)
+        self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.port = self._runner.addresses[0][1]
+
+    async def _stop(self) -> None:
+        self._cut()
+        await self._runner.cleanup()
+        await self._session.close()
+
+    def _call(self, what: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(what, self._loop).result(10)
+
+    # --- watches ----------------------------------------------------------------------------------------------------
+    def cut(self) -> None:
+        """Every watch ends in the middle."""
+        self._loop.call_soon_threadsafe(self._cut)
+
+    def expire(self) -> None:
+        """Every watch hears that its resourceVersion is too old, and has to list again."""
+        for pump in list(self._watches):
+            self._loop.call_soon_threadsafe(pump.cancel)
+
+    def hold(self, seconds: float, lose: bool = False) -> None:
+        """Watches tell nothing for so long; then what was held back comes at once, or never, and they expire."""
+        self._loop.call_soon_threadsafe(self._hold, seconds, lose)
+
+    def _hold(self, seconds: float, lose: bool) -> None:
+        self._flowing.clear()
+        if lose:
+            self._loop.call_later(seconds, self.expire)
+        self._loop.call_later(seconds, self._loop.call_soon, self._flowing.set)
+
+    def _cut(self) -> None:
+        for request in self._watches.values():
+            _abort(request)
+
+    # --- requests ---------------------------------------------------------------------------------------------------
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        sent = Sent(request.method, request.raw_path, "watch=true" in request.query_string)
+        self.requests += not sent.lease
+        self.writes += sent.writes
+        verdict = self.judge(sent)
+        if isinstance(verdict, Answer):
+            return _refused(verdict)
+        if verdict is Cut.BEFORE:
+            return _abort(request)
+        url = URL(f"{self._cluster['server']}{request.raw_path}", encoded=True)
+        headers = {name: value for name, value in request.headers.items() if name not in HOP}
+        body = await request.read() or None
+        try:
+            async with self._session.request(request.method, url, headers=headers, data=body) as answer:
+                if sent.watch and answer.status == 200:
+                    return await self._stream(request, answer)
+                told = await answer.read()
+        except (aiohttp.ClientError, OSError):
+            return _abort(request)
+        if verdict is Cut.AFTER:
+            self.unheard()
+            return _abort(request)
+        return web.Response(status=answer.status, headers=_kept(answer), body=told)
+
+    async def _stream(self, request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+        response = web.StreamResponse(status=answer.status, headers=_kept(answer))
+        await response.prepare(request)
+        pump = asyncio.create_task(self._pump(answer, response))
+        self._watches[pump] = request
+        try:
+            await asyncio.wait({pump})
+            if pump.cancelled():
+                await response.write(json.dumps({"type": "ERROR", "object": _status(410, "Expired")}).encode() + b"\n")
+            elif pump.exception():
+                return _abort(request)
+        except ConnectionError:
+            pass
+        finally:
+            del self._watches[pump]
+            pump.cancel()
+            await asyncio.gather(pump, return_exceptions=True)
+        return response
+
+    async def _pump(self, answer: aiohttp.ClientResponse, response: web.StreamResponse) -> None:
+        """Pass whole lines on."""
+        rest = b""
+        async for chunk in answer.content.iter_any():
+            await self._flowing.wait()
+            lines, end, rest = (rest + chunk).rpartition(b"\n")
+            await response.write(lines + end)
+
+
+def _abort(request: web.Request) -> web.Response:
+    """Nobody is told anything."""
+    if request.transport is not None:
+        with contextlib.suppress(RuntimeError):
+            request.transport.abort()
+    return web.Response()
+
+
+def _kept(answer: aiohttp.ClientResponse) -> list[tuple[str, str]]:
+    return [(name, value) for name, value in answer.headers.items() if name not in HOP]
+
+
+def _status(code: int, reason: str) -> dict[str, Any]:
+    told = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "by a test"}
+    return {**told, "code": code, "reason": reason}
+
+
+def _refused(verdict: Answer) -> web.Response:
+    headers = {"Retry-After": str(verdict.retry_after)} if verdict.retry_after else {}
+    return web.json_response(_status(verdict.code, verdict.reason), status=verdict.code, headers=headers)
