@@ -57,7 +57,7 @@ class Record:
     def believed(self, now: datetime) -> "Record":
         """With no time that is still to come: a clock was set back since, and a wait would last for as long as that."""
         times = {name: getattr(self, name) for name in ("since", "ready_since", "recycled_at")}
-        late = {name: stamp(now) for name, time in times.items() if passed(time, now) < 0}
+        late: dict[str, Any] = {name: stamp(now) for name, time in times.items() if passed(time, now) < 0}
         return replace(self, **late) if late else self
 
 

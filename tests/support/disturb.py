@@ -5,9 +5,10 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from tests.support.field import Disturb, Field, Poke
-from tests.support.life import Life
+from tests.support.life import MINE, Life
 from tests.support.proxy import Answer, Cut, Sent, Verdict
 
 WRITE_FAULTS: tuple[Verdict, ...] = (
@@ -21,6 +22,16 @@ WRITE_FAULTS: tuple[Verdict, ...] = (
 )
 READ_FAULTS = tuple(one for one in WRITE_FAULTS[1:] if one is not Cut.AFTER)
 HOUR = 3600.0
+SPOILED: dict[str, dict[str, Any]] = {
+    "Service": {"spec": {"selector": {"app": "stranger"}}},
+    "PodDisruptionBudget": {"spec": {"maxUnavailable": "50%"}},
+    "Deployment": {"metadata": {"labels": {"ome.io/managed-by": None}}},
+    "StatefulSet": {"spec": {"template": {"spec": {"serviceAccountName": "stranger"}}}},
+    "Role": {"rules": []},
+    "RoleBinding": {"subjects": []},
+    "ServiceAccount": {"metadata": {"labels": {"ome.io/inferenceservice": "another"}}},
+}
+"""What a stranger makes of an object, as a merge patch."""
 
 
 class _Killer:
@@ -129,6 +140,80 @@ def clocks(field: Field, chance: random.Random) -> Disturb:
         far = chance.choice((-HOUR, HOUR)) * chance.randint(1, 48)
         first, second = sorted(chance.sample(range(20), 2))
         yield _in_turn(field, [(first, lambda: field.clock(far)), (second, lambda: field.clock(0))])
+
+    return disturb
+
+
+def nothing(field: Field) -> Disturb:
+    """The fault is there all the time, once in a step."""
+
+    @contextmanager
+    def disturb(number: int, life: Life) -> Iterator[None]:
+        field.struck()
+        yield
+
+    return disturb
+
+
+def freezes(field: Field, chance: random.Random, second: Callable[[], str]) -> Disturb:
+    """The operator is frozen in the middle of its writes until the second one leads and has time to change things.
+
+    What it then still does it does as one that has lost its Lease: nothing.
+    """
+    step = chance.randrange(3)
+
+    @contextmanager
+    def disturb(number: int, life: Life) -> Iterator[Poke | None]:
+        if number != step:
+            yield None
+            return
+        after, frozen, thawed = chance.randint(3, 12), 0.0, -1
+
+        def judge(sent: Sent) -> Verdict:
+            nonlocal after, frozen
+            after -= sent.writes
+            if not after and sent.writes:
+                field.signal(signal.SIGSTOP)
+                frozen = time.monotonic()
+                field.struck()
+            return None
+
+        def poke(writes: int) -> None:
+            nonlocal thawed
+            if frozen and thawed < 0 and time.monotonic() > frozen + 1 and second() == "leading":
+                time.sleep(1)
+                thawed = field.proxy.writes
+                field.signal(signal.SIGCONT)
+                field.struck()
+
+        field.proxy.judge = judge
+        yield poke
+        assert thawed >= 0, "it was not frozen"
+        assert field.proxy.writes == thawed, f"it lost its Lease, and then wrote {field.proxy.writes - thawed} times"
+        field.rig.stop(process="second")
+
+    return disturb
+
+
+def strangers(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
+    """Somebody spoils or deletes (without their pods) objects of services that nothing else happens to."""
+
+    def meddle(life: Life) -> None:
+        kind = chance.choice(tuple(SPOILED))
+        mine = [one["metadata"]["name"] for one in life.rig.all(kind, life.namespace, MINE)]
+        names = [name for name in mine if name.startswith(("calm", "pair"))]
+        if not names:
+            return
+        name = chance.choice(names)
+        if chance.random() < 0.5:
+            life.rig.delete(kind, life.namespace, name, propagationPolicy="Orphan")
+        else:
+            life.rig.patch(kind, life.namespace, name, SPOILED[kind])
+
+    @contextmanager
+    def disturb(number: int, life: Life) -> Iterator[Poke]:
+        at = sorted(chance.sample(range(25), of_a_step))
+        yield _in_turn(field, [(writes, lambda: meddle(life)) for writes in at])
 
     return disturb
 

@@ -7,8 +7,9 @@ import time
 import urllib.request
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ome_operator.local.kubeapi import ApiError, Unreachable
@@ -63,8 +64,7 @@ class Field:
         self.rig, self.account = rig, account
         self.proxy = Proxy(rig.kubeconfig)
         root = rig.cluster.at.root
-        self._child, self._clock = root / "operator.child", root / "operator.clock"
-        self._kubeconfig = root / "proxied.kubeconfig"
+        self._clock, self._kubeconfig = root / "operator.clock", root / "proxied.kubeconfig"
         self.right: list[State] = []
         """What there was after each step of an undisturbed life."""
         self.usual: list[Cost] = []
@@ -73,32 +73,45 @@ class Field:
         self._kind = ""
         self._struck = 0.0
 
-    # --- the operator -----------------------------------------------------------------------------------------------
+    # --- operators --------------------------------------------------------------------------------------------------
     def start(self) -> None:
         """Start the proxy, and an operator behind it in the place of the one that runs."""
         self.proxy.start()
         self.rig.stop()
         self.clock(0)
-        env = {CHILD: str(self._child), CLOCK: str(self._clock)}
-        self.rig.start(program="tests.support.revived", kubeconfig=self.proxy.kubeconfig(self._kubeconfig), env=env)
-        self.rig.wait("the operator leads", self.leads, 60)
-
-    def leads(self) -> bool:
-        """Whether the operator says that it does."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.rig.port}/readyz") as said:  # an HTTPError is an OSError
-            return bool(said.read() == b"leading")
+        port = self._start(self.rig.process, kubeconfig=self.proxy.kubeconfig(self._kubeconfig))
+        self.rig.wait("the operator leads", lambda: said(port) == "leading", 60)
 
     def stop(self) -> None:
         """End both."""
         self.rig.stop()
         self.proxy.stop()
 
+    def _start(self, process: str, *words: str, kubeconfig: Path | None = None) -> int:
+        """Start an operator; its port of probes."""
+        env = {CHILD: str(self._child(process)), CLOCK: str(self._clock)}
+        self.rig.start(process, *words, program="tests.support.revived", kubeconfig=kubeconfig, env=env)
+        return self.rig.port
+
+    @contextmanager
+    def second(self, *words: str) -> Iterator[Callable[[], str]]:
+        """A second operator, with these words on its command line, not behind the proxy; what it says of itself."""
+        port = self._start("second", *words)
+        try:
+            self.rig.wait("the second operator has started", lambda: said(port) in ("standby", "leading"), 60)
+            yield lambda: said(port)
+        finally:
+            self.rig.stop(process="second")
+
+    def _child(self, process: str) -> Path:
+        return self.rig.cluster.at.root / f"{process}.child"
+
     def signal(self, number: int = signal.SIGKILL) -> None:
-        """To the operator; it starts again at once when it ends."""
-        os.kill(int(self._child.read_text()), number)
+        """To the operator behind the proxy; it starts again at once when it ends."""
+        os.kill(int(self._child(self.rig.process).read_text()), number)
 
     def clock(self, off: float) -> None:
-        """The operator's wall clock jumps to so many seconds off the true time."""
+        """The operators' wall clock jumps to so many seconds off the true time."""
         self._clock.write_text(str(off))
 
     def struck(self) -> None:
@@ -185,6 +198,15 @@ class Field:
             if self.proxy.writes == writes:
                 return
         raise AssertionError(f"{self._kind}: the operator still writes after {RIGHT_WITHIN_S:.0f} s")
+
+
+def said(port: int) -> str:
+    """What an operator says of itself; "" while it does not answer, or not yet."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=1) as answer:
+            return str(answer.read().decode())
+    except OSError:
+        return ""
 
 
 def difference(state: State, right: State) -> dict[str, Any]:

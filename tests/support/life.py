@@ -103,14 +103,19 @@ class Life:
         """What an autoscaler does."""
         self.rig.patch("RoleScale", self.namespace, role, {"spec": {"replicas": replicas}})
 
+    def loses(self, kind: str, name: str) -> None:
+        """Somebody deletes an object, and what hangs on it."""
+        self.rig.delete(kind, self.namespace, name)
+
     def strike(self, change: Callable[[Manifest], None], service: str, component: str, group: str, rank: str) -> None:
         """Something happens to a rank."""
-        (pod,) = (
-            pod
-            for place, pod in self.pods().items()
-            if (place.service, place.component, place.group, place.rank) == (service, component, group, rank)
-        )
-        write_status(self.rig, pod, change)
+        write_status(self.rig, self.pod(service, component, group, rank), change)
+
+    def pod(self, service: str, component: str, group: str = "0", rank: str = "0") -> Manifest:
+        """The pod at a place, whatever its revision."""
+        wanted = service, component, group, rank
+        (found,) = (pod for place, pod in self.pods().items() if (*place[:2], *place[3:]) == wanted)
+        return found
 
 
 class Step(NamedTuple):
@@ -135,12 +140,14 @@ def _edit(life: Life) -> None:
     life.edit("solo", engine={"runner": {"image": "engine:2"}})
     life.scale("pair-engine", 3)
     life.strike(exited, "split", "decoder", "0", "1")
+    life.loses("Pod", life.pod("calm", "router")["metadata"]["name"])
 
 
 def _edit_another(life: Life) -> None:
     life.edit("split", engine={"runner": {"image": "engine:2"}})
     life.scale("pair-engine", 2)
     life.strike(silent, "solo", "engine", "1", "0")
+    life.loses("StatefulSet", life.pod("pair", "engine", rank="1")["metadata"]["ownerReferences"][0]["name"])
 
 
 def _delete(life: Life) -> None:
@@ -150,11 +157,15 @@ def _delete(life: Life) -> None:
 
 STEPS = (
     Step("come up", _come_up, lambda _: False),
-    Step("edit, scale up, lose a rank", _edit, lambda one: one.service == "solo" or one[:2] == ("split", "decoder")),
     Step(
-        "edit another, scale down, hang",
+        "edit, scale up, lose a rank and a router",
+        _edit,
+        lambda one: one.service == "solo" or one[:2] in (("split", "decoder"), ("calm", "router")),
+    ),
+    Step(
+        "edit another, scale down, hang, lose a workload",
         _edit_another,
-        lambda one: one.service == "split" or (one.service, one.group) in (("pair", "2"), ("solo", "1")),
+        lambda one: one.service == "split" or (one.service, one.group) in (("pair", "2"), ("pair", "0"), ("solo", "1")),
     ),
     Step("delete, scale up", _delete, lambda one: one.service == "solo"),
 )

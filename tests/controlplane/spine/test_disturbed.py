@@ -66,3 +66,17 @@ class TestDisturbed:
     def test_the_clock_jumps(self, field: Field, chance: random.Random) -> None:
         for _ in range(LIVES):
             field.live("clock jumps", disturb.clocks(field, chance))
+
+    def test_two_operators_lead_at_once(self, field: Field) -> None:
+        with field.second("--no-leader-election"):
+            for _ in range(LIVES):
+                field.live("two operators at once", disturb.nothing(field))
+
+    def test_an_operator_that_has_lost_its_lease_writes_nothing(self, field: Field, chance: random.Random) -> None:
+        for _ in range(LIVES):
+            with field.second() as second:
+                field.live("frozen past its Lease", disturb.freezes(field, chance, second))
+
+    def test_strangers_edit_and_delete(self, field: Field, chance: random.Random) -> None:
+        for _ in range(LIVES):
+            field.live("strangers edit and delete", disturb.strangers(field, chance, of_a_step=4))
