@@ -96,25 +96,14 @@ class Operator:
         connection = await Connection.open(settings.kubeconfig, settings.context)
         async with contextlib.AsyncExitStack() as stack:
             await self._serve(stack)
-            client = Client(
-                connection,
-                connections=settings.connections,
-                timeout=settings.request_timeout,
-                count=self._metrics.request,
-            )
-            stack.push_async_callback(client.close)
-            election = None
-            if settings.leader_election:
-                terms = Terms(
-                    settings.lease_namespace,
-                    settings.lease_name,
-                    settings.identity,
-                    settings.lease_duration,
-                    settings.lease_renew,
-                    settings.lease_retry,
-                )
-                election = Election(client, terms)
-                self._state = "standby"
+            # Its own connection: a renewal waits behind no other request.
+            election = Election(self._client(stack, connection, 1), _terms(settings)) if settings.leader_election else None
+            client = self._client(stack, connection, settings.connections, election)
+            self._state, self._ready = "waiting for CRDs", False
+            if not await self._unless_stopped(_kinds_served(client)):
+                return 0
+            if election is not None:
+                self._state, self._ready = "standby", True
                 if not await self._unless_stopped(election.acquire()):
                     return 0
             self._metrics.leader.set(1)
@@ -125,10 +114,22 @@ class Operator:
             self._metrics.leader.set(0)
             return code
 
+    def _client(
+        self, stack: contextlib.AsyncExitStack, connection: Connection, connections: int, election: Election | None = None
+    ) -> Client:
+        """A client that is closed with the stack, and writes only while we lead where there is an election."""
+        made = Client(
+            connection,
+            connections=connections,
+            timeout=self._settings.request_timeout,
+            count=self._metrics.request,
+            may_write=election.leads if election is not None else None,
+        )
+        stack.push_async_callback(made.close)
+        return made
+
     async def _lead(self, connection: Connection, client: Client, election: Election | None) -> int:
         """Everything that only the leader does."""
-        if not await self._unless_stopped(_kinds_served(client)):
-            return 0
         session = connection.session(limit=0, agent=keys.MANAGER)
         try:
             kinds = (*KINDS, *await _short_kinds(client))
@@ -212,6 +213,17 @@ class Operator:
 async def run(settings: Settings) -> int:
     """Run the operator; the exit code."""
     return await Operator(settings).run()
+
+
+def _terms(settings: Settings) -> Terms:
+    return Terms(
+        settings.lease_namespace,
+        settings.lease_name,
+        settings.identity,
+        settings.lease_duration,
+        settings.lease_renew,
+        settings.lease_retry,
+    )
 
 
 async def _short_kinds(client: Client) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ class Applied(NamedTuple):
 
 
 class Client:
-    """One identity's requests, bounded in number and time."""
+    """One identity's requests, bounded in number and time; `may_write` is asked right before each that is no read."""
 
     def __init__(
         self,
@@ -47,13 +47,14 @@ class Client:
         timeout: float = 30.0,
         count: Count | None = None,
         manager: str = keys.MANAGER,
+        may_write: Callable[[], bool] | None = None,
     ) -> None:
         self.connection, self._manager = connection, manager
         self._session = connection.session(limit=connections, agent=manager)
         # The semaphore, not the pool, makes requests wait: waiting is not part of a request's time-out.
         self._slots = asyncio.Semaphore(connections)
         self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=5.0, sock_read=timeout)
-        self._count = count
+        self._count, self._may_write = count, may_write
 
     async def close(self) -> None:
         """Close all connections."""
@@ -164,6 +165,8 @@ class Client:
         headers = {"Accept": accept} if data is None else {"Accept": accept, "Content-Type": content}
         url = self.connection.server + where
         async with self._slots:
+            if method != "GET" and self._may_write is not None and not self._may_write():
+                raise errors.Transient(f"{method} {where}: not sent, for another operator may lead by now")
             started, code = time.monotonic(), 0
             try:
                 async with self._session.request(

@@ -79,29 +79,37 @@ class Election:
         self._client, self._terms, self._clock = client, terms, clock
         self._sighting = Sighting()
         self._lease: Manifest | None = None
+        self._until = float("-inf")
+
+    def leads(self) -> bool:
+        """Whether nobody else can lead now: also a process that was frozen must know before it writes anything."""
+        return self._clock() < self._until
 
     async def acquire(self) -> None:
         """Return when we lead."""
-        while not await self._try():  # noqa: ASYNC110 - what we wait for happens in another process
+        started = self._clock()
+        while not await self._try():
             await asyncio.sleep(self._terms.retry)
+            started = self._clock()
+        self._until = started + self._terms.renew
         logger.info("leading as %s", self._terms.identity)
 
     async def hold(self) -> None:
         """Renew for ever; raises Lost when the Lease is another's or could not be renewed in time."""
-        renewed, pause = self._clock(), self._terms.duration / 3
+        pause = self._terms.duration / 3
         while True:
             await asyncio.sleep(pause)
             started = self._clock()
             try:
                 # A request that hangs must not outlive our right to lead.
-                async with asyncio.timeout(max(0.1, renewed + self._terms.renew - started)):
+                async with asyncio.timeout(max(0.1, self._until - started)):
                     if not await self._try():
                         raise Lost("another operator holds the Lease")
-                renewed, pause = started, self._terms.duration / 3
+                self._until, pause = started + self._terms.renew, self._terms.duration / 3
             except (KubeError, TimeoutError) as error:
                 pause = self._terms.retry
                 logger.warning("cannot renew the Lease: %s", error or type(error).__name__)
-            if self._clock() - renewed >= self._terms.renew:
+            if not self.leads():
                 raise Lost("the Lease could not be renewed in time")
 
     async def release(self) -> None:

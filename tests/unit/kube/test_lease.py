@@ -3,7 +3,12 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from ome_operator.kube.lease import Sighting, Terms, claimed, may_take
+import pytest
+
+from ome_operator.kube.client import Client
+from ome_operator.kube.connection import Connection
+from ome_operator.kube.errors import Transient
+from ome_operator.kube.lease import Election, Sighting, Terms, claimed, may_take
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 TERMS = Terms("ns", "lease", "me")
@@ -34,3 +39,33 @@ def test_taking_over_counts_a_transition_and_renewing_does_not() -> None:
     assert (taken["holderIdentity"], taken["leaseTransitions"]) == ("me", 4)
     assert taken["acquireTime"] == taken["renewTime"] == "2026-01-02T03:04:05.000000Z"
     assert (kept["leaseTransitions"], kept["acquireTime"]) == (3, "then")
+
+
+class Server(Client):
+    """Holds one Lease, and lets nobody wait."""
+
+    def __init__(self) -> None:
+        self.stored = lease("")
+
+    async def get(self, kind: str, namespace: str, name: str) -> dict[str, Any]:
+        return self.stored
+
+    async def update(self, manifest: dict[str, Any], manager: str = "") -> dict[str, Any]:
+        self.stored = manifest
+        return manifest
+
+
+async def test_an_operator_that_was_frozen_past_its_lease_sends_no_write() -> None:
+    """It may be thawed in the middle of a pass, long before it finds out that another leads."""
+    now = 100.0
+    election = Election(Server(), TERMS, clock=lambda: now)
+    client = Client(Connection(None), may_write=election.leads)
+    with pytest.raises(Transient, match="not sent"):
+        await client.delete("Pod", "ns", "p", "uid")
+    await election.acquire()
+    assert election.leads()
+    now += TERMS.renew
+    assert not election.leads()
+    with pytest.raises(Transient, match="not sent"):
+        await client.create({"kind": "Pod", "metadata": {"namespace": "ns", "name": "p"}})
+    await client.close()
