@@ -24,6 +24,8 @@ DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 FULL = bool(os.environ.get("OME_E2E"))
 """`make e2e`: what takes minutes runs too."""
 
+MINUTES = pytest.mark.skipif(not FULL, reason="takes minutes: `make e2e` runs it")
+
 
 @pytest.fixture(scope="package")
 def serving(real: Cluster, steps: Steps) -> Rig:

@@ -12,12 +12,12 @@ from ome_operator import names
 from ome_operator.local import images, tinymodel
 from ome_operator.local.realnode.facts import NAME, PLACED
 from tests.node.conftest import Steps
-from tests.node.serving.conftest import FULL, READY_WITHIN_S, address, tokens
+from tests.node.serving.conftest import MINUTES, READY_WITHIN_S, address, tokens
 from tests.support import yamls
 from tests.support.hub import Hub, served
 from tests.support.rig import ROOT, Rig
 
-pytestmark = pytest.mark.skipif(not FULL, reason="OME_E2E is not set: make e2e runs it")
+pytestmark = MINUTES
 URI, MODEL, SPACE = "hf://org/model", "fetched-tiny", "fetched-tiny"
 LABEL = f"models.ome.io/clusterbasemodel.{MODEL}"
 TOKEN = "hf_very-secret"

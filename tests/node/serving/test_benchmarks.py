@@ -12,7 +12,7 @@ import yaml
 
 from ome_operator.local.realnode.facts import PLACED
 from tests.node.conftest import Steps
-from tests.node.serving.conftest import FULL
+from tests.node.serving.conftest import FULL, MINUTES
 from tests.support.rig import ROOT, Manifest, Rig
 
 SAMPLES = ROOT / "config/samples/benchmark"
@@ -78,11 +78,9 @@ def test_requests_of_given_lengths(serving: Rig, tiny: str, out: Path, steps: St
     steps.note("tokens per second, 4 in flight", report["tokensPerSecond"])
 
 
-@pytest.mark.skipif(not FULL, reason="in full under OME_E2E=1")
+@MINUTES
 @pytest.mark.parametrize(("file", "requests"), [("kimi-k2-latency.yaml", 10), ("kimi-k2-throughput.yaml", 40)])
-def test_the_benchmarks_of_the_seeds(
-    serving: Rig, tiny: str, out: Path, steps: Steps, file: str, requests: int
-) -> None:
+def test_the_benchmarks_of_the_seeds(serving: Rig, tiny: str, out: Path, steps: Steps, file: str, requests: int) -> None:
     """Conversations instead of ShareGPT's, and fewer of them."""
     data = {"storageUri": f"local://{OUT}/data/talks.json"}
     name = file.removesuffix(".yaml")
@@ -90,7 +88,7 @@ def test_the_benchmarks_of_the_seeds(
     assert (status["state"], status["report"]["requests"]) == ("Completed", requests), status
 
 
-@pytest.mark.skipif(not FULL, reason="in full under OME_E2E=1")
+@MINUTES
 def test_questions(serving: Rig, tiny: str, out: Path, steps: Steps) -> None:
     """GSM8K's script with sums of one digit: random weights know none, but are asked and judged."""
     data = {"storageUri": f"local://{OUT}/data/sums.jsonl"}
@@ -101,7 +99,7 @@ def test_questions(serving: Rig, tiny: str, out: Path, steps: Steps) -> None:
     assert 0 <= float(status["report"]["accuracy"]) <= 1
 
 
-@pytest.mark.skipif(not FULL, reason="in full under OME_E2E=1")
+@MINUTES
 def test_the_time_is_up_and_the_common_format(serving: Rig, tiny: str, out: Path, steps: Steps) -> None:
     """Chat completions of any server; more requests than a minute has room for."""
     url = {"endpoint": {"url": f"http://{NAMESPACE}.{NAMESPACE}/v1", "apiFormat": "openai", "modelName": NAMESPACE}}
@@ -121,7 +119,7 @@ def test_the_time_is_up_and_the_common_format(serving: Rig, tiny: str, out: Path
     assert report["requests"] > 0 and report["requests"] + report["unfinished"] == 5000
 
 
-@pytest.mark.skipif(not FULL, reason="in full under OME_E2E=1")
+@MINUTES
 def test_requests_that_fail_make_the_job_failed(serving: Rig, tiny: str, out: Path, steps: Steps) -> None:
     """Prompts that are longer than the model's context are refused by the server."""
     long = {"trafficScenarios": ["D(9000,4)"], "numConcurrency": [1], "maxRequestsPerIteration": 2}

@@ -9,20 +9,20 @@ import json
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
 
 from ome_operator.local.errors import LocalError
 from tests.node.conftest import Steps
-from tests.node.serving.conftest import DIRECT, FULL, READY_WITHIN_S
+from tests.node.serving.conftest import DIRECT, MINUTES, READY_WITHIN_S
 from tests.support.rig import Rig
 from tests.support.traffic import Report, stream_of
 
+pytestmark = MINUTES
 ANNOTATION = "ome.io/registry"
 TINY = "kimi-k2-tiny"
-"""Every fault, with and without the registry; otherwise two with it."""
 PER_SECOND = 4.0
 CALM_S = 5.0
 """Seconds of traffic before something breaks."""
@@ -125,9 +125,9 @@ async def under_traffic(rig: Rig, url: str, fault: Callable[..., None], *words: 
     return report, began
 
 
-async def tell(rig: Rig, url: str, steps: Steps, with_what: str, faults: Sequence[Fault]) -> None:
+async def tell(rig: Rig, url: str, steps: Steps, with_what: str) -> None:
     """One fault after the other; a line of figures about each."""
-    for one in faults:
+    for one in FAULTS:
         pod = await asyncio.to_thread(leader, rig, one.component)
         report, began = await under_traffic(rig, url, one.happens, pod)
         counts = f"{len(report.failed):>8} of {len(report.answers)} requests failed"
@@ -147,18 +147,17 @@ def listed_are_ready(rig: Rig) -> None:
 @pytest.mark.timeout(600, func_only=True)
 async def test_what_dies_is_out_within_seconds(serving: Rig, doubled: str, steps: Steps) -> None:
     """With the registry beside the router."""
-    await tell(serving, doubled, steps, "registry", FAULTS if FULL else FAULTS[:1] + FAULTS[-1:])
+    await tell(serving, doubled, steps, "registry")
 
 
 @pytest.mark.timeout(600, func_only=True)
-@pytest.mark.skipif(not FULL, reason="only for comparison: `make e2e` runs it")
 async def test_without_the_registry(serving: Rig, doubled: str, steps: Steps) -> None:
     """The same faults, for the figures."""
     mark = {"metadata": {"annotations": {ANNOTATION: "false"}}}
     await asyncio.to_thread(serving.patch, "InferenceService", TINY, TINY, mark)
     await asyncio.to_thread(serving.wait, "a router alone", lambda: routers(serving) == [1], 120)
     try:
-        await tell(serving, doubled, steps, "router alone", FAULTS)
+        await tell(serving, doubled, steps, "router alone")
     finally:
         mark = {"metadata": {"annotations": {ANNOTATION: None}}}
         await asyncio.to_thread(serving.patch, "InferenceService", TINY, TINY, mark)

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.node.conftest import Steps
+from tests.node.serving.conftest import MINUTES
 from tests.support.rig import Rig
 from tests.support.traffic import Report, burst
 
@@ -12,6 +13,7 @@ def figures(report: Report) -> str:
     return f"p50 {report.percentile(0.5) * 1000:>6.0f} ms   p99 {report.percentile(0.99) * 1000:>6.0f} ms"
 
 
+@MINUTES
 @pytest.mark.parametrize(("concurrency", "count"), [(1, 100), (16, 320)])
 async def test_router_overhead(serving: Rig, tiny: str, steps: Steps, concurrency: int, count: int) -> None:
     """Directly means the same two requests with the same fields, sent to both leaders by the client."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.node.conftest import Steps
-from tests.node.serving.conftest import FULL, GROUPS, READY_WITHIN_S, come_up, remove
+from tests.node.serving.conftest import GROUPS, MINUTES, READY_WITHIN_S, come_up, remove
 from tests.support.rig import Rig
 from tests.support.traffic import Report, stream_of
 
@@ -65,7 +65,7 @@ def first_good(report: Report, since: float) -> float:
 
 
 @pytest.mark.timeout(400, func_only=True)
-@pytest.mark.skipif(not FULL, reason="minutes of real faults: `make e2e` runs it")
+@MINUTES
 @pytest.mark.parametrize(
     ("component", "rank", "signal"),
     [
@@ -76,9 +76,7 @@ def first_good(report: Report, since: float) -> float:
         ("decoder", 0, "SIGSTOP"),
     ],
 )
-async def test_a_group_comes_back(
-    serving: Rig, groups: str, steps: Steps, component: str, rank: int, signal: str
-) -> None:
+async def test_a_group_comes_back(serving: Rig, groups: str, steps: Steps, component: str, rank: int, signal: str) -> None:
     """One failure is at most one recycle of one group; a group that hangs never comes back without it."""
     before, other = group(serving, component), group(serving, {"engine": "decoder", "decoder": "engine"}[component])
     pod = pod_of(serving, component, rank)

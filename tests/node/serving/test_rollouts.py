@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from tests.node.conftest import Steps
-from tests.node.serving.conftest import DIRECT, FULL, READY_WITHIN_S
+from tests.node.serving.conftest import DIRECT, MINUTES, READY_WITHIN_S
 from tests.node.serving.test_faults import CALM_S, PER_SECOND, TINY, ready_leaders, scale
 from tests.support.film import recording
 from tests.support.rig import Rig
 from tests.support.traffic import stream_of
 
-pytestmark = pytest.mark.skipif(not FULL, reason="minutes of real start-ups: `make e2e` runs it")
+pytestmark = MINUTES
 
 LOOK_S = 0.5
 ROLLED_WITHIN_S = 420.0

@@ -9,7 +9,7 @@ import openai
 
 from ome_operator.local.realnode.facts import PLACED
 from tests.node.conftest import Steps
-from tests.node.serving.conftest import DIRECT, GROUPS, come_up, post, remove, tokens
+from tests.node.serving.conftest import DIRECT, GROUPS, MINUTES, come_up, post, remove, tokens
 from tests.node.test_pods import forwarded
 from tests.support.rig import Rig
 
@@ -135,6 +135,7 @@ def test_prefill_and_decode_say_what_one_server_says(serving: Rig, tiny: str) ->
     assert {prompt: tokens(tiny, prompt) for prompt in PROMPTS} == of_one_server(serving, 1)
 
 
+@MINUTES
 def test_groups_of_two_pods_say_what_one_server_says(serving: Rig, steps: Steps) -> None:
     """Leader and worker of a group meet over the network; every pod passes `restricted`."""
     name = "kimi-k2-tiny-tp2"
