@@ -6,30 +6,34 @@ import sys
 
 import pytest
 
-from tests.node.serving.conftest import FULL
+from tests.node.serving.conftest import MINUTES
 from tests.node.test_pods import forwarded
 from tests.support.rig import ROOT, Rig
 
-RARELY = "streamed calls of random weights lack the mark before their arguments, which the parser needs: `make e2e` tries it"
+SPELLED = 20
+"""Random weights mostly spell the mark that begins a call letter by letter, which a trained model never does: SGLang 0.5.23
+lets a lone `<` of it pass as text and then sees no call in the stream. By hand one of five came out whole."""
 
 
 @pytest.mark.parametrize(
-    ("example", "words", "expected"),
+    ("example", "words", "expected", "tries"),
     [
-        ("thinking.py", (), "Content"),
-        pytest.param(
-            "tool_call.py", ("--force",), "Tool call: get_weather", marks=pytest.mark.skipif(not FULL, reason=RARELY)
-        ),
-        ("tool_result.py", (), ""),
-        ("chat.py", ("Hi",), ""),
+        ("thinking.py", (), "Content", 1),
+        pytest.param("tool_call.py", ("--force",), "Tool call: get_weather", SPELLED, marks=MINUTES),
+        ("tool_result.py", (), "", 1),
+        ("chat.py", ("Hi",), "", 1),
     ],
 )
-def test_example(serving: Rig, tiny: str, example: str, words: tuple[str, ...], expected: str) -> None:
+def test_example(serving: Rig, tiny: str, example: str, words: tuple[str, ...], expected: str, tries: int) -> None:
     """Random weights say noise, but a call's arguments fit what the tool asks for."""
+    said = ""
     with forwarded(serving.cluster, "service/kimi-k2-tiny", 80, "kimi-k2-tiny") as local:
-        command = [sys.executable, str(ROOT / "examples" / example), "--max-tokens", "120", *words]
+        command = [sys.executable, str(ROOT / "examples" / example), "--max-tokens", "120" if tries == 1 else "400", *words]
         env = {**os.environ, "OPENAI_BASE_URL": f"{local}v1", "OPENAI_MODEL": "kimi-k2-tiny", "NO_PROXY": "127.0.0.1"}
-        done = subprocess.run(command, env=env, capture_output=True, timeout=90, check=False)
-    said = done.stdout.decode(errors="replace")
-    assert done.returncode == 0, done.stderr.decode(errors="replace")
-    assert said.strip() and expected in said
+        for _ in range(tries):
+            done = subprocess.run(command, env=env, capture_output=True, timeout=90, check=False)
+            said = done.stdout.decode(errors="replace")
+            assert done.returncode == 0, done.stderr.decode(errors="replace")
+            if said.strip() and expected in said:
+                return
+    raise AssertionError(said)
