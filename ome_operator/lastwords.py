@@ -9,15 +9,20 @@ _TAIL_LIMIT = 600
 
 def telling(log: str) -> str:
     """The line of a log's end that tells most: the last that names an error, as Python's tracebacks end, else the last."""
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    lines = [line.strip() for line in _printable(log).splitlines() if line.strip()]
     errors = [line for line in lines if _ERROR.match(line)]
     return (errors or lines or [""])[-1][:_LINE_LIMIT]
 
 
 def tail(log: str) -> str:
     """The last lines that fit, the telling one among them."""
-    line, text = telling(log), log.strip()
+    line, text = telling(log), _printable(log).strip()
     if len(text) <= _TAIL_LIMIT:
         return text
     end = text[-_TAIL_LIMIT:].partition("\n")[2] or text[-_TAIL_LIMIT:]
     return end if line in end else f"{line}\n…\n{end}"
+
+
+def _printable(log: str) -> str:
+    """Without what would move the cursor of a terminal that shows a status."""
+    return "".join(one if one.isprintable() or one in "\n\t" else "\ufffd" for one in "\n".join(log.splitlines()))

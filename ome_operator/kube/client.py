@@ -26,6 +26,8 @@ APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
+_NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+"""What JSON may hold as it is, and YAML may not, or takes for the end of a line."""
 _WARNING = re.compile(r'\s*299 \S+ "((?:[^"\\]|\\.)*)"')
 
 
@@ -161,7 +163,7 @@ class Client:
         content: str = "application/json",
         accept: str = "application/json",
     ) -> tuple[Manifest, Any]:
-        data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        data = None if body is None else encoded(body)
         headers = {"Accept": accept} if data is None else {"Accept": accept, "Content-Type": content}
         url = self.connection.server + where
         async with self._slots:
@@ -186,6 +188,19 @@ class Client:
         if code >= 300 or not isinstance(answer, dict):
             raise errors.from_response(code, answer, response.headers.get("Retry-After", ""))
         return answer, response.headers
+
+
+def encoded(body: Any) -> bytes:
+    """JSON that reads the same as YAML: the API server parses an apply as YAML, which has no surrogate pairs.
+
+    Last words of engines and arguments of users hold any character; half a pair, which is none, becomes U+FFFD.
+    """
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    return _NOT_IN_YAML.sub(_escaped, text).encode()
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return "\ufffd" if "\ud800" <= found[0] <= "\udfff" else f"\\u{ord(found[0]):04x}"
 
 
 def warnings(headers: Any) -> tuple[str, ...]:

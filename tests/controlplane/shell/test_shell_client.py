@@ -57,6 +57,13 @@ def manifest(kind: str, **metadata: Any) -> dict[str, Any]:
     return made
 
 
+async def test_any_character_can_be_applied(client: Client) -> None:
+    """What an engine says last, and what it was told, is not for us to choose."""
+    every = "".join(chr(n) for n in (*range(0xD800), *range(0xE000, 0x10000), *range(0x10000, 0x110000, 0x101)))
+    body = {**manifest("ConfigMap"), "data": {"every": every}}
+    assert (await client.apply(body)).body["data"]["every"] == every
+
+
 @pytest.mark.parametrize("kind", CONTENT)
 async def test_an_apply_without_uid_creates_and_never_touches_what_is_there(client: Client, kind: str) -> None:
     """One atomic request: a resourceVersion that no object has makes the apply create-only."""

@@ -1,10 +1,15 @@
 """Paths, errors and warnings; requests themselves are tested on a real API server."""
 
+import json
+
 import pytest
+import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
 from multidict import CIMultiDict
 
 from ome_operator.kube import errors
-from ome_operator.kube.client import warnings
+from ome_operator.kube.client import encoded, warnings
 from ome_operator.kube.kinds import CHILDREN, RESOURCES, path
 
 
@@ -51,3 +56,16 @@ def test_warning_headers() -> None:
         [("Warning", '299 - "unknown field \\"spec.x\\""'), ("Warning", '299 - "a", 299 - "b"'), ("Warning", "nonsense")]
     )
     assert warnings(headers) == ('unknown field "spec.x"', "a", "b")
+
+
+@given(st.text(st.characters(exclude_categories=("Cs",))))
+@example("\U0001f600 \x00\x1b\x7f\x85\u2028\ufeff\uffff \\ud83d")
+def test_what_is_sent_reads_the_same_as_json_and_as_yaml(text: str) -> None:
+    """The API server takes an apply for YAML."""
+    sent = encoded({"text": text})
+    assert json.loads(sent) == yaml.safe_load(sent) == {"text": text}
+    assert b"\\ud8" not in sent.replace(b"\\\\", b"")
+
+
+def test_half_a_character_is_sent_as_none() -> None:
+    assert json.loads(encoded(["a\ud83d"])) == ["a\ufffd"]
