@@ -54,7 +54,7 @@ def bucket(uri: str, access: Access) -> "Objects":
     bucket, _, prefix = rest.partition("/")
     weak = given.get("verify") == "size"
     if kind == "gs":
-        return objects.Objects(objects.google(bucket, secret), prefix, sizes_only=weak)
+        return objects.Objects(objects.google(bucket, given, secret), prefix, sizes_only=weak)
     if kind == "az":
         if not given.get("account"):
             raise Refused(f"spec.storage.storageUri {uri} needs the account in spec.storage.parameters.account")
@@ -63,7 +63,7 @@ def bucket(uri: str, access: Access) -> "Objects":
     region, endpoint = region or given.get("region", "us-east-1"), given.get("endpoint", "")
     if kind == "oci":
         bucket, prefix, region, endpoint = _oracle(uri, rest, given)
-    store = objects.s3(bucket, region, endpoint, secret, anonymous=given.get("anonymous") == "true")
+    store = objects.s3(bucket, region, endpoint, given, secret)
     return objects.Objects(store, prefix, sizes_only=weak)
 
 
@@ -79,7 +79,7 @@ def _oracle(uri: str, rest: str, given: Mapping[str, str]) -> tuple[str, str, st
     if not region and "endpoint" not in given:
         raise Refused(f"spec.storage.storageUri {uri} needs the region in spec.storage.parameters.region")
     host = f"https://{parts[1]}.compat.objectstorage.{region}.oraclecloud.com"
-    return parts[3], parts[5] if len(parts) > 5 else "", region, given.get("endpoint", host)
+    return parts[3], parts[5] if len(parts) > 5 else "", region or "us-east-1", given.get("endpoint", host)
 
 
 def local_path(uri: str) -> str:

@@ -6,6 +6,7 @@ identity).
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -15,39 +16,47 @@ from ome_operator.agent.listing import Listing, Refused, RemoteFile, Unreachable
 STEP = 16 * 1024 * 1024
 """Bytes per request."""
 _CLIENT: Any = {"timeout": "300s", "connect_timeout": "15s"}
+_CODE = re.compile(r"status code: (\d{3})")
 _ONCE: Any = {"max_retries": 0}
 """Who repeats is the download, which knows how far it is."""
 
 
-def google(bucket: str, secret: Mapping[str, str]) -> Any:
-    """A bucket of Google Cloud; the Secret's `serviceAccountKey` is the JSON of a key."""
+def google(bucket: str, given: Mapping[str, str], secret: Mapping[str, str]) -> Any:
+    """A bucket of Google Cloud, or of what speaks like it at `endpoint`; the Secret's `serviceAccountKey` opens it."""
     from obstore.store import GCSStore
 
-    keys: Any = {"service_account_key": secret["serviceAccountKey"]} if "serviceAccountKey" in secret else {}
-    return GCSStore(bucket, client_options=_CLIENT, retry_config=_ONCE, **keys)
+    keys = _shown(given, secret, {"service_account_key": "serviceAccountKey"})
+    if endpoint := given.get("endpoint"):
+        keys["base_url"] = endpoint
+    return GCSStore(bucket, client_options=_client(endpoint), retry_config=_ONCE, **keys)
 
 
 def azure(container: str, given: Mapping[str, str], secret: Mapping[str, str]) -> Any:
     """A container of Azure, or of what speaks like it at `endpoint`; the Secret's `accountKey` opens it."""
     from obstore.store import AzureStore
 
-    keys: Any = {"account_key": secret["accountKey"].strip()} if "accountKey" in secret else {}
+    keys = _shown(given, secret, {"account_key": "accountKey"})
     if endpoint := given.get("endpoint"):
         keys["endpoint"] = endpoint
     return AzureStore(container, account_name=given["account"], client_options=_client(endpoint), retry_config=_ONCE, **keys)
 
 
-def s3(bucket: str, region: str, endpoint: str, secret: Mapping[str, str], *, anonymous: bool) -> Any:
+def s3(bucket: str, region: str, endpoint: str, given: Mapping[str, str], secret: Mapping[str, str]) -> Any:
     """A bucket of S3 or of what is compatible; `accessKeyId`, `secretAccessKey`, `sessionToken` of the Secret open it."""
     from obstore.store import S3Store
 
     words = {"access_key_id": "accessKeyId", "secret_access_key": "secretAccessKey", "session_token": "sessionToken"}
-    keys: Any = {name: secret[word].strip() for name, word in words.items() if word in secret}
-    if anonymous:
-        keys["skip_signature"] = True
+    keys = _shown(given, secret, words)
     if endpoint:
         keys["endpoint"] = endpoint
     return S3Store(bucket, region=region, client_options=_client(endpoint), retry_config=_ONCE, **keys)
+
+
+def _shown(given: Mapping[str, str], secret: Mapping[str, str], words: Mapping[str, str]) -> Any:
+    """What of a Secret a store is shown, by the store's names; with `anonymous` nothing, not even what the pod is."""
+    if given.get("anonymous") == "true":
+        return {"skip_signature": True}
+    return {name: secret[word].strip() for name, word in words.items() if word in secret}
 
 
 def _client(endpoint: str | None) -> Any:
@@ -110,9 +119,12 @@ class Objects:
 
 
 def _said(error: Exception) -> Refused | Unreachable:
-    """An error of the store by its kind; its text may hold signed addresses and stays out."""
-    from obstore import exceptions
+    """An error of the store by its status code; its text may hold signed addresses and stays out.
 
-    kinds = (exceptions.NotFoundError, exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
-    said = f"the object store answers {type(error).__name__}"
-    return Refused(said) if isinstance(error, kinds) else Unreachable(said)
+    The error's class does not tell: what a listing is refused is of the same class as a connection that broke.
+    """
+    code = _CODE.search(str(error))
+    said = f"the object store answers {code[1] if code else type(error).__name__}"
+    if code and code[1] in ("401", "403", "404"):
+        return Refused(f"{said}: look at spec.storage.storageUri and what the Secret of spec.storage.key opens")
+    return Unreachable(said)

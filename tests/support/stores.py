@@ -1,0 +1,163 @@
+"""Servers that speak the protocols of object stores: Versity's gateway (S3), fake-gcs-server (Google) and Azurite (Azure).
+
+They take minutes to build, so that only `make soak` does; once they are in the cache every run tests with them.
+"""
+
+import base64
+import email.utils
+import hashlib
+import hmac
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from ome_operator.local import binaries
+from ome_operator.local.errors import LocalError
+from ome_operator.local.tools import Tool, this_machine
+from tests.support.registry import GOMODS
+
+VERSITY = Tool(
+    name="versitygw",
+    module="versitygw",
+    version="1.8.0",
+    package="github.com/versity/versitygw/cmd/versitygw",
+    gomods=GOMODS,
+)
+FAKE_GCS = Tool(
+    name="fake-gcs-server",
+    module="fake-gcs-server",
+    version="1.56.1",
+    package="github.com/fsouza/fake-gcs-server",
+    gomods=GOMODS,
+)
+AZURITE = "3.35.0"
+"""The newest that runs on the Node of Debian and Ubuntu."""
+ACCOUNT = "devstoreaccount1"
+KEY = base64.b64encode(b"a key of sixty-four bytes, which only this test and Azurite know").decode()
+BUCKET = "models"
+
+
+class Place(NamedTuple):
+    """A bucket that exists, and what opens it."""
+
+    uri: str
+    """Of the bucket; a prefix is appended."""
+    parameters: Mapping[str, str]
+    secret: Mapping[str, str]
+    proof: str
+    """The algorithm that files are proven by, if they were sent in one piece."""
+    upload: str = ""
+    """Address to POST an object to, its name at the end, where the server cannot be written to by the agent's own client."""
+
+
+def _program(tool: Tool) -> Path:
+    target = this_machine()
+    if not binaries.place(tool, target).exists() and not os.environ.get("OME_SOAK"):
+        pytest.skip(f"{tool.name} is not built yet, which takes minutes: `make soak` does (OME_SOAK=1)")
+    try:
+        return binaries.provide([tool])[tool.name]
+    except LocalError as error:
+        pytest.skip(f"{tool.name} cannot be built: {error}")
+
+
+def _azurite() -> list[str]:
+    """The command; npm fetches it once."""
+    folder = binaries.cache_dir() / f"azurite-{AZURITE}"
+    script = folder / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is None or npm is None:
+        pytest.skip("Azurite needs Node, which is not installed here")
+    if not script.exists():
+        if not os.environ.get("OME_SOAK"):
+            pytest.skip("Azurite is not fetched yet, which takes a minute: `make soak` does (OME_SOAK=1)")
+        command = [npm, "install", "--prefix", folder, "--ignore-scripts", "--no-audit", "--no-fund", f"azurite@{AZURITE}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"Azurite cannot be fetched: {done.stderr.strip().splitlines()[-1:]}")
+    return [node, str(script)]
+
+
+@contextmanager
+def _running(command: list[str], port: int, folder: Path, **environment: str) -> Iterator[None]:
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, env={**os.environ, **environment})
+        try:
+            until = time.monotonic() + 60
+            while not _answers(port):
+                assert process.poll() is None and time.monotonic() < until, (folder / "log").read_text()[-500:]
+                time.sleep(0.05)
+            yield
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+@contextmanager
+def s3(folder: Path, kind: str) -> Iterator[Place]:
+    """A bucket of S3, or (`oci`) what Oracle's object storage is to an S3 client."""
+    port, keys = _port(), {"accessKeyId": "akid", "secretAccessKey": "s3cret"}
+    (folder / "data" / BUCKET).mkdir(parents=True)
+    root = {"ROOT_ACCESS_KEY": keys["accessKeyId"], "ROOT_SECRET_KEY": keys["secretAccessKey"]}
+    command = [str(_program(VERSITY)), "--port", f"127.0.0.1:{port}", "posix", "data"]
+    given = {"endpoint": f"http://127.0.0.1:{port}"}
+    with _running(command, port, folder, **root):
+        yield Place(f"s3://{BUCKET}" if kind == "s3" else f"oci://n/space/b/{BUCKET}/o", given, keys, "md5")
+
+
+@contextmanager
+def google(folder: Path) -> Iterator[Place]:
+    """A bucket of Google's storage."""
+    port = _port()
+    command = [str(_program(FAKE_GCS)), "-scheme", "http", "-host", "127.0.0.1", "-port", str(port), "-backend", "memory"]
+    command += ["-public-host", f"127.0.0.1:{port}"]  # else it takes the XML interface for a stranger
+    with _running(command, port, folder):
+        url = f"http://127.0.0.1:{port}"
+        body, kind = json.dumps({"name": BUCKET}).encode(), {"Content-Type": "application/json"}
+        urllib.request.urlopen(urllib.request.Request(f"{url}/storage/v1/b?project=x", body, kind)).close()
+        upload = f"{url}/upload/storage/v1/b/{BUCKET}/o?uploadType=media&name="
+        key = {"disable_oauth": True, "client_email": "", "private_key": "", "private_key_id": ""}
+        yield Place(f"gs://{BUCKET}", {"endpoint": url}, {"serviceAccountKey": json.dumps(key)}, "size", upload)
+
+
+@contextmanager
+def azure(folder: Path) -> Iterator[Place]:
+    """A container of Azure's blob storage."""
+    port = _port()
+    where = ["--blobHost", "127.0.0.1", "--blobPort", str(port)]
+    command = [*_azurite(), *where, "--inMemoryPersistence", "--disableTelemetry"]
+    with _running(command, port, folder, AZURITE_ACCOUNTS=f"{ACCOUNT}:{KEY}"):
+        url = f"http://127.0.0.1:{port}/{ACCOUNT}"
+        _container(url)
+        yield Place(f"az://{BUCKET}", {"account": ACCOUNT, "endpoint": url}, {"accountKey": KEY}, "size")
+
+
+def _container(url: str) -> None:
+    """Make it. There is no client for this among our libraries: Shared Key by hand."""
+    headers = {"x-ms-date": email.utils.formatdate(usegmt=True), "x-ms-version": "2021-08-06"}
+    notes = "".join(f"{key}:{value}\n" for key, value in headers.items())
+    text = "PUT" + "\n" * 12 + notes + f"/{ACCOUNT}/{ACCOUNT}/{BUCKET}\nrestype:container"
+    signature = base64.b64encode(hmac.digest(base64.b64decode(KEY), text.encode(), hashlib.sha256)).decode()
+    headers |= {"Authorization": f"SharedKey {ACCOUNT}:{signature}", "Content-Length": "0"}
+    request = urllib.request.Request(f"{url}/{BUCKET}?restype=container", headers=headers, method="PUT")
+    urllib.request.urlopen(request).close()
