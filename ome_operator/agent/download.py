@@ -3,15 +3,14 @@
 import asyncio
 import logging
 import random
-import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO
 
-from ome_operator.agent.hashes import Checker
-from ome_operator.agent.listing import Listing, Refused, RemoteFile, Source, SourceError, Unreachable
+from ome_operator.agent.fetching import Fetching, Line
+from ome_operator.agent.hashes import BLOCK, Checker
+from ome_operator.agent.listing import Listing, Refused, RemoteFile, Source, SourceError, Unranged, Unreachable
 from ome_operator.agent.plan import Fetch, Plan, plan, too_full
 from ome_operator.agent.progress import Progress
 from ome_operator.agent.store import Manifest, Store, check
@@ -19,11 +18,6 @@ from ome_operator.agent.throttle import Throttle
 from ome_operator.agent.unpack import unpack
 
 logger = logging.getLogger(__name__)
-
-BATCH = 1024 * 1024
-"""Bytes that are written at once."""
-LINGER = 0.2
-"""Seconds that bytes wait at most to be written: what a kill loses has to be fetched again."""
 
 
 class Failed(Exception):
@@ -35,7 +29,9 @@ class Limits:
     """What a node spends on fetching."""
 
     files: int = 8
-    """Files at a time."""
+    """Files at a time; where fewer are left, pieces of them."""
+    piece: int = BLOCK
+    """Bytes of a piece, for files of two or more."""
     throttle: Throttle = field(default_factory=lambda: Throttle(0))
     tries: int = 8
     """Attempts in a row without a new byte before a file is given up for now."""
@@ -54,7 +50,7 @@ class Download:
     ) -> None:
         self._uri, self._source, self._store, self._limits, self._progress = uri, source, store, limits, progress
         self._node = node
-        self._slots = asyncio.Semaphore(limits.files)
+        self._line = Line(asyncio.Semaphore(limits.files), limits.throttle, progress)
         self._jitter: Callable[[], float] = random.random
 
     async def run(self, revision: str = "") -> Manifest:
@@ -111,14 +107,18 @@ class Download:
 
     async def _file(self, listing: Listing, one: Fetch) -> str:
         """Fetch one file; a sentence when it cannot be had."""
-        async with self._slots:
+        async with self._line.slots:
             attempt = wrong = 0
+            pieces = True
             have = one.have
             while True:
                 try:
-                    checker = await self._attempt(listing, one.file)
+                    checker = await self._attempt(listing, one.file, pieces=pieces)
                 except Refused as error:
                     return f"{one.file.name}: {error}"
+                except Unranged:
+                    pieces = False
+                    continue
                 except Unreachable as error:
                     now = self._store.have(one.file)
                     attempt, have = (0, now) if now > have else (attempt + 1, have)
@@ -129,7 +129,7 @@ class Download:
                 if checker.whole:
                     return await self._accept(one.file, checker)
                 wrong, have = wrong + 1, 0
-                self._store.part(one.file).unlink()
+                self._store.forget(one.file)
                 self._source.suspect(one.file)
                 self._progress.lost(one.file.size)
                 logger.warning("%s of %s came with a wrong hash (%d times)", one.file.name, self._uri, wrong)
@@ -150,53 +150,20 @@ class Download:
         await asyncio.to_thread(store.unpacked, file, members)
         return ""
 
-    async def _attempt(self, listing: Listing, file: RemoteFile) -> Checker:
+    async def _attempt(self, listing: Listing, file: RemoteFile, *, pieces: bool) -> Checker:
         """Ask for what is missing of a file; the checker of all of it. Raises what the source raises."""
-        part = self._store.part(file)
-        have = self._store.have(file)
-        if have > file.size:
-            part.unlink()
-            have = 0
-        checker = await asyncio.to_thread(check, part, file, limit=have) if have else Checker(file.hash, file.size)
-        with part.open("ab") as out:
-            if have < file.size:
-                await self._pour(listing, file, have, out, checker)
-        if checker.count < file.size:
-            raise Unreachable(f"the source ended after {checker.count} of {file.size} bytes")
-        return checker
+        step = self._limits.piece if pieces and file.size >= 2 * self._limits.piece else 0
 
-    async def _pour(self, listing: Listing, file: RemoteFile, start: int, out: BinaryIO, checker: Checker) -> None:
-        """From the source to the disk. Whatever came before an error is kept, for it need not be wrong."""
-        batch, count, since = bytearray(), start, time.monotonic()
-        stream = self._source.read(listing, file, start)
-        try:
-            async for data in stream:
-                batch += data
-                count += len(data)
-                if count > file.size:
-                    raise Unreachable(f"the source sends more than the {file.size} bytes that it said")
-                if len(batch) >= BATCH or time.monotonic() - since > LINGER:
-                    full, batch, since = batch, bytearray(), time.monotonic()
-                    await asyncio.to_thread(_write, out, full, checker)
-                    self._progress.came(len(full))
-                    await self._limits.throttle.take(len(full))
-        finally:
-            if batch and count <= file.size:
-                _write(out, batch, checker)
-                self._progress.came(len(batch))
+        def read(start: int, end: int) -> AsyncIterator[bytes]:
+            return self._source.read(listing, file, start, end)
+
+        return await Fetching(file, self._store, read, self._line, step).run(self._limits.files - 1)
 
     async def _pause(self, attempt: int, error: Unreachable) -> None:
         seconds = min(self._limits.last, self._limits.first * 2**attempt) * (0.5 + self._jitter() / 2)
         if str(error):
             logger.info("%s: again in %.1f s: %s", self._uri, max(seconds, error.retry_after), error)
         await asyncio.sleep(max(seconds, min(error.retry_after, self._limits.last)))
-
-
-def _write(out: BinaryIO, data: bytearray, checker: Checker) -> None:
-    """To the operating system at once, so that a kill of this process loses nothing of it."""
-    out.write(data)
-    out.flush()
-    checker.update(data)
 
 
 def _prove(path: Path, file: RemoteFile) -> tuple[int, ...] | None:

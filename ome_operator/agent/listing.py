@@ -41,6 +41,7 @@ class SourceError(Exception):
     SourceError
     ├── Refused     asking again will not help: no such model, no right, a scheme that is not served
     └── Unreachable asking again may help: no answer, 429, 5xx, a connection that was cut
+        └── Unranged it cannot give a part of a file: ask for all of it
     """
 
     retry_after: float = 0.0
@@ -59,14 +60,18 @@ class Unreachable(SourceError):
         self.retry_after = retry_after
 
 
+class Unranged(Unreachable):
+    """The source was asked for the middle of a file, and sends all of it."""
+
+
 class Source(Protocol):
     """Where files come from."""
 
     async def listing(self, revision: str) -> Listing:
         """All files, at this revision or ("") the newest; raises SourceError."""
 
-    def read(self, listing: Listing, file: RemoteFile, start: int) -> AsyncIterator[bytes]:
-        """The file's bytes from `start` on; raises SourceError, and may end early."""
+    def read(self, listing: Listing, file: RemoteFile, start: int, end: int) -> AsyncIterator[bytes]:
+        """The file's bytes from `start` up to, and without, `end`; raises SourceError, and may end early."""
 
     def suspect(self, file: RemoteFile) -> None:
         """A file came with a wrong hash."""

@@ -49,20 +49,20 @@ class Swarm:
         """What there is says the source alone."""
         return await self._source.listing(revision)
 
-    async def read(self, listing: Listing, file: RemoteFile, start: int) -> AsyncIterator[bytes]:
+    async def read(self, listing: Listing, file: RemoteFile, start: int, end: int) -> AsyncIterator[bytes]:
         """From a peer that has it; from the source when there is none, or when the peer fails."""
         alone = file.name in self._suspect or file.hash.algorithm == "size" or not file.size
         if peer := "" if alone else await self._peer(file):
             assert self._session is not None
             try:
-                async for data in ranged(self._session, peer + _path(file.hash), start, file.size, self._headers()):
+                async for data in ranged(self._session, peer + _path(file.hash), start, end, file.size, self._headers()):
                     start += len(data)
                     self.fetched += len(data)
                     yield data
                 return
             except SourceError:
                 pass
-        async for data in self._source.read(listing, file, start):
+        async for data in self._source.read(listing, file, start, end):
             yield data
 
     def suspect(self, file: RemoteFile) -> None:

@@ -16,7 +16,7 @@ class Fetch(NamedTuple):
 
     file: RemoteFile
     have: int
-    """Bytes of it on the disk: the first byte to ask for."""
+    """Bytes of it on the disk."""
 
 
 class Plan(NamedTuple):

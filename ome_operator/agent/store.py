@@ -79,12 +79,25 @@ class Store:
         """Where a file's bytes gather until they are proven. Another hash is another file."""
         return self.parts / hashlib.sha256(f"{file.name}\0{file.size}\0{file.hash}".encode()).hexdigest()[:32]
 
+    def piece(self, file: RemoteFile, start: int) -> Path:
+        """Where bytes from `start` on gather, which come before those that lead up to them."""
+        part = self.part(file)
+        return part.with_name(f"{part.name}.{start}")
+
     def have(self, file: RemoteFile) -> int:
         """Bytes of a file that are on the disk and not proven yet."""
-        try:
-            return self.part(file).stat().st_size
-        except FileNotFoundError:
-            return 0
+        part = self.part(file)
+        head, found = length(part), 0
+        for piece in part.parent.glob(f"{part.name}.*[0-9]"):
+            start = int(piece.suffix[1:])
+            found += max(0, start + length(piece) - max(start, head))
+        return head + found
+
+    def forget(self, file: RemoteFile) -> None:
+        """Its bytes are wrong."""
+        part = self.part(file)
+        for one in [*part.parent.glob(f"{part.name}.*[0-9]"), part]:
+            one.unlink(missing_ok=True)
 
     def proven(self) -> dict[str, Proven]:
         """Files that were proven and await the rest, by name. Without a line in the journal a file counts for nothing."""
@@ -109,7 +122,8 @@ class Store:
         self.parts.mkdir(exist_ok=True)
         wanted = {self.part(one).name for one in listing.files}
         for part in self.parts.iterdir():
-            if part.name not in wanted:
+            name, _, start = part.name.partition(".")
+            if name not in wanted or (start and not start.isdigit()):
                 part.unlink()
         names, proven = {one.name for one in listing.files}, self.proven()
         names |= {member for name in names & proven.keys() for member in proven[name].members}
@@ -154,9 +168,11 @@ class Store:
     def publish(self, uri: str, listing: Listing, now: str) -> Manifest:
         """All files are proven: the directory and its manifest appear, the last of them by one rename. May raise Refused."""
         known = self.proven()
-        missing = [one.name for one in listing.files if one.name not in known or known[one.name].hash != one.hash]
+        missing = [one for one in listing.files if one.name not in known or known[one.name].hash != one.hash]
+        if any(one.unpack is not None for one in missing):
+            raise Refused("two layers have a file of one name: push it once")  # the other came after it was unpacked
         if missing:
-            raise ValueError(f"not proven: {missing[:3]}")
+            raise ValueError(f"not proven: {[one.name for one in missing[:3]]}")
         names = Counter(name for one in listing.files for name in known[one.name].members or (one.name,))
         if twice := [name for name, count in names.items() if count > 1]:
             raise Refused(f"two layers have a file {twice[0]!r}: push it once")
@@ -242,6 +258,14 @@ def known_files(home: Path) -> Iterator[tuple[Path, Proven]]:
     for journal in home.glob("*.partial/journal"):
         for one in _lines(journal):
             yield journal.parent / "files" / one.name, one
+
+
+def length(path: Path) -> int:
+    """Bytes of a file; 0 where there is none."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _sized(path: Path, size: int) -> bool:

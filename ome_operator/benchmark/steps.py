@@ -46,7 +46,7 @@ async def _read(uri: str, access: Access) -> AsyncIterator[bytes]:
     listed = await source.listing("")
     if len(listed.files) != 1:
         raise Refused(f"spec.dataset.storageUri {uri} holds {len(listed.files)} files: name one")
-    async for data in source.read(listed, listed.files[0], 0):
+    async for data in source.read(listed, listed.files[0], 0, listed.size):
         yield data
 
 

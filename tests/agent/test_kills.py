@@ -13,7 +13,7 @@ from ome_operator.agent.download import Download, Limits
 from ome_operator.agent.listing import Listing, RemoteFile
 from ome_operator.agent.progress import Progress
 from ome_operator.agent.sources import Access, source
-from ome_operator.agent.store import Store
+from ome_operator.agent.store import Store, length
 from tests.support.hub import Answer, Hub, model, served
 from tests.support.registry import Front, programs, push, running
 
@@ -29,7 +29,7 @@ def agent(uri: str, url: str, path: str) -> None:
 
     async def run() -> None:
         found = source(uri, Access({"endpoint": url}, {}))
-        limits = Limits(files=4, first=0.01, last=0.1)
+        limits = Limits(files=4, piece=400_000, first=0.01, last=0.1)
         await Download(uri, found, Store(Path(path), DIGEST), limits, Progress()).run()
         await found.close()
 
@@ -58,13 +58,15 @@ class Origin(NamedTuple):
         return {one.hash.value if by_hash else one.name: one for one in asyncio.run(run()).files}
 
 
-def on_disk(store: Store, files: dict[str, RemoteFile]) -> dict[str, int]:
-    """Bytes of every file that are on the disk, proven or on their way."""
+def on_disk(store: Store, files: dict[str, RemoteFile]) -> dict[str, list[tuple[int, int]]]:
+    """What of every file is on the disk, proven or on its way: first byte, and the one after the last."""
     found, proven = {}, store.proven()
     for name, file in files.items():
         places = [folder / file.name for folder in (store.root, store.files)]
         whole = file.name in proven or any(one.is_file() and one.stat().st_size == file.size for one in places)
-        found[name] = file.size if whole else store.have(file)
+        pieces = store.part(file).parent.glob(f"{store.part(file).name}.*")
+        spans = [(int(one.suffix[1:]), int(one.suffix[1:]) + length(one)) for one in pieces]
+        found[name] = [(0, file.size)] if whole else [(0, length(store.part(file))), *spans]
     return found
 
 
@@ -79,13 +81,14 @@ def test_kills_at_random_moments(tmp_path: Path) -> None:
             kills += one_model(tmp_path / str(rounds), Origin("hf://org/model", hub, hub.files), chance, KILLS - kills)
             sent, size = sent + hub.total, size + hub.size
     lost = (sent - size) / kills
+    assert lost > 0, "bytes came when it was killed"
     print(f"\nseed {SEED}: {kills} kills, {rounds} models of {size:,} bytes; {lost:,.0f} bytes were under way at a kill")
 
 
 def test_kills_while_archives_are_unpacked(tmp_path: Path) -> None:
     """An artifact of files and archives, in a real registry."""
     chance = random.Random(SEED)
-    kills = rounds = 0
+    kills = rounds = sent = size = 0
     with running(programs()["registry"]) as registry:
         while kills < KILLS // 2:
             rounds += 1
@@ -100,7 +103,10 @@ def test_kills_while_archives_are_unpacked(tmp_path: Path) -> None:
             with served(Front(registry, rate=20_000_000)) as front:
                 origin = Origin(f"oci://{front.host}/m/kills:{rounds}", front, files)
                 kills += one_model(tmp_path / str(rounds), origin, chance, KILLS // 2 - kills)
-    print(f"\nseed {SEED}: {kills} kills, {rounds} artifacts")
+                sent, size = sent + front.total, size + sum(one.size for one in origin.listed().values())
+    lost = (sent - size) / kills
+    assert lost > 0, "bytes came when it was killed"
+    print(f"\nseed {SEED}: {kills} kills, {rounds} artifacts of {size:,} bytes; {lost:,.0f} bytes were under way at a kill")
 
 
 def one_model(folder: Path, origin: Origin, chance: random.Random, most: int) -> int:
@@ -110,14 +116,17 @@ def one_model(folder: Path, origin: Origin, chance: random.Random, most: int) ->
         before, first = on_disk(store, files), len(origin.server.sent)
         process = _FORKS.Process(target=agent, args=(origin.uri, origin.server.url, str(folder / "m")))
         process.start()
-        process.join(chance.uniform(0.05, 0.6) if kills < min(most, 10) else 60)
+        while chance.random() < 0.98 and process.is_alive() and len(origin.server.sent) == first:
+            time.sleep(0.01)  # mostly: until bytes come
+        process.join(chance.uniform(0.0, 0.5) if kills < min(most, 10) else 60)
         if process.exitcode is None:
             process.kill()
             process.join()
             kills += 1
             time.sleep(0.02)  # the server notices that nobody reads
         for one in origin.server.sent[first:]:
-            assert one.start >= before[one.name], f"{one.name}: {before[one.name]} bytes were there, asked from {one.start}"
+            there = [span for span in before[one.name] if span[0] <= one.start < span[1]]
+            assert not there, f"{one.name}: {there} was there, asked from {one.start}"
         assert process.exitcode in (0, -signal.SIGKILL)
         if store.manifest() is not None:
             wrong = [name for name, data in origin.files.items() if (store.root / name).read_bytes() != data]

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 
 import aiohttp
 
-from ome_operator.agent.listing import Refused, Unreachable
+from ome_operator.agent.listing import Refused, Unranged, Unreachable
 
 TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=15.0, sock_read=60.0)
 NONE: Mapping[str, str] = {}
@@ -26,19 +26,21 @@ def session() -> aiohttp.ClientSession:
 
 
 async def ranged(
-    session: aiohttp.ClientSession, url: str, start: int, size: int, headers: Mapping[str, str]
+    session: aiohttp.ClientSession, url: str, start: int, end: int, size: int, headers: Mapping[str, str]
 ) -> AsyncIterator[bytes]:
-    """Bytes from `start` to the end of a file of `size` bytes; raises Refused or Unreachable.
+    """Bytes from `start` up to, and without, `end` of a file of `size` bytes; raises Refused or Unreachable.
 
     Redirects are followed, and a token stays with the host that it is for. No message names the URL: what a hub redirects
     to is signed, and whoever reads it may fetch.
     """
     asked = {**headers, "Accept-Encoding": "identity"}
-    if start:
-        asked["Range"] = f"bytes={start}-{size - 1}"
+    if start or end < size:
+        asked["Range"] = f"bytes={start}-{end - 1}"
     try:
         async with session.get(url, headers=asked) as response:
             _check(response)
+            if response.status == 200 and end < size:
+                raise Unranged("the source cannot give a part of a file")
             skip = start if response.status == 200 else 0  # a server without ranges begins at the beginning
             if response.status == 206 and _first(response) != start:
                 raise Unreachable(f"asked for bytes from {start} on, the source sent others")

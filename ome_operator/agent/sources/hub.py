@@ -49,14 +49,14 @@ class Hub:
             raise Unreachable(f"the hub {self._endpoint} does not answer: {type(error).__name__}") from error
         return listing((_file(one) for one in info.siblings or ()), str(info.sha))
 
-    async def read(self, listing: Listing, file: RemoteFile, start: int) -> AsyncIterator[bytes]:
-        """The file's bytes from `start` on."""
+    async def read(self, listing: Listing, file: RemoteFile, start: int, end: int) -> AsyncIterator[bytes]:
+        """The file's bytes from `start` up to, and without, `end`."""
         from huggingface_hub import hf_hub_url
 
         url = hf_hub_url(self._repo, file.name, revision=listing.revision, endpoint=self._endpoint)
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
         self._session = self._session or session()
-        async for data in ranged(self._session, url, start, file.size, headers):
+        async for data in ranged(self._session, url, start, end, file.size, headers):
             yield data
 
     def suspect(self, file: RemoteFile) -> None:

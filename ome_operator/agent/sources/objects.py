@@ -88,12 +88,12 @@ class Objects:
         proof = SIZE_ONLY if self._sizes_only else from_etag(one["e_tag"], one["size"])
         return RemoteFile(name, int(one["size"]), proof)
 
-    async def read(self, listing: Listing, file: RemoteFile, start: int) -> AsyncIterator[bytes]:
-        """The object's bytes from `start` on."""
+    async def read(self, listing: Listing, file: RemoteFile, start: int, end: int) -> AsyncIterator[bytes]:
+        """The object's bytes from `start` up to, and without, `end`."""
         whole = f"{self._prefix}/{file.name}" if self._prefix.rpartition("/")[2] != file.name else self._prefix
         try:
-            while start < file.size:
-                data = await self._store.get_range_async(whole, start=start, end=min(start + STEP, file.size))
+            while start < end:
+                data = await self._store.get_range_async(whole, start=start, end=min(start + STEP, end))
                 if not len(data):
                     return
                 yield memoryview(data).tobytes()

@@ -57,16 +57,16 @@ class Registry:
                 raise self._hidden(wanted) from error
         raise self._hidden(wanted)
 
-    async def read(self, listing: Listing, file: RemoteFile, start: int) -> AsyncIterator[bytes]:
-        """The blob's bytes from `start` on."""
+    async def read(self, listing: Listing, file: RemoteFile, start: int, end: int) -> AsyncIterator[bytes]:
+        """The blob's bytes from `start` up to, and without, `end`."""
         url = self._url(f"blobs/{file.hash}")
         try:
-            async for data in ranged(self._open(), url, start, file.size, self._headers):
+            async for data in ranged(self._open(), url, start, end, file.size, self._headers):
                 yield data
             return
         except Unauthorized as error:  # before the first byte: tokens of registries live for minutes
             await self._authorize(error.challenge)
-        async for data in ranged(self._open(), url, start, file.size, self._headers):
+        async for data in ranged(self._open(), url, start, end, file.size, self._headers):
             yield data
 
     def suspect(self, file: RemoteFile) -> None:
