@@ -110,8 +110,8 @@ class Fetching:
                     raise Unreachable(f"the source sends more than the {end - start} bytes that it was asked for")
                 if len(batch) >= BATCH or time.monotonic() - since > LINGER:
                     full, batch, since = batch, bytearray(), time.monotonic()
-                    await _done(asyncio.to_thread(_write, out, full, checker))
                     self._line.progress.came(len(full))
+                    await _done(asyncio.to_thread(_write, out, full, checker))
                     await self._line.throttle.take(len(full))
         finally:
             if batch and count <= end:

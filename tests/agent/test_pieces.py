@@ -40,7 +40,7 @@ def test_a_slow_source_gives_several_pieces_at_a_time(tmp_path: Path) -> None:
         began = time.monotonic()
         node(tmp_path / "wide", hub, 8).fetch()
         wide = time.monotonic() - began
-        assert wide < SIZE / hub.rate / 2, "one connection gives 1 MB/s"
+        assert wide < SIZE / hub.rate * 0.7, "one connection gives 1 MB/s"
 
 
 @pytest.mark.parametrize("seed", range(3))
