@@ -80,17 +80,26 @@ class Executor:
             await self._try(run, self._check(run, check))
         for apply in plan.first:
             await self._try(run, self._apply(run, apply))
-        records = [key for apply in plan.first if (key := _key(apply.manifest))[0] == "ControllerRevision"]
-        stored = all(key not in run.memory.refused for key in records)
+        stored = all(self._stored(run, apply.manifest) for apply in plan.first)
         if not stored or (plan.first and run.outcome.error is not None):
             return  # a slice is stamped from what is stored: nothing of it may exist before
         await self._together(run, (self._secret(run, secret) for secret in plan.ensure_secret))
+        if not all(_settled(run, secret) for secret in plan.ensure_secret):
+            return  # pods that cannot mount it would look again only after minutes
         await self._together(run, (self._apply(run, apply) for apply in plan.apply))
         await self._together(run, (self._create(run, create) for create in plan.create))
         await self._together(run, (self._status(run, status) for status in plan.apply_status))
         await self._together(run, (self._patch(run, patch) for patch in plan.patch))
         await self._together(run, (self._delete(run, delete) for delete in plan.delete))
         await self._together(run, (self._recycle(run, recycle) for recycle in plan.recycle))
+
+    def _stored(self, run: Run, manifest: Manifest) -> bool:
+        """Whether the API server has a ControllerRevision as it is wanted; other kinds need not be there."""
+        key = _key(manifest)
+        if key[0] != "ControllerRevision":
+            return True
+        child = self._cluster.children_of(run.namespace, run.service.ref.name).get(key)
+        return child is not None and child.hash == _hash(manifest)
 
     async def _together(self, run: Run, effects: Iterable[Awaitable[None]]) -> None:
         await asyncio.gather(*(self._try(run, effect) for effect in effects))
@@ -308,6 +317,12 @@ class Executor:
         if found:
             run.outcome.within(self._guard_delay)
         return bool(found)
+
+
+def _settled(run: Run, secret: EnsureSecret) -> bool:
+    """Whether a Secret is there, or was refused, which the status tells."""
+    key = _key(secret.manifest)
+    return key[1] in run.memory.secrets or key in run.memory.refused
 
 
 def _key(manifest: Manifest) -> Key:

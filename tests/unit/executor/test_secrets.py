@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from ome_operator.executor import SECRET_AGAIN, Executor, Outcome, Run
-from ome_operator.kube.errors import AlreadyExists, Forbidden
+from ome_operator.kube.errors import AlreadyExists, Conflict, Forbidden, KubeError, Transient
 from ome_operator.memory import Memory
-from ome_operator.plan import EnsureSecret, Plan
+from ome_operator.plan import Apply, EnsureSecret, Plan
 from ome_operator.render import meta, ssh
 from tests.unit.render.test_ssh import template
 
@@ -22,6 +22,9 @@ class Api:
     def __init__(self, answer: Exception | None = None) -> None:
         self.answer, self.sent = answer, list[dict[str, Any]]()
 
+    async def apply(self, manifest: dict[str, Any], uid: str = "") -> None:
+        raise AssertionError("a workload is made before the Secret that its pods mount")
+
     async def create(self, manifest: dict[str, Any], manager: str = "") -> dict[str, Any]:
         self.sent.append(manifest)
         if self.answer is not None:
@@ -29,14 +32,14 @@ class Api:
         return manifest
 
 
-async def passes(api: Api, memory: Memory, *times: float) -> Outcome:
+async def passes(api: Api, memory: Memory, *times: float, workloads: tuple[Apply, ...] = ()) -> Outcome:
     """Passes at these times that want the Secret; the outcome of the last."""
     assert SECRET is not None
     for now in times:
         service: Any = SimpleNamespace(ref=SimpleNamespace(namespace="team", name="svc"), uid="u")
         executor = Executor(api, None, lambda now=now: now, 1.0)  # type: ignore[arg-type,misc]
         run = Run(service, memory, set(), Outcome())
-        await executor.effects(Plan(ensure_secret=(EnsureSecret(SECRET),)), run)
+        await executor.effects(Plan(ensure_secret=(EnsureSecret(SECRET),), apply=workloads), run)
     return run.outcome
 
 
@@ -61,3 +64,11 @@ async def test_a_refusal_is_told() -> None:
     memory = Memory()
     outcome = await passes(Api(Forbidden("secrets is forbidden", 403)), memory, 0.0)
     assert outcome.learned and memory.refused["Secret", "svc-ssh"].refusal.reason == "Forbidden"
+
+
+@pytest.mark.parametrize("answer", [Transient("no answer"), Conflict("the quota has changed meanwhile", 409)])
+async def test_workloads_wait_for_a_secret_that_could_not_be_made(answer: KubeError) -> None:
+    """A kubelet that cannot mount it looks again only after minutes."""
+    workload = {"kind": "StatefulSet", "metadata": {"name": "svc-engine"}}
+    outcome = await passes(Api(answer), Memory(), 0.0, workloads=(Apply(workload, ""),))
+    assert outcome.error is answer or outcome.again == 1.0, "and it is tried again soon"
