@@ -126,7 +126,7 @@ class Passes:
             failures=memory.failures,
             warnings=tuple(dict.fromkeys(text for texts in memory.warnings.values() for text in texts)),
             ahead=_names(self._permits.ahead(ref, self._cluster.runtime_of(kept))),
-            another=_another(kept, now),
+            another=another(kept.writers, now),
         )
 
     def _replacing(self, kept: Kept) -> bool:
@@ -249,5 +249,6 @@ def _names(refs: Iterable[Ref]) -> str:
     return ", ".join(f"{ref.namespace}/{ref.name}" for ref in refs)
 
 
-def _another(kept: Kept, now: datetime) -> str:
-    return next((name for name, when in kept.writers if now - when < FOREIGN), "")
+def another(writers: Iterable[tuple[str, datetime]], now: datetime) -> str:
+    """A foreign manager that wrote a status lately, or "". A clock that was set back makes no old write a new one."""
+    return next((name for name, when in writers if abs(now - when) < FOREIGN), "")

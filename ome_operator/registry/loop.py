@@ -62,14 +62,14 @@ class Registry:
         self._memory = Memory()
         self._leaders: tuple[Leader, ...] = ()
         self._loads: dict[str, int | None] = {}
-        self._listed_at = self._passed_at = time.time()
+        self._listed_at = self._passed_at = time.monotonic()
         self._said: dict[str, str] = {}
         self._stop = asyncio.Event()
 
     async def run(self) -> None:
         """Until it is stopped and the router is gone."""
         while (pause := await self._pass()) is not None:
-            self._passed_at = time.time()
+            self._passed_at = time.monotonic()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), pause)
             if self._stop.is_set():
@@ -114,7 +114,7 @@ class Registry:
         except Unreachable as error:
             self._say("pods", f"the workers stay as they are, for the pods are unknown: {error or type(error).__name__}")
             return False
-        self._listed_at = time.time()
+        self._listed_at = time.monotonic()
         self._say("pods", "")
         return True
 
@@ -157,13 +157,13 @@ class Registry:
 
     def alive(self) -> health.Answer:
         """Whether passes go on; servers that do not answer are no reason to restart."""
-        age = time.time() - self._passed_at
+        age = time.monotonic() - self._passed_at
         return age < STUCK, "ok" if age < STUCK else f"no pass for {age:.0f} s"
 
     def workers(self) -> health.Answer:
         """Every leader of the slice: whether this router lists it, and how many requests run there."""
         body: dict[str, Any] = {
-            "podsAge": round(time.time() - self._listed_at, 1),
+            "podsAge": round(time.monotonic() - self._listed_at, 1),
             "trouble": [one for one in self._said.values() if one],
             "workers": [
                 {

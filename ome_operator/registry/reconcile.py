@@ -146,6 +146,8 @@ def reconcile(
 ) -> Step:
     """What makes the router's workers equal to the groups that can serve; `now` in seconds since the epoch.
 
+    A remembered time that is still to come counts as now: the clock was set back since.
+
     `fresh` is False when the pods are an old list, because the API server does not answer: then nothing is removed, and
     only an empty router, which has just started, is filled.
     """
@@ -153,7 +155,8 @@ def reconcile(
     for worker in workers:
         listed.setdefault(worker.base, []).append(worker)
     leaders = _leaders(pods, terms)
-    unready = {pod.uid: memory.unready.get(pod.uid, now) for pod, _, _ in leaders if not pod.ready}
+    unready = {pod.uid: min(memory.unready.get(pod.uid, now), now) for pod, _, _ in leaders if not pod.ready}
+    sent = {url: min(at, now) for url, at in memory.asked.items()}
     judged = [
         (pod, _target(pod, role, terms), _judge(pod, ranks, role, terms, unready, now)) for pod, role, ranks in leaders
     ]
@@ -174,11 +177,11 @@ def reconcile(
         for url, target in wanted.items()
         if (fresh or not listed or url in memory.refill)
         and url not in listed
-        and now - memory.asked.get(url, -terms.retry) >= terms.retry
+        and now - sent.get(url, -terms.retry) >= terms.retry
     ]
     gone = {one.worker.base for one in remove}
     kept = {url: (wanted.get(url) or held[url]).uid for url in listed if url in wanted or url in held}
-    asked = {url: at for url, at in memory.asked.items() if url in wanted and url not in listed}
+    asked = {url: at for url, at in sent.items() if url in wanted and url not in listed}
     return Step(
         add=tuple(add),
         remove=tuple(remove) if fresh else (),
@@ -228,7 +231,7 @@ def _judge(
     if not leader.ready:
         return _Verdict("the leader is not ready", patient=now - unready[leader.uid] < terms.unready)
     last = max(ranks, key=lambda one: one.started, default=leader)
-    if last.started > leader.ready_since > 0 and now - last.started < terms.settle:
+    if last.started > leader.ready_since > 0 and abs(now - last.started) < terms.settle:
         return _Verdict(f"rank {last.rank} started after the leader was ready")
     return _Verdict("")
 

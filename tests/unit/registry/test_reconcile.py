@@ -167,3 +167,15 @@ def test_leaders_say_how_they_stand() -> None:
         ("p-1-0", "waiting", False, None),
     ]
     assert said[2].why == "rank 1 is missing"
+
+
+def test_a_clock_that_was_set_back_makes_nothing_wait_for_it() -> None:
+    hour = 3600.0
+    sent = step(GROUP).memory
+    back = step(GROUP, [], sent, NOW - hour)
+    assert not back.add
+    assert step(GROUP, [], back.memory, NOW - hour + TERMS.retry).add
+    pods = (rank(ready=False), GROUP[1])
+    back = step(pods, [worker()], step(pods, [worker()]).memory, NOW - hour)
+    assert removed(step(pods, [worker()], back.memory, NOW - hour + TERMS.unready))
+    assert step((GROUP[0], rank(1, started=NOW + hour))).add, "a rank that starts an hour from now started before"
