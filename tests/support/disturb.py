@@ -4,12 +4,12 @@ import random
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from tests.support.field import Disturb, Field, Poke
 from tests.support.life import MINE, Life
-from tests.support.proxy import Answer, Cut, Sent, Verdict
+from tests.support.proxy import Answer, Cut, Sent, Unheard, Verdict
 
 WRITE_FAULTS: tuple[Verdict, ...] = (
     Answer(409, "Conflict"),
@@ -17,10 +17,10 @@ WRITE_FAULTS: tuple[Verdict, ...] = (
     Answer(500, "InternalError"),
     Answer(503, "ServiceUnavailable"),
     Answer(504, "Timeout"),
-    Cut.BEFORE,
-    Cut.AFTER,
+    Cut(),
+    Unheard(),
 )
-READ_FAULTS = tuple(one for one in WRITE_FAULTS[1:] if one is not Cut.AFTER)
+READ_FAULTS = tuple(one for one in WRITE_FAULTS[1:] if not isinstance(one, Unheard))
 HOUR = 3600.0
 SPOILED: dict[str, dict[str, Any]] = {
     "Service": {"spec": {"selector": {"app": "stranger"}}},
@@ -52,8 +52,8 @@ class _Killer:
             return None
         if self._any or self._chance.random() < 0.5:
             self.strike()
-            return Cut.BEFORE
-        return Cut.AFTER
+            return Cut()
+        return Unheard(self.strike)
 
     def strike(self) -> None:
         """Kill it."""
@@ -69,9 +69,8 @@ def kills(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
     @contextmanager
     def disturb(number: int, life: Life) -> Iterator[None]:
         killer = _Killer(field, chance, of_a_step)
-        field.proxy.judge, field.proxy.unheard = killer.judge, killer.strike
-        yield
-        field.proxy.unheard = lambda: None
+        with field.proxy.judging(killer.judge):
+            yield
 
     return disturb
 
@@ -91,8 +90,8 @@ def errors(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
             field.struck()
             return chance.choice(WRITE_FAULTS if sent.writes else READ_FAULTS)
 
-        field.proxy.judge = judge
-        yield
+        with field.proxy.judging(judge):
+            yield
 
     return disturb
 
@@ -114,20 +113,30 @@ def watches(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
     return disturb
 
 
-def servers(field: Field, chance: random.Random) -> Disturb:
-    """The API server is killed and starts again, or etcd stands still for some seconds."""
+def killed_server(field: Field, chance: random.Random) -> Disturb:
+    """The API server is killed and starts again."""
 
     def kill() -> None:
         field.rig.cluster.restart("apiserver", signal.SIGKILL)
+
+    return _once(field, chance, kill)
+
+
+def paused_etcd(field: Field, chance: random.Random) -> Disturb:
+    """Etcd stands still for some seconds."""
 
     def pause() -> None:
         field.rig.cluster.pause("etcd")
         time.sleep(chance.uniform(1, 4))
         field.rig.cluster.resume("etcd")
 
+    return _once(field, chance, pause)
+
+
+def _once(field: Field, chance: random.Random, fault: Callable[[], None]) -> Disturb:
     @contextmanager
     def disturb(number: int, life: Life) -> Iterator[Poke]:
-        yield _in_turn(field, [(chance.randint(2, 20), pause if number % 2 else kill)])
+        yield _in_turn(field, [(chance.randint(0, 4), fault)])
 
     return disturb
 
@@ -140,57 +149,55 @@ def clocks(field: Field, chance: random.Random) -> Disturb:
         far = chance.choice((-HOUR, HOUR)) * chance.randint(1, 48)
         first, second = sorted(chance.sample(range(20), 2))
         yield _in_turn(field, [(first, lambda: field.clock(far)), (second, lambda: field.clock(0))])
+        field.clock(0)
 
     return disturb
 
 
-def nothing(field: Field) -> Disturb:
-    """The fault is there all the time, once in a step."""
+def crowded(field: Field) -> Disturb:
+    """A second operator leads as well, from the begin of the step to its end."""
 
     @contextmanager
     def disturb(number: int, life: Life) -> Iterator[None]:
-        field.struck()
-        yield
+        with field.second("--no-leader-election"):
+            field.struck()
+            yield
 
     return disturb
 
 
-def freezes(field: Field, chance: random.Random, second: Callable[[], str]) -> Disturb:
-    """The operator is frozen in the middle of its writes until the second one leads and has time to change things.
+def frozen(field: Field, chance: random.Random) -> Disturb:
+    """The operator is frozen in the middle of its writes until a second one has taken its Lease and led for a second.
 
-    What it then still does it does as one that has lost its Lease: nothing.
+    It then does what one does that has lost its Lease: it ends, and writes nothing before.
     """
-    step = chance.randrange(3)
 
     @contextmanager
-    def disturb(number: int, life: Life) -> Iterator[Poke | None]:
-        if number != step:
-            yield None
-            return
-        after, frozen, thawed = chance.randint(3, 12), 0.0, -1
+    def disturb(number: int, life: Life) -> Iterator[Poke]:
+        after, victim, thawed = chance.randint(2, 10), 0, -1
 
         def judge(sent: Sent) -> Verdict:
-            nonlocal after, frozen
+            nonlocal after, victim
             after -= sent.writes
-            if not after and sent.writes:
+            if not victim and after <= 0:
+                victim = field.pid()
                 field.signal(signal.SIGSTOP)
-                frozen = time.monotonic()
                 field.struck()
             return None
 
-        def poke(writes: int) -> None:
-            nonlocal thawed
-            if frozen and thawed < 0 and time.monotonic() > frozen + 1 and second() == "leading":
-                time.sleep(1)
-                thawed = field.proxy.writes
-                field.signal(signal.SIGCONT)
-                field.struck()
+        with field.second() as second, field.proxy.judging(judge):
 
-        field.proxy.judge = judge
-        yield poke
-        assert thawed >= 0, "it was not frozen"
-        assert field.proxy.writes == thawed, f"it lost its Lease, and then wrote {field.proxy.writes - thawed} times"
-        field.rig.stop(process="second")
+            def poke(writes: int) -> None:
+                nonlocal thawed
+                if victim and thawed < 0 and second() == "leading":
+                    time.sleep(1)
+                    thawed = field.proxy.writes
+                    field.signal(signal.SIGCONT)
+                    field.struck()
+
+            yield poke
+            field.rig.wait("it was thawed and has ended", lambda: poke(0) or (thawed >= 0 and field.pid() != victim))
+            assert field.proxy.writes == thawed, f"it had lost its Lease, and wrote {field.proxy.writes - thawed} times"
 
     return disturb
 
@@ -214,6 +221,23 @@ def strangers(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
     def disturb(number: int, life: Life) -> Iterator[Poke]:
         at = sorted(chance.sample(range(25), of_a_step))
         yield _in_turn(field, [(writes, lambda: meddle(life)) for writes in at])
+
+    return disturb
+
+
+def at_once(*ways: Disturb) -> Disturb:
+    """All of these."""
+
+    @contextmanager
+    def disturb(number: int, life: Life) -> Iterator[Poke]:
+        with ExitStack() as stack:
+            pokes = [poke for way in ways if (poke := stack.enter_context(way(number, life))) is not None]
+
+            def poke_all(writes: int) -> None:
+                for poke in pokes:
+                    poke(writes)
+
+            yield poke_all
 
     return disturb
 

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 
 from ome_operator.local.kubeapi import ApiError, Unreachable
 from tests.support.life import STEPS, Life, State, well
-from tests.support.proxy import Proxy, fair
+from tests.support.proxy import Proxy
 from tests.support.revived import CHILD, CLOCK
 from tests.support.rig import Rig
 
+UNDISTURBED = "undisturbed"
 RIGHT_WITHIN_S = 30.0
 QUIET_S = 2.5
 """No time-out of a life is longer, so an operator that wrote nothing for so long has nothing left to do."""
@@ -30,31 +31,43 @@ Disturb = Callable[[int, Life], AbstractContextManager[Poke | None]]
 
 
 class Cost(NamedTuple):
-    """What a step took."""
+    """What a step took, or what it took above an undisturbed one; None where there is nothing to compare with."""
 
     seconds: float
-    """From its begin, or the last fault in it, until all was right."""
-    requests: int
-    writes: int
+    """From its begin, or the last fault in it, until all was right: always of the step itself."""
+    requests: int | None = None
+    writes: int | None = None
 
 
 @dataclass
 class Account:
-    """What was tried, and what the steps cost that it disturbed: requests and writes above those of an undisturbed step."""
+    """What was tried, and what the steps cost that it disturbed."""
 
     tried: Counter[str] = field(default_factory=Counter)
     costs: dict[str, list[Cost]] = field(default_factory=lambda: defaultdict(list))
 
+    @contextmanager
+    def fault(self, kind: str) -> Iterator[None]:
+        """One fault, and how long it takes until the block is left."""
+        began = time.monotonic()
+        yield
+        self.tried[kind] += 1
+        self.costs[kind].append(Cost(time.monotonic() - began))
+
     def lines(self) -> Iterator[str]:
-        """The table."""
-        heads = ("seconds until right", "requests above", "writes above")
-        yield f"{'':<40}{'faults':>8}" + "".join(f"{head:>22}" for head in heads)
+        """The table: median and maximum over the steps."""
+        yield f"{'':<36}{'faults':>8}" + "".join(
+            f"{head:>24}" for head in ("seconds until right", "requests above usual", "writes above usual")
+        )
         for kind, costs in self.costs.items():
-            columns = [
-                f"{statistics.median(one):.{digits}f}, at most {max(one):.{digits}f}"
-                for one, digits in zip(zip(*costs, strict=True), (1, 0, 0), strict=True)
-            ]
-            yield f"{kind:<40}{self.tried[kind]:>8}" + "".join(f"{one:>22}" for one in columns)
+            columns = zip(*costs, strict=True)
+            told = [_spread(column, digits) for column, digits in zip(columns, (1, 0, 0), strict=True)]
+            yield f"{kind:<36}{self.tried[kind]:>8}" + "".join(f"{one:>24}" for one in told)
+
+
+def _spread(column: tuple[Any, ...], digits: int) -> str:
+    known = [one for one in column if one is not None]
+    return f"{statistics.median(known):.{digits}f}, at most {max(known):.{digits}f}" if known else ""
 
 
 class Field:
@@ -108,7 +121,11 @@ class Field:
 
     def signal(self, number: int = signal.SIGKILL) -> None:
         """To the operator behind the proxy; it starts again at once when it ends."""
-        os.kill(int(self._child(self.rig.process).read_text()), number)
+        os.kill(self.pid(), number)
+
+    def pid(self) -> int:
+        """Of the operator behind the proxy."""
+        return int(self._child(self.rig.process).read_text())
 
     def clock(self, off: float) -> None:
         """The operators' wall clock jumps to so many seconds off the true time."""
@@ -120,25 +137,21 @@ class Field:
         self._struck = time.monotonic()
 
     # --- lives ------------------------------------------------------------------------------------------------------
-    def live(self, kind: str, disturb: Disturb | None = None) -> None:
-        """A life whose steps are disturbed; right after each step, and quiet in the end."""
-        self._kind, self._lives = kind, self._lives + 1
+    def live(self, *kinds: tuple[str, Disturb]) -> None:
+        """A life, each step of which is disturbed by one of these (the last are not); right after each, quiet in the end."""
+        self._lives += 1
         namespace = f"life{self._lives}-{os.getpid()}"
         self.rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
         try:
             life = Life(self.rig, namespace)
             for number in range(len(STEPS)):
-                if disturb is None:
-                    self._step(life, number, None)
-                    continue
+                self._kind, disturb = kinds[number] if number < len(kinds) else (UNDISTURBED, undisturbed)
                 with disturb(number, life) as poke:
                     self._step(life, number, poke)
-                self.proxy.judge = fair
             self.quiet()
-            assert not difference(life.state(), self.right[-1]), f"{kind}: it did not stay right"
-            assert life.strangers() == life.theirs, f"{kind}: what belongs to strangers changed"
+            assert not difference(life.state(), self.right[-1]), "it did not stay right"
+            assert life.strangers() == life.theirs, "what belongs to strangers changed"
         finally:
-            self.proxy.judge = fair
             for service in self.rig.all("InferenceService", namespace):
                 self.rig.delete("InferenceService", namespace, service["metadata"]["name"])
             self.rig.delete("Namespace", "", namespace)
@@ -155,17 +168,17 @@ class Field:
         assert not lost, f"{self._kind}, {step.name}: these pods were none of its business: {lost}"
         if number == len(self.usual):
             self.usual.append(cost)
-        usual = self.usual[number]
-        above = Cost(cost.seconds, cost.requests - usual.requests, cost.writes - usual.writes)
-        self.account.costs[self._kind].append(above)
+        above = (here - usual for here, usual in zip(cost[1:], self.usual[number][1:], strict=True))
+        self.account.costs[self._kind].append(Cost(cost.seconds, *above))
 
     def _learn(self, life: Life) -> float:
         """Remember what there is when all is well and nothing is written any more, and since when."""
         state, since = life.state(), time.monotonic()
-        begun, writes, wrote_at = self.proxy.writes, self.proxy.writes, since
-        while (now := time.monotonic()) < wrote_at + 2 * QUIET_S or writes == begun or not well(state):
+        begun, writes, wrote_at, end = self.proxy.writes, self.proxy.writes, since, since + 3 * RIGHT_WITHIN_S
+        while (now := time.monotonic()) < wrote_at + QUIET_S or writes == begun or not well(state):
             if self.proxy.writes != writes:
                 writes, wrote_at = self.proxy.writes, now
+            assert now < end, f"all is not well without any fault: {state}"
             if (fresh := life.state()) != state:
                 state, since = fresh, now
             time.sleep(LOOK_EVERY_S)
@@ -175,14 +188,14 @@ class Field:
     def _wait_right(self, life: Life, number: int, poke: Poke | None, begun: int) -> float:
         """Wait until all is as it should be after a step; when that was."""
         while True:
-            if poke is not None:
-                poke(self.proxy.writes - begun)
             struck = self._struck
             try:
                 wrong = difference(life.state(), self.right[number])
             except (Unreachable, ApiError, OSError) as error:
                 wrong = {"API server": str(error)}
             now = time.monotonic()
+            if poke is not None:
+                poke(self.proxy.writes - begun)
             if not wrong and self._struck == struck:
                 return now
             told = "\n".join(f"{what}: {how}" for what, how in wrong.items())
@@ -198,6 +211,12 @@ class Field:
             if self.proxy.writes == writes:
                 return
         raise AssertionError(f"{self._kind}: the operator still writes after {RIGHT_WITHIN_S:.0f} s")
+
+
+@contextmanager
+def undisturbed(number: int, life: Life) -> Iterator[None]:
+    """Nothing happens but the step."""
+    yield
 
 
 def said(port: int) -> str:

@@ -1,8 +1,10 @@
 """What kubelets write and fail to write: simulated ones restart nothing and lose nothing by themselves."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
+from tests.conftest import SOAK
 from tests.support.rig import Manifest, Rig, path
 
 MERGE = "application/merge-patch+json"
@@ -54,3 +56,30 @@ def reports(rig: Rig, node: str) -> bool:
     """Whether its Ready is True."""
     found = rig.get("Node", "", node) or {}
     return any(one["type"] == "Ready" and one["status"] == "True" for one in found["status"]["conditions"])
+
+
+@contextmanager
+def tainted(rig: Rig, node: str) -> Iterator[None]:
+    """A taint that drives every pod off, while the context is open."""
+    rig.patch("Node", "", node, {"spec": {"taints": [{"key": "test", "effect": "NoExecute"}]}})
+    try:
+        yield
+    finally:
+        rig.patch("Node", "", node, {"spec": {"taints": None}})
+
+
+@contextmanager
+def deleted(rig: Rig, node: str) -> Iterator[None]:
+    """A machine and its Node are gone while the context is open. Kubernetes removes the pods after a minute."""
+    body = rig.get("Node", "", node) or {}
+    rig.delete("Node", "", node)
+    try:
+        if not SOAK:  # they go at once
+            for pod in rig.all("Pod", ""):
+                if pod["spec"].get("nodeName") == node:
+                    rig.delete("Pod", pod["metadata"]["namespace"], pod["metadata"]["name"], gracePeriodSeconds=0)
+        yield
+    finally:
+        kept = {part: body["metadata"][part] for part in ("name", "labels", "annotations")}
+        rig.create({"apiVersion": "v1", "kind": "Node", "metadata": kept, "status": body["status"]})
+        rig.wait("the node is back", lambda: reports(rig, node))

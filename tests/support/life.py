@@ -201,9 +201,9 @@ def _told(service: Manifest) -> Any:
 
 
 def well(state: State) -> bool:
-    """Whether every service is ready as it is written now, with all its groups."""
+    """Whether every pod is ready, and every service with all its groups as it is written now."""
     told = [one for name, one in state.items() if name.startswith("InferenceService")]
-    return bool(told) and all(
+    return all(ready for name, (ready, *_) in state.items() if name.startswith("Pod ")) and all(
         current and conditions.get("Ready", [""])[0] == "True" and {phase for _, phase, *_ in groups} == {"Ready"}
         for current, conditions, groups, _ in told
     )

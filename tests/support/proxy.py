@@ -6,12 +6,11 @@ every request; watches can be cut, held back, or told that they are too old.
 
 import asyncio
 import base64
-import contextlib
-import enum
 import json
 import ssl
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,26 +52,23 @@ class Answer(NamedTuple):
     retry_after: int = 0
 
 
-class Cut(enum.Enum):
-    """The connection ends without an answer."""
-
-    BEFORE = enum.auto()
-    """The request never arrives."""
-    AFTER = enum.auto()
-    """It was carried out, and nobody is told."""
+class Cut(NamedTuple):
+    """The connection ends without an answer, and the request never arrives."""
 
 
-Verdict = Answer | Cut | None
+class Unheard(NamedTuple):
+    """The request is carried out, and the connection ends without an answer."""
+
+    then: Callable[[], None] = lambda: None
+    """Called when it was carried out."""
+
+
+Verdict = Answer | Cut | Unheard | None
 Judge = Callable[[Sent], Verdict]
 
 
-def fair(_: Sent) -> Verdict:
-    """Everything passes."""
-    return None
-
-
 class Proxy:
-    """Runs in a thread of its own, in which `judge` is called too."""
+    """Runs in a thread of its own, in which judges are asked too."""
 
     def __init__(self, upstream: Path) -> None:
         config = load(upstream)
@@ -80,9 +76,7 @@ class Proxy:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
         self._watches: dict[asyncio.Task[None], web.Request] = {}
-        self.judge: Judge = fair
-        self.unheard: Callable[[], None] = lambda: None
-        """Called when a request was carried out of which the operator will not hear (Cut.AFTER)."""
+        self._judges: list[Judge] = []
         self.requests = 0
         """All that came, the Lease not counted."""
         self.writes = 0
@@ -111,6 +105,15 @@ class Proxy:
             token=Path(self._user["user"]["tokenFile"]),
         )
         return path
+
+    @contextmanager
+    def judging(self, judge: Judge) -> Iterator[None]:
+        """Let this judge decide while the context is open; of several the first one that has something against a request."""
+        self._judges.append(judge)
+        try:
+            yield
+        finally:
+            self._judges.remove(judge)
 
     async def _start(self) -> None:
         self._flowing = asyncio.Event()
@@ -163,10 +166,10 @@ class Proxy:
         sent = Sent(request.method, request.raw_path, "watch=true" in request.query_string)
         self.requests += not sent.lease
         self.writes += sent.writes
-        verdict = self.judge(sent)
+        verdict = next((one for judge in self._judges if (one := judge(sent)) is not None), None)
         if isinstance(verdict, Answer):
             return _refused(verdict)
-        if verdict is Cut.BEFORE:
+        if isinstance(verdict, Cut):
             return _abort(request)
         url = URL(f"{self._cluster['server']}{request.raw_path}", encoded=True)
         headers = {name: value for name, value in request.headers.items() if name not in HOP}
@@ -178,8 +181,8 @@ class Proxy:
                 told = await answer.read()
         except (aiohttp.ClientError, OSError):
             return _abort(request)
-        if verdict is Cut.AFTER:
-            self.unheard()
+        if isinstance(verdict, Unheard):
+            verdict.then()
             return _abort(request)
         return web.Response(status=answer.status, headers=_kept(answer), body=told)
 
@@ -214,7 +217,7 @@ class Proxy:
 def _abort(request: web.Request) -> web.Response:
     """Nobody is told anything."""
     if request.transport is not None:
-        with contextlib.suppress(RuntimeError):
+        with suppress(RuntimeError):
             request.transport.abort()
     return web.Response()
 

@@ -26,7 +26,7 @@ CLOCK = "FAULTY_CLOCK"
 CHILD = "FAULTY_CHILD"
 """Environment: the file in which the process id of the present operator stands."""
 NOTICE = 1.0
-SETTINGS = {"lease_duration": 3.0, "lease_renew": 2.0, "lease_retry": 0.5, "status_interval": 0.5}
+SETTINGS = {"lease_duration": 9.0, "lease_renew": 7.0, "lease_retry": 0.5, "status_interval": 0.5}
 _PR_SET_PDEATHSIG = 1
 
 

@@ -12,14 +12,14 @@ import pytest
 
 from tests.conftest import SOAK
 from tests.support import disturb
-from tests.support.field import Account, Field
+from tests.support.field import Account, Disturb, Field
 from tests.support.life import RUNTIMES
 from tests.support.rig import Rig
 
 SEED = 6
-LIVES = 10 if SOAK else 1
-"""Of each kind; the operator is killed 200 times."""
-KILLS = 200 if SOAK else 5
+LIVES = 12 if SOAK else 1
+"""Of each test."""
+KILLS = 200 if SOAK else 3
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +28,9 @@ def field(installed: Rig, account: Account) -> Iterator[Field]:
     made = Field(installed, account)
     for body in RUNTIMES:
         installed.create(body)
-    made.start()
     try:
-        made.live("undisturbed")
+        made.start()
+        made.live()
         yield made
     finally:
         made.stop()
@@ -44,39 +44,35 @@ def chance() -> random.Random:
     return random.Random(SEED)
 
 
-@pytest.mark.timeout(0 if SOAK else 300)
-class TestDisturbed:
-    def test_the_operator_is_killed(self, field: Field, chance: random.Random) -> None:
-        tried = field.account.tried
-        while tried["operator killed"] < KILLS:
-            field.live("operator killed", disturb.kills(field, chance, of_a_step=4))
+def live(field: Field, *kinds: tuple[str, Disturb]) -> None:
+    """One life, or many in which every step meets every kind."""
+    for number in range(LIVES):
+        first = number % len(kinds)
+        field.live(*kinds[first:], *kinds[:first])
+    for kind, _ in kinds:
+        assert field.account.tried[kind], f"{kind}: the steps were over before"
 
-    def test_requests_fail(self, field: Field, chance: random.Random) -> None:
-        for _ in range(LIVES):
-            field.live("requests fail", disturb.errors(field, chance, of_a_step=12))
 
-    def test_watches_break(self, field: Field, chance: random.Random) -> None:
-        for _ in range(LIVES):
-            field.live("watches break", disturb.watches(field, chance, of_a_step=3))
+def test_the_operator_is_killed_and_what_lies_between_it_and_the_server_breaks(field: Field, chance: random.Random) -> None:
+    killed = "operator killed", disturb.kills(field, chance, of_a_step=5)
+    requests = disturb.errors(field, chance, of_a_step=12)
+    watches = disturb.watches(field, chance, of_a_step=3)
+    both = disturb.at_once(requests, watches, disturb.kills(field, chance, of_a_step=2))
+    live(field, ("requests fail", requests), killed, ("these, and operator killed", both), ("watches break", watches))
+    while field.account.tried[killed[0]] < KILLS:
+        field.live(killed, killed, killed, killed)
 
-    def test_the_api_server_is_killed_and_etcd_stands_still(self, field: Field, chance: random.Random) -> None:
-        for _ in range(LIVES):
-            field.live("API server killed, etcd paused", disturb.servers(field, chance))
 
-    def test_the_clock_jumps(self, field: Field, chance: random.Random) -> None:
-        for _ in range(LIVES):
-            field.live("clock jumps", disturb.clocks(field, chance))
+def test_servers_die_clocks_jump_and_strangers_meddle(field: Field, chance: random.Random) -> None:
+    live(
+        field,
+        ("API server killed", disturb.killed_server(field, chance)),
+        ("strangers edit and delete", disturb.strangers(field, chance, of_a_step=4)),
+        ("clock jumps", disturb.clocks(field, chance)),
+        ("etcd stands still", disturb.paused_etcd(field, chance)),
+    )
 
-    def test_two_operators_lead_at_once(self, field: Field) -> None:
-        with field.second("--no-leader-election"):
-            for _ in range(LIVES):
-                field.live("two operators at once", disturb.nothing(field))
 
-    def test_an_operator_that_has_lost_its_lease_writes_nothing(self, field: Field, chance: random.Random) -> None:
-        for _ in range(LIVES):
-            with field.second() as second:
-                field.live("frozen past its Lease", disturb.freezes(field, chance, second))
-
-    def test_strangers_edit_and_delete(self, field: Field, chance: random.Random) -> None:
-        for _ in range(LIVES):
-            field.live("strangers edit and delete", disturb.strangers(field, chance, of_a_step=4))
+def test_there_are_two_operators(field: Field, chance: random.Random) -> None:
+    crowded = "two operators lead at once", disturb.crowded(field)
+    live(field, crowded, ("frozen past its Lease", disturb.frozen(field, chance)), crowded)

@@ -5,14 +5,17 @@ the pod's status here, as a kubelet writes them.
 """
 
 import itertools
+import signal
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import pytest
 
 from ome_operator.local.kubeapi import ApiError
 from tests.support import yamls
-from tests.support.kubelet import KWOK, evicted, exited, lose, reports, silent, write_status
+from tests.support.field import Account
+from tests.support.kubelet import KWOK, deleted, evicted, exited, lose, reports, silent, tainted, write_status
 from tests.support.rig import Manifest, Rig, path
 
 NAME = "fall"
@@ -87,8 +90,7 @@ def test_each_failure_is_one_recycle_of_one_group(rig: Rig, namespace: str) -> N
     """All at the same time, each in a group of its own; one more group, and the decoder, are not touched."""
     parts = {"minReplicas": len(FAULTS) + 1, "lifecycle": QUICK}
     rig.create(yamls.service(namespace, NAME, "r-pairs", "engine", "decoder", "router", engine=parts))
-    rig.ready(namespace, NAME, 60)
-    rig.wait("recorded", lambda: all(one.get("phase") == "Ready" for one in groups(rig, namespace).values()))
+    settled(rig, namespace)
     before, told = pods(rig, namespace), groups(rig, namespace)
     for number, fault in enumerate(FAULTS.values()):
         fault.happens(rig, before["engine", number][fault.rank])
@@ -127,8 +129,7 @@ def back(rig: Rig, namespace: str, number: int, seconds: float = 30) -> None:
 def test_an_operator_that_dies_in_the_middle_deletes_no_pod_twice(rig: Rig, namespace: str) -> None:
     """Two of three deletions are done when it dies; the pods that came in their place are not touched afterwards."""
     rig.create(yamls.service(namespace, NAME, "r-four", engine={"lifecycle": QUICK}))
-    rig.ready(namespace, NAME, 60)
-    rig.wait("recorded", lambda: all(one.get("phase") == "Ready" for one in groups(rig, namespace).values()))
+    settled(rig, namespace)
     old = uids(pods(rig, namespace)["engine", 0])
     keep = pods(rig, namespace)["engine", 0][3]["metadata"]["name"]
     shield = forbid(rig, keep)
@@ -192,8 +193,7 @@ _NUMBER = itertools.count()
 
 def test_a_pod_that_ends_on_a_lost_node_is_let_go_by_policy(rig: Rig, namespace: str) -> None:
     rig.create(yamls.service(namespace, NAME, "r-pairs", "engine", engine={"lifecycle": QUICK}))
-    rig.ready(namespace, NAME, 60)
-    rig.wait("recorded", lambda: all(one.get("phase") == "Ready" for one in groups(rig, namespace).values()))
+    settled(rig, namespace)
     old = pods(rig, namespace)["engine", 0]
     node = old[1]["spec"]["nodeName"]
     lose(rig, node)
@@ -208,3 +208,64 @@ def test_a_pod_that_ends_on_a_lost_node_is_let_go_by_policy(rig: Rig, namespace:
         rig.patch("Node", "", node, {"metadata": {"annotations": {KWOK: "fake"}}})
         rig.cluster.set_stages()
         rig.wait("the node is back", lambda: reports(rig, node))
+
+
+@pytest.mark.parametrize("happens", [tainted, deleted])
+def test_a_lost_node_costs_the_groups_on_it_one_recycle(
+    rig: Rig, namespace: str, account: Account, happens: Callable[[Rig, str], AbstractContextManager[None]]
+) -> None:
+    rig.create(yamls.service(namespace, NAME, "r-pairs", engine={"minReplicas": 3, "lifecycle": QUICK}))
+    settled(rig, namespace)
+    before = pods(rig, namespace)
+    node = before["engine", 0][1]["spec"]["nodeName"]
+    hit = {key for key, members in before.items() if node in {pod["spec"]["nodeName"] for pod in members.values()}}
+    with account.fault(f"node {happens.__name__}"), happens(rig, node):
+        for _, number in hit:
+            back(rig, namespace, number, 150)
+    now, told = pods(rig, namespace), groups(rig, namespace)
+    assert {key: told[key].get("recycles", 0) for key in told} == {key: int(key in hit) for key in told}
+    for key, members in now.items():
+        assert not hit & {key} or not set(uids(members).values()) & set(uids(before[key]).values()), "whole groups"
+        assert key in hit or uids(members) == uids(before[key]), "a group on other nodes"
+    rig.quiet()
+
+
+@pytest.mark.parametrize("down", [False, True], ids=["operator-runs", "operator-down"])
+def test_ranks_of_a_template_that_a_stranger_changed_are_made_again(
+    rig: Rig, namespace: str, account: Account, down: bool
+) -> None:
+    """A rank is lost at the same moment, so that the next one is made from the stranger's template."""
+    rig.create(yamls.service(namespace, NAME, "r-pairs", engine={"minReplicas": 2, "lifecycle": QUICK}))
+    settled(rig, namespace)
+    before = pods(rig, namespace)
+    lost = before["engine", 0][1]
+    if down:
+        rig.stop(signal.SIGKILL)
+    wrong = {"spec": {"template": {"spec": {"containers": [{**yamls.container(), "image": "stranger:1"}]}}}}
+    with account.fault("template changed, rank lost"):
+        for name in (pod["metadata"]["ownerReferences"][0]["name"] for pod in before["engine", 0].values()):
+            rig.patch("StatefulSet", namespace, name, wrong)
+        delete(rig, lost)
+        if down:
+            rig.wait("a strange rank", lambda: "stranger:1" in images(rig, namespace))
+            rig.start()
+
+        def well() -> bool:
+            now = groups(rig, namespace)["engine", 0]
+            return now["phase"] == "Ready" and now["incarnation"] >= 2 and images(rig, namespace) == {"engine:1"}
+
+        rig.wait("the group is back, as it should be", well, 60)
+    assert uids(pods(rig, namespace)["engine", 1]) == uids(before["engine", 1])
+    assert not set(uids(pods(rig, namespace)["engine", 0]).values()) & set(uids(before["engine", 0]).values())
+    rig.quiet()
+
+
+def settled(rig: Rig, namespace: str) -> None:
+    """Wait until the service is ready and its groups are recorded."""
+    rig.ready(namespace, NAME, 60)
+    rig.wait("recorded", lambda: all(one.get("phase") == "Ready" for one in groups(rig, namespace).values()))
+
+
+def images(rig: Rig, namespace: str) -> set[str]:
+    """Of all ranks."""
+    return {pod["spec"]["containers"][0]["image"] for members in pods(rig, namespace).values() for pod in members.values()}
