@@ -60,7 +60,7 @@ def advance(group: Group, record: Record, ground: Ground) -> Step:
     if not ground.policy.recycles:
         return _watched(group, record, ground)
     settled = record.phase == RECYCLING or (record.phase == FAILED and _exhausted(record, ground.policy))
-    if settled and seen.recorded and not (seen.whole and group.ready):
+    if settled and seen.recorded and not (seen.whole and group.ready and not _spoiled(group, record)):
         return Step(record)
     if not seen.recorded:
         return _coming(group, _told(group, record, ground), ground)
@@ -122,6 +122,11 @@ def _drifted(group: Group, record: Record) -> str:
     """
     new = [pod for rank, pod in group.pods.items() if uid_of(record, rank) != pod.uid[:UID]]
     return next((pod.name for pod in new if pod.uid in group.drifted), "")
+
+
+def _spoiled(group: Group, record: Record) -> bool:
+    """Whether a rank of what has to go was made from a strange template: it has to go also when the leader is ready."""
+    return not record.ready_since and any(pod.uid in group.drifted for pod in group.pods.values())
 
 
 def _whole(group: Group, record: Record, ground: Ground) -> Step:

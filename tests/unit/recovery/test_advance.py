@@ -156,6 +156,7 @@ def test_pods_of_a_drifted_template_go_with_their_group() -> None:
     record = go(new, replace(READY, phase=rec.STARTING)).record
     assert (record.phase, record.members) == (rec.RECYCLING, new.marks())
     assert record.failure and record.failure["reason"] == "TemplateDrift"
+    assert go(new, record).record == record, "that its leader is ready does not save it"
     same = WHOLE._replace(drifted=frozenset({pod(1).uid}))
     assert go(same, READY).record == READY, "recorded pods stay, whatever an upgrade calls their template"
     in_place = group(pod(0, restarts=1), pod(1, restarts=1), drifted=frozenset({pod(1).uid}))
