@@ -76,6 +76,7 @@ class Field:
     def __init__(self, rig: Rig, account: Account) -> None:
         self.rig, self.account = rig, account
         self.proxy = Proxy(rig.kubeconfig)
+        rig.api = rig.cluster.api(RIGHT_WITHIN_S)  # a busy machine may let one wait
         root = rig.cluster.at.root
         self._clock, self._kubeconfig = root / "operator.clock", root / "proxied.kubeconfig"
         self.right: list[State] = []
