@@ -107,7 +107,8 @@ def watches(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
 
     @contextmanager
     def disturb(number: int, life: Life) -> Iterator[Poke]:
-        at = sorted(chance.sample(range(25), of_a_step))
+        within = max(of_a_step, field.usual[number].writes // 2)  # a step must not be over before
+        at = sorted(chance.sample(range(within), of_a_step))
         yield _in_turn(field, [(writes, chance.choice(ways)) for writes in at])
 
     return disturb
@@ -219,7 +220,8 @@ def strangers(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
 
     @contextmanager
     def disturb(number: int, life: Life) -> Iterator[Poke]:
-        at = sorted(chance.sample(range(25), of_a_step))
+        within = max(of_a_step, field.usual[number].writes // 2)  # a step must not be over before
+        at = sorted(chance.sample(range(within), of_a_step))
         yield _in_turn(field, [(writes, lambda: meddle(life)) for writes in at])
 
     return disturb

@@ -150,7 +150,8 @@ class Field:
                 with disturb(number, life) as poke:
                     self._step(life, number, poke)
             self.quiet()
-            assert not difference(life.state(), self.right[-1]), "it did not stay right"
+            wrong = difference(life.state(), self.right[-1])
+            assert not wrong, f"it did not stay right: {wrong}"
             assert life.strangers() == life.theirs, "what belongs to strangers changed"
         finally:
             for service in self.rig.all("InferenceService", namespace):

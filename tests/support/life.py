@@ -23,6 +23,9 @@ CONTENT = ("spec", "data", "rules", "subjects", "roleRef", "revision")
 GIVEN = ("clusterIP", "clusterIPs")
 RUNTIMES = (yamls.runtime("l-solo"), yamls.runtime("l-pairs", size=2, decoder=True))
 
+REMAINS = "deleted services of which something is left"
+"""The garbage collector learns of a new cluster's kinds every 30 s only."""
+
 State = dict[str, Any]
 """Kind and name -> what matters of it."""
 
@@ -53,14 +56,18 @@ class Life:
     def state(self) -> State:
         """Everything that the operator made, and what the services say of themselves."""
         found: State = {}
+        of = set()
         for kind in OBJECTS:
             for body in self.rig.all(kind, self.namespace, MINE):
+                of.add(body["metadata"]["labels"]["ome.io/inferenceservice"])
                 if kind != "ControllerRevision" or body["metadata"]["ownerReferences"][0]["kind"] == "InferenceService":
                     found[f"{kind} {body['metadata']['name']}"] = self._matters(kind, body)
         for place, pod in self.pods().items():
             found[f"Pod {'/'.join(place)}"] = [_ready(pod), pod["spec"]["containers"][0]["image"]]
         for service in self.rig.all("InferenceService", self.namespace):
             found[f"InferenceService {service['metadata']['name']}"] = _told(service)
+            of.discard(service["metadata"]["name"])
+        found[REMAINS] = sorted(of)
         return found
 
     def pods(self) -> dict[Place, Manifest]:
@@ -194,11 +201,14 @@ def _strangers(namespace: str) -> Iterator[Manifest]:
 def _told(service: Manifest) -> Any:
     """What a service says of itself, without times and sentences.
 
-    How often groups were recycled is not compared: kwok deletes pods by name, on a busy machine sometimes the next one too.
+    Nor is compared whether and how often groups came back: kwok deletes pods by name, on a busy machine sometimes the
+    next one too, and a pod that is made from a stranger's template has to go.
     """
     status = service.get("status", {})
     current = status.get("observedGeneration") == service["metadata"]["generation"]
     conditions = {one["type"]: [one["status"], one["reason"]] for one in status.get("conditions", ())}
+    if conditions.get("Recovered") == ["True", "Recovered"]:
+        del conditions["Recovered"]
     groups = [[one["name"], one["phase"]] for one in status.get("groups", ())]
     return [current, conditions, groups, status.get("revision", "")]
 
@@ -206,7 +216,8 @@ def _told(service: Manifest) -> Any:
 def well(state: State) -> bool:
     """Whether every pod is ready, and every service with all its groups as it is written now."""
     told = [one for name, one in state.items() if name.startswith("InferenceService")]
-    return all(ready for name, (ready, *_) in state.items() if name.startswith("Pod ")) and all(
+    ready = all(pod[0] for name, pod in state.items() if name.startswith("Pod "))
+    return ready and not state[REMAINS] and all(
         current and conditions.get("Ready", [""])[0] == "True" and {phase for _, phase in groups} == {"Ready"}
         for current, conditions, groups, _ in told
     )

@@ -58,7 +58,7 @@ def test_the_operator_is_killed_and_what_lies_between_it_and_the_server_breaks(f
     requests = disturb.errors(field, chance, of_a_step=12)
     watches = disturb.watches(field, chance, of_a_step=3)
     both = disturb.at_once(requests, watches, disturb.kills(field, chance, of_a_step=2))
-    live(field, ("requests fail", requests), killed, ("these, and operator killed", both), ("watches break", watches))
+    live(field, ("requests fail", requests), killed, ("watches break", watches), ("all of these", both))
     while field.account.tried[killed[0]] < KILLS:
         field.live(killed, killed, killed, killed)
 
