@@ -57,7 +57,7 @@ def test_what_came_before_a_failure_is_not_asked_for_again(tmp_path: Path, seed:
 def test_a_new_process_goes_on_with_pieces(tmp_path: Path) -> None:
     with served(Hub(model(26, [SIZE]))) as hub:
         one = node(tmp_path, hub)
-        hub.fault = lambda number, name: Answer(status=404) if number > 6 else Answer(cut=200_001)
+        hub.fault = lambda number, name: Answer(status=404) if number > 7 else Answer(cut=200_001)
         with pytest.raises(Failed):
             one.fetch()
         proof = Hash("sha256", hashlib.sha256(hub.files[NAME]).hexdigest())
