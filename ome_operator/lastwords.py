@@ -16,7 +16,8 @@ def telling(log: str) -> str:
 
 def tail(log: str) -> str:
     """The last lines that fit, the telling one among them."""
-    line, text = telling(log), _printable(log).strip()
+    text = _printable(log).strip()
+    line = telling(text)
     if len(text) <= _TAIL_LIMIT:
         return text
     end = text[-_TAIL_LIMIT:].partition("\n")[2] or text[-_TAIL_LIMIT:]

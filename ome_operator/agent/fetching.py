@@ -24,6 +24,7 @@ LINGER = 0.2
 Read = Callable[[int, int], AsyncIterator[bytes]]
 """Bytes of the file from a first one up to, and without, a last one; raises SourceError."""
 
+
 class Line(NamedTuple):
     """What all files of a node share."""
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 
 import aiohttp
 
-from ome_operator.agent.listing import Refused, Unranged, Unreachable
+from ome_operator.agent.listing import Refused, RemoteFile, Unranged, Unreachable
 
 TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=15.0, sock_read=60.0)
 NONE: Mapping[str, str] = {}
@@ -23,6 +23,26 @@ def session() -> aiohttp.ClientSession:
     """A session for large files; the environment's proxy counts."""
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=30)
     return aiohttp.ClientSession(connector=connector, timeout=TIMEOUT, trust_env=True, auto_decompress=False)
+
+
+class Direct:
+    """A source of one host, with one session that opens when it is first needed."""
+
+    def __init__(self) -> None:
+        self._session: aiohttp.ClientSession | None = None
+
+    def suspect(self, file: RemoteFile) -> None:
+        """There is nobody else to ask."""
+
+    async def close(self) -> None:
+        """Close connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def _open(self) -> aiohttp.ClientSession:
+        self._session = self._session or session()
+        return self._session
 
 
 async def ranged(

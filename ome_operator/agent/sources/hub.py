@@ -8,24 +8,22 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-import aiohttp
-
 from ome_operator.agent.hashes import SIZE_ONLY, Hash
 from ome_operator.agent.listing import Listing, Refused, RemoteFile, Unreachable, listing
-from ome_operator.agent.sources.http import ranged, session
+from ome_operator.agent.sources.http import Direct, ranged
 
 HUB = "https://huggingface.co"
 
 
-class Hub:
+class Hub(Direct):
     """One model of one hub."""
 
     def __init__(self, repo: str, revision: str, *, endpoint: str = "", token: str = "") -> None:
+        super().__init__()
         if repo.count("/") != 1 or not all(repo.split("/")):
             raise Refused(f"hf://{repo} is no model of a hub: write hf://organization/model[@revision]")
         self._repo, self._revision = repo, revision
         self._endpoint, self._token = endpoint or HUB, token
-        self._session: aiohttp.ClientSession | None = None
 
     async def listing(self, revision: str) -> Listing:
         """All files of the commit that `revision`, or what the URI says, stands for now."""
@@ -55,18 +53,8 @@ class Hub:
 
         url = hf_hub_url(self._repo, file.name, revision=listing.revision, endpoint=self._endpoint)
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
-        self._session = self._session or session()
-        async for data in ranged(self._session, url, start, end, file.size, headers):
+        async for data in ranged(self._open(), url, start, end, file.size, headers):
             yield data
-
-    def suspect(self, file: RemoteFile) -> None:
-        """There is nobody else to ask."""
-
-    async def close(self) -> None:
-        """Close connections."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
 
 
 def _file(one: Any) -> RemoteFile:

@@ -11,25 +11,23 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from urllib.parse import urlencode, urlsplit
 
-import aiohttp
-
 from ome_operator.agent.listing import Listing, Refused, RemoteFile, Unreachable, listing
 from ome_operator.agent.sources.artifact import MANIFESTS, Reference, files
-from ome_operator.agent.sources.http import NONE, Unauthorized, ranged, session, whole
+from ome_operator.agent.sources.http import NONE, Direct, Unauthorized, ranged, whole
 
 LIMIT = 4 * 1024 * 1024
 """Bytes of the largest manifest that registries have to take; no answer that is not a blob may be longer."""
 _PARAMETER = re.compile(r'(\w+)="([^"]*)"')
 
 
-class Registry:
+class Registry(Direct):
     """One artifact of one registry."""
 
     def __init__(self, place: Reference, *, endpoint: str = "", credentials: str = "") -> None:
+        super().__init__()
         self._place, self._endpoint = place, (endpoint or place.address).rstrip("/")
         self._credentials = credentials
         self._headers: Mapping[str, str] = NONE
-        self._session: aiohttp.ClientSession | None = None
 
     async def listing(self, revision: str) -> Listing:
         """All files of the manifest that `revision`, or what the URI says, stands for now; its digest is the revision."""
@@ -69,15 +67,6 @@ class Registry:
         async for data in ranged(self._open(), url, start, end, file.size, self._headers):
             yield data
 
-    def suspect(self, file: RemoteFile) -> None:
-        """There is nobody else to ask."""
-
-    async def close(self) -> None:
-        """Close connections."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
-
     async def _authorize(self, challenge: str) -> None:
         """Get what the registry wants to see: the credentials themselves, or a token that its realm gives for them."""
         scheme, _, rest = challenge.partition(" ")
@@ -106,10 +95,6 @@ class Registry:
             if len(found) > LIMIT:
                 raise Unreachable(f"the registry {self._place.host} sends more than {LIMIT} bytes for a manifest or a token")
         return bytes(found)
-
-    def _open(self) -> aiohttp.ClientSession:
-        self._session = self._session or session()
-        return self._session
 
     def _url(self, rest: str) -> str:
         return f"{self._endpoint}/v2/{self._place.repository}/{rest}"
