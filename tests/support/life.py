@@ -60,7 +60,8 @@ class Life:
         for kind in OBJECTS:
             for body in self.rig.all(kind, self.namespace, MINE):
                 of.add(body["metadata"]["labels"]["ome.io/inferenceservice"])
-                if kind != "ControllerRevision" or body["metadata"]["ownerReferences"][0]["kind"] == "InferenceService":
+                owners = [one["kind"] for one in body["metadata"].get("ownerReferences", ())]  # an orphan has none
+                if kind != "ControllerRevision" or "InferenceService" in owners:
                     found[f"{kind} {body['metadata']['name']}"] = self._matters(kind, body)
         for place, pod in self.pods().items():
             found[f"Pod {'/'.join(place)}"] = [_ready(pod), pod["spec"]["containers"][0]["image"]]
