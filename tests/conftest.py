@@ -1,4 +1,4 @@
-"""For every suite: how many examples hypothesis makes, and how golden files are written anew.
+"""For every suite: counts of examples, golden files that are written anew, tables in the end, and what runs side by side.
 
 Property tests take the same sample every time, or with OME_SOAK=1 many examples that differ from run to run; a failing one
 is printed with the line that repeats it.
@@ -8,6 +8,8 @@ import os
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 SOAK = bool(os.environ.get("OME_SOAK"))
 settings.register_profile(
@@ -31,3 +33,66 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def update(request: pytest.FixtureRequest) -> bool:
     """Whether to write golden files instead of comparing them."""
     return bool(request.config.getoption("--update-golden"))
+
+
+# --- tables: what is told when the session ends -------------------------------------------------------------------------
+Tables = dict[str, list[str]]
+"""Headings and their lines."""
+_TABLES = pytest.StashKey[Tables]()
+
+
+@pytest.fixture(scope="session")
+def tables(pytestconfig: pytest.Config) -> Tables:
+    """To put tables into."""
+    return pytestconfig.stash.setdefault(_TABLES, {})
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """One of several processes hands its tables over."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["tables"] = session.config.stash.get(_TABLES, {})
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: WorkerController) -> None:
+    """Take them; a process that crashed has none."""
+    node.config.stash.setdefault(_TABLES, {}).update(getattr(node, "workeroutput", {}).get("tables", {}))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Show them."""
+    for heading, lines in config.stash.get(_TABLES, {}).items():
+        terminalreporter.section(heading)
+        for line in lines:
+            terminalreporter.line(line)
+
+
+# --- side by side: `pytest -n 2` ------------------------------------------------------------------------------------------
+TOGETHER = ("tests/node", *(f"tests/controlplane{folder}" for folder in ("/spine", "/adopt", "/shell", "")))
+"""Folders whose files share a cluster; any other file can go by itself."""
+
+
+def _unit(nodeid: str) -> str:
+    return next((folder for folder in TOGETHER if nodeid.startswith(f"{folder}/")), nodeid.split("::")[0])
+
+
+class Units(LoadScopeScheduling):
+    """Hands out what must stay together, in the order in which it was collected."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _unit(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config) -> Units:
+    """Whatever `--dist` says: anything else would bring one cluster up in every process."""
+    config.option.loadscopereorder = False
+    return Units(config)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The longest first, where several run side by side."""
+    longest = {folder: place for place, folder in enumerate(TOGETHER)}
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: longest.get(_unit(item.nodeid), len(longest)))

@@ -11,6 +11,7 @@ import pytest
 from ome_operator.local import binaries, layout, lifecycle, tools
 from ome_operator.local.cluster import Cluster
 from ome_operator.local.realnode import requirements
+from tests.conftest import Tables
 from tests.support import busybox, clusters
 
 
@@ -33,22 +34,12 @@ class Steps:
         self.told[name] = said
 
 
-_STEPS = pytest.StashKey[Steps]()
-
-
 @pytest.fixture(scope="session")
-def steps(pytestconfig: pytest.Config) -> Steps:
-    """The session's record of steps."""
-    return pytestconfig.stash.setdefault(_STEPS, Steps())
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """The table of steps."""
-    told = config.stash.get(_STEPS, Steps()).told
-    if told:
-        terminalreporter.section("steps of the node suite")
-        for name, said in told.items():
-            terminalreporter.line(f"{name:<56}{said}")
+def steps(tables: Tables) -> Iterator[Steps]:
+    """The session's record of steps; it is shown when the session ends."""
+    made = Steps()
+    yield made
+    tables["steps of the node suite"] = [f"{name:<56}{said}" for name, said in made.told.items()]
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import pytest
 
 from ome_operator.local.cluster import Cluster
+from tests.conftest import Tables
 from tests.support import clusters, yamls
 from tests.support.field import Account
 from tests.support.rig import Rig
 
 _NUMBER = itertools.count()
-_ACCOUNT = pytest.StashKey[Account]()
 
 
 @pytest.fixture(scope="package")
@@ -56,15 +56,8 @@ def namespace(rig: Rig) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def account(pytestconfig: pytest.Config) -> Account:
+def account(tables: Tables) -> Iterator[Account]:
     """Of the faults that were tried and what they cost; it is shown when the session ends."""
-    return pytestconfig.stash.setdefault(_ACCOUNT, Account())
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """The table of faults."""
-    account = config.stash.get(_ACCOUNT, Account())
-    if account.costs:
-        terminalreporter.section("faults on the control plane")
-        for line in account.lines():
-            terminalreporter.line(line)
+    made = Account()
+    yield made
+    tables["faults on the control plane"] = list(made.lines())

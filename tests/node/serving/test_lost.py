@@ -1,0 +1,155 @@
+"""The router dies, and the node under everything: what serves is left alone, and what died comes back."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ome_operator.local.cluster import Cluster
+from ome_operator.local.realnode.facts import NAME, SPACE
+from tests.node.conftest import Steps
+from tests.node.serving.conftest import MINUTES, READY_WITHIN_S, reached, tokens
+from tests.node.serving.test_faults import CALM_S, PER_SECOND, TINY, leaders, listed_are_ready
+from tests.support.life import MINE, OBJECTS
+from tests.support.rig import Rig
+from tests.support.traffic import stream_of
+
+pytestmark = [MINUTES, pytest.mark.timeout(600, func_only=True)]
+NOT_READY_WITHIN_S = 120.0
+"""The controller-manager gives a node 40 to 50 s."""
+TEXT = "Experts are chosen by"
+
+Start = tuple[str, int]
+"""UID of a pod, and how often its main container has started again."""
+
+
+def start(pod: dict[str, Any]) -> Start:
+    """The start that its main container is in."""
+    return pod["metadata"]["uid"], sum(one["restartCount"] for one in pod["status"].get("containerStatuses", ()))
+
+
+def starts(rig: Rig, component: str) -> dict[str, Start]:
+    """Of all pods of a component."""
+    return {pod["metadata"]["name"]: start(pod) for pod in rig.all("Pod", TINY, f"component={component}")}
+
+
+def engines(rig: Rig) -> dict[str, Start]:
+    """Prefill and decode."""
+    return starts(rig, "engine") | starts(rig, "decoder")
+
+
+def objects(rig: Rig) -> dict[str, str]:
+    """UIDs of everything that the operator made."""
+    found = ((kind, one["metadata"]) for kind in OBJECTS for one in rig.all(kind, TINY, MINE))
+    return {f"{kind} {metadata['name']}": metadata["uid"] for kind, metadata in found}
+
+
+def recycles(rig: Rig) -> int:
+    """Of all groups together, ever."""
+    return sum(group.get("recycles", 0) for group in groups(rig))
+
+
+def groups(rig: Rig) -> list[dict[str, Any]]:
+    """What the service says about them."""
+    found: list[dict[str, Any]] = (rig.get("InferenceService", TINY, TINY) or {}).get("status", {}).get("groups", [])
+    return found
+
+
+def phases(rig: Rig) -> set[str]:
+    """Of its groups."""
+    return {group["phase"] for group in groups(rig)}
+
+
+def kill(rig: Rig, pod: dict[str, Any]) -> None:
+    """Everything in its main container, at once."""
+    container = pod["status"]["containerStatuses"][0]["containerID"].removeprefix("containerd://")
+    inside = [int(proc.name) for proc in Path("/proc").glob("[0-9]*") if container in group_of(proc)]
+    assert inside, f"no process of {container}"
+    for pid in inside:
+        os.kill(pid, signal.SIGKILL)
+
+
+def group_of(proc: Path) -> str:
+    """Its control groups; "" when it is gone."""
+    try:
+        return (proc / "cgroup").read_text()
+    except OSError:
+        return ""
+
+
+def delete(rig: Rig, pod: dict[str, Any]) -> None:
+    """Without grace."""
+    rig.delete("Pod", TINY, pod["metadata"]["name"], gracePeriodSeconds=0)
+
+
+@pytest.mark.parametrize(("what", "happens"), [("router killed", kill), ("router deleted by force", delete)])
+async def test_a_router_comes_back(serving: Rig, tiny: str, steps: Steps, what: str, happens: Callable[..., None]) -> None:
+    """It lists what is ready again, and no engine notices."""
+    before, (pod,) = engines(serving), serving.all("Pod", TINY, "component=router")
+    async with stream_of(tiny, PER_SECOND) as report:
+        await asyncio.sleep(CALM_S)
+        began = time.monotonic()
+        await asyncio.to_thread(happens, serving, pod)
+        await asyncio.to_thread(serving.wait, "another start", lambda: one_router_but(serving, start(pod)), 60)
+        while report.answers[-1].error or report.answers[-1].began < began:
+            assert time.monotonic() < began + 120, report.answers[-1]
+            await asyncio.sleep(0.2)
+        await asyncio.sleep(CALM_S)
+    counts = f"{len(report.failed):>8} of {len(report.answers)} requests failed"
+    steps.note(what, f"{counts}, the last of them began after {report.last_failure(began):.1f} s")
+    assert engines(serving) == before
+    listed_are_ready(serving)
+
+
+def one_router_but(rig: Rig, old: Start) -> bool:
+    """Whether there is one router, in another start."""
+    found = starts(rig, "router")
+    return len(found) == 1 and old not in found.values()
+
+
+def test_a_node_that_does_not_report_is_waited_for(serving: Rig, tiny: str, steps: Steps) -> None:
+    """Its pods still run: nothing is touched, and all is well when it reports again."""
+    before, all_before, spent = engines(serving), objects(serving), recycles(serving)
+    serving.cluster.stop("kubelet", signal.SIGKILL)
+    try:
+        with steps.measure("node silent, until the status says so"):
+            serving.wait("the loss is told", lambda: phases(serving) == {"NodeLost"}, NOT_READY_WITHIN_S)
+        assert serving.condition(TINY, TINY, "Ready")["status"] == "False"
+    finally:
+        serving.cluster.start("kubelet")
+    with steps.measure("node reports again, until Ready"):
+        serving.ready(TINY, TINY, READY_WITHIN_S)
+    serving.wait("tokens", lambda: reached(tiny), 30)
+    assert tokens(tiny, TEXT)
+    assert (engines(serving), objects(serving), recycles(serving)) == (before, all_before, spent)
+
+
+def test_a_node_that_dies_comes_back(serving: Rig, tiny: str, steps: Steps) -> None:
+    """With operator, router and engines on it: the same pods start again, and say the same."""
+    said, before, all_before, spent = tokens(tiny, TEXT), engines(serving), objects(serving), recycles(serving)
+    serving.cluster.stop(SPACE, signal.SIGKILL)
+    serving.wait("the node counts as lost", lambda: not node_ready(serving), NOT_READY_WITHIN_S)
+    with steps.measure("node dead, switched on again, until Ready"):
+        Cluster.up(serving.cluster.name)
+        serving.wait("other starts", lambda: set(engines(serving).values()).isdisjoint(before.values()), READY_WITHIN_S)
+        serving.wait("all leaders are ready", lambda: all(map(is_ready, leaders(serving))), READY_WITHIN_S)
+        serving.ready(TINY, TINY, READY_WITHIN_S)
+    serving.wait("tokens", lambda: reached(tiny), 60)
+    assert tokens(tiny, TEXT) == said
+    assert objects(serving) == all_before
+    assert recycles(serving) - spent <= len(groups(serving)), "one recycle per group at most"
+
+
+def node_ready(rig: Rig) -> bool:
+    """Whether the real node reports."""
+    return is_ready(rig.get("Node", "", NAME) or {})
+
+
+def is_ready(body: dict[str, Any]) -> bool:
+    """The condition of a pod or a node."""
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in body.get("status", {}).get("conditions", ()))
