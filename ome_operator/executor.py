@@ -83,7 +83,6 @@ class Executor:
         stored = all(self._stored(run, apply.manifest) for apply in plan.first)
         if not stored or (plan.first and run.outcome.error is not None):
             return  # a slice is stamped from what is stored: nothing of it may exist before
-        self._forget_secrets(run, plan)
         await self._together(run, (self._secret(run, secret) for secret in plan.ensure_secret))
         if not all(_settled(run, secret) for secret in plan.ensure_secret):
             return  # pods that cannot mount it would look again only after minutes
@@ -230,13 +229,6 @@ class Executor:
             return
         self._cluster.wrote(key[0], body)
         run.outcome.learned |= run.memory.refused.pop(key, None) is not None
-
-    def _forget_secrets(self, run: Run, plan: Plan) -> None:
-        """A Secret is asked for only while its pods are not ready; what was refused before would be told for ever."""
-        wanted = {_key(secret.manifest) for secret in plan.ensure_secret}
-        for key in [one for one in run.memory.refused if one[0] == "Secret" and one not in wanted]:
-            del run.memory.refused[key]
-            run.outcome.learned = True
 
     async def _secret(self, run: Run, secret: EnsureSecret) -> None:
         """Make a Secret with new keys; that there is one of its name is success."""

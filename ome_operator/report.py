@@ -8,6 +8,7 @@ from ome_operator import keys, names
 from ome_operator.api import InferenceService
 from ome_operator.desired import Desired
 from ome_operator.facts import Deps, Observed
+from ome_operator.plan import Plan
 from ome_operator.recovery.recover import Recovery
 from ome_operator.render import services
 from ome_operator.resolve.inputs import Resolved, runtime_refs
@@ -31,6 +32,7 @@ def report(
     decision: Decision,
     numbers: Numbers,
     want: Desired,
+    plan: Plan,
     clock: Clock,
     observed: Observed,
     present: Mapping[str, Slice],
@@ -41,7 +43,7 @@ def report(
     """Everything that `status.service.status` needs."""
     named = runtime_refs(service)
     known = named[0].name if named else str(service.status.get("runtime") or "")  # a chosen one that is gone stays named
-    refused = _refused(choice, want, observed)
+    refused = _refused(plan, observed)
     return Report(
         generation=service.generation,
         before=service.status,
@@ -145,14 +147,17 @@ def _rejected(
     return (*choice.aim.rejected, choice.aim.reject(cond.EXCEEDED, _failure(service, choice, want), now))
 
 
-def _refused(choice: Choice, want: Desired, observed: Observed) -> tuple[Problem, ...]:
-    """What the API server refused, under the condition of the component that it belongs to."""
+def _refused(plan: Plan, observed: Observed) -> tuple[Problem, ...]:
+    """What the API server refused, under the condition of the component that it belongs to.
+
+    Only what is still to be written: a write can be carried out without our hearing of it, and be refused when repeated.
+    """
     out = []
-    posted = (*(one.manifest for one in want.create), *(one.manifest for one in want.secrets))
-    wanted = (*choice.record.write, *want.manifests, *posted)
-    labels = {(one["kind"], one["metadata"]["name"]): one["metadata"]["labels"] for one in wanted}
+    applied = [one.manifest for one in (*plan.first, *plan.apply)]
+    posted = [*(one.manifest for one in plan.create), *(one.manifest for one in plan.ensure_secret)]
+    labels = {(one["kind"], one["metadata"]["name"]): one["metadata"]["labels"] for one in (*applied, *posted)}
     for key, refusal in sorted(observed.refusals.items()):
-        if key not in labels:  # it was wanted once
+        if key not in labels:
             continue
         component = labels[key].get(keys.COMPONENT, "")
         condition = cond.READY if key[0] == "Service" else CONDITION.get(component, cond.READY)

@@ -47,7 +47,8 @@ def sync(service: InferenceService, deps: Deps, observed: Observed, now: datetim
     want = desired(service, resolved, choice, decision, observed, present, have, now, deps.registry_image)
     plan = changes(service, choice, decision, want, observed, present)
     recovery = recover(service, resolved, choice, want, observed, present, deps.nodes, now)
-    said = status(report(service, resolved, choice, decision, have, want, clock, observed, present, recovery, deps, now))
+    gathered = report(service, resolved, choice, decision, have, want, plan, clock, observed, present, recovery, deps, now)
+    said = status(gathered)
     # By what is said now: no event follows our own write of the status, and others wait for this service's turn to end.
     still = turn.shared(choice.aim.wish, present.keys() | turn.whole_before(said), choice.data)
     return replace(

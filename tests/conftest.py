@@ -8,6 +8,7 @@ import os
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
@@ -85,10 +86,10 @@ class Units(LoadScopeScheduling):
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config) -> Units:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Units:
     """Whatever `--dist` says: anything else would bring one cluster up in every process."""
     config.option.loadscopereorder = False
-    return Units(config)
+    return Units(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -64,7 +64,7 @@ def on_disk(store: Store, files: dict[str, RemoteFile]) -> dict[str, list[tuple[
     for name, file in files.items():
         places = [folder / file.name for folder in (store.root, store.files)]
         whole = file.name in proven or any(one.is_file() and one.stat().st_size == file.size for one in places)
-        pieces = store.part(file).parent.glob(f"{store.part(file).name}.*")
+        pieces = store.part(file).parent.glob(f"{store.part(file).name}.[0-9]*")
         spans = [(int(one.suffix[1:]), int(one.suffix[1:]) + length(one)) for one in pieces]
         found[name] = [(0, file.size)] if whole else [(0, length(store.part(file))), *spans]
     return found

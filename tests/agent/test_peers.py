@@ -103,7 +103,7 @@ def test_nodes_that_begin_together_share_the_work(tmp_path: Path) -> None:
     with served(Hub(model(5, [400_000] * 24))) as hub:
         hub.rate = 1_000_000
         asyncio.run(together(hub))
-        assert hub.total < 2.5 * hub.size, f"four nodes took {hub.total / hub.size:.1f} times the model from the hub"
+        assert hub.total < 3 * hub.size, f"four nodes took {hub.total / hub.size:.1f} times the model from the hub"
 
 
 @pytest.mark.parametrize("asked", ["sha256:../../etc/passwd", "sha256:00", "nothing"])

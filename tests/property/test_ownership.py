@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ome_operator import keys
+from ome_operator.facts import Refusal
 from tests.support import parts
 from tests.support.shapes import Shape, seeds, shapes
 from tests.support.world import Live, World
@@ -51,6 +52,17 @@ def test_a_taken_name_is_a_condition_until_it_is_free(
     world.settle()
     assert world.condition("Ready")["status"] == "True"
     assert world.children[key].owner == parts.UID
+
+
+@given(shapes(engines=st.integers(1, 2)), seeds)
+def test_a_refusal_of_what_is_there_is_not_told(shape: Shape, seed: int) -> None:
+    """A write was carried out, nobody heard of it, and a server that had just started refused its repetition."""
+    world = World(shape.service(), shape.deps(), seed)
+    world.settle()
+    right = world.service.status
+    world.refusals = {key: Refusal("Forbidden", "RBAC is not up yet") for key in [*world.children, ("Secret", "svc-ssh")]}
+    world.carry_out(world.sync())
+    assert world.service.status == right
 
 
 KINDS = [

@@ -116,14 +116,18 @@ def test_what_is_being_deleted_is_waited_for() -> None:
     assert effects(world.sync()) == ()
 
 
-def test_a_refusal_is_told_at_its_component_and_forgotten_when_nobody_wants_the_object() -> None:
+def test_a_refusal_is_told_at_its_component_while_there_is_something_to_write() -> None:
     world = settled(Shape())
     name = next(name for kind, name in world.children if kind == "StatefulSet")
+    engine, front, right = ("StatefulSet", name), ("Service", "svc"), ("Service", "svc-engine")
+    world.children[engine].owned = world.children[front].owned = "changed"
     refusals = {
-        ("StatefulSet", name): Refusal("Invalid", "bad"),
-        ("Service", "svc"): Refusal("NameTaken", "taken"),
+        engine: Refusal("Invalid", "bad"),
+        front: Refusal("NameTaken", "taken"),
+        right: Refusal("Forbidden", "old"),
         ("Service", "long-gone"): Refusal("NameTaken", "old"),
     }
+    assert right in world.children
     plan = sync(world.service, world.deps, replace(world.observed(), refusals=refusals), START)
     assert conditions(plan)["EngineReady"] == ("False", "Invalid")
     assert conditions(plan)["Ready"] == ("False", "NameTaken")

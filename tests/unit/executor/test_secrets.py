@@ -32,17 +32,14 @@ class Api:
         return manifest
 
 
-async def passes(
-    api: Api, memory: Memory, *times: float, workloads: tuple[Apply, ...] = (), wanted: bool = True
-) -> Outcome:
-    """Passes at these times that want the Secret, or not; the outcome of the last."""
+async def passes(api: Api, memory: Memory, *times: float, workloads: tuple[Apply, ...] = ()) -> Outcome:
+    """Passes at these times that want the Secret; the outcome of the last."""
     assert SECRET is not None
-    secrets = (EnsureSecret(SECRET),) if wanted else ()
     for now in times:
         service: Any = SimpleNamespace(ref=SimpleNamespace(namespace="team", name="svc"), uid="u")
         executor = Executor(api, None, lambda now=now: now, 1.0)  # type: ignore[arg-type,misc]
         run = Run(service, memory, set(), Outcome())
-        await executor.effects(Plan(ensure_secret=secrets, apply=workloads), run)
+        await executor.effects(Plan(ensure_secret=(EnsureSecret(SECRET),), apply=workloads), run)
     return run.outcome
 
 
@@ -67,14 +64,6 @@ async def test_a_refusal_is_told() -> None:
     memory = Memory()
     outcome = await passes(Api(Forbidden("secrets is forbidden", 403)), memory, 0.0)
     assert outcome.learned and memory.refused["Secret", "svc-ssh"].refusal.reason == "Forbidden"
-
-
-async def test_a_refusal_is_forgotten_when_the_pods_are_ready() -> None:
-    """An API server that has just started refuses everything for seconds, also what was made before."""
-    memory = Memory()
-    await passes(Api(Forbidden("secrets is forbidden", 403)), memory, 0.0)
-    outcome = await passes(Api(), memory, 1.0, wanted=False)
-    assert outcome.learned and not memory.refused
 
 
 @pytest.mark.parametrize("answer", [Transient("no answer"), Conflict("the quota has changed meanwhile", 409)])
