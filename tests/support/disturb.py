@@ -26,12 +26,12 @@ SPOILED: dict[str, dict[str, Any]] = {
     "Service": {"spec": {"selector": {"app": "stranger"}}},
     "PodDisruptionBudget": {"spec": {"maxUnavailable": "50%"}},
     "Deployment": {"metadata": {"labels": {"ome.io/managed-by": None}}},
-    "StatefulSet": {"spec": {"template": {"spec": {"serviceAccountName": "stranger"}}}},
+    "StatefulSet": {"spec": {"template": {"spec": {"automountServiceAccountToken": True}}}},
     "Role": {"rules": []},
     "RoleBinding": {"subjects": []},
     "ServiceAccount": {"metadata": {"labels": {"ome.io/inferenceservice": "another"}}},
 }
-"""What a stranger makes of an object, as a merge patch."""
+"""What a stranger makes of an object, as a merge patch: of fields that the operator applies. What others add stays."""
 
 
 class _Killer:
