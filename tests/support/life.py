@@ -46,6 +46,7 @@ class Life:
 
     def __init__(self, rig: Rig, namespace: str) -> None:
         self.rig, self.namespace = rig, namespace
+        rig.wait("the account that pods need", lambda: rig.get("ServiceAccount", namespace, "default"))
         for body in _strangers(namespace):
             rig.create(body)
         rig.wait("the stranger's pods run", lambda: [_ready(one) for one in self._foreign("Pod")] == [True, True])
