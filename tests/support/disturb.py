@@ -117,7 +117,7 @@ def watches(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
 def killed_server(field: Field, chance: random.Random) -> Disturb:
     """The API server is killed and starts again, and its controllers with it.
 
-    Theirs are other people's back-offs: an informer whose server was killed three times in two minutes looks again after 20 s.
+    Else their back-offs count: an informer whose server was killed three times in two minutes looks again after 20 s.
     """
 
     def kill() -> None:
