@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from ome_operator.local import components
-from ome_operator.local.realnode.facts import COMPONENTS, NAME, SPACE
+from ome_operator.local.cluster import Cluster
+from ome_operator.local.realnode import space
+from ome_operator.local.realnode.facts import COMPONENTS, NAME
 from tests.node.conftest import Steps
 from tests.node.serving.conftest import MINUTES, READY_WITHIN_S, tokens
 from tests.node.serving.test_faults import CALM_S, PER_SECOND, TINY, leaders, listed_are_ready
@@ -145,7 +147,7 @@ def test_a_node_that_dies_comes_back(watched: Rig, tiny: str, steps: Steps) -> N
     """With operator, router and engines on it: the same pods start again, and say the same."""
     said = watched.wait("tokens", lambda: said_by(tiny), 60)
     before, all_before, spent = engines(watched), objects(watched), recycles(watched)
-    watched.cluster.stop(SPACE, signal.SIGKILL)
+    switch_off(watched.cluster)
     watched.wait("the node counts as lost", lambda: not node_ready(watched), LOST_WITHIN_S)
     with steps.measure("node dead, switched on again, until Ready"):
         for name in COMPONENTS:
@@ -156,6 +158,13 @@ def test_a_node_that_dies_comes_back(watched: Rig, tiny: str, steps: Steps) -> N
     assert watched.wait("tokens", lambda: said_by(tiny), 60) == said
     assert objects(watched) == all_before
     assert recycles(watched) - spent <= len(groups(watched)), "one recycle per group at most"
+
+
+def switch_off(cluster: Cluster) -> None:
+    """Everything of the real node dies: programs, containers, network."""
+    for name in COMPONENTS:
+        cluster.stop(name, signal.SIGKILL)
+    space.close(cluster.node)
 
 
 def said_by(url: str) -> list[int]:
