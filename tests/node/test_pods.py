@@ -20,6 +20,7 @@ from ome_operator.local.ports import choose
 from ome_operator.local.realnode.facts import LABEL, NAME, PLACED
 from tests.node.conftest import Steps
 from tests.support.busybox import REFERENCE
+from tests.support.rig import PATIENCE
 
 SERVE = "mkdir /tmp/www; echo hello > /tmp/www/index.html; echo serving; exec httpd -f -p 8080 -h /tmp/www"
 
@@ -47,7 +48,7 @@ def inside(cluster: Cluster, name: str, script: str) -> str:
 
 def eventually(what: str, seen: Callable[[], bool], within_s: float = 30.0) -> None:
     """Poll until it is so."""
-    until = time.monotonic() + within_s
+    until = time.monotonic() + within_s * PATIENCE
     while not seen():
         assert time.monotonic() < until, f"not within {within_s} s: {what}"
         time.sleep(0.1)

@@ -10,6 +10,8 @@ from tests.node.serving.conftest import MINUTES
 from tests.node.test_pods import forwarded
 from tests.support.rig import ROOT, Rig
 
+FEW = 5
+"""What random weights say can be all white space."""
 SPELLED = 20
 """Random weights mostly spell the mark that begins a call letter by letter, which a trained model never does: SGLang 0.5.23
 lets a lone `<` of it pass as text and then sees no call in the stream. By hand one of five came out whole."""
@@ -18,17 +20,18 @@ lets a lone `<` of it pass as text and then sees no call in the stream. By hand 
 @pytest.mark.parametrize(
     ("example", "words", "expected", "tries"),
     [
-        ("thinking.py", (), "Content", 1),
+        ("thinking.py", (), "Content", FEW),
         pytest.param("tool_call.py", ("--force",), "Tool call: get_weather", SPELLED, marks=MINUTES),
-        ("tool_result.py", (), "", 1),
-        ("chat.py", ("Hi",), "", 1),
+        ("tool_result.py", (), "", FEW),
+        ("chat.py", ("Hi",), "", FEW),
     ],
 )
 def test_example(serving: Rig, tiny: str, example: str, words: tuple[str, ...], expected: str, tries: int) -> None:
     """Random weights say noise, but a call's arguments fit what the tool asks for."""
     said = ""
     with forwarded(serving.cluster, "service/kimi-k2-tiny", 80, "kimi-k2-tiny") as local:
-        command = [sys.executable, str(ROOT / "examples" / example), "--max-tokens", "120" if tries == 1 else "400", *words]
+        length = "120" if tries == FEW else "400"
+        command = [sys.executable, str(ROOT / "examples" / example), "--max-tokens", length, *words]
         env = {**os.environ, "OPENAI_BASE_URL": f"{local}v1", "OPENAI_MODEL": "kimi-k2-tiny", "NO_PROXY": "127.0.0.1"}
         for _ in range(tries):
             done = subprocess.run(command, env=env, capture_output=True, timeout=90, check=False)
