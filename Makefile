@@ -28,8 +28,8 @@ $(READY): requirements.lock pyproject.toml
 cluster-tools: setup ## etcd, Kubernetes, kwok and helm: fetched, or built once (minutes)
 	@$(BIN)/ome local tools
 
-test: cluster-tools ## Every test, on a real control plane, two at a time (ARGS for pytest)
-	@$(BIN)/python -m pytest -n 2 $(ARGS)
+test: cluster-tools ## Every test, on a real control plane (ARGS for pytest)
+	@$(BIN)/python -m pytest $(ARGS)
 
 soak: cluster-tools ## The same tests with the long counts (hours)
 	@OME_SOAK=1 $(BIN)/python -m pytest --timeout=0 $(ARGS)
