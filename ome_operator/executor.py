@@ -12,7 +12,7 @@ from ome_operator.kept import Kept
 from ome_operator.kube.client import Applied, Client
 from ome_operator.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, KubeError, NotFound
 from ome_operator.machinery import sshkeys
-from ome_operator.memory import Checked, Key, Memory, pause
+from ome_operator.memory import PATIENCE, Checked, Key, Memory, pause
 from ome_operator.plan import (
     Apply,
     ApplyStatus,
@@ -320,9 +320,10 @@ class Executor:
 
 
 def _settled(run: Run, secret: EnsureSecret) -> bool:
-    """Whether a Secret is there, or was refused, which the status tells."""
+    """Whether a Secret is there, or was refused again and again, which the status tells."""
     key = _key(secret.manifest)
-    return key[1] in run.memory.secrets or key in run.memory.refused
+    refused = run.memory.refused.get(key)
+    return key[1] in run.memory.secrets or (refused is not None and refused.tries >= PATIENCE)
 
 
 def _key(manifest: Manifest) -> Key:
