@@ -68,7 +68,7 @@ async def test_a_refusal_is_told() -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    [Transient("no answer"), Conflict("the quota has changed meanwhile", 409), Forbidden("the server has just started", 403)],
+    [Transient("no answer"), Conflict("the quota has changed", 409), Forbidden("the server has just started", 403)],
 )
 async def test_workloads_wait_for_a_secret_that_could_not_be_made(answer: KubeError) -> None:
     """A kubelet that cannot mount it looks again only after minutes."""
