@@ -86,7 +86,9 @@ def test_a_giver_without_a_token_gives_nothing_to_anybody(hub: Hub, tmp_path: Pa
     assert asyncio.run(ask()) == 401
 
 
-def test_nodes_that_begin_together_share_the_work(tmp_path: Path) -> None:
+def test_nodes_that_begin_together_share_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ome_operator.agent.peers.INDEX_S", 0.2)  # the model is there after 5 s, and not after an hour
+
     async def together(hub: Hub) -> None:
         givers = [Giver([str(tmp_path / str(number))], TOKEN) for number in range(4)]
         runners = [await serve(one, "127.0.0.1", 0) for one in givers]
@@ -103,7 +105,7 @@ def test_nodes_that_begin_together_share_the_work(tmp_path: Path) -> None:
     with served(Hub(model(5, [400_000] * 24))) as hub:
         hub.rate = 1_000_000
         asyncio.run(together(hub))
-        assert hub.total < 3 * hub.size, f"four nodes took {hub.total / hub.size:.1f} times the model from the hub"
+        assert hub.total < 2.5 * hub.size, f"four nodes took {hub.total / hub.size:.1f} times the model from the hub"
 
 
 @pytest.mark.parametrize("asked", ["sha256:../../etc/passwd", "sha256:00", "nothing"])
