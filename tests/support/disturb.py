@@ -107,9 +107,7 @@ def watches(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
 
     @contextmanager
     def disturb(number: int, life: Life) -> Iterator[Poke]:
-        within = max(of_a_step, field.usual[number].writes // 2)  # a step must not be over before
-        at = sorted(chance.sample(range(within), of_a_step))
-        yield _in_turn(field, [(writes, chance.choice(ways)) for writes in at])
+        yield _in_turn(field, [(writes, chance.choice(ways)) for writes in _moments(field, chance, number, of_a_step)])
 
     return disturb
 
@@ -224,9 +222,7 @@ def strangers(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
 
     @contextmanager
     def disturb(number: int, life: Life) -> Iterator[Poke]:
-        within = max(of_a_step, field.usual[number].writes // 2)  # a step must not be over before
-        at = sorted(chance.sample(range(within), of_a_step))
-        yield _in_turn(field, [(writes, lambda: meddle(life)) for writes in at])
+        yield _in_turn(field, [(writes, lambda: meddle(life)) for writes in _moments(field, chance, number, of_a_step)])
 
     return disturb
 
@@ -246,6 +242,11 @@ def at_once(*ways: Disturb) -> Disturb:
             yield poke_all
 
     return disturb
+
+
+def _moments(field: Field, chance: random.Random, number: int, faults: int) -> list[int]:
+    """After how many writes of a step so many faults happen: in its first half, for it must not be over before."""
+    return sorted(chance.sample(range(max(faults, field.usual[number].writes // 2)), faults))
 
 
 def _in_turn(field: Field, faults: list[tuple[int, Callable[[], None]]]) -> Poke:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from tests.conftest import SOAK
-from tests.support.rig import Manifest, Rig, path
+from tests.support.rig import Manifest, Rig, is_ready, path
 
 MERGE = "application/merge-patch+json"
 KWOK = "kwok.x-k8s.io/node"
@@ -54,8 +54,7 @@ def lose(rig: Rig, node: str) -> None:
 
 def reports(rig: Rig, node: str) -> bool:
     """Whether its Ready is True."""
-    found = rig.get("Node", "", node) or {}
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in found["status"]["conditions"])
+    return is_ready(rig.get("Node", "", node) or {})
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from tests.support import yamls
 from tests.support.kubelet import exited, silent, write_status
-from tests.support.rig import Manifest, Rig
+from tests.support.rig import Manifest, Rig, is_ready
 
 QUICK = {"hangTimeout": "1s", "selfHealTimeout": "1s"}
 MINE, THEIRS = "ome.io/managed-by=ome-operator", "ome.io/managed-by%21=ome-operator"
@@ -230,9 +230,7 @@ def _restarts(pod: Manifest) -> str:
 
 
 def _ready(pod: Manifest) -> bool:
-    conditions = pod.get("status", {}).get("conditions", ())
-    alive = "deletionTimestamp" not in pod["metadata"]
-    return alive and any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    return "deletionTimestamp" not in pod["metadata"] and is_ready(pod)
 
 
 def _place(pod: Manifest, taken: Mapping[Place, Manifest]) -> Place:

@@ -22,6 +22,8 @@ USER = "system:serviceaccount:ome:ome-operator"
 Manifest = dict[str, Any]
 T = TypeVar("T")
 
+PATIENCE = 3 if "PYTEST_XDIST_WORKER" in os.environ else 1
+"""Times the limits of waiting: two suites on one machine slow each other down, and a wait that ends early costs nothing."""
 KINDS = {
     "InferenceService": ("apis/ome.io/v1beta1", "inferenceservices"),
     "ClusterBaseModel": ("apis/ome.io/v1beta1", "clusterbasemodels"),
@@ -49,11 +51,14 @@ KINDS = {
     "PodDisruptionBudget": ("apis/policy/v1", "poddisruptionbudgets"),
     "HorizontalPodAutoscaler": ("apis/autoscaling/v2", "horizontalpodautoscalers"),
 }
-PATIENCE = 3 if "PYTEST_XDIST_WORKER" in os.environ else 1
-"""Times the limits of waiting: two suites on one machine slow each other down, and a wait that ends early costs nothing."""
 CLUSTER_WIDE = {
     "ClusterBaseModel", "ClusterServingRuntime", "AcceleratorClass", "FineTunedWeight", "NodeModels", "Node", "Namespace",
 }  # fmt: skip
+
+
+def is_ready(body: Mapping[str, Any]) -> bool:
+    """The condition of a pod or a node."""
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in body.get("status", {}).get("conditions", ()))
 
 
 def path(kind: str, namespace: str = "", name: str = "") -> str:

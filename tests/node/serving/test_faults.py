@@ -17,7 +17,7 @@ import pytest
 from ome_operator.local.errors import LocalError
 from tests.node.conftest import Steps
 from tests.node.serving.conftest import DIRECT, MINUTES, READY_WITHIN_S
-from tests.support.rig import Rig
+from tests.support.rig import Rig, is_ready
 from tests.support.traffic import Report, stream_of
 
 pytestmark = MINUTES
@@ -53,12 +53,8 @@ def leaders(rig: Rig) -> list[dict[str, Any]]:
 
 def ready_leaders(rig: Rig) -> dict[str, dict[str, Any]]:
     """Name -> leader pod, while it is ready."""
-    found = {}
-    for pod in leaders(rig):
-        conditions = {one["type"]: one["status"] for one in pod["status"].get("conditions", ())}
-        if conditions.get("Ready") == "True" and not pod["metadata"].get("deletionTimestamp"):
-            found[pod["metadata"]["name"]] = pod
-    return found
+    ready = (pod for pod in leaders(rig) if is_ready(pod) and not pod["metadata"].get("deletionTimestamp"))
+    return {pod["metadata"]["name"]: pod for pod in ready}
 
 
 def leader(rig: Rig, component: str) -> str:

@@ -16,7 +16,8 @@ from ome_operator.local.realnode import space
 from ome_operator.local.realnode.facts import COMPONENTS, NAME
 from tests.node.conftest import Steps
 from tests.node.serving.conftest import MINUTES, READY_WITHIN_S, tokens
-from tests.node.serving.test_faults import CALM_S, PER_SECOND, TINY, leaders, listed_are_ready
+from tests.node.serving.test_faults import CALM_S, PER_SECOND, TINY, leaders, listed_are_ready, ready_leaders
+from tests.support.kubelet import reports
 from tests.support.life import MINE, OBJECTS
 from tests.support.rig import Rig
 from tests.support.traffic import stream_of
@@ -148,12 +149,12 @@ def test_a_node_that_dies_comes_back(watched: Rig, tiny: str, steps: Steps) -> N
     said = watched.wait("tokens", lambda: said_by(tiny), 60)
     before, all_before, spent = engines(watched), objects(watched), recycles(watched)
     switch_off(watched.cluster)
-    watched.wait("the node counts as lost", lambda: not node_ready(watched), LOST_WITHIN_S)
+    watched.wait("the node counts as lost", lambda: not reports(watched, NAME), LOST_WITHIN_S)
     with steps.measure("node dead, switched on again, until Ready"):
         for name in COMPONENTS:
             watched.cluster.start(name)
         watched.wait("other starts", lambda: set(engines(watched).values()).isdisjoint(before.values()), READY_WITHIN_S)
-        watched.wait("all leaders are ready", lambda: all(map(is_ready, leaders(watched))), READY_WITHIN_S)
+        watched.wait("ready leaders", lambda: len(ready_leaders(watched)) == len(leaders(watched)), READY_WITHIN_S)
         watched.ready(TINY, TINY, READY_WITHIN_S)
     assert watched.wait("tokens", lambda: said_by(tiny), 60) == said
     assert objects(watched) == all_before
@@ -173,13 +174,3 @@ def said_by(url: str) -> list[int]:
         return tokens(url, TEXT)
     except OSError:
         return []
-
-
-def node_ready(rig: Rig) -> bool:
-    """Whether the real node reports."""
-    return is_ready(rig.get("Node", "", NAME) or {})
-
-
-def is_ready(body: dict[str, Any]) -> bool:
-    """The condition of a pod or a node."""
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in body.get("status", {}).get("conditions", ()))
