@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from ome_operator import keys
+from ome_operator.local import stages
 from tests.support import yamls
 from tests.support.rig import Rig
 
@@ -90,6 +91,8 @@ def test_the_registry_sees_groups_come_and_go(rig: Rig, namespace: str, router: 
     runtime = yamls.runtime("registered", size=2, decoder=True)
     main = runtime["spec"]["routerConfig"]["runner"]
     main["command"], main["args"] = ["python3", "-m", "sglang_router.launch_router"], ["--pd-disaggregation", "--port=8080"]
+    # A real leader is ready when its ranks have joined; one that was ready before is not trusted for a minute.
+    rig.cluster.set_stages(stages.ready(2, {keys.WORKER_INDEX: "0"}))
     rig.create(runtime)
     try:
         rig.create(yamls.service(namespace, "seen", "registered", "engine", "decoder", "router", engine={"minReplicas": 2}))
@@ -124,6 +127,7 @@ def test_the_registry_sees_groups_come_and_go(rig: Rig, namespace: str, router: 
         rig.wait("a group that lost a rank is out", lambda: lost not in router.urls("prefill"), 10)
         assert router.urls("decode") == decoders
     finally:
+        rig.cluster.set_stages()
         if rig.cluster.process("registry"):
             rig.cluster.stop("registry")
         rig.delete("InferenceService", namespace, "seen")
