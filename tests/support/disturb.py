@@ -37,13 +37,15 @@ SPOILED: dict[str, dict[str, Any]] = {
 class _Killer:
     """Kills at the n-th write from now on, or at the n-th request, n being chance's choice."""
 
-    def __init__(self, field: Field, chance: random.Random, kills: int) -> None:
-        self._field, self._chance, self._left = field, chance, kills
+    def __init__(self, field: Field, chance: random.Random, number: int, kills: int) -> None:
+        self._field, self._chance, self._usual, self._left = field, chance, field.usual[number], kills
         self._aim()
 
     def _aim(self) -> None:
+        """In the first half of what a step usually sends, for it must not be over before."""
         self._any = self._chance.random() < 0.3
-        self._after = self._chance.randint(1, 60 if self._any else 12)
+        usual = (self._usual.requests if self._any else self._usual.writes) or 0
+        self._after = self._chance.randint(1, max(1, usual // 2))
 
     def judge(self, sent: Sent) -> Verdict:
         """Strike when it is time: before the request arrives, or when it was carried out and nobody knows."""
@@ -68,7 +70,7 @@ def kills(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
 
     @contextmanager
     def disturb(number: int, life: Life) -> Iterator[None]:
-        killer = _Killer(field, chance, of_a_step)
+        killer = _Killer(field, chance, number, of_a_step)
         with field.proxy.judging(killer.judge):
             yield
 
@@ -139,7 +141,7 @@ def paused_etcd(field: Field, chance: random.Random) -> Disturb:
 def _once(field: Field, chance: random.Random, fault: Callable[[], None]) -> Disturb:
     @contextmanager
     def disturb(number: int, life: Life) -> Iterator[Poke]:
-        yield _in_turn(field, [(chance.randint(0, 4), fault)])
+        yield _in_turn(field, [(writes, fault) for writes in _moments(field, chance, number, 1)])
 
     return disturb
 
@@ -150,7 +152,7 @@ def clocks(field: Field, chance: random.Random) -> Disturb:
     @contextmanager
     def disturb(number: int, life: Life) -> Iterator[Poke]:
         far = chance.choice((-HOUR, HOUR)) * chance.randint(1, 48)
-        first, second = sorted(chance.sample(range(20), 2))
+        first, second = _moments(field, chance, number, 2)
         yield _in_turn(field, [(first, lambda: field.clock(far)), (second, lambda: field.clock(0))])
         field.clock(0)
 
@@ -177,7 +179,7 @@ def frozen(field: Field, chance: random.Random) -> Disturb:
 
     @contextmanager
     def disturb(number: int, life: Life) -> Iterator[Poke]:
-        after, victim, thawed = chance.randint(2, 10), 0, -1
+        after, victim, thawed = 1 + _moments(field, chance, number, 1)[0], 0, -1
 
         def judge(sent: Sent) -> Verdict:
             nonlocal after, victim

@@ -217,13 +217,16 @@ def test_a_lost_node_costs_the_groups_on_it_one_recycle(
     rig.create(yamls.service(namespace, NAME, "r-pairs", engine={"minReplicas": 3, "lifecycle": QUICK}))
     settled(rig, namespace)
     before = pods(rig, namespace)
-    node = before["engine", 0][1]["spec"]["nodeName"]
-    hit = {key for key, members in before.items() if node in {pod["spec"]["nodeName"] for pod in members.values()}}
+    nodes = {key: [pod["spec"]["nodeName"] for _, pod in sorted(members.items())] for key, members in before.items()}
+    node = next(worker for leader, worker in nodes.values() if leader != worker)
+    hit = {key for key, of_group in nodes.items() if node in of_group}
     with account.fault(f"node {happens.__name__}"), happens(rig, node):
         for _, number in hit:
             back(rig, namespace, number, 150)
     now, told = pods(rig, namespace), groups(rig, namespace)
-    assert {key: told[key].get("recycles", 0) for key in told} == {key: int(key in hit) for key in told}
+    for key, group in told.items():
+        whole = set(nodes[key]) == {node}  # lost with all its ranks at once it may come back with nothing left to delete
+        assert group.get("recycles", 0) in ({0, 1} if whole else {int(key in hit)}), key
     for key, members in now.items():
         assert not hit & {key} or not set(uids(members).values()) & set(uids(before[key]).values()), "whole groups"
         assert key in hit or uids(members) == uids(before[key]), "a group on other nodes"
