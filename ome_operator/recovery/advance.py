@@ -25,6 +25,7 @@ from ome_operator.recovery.record import (
     SYSTEMIC,
     UID,
     Record,
+    mark,
     passed,
     stamp,
 )
@@ -103,7 +104,8 @@ def _coming(group: Group, record: Record, ground: Ground) -> Step:
         why = "it was made from a template that is not the revision's"
         failure = {**evidence.about(group, evidence.DRIFTED, why, ground.now), "podName": strange}
         return _recycle(record, failure, ground, group.marks())
-    if group.ready and (group.settled or not record.incarnation):
+    runs = all(pod.running for pod in group.pods.values())  # one that ended is noticed by its leader some seconds later
+    if group.ready and runs and (group.settled or not record.incarnation):
         return Step(_recorded(group, record, ground.now))
     if not group.bound:
         return Step(record.to(PENDING, ground.now))
@@ -173,6 +175,8 @@ def _broken(group: Group, record: Record, seen: View, ground: Ground) -> Step:
     """Some of the recorded start are left and some are not: the group cannot go on, unless it comes back by itself."""
     now = ground.now
     if seen.restarting:
+        if group.ready and group.settled and _leader_restarted(group, record):
+            return Step(_recorded(group, record, now))
         record = record.to(RESTARTING, now)
         left = ground.policy.self_heal - passed(record.since, now)
         if left > 0:
@@ -182,6 +186,16 @@ def _broken(group: Group, record: Record, seen: View, ground: Ground) -> Step:
         if left > 0:
             return Step(record.to(NOT_READY, now), left)
     return _recycle(record, record.failure, ground)
+
+
+def _leader_restarted(group: Group, record: Record) -> bool:
+    """Whether the leader's container is another than the recorded one: if it is ready, every rank has joined it since.
+
+    Also a rank whose start is the recorded one: it may have been recorded when it had just ended and started again, which
+    the leader notices some seconds later.
+    """
+    leader = group.leader
+    return leader is not None and record.members.get("0") != mark(leader)
 
 
 def _recycle(

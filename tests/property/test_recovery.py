@@ -6,7 +6,7 @@ The fleet itself asserts at every deletion that the group does not serve and tha
 from datetime import timedelta
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ome_operator import keys
@@ -23,6 +23,14 @@ hows = st.sampled_from(["exit", "delete", "hang", "silent"])
 faults = st.tuples(st.integers(0, 2), st.integers(0, 3), hows, st.booleans())
 operators = st.sampled_from([*range(4), 99, 99, 99, 99])
 seeds = st.integers(0, 2**32)
+AGAIN = [
+    *[((0, 0, "exit", False), 0, 0, False)] * 6,
+    ((0, 0, "exit", False), 3, 0, False),
+    ((0, 1, "delete", False), 5, 0, False),
+    ((0, 0, "exit", False), 3, 0, False),
+    ((0, 1, "exit", False), 1, 0, False),
+]
+"""Found among 100,000: a rank is recorded when it has just started again and its leader, still ready, has not noticed."""
 
 
 def come_up(fleet: Fleet, passes: int = 1000) -> None:
@@ -47,6 +55,7 @@ def recorded(fleet: Fleet) -> bool:
     st.lists(st.tuples(faults, st.integers(0, 12), operators, st.booleans()), max_size=10),
     seeds,
 )
+@example([4, 1, 4], AGAIN, 1281)
 def test_whatever_happens_groups_come_back_and_what_serves_is_left_alone(
     sizes: list[int], story: list[Any], seed: int
 ) -> None:

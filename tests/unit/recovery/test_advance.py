@@ -46,7 +46,8 @@ READY = go(WHOLE, NEW).record
 
 
 def test_a_start_is_recorded_when_all_pods_are_there_and_the_leader_is_ready() -> None:
-    for unfit in (group(pod(0)), group(pod(0, ready=False), pod(1)), group(pod(0), pod(1, deleting=True))):
+    ended = group(pod(0), pod(1, running=False))
+    for unfit in (group(pod(0)), group(pod(0, ready=False), pod(1)), group(pod(0), pod(1, deleting=True)), ended):
         assert not go(unfit, NEW).record.members
     assert (READY.phase, READY.incarnation, READY.ready_since, READY.node) == (rec.READY, 1, stamp(NOW), "n")
     assert READY.members == {"0": "00000000.0", "1": "00000001.0"}
@@ -82,6 +83,17 @@ def test_ranks_that_start_again_by_themselves_are_waited_for() -> None:
     assert (late.phase, late.recycles) == (rec.RECYCLING, 1)
     at_once = go(half, READY, Policy(self_heal=0.0)).record
     assert at_once.phase == rec.RECYCLING
+
+
+def test_a_rank_that_the_restarted_leader_found_as_it_was_recorded_has_joined_it() -> None:
+    """It was recorded between its own restart and the moment when its leader noticed."""
+    too_early = go(group(pod(0), pod(1, restarts=1)), NEW).record
+    waits = go(group(pod(0, ready=False, restarts=1), pod(1, restarts=1)), too_early).record
+    assert (waits.phase, waits.recycles) == (rec.RESTARTING, 0)
+    joined = group(pod(0, restarts=1), pod(1, restarts=1))
+    met = go(joined, waits, later=60).record
+    assert (met.phase, met.recycles, met.incarnation) == (rec.READY, 0, 2)
+    assert go(joined._replace(settled=False), waits, later=9).record.phase == rec.RESTARTING
 
 
 def test_a_hung_leader_is_recycled_after_a_time_and_not_when_it_comes_back() -> None:
