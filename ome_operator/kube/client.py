@@ -26,6 +26,8 @@ APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
+NOT_SENT = "not sent, for another operator may lead by now"
+
 _NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 """What JSON may hold as it is, and YAML may not, or takes for the end of a line."""
 _WARNING = re.compile(r'\s*299 \S+ "((?:[^"\\]|\\.)*)"')
@@ -52,7 +54,8 @@ class Client:
         may_write: Callable[[], bool] | None = None,
     ) -> None:
         self.connection, self._manager = connection, manager
-        self._session = connection.session(limit=connections, agent=manager)
+        traces = [_fence(may_write)] if may_write is not None else []
+        self._session = connection.session(limit=connections, agent=manager, traces=traces)
         # The semaphore, not the pool, makes requests wait: waiting is not part of a request's time-out.
         self._slots = asyncio.Semaphore(connections)
         self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=5.0, sock_read=timeout)
@@ -168,7 +171,7 @@ class Client:
         url = self.connection.server + where
         async with self._slots:
             if method != "GET" and self._may_write is not None and not self._may_write():
-                raise errors.Transient(f"{method} {where}: not sent, for another operator may lead by now")
+                raise errors.Transient(f"{method} {where}: {NOT_SENT}")
             started, code = time.monotonic(), 0
             try:
                 async with self._session.request(
@@ -188,6 +191,18 @@ class Client:
         if code >= 300 or not isinstance(answer, dict):
             raise errors.from_response(code, answer, response.headers.get("Retry-After", ""))
         return answer, response.headers
+
+
+def _fence(may_write: Callable[[], bool]) -> aiohttp.TraceConfig:
+    """Asks once more when a write has its connection: it may have waited for it, or been frozen meanwhile, for long."""
+
+    async def check(_: aiohttp.ClientSession, __: object, sending: aiohttp.TraceRequestHeadersSentParams) -> None:
+        if sending.method != "GET" and not may_write():
+            raise errors.Transient(f"{sending.method} {sending.url.path}: {NOT_SENT}")
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_headers_sent.append(check)  # aiohttp calls it right before it sends them
+    return trace
 
 
 def encoded(body: Any) -> bytes:

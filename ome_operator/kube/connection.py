@@ -6,7 +6,7 @@ loaded again once, for every session alike: our own and the one that kopf watche
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -93,12 +93,13 @@ class Connection:
             response = await handler(request)
         return response
 
-    def session(self, *, limit: int, agent: str) -> aiohttp.ClientSession:
+    def session(self, *, limit: int, agent: str, traces: Sequence[aiohttp.TraceConfig] = ()) -> aiohttp.ClientSession:
         """A session with at most `limit` connections (0: any number)."""
         rest = RESTClientObject(self._configuration)
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=limit, ssl=rest.ssl_context, keepalive_timeout=60),
             middlewares=(self._authorize,),
+            trace_configs=list(traces),
             headers={"User-Agent": agent},
             proxy=self._configuration.proxy or _proxy(self.server),
             trust_env=False,  # aiohttp would read ~/.netrc in a thread for every request
