@@ -25,7 +25,6 @@ from ome_operator.recovery.record import (
     SYSTEMIC,
     UID,
     Record,
-    mark,
     passed,
     stamp,
 )
@@ -175,7 +174,9 @@ def _broken(group: Group, record: Record, seen: View, ground: Ground) -> Step:
     """Some of the recorded start are left and some are not: the group cannot go on, unless it comes back by itself."""
     now = ground.now
     if seen.restarting:
-        if group.ready and group.settled and _leader_restarted(group, record):
+        # A leader that is ready anew has met every rank, also one whose start is the recorded one: that was recorded when it
+        # had just ended and started again, which its leader notices some seconds later.
+        if group.ready and group.settled and group.pods[0] not in seen.recorded:
             return Step(_recorded(group, record, now))
         record = record.to(RESTARTING, now)
         left = ground.policy.self_heal - passed(record.since, now)
@@ -186,16 +187,6 @@ def _broken(group: Group, record: Record, seen: View, ground: Ground) -> Step:
         if left > 0:
             return Step(record.to(NOT_READY, now), left)
     return _recycle(record, record.failure, ground)
-
-
-def _leader_restarted(group: Group, record: Record) -> bool:
-    """Whether the leader's container is another than the recorded one: if it is ready, every rank has joined it since.
-
-    Also a rank whose start is the recorded one: it may have been recorded when it had just ended and started again, which
-    the leader notices some seconds later.
-    """
-    leader = group.leader
-    return leader is not None and record.members.get("0") != mark(leader)
 
 
 def _recycle(
