@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
+START = b'{"kind":"Event"'
+"""How a line begins. Within an event its quotes would be escaped."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,13 @@ def read(log: Path, since: int = 0) -> Iterator[Request]:
     with log.open("rb") as file:
         file.seek(since)
         for line in file:
-            if line.endswith(b"\n") and (request := _parse(json.loads(line))):
+            if line.endswith(b"\n") and (request := _parse(json.loads(_unbroken(line)))):
                 yield request
+
+
+def _unbroken(line: bytes) -> bytes:
+    """A line without the half event that an API server left before it when it was killed while it wrote."""
+    return line[max(line.rfind(START), 0) :]
 
 
 def _parse(event: dict[str, Any]) -> Request | None:

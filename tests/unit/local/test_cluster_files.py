@@ -262,6 +262,14 @@ class TestAudit:
         mark = audit.mark(log)
         assert list(audit.read(log, mark)) == []
 
+    def test_a_server_that_was_killed_while_it_wrote(self, tmp_path: Path) -> None:
+        """Its half event stands before the first one of the next server, which counts."""
+        log = tmp_path / "audit.log"
+        events = [event(verb, "ResponseComplete") for verb in ("get", "list", "create")]
+        first, torn, after = (json.dumps(one, separators=(",", ":")) for one in events)
+        log.write_text(f"{first}\n{torn[:24]}{after}\n")
+        assert [one.verb for one in audit.read(log)] == ["get", "create"]
+
     def test_no_log_yet(self, tmp_path: Path) -> None:
         """Nothing was asked."""
         assert list(audit.read(tmp_path / "absent")) == []
@@ -271,6 +279,7 @@ class TestAudit:
 def event(verb: str, stage: str) -> dict[str, object]:
     """A line as the API server writes it."""
     return {
+        "kind": "Event",
         "verb": verb,
         "stage": stage,
         "user": {"username": "kwok"},
