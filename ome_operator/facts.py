@@ -98,6 +98,8 @@ class Pod(NamedTuple):
     """UID of the controller owner: a pod of a deleted workload has the name and labels of its successor's."""
     running: bool = True
     """Whether the main container runs. Ready says nothing about ranks above 0."""
+    probed: bool = False
+    """Whether the main container has a readiness probe: without one, Ready says no more than that it runs."""
     over: bool = False
     """Whether the pod has ended for good: its containers are not started again."""
     ends: str = ""

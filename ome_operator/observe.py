@@ -86,6 +86,7 @@ def pod(body: Body) -> Pod:
     ready = (conditions.get("Ready") or {}).get("status") == "True"
     deleting = bool(metadata.get("deletionTimestamp"))
     reason, message = ("", "") if ready and not deleting else why_not_ready(body, conditions)
+    boxes = (body.get("spec") or {}).get("containers") or ()
     main = _main(body)
     return Pod(
         namespace=metadata.get("namespace") or "",
@@ -108,6 +109,7 @@ def pod(body: Body) -> Pod:
         message=message,
         draining=(metadata.get("annotations") or {}).get(keys.DRAINING) or "",
         running=bool((main.get("state") or {}).get("running")) if main else ready,
+        probed=bool(boxes and boxes[0].get("readinessProbe")),
         over=status.get("phase") in ("Failed", "Succeeded"),
         ends=metadata.get("deletionTimestamp") or "",
         template=labels.get(keys.TEMPLATE) or "",

@@ -59,14 +59,29 @@ def advance(group: Group, record: Record, ground: Ground) -> Step:
     seen = view(group, record, ground.policy.spare)
     if not ground.policy.recycles:
         return _watched(group, record, ground)
+    if _met(group, record, seen):
+        return Step(_recorded(group, _told(group, record, ground), ground.now))
     settled = record.phase == RECYCLING or (record.phase == FAILED and _exhausted(record, ground.policy))
-    if settled and seen.recorded and not (seen.whole and group.ready and not _spoiled(group, record)):
+    if settled and seen.recorded and not (seen.whole and group.ready and not _spoiled(group, record, seen)):
         return Step(record)
     if not seen.recorded:
         return _coming(group, _told(group, record, ground), ground)
     if seen.whole:
         return _whole(group, record, ground)
     return _broken(group, _told(group, record, ground), seen, ground)
+
+
+def _met(group: Group, record: Record, seen: View) -> bool:
+    """Whether a new leader is ready: it has met every rank, also one whose start is the recorded one.
+
+    Such a rank was recorded when it had just ended and started again, which its leader notices some seconds later. A leader
+    whose readiness is not probed proves nothing about ranks that are older than itself.
+    """
+    runs = all(pod.running for pod in group.pods.values())  # one that ended is noticed by its leader some seconds later
+    if not (group.ready and runs) or group.pods[0] in seen.recorded or (seen.recorded and not group.pods[0].probed):
+        return False
+    made_right = not record.incarnation or (group.settled and not _drifted(group, record))
+    return made_right and not _spoiled(group, record, seen)
 
 
 def _told(group: Group, record: Record, ground: Ground) -> Record:
@@ -103,9 +118,6 @@ def _coming(group: Group, record: Record, ground: Ground) -> Step:
         why = "it was made from a template that is not the revision's"
         failure = {**evidence.about(group, evidence.DRIFTED, why, ground.now), "podName": strange}
         return _recycle(record, failure, ground, group.marks())
-    runs = all(pod.running for pod in group.pods.values())  # one that ended is noticed by its leader some seconds later
-    if group.ready and runs and (group.settled or not record.incarnation):
-        return Step(_recorded(group, record, ground.now))
     if not group.bound:
         return Step(record.to(PENDING, ground.now))
     record = record.to(STARTING, ground.now)
@@ -125,9 +137,9 @@ def _drifted(group: Group, record: Record) -> str:
     return next((pod.name for pod in new if pod.uid in group.drifted), "")
 
 
-def _spoiled(group: Group, record: Record) -> bool:
+def _spoiled(group: Group, record: Record, seen: View) -> bool:
     """Whether a rank of what has to go was made from a strange template: it has to go also when the leader is ready."""
-    return not record.ready_since and any(pod.uid in group.drifted for pod in group.pods.values())
+    return not record.ready_since and any(pod.uid in group.drifted for pod in seen.recorded)
 
 
 def _whole(group: Group, record: Record, ground: Ground) -> Step:
@@ -174,10 +186,6 @@ def _broken(group: Group, record: Record, seen: View, ground: Ground) -> Step:
     """Some of the recorded start are left and some are not: the group cannot go on, unless it comes back by itself."""
     now = ground.now
     if seen.restarting:
-        # A leader that is ready anew has met every rank, also one whose start is the recorded one: that was recorded when it
-        # had just ended and started again, which its leader notices some seconds later.
-        if group.ready and group.settled and group.pods[0] not in seen.recorded:
-            return Step(_recorded(group, record, now))
         record = record.to(RESTARTING, now)
         left = ground.policy.self_heal - passed(record.since, now)
         if left > 0:

@@ -31,6 +31,13 @@ AGAIN = [
     ((0, 1, "exit", False), 1, 0, False),
 ]
 """Found among 100,000: a rank is recorded when it has just started again and its leader, still ready, has not noticed."""
+SUCCEEDED = [
+    *[((0, 0, "exit", False), 0, 0, False)] * 4,
+    ((0, 0, "exit", False), 4, 0, False),
+    ((0, 1, "exit", True), 2, 0, True),
+    ((0, 0, "delete", False), 8, 0, False),
+]
+"""Found likewise: the pod of that leader is lost then, and its successor meets the rank."""
 
 
 def come_up(fleet: Fleet, passes: int = 1000) -> None:
@@ -56,6 +63,7 @@ def recorded(fleet: Fleet) -> bool:
     seeds,
 )
 @example([4, 1, 4], AGAIN, 1281)
+@example([2], SUCCEEDED, 0)
 def test_whatever_happens_groups_come_back_and_what_serves_is_left_alone(
     sizes: list[int], story: list[Any], seed: int
 ) -> None:

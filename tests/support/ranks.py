@@ -91,7 +91,8 @@ class Fleet:
             Pod(
                 namespace="ns", name=f"g{number}-{rank}", uid=one.uid, version=1, service="s", component="engine",
                 revision="r", group=number, rank=rank, workload="w", node=NODE, ready=rank == 0 and truth.ready,
-                deleting=one.deleting, grace=one.grace, restarts=one.restarts, reason="", message="", running=one.running,
+                probed=rank == 0, deleting=one.deleting, grace=one.grace, restarts=one.restarts, reason="", message="",
+                running=one.running,
                 ends=stamp(self.now + timedelta(seconds=one.left)) if one.deleting else "",
                 ending=Ending("main", "Error", 1, "lost its peers", one.ended_at) if one.ended_at else None,
             )

@@ -214,6 +214,13 @@ def test_how_the_main_container_ended_is_kept_while_it_runs_again() -> None:
     assert (pod.restarts, pod.running, pod.over) == (1, True, False)
 
 
+def test_whether_the_main_container_has_a_readiness_probe() -> None:
+    main, beside = {"name": "main"}, {"name": "beside", "readinessProbe": {"tcpSocket": {"port": 1}}}
+    probed = main | {"readinessProbe": {"httpGet": {"path": "/health", "port": 1}}}
+    for boxes, wanted in (([main, beside], False), ([probed, beside], True), ([], False)):
+        assert observe.pod(body() | {"spec": {"containers": boxes}}).probed is wanted
+
+
 def test_who_took_a_pod_is_kept() -> None:
     taken = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager", "lastTransitionTime": STARTED}
     pod = observe.pod(body(status={"conditions": [{**taken, "message": "no"}]}, deletionTimestamp=STARTED))

@@ -90,10 +90,24 @@ def test_a_rank_that_the_restarted_leader_found_as_it_was_recorded_has_joined_it
     too_early = go(group(pod(0), pod(1, restarts=1)), NEW).record
     waits = go(group(pod(0, ready=False, restarts=1), pod(1, restarts=1)), too_early).record
     assert (waits.phase, waits.recycles) == (rec.RESTARTING, 0)
-    joined = group(pod(0, restarts=1), pod(1, restarts=1))
+    joined = group(pod(0, restarts=1, probed=True), pod(1, restarts=1))
     met = go(joined, waits, later=60).record
     assert (met.phase, met.recycles, met.incarnation) == (rec.READY, 0, 2)
     assert go(joined._replace(settled=False), waits, later=9).record.phase == rec.RESTARTING
+
+
+def test_a_new_leader_is_believed_to_have_met_the_ranks_only_when_it_is_probed() -> None:
+    """Its pod was lost, and a recycle announced; without a probe it is ready as soon as it runs."""
+    announced = go(group(pod(1)), READY).record
+    assert announced.phase == rec.RECYCLING
+    for leader in (pod(0, "0new"), pod(0, "0new", probed=True, ready=False)):
+        assert go(group(leader, pod(1)), announced).record == announced
+        assert go(group(leader, pod(1)), READY).record.phase == rec.RECYCLING
+    leader = pod(0, "0new", probed=True)
+    assert go(group(leader, pod(1, running=False)), announced).record == announced
+    for before in (announced, READY):
+        met = go(group(leader, pod(1)), before).record
+        assert (met.phase, met.incarnation, met.members["0"]) == (rec.READY, 2, "0new.0")
 
 
 def test_a_hung_leader_is_recycled_after_a_time_and_not_when_it_comes_back() -> None:
