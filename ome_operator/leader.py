@@ -57,6 +57,7 @@ class Leader:
         self._settings, self._client, self._metrics = settings, client, metrics
         self._queue: WorkQueue[Ref] = WorkQueue(
             workers=settings.workers,
+            beginners=settings.beginners,
             first=settings.backoff_first,
             last=settings.backoff_last,
             spacing=settings.child_spacing,

@@ -3,12 +3,14 @@
 A key is dirty at most once, however many events name it, and the earliest wish wins. A key that is being worked on is
 not handed out again before it is done: whatever happens meanwhile becomes one more run afterwards.
 
-Keys that have run before go first. Their runs are short (tell what changed), a first run is long (make everything): with a
-hundred new keys, what is ready would otherwise be told only after the last of them was made.
+Keys that have run before go first, and only so many first runs go at once. A first run is long (make everything), later
+ones are short (tell what changed): with a hundred new keys, what is ready would otherwise be told only after the last of
+them was made.
 """
 
 import heapq
-from collections.abc import Hashable
+import math
+from collections.abc import Hashable, Iterator
 from itertools import count
 from typing import Generic, TypeVar
 
@@ -16,15 +18,16 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Schedule(Generic[K]):
-    """Keys with due times; no clock, no tasks."""
+    """Keys with due times; no clock, no tasks. `beginners`: first runs at the same time, at most."""
 
-    def __init__(self, spacing: float = 0.0) -> None:
-        self._spacing = spacing
+    def __init__(self, spacing: float = 0.0, beginners: float = math.inf) -> None:
+        self._spacing, self._beginners = spacing, beginners
         self._due: dict[K, float] = {}
         self._again: list[tuple[float, int, K]] = []
         self._first: list[tuple[float, int, K]] = []
         self._order = count()
         self._busy: set[K] = set()
+        self._beginning: set[K] = set()
         self._started: dict[K, float] = {}
 
     def __len__(self) -> int:
@@ -52,19 +55,27 @@ class Schedule(Generic[K]):
 
     def pop(self, now: float) -> K | None:
         """The key that is due longest, of those that ran before or else of the others; it is busy until `done`."""
-        for heap in (self._again, self._first):
+        for heap in self._open():
             due = self._head(heap)
             if due is not None and due <= now:
                 _, _, key = heapq.heappop(heap)
                 del self._due[key]
                 self._busy.add(key)
+                if heap is self._first:
+                    self._beginning.add(key)
                 self._started[key] = now
                 return key
         return None
 
     def next_due(self) -> float | None:
         """When `pop` may give something; None: not before another `add` or `done`."""
-        return min((due for heap in (self._again, self._first) if (due := self._head(heap)) is not None), default=None)
+        return min((due for heap in self._open() if (due := self._head(heap)) is not None), default=None)
+
+    def _open(self) -> Iterator[list[tuple[float, int, K]]]:
+        """The heaps that may give a key now, in the order in which they are asked."""
+        yield self._again
+        if len(self._beginning) < self._beginners:
+            yield self._first
 
     def _push(self, key: K, due: float) -> None:
         heap = self._again if key in self._started else self._first
@@ -82,6 +93,7 @@ class Schedule(Generic[K]):
     def done(self, key: K) -> None:
         """The run is over; wishes that came meanwhile count now."""
         self._busy.discard(key)
+        self._beginning.discard(key)
         if key in self._due:
             self._push(key, self._due[key])
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
@@ -29,9 +30,10 @@ class WorkQueue(Generic[K]):
         last: float,
         jitter: Callable[[], float],
         spacing: float = 0.0,
+        beginners: float = math.inf,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._schedule: Schedule[K] = Schedule(spacing)
+        self._schedule: Schedule[K] = Schedule(spacing, beginners)
         self._slots = asyncio.Semaphore(workers)
         self._first, self._last, self._jitter, self._clock = first, last, jitter, clock
         self._failures: dict[K, int] = {}

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from ome_operator.facts import Ending, Pod
 from ome_operator.recovery.group import Group, ranks, view
 from ome_operator.recovery.policy import Policy
-from ome_operator.recovery.record import RECYCLING, Record, mark, stamp
+from ome_operator.recovery.record import NOT_READY, RECYCLING, Record, mark, stamp
 from ome_operator.recovery.recover import announced
 from ome_operator.recovery.role import together
 from ome_operator.rollout.slices import hurry
@@ -177,6 +177,9 @@ class Fleet:
         truth = self.truths[number % len(self.truths)]
         one = truth.ranks.get(rank % truth.size)
         if how == "silent":
+            known = self.stored.get(f"g{number % len(self.truths)}")
+            # That it answered since the last silence was never stored: the two look like one, and may be taken for a hang.
+            truth.failures += known is not None and known.phase == NOT_READY and truth.ready
             truth.silence = 1 + rank
             return
         if one is None or one.deleting:

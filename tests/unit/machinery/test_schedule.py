@@ -91,3 +91,19 @@ def test_a_key_that_ran_before_does_not_hold_new_ones_back_while_it_is_not_due()
     s.add("new", 0.0, 1.0)
     assert s.next_due() == 1.0
     assert s.pop(1.0) == "new"
+
+
+def test_only_so_many_first_runs_go_at_once_and_later_ones_do_not_wait_for_them() -> None:
+    s: Schedule[str] = Schedule(beginners=2)
+    for key in "abc":
+        s.add(key, 0.0)
+    assert (s.pop(0.0), s.pop(0.0), s.pop(0.0)) == ("a", "b", None)
+    assert (s.next_due(), s.ready(0.0)) == (None, 1), "nothing may be given before a run is done"
+    s.done("a")
+    s.add("a", 0.0)
+    assert (s.pop(0.0), s.pop(0.0)) == ("a", "c"), "the second run of a takes no place of a first one"
+    s.add("d", 0.0)
+    s.done("a")
+    assert s.pop(0.0) is None
+    s.done("b")
+    assert s.pop(0.0) == "d"
