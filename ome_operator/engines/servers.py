@@ -1,5 +1,6 @@
 """How servers of known engines are told apart, and how they are watched. The facts are data, one file for each engine."""
 
+import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
@@ -7,6 +8,17 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import yaml
+
+
+class Pinned(NamedTuple):
+    """How adapters are named where the engine takes only pinned ones."""
+
+    under: tuple[str, ...]
+    """Arguments with any of which it is so."""
+    more: tuple[str, ...]
+    """Arguments that stand before, as flag=value."""
+    each: Mapping[str, Any]
+    """An adapter as JSON; $name and $path stand for its own."""
 
 
 class Server(NamedTuple):
@@ -26,6 +38,8 @@ class Server(NamedTuple):
     """Seconds that a start may take."""
     adapters: tuple[str, ...]
     """Arguments before LoRA adapters, () when it takes none."""
+    pinned: Pinned | None
+    """What is different where adapters have to be pinned, if they ever have to."""
     parallel: Mapping[str, tuple[str, ...]]
     """TP, DP and EP -> the arguments that set it."""
 
@@ -64,10 +78,22 @@ def with_adapters(container: Mapping[str, Any], adapters: Mapping[str, str]) -> 
     if not adapters or found is None or not takes_adapters(container):
         return dict(container)
     *switches, flag = found.adapters
-    if any(one.startswith(flag) for one in args):
+    if _has(container, flag):
         return dict(container)
     named = [f"{name}={path}" for name, path in adapters.items()]
+    if found.pinned is not None and any(_has(container, one) for one in found.pinned.under):
+        switches += [one for one in found.pinned.more if not _has(container, one.partition("=")[0])]
+        named = [_pinned(found.pinned, name, path) for name, path in adapters.items()]
     return {**container, "args": [*args, *(one for one in switches if one not in args), flag, *named]}
+
+
+def _has(container: Mapping[str, Any], flag: str) -> bool:
+    return any(word.partition("=")[0] == flag for word in _parts(container))
+
+
+def _pinned(form: Pinned, name: str, path: str) -> str:
+    own = {"$name": name, "$path": path}
+    return json.dumps({key: own.get(str(value), value) for key, value in form.each.items()})
 
 
 def strategy(container: Mapping[str, Any]) -> dict[str, str]:
@@ -124,4 +150,6 @@ def _read(name: str, data: Mapping[str, Any]) -> Server:
     starts = tuple(tuple(start) for start in data["starts"])
     parallel = {kind: tuple(flags) for kind, flags in data["parallel"].items()}
     watched = data["port"], data["health"], data["dummy"], data["startup"]
-    return Server(name, starts, *watched, tuple(data["adapters"]), parallel)
+    form = data.get("pinned")
+    pinned = Pinned(tuple(form["under"]), tuple(form["more"]), form["each"]) if form else None
+    return Server(name, starts, *watched, tuple(data["adapters"]), pinned, parallel)

@@ -31,6 +31,17 @@ def test_adapters_are_named_as_the_engine_wants_them() -> None:
     assert with_adapters(own, {"a": "/a"}) == own
 
 
+def test_adapters_are_pinned_where_the_engine_takes_no_others() -> None:
+    """SGLang under data-parallel attention; a back end that the runtime chose stays."""
+    box = {"command": ["python3", "-m", "sglang.launch_server"], "args": ["--tp-size=2", "--attn-dp-size=2"]}
+    item = '{"lora_name": "a", "lora_path": "/a", "pinned": true}'
+    assert with_adapters(box, {"a": "/a"})["args"] == [*box["args"], "--lora-backend=triton", "--lora-paths", item]
+    chosen = {**box, "args": [*box["args"], "--lora-backend", "triton_v2"]}
+    assert with_adapters(chosen, {"a": "/a"})["args"] == [*chosen["args"], "--lora-paths", item]
+    flags = command_line("sglang-0.5.23").flags
+    assert {"--attn-dp-size", "--attention-data-parallel-size", "--lora-backend"} <= flags.keys()
+
+
 def test_what_an_engine_says_about_parallelism() -> None:
     said = {"command": ["python3", "-m", "sglang.launch_server"], "args": ["--tp-size=32", "--attn-dp-size=32"]}
     assert strategy(said) == {"TP": "32", "DP": "32"}

@@ -1,4 +1,8 @@
-"""Three settings that SGLang 0.5.23 lacks for CPUs, made through its own plugin interface."""
+"""Four settings that SGLang 0.5.23 lacks for CPUs, made through its own plugin interface."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
 
 
 def activate() -> None:
@@ -11,6 +15,7 @@ def activate() -> None:
     # Data-parallel attention pads batches with sequences of this length, which this backend does not name.
     TorchNativeAttnBackend.get_cpu_graph_seq_len_fill_value = lambda self: 1
     _send_from_plain_memory()
+    _adapt_in_plain_memory()
 
 
 def _send_from_plain_memory() -> None:
@@ -20,3 +25,21 @@ def _send_from_plain_memory() -> None:
     except ImportError:  # without Mooncake there is nothing to send with
         return
     MooncakeKVSender.supports_host_tensor_indices = False
+
+
+def _adapt_in_plain_memory() -> None:
+    """LoRA asks for pinned memory, even on its back end `torch_native`. Without a GPU it is memory as any other."""
+    import torch
+
+    for name in ("tensor", "zeros"):
+        setattr(torch, name, _unpinned(getattr(torch, name)))
+    torch.Tensor.pin_memory = lambda tensor, *_: tensor
+
+
+def _unpinned(make: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(make)
+    def made(*args: Any, **kwargs: Any) -> Any:
+        kwargs.pop("pin_memory", None)
+        return make(*args, **kwargs)
+
+    return made

@@ -1,0 +1,127 @@
+"""LoRA adapters of FineTunedWeights in the real engine: it loads what the operator names, and generates with it."""
+
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ome_operator.local import tinymodel
+from ome_operator.local.realnode.facts import NAME
+from tests.node.conftest import Steps
+from tests.node.serving.conftest import MINUTES, READY_WITHIN_S, address, post, remove, tokens
+from tests.node.serving.test_agent import engine
+from tests.support import yamls
+from tests.support.rig import Rig
+
+pytestmark = MINUTES
+SPACE = "lora-tiny"
+PROMPT = "The future of AI is"
+POET, SILENT = "poet", "silent"
+"""One that changes what the model says, and one whose second factors are zero, so that it changes nothing."""
+RANK, ALPHA = 8, 16
+TARGETS = ("q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "o_proj")
+"""What SGLang 0.5.23 adapts in plain torch: kv_b_proj and experts need Triton, and so a GPU."""
+
+
+def adapter(silent: bool) -> dict[str, bytes]:
+    """Name -> content of the files of an adapter of the tiny model, as PEFT writes them."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name, shape in tinymodel.shapes().items():
+        module = name.removesuffix(".weight")
+        if module.endswith(TARGETS):
+            shapes[f"base_model.model.{module}.lora_A.weight"] = (RANK, shape[1])
+            shapes[f"base_model.model.{module}.lora_B.weight"] = (shape[0], RANK)
+    config = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": RANK, "lora_alpha": ALPHA, "target_modules": TARGETS}
+    weights = tinymodel.safetensors(shapes)
+    if silent:  # PEFT's factors before any training: the second ones are zero
+        size = int.from_bytes(weights[:8], "little")
+        header, body = json.loads(weights[8 : 8 + size]), bytearray(weights[8 + size :])
+        for name, about in header.items():
+            if ".lora_B." in name:
+                begin, end = about["data_offsets"]
+                body[begin:end] = bytes(end - begin)
+        weights = weights[: 8 + size] + bytes(body)
+    return {"adapter_config.json": json.dumps(config).encode(), "adapter_model.safetensors": weights}
+
+
+@pytest.fixture(scope="module")
+def places() -> Iterator[dict[str, Path]]:
+    """Adapter -> its directory on this machine, and so on its node; pods may read it."""
+    with tempfile.TemporaryDirectory(prefix="ome-lora-") as top:
+        Path(top).chmod(0o755)
+        found = {name: Path(top, name) for name in (POET, SILENT)}
+        for name, folder in found.items():
+            folder.mkdir()
+            for file, content in adapter(silent=name == SILENT).items():
+                (folder / file).write_bytes(content)
+        yield found
+
+
+def weight(name: str, place: Path) -> dict[str, Any]:
+    """A FineTunedWeight that lies on the node."""
+    storage = {"storageUri": f"local://{place}", "path": str(place)}
+    spec = {"baseModelRef": {"name": "kimi-k2-tiny"}, "modelType": "LoRA", "storage": storage}
+    return {"apiVersion": yamls.API, "kind": "FineTunedWeight", "metadata": {"name": name}, "spec": spec}
+
+
+@pytest.fixture(scope="module")
+def url(serving: Rig, places: dict[str, Path], steps: Steps) -> Iterator[str]:
+    """One server of the tiny model with both adapters."""
+    runtime = engine()
+    runtime["metadata"]["name"] = SPACE
+    # The default, csgmv, is written in Triton. The flag says nothing about which adapters there are: that is the operator's.
+    runtime["spec"]["engineConfig"]["runner"]["args"].append("--lora-backend=torch_native")
+    labels = [f"models.ome.io/finetunedweight.{name}" for name in places]
+    serving.cluster.kubectl("label", "node", NAME, *(f"{label}=Ready" for label in labels))
+    serving.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}, runtime)
+    try:
+        for name, place in places.items():
+            serving.create(weight(name, place))
+        body = yamls.service(SPACE, SPACE, SPACE, "engine", model="kimi-k2-tiny")
+        body["spec"]["model"]["fineTunedWeights"] = [POET, SILENT]
+        with steps.measure("service with two LoRA adapters, apply to Ready"):
+            serving.create(body)
+            serving.ready(SPACE, SPACE, READY_WITHIN_S)
+        found = address(serving, SPACE, SPACE)
+        serving.wait("tokens", lambda: tokens(found, PROMPT, 1), 60)
+        yield found
+    finally:
+        remove(serving, SPACE)
+        for name in places:
+            serving.delete("FineTunedWeight", "", name)
+        serving.delete("ClusterServingRuntime", "", SPACE)
+        serving.cluster.kubectl("label", "node", NAME, *(f"{label}-" for label in labels))
+
+
+def with_adapter(url: str, name: str) -> list[int]:
+    """What the model says at temperature 0 with an adapter, as token ids."""
+    body = {"text": PROMPT, "lora_path": name, "sampling_params": {"temperature": 0, "max_new_tokens": 16}}
+    found: list[int] = post(f"{url}/generate", body)["output_ids"]
+    return found
+
+
+def test_an_adapter_changes_what_the_model_says(url: str) -> None:
+    """Adapters are picked by each request, and those of zeros prove that nothing else differs."""
+    plain = tokens(url, PROMPT)
+    assert with_adapter(url, POET) != plain
+    assert with_adapter(url, POET) == with_adapter(url, POET)
+    assert with_adapter(url, SILENT) == plain
+    assert tokens(url, PROMPT) == plain, "a request that names no adapter gets none"
+
+
+def test_chats_name_an_adapter_behind_the_model(url: str) -> None:
+    """`<model>:<adapter>`; the adapter's bare name, which /v1/models lists, is answered by the base model."""
+
+    def said(model: str) -> str:
+        messages = [{"role": "user", "content": "Hello"}]
+        body = {"model": model, "messages": messages, "temperature": 0, "max_tokens": 12}
+        content: str = post(f"{url}/v1/chat/completions", body)["choices"][0]["message"]["content"]
+        return content
+
+    plain = said("any")
+    assert said(f"any:{POET}") != plain
+    assert said(f"any:{SILENT}") == plain
+    assert said(POET) == plain
