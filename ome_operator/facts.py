@@ -99,7 +99,7 @@ class Pod(NamedTuple):
     running: bool = True
     """Whether the main container runs. Ready says nothing about ranks above 0."""
     probed: bool = False
-    """Whether the main container has a readiness probe: without one, Ready says no more than that it runs."""
+    """Whether the main container has a readiness or a start-up probe: without one, Ready says no more than that it runs."""
     over: bool = False
     """Whether the pod has ended for good: its containers are not started again."""
     ends: str = ""

@@ -109,7 +109,7 @@ def pod(body: Body) -> Pod:
         message=message,
         draining=(metadata.get("annotations") or {}).get(keys.DRAINING) or "",
         running=bool((main.get("state") or {}).get("running")) if main else ready,
-        probed=bool(boxes and boxes[0].get("readinessProbe")),
+        probed=bool(boxes and (boxes[0].get("readinessProbe") or boxes[0].get("startupProbe"))),
         over=status.get("phase") in ("Failed", "Succeeded"),
         ends=metadata.get("deletionTimestamp") or "",
         template=labels.get(keys.TEMPLATE) or "",

@@ -50,7 +50,7 @@ def report(
         now=now,
         progress=want.progress,
         problems=(*choice.problems, *refused),
-        advice=(*want.advice, *recovery.advice, *observed.warnings),
+        advice=(*want.advice, *observed.warnings),
         model=_model(resolved, choice),
         runtime=resolved.runtime.name if resolved.runtime else known,
         url=_url(service, choice, want),

@@ -14,7 +14,7 @@ class Pinned(NamedTuple):
     """How adapters are named where the engine takes only pinned ones."""
 
     under: tuple[str, ...]
-    """Arguments with any of which it is so."""
+    """Arguments with any of which it is so, unless its value is 1."""
     more: tuple[str, ...]
     """Arguments that stand before, as flag=value."""
     each: Mapping[str, Any]
@@ -81,7 +81,7 @@ def with_adapters(container: Mapping[str, Any], adapters: Mapping[str, str]) -> 
     if _has(container, flag):
         return dict(container)
     named = [f"{name}={path}" for name, path in adapters.items()]
-    if found.pinned is not None and any(_has(container, one) for one in found.pinned.under):
+    if found.pinned is not None and any(_says(container, one) not in ("", "1") for one in found.pinned.under):
         switches += [one for one in found.pinned.more if not _has(container, one.partition("=")[0])]
         named = [_pinned(found.pinned, name, path) for name, path in adapters.items()]
     return {**container, "args": [*args, *(one for one in switches if one not in args), flag, *named]}
@@ -89,6 +89,12 @@ def with_adapters(container: Mapping[str, Any], adapters: Mapping[str, str]) -> 
 
 def _has(container: Mapping[str, Any], flag: str) -> bool:
     return any(word.partition("=")[0] == flag for word in _parts(container))
+
+
+def _says(container: Mapping[str, Any], flag: str) -> str:
+    """The value of an argument, "" without it."""
+    words = [word for part in _parts(container) for word in part.replace("=", " ", 1).split()]
+    return next((after for word, after in pairwise(words) if word == flag), "")
 
 
 def _pinned(form: Pinned, name: str, path: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 START = b'{"kind":"Event"'
-"""How a line begins. Within an event its quotes would be escaped."""
+"""How a line begins. Bodies, which might begin so too, are not logged."""
 
 
 @dataclass(frozen=True)

@@ -59,10 +59,10 @@ def advance(group: Group, record: Record, ground: Ground) -> Step:
     seen = view(group, record, ground.policy.spare)
     if not ground.policy.recycles:
         return _watched(group, record, ground)
-    if _met(group, record, seen):
+    if _met(group, record, seen, ground.policy.spare):
         return Step(_recorded(group, _told(group, record, ground), ground.now))
-    settled = record.phase == RECYCLING or (record.phase == FAILED and _exhausted(record, ground.policy))
-    if settled and seen.recorded and not (seen.whole and group.ready and not _spoiled(group, record, seen)):
+    decided = record.phase == RECYCLING or (record.phase == FAILED and _exhausted(record, ground.policy))
+    if decided and seen.recorded and not _came_back(group, record, seen):
         return Step(record)
     if not seen.recorded:
         return _coming(group, _told(group, record, ground), ground)
@@ -71,17 +71,24 @@ def advance(group: Group, record: Record, ground: Ground) -> Step:
     return _broken(group, _told(group, record, ground), seen, ground)
 
 
-def _met(group: Group, record: Record, seen: View) -> bool:
+def _met(group: Group, record: Record, seen: View, spare: int) -> bool:
     """Whether a new leader is ready: it has met every rank, also one whose start is the recorded one.
 
     Such a rank was recorded when it had just ended and started again, which its leader notices some seconds later. A leader
-    whose readiness is not probed proves nothing about ranks that are older than itself.
+    that is not probed proves nothing about ranks that are older than itself. Before a group was first ready it may be made
+    from any template: that belongs to its boot.
     """
-    runs = all(pod.running for pod in group.pods.values())  # one that ended is noticed by its leader some seconds later
-    if not (group.ready and runs) or group.pods[0] in seen.recorded or (seen.recorded and not group.pods[0].probed):
+    if not group.ready or group.pods[0] in seen.recorded or (seen.recorded and not group.pods[0].probed):
         return False
-    made_right = not record.incarnation or (group.settled and not _drifted(group, record))
-    return made_right and not _spoiled(group, record, seen)
+    if sum(not pod.running for pod in group.pods.values()) > spare:
+        return False  # its leader notices some seconds later
+    return not record.incarnation or (group.settled and not _drifted(group, record))
+
+
+def _came_back(group: Group, record: Record, seen: View) -> bool:
+    """Whether what was to go serves after all, and is what it should be."""
+    right = bool(record.ready_since) or group.settled
+    return seen.whole and group.ready and right and not _drifted(group, record)
 
 
 def _told(group: Group, record: Record, ground: Ground) -> Record:
@@ -129,17 +136,13 @@ def _coming(group: Group, record: Record, ground: Ground) -> Step:
 
 
 def _drifted(group: Group, record: Record) -> str:
-    """Name of a pod that is newer than the record and was made from a template that is not the slice's; "" without one.
+    """Name of a pod that was made from a template that is not the slice's; "" without one.
 
-    The recorded pods were right when they were recorded, whatever an upgrade of Kubernetes makes of the template's name.
+    Pods of a start that was ready were right when they were recorded, whatever an upgrade of Kubernetes makes of the
+    template's name. What is recorded of a start that never was ready is what has to go.
     """
-    new = [pod for rank, pod in group.pods.items() if uid_of(record, rank) != pod.uid[:UID]]
-    return next((pod.name for pod in new if pod.uid in group.drifted), "")
-
-
-def _spoiled(group: Group, record: Record, seen: View) -> bool:
-    """Whether a rank of what has to go was made from a strange template: it has to go also when the leader is ready."""
-    return not record.ready_since and any(pod.uid in group.drifted for pod in seen.recorded)
+    strange = [(rank, pod) for rank, pod in group.pods.items() if pod.uid in group.drifted]
+    return next((pod.name for rank, pod in strange if not record.ready_since or uid_of(record, rank) != pod.uid[:UID]), "")
 
 
 def _whole(group: Group, record: Record, ground: Ground) -> Step:
@@ -158,6 +161,8 @@ def _whole(group: Group, record: Record, ground: Ground) -> Step:
     left = policy.hang - passed(record.since, now)
     if left > 0 or ground.busy:
         return Step(record, left if left > 0 else TURN)
+    if not record.ready_since:
+        return _recycle(record, evidence.late(group, "the leader never became ready", now), ground)
     why = f"the leader was ready, and then not for {policy.hang:.0f} s, while every rank ran"
     return _recycle(record, evidence.about(group, evidence.HUNG, why, now), ground)
 
@@ -190,6 +195,8 @@ def _broken(group: Group, record: Record, seen: View, ground: Ground) -> Step:
         left = ground.policy.self_heal - passed(record.since, now)
         if left > 0:
             return Step(record, left)
+        if group.ready and not group.pods[0].probed:  # it would be Ready again beside new ranks, whatever it has met
+            return _recycle(record, record.failure, ground, group.marks())
     elif seen.ending and group.leader is not None:
         left = -passed(group.leader.ends, now)
         if left > 0:

@@ -17,8 +17,6 @@ FIRST, LAST = 10.0, 300.0
 """Seconds from one recycle to the next, when the group does not stay up in between: doubling from one to the other."""
 STABLE = 600.0
 """A group that was ready for so long has come back: its next recycle is the first one again."""
-IDLE = ("update_strategy", "ready_policy", "min_ready_seconds", "migration_policy")
-"""Fields of `lifecycle` that are accepted and have no effect."""
 
 
 class Policy(NamedTuple):
@@ -71,11 +69,3 @@ def _policy(above: Lifecycle | None, below: Lifecycle | None) -> Policy:
 def pause(in_a_row: int) -> float:
     """Seconds that pass after so many recycles in a row before the next one."""
     return min(LAST, FIRST * 2.0 ** min(in_a_row - 1, 10)) if in_a_row else 0.0
-
-
-def advice(component: str, written: Component | None) -> tuple[str, ...]:
-    """What somebody wrote that has no effect."""
-    lifecycle = written.lifecycle if written else None
-    idle = [name for name in IDLE if lifecycle is not None and getattr(lifecycle, name) is not None]
-    names = [Lifecycle.model_fields[name].alias for name in idle]
-    return tuple(f"spec.{component}.lifecycle.{name} has no effect" for name in names)

@@ -13,7 +13,7 @@ from ome_operator.plan import Delete, Event, NodeLost, Recycle, sight
 from ome_operator.recovery import words
 from ome_operator.recovery.advance import Step
 from ome_operator.recovery.group import Group, ranks, view
-from ome_operator.recovery.policy import Policy, advice, policy
+from ome_operator.recovery.policy import Policy, policy
 from ome_operator.recovery.record import RECYCLING, Record, passed, read, written
 from ome_operator.recovery.role import together
 from ome_operator.recovery.scope import Role, scope
@@ -40,7 +40,6 @@ class Recovery:
     """By force: pods that stay Terminating on lost nodes."""
     events: tuple[Event, ...] = ()
     condition: Condition | None = None
-    advice: tuple[str, ...] = ()
     urgent: bool = False
     """Whether a group that was ready once is in another phase: such a status must not wait."""
     again: float | None = None
@@ -81,7 +80,6 @@ def recover(
         delete=force.delete,
         events=tuple(words.event(after[name], groups[name]) for name in begun),
         condition=words.condition(after, groups, policies, [*systemic, *force.stuck]),
-        advice=advice(keys.ENGINE, service.spec.engine) + advice(keys.DECODER, service.spec.decoder),
         urgent=bool(begun) or any(_moved(before.get(name), one) for name, one in after.items()),
         again=min(waits, default=None),
     )

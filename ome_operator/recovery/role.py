@@ -6,7 +6,19 @@ from datetime import datetime
 from ome_operator.recovery.advance import Ground, Step, advance
 from ome_operator.recovery.group import Group, view
 from ome_operator.recovery.policy import Policy
-from ome_operator.recovery.record import NOT_READY, PENDING, READY, RECYCLING, STARTING, SYSTEMIC, Record
+from ome_operator.recovery.record import (
+    NOT_READY,
+    PENDING,
+    READY,
+    RECYCLING,
+    STARTING,
+    SYSTEMIC,
+    Record,
+    passed,
+)
+
+PLACING = 300.0
+"""Seconds that pods usually have found their nodes within, autoscaled ones too."""
 
 
 def together(
@@ -18,7 +30,7 @@ def together(
     silent = [one for one in groups if _silent(one, records[one.name], policy)]
     known = [one for one in groups if records[one.name].incarnation]
     systemic = len(silent) > 1 and 2 * len(silent) >= len(known)
-    pending = any(_pending(one) for one in records.values())
+    pending = any(_pending(one, now) for one in records.values())
     steps: dict[str, Step] = {}
     for one in groups:
         ground = Ground(policy, lost, now, systemic, busy=pending)
@@ -37,7 +49,9 @@ def _silent(group: Group, record: Record, policy: Policy) -> bool:
     return view(group, record, policy.spare).whole
 
 
-def _pending(record: Record) -> bool:
-    """Whether a recycle is under way: its pods go, or new ones come up."""
+def _pending(record: Record, now: datetime) -> bool:
+    """Whether a recycle is under way: its pods go, or new ones come up. One that finds no nodes holds up nobody for long."""
+    if record.phase == PENDING and passed(record.since, now) > PLACING:
+        return False
     again = record.phase in (PENDING, STARTING) and record.recycled_at > record.ready_since
     return record.phase == RECYCLING or again

@@ -14,6 +14,7 @@ from ome_operator.facts import Deps, Manifest, Ref
 from ome_operator.resolve.accelerator import Accelerated, accelerated
 from ome_operator.resolve.finetuned import BASE, fine_tuned
 from ome_operator.resolve.identity import CHOSEN
+from ome_operator.resolve.idle import idle
 from ome_operator.resolve.known import known
 from ome_operator.resolve.match import broken
 from ome_operator.resolve.pinned import Part, Pinned, pinned
@@ -96,9 +97,9 @@ def resolve(service: InferenceService, deps: Deps, kept: Mapping[str, Mapping[st
     router = None
     if runtime is not None and service.spec.router is not None:
         router = runtime_parts(runtime.spec, True), written(service.spec.router, True)
-    advice: tuple[str, ...] = ()
+    advice = idle(service, runtime)
     if model is not None and runtime is not None and runtime_refs(service):
-        advice = _mismatch(runtime, model)
+        advice = _mismatch(runtime, model) + advice
     problems = (*about_model, *about_runtime, *_shape(service), *lacking)
     return Resolved(model, runtime, inputs, router, problems, advice, {"runtime": of_runtime.drift, "model": of_model.drift})
 

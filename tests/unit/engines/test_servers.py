@@ -36,6 +36,8 @@ def test_adapters_are_pinned_where_the_engine_takes_no_others() -> None:
     box = {"command": ["python3", "-m", "sglang.launch_server"], "args": ["--tp-size=2", "--attn-dp-size=2"]}
     item = '{"lora_name": "a", "lora_path": "/a", "pinned": true}'
     assert with_adapters(box, {"a": "/a"})["args"] == [*box["args"], "--lora-backend=triton", "--lora-paths", item]
+    alone = {**box, "args": ["--attn-dp-size", "1"]}
+    assert with_adapters(alone, {"a": "/a"})["args"] == [*alone["args"], "--lora-paths", "a=/a"]
     chosen = {**box, "args": [*box["args"], "--lora-backend", "triton_v2"]}
     assert with_adapters(chosen, {"a": "/a"})["args"] == [*chosen["args"], "--lora-paths", item]
     flags = command_line("sglang-0.5.23").flags

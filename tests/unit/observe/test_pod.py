@@ -214,10 +214,11 @@ def test_how_the_main_container_ended_is_kept_while_it_runs_again() -> None:
     assert (pod.restarts, pod.running, pod.over) == (1, True, False)
 
 
-def test_whether_the_main_container_has_a_readiness_probe() -> None:
+def test_whether_the_main_container_is_probed() -> None:
     main, beside = {"name": "main"}, {"name": "beside", "readinessProbe": {"tcpSocket": {"port": 1}}}
-    probed = main | {"readinessProbe": {"httpGet": {"path": "/health", "port": 1}}}
-    for boxes, wanted in (([main, beside], False), ([probed, beside], True), ([], False)):
+    probe = {"httpGet": {"path": "/health", "port": 1}}
+    ready, start = main | {"readinessProbe": probe}, main | {"startupProbe": probe}
+    for boxes, wanted in (([main, beside], False), ([ready, beside], True), ([start], True), ([], False)):
         assert observe.pod(body() | {"spec": {"containers": boxes}}).probed is wanted
 
 

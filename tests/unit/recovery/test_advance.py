@@ -12,6 +12,7 @@ from ome_operator.recovery.advance import TURN, Ground, Step, advance
 from ome_operator.recovery.group import Group
 from ome_operator.recovery.policy import FIRST, STABLE, Policy
 from ome_operator.recovery.record import Record, stamp
+from ome_operator.recovery.role import PLACING, together
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PLAIN = Policy()
@@ -110,6 +111,32 @@ def test_a_new_leader_is_believed_to_have_met_the_ranks_only_when_it_is_probed()
         assert (met.phase, met.incarnation, met.members["0"]) == (rec.READY, 2, "0new.0")
 
 
+def test_a_leader_without_a_probe_goes_with_its_group_when_ranks_did_not_start_anew() -> None:
+    """Left alone it would be Ready beside a new rank 1 at once, end when it notices, and cost that rank again and again."""
+    too_early = go(group(pod(0), pod(1, restarts=1)), NEW).record
+    mixed = group(pod(0, restarts=1), pod(1, restarts=1))
+    waits = go(mixed, too_early).record
+    assert waits.phase == rec.RESTARTING
+    record = go(mixed, waits, later=60).record
+    assert (record.phase, record.members) == (rec.RECYCLING, mixed.marks())
+
+
+def test_a_recycled_group_that_finds_no_nodes_holds_up_no_hung_one_for_long() -> None:
+    def at(later: float, records: dict[str, Record]) -> dict[str, Record]:
+        hung = Group("g-1", "engine", "r", 1, 2, "engine group 1", {0: pod(0, ready=False), 1: pod(1)})
+        lost = group(pod(0, "0new", node="", ready=False), pod(1, "1new", node=""))
+        quiet = Group("g-2", "engine", "r", 2, 2, "engine group 2", {0: pod(0), 1: pod(1)})
+        steps, _ = together([lost, hung, quiet], records, PLAIN, lambda _: False, NOW + timedelta(seconds=later))
+        return {name: step.record for name, step in steps.items()}
+
+    recycled = replace(READY, phase=rec.PENDING, since=stamp(NOW), recycled_at=stamp(NOW), recycles=1, ready_since="")
+    others = {f"g-{index}": replace(READY, name=f"g-{index}", index=index) for index in (1, 2)}
+    records = at(1, {"g-0": recycled, **others})
+    assert (records["g-0"].phase, records["g-1"].phase) == (rec.PENDING, rec.NOT_READY)
+    assert at(PLACING - 1, records)["g-1"].phase == rec.NOT_READY
+    assert at(PLACING + 1, records)["g-1"].phase == rec.RECYCLING
+
+
 def test_a_hung_leader_is_recycled_after_a_time_and_not_when_it_comes_back() -> None:
     silent = group(pod(0, ready=False), pod(1))
     step = go(silent, READY)
@@ -187,6 +214,11 @@ def test_pods_of_a_drifted_template_go_with_their_group() -> None:
     assert go(same, READY).record == READY, "recorded pods stay, whatever an upgrade calls their template"
     in_place = group(pod(0, restarts=1), pod(1, restarts=1), drifted=frozenset({pod(1).uid}))
     assert go(in_place, READY).record.recycles == 0
+    again = group(pod(0, "0new", restarts=1, probed=True), pod(1, "1new"), drifted=frozenset({"0new"}))
+    assert go(again, record).record == record, "nor that it started again since, as what it should not be"
+    alone = group(pod(0, restarts=1), size=1, drifted=frozenset({pod(0).uid}))
+    assert go(alone, replace(READY, phase=rec.RECYCLING, ready_since="")).record.phase == rec.RECYCLING
+    assert go(new._replace(drifted=frozenset(), settled=False), record).record == record, "nor a further edit meanwhile"
     unsettled = group(pod(0, "0new"), pod(1, "1new"), settled=False)
     assert go(unsettled, READY).record.incarnation == 1, "not recorded while the template is a stranger's"
 
@@ -199,6 +231,8 @@ def test_an_engine_that_survives_a_lost_rank_keeps_its_group() -> None:
     back = group(pod(0), pod(1, "1new", ready=True), pod(2), size=3)
     record = go(back, ready, elastic).record
     assert (record.phase, record.recycles, record.members["1"]) == (rec.READY, 0, "1new.0")
+    in_place = group(pod(0, restarts=1, probed=True), pod(1, running=False), pod(2, restarts=1), size=3)
+    assert go(in_place, ready, elastic).record.incarnation == 2, "with a new leader, too, it serves without one of them"
     two = group(pod(0), pod(1, "1new"), pod(2, "2new"), size=3)
     assert go(two, ready, elastic).record.phase == rec.RECYCLING, "more ranks than it survives"
     headless = group(pod(0, "0new"), pod(1), pod(2), size=3)

@@ -1,6 +1,6 @@
 """What users say about recovery, in the service and in its runtime."""
 
-from ome_operator.recovery.policy import FIRST, HANG, LAST, Policy, advice, pause, policy
+from ome_operator.recovery.policy import FIRST, HANG, LAST, Policy, pause, policy
 from tests.support import parts
 
 
@@ -26,12 +26,3 @@ def test_the_other_settings() -> None:
 def test_pauses_double_up_to_a_bound() -> None:
     assert [pause(number) for number in (0, 1, 2, 3)] == [0.0, FIRST, 2 * FIRST, 4 * FIRST]
     assert pause(99) == LAST
-
-
-def test_what_has_no_effect_is_told() -> None:
-    written = parts.service(engine={"lifecycle": {"readyPolicy": "None", "minReadySeconds": 3, "hangTimeout": "5s"}})
-    assert advice("engine", written.spec.engine) == (
-        "spec.engine.lifecycle.readyPolicy has no effect",
-        "spec.engine.lifecycle.minReadySeconds has no effect",
-    )
-    assert advice("decoder", None) == ()

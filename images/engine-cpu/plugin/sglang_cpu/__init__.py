@@ -30,7 +30,9 @@ def _send_from_plain_memory() -> None:
 def _adapt_in_plain_memory() -> None:
     """LoRA asks for pinned memory, even on its back end `torch_native`. Without a GPU it is memory as any other."""
     import torch
+    from torch.utils._device import _device_constructors
 
+    _device_constructors()  # remembers the functions as they are, for `with torch.device(…)`
     for name in ("tensor", "zeros"):
         setattr(torch, name, _unpinned(getattr(torch, name)))
     torch.Tensor.pin_memory = lambda tensor, *_: tensor
