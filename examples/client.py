@@ -5,7 +5,7 @@ import os
 
 from openai import OpenAI
 
-URL, MODEL = "http://localhost:8080/v1", "moonshotai/Kimi-K2-Thinking"
+URL, MODEL = "http://localhost:8080/v1", "kimi-k2-instruct"
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:

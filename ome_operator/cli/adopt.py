@@ -18,7 +18,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be 
 NEXT = """
 What remains, in this order:
   helm upgrade --install {name} charts/ome-crd -n {namespace} --create-namespace
-  helm install ome-operator charts/ome-resources -n {namespace}
+  helm install ome-operator charts/ome-resources -n {namespace} --set image.repository=REGISTRY/ome-operator
   ome adopt service --all        (each service: waits for its new pods, then removes OME's)
   and OME's own release, once all services are ours: docs/migrate.md"""
 

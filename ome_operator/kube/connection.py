@@ -46,7 +46,8 @@ class Connection:
         try:
             await connection._load()
         except (loading.ConfigException, OSError) as error:
-            raise NoConnection(f"{kubeconfig or 'the ServiceAccount of this pod'}: {error}") from error
+            said = str(error).rstrip(".")  # whoever prints it ends the sentence
+            raise NoConnection(f"{kubeconfig or 'the ServiceAccount of this pod'}: {said}") from error
         return connection
 
     @property

@@ -20,6 +20,8 @@ from .layout import Layout
 
 MARK = "OME_LOCAL_CLUSTER_DIR"
 """In the environment of every process that we start, with the cluster's directory: finds what a lost file forgot."""
+_REMEMBER = 'printf %s "$$" >"$1.new" && mv "$1.new" "$1"; shift; exec "$@"'
+"""A process writes its id before it becomes the program: who starts it may be killed before it can."""
 _CHILDREN: dict[int, "subprocess.Popen[bytes]"] = {}
 """Those started by this very process: they must be reaped, or they stay as zombies until it ends."""
 
@@ -67,7 +69,7 @@ def spawn(at: Layout, name: str, argv: Sequence[str], env: Mapping[str, str] | N
     environment = {**os.environ, **(env or {}), MARK: str(at.root)}
     with (at.logs / f"{name}.log").open("ab") as log:
         child = subprocess.Popen(
-            list(argv),
+            ["/bin/sh", "-c", _REMEMBER, "sh", str(_early(at, name)), *argv],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -83,12 +85,24 @@ def spawn(at: Layout, name: str, argv: Sequence[str], env: Mapping[str, str] | N
 
 def find(at: Layout, name: str) -> Process | None:
     """The process remembered under this name, if it still runs."""
+    return next((one for one in (_remembered(at, name), _by_itself(at, name)) if one is not None and one.alive()), None)
+
+
+def _remembered(at: Layout, name: str) -> Process | None:
     try:
         kept = json.loads(_file(at, name).read_text())
-        process = Process(int(kept["pid"]), str(kept["started"]))
+        return Process(int(kept["pid"]), str(kept["started"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return process if process.alive() else None
+
+
+def _by_itself(at: Layout, name: str) -> Process | None:
+    """What a process wrote about itself. It has no start time yet, so its mark has to prove that it is ours."""
+    try:
+        pid = int(_early(at, name).read_text())
+    except (OSError, ValueError):
+        return None
+    return Process(pid, started_at(pid) or "") if _is_marked(pid, at) else None
 
 
 def names(at: Layout) -> list[str]:
@@ -104,7 +118,8 @@ def stop(at: Layout, name: str, number: int = signal.SIGTERM, grace_s: float = 1
         if not gone([process], grace_s):
             process.signal(signal.SIGKILL)
             gone([process], 10.0)
-    _file(at, name).unlink(missing_ok=True)
+    for file in (_file(at, name), _early(at, name)):
+        file.unlink(missing_ok=True)
 
 
 def end_all(at: Layout, grace_s: float = 1.0) -> None:
@@ -134,17 +149,18 @@ def gone(processes: Iterable[Process], within_s: float) -> bool:
 
 def marked(at: Layout) -> list[Process]:
     """Processes of ours that carry this cluster's mark, from /proc; this process itself is never one of them."""
-    wanted, found = f"{MARK}={at.root}".encode(), []
-    for folder in Path("/proc").glob("[0-9]*"):
-        pid = int(folder.name)
-        try:
-            if pid == os.getpid() or wanted not in (folder / "environ").read_bytes().split(b"\0"):
-                continue
-        except OSError:
-            continue  # of another user, or just gone
-        if started := started_at(pid):
+    found = []
+    for pid in (int(folder.name) for folder in Path("/proc").glob("[0-9]*")):
+        if pid != os.getpid() and _is_marked(pid, at) and (started := started_at(pid)):
             found.append(Process(pid, started))
     return found
+
+
+def _is_marked(pid: int, at: Layout) -> bool:
+    try:
+        return f"{MARK}={at.root}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False  # of another user, or gone
 
 
 def last_words(at: Layout, name: str, lines: int = 3) -> str:
@@ -158,6 +174,10 @@ def last_words(at: Layout, name: str, lines: int = 3) -> str:
 
 def _file(at: Layout, name: str) -> Path:
     return at.run / f"{name}.pid"
+
+
+def _early(at: Layout, name: str) -> Path:
+    return at.run / f".{name}.early"
 
 
 PYTHON = sys.executable

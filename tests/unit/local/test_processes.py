@@ -34,6 +34,22 @@ def test_a_process_is_found_until_it_ends(at: Layout) -> None:
     assert processes.names(at) == []
 
 
+def test_a_process_is_found_whose_starter_was_killed_before_it_could_remember_it(at: Layout) -> None:
+    """A second API server on the same port would end at once."""
+    process = processes.spawn(at, "nap", ["sleep", "1000"])
+    early = at.run / ".nap.early"
+    while not early.exists():
+        assert process.alive()
+    (at.run / "nap.pid").unlink()
+    assert processes.find(at, "nap") == process
+    with subprocess.Popen(["sleep", "1000"]) as stranger:
+        early.write_text(str(stranger.pid))
+        assert processes.find(at, "nap") is None, "another has this id by now"
+        stranger.kill()
+    processes.stop(at, "nap")
+    assert not early.exists()
+
+
 def test_a_reused_id_is_never_signalled(at: Layout) -> None:
     """The recorded id belongs to somebody else by now."""
     with subprocess.Popen(["sleep", "1000"]) as stranger:
