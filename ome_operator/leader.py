@@ -57,7 +57,8 @@ class Leader:
         self._settings, self._client, self._metrics = settings, client, metrics
         self._queue: WorkQueue[Ref] = WorkQueue(
             workers=settings.workers,
-            beginners=settings.beginners,
+            is_long=self._makes_everything,
+            long_runs=settings.long_passes,
             first=settings.backoff_first,
             last=settings.backoff_last,
             spacing=settings.child_spacing,
@@ -105,6 +106,10 @@ class Leader:
     def relisted(self, kind: str) -> None:
         """A watch started anew."""
         self._audit.relisted(kind)
+
+    def _makes_everything(self, ref: Ref) -> bool:
+        """Whether nothing of a service is there yet."""
+        return ref.kind == SERVICE and not any(self.cluster.children["StatefulSet"].group((ref.namespace, ref.name)))
 
     def _enqueue(self, ref: Ref, edited: bool) -> None:
         if edited:

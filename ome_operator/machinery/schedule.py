@@ -3,14 +3,13 @@
 A key is dirty at most once, however many events name it, and the earliest wish wins. A key that is being worked on is
 not handed out again before it is done: whatever happens meanwhile becomes one more run afterwards.
 
-Keys that have run before go first, and only so many first runs go at once. A first run is long (make everything), later
-ones are short (tell what changed): with a hundred new keys, what is ready would otherwise be told only after the last of
-them was made.
+Runs that are expected to be long (make everything) go behind the others (tell what changed), and only so many at once: with
+a hundred new keys, what is ready would otherwise be told only after the last of them was made.
 """
 
 import heapq
 import math
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from itertools import count
 from typing import Generic, TypeVar
 
@@ -18,16 +17,18 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Schedule(Generic[K]):
-    """Keys with due times; no clock, no tasks. `beginners`: first runs at the same time, at most."""
+    """Keys with due times; no clock, no tasks. At most `long_runs` keys are busy that `is_long` was true of."""
 
-    def __init__(self, spacing: float = 0.0, beginners: float = math.inf) -> None:
-        self._spacing, self._beginners = spacing, beginners
+    def __init__(
+        self, spacing: float = 0.0, is_long: Callable[[K], bool] = lambda _: False, long_runs: float = math.inf
+    ) -> None:
+        self._spacing, self._is_long, self._long_runs = spacing, is_long, long_runs
         self._due: dict[K, float] = {}
-        self._again: list[tuple[float, int, K]] = []
-        self._first: list[tuple[float, int, K]] = []
+        self._short: list[tuple[float, int, K]] = []
+        self._long: list[tuple[float, int, K]] = []
         self._order = count()
         self._busy: set[K] = set()
-        self._beginning: set[K] = set()
+        self._busy_long: set[K] = set()
         self._started: dict[K, float] = {}
 
     def __len__(self) -> int:
@@ -54,15 +55,15 @@ class Schedule(Generic[K]):
             self._push(key, due)
 
     def pop(self, now: float) -> K | None:
-        """The key that is due longest, of those that ran before or else of the others; it is busy until `done`."""
+        """The key that is due longest, of the short runs or else of the long ones; it is busy until `done`."""
         for heap in self._open():
             due = self._head(heap)
             if due is not None and due <= now:
                 _, _, key = heapq.heappop(heap)
                 del self._due[key]
                 self._busy.add(key)
-                if heap is self._first:
-                    self._beginning.add(key)
+                if heap is self._long:
+                    self._busy_long.add(key)
                 self._started[key] = now
                 return key
         return None
@@ -73,12 +74,12 @@ class Schedule(Generic[K]):
 
     def _open(self) -> Iterator[list[tuple[float, int, K]]]:
         """The heaps that may give a key now, in the order in which they are asked."""
-        yield self._again
-        if len(self._beginning) < self._beginners:
-            yield self._first
+        yield self._short
+        if len(self._busy_long) < self._long_runs:
+            yield self._long
 
     def _push(self, key: K, due: float) -> None:
-        heap = self._again if key in self._started else self._first
+        heap = self._long if self._is_long(key) else self._short
         heapq.heappush(heap, (due, next(self._order), key))
 
     def _head(self, heap: list[tuple[float, int, K]]) -> float | None:
@@ -93,7 +94,7 @@ class Schedule(Generic[K]):
     def done(self, key: K) -> None:
         """The run is over; wishes that came meanwhile count now."""
         self._busy.discard(key)
-        self._beginning.discard(key)
+        self._busy_long.discard(key)
         if key in self._due:
             self._push(key, self._due[key])
 

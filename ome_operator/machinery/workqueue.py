@@ -30,10 +30,11 @@ class WorkQueue(Generic[K]):
         last: float,
         jitter: Callable[[], float],
         spacing: float = 0.0,
-        beginners: float = math.inf,
+        is_long: Callable[[K], bool] = lambda _: False,
+        long_runs: float = math.inf,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._schedule: Schedule[K] = Schedule(spacing, beginners)
+        self._schedule: Schedule[K] = Schedule(spacing, is_long, long_runs)
         self._slots = asyncio.Semaphore(workers)
         self._first, self._last, self._jitter, self._clock = first, last, jitter, clock
         self._failures: dict[K, int] = {}

@@ -71,37 +71,33 @@ def test_backoff_doubles_is_bounded_and_spread() -> None:
     assert backoff(1, 1.0, 10.0, 1.0) == 1.25
 
 
-def test_keys_that_ran_before_go_before_new_ones() -> None:
-    s: Schedule[str] = Schedule()
-    s.add("old", 0.0)
-    s.pop(0.0)
-    s.done("old")
+def test_short_runs_go_before_long_ones() -> None:
+    s: Schedule[str] = Schedule(is_long=lambda key: key != "old")
     for new in ("a", "b"):
         s.add(new, 1.0)
     s.add("old", 2.0)
     assert [s.pop(3.0), s.pop(3.0), s.pop(3.0)] == ["old", "a", "b"]
 
 
-def test_a_key_that_ran_before_does_not_hold_new_ones_back_while_it_is_not_due() -> None:
-    s: Schedule[str] = Schedule()
-    s.add("old", 0.0)
-    s.pop(0.0)
-    s.done("old")
+def test_a_short_run_does_not_hold_long_ones_back_while_it_is_not_due() -> None:
+    s: Schedule[str] = Schedule(is_long=lambda key: key == "new")
     s.add("old", 0.0, 10.0)
     s.add("new", 0.0, 1.0)
     assert s.next_due() == 1.0
     assert s.pop(1.0) == "new"
 
 
-def test_only_so_many_first_runs_go_at_once_and_later_ones_do_not_wait_for_them() -> None:
-    s: Schedule[str] = Schedule(beginners=2)
+def test_only_so_many_long_runs_go_at_once_and_short_ones_do_not_wait_for_them() -> None:
+    made = set[str]()
+    s: Schedule[str] = Schedule(is_long=lambda key: key not in made, long_runs=2)
     for key in "abc":
         s.add(key, 0.0)
     assert (s.pop(0.0), s.pop(0.0), s.pop(0.0)) == ("a", "b", None)
     assert (s.next_due(), s.ready(0.0)) == (None, 1), "nothing may be given before a run is done"
+    made.add("a")
     s.done("a")
     s.add("a", 0.0)
-    assert (s.pop(0.0), s.pop(0.0)) == ("a", "c"), "the second run of a takes no place of a first one"
+    assert (s.pop(0.0), s.pop(0.0)) == ("a", "c"), "a, which is made, takes no place of a long one"
     s.add("d", 0.0)
     s.done("a")
     assert s.pop(0.0) is None
