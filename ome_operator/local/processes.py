@@ -85,7 +85,10 @@ def spawn(at: Layout, name: str, argv: Sequence[str], env: Mapping[str, str] | N
 
 def find(at: Layout, name: str) -> Process | None:
     """The process remembered under this name, if it still runs."""
-    return next((one for one in (_remembered(at, name), _by_itself(at, name)) if one is not None and one.alive()), None)
+    kept, early = _remembered(at, name), _by_itself(at, name)
+    if kept is not None and (early is None or early.pid == kept.pid):
+        early = kept  # its start time says more than a mark
+    return next((one for one in (kept, early) if one is not None and one.alive()), None)
 
 
 def _remembered(at: Layout, name: str) -> Process | None:
