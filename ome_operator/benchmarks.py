@@ -38,8 +38,8 @@ class Measure(Protocol):
     def status(self, job: Any, made: Child | None, pods: Iterable[Mapping[str, Any]], why: Why, now: datetime) -> Status:
         """The status from the Job and its pods."""
 
-    def unreadable(self, status: Mapping[str, Any], generation: int, why: str, now: datetime) -> Status:
-        """The status of an object that cannot be read."""
+    def unreadable(self, status: Mapping[str, Any], generation: int, why: Why, now: datetime) -> Status:
+        """The status of an object that cannot be read or handled, for this reason."""
 
 
 class Benchmarks(Spoken):
@@ -54,7 +54,8 @@ class Benchmarks(Spoken):
         """Make the Job where there is none, say how it is, and when to look again."""
         now, measure = datetime.now(UTC), self._measure
         if isinstance(kept.parsed, Invalid):
-            await self.write(kept, measure.unreadable(kept.status, kept.generation, kept.parsed.why, now))
+            said = "InvalidSpec", kept.parsed.why
+            await self.write(kept, measure.unreadable(kept.status, kept.generation, said, now))
             return self._resync
         made, why = self._cluster.job_of(kept), ("", "")
         if made is None and not measure.begun(kept.status):
@@ -68,6 +69,10 @@ class Benchmarks(Spoken):
         status = measure.status(kept.parsed, made, pods, why, now)
         await self.write(kept, status)
         return self._resync if measure.over(status) else WAIT_S if made is None else LOOK_S
+
+    def failed(self, kept: Kept, why: str) -> Status:
+        """What ran before stays."""
+        return self._measure.unreadable(kept.status, kept.generation, ("InternalError", why), datetime.now(UTC))
 
     async def _started(self, kept: Kept) -> tuple[Child | None, Why]:
         """The Job, now that it may run, or why it may not."""

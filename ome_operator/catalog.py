@@ -42,16 +42,21 @@ class Catalog(Spoken):
         queue: WorkQueue[Ref],
         resync: float,
         say: Callable[[Kept], Status],
+        refuse: Refuse,
         interval: float = 0.0,
     ) -> None:
         super().__init__(cluster, client, queue, resync)
-        self._say, self._interval = say, interval
+        self._say, self._refuse, self._interval = say, refuse, interval
         self._written_at: dict[Ref, float] = {}
 
     def forget(self, ref: Ref) -> None:
         """It is gone."""
         super().forget(ref)
         self._written_at.pop(ref, None)
+
+    def failed(self, kept: Kept, why: str) -> Status:
+        """What was learned of it stays."""
+        return self._refuse(dict(kept.status), kept.generation, "InternalError", why, datetime.now(UTC)).status
 
     async def look(self, kept: Kept) -> float:
         """Say how it is; how far nodes are is told once per interval."""

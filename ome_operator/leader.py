@@ -74,7 +74,8 @@ class Leader:
         executor = Executor(client, self.cluster, time.monotonic, settings.guard_delay)
         self._passes = Passes(self.cluster, client, executor, self._queue, settings, centre.sync, centre.refuse)
         say = sayer(self.cluster, centre.say, centre.refuse)
-        self._catalog = Catalog(self.cluster, client, self._queue, settings.resync, say, settings.status_interval)
+        interval = settings.status_interval
+        self._catalog = Catalog(self.cluster, client, self._queue, settings.resync, say, centre.refuse, interval)
         self._shorts = Shorts(self.cluster, client, self._queue, settings.resync, centre.make, centre.refuse)
         self._benchmarks = Benchmarks(self.cluster, client, self._queue, settings.resync, centre.measure(settings))
         self._labels = Labels(self.cluster, client, self._queue, settings.resync)

@@ -107,8 +107,7 @@ class Passes:
             memory.bug = repr(error)
             logger.error("sync failed for %s/%s: %r", kept.ref.namespace, kept.ref.name, error, exc_info=traceback)
             outcome.error = KubeError(f"{type(error).__name__}: {error}")
-            why = f"the operator failed ({type(error).__name__}: {error}): please report this with its log"
-            return self._refuse(before, kept.generation, "InternalError", why, now)
+            return self._refuse(before, kept.generation, "InternalError", statuses.bug(error), now)
         memory.bug = ""
         return plan
 

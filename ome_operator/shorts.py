@@ -42,6 +42,10 @@ class Shorts(Spoken):
         await self.write(kept, await self._said(kept))
         return self._resync
 
+    def failed(self, kept: Kept, why: str) -> Status:
+        """What was made of it stays."""
+        return self._refuse(dict(kept.status), kept.generation, "InternalError", why, datetime.now(UTC)).status
+
     async def _said(self, kept: Kept) -> Status:
         """Make what has to be made; the status that follows."""
         now = datetime.now(UTC)

@@ -24,14 +24,21 @@ class Spoken(ABC):
     def __init__(self, cluster: Cluster, client: Client, queue: WorkQueue[Ref], resync: float) -> None:
         self._cluster, self._client, self._queue, self._resync = cluster, client, queue, resync
         self._last: dict[Ref, statuses.Written] = {}
+        self._bugs: dict[Ref, str] = {}
+        """Of which the log has a traceback already."""
 
     @abstractmethod
     async def look(self, kept: Kept) -> float:
         """Do what has to be done and `write` the status; seconds until the next look. A KubeError asks for a retry."""
 
+    @abstractmethod
+    def failed(self, kept: Kept, why: str) -> Status:
+        """The status of an object over which a pass failed: InternalError, beside what was known."""
+
     def forget(self, ref: Ref) -> None:
         """It is gone."""
         self._last.pop(ref, None)
+        self._bugs.pop(ref, None)
         self._queue.forget(ref)
 
     async def handle(self, ref: Ref) -> None:
@@ -46,8 +53,24 @@ class Spoken(ABC):
             delay = self._queue.retry(ref, at_least=error.retry_after)
             logger.info("%s %s/%s: again in %.0f s: %s", ref.kind, ref.namespace, ref.name, delay, error)
             return
+        except Exception as error:
+            await self._broke(kept, error)
+            return
+        self._bugs.pop(ref, None)
         self._queue.succeeded(ref)
         self._queue.add(ref, again)
+
+    async def _broke(self, kept: Kept, error: Exception) -> None:
+        """Say that a pass failed for a reason that only a person can end, and try again later."""
+        ref, new = kept.ref, self._bugs.get(kept.ref) != repr(error)
+        self._bugs[ref] = repr(error)
+        delay = self._queue.retry(ref)
+        said = "a pass over %s %s/%s failed, again in %.0f s: %r"
+        logger.error(said, ref.kind, ref.namespace, ref.name, delay, error, exc_info=error if new else None)
+        try:
+            await self.write(kept, self.failed(kept, statuses.bug(error)))
+        except KubeError as refused:
+            logger.info("cannot write the status of %s %s/%s: %s", ref.kind, ref.namespace, ref.name, refused)
 
     def differs(self, kept: Kept, status: Mapping[str, Any]) -> bool:
         """Whether this status has to be written."""

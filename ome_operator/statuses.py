@@ -20,6 +20,11 @@ def differs(kept: Kept, status: Mapping[str, Any], last: Written) -> bool:
     return kept.status_owned != wanted and (wanted, kept.status_owned) != last
 
 
+def bug(error: Exception) -> str:
+    """What a condition says where we failed ourselves."""
+    return f"the operator failed ({type(error).__name__}: {error}): please report this with its log"
+
+
 async def write(client: Client, cluster: Cluster, kept: Kept, status: Mapping[str, Any]) -> Written | None:
     """Write it; None when the object is gone."""
     manifest = {

@@ -140,11 +140,11 @@ def _whole(
     return {**shared, "observedGeneration": job.generation, "conditions": conditions}
 
 
-def unreadable(status: Mapping[str, Any], generation: int, why: str, now: datetime) -> dict[str, Any]:
-    """Of a BenchmarkJob that cannot be read; what ran before the edit stays."""
+def unreadable(status: Mapping[str, Any], generation: int, why: tuple[str, str], now: datetime) -> dict[str, Any]:
+    """Of a BenchmarkJob that cannot be read or handled, for this (reason, sentence); what ran before the edit stays."""
     shared = {name: status[name] for name in _LASTING if status.get(name) is not None} or {"state": PENDING}
     stored = status.get("conditions") or ()
     if over(status):
         return {**shared, "observedGeneration": generation, "conditions": [*stored]}
-    one = cond.Condition(COMPLETE, False, "InvalidSpec", why)
+    one = cond.Condition(COMPLETE, False, *why)
     return {**shared, "observedGeneration": generation, "conditions": cond.stamp([one], stored, generation, now)}

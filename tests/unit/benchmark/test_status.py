@@ -125,8 +125,8 @@ def test_an_edit_after_the_start_is_told(ended: tuple[str, ...]) -> None:
 
 
 def test_an_object_that_cannot_be_read() -> None:
-    found = unreadable({}, 4, "spec.task is missing: set it", NOW)
+    found = unreadable({}, 4, ("InvalidSpec", "spec.task is missing: set it"), NOW)
     assert (found["state"], complete(found)) == ("Pending", ("False", "InvalidSpec"))
     ended = said(jobs.job(), made("Complete"), pod(GOOD))
-    after = unreadable(ended, 4, "spec.task is missing: set it", NOW)
+    after = unreadable(ended, 4, ("InvalidSpec", "spec.task is missing: set it"), NOW)
     assert (after["state"], complete(after), after["report"]) == ("Completed", ("True", "Completed"), ended["report"])
