@@ -14,6 +14,7 @@ from ome_operator.facts import Deps, Manifest
 from ome_operator.render.pod import require
 from ome_operator.resolve.places import WORK, Place, dataset, output
 from ome_operator.resolve.problem import ProblemError
+from ome_operator.resolve.shape import wrong
 from ome_operator.resolve.target import NATIVE, Target, target
 from ome_operator.resolve.traffic import COMPLETE, GSM8K, Run, body, params, runs
 
@@ -53,6 +54,7 @@ def wanted(
 def job(one: BenchmarkJob, to: Target, images: Images) -> Manifest:
     """The Job. Raises ProblemError for what cannot be served."""
     spec = one.spec
+    _check_shapes(one)
     data = dataset(spec.dataset, one.namespace)
     made = runs(spec, data.path if data else "")
     out = output(spec.output_location, spec.result_folder_name or one.name, one.namespace)
@@ -77,6 +79,19 @@ def job(one: BenchmarkJob, to: Target, images: Images) -> Manifest:
     plan = _plan(one, to, made, data, out)
     template = {"metadata": {"labels": label}, "spec": _pod(one, to, images, plan, data, out)}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {**limits, "template": template}}
+
+
+def _check_shapes(one: BenchmarkJob) -> None:
+    """Refuse open fields that hold something else than a pod has there. Raises ProblemError."""
+    parts: list[tuple[Any, str, str]] = []
+    if one.spec.pod_override is not None:
+        parts.append((one.spec.pod_override.dump(), "spec.podOverride", ""))
+    for name, place in (("dataset", one.spec.dataset), ("outputLocation", one.spec.output_location)):
+        if place is not None:
+            parts.append((place.node_affinity, f"spec.{name}.nodeAffinity", "nodeAffinity"))
+    for value, where, field in parts:
+        if said := wrong(value, where, field):
+            raise ProblemError(COMPLETE, "InvalidPod", said)
 
 
 def _plan(one: BenchmarkJob, to: Target, made: tuple[Run, ...], data: Place | None, out: Place) -> Manifest:

@@ -34,7 +34,7 @@ def dataset(storage: Storage | None, namespace: str) -> Place | None:
     field, uri = "spec.dataset.storageUri", storage.storage_uri
     scheme = uri.partition("://")[0]
     if scheme in (*STORES, *_WEB):
-        return Place(f"{WORK}/dataset/{PurePosixPath(urlsplit(uri).path).name or 'data'}", uri)
+        return Place(f"{WORK}/dataset/{_file(field, uri)}", uri)
     inside = _inside(field, uri)
     file = PurePosixPath(inside)
     if not file.name:
@@ -56,6 +56,14 @@ def output(storage: Storage, folder: str, namespace: str) -> Place:
     if scheme == "local":
         return _mounted("output", uri, inside, folder, namespace, read_only=False)
     return _mounted("output", uri, "", f"{inside}/{folder}".strip("/"), namespace, read_only=False)
+
+
+def _file(field: str, uri: str) -> str:
+    """What to call a file that is fetched."""
+    try:
+        return PurePosixPath(urlsplit(uri).path).name or "data"
+    except ValueError as error:
+        raise _refused(f"{field} {uri} is no URL: write one such as https://example.com/questions.jsonl") from error
 
 
 def _inside(field: str, uri: str) -> str:

@@ -1,6 +1,7 @@
 """What a BenchmarkJob is sent to, and the tokenizer that counts its tokens."""
 
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from ome_operator.api import BenchmarkJob, InferenceService, Invalid, Model
 from ome_operator.facts import Deps
@@ -69,4 +70,16 @@ def _endpoint(job: BenchmarkJob) -> Target:
     if not tokenizer:
         raise ProblemError(COMPLETE, "NoTokenizer", "spec.tokenizer is missing: name one on the hub, or a path in the pod")
     url = given.url.rstrip("/").removesuffix("/v1")
+    if not _reachable(url):
+        sentence = f"spec.endpoint.endpoint.url {given.url} is no URL of a server: write one such as http://host:8000"
+        raise ProblemError(COMPLETE, "FormatNotServed", sentence)
     return Target(url, _FORMATS[given.api_format], given.model_name or "", tokenizer)
+
+
+def _reachable(url: str) -> bool:
+    """Whether a URL names a host, and a port that there can be, for http."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number or too high, a bracket that stays open
+        return False

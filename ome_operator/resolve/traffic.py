@@ -10,6 +10,7 @@ import re
 from typing import Any, NamedTuple
 
 from ome_operator.api.benchmark import BenchmarkSpec
+from ome_operator.nesting import deeper
 from ome_operator.resolve.problem import ProblemError
 
 SCENARIOS = ("N(480,240)/(300,150)", "D(100,100)", "D(100,1000)", "D(2000,200)", "D(7800,200)")
@@ -28,6 +29,10 @@ _FORMS = {
     "U": re.compile(r"U\((\d+),(\d+)\)(?:/\((\d+),(\d+)\))?"),
     "P": re.compile(r"P\((\d+),(\d+)\)/(\d+)"),
 }
+DIGITS = 9
+"""Of a number of tokens, at most: no model reads a billion."""
+LEVELS = 100
+"""Of lists and maps in each other in a request, at most: JSON of this depth is written and read everywhere."""
 
 
 class Lengths(NamedTuple):
@@ -91,12 +96,16 @@ def _shaped(scenario: str, requests: int) -> tuple[tuple[str, ...], Lengths | No
     """Arguments and lengths of a scenario that makes its prompts up."""
     form = scenario[:1]
     found = _FORMS[form].fullmatch(scenario.replace(" ", "")) if form in _FORMS else None
+    said = f"spec.trafficScenarios: {_cut(scenario)!r}"
     if found is None:
         raise _refused(
-            f"spec.trafficScenarios: {scenario!r} is not served: write D(in,out), N(mean,sd)/(mean,sd), "
+            f"{said} is not served: write D(in,out), N(mean,sd)/(mean,sd), "
             "U(min,max)/(min,max), P(prefix,suffix)/out, dataset or gsm8k"
         )
-    numbers = [int(one) for one in found.groups() if one is not None]
+    digits = [one for one in found.groups() if one is not None]
+    if any(len(one) > DIGITS for one in digits):
+        raise _refused(f"{said} has a number of more than {DIGITS} digits: write a lower one")
+    numbers = [int(one) for one in digits]
     if form == "P":
         prefix, suffix, answer = (str(one) for one in numbers)
         group = ("--gsp-num-groups", "1", "--gsp-prompts-per-group", str(requests))
@@ -104,8 +113,13 @@ def _shaped(scenario: str, requests: int) -> tuple[tuple[str, ...], Lengths | No
         return ("--dataset-name", "generated-shared-prefix", *group, *sizes), None
     lengths = _lengths(form, numbers)
     if form == "U" and any(low > high for low, high in (lengths.prompt, lengths.answer)):
-        raise _refused(f"spec.trafficScenarios: {scenario!r} has an empty range: the first number must be the smaller one")
+        raise _refused(f"{said} has an empty range: the first number must be the smaller one")
     return ("--dataset-name", MADE_UP), lengths
+
+
+def _cut(text: str) -> str:
+    """Short enough for a sentence."""
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _lengths(form: str, numbers: list[int]) -> Lengths:
@@ -118,8 +132,8 @@ def _lengths(form: str, numbers: list[int]) -> Lengths:
 
 
 def params(spec: BenchmarkSpec) -> dict[str, Any]:
-    """`additionalRequestParams`: JSON where a value is JSON, else text."""
-    return {name: _value(text) for name, text in (spec.additional_request_params or {}).items()}
+    """`additionalRequestParams`: JSON where a value is JSON, else text. Raises ProblemError."""
+    return {name: _value(name, text) for name, text in (spec.additional_request_params or {}).items()}
 
 
 def body(spec: BenchmarkSpec, native: bool) -> tuple[str, ...]:
@@ -140,8 +154,15 @@ def body(spec: BenchmarkSpec, native: bool) -> tuple[str, ...]:
     return tuple(args)
 
 
-def _value(text: str) -> Any:
+def _value(name: str, text: str) -> Any:
     try:
-        return json.loads(text)
+        value = json.loads(text)
+        fine = not deeper(value, LEVELS)
     except ValueError:
         return text
+    except RecursionError:
+        fine = False
+    if not fine:
+        where = f"spec.additionalRequestParams.{_cut(name)}"
+        raise _refused(f"{where} has more than {LEVELS} lists or maps in each other: write fewer")
+    return value

@@ -212,12 +212,52 @@ def test_it_waits_for_the_service(status: dict[str, Any], words: str) -> None:
         ({"resultFolderName": "../up"}, "PlaceNotServed", "spec.resultFolderName"),
         ({"dataset": {"storageUri": "hf://a/b"}}, "PlaceNotServed", "spec.dataset.storageUri"),
         ({"dataset": {"storageUri": "pvc://data"}}, "PlaceNotServed", "names no file"),
+        ({"dataset": {"storageUri": "http://["}}, "PlaceNotServed", "spec.dataset.storageUri http://[ is no URL: write"),
     ],
 )
 def test_what_cannot_be_served_is_said(spec: dict[str, Any], reason: str, words: str) -> None:
     found = refused(**spec)
     assert found[0] == reason
     assert words in found[1]
+
+
+@pytest.mark.parametrize("url", ["http://a:b", "http://a:99999/", "http://[", "http://a:0", "http://", "ftp://a", "a:80"])
+@pytest.mark.parametrize("scenario", ["gsm8k", "D(1,1)"])
+def test_a_url_that_is_none_is_said(url: str, scenario: str) -> None:
+    endpoint = {"endpoint": {"url": url, "apiFormat": "sglang", "modelName": "m"}}
+    reason, said = refused(endpoint=endpoint, trafficScenarios=[scenario])
+    assert reason == "FormatNotServed"
+    assert said == f"spec.endpoint.endpoint.url {url} is no URL of a server: write one such as http://host:8000"
+
+
+def node(value: Any) -> dict[str, Any]:
+    """A node affinity with these terms."""
+    return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": value}}
+
+
+@pytest.mark.parametrize(
+    ("affinity", "words"),
+    [
+        (5, " must be a map"),
+        (node(5), ".requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms must be a list"),
+        (node(["x"]), ".requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0] must be a map"),
+        (node([{"matchExpressions": 5}]), ".nodeSelectorTerms[0].matchExpressions must be a list"),
+    ],
+)
+def test_affinities_of_a_wrong_shape_are_said(affinity: Any, words: str) -> None:
+    reason, said = refused(podOverride={"affinity": {"nodeAffinity": affinity}})
+    assert (reason, words in said) == ("InvalidPod", True), said
+    assert said.startswith("spec.podOverride.affinity.nodeAffinity")
+    if isinstance(affinity, dict):
+        reason, said = refused(dataset={"storageUri": "pvc://data/a", "nodeAffinity": affinity})
+        assert (reason, said.startswith("spec.dataset.nodeAffinity")) == ("InvalidPod", True)
+
+
+@pytest.mark.parametrize("levels", [101, 20_000])
+def test_parameters_too_deep_to_be_written_again_are_said(levels: int) -> None:
+    reason, said = refused(additionalRequestParams={"deep": "[" * levels + "]" * levels})
+    assert reason == "TrafficNotServed"
+    assert said == "spec.additionalRequestParams.deep has more than 100 lists or maps in each other: write fewer"
 
 
 def test_a_long_name_still_makes_a_job() -> None:

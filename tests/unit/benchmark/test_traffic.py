@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ome_operator.resolve.problem import ProblemError
-from ome_operator.resolve.traffic import CONCURRENCY, SCENARIOS, Lengths, body, runs
+from ome_operator.resolve.traffic import CONCURRENCY, SCENARIOS, Lengths, body, params, runs
 from tests.unit.benchmark import jobs
 
 
@@ -97,3 +97,17 @@ def test_parameters_of_requests() -> None:
     everything = '{"ignore_eos": false, "n": 2, "stop": "END", "temperature": 0.6, "top_p": 0.9}'
     assert body(spec, native=False) == ("--extra-request-body", everything)
     assert body(jobs.job().spec, native=True) == ()
+
+
+def test_numbers_that_no_model_reads_are_refused() -> None:
+    with pytest.raises(ProblemError, match=r"'D.9+\.\.\.' has a number of more than 9 digits") as refused:
+        one(f"D({'9' * 5000},1)")
+    assert len(refused.value.problem.message) < 200
+    assert one("D(999999999,1)").lengths == Lengths("D", (999_999_999, 999_999_999), (1, 1))
+
+
+def test_parameters_are_json_where_they_are_json() -> None:
+    given = {"a": "null", "b": "1", "c": "x", "d": '{"e": [1]}', "f": "[" * 100 + "]" * 100, "g": "9" * 5000}
+    found = params(jobs.job(additionalRequestParams=given).spec)
+    assert [found[name] for name in "abcdg"] == [None, 1, "x", {"e": [1]}, "9" * 5000]
+    assert found["f"] is not None
