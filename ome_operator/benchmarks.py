@@ -54,8 +54,8 @@ class Benchmarks(Spoken):
         """Make the Job where there is none, say how it is, and when to look again."""
         now, measure = datetime.now(UTC), self._measure
         if isinstance(kept.parsed, Invalid):
-            said = "InvalidSpec", kept.parsed.why
-            await self.write(kept, measure.unreadable(kept.status, kept.generation, said, now))
+            unread = "InvalidSpec", kept.parsed.why
+            await self.write(kept, measure.unreadable(kept.status, kept.generation, unread, now))
             return self._resync
         made, why = self._cluster.job_of(kept), ("", "")
         if made is None and not measure.begun(kept.status):
