@@ -59,6 +59,7 @@ def _should(kind: str) -> Callable[[Any, dict[str, Any]], str]:
 
 _WORDS: dict[str, Callable[[Any, dict[str, Any]], str]] = {
     "missing": lambda _, __: "is missing: set it",
+    "invalid_key": lambda _, __: "is a key that is no text: put quotes around it",
     "rule": lambda _, context: f"is refused: {context['sentence']}",
     "int_type": _should("a whole number without quotes"),
     "int_or_string": _should("a whole number or a text"),

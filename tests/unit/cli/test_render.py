@@ -88,7 +88,7 @@ def test_a_short_service_is_rendered_with_what_is_made_of_it(tmp_path: Path) -> 
     [
         ("a: [", "cannot be read"),
         ("kind: ConfigMap", "no InferenceService in"),
-        ("apiVersion: ome.io/v1beta1\nkind: InferenceService\nmetadata: 5", "has no metadata.name"),
+        ("apiVersion: ome.io/v1beta1\nkind: InferenceService\nmetadata: 5", "metadata.name is missing in an object of"),
     ],
 )
 def test_a_file_that_is_none_is_a_sentence(tmp_path: Path, text: str, words: str) -> None:
@@ -97,3 +97,43 @@ def test_a_file_that_is_none_is_a_sentence(tmp_path: Path, text: str, words: str
     result = run("-f", file)
     assert isinstance(result.exception, Unanswered) and words in str(result.exception)
     assert result.exception.exit_code == 2
+
+
+HEAD = "apiVersion: ome.io/v1beta1\nkind: InferenceService\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("metadata: {name: 5}", "metadata.name is 5 in an object of kind InferenceService: put quotes around it."),
+        ("metadata: {name: a, namespace: -1}", "metadata.namespace is -1 in an object of kind InferenceService: put quotes"),
+        ("metadata: {name: a, namespace: [x]}", 'metadata.namespace is ["x"] in an object of kind InferenceService: write'),
+        ("metadata: {name: a, labels: 5}", "metadata.labels of InferenceService a is 5: write a map of keys and values."),
+        ("metadata: {name: a, labels: {1: x}}", "metadata.labels has the key 1, which is no text: put quotes around it."),
+        ("metadata: {name: a}\nspec: {engine: {5: x}}", "spec.engine has the key 5, which is no text: put quotes around it"),
+        ("metadata: {name: a}\nspec: {engine: {x: [{true: y, a: z}]}}", "spec.engine.x[0] has the key true, which is no"),
+        ("metadata: {name: a}\nspec: &a {engine: *a}", "has more than 500000 values: take out aliases"),
+        ("metadata: {name: a}\nspec: " + "[" * 150 + "]" * 150, "has more than 100 lists or maps in each other: write few"),
+        ("metadata: {name: a}\nspec: {x: !!set {a}}", "Kubernetes reads no !!set"),
+    ],
+)
+def test_what_no_server_takes_is_said_with_the_file(tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text(HEAD + text)
+    result = run("-f", file)
+    assert isinstance(result.exception, Unanswered) and words in str(result.exception)
+    assert str(result.exception).startswith(str(file))
+
+
+def test_dates_are_texts_and_what_servers_add_wrongly_is_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "x.yaml"
+    extra = {"uid": ["x"], "generation": "x", "ownerReferences": 5, "managedFields": "x", "resourceVersion": {}}
+    dated = yamls.service("team", "svc", "rt", engine={"runner": {"name": "main", "env": [{"name": "A", "value": "DAY"}]}})
+    bodies = [dated, yamls.model(), yamls.runtime("rt")]
+    for one in bodies:
+        one["metadata"] |= extra
+    file.write_text(yaml.safe_dump_all(bodies).replace("DAY", "2024-01-01"))
+    result = run("-f", file)
+    assert result.exit_code == 0, result.output
+    pods = [one["spec"]["template"]["spec"] for one in objects(result) if one["kind"] == "StatefulSet"]
+    assert {"name": "A", "value": "2024-01-01"} in [env for pod in pods for box in pod["containers"] for env in box["env"]]

@@ -1,0 +1,99 @@
+"""YAML as Kubernetes reads it, which is less than YAML has: no dates, no sets, no numbers with colons; and not too deep."""
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+LEVELS = 100
+"""Of lists and maps in each other, at most: no object of Kubernetes comes near it."""
+VALUES = 500_000
+"""Of one object, at most: an API server takes no two megabytes, but aliases can name the same part again and again."""
+_OPEN = 200
+"""Brackets that stand open in a text at once, at most; there may be some in texts, where they mean nothing."""
+_NOT_THERE = ("timestamp", "binary", "set", "omap", "pairs")
+_GONE = frozenset(f"tag:yaml.org,2002:{one}" for one in ("timestamp", "value"))
+
+
+class _Loader(yaml.SafeLoader):
+    """Of plain YAML."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - the parent declares it so
+        first: [(tag, form) for tag, form in found if tag not in _GONE]
+        for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def refuse(self, node: yaml.Node) -> Any:
+        """A tag that Kubernetes does not know."""
+        tag = node.tag.rpartition(":")[2]
+        said = f"Kubernetes reads no !!{tag}: write a text in quotes, a list or a map instead"
+        raise yaml.constructor.ConstructorError(None, None, said, node.start_mark)
+
+    def number(self, node: Any) -> Any:
+        """A whole number; base 60 (`12:30`) is a text, as Kubernetes reads it."""
+        if ":" in node.value:
+            return node.value
+        try:
+            return self.construct_yaml_int(node)
+        except ValueError as error:
+            said = f"a number of {len(node.value)} characters is too long: put quotes around it, or write a shorter one"
+            raise yaml.constructor.ConstructorError(None, None, said, node.start_mark) from error
+
+    def fraction(self, node: Any) -> Any:
+        """A number with a point; base 60 is a text here too."""
+        if ":" in node.value:
+            return node.value
+        value = self.construct_yaml_float(node)
+        if not math.isfinite(value):
+            said = f"Kubernetes has no number {node.value[:40]}: put quotes around it"
+            raise yaml.constructor.ConstructorError(None, None, said, node.start_mark)
+        return value
+
+
+for _tag in _NOT_THERE:
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_tag}", _Loader.refuse)
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.number)
+_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.fraction)
+
+
+def documents(text: str) -> Iterator[Any]:
+    """Every document of a text. Raises yaml.YAMLError, with the line where it is known."""
+    if line := _too_deep(text):
+        raise yaml.YAMLError(f"line {line} opens more than {_OPEN} lists or maps in each other: write fewer")
+    try:
+        yield from yaml.load_all(text, Loader=_Loader)
+    except RecursionError as error:
+        raise yaml.YAMLError(f"it has more than {LEVELS} lists or maps in each other: write fewer") from error
+    except (ValueError, TypeError, AttributeError) as error:  # what PyYAML lets through of a broken number or key
+        raise yaml.YAMLError(f"a value is none: {error}") from error
+
+
+def plain(text: str) -> str:
+    """A text as it stands in YAML: with quotes only where YAML would read something else without."""
+    try:
+        same = text not in _BOOLS and yaml.load(text, Loader=_Loader) == text
+    except yaml.YAMLError:
+        same = False
+    return text if same else json.dumps(text)
+
+
+_BOOLS = ("y", "n", "Y", "N")
+"""What readers of YAML 1.1 take for true and false, and PyYAML does not."""
+
+
+def _too_deep(text: str) -> int:
+    """The line at which too many brackets stand open, 0 when none: the parser would take minutes for it."""
+    depth, line = 0, 1
+    for found in re.finditer(r"[\[\]{}\n]", text):
+        mark = found.group()
+        if mark == "\n":
+            line += 1
+            depth = 0 if text.startswith("---", found.end()) else depth
+        else:
+            depth = depth + 1 if mark in "[{" else max(0, depth - 1)
+        if depth > _OPEN:
+            return line
+    return 0
