@@ -18,6 +18,9 @@ from ome_operator.local.errors import LocalError
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 YAML = "yaml"
+MOST_NODES, MOST_GPUS, MOST_TOKENS = 10_000, 128, 1_000_000_000
+"""More than anybody has, and few enough for everything that is made for each one."""
+_Nodes = typer.Option(min=1, max=MOST_NODES, help="For --strategy pd.")
 
 
 @app.command()
@@ -29,19 +32,21 @@ def generate(
     strategy: Annotated[str, typer.Option(help=f"Deployment strategy: {', '.join(STRATEGIES)}.")] = "tp",
     reasoning_parser: Annotated[bool, typer.Option(help="Thoughts apart from the answer.")] = False,
     tool_call_parser: Annotated[bool, typer.Option(help="Structured tool calls.")] = False,
-    nodes: Annotated[int | None, typer.Option(min=1, help="Nodes that you have; as few as it takes without it.")] = None,
-    prefill_nodes: Annotated[int | None, typer.Option(min=1, help="For --strategy pd.")] = None,
-    decode_nodes: Annotated[int | None, typer.Option(min=1, help="For --strategy pd.")] = None,
-    gpus_per_node: Annotated[int, typer.Option(min=1, help="GPUs of a node.")] = 8,
+    nodes: Annotated[
+        int | None, typer.Option(min=1, max=MOST_NODES, help="Nodes that you have; as few as it takes without it.")
+    ] = None,
+    prefill_nodes: Annotated[int | None, _Nodes] = None,
+    decode_nodes: Annotated[int | None, _Nodes] = None,
+    gpus_per_node: Annotated[int, typer.Option(min=1, max=MOST_GPUS, help="GPUs of a node.")] = 8,
     context_length: Annotated[
-        int | None, typer.Option(min=1, help="Longest request, in tokens: less conserves memory.")
+        int | None, typer.Option(min=1, max=MOST_TOKENS, help="Longest request, in tokens: less conserves memory.")
     ] = None,
     kv_cache_dtype: Annotated[str | None, typer.Option(help="fp8_e4m3 halves the memory of the cache.")] = None,
-    tp: Annotated[int | None, typer.Option(min=1, help="GPUs of one copy.")] = None,
+    tp: Annotated[int | None, typer.Option(min=1, max=MOST_NODES, help="GPUs of one copy.")] = None,
     dp: Annotated[
-        int | None, typer.Option(min=1, help="Ranks of DP attention, or whole copies where there is none.")
+        int | None, typer.Option(min=1, max=MOST_NODES, help="Ranks of DP attention, or whole copies where there is none.")
     ] = None,
-    ep: Annotated[int | None, typer.Option(min=1, help="Groups of GPUs with whole experts.")] = None,
+    ep: Annotated[int | None, typer.Option(min=1, max=MOST_NODES, help="Groups of GPUs with whole experts.")] = None,
     engine: Annotated[str, typer.Option(help=f"Engine: {', '.join(engines())}.")] = "sglang",
     version: Annotated[
         str | None, typer.Option("--engine-version", help="Its version; the newest that is known without it.")
@@ -57,6 +62,7 @@ def generate(
 ) -> None:
     """The launch command and the YAML for a model on your hardware. Without options on a terminal it asks."""
     given = {key: value for key, value in locals().items() if key in {one.name for one in fields(Ask)}}
+    _check_none_empty({**given, "engine_version": version, "output": output})
     try:
         if hardware is None and model is None and sys.stdin.isatty() and sys.stderr.isatty():
             given |= _asked(given)
@@ -66,6 +72,14 @@ def generate(
         _answer(Ask(**given), explain, output)
     except RefusedError as error:
         raise LocalError(str(error)) from error
+
+
+def _check_none_empty(given: dict[str, Any]) -> None:
+    """Refuse an option without a value, as an empty variable of a shell leaves it."""
+    for name, value in given.items():
+        if isinstance(value, str) and not value.strip() and name != "version":
+            said = "it is empty: give it a value, or leave it out"
+            raise typer.BadParameter(said, param_hint=f"--{name.replace('_', '-')}")
 
 
 def bookshelf() -> Library:

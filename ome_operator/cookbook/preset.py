@@ -14,6 +14,7 @@ from ome_operator.cookbook.ask import RefusedError
 from ome_operator.cookbook.library import Engine, source
 from ome_operator.cookbook.plan import Plan
 from ome_operator.engines import CommandLine
+from ome_operator.kubeyaml import plain
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -170,7 +171,7 @@ def environment() -> ImmutableSandboxedEnvironment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters |= {"q": json.dumps, "flow": _flow}
+    made.filters |= {"q": json.dumps, "flow": _flow, "plain": plain}
     return made
 
 

@@ -141,3 +141,39 @@ def wait_for(shown: list[bytes], words: str, reader: threading.Thread) -> None:
     while words.encode() not in b"".join(shown):
         reader.join(0.02)
         assert reader.is_alive(), b"".join(shown).decode()
+
+
+BASE = ("--hardware", "h200", "--model", "Kimi-K2-Instruct")
+
+
+@pytest.mark.parametrize("name", ["true", "null", "yes", "on", "no", "n"])
+def test_a_name_that_yaml_reads_as_something_else_gets_quotes(name: str) -> None:
+    done = run(*BASE, "--name", name, "-o", "yaml")
+    assert done.exit_code == 0, done.output
+    *_, space, service = yaml.safe_load_all(done.stdout)
+    assert (space["metadata"]["name"], service["metadata"]["name"], service["metadata"]["namespace"]) == (name,) * 3
+    assert f'  name: "{name}"\n' in done.stdout
+
+
+def test_other_names_get_none() -> None:
+    assert "  name: kimi\n" in run(*BASE, "--name", "kimi", "-o", "yaml").stdout
+
+
+@pytest.mark.parametrize(
+    "option", ["--nodes", "--prefill-nodes", "--decode-nodes", "--gpus-per-node", "--tp", "--dp", "--ep", "--context-length"]
+)
+def test_more_than_anybody_has_is_refused(option: str) -> None:
+    done = run(*BASE, option, "999999999999")
+    assert done.exit_code == 2
+    assert option in done.output and "equal to" in done.output
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["--hardware", "--model", "--strategy", "--engine", "--engine-version", "--model-path", "--host", "--name", "--output"],
+)
+@pytest.mark.parametrize("value", ["", " "])
+def test_an_option_without_a_value_is_named(option: str, value: str) -> None:
+    done = run(*BASE, option, value)
+    assert done.exit_code == 2
+    assert option in done.output and "it is empty: give it a value" in done.output
