@@ -74,7 +74,7 @@ def service(
 
 @app.command()
 def runtime(
-    file: Annotated[Path, typer.Option("--filename", "-f", help="YAML with an InferenceService.")],
+    file: Annotated[Path, typer.Option("--filename", "-f", help="YAML with an InferenceService, or a Serving.")],
     files: Annotated[
         list[Path] | None, typer.Option("--files", help="YAML files or folders instead of a cluster; may be repeated.")
     ] = None,
@@ -83,15 +83,16 @@ def runtime(
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="Of a service that names none.")] = "default",
 ) -> None:
     """The runtime that a service would get, and for every other one each rule that excludes it. Exit code 1: none fits."""
-    from ome_operator.api import Invalid
+    from ome_operator.api import Invalid, Serving
     from ome_operator.ask.gather import gather
-    from ome_operator.kept import SERVICE
+    from ome_operator.kept import SERVICE, SERVING
+    from ome_operator.render.short import draft
     from ome_operator.resolve.explain import explain as lines
 
     beside = read([file], namespace)
-    asked = {one["metadata"]["name"] for one in beside if one["kind"] == SERVICE}
+    asked = {(one["kind"], one["metadata"]["name"]) for one in beside if one["kind"] in (SERVICE, SERVING)}
     if not asked:
-        raise Unanswered(f"{file} has no InferenceService.")
+        raise Unanswered(f"{file} has no InferenceService and no Serving: give a file with one of them.")
     instead = "--files reads YAML instead."
     known = (
         read(files, namespace)
@@ -100,12 +101,14 @@ def runtime(
     )
     cluster = gather([*known, *beside])
     failed = False
-    for kept in cluster.services():
-        if kept.ref.name not in asked:
+    for kept in (*cluster.services(), *cluster.kept[SERVING]):
+        if (kept.ref.kind, kept.ref.name) not in asked:
             continue
-        if isinstance(kept.parsed, Invalid):
-            raise Unanswered(f"{file}: {kept.parsed.why}")
-        said = list(lines(kept.parsed, cluster.deps()))
+        short = isinstance(kept.parsed, Serving)
+        parsed = draft(kept.parsed, cluster.deps()) if short else kept.parsed
+        if isinstance(parsed, Invalid):
+            raise Unanswered(f"{file}: {parsed.why}")
+        said = list(lines(parsed, cluster.deps(), draft=short))
         typer.echo("\n".join(said))
         failed |= any(line.startswith(("nothing fits", "there is no", "problem")) for line in said)
     raise typer.Exit(1 if failed else 0)

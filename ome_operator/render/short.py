@@ -38,22 +38,31 @@ def _service(short: Serving, deps: Deps) -> tuple[Manifest | None, Why]:
     model = next((found for ref in refs if isinstance(found := deps.models.get(ref), Model)), None)
     if model is None:
         return None, ("BaseModelNotFound", f"no model {short.spec.base_model} exists: apply it, or fix spec.baseModel")
-    named = _named(short, deps)
-    spec: Manifest = {"model": {"name": model.name}}
-    notes: dict[str, str] = {}
-    if named is not None:
-        runtime, spec["runtime"] = named, {"name": named.name}
-    else:
-        notes = {keys.ENGINE_NAME: short.spec.runtime} if short.spec.runtime else {}
-        draft = InferenceService.parse(_manifest(short, "InferenceService", notes, spec))
-        if isinstance(draft, Invalid):
-            return None, ("InvalidSpec", draft.why)
-        selection = select(draft, known(model), deps)
+    runtime, (notes, spec) = _named(short, deps), _begun(short, deps)
+    if runtime is None:
+        first = draft(short, deps)
+        if isinstance(first, Invalid):
+            return None, ("InvalidSpec", first.why)
+        selection = select(first, known(model), deps)
         chosen = deps.runtimes[selection.best] if selection.best else None
         if not isinstance(chosen, Runtime):
             return None, ("NoRuntimeFits", selection.sentence(model.name))
         runtime = chosen
     return _manifest(short, "InferenceService", notes, {**spec, **{name: {} for name in _brings(runtime)}}), _FINE
+
+
+def draft(short: Serving, deps: Deps) -> InferenceService | Invalid:
+    """The service as a runtime is chosen for it: its components are those that the runtime will bring."""
+    notes, spec = _begun(short, deps)
+    return InferenceService.parse(_manifest(short, "InferenceService", notes, spec))
+
+
+def _begun(short: Serving, deps: Deps) -> tuple[dict[str, str], Manifest]:
+    """Annotations and spec of a service without components."""
+    spec: Manifest = {"model": {"name": short.spec.base_model}}
+    if named := _named(short, deps):
+        return {}, {**spec, "runtime": {"name": named.name}}
+    return ({keys.ENGINE_NAME: short.spec.runtime} if short.spec.runtime else {}), spec
 
 
 def _named(short: Serving, deps: Deps) -> Runtime | None:

@@ -1,6 +1,6 @@
 """The choice of a runtime in full, for people: every candidate, and every rule that speaks against it."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from ome_operator.api import InferenceService, Model
 from ome_operator.facts import Deps
@@ -9,11 +9,15 @@ from ome_operator.resolve.known import Known, known
 from ome_operator.resolve.select import called, select
 
 
-def explain(service: InferenceService, deps: Deps) -> Iterator[str]:
-    """Lines that say what would be chosen for a service that is new, and why nothing else."""
+def explain(service: InferenceService, deps: Deps, *, draft: bool = False) -> Iterator[str]:
+    """Lines that say what would be chosen for a service that is new, and why nothing else.
+
+    `draft`: it gets its components from the runtime, so that it lacks them is no problem of it.
+    """
+    quiet = ("NoRuntimeFits", "NoEngine") if draft else ("NoRuntimeFits",)
     found = next((deps.models[ref] for ref in model_refs(service) if ref in deps.models), None)
     if not isinstance(found, Model):
-        yield from _problems(service, deps)
+        yield from _problems(service, deps, quiet)
         return
     model = known(found)
     yield f"model {found.kind} {found.name}: {_words(model)}"
@@ -28,13 +32,13 @@ def explain(service: InferenceService, deps: Deps) -> Iterator[str]:
         yield from (f"           {rule}" for rule in one.broken)
     if not selection.fitting:
         yield "nothing fits" if selection.excluded else "there is no runtime"
-    yield from _problems(service, deps)
+    yield from _problems(service, deps, quiet)
 
 
-def _problems(service: InferenceService, deps: Deps) -> Iterator[str]:
+def _problems(service: InferenceService, deps: Deps, quiet: Collection[str]) -> Iterator[str]:
     result = resolve(service, deps)
     for problem in result.problems:
-        if problem.reason != "NoRuntimeFits":
+        if problem.reason not in quiet:
             yield f"problem  {problem.reason}: {problem.message}"
     yield from (f"advice   {one}" for one in result.advice)
 

@@ -6,6 +6,7 @@ import yaml
 from typer.testing import CliRunner
 
 from ome_operator.cli.explain import app
+from ome_operator.local.errors import Unanswered
 from tests.support import parts
 
 CONFIG = parts.ROOT / "config"
@@ -46,3 +47,22 @@ def test_a_model_that_is_missing_is_a_problem(tmp_path: Path) -> None:
     code, text = said(tmp_path, CONFIG / "runtimes")
     assert code == 1
     assert text.startswith("problem  BaseModelNotFound")
+
+
+def test_a_short_service_is_explained_like_the_service_that_is_made_of_it(tmp_path: Path) -> None:
+    file, small = tmp_path / "short.yaml", tmp_path / "small.yaml"
+    short = {"apiVersion": "sglang.ai/v1", "kind": "Serving", "metadata": {"name": "s"}}
+    file.write_text(yaml.safe_dump({**short, "spec": {"baseModel": "kimi-k2-instruct"}}))
+    small.write_text(yaml.safe_dump(parts.runtime("small", supportedModelFormats=[{"name": "gguf"}]).dump()))
+    models = ["runtime", "-f", str(file), "--files", str(CONFIG / "models"), "--files"]
+    fits = CliRunner().invoke(app, [*models, str(CONFIG / "runtimes")])
+    assert (fits.exit_code, "chosen   ClusterServingRuntime" in fits.output) == (0, True), fits.output
+    none = CliRunner().invoke(app, [*models, str(small)])
+    assert (none.exit_code, "excluded ClusterServingRuntime small" in none.output) == (1, True), none.output
+    assert "problem" not in none.output, "its components come with its runtime"
+
+
+def test_a_file_without_a_service_says_what_to_give(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["runtime", "-f", str(CONFIG / "accelerators")])
+    assert isinstance(result.exception, Unanswered)
+    assert str(result.exception).endswith("has no InferenceService and no Serving: give a file with one of them.")
