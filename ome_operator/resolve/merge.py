@@ -25,6 +25,13 @@ KEYS = {
 }
 """Merge keys of the core/v1 lists that have them. `protocol` counts as TCP where it is not said."""
 
+FREE = frozenset(
+    {
+        "nodeSelector", "matchLabels", "labels", "annotations", "volumeAttributes", "options", "limits", "requests", "overhead",
+    }
+)  # fmt: skip
+"""Maps whose keys people choose: a label called `env` or `ports` is no field of a pod. (`options` of a DNS config is a list.)"""
+
 _HANDLERS = frozenset({"exec", "httpGet", "tcpSocket", "grpc", "sleep"})
 _ONE_OF = {
     "startupProbe": _HANDLERS,
@@ -43,7 +50,7 @@ def merge(lower: Any, upper: Any, field: str = "") -> Any:
     `field` is the name under which both stand: it decides how lists merge.
     """
     if isinstance(lower, Mapping) and isinstance(upper, Mapping):
-        return _merge_maps(lower, upper, field)
+        return {**lower, **upper} if field in FREE else _merge_maps(lower, upper, field)
     if field in KEYS and isinstance(lower, list) and isinstance(upper, list):
         return _merge_lists(lower, upper, field)
     return upper

@@ -7,18 +7,22 @@ are checked before they are merged, because a merge of wrong shapes would hide w
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ome_operator.resolve.merge import FREE
+
 _ENTRIES: Mapping[str, str] = {
     "containers": "name", "initContainers": "name", "env": "name", "ports": "containerPort", "volumes": "name",
     "volumeMounts": "mountPath", "volumeDevices": "devicePath", "imagePullSecrets": "name", "hostAliases": "ip",
     "tolerations": "", "envFrom": "", "topologySpreadConstraints": "", "nodeSelectorTerms": "", "matchExpressions": "key",
+    "requiredDuringSchedulingIgnoredDuringExecution": "", "preferredDuringSchedulingIgnoredDuringExecution": "",
 }  # fmt: skip
 """Lists of maps, with the key that every entry needs ("" for none)."""
 _MAPS = frozenset(
     {
         "resources", "limits", "requests", "securityContext", "capabilities", "lifecycle", "nodeSelector", "affinity",
-        "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "valueFrom",
+        "nodeAffinity", "nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution", "valueFrom", "overhead", "matchLabels",
     }
 )  # fmt: skip
+"""Maps; with the field above where the name alone means two things: for pods, what is required is a list."""
 _TEXTS = frozenset({"command", "args", "add", "drop"})
 _NUMBERS = frozenset({"containerPort", "terminationGracePeriodSeconds"})
 
@@ -38,8 +42,14 @@ def wrong(value: Any, where: str, field: str = "") -> str:
     if field in _NUMBERS:
         return "" if str(value).isdigit() else f"{where} must be a whole number"
     if isinstance(value, Mapping):
-        return _first(wrong(inner, f"{where}.{name}", str(name)) for name, inner in value.items())
+        inside = () if field in FREE else value.items()
+        return _first(wrong(inner, f"{where}.{name}", _field(field, str(name))) for name, inner in inside)
     return f"{where} must be a map" if field in _MAPS else ""
+
+
+def _field(parent: str, name: str) -> str:
+    """The name under which the tables have a field."""
+    return f"{parent}.{name}" if f"{parent}.{name}" in _MAPS else name
 
 
 def _wrong_entries(value: Any, where: str, field: str) -> str:

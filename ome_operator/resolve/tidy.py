@@ -9,7 +9,7 @@ from typing import Any
 
 from ome_operator import quantity
 from ome_operator.facts import Manifest
-from ome_operator.resolve.merge import KEYS
+from ome_operator.resolve.merge import FREE, KEYS
 
 _TEXTS = frozenset({"command", "args"})
 _QUANTITY_MAPS = frozenset({"limits", "requests", "overhead"})
@@ -36,6 +36,8 @@ def _tidy(value: Any, field: str, dropped: list[str]) -> Any:
 def _tidy_map(value: Mapping[str, Any], field: str, dropped: list[str]) -> Manifest:
     if field in _QUANTITY_MAPS:
         return {key: quantity.canonical(amount) for key, amount in value.items() if amount is not None}
+    if field in FREE:
+        return {key: inner for key, inner in value.items() if inner is not None}
     out = {key: _tidy(inner, key, dropped) for key, inner in value.items() if inner is not None}
     if field == "fieldRef":
         out.setdefault("apiVersion", "v1")
