@@ -27,20 +27,39 @@ _DECIMAL = {
 _LARGEST = 2**63 - 1
 """The server caps what is larger."""
 _DURATION = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_QUANTITY = re.compile(r"^([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|([KMGTPE]i)|([numkMGTPE]))?$")
+_QUANTITY = re.compile(r"^([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:([eE][+-]?0*[0-9]{1,3})|([KMGTPE]i)|([numkMGTPE]))?$")
+"""Three digits of exponent: more would keep a processor busy for minutes."""
+_LONGEST = 128
+"""Characters of a quantity; a whole number has no more than those of 64 bits."""
 
 
 def _split(quantity: Any) -> tuple[Fraction, str] | None:
     """Value and the family of the suffix ("binary", "decimal", "exponent"), or None when it is no quantity."""
-    found = _QUANTITY.match(str(quantity).strip())
+    text = str(quantity).strip()
+    found = _QUANTITY.match(text) if len(text) <= _LONGEST else None
     if not found:
         return None
     number, exponent, binary, decimal = found.groups()
     if exponent:
-        return Fraction(number) * Fraction(10) ** int(exponent[1:]), "exponent"
+        return _capped(Fraction(number) * Fraction(10) ** int(exponent[1:])), "exponent"
     if binary:
-        return Fraction(number) * _BINARY[binary], "binary"
-    return Fraction(number) * _DECIMAL[decimal or ""], "decimal"
+        return _capped(Fraction(number) * _BINARY[binary]), "binary"
+    return _capped(Fraction(number) * _DECIMAL[decimal or ""]), "decimal"
+
+
+def _capped(value: Fraction) -> Fraction:
+    return max(Fraction(-_LARGEST), min(value, Fraction(_LARGEST)))
+
+
+def valid(quantity: Any) -> bool:
+    """Whether this is a quantity, and of a length that people write."""
+    return _split(quantity) is not None
+
+
+def whole(number: Any) -> int | None:
+    """A whole number without a sign, of 64 bits, as a number or a text; None for anything else."""
+    text = str(number)
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 19 else None
 
 
 def parse(quantity: Any) -> Fraction:
@@ -55,7 +74,6 @@ def canonical(quantity: Any) -> str:
     if parts is None:
         return str(quantity)
     value, family = parts
-    value = max(Fraction(-_LARGEST), min(value, Fraction(_LARGEST)))
     if value == 0:
         return "0"
     if family == "binary" and value.denominator == 1 and abs(value) >= 1024:

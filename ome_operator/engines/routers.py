@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from ome_operator import keys
+from ome_operator import keys, quantity
 
 SELECTORS = ("--prefill-selector", "--decode-selector", "--selector")
 PROGRAMS = frozenset({"smg", "amg", "sglang-router"})
@@ -57,7 +57,7 @@ def sglang_router(container: Mapping[str, Any]) -> SglangRouter | None:
     return SglangRouter(
         pd=pd,
         address=f"{scheme}://{f'[{inside}]' if ':' in inside else inside}:{value(words, '--port') or PORT}",
-        worker_port=int(port) if port.isdigit() else None,
+        worker_port=quantity.whole(port),
         key=_key(words),
     )
 

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from ome_operator import quantity
+
 
 class Pinned(NamedTuple):
     """How adapters are named where the engine takes only pinned ones."""
@@ -112,7 +114,7 @@ def strategy(container: Mapping[str, Any]) -> dict[str, str]:
     for kind, flags in found.parallel.items():
         for word, after in pairwise([*words, ""]):
             if word in flags:
-                out[kind] = after if after.isdigit() else out.get(kind, "")
+                out[kind] = after if quantity.whole(after) is not None else out.get(kind, "")
     return out
 
 

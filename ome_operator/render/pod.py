@@ -185,8 +185,8 @@ def port(container: Mapping[str, Any], default: int = 8080) -> int:
     parts = (*(container.get("command") or ()), *(container.get("args") or ()))
     words = [word for part in parts for word in str(part).split()]
     for before, word in pairwise(words):
-        if before == "--port" and word.isdigit():
-            return int(word)
+        if before == "--port" and (said := quantity.whole(word)) is not None:
+            return said
     known = servers.server(container)
-    default = known.port if known else default
-    return next((int(word[7:]) for word in words if word.startswith("--port=") and word[7:].isdigit()), default)
+    said_so = (quantity.whole(word[7:]) for word in words if word.startswith("--port="))
+    return next((one for one in said_so if one is not None), known.port if known else default)

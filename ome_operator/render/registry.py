@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ome_operator import keys
+from ome_operator import keys, quantity
 from ome_operator.engines.routers import BOOTSTRAP_PORT, SglangRouter, sglang_router, value
 from ome_operator.facts import Manifest
 from ome_operator.render import meta
@@ -42,7 +42,8 @@ def sidecar(image: str, roles: Mapping[str, Stored]) -> Sidecar:
     port = value(words, "--disaggregation-bootstrap-port") or ""
     # In one order: what is rendered now and what is read back from the API server must give equal manifests.
     groups = tuple(Groups(name, roles[name].port, roles[name].size) for name in TYPES if name in roles)
-    return Sidecar(image, groups, int(port) if port.isdigit() else BOOTSTRAP_PORT)
+    said = quantity.whole(port)
+    return Sidecar(image, groups, BOOTSTRAP_PORT if said is None else said)
 
 
 def with_registry(

@@ -7,7 +7,7 @@ and updated in place, so that a log level never reloads a terabyte of weights (d
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from ome_operator import keys, names
+from ome_operator import keys, names, quantity
 from ome_operator.cached import by_identity
 from ome_operator.engines.routers import HEALTH_INTERVAL, SELECTORS, sglang_router, takes_flags
 from ome_operator.facts import Manifest
@@ -159,6 +159,6 @@ def _grace(container: Manifest) -> int:
     words = [*(container.get("command") or ()), *(container.get("args") or ())]
     for word, after in pairwise([*words, ""]):
         value = after if word == GRACE else word.removeprefix(f"{GRACE}=") if word.startswith(f"{GRACE}=") else ""
-        if value.isdigit():
-            return int(value)
+        if (seconds := quantity.whole(value)) is not None:
+            return seconds
     return 180

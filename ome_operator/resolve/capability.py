@@ -102,9 +102,9 @@ def has_nodes(one: AcceleratorClass, nodes: Mapping[str, Node]) -> bool:
 
 
 def memory(one: AcceleratorClass) -> Fraction | None:
-    """GB of one accelerator: `141` and `"141"` mean GB, `"141Gi"` GiB."""
+    """GB of one accelerator: `141` and `"141"` mean GB, `"141Gi"` GiB; None where nothing or no amount is written."""
     written = one.spec.capabilities.memory_gb
-    if written is None:
+    if written is None or not quantity.valid(written):
         return None
     value = quantity.parse(written)
     return value / 10**9 if value >= 10**6 else value

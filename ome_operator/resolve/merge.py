@@ -27,10 +27,11 @@ KEYS = {
 
 FREE = frozenset(
     {
-        "nodeSelector", "matchLabels", "labels", "annotations", "volumeAttributes", "options", "limits", "requests", "overhead",
+        "nodeSelector", "matchLabels", "labels", "annotations", "volumeAttributes", "options", "limits", "requests",
+        "overhead",
     }
 )  # fmt: skip
-"""Maps whose keys people choose: a label called `env` or `ports` is no field of a pod. (`options` of a DNS config is a list.)"""
+"""Maps whose keys people choose: a label called `env` or `ports` is no field of a pod. `options`: of a FlexVolume."""
 
 _HANDLERS = frozenset({"exec", "httpGet", "tcpSocket", "grpc", "sleep"})
 _ONE_OF = {

@@ -7,6 +7,8 @@ are checked before they are merged, because a merge of wrong shapes would hide w
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ome_operator import quantity
+from ome_operator.api.invalid import shown
 from ome_operator.resolve.merge import FREE
 
 _ENTRIES: Mapping[str, str] = {
@@ -14,17 +16,29 @@ _ENTRIES: Mapping[str, str] = {
     "volumeMounts": "mountPath", "volumeDevices": "devicePath", "imagePullSecrets": "name", "hostAliases": "ip",
     "tolerations": "", "envFrom": "", "topologySpreadConstraints": "", "nodeSelectorTerms": "", "matchExpressions": "key",
     "requiredDuringSchedulingIgnoredDuringExecution": "", "preferredDuringSchedulingIgnoredDuringExecution": "",
+    "resourceClaims": "name", "claims": "name",
 }  # fmt: skip
 """Lists of maps, with the key that every entry needs ("" for none)."""
 _MAPS = frozenset(
     {
         "resources", "limits", "requests", "securityContext", "capabilities", "lifecycle", "nodeSelector", "affinity",
-        "nodeAffinity", "nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution", "valueFrom", "overhead", "matchLabels",
+        "nodeAffinity", "nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution", "valueFrom", "overhead",
+        "matchLabels", "readinessProbe", "livenessProbe", "startupProbe", "preStop", "postStart", "exec", "httpGet",
+        "tcpSocket", "grpc", "sleep",
     }
 )  # fmt: skip
 """Maps; with the field above where the name alone means two things: for pods, what is required is a list."""
-_TEXTS = frozenset({"command", "args", "add", "drop"})
+_LISTS_OF_TEXTS = frozenset({"command", "args", "add", "drop"})
+_TEXTS = frozenset(
+    {
+        "name", "mountPath", "devicePath", "ip", "key", "protocol", "topologyKey", "whenUnsatisfiable", "serviceAccountName",
+    }
+)  # fmt: skip
+"""Texts that entries are told apart by, or that the operator reads. (`image` is none: a volume's image is a map.)"""
 _NUMBERS = frozenset({"containerPort", "terminationGracePeriodSeconds"})
+_AMOUNTS = frozenset({"sizeLimit", "divisor"})
+_LEAVES = _TEXTS | _NUMBERS | _AMOUNTS | {"value"}
+_MAPS_OF_AMOUNTS = frozenset({"limits", "requests", "overhead"})
 
 
 def wrong(value: Any, where: str, field: str = "") -> str:
@@ -36,15 +50,40 @@ def wrong(value: Any, where: str, field: str = "") -> str:
         return ""
     if field in _ENTRIES:
         return _wrong_entries(value, where, field)
-    if field in _TEXTS:
+    if field in _LISTS_OF_TEXTS:
         fine = isinstance(value, list) and all(isinstance(one, str | int | float) for one in value)
         return "" if fine else f"{where} must be a list of texts"
-    if field in _NUMBERS:
-        return "" if str(value).isdigit() else f"{where} must be a whole number"
-    if isinstance(value, Mapping):
-        inside = () if field in FREE else value.items()
-        return _first(wrong(inner, f"{where}.{name}", _field(field, str(name))) for name, inner in inside)
-    return f"{where} must be a map" if field in _MAPS else ""
+    if isinstance(value, Mapping) and field not in _LEAVES:
+        return _wrong_map(value, where, field)
+    if isinstance(value, list) and field not in _MAPS | _LEAVES:
+        return _first(wrong(one, f"{where}[{number}]") for number, one in enumerate(value))
+    return _wrong_one(value, where, field)
+
+
+def _wrong_map(value: Mapping[str, Any], where: str, field: str) -> str:
+    if field in _MAPS_OF_AMOUNTS:
+        return _first(_wrong_amount(amount, f"{where}.{name}") for name, amount in value.items() if amount is not None)
+    inside = () if field in FREE else value.items()
+    return _first(wrong(inner, f"{where}.{name}", _field(field, str(name))) for name, inner in inside)
+
+
+def _wrong_one(value: Any, where: str, field: str) -> str:
+    """The same for what has nothing below it."""
+    if field in _MAPS:
+        return f"{where} must be a map"
+    if field in _TEXTS and not isinstance(value, str):
+        return f"{where} is {shown(value)}: write a text; put quotes around numbers, true and false"
+    if field in _NUMBERS and quantity.whole(value) is None:
+        return f"{where} must be a whole number"
+    if field == "value" and not isinstance(value, str | int | float):
+        return f"{where} is {shown(value)}: write a text, a number, true or false"
+    return _wrong_amount(value, where) if field in _AMOUNTS else ""
+
+
+def _wrong_amount(value: Any, where: str) -> str:
+    if quantity.valid(value):
+        return ""
+    return f'{where} is {shown(value)}: write an amount such as 8, "500m" or "80Gi"'
 
 
 def _field(parent: str, name: str) -> str:

@@ -23,10 +23,25 @@ def test_canonical(written: object, stored: str) -> None:
     assert quantity.canonical(written) == stored
 
 
-@pytest.mark.parametrize("text", ["", "x", "1 Gi", "1GiB", "1e", "--1", "true"])
+@pytest.mark.parametrize("text", ["", "x", "1 Gi", "1GiB", "1e", "--1", "true", "1e9999999", "1e-9999", "9" * 5000, "٣"])
 def test_what_is_no_quantity_stays_and_counts_as_nothing(text: str) -> None:
     assert quantity.canonical(text) == text
     assert quantity.parse(text) == 0
+
+
+def test_the_largest_exponent_is_cheap_and_capped() -> None:
+    assert quantity.parse("1e999") == 2**63 - 1 and quantity.canonical("1e-999") == "1e-9"
+    assert quantity.valid("1e+003") and not quantity.valid("1e1000")
+
+
+@pytest.mark.parametrize(("text", "number"), [("7", 7), (7, 7), ("007", 7), (str(2**63 - 1), 2**63 - 1)])
+def test_whole_numbers(text: object, number: int) -> None:
+    assert quantity.whole(text) == number
+
+
+@pytest.mark.parametrize("text", ["", "²", "٣", "-1", "+1", "1.0", "1_0", " 1", "9" * 5000, True, None, [1]])
+def test_what_is_no_whole_number(text: object) -> None:
+    assert quantity.whole(text) is None
 
 
 numbers = st.decimals(min_value=0, max_value=10**9, places=3).map(str)

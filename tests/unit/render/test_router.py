@@ -97,6 +97,8 @@ GRACE: list[tuple[dict[str, Any], int, int]] = [
     ({"args": ["--shutdown-grace-period-secs", "20"]}, 15, 45),
     ({"args": ["--shutdown-grace-period-secs=20"]}, 15, 45),
     ({"command": ["router", "--shutdown-grace-period-secs=0"]}, 15, 25),
+    ({"args": ["--shutdown-grace-period-secs", "²"]}, 15, 205),
+    ({"args": ["--shutdown-grace-period-secs=" + "9" * 5000]}, 15, 205),
 ]
 
 

@@ -89,6 +89,13 @@ def test_nothing_fits_says_what_each_class_lacks() -> None:
     ]
 
 
+@pytest.mark.parametrize("memory", ["1e9999999", "9" * 5000])
+def test_memory_that_is_no_amount_is_not_known(memory: str) -> None:
+    asked = {"constraints": {"minMemory": 80}}
+    found = resolve(parts.service(engine={}, acceleratorSelector=asked), deps(gpu("odd", memory, "2")))
+    assert "odd: it has an unknown number of GB and the service asks for 80" in found.problems[0].message
+
+
 def test_a_choice_stays_when_nodes_move_and_is_made_again_when_the_service_asks_for_something_else() -> None:
     service = parts.service(engine={}, acceleratorSelector={"policy": "Cheapest"})
     stored = resolve(service, deps(*CLASSES)).inputs
