@@ -9,9 +9,11 @@ from pydantic_core import PydanticCustomError
 
 from ome_operator import keys
 from ome_operator.api.base import Rule, Spec
-from ome_operator.api.invalid import Invalid, invalid
+from ome_operator.api.invalid import Invalid, invalid, path
 
 S = TypeVar("S", bound=Spec)
+DEEPEST = 50
+"""Levels of a spec. What is open is read by functions that call themselves, and nothing that means something is so deep."""
 
 
 class Metadata(Spec):
@@ -67,6 +69,8 @@ class Object(Generic[S]):
         try:
             envelope = _Envelope.read(_plain(body))
             below = "spec"
+            if deep := _too_deep(envelope.spec):
+                return Invalid(f"{deep} is nested more than {DEEPEST} levels deep: remove what is below it")
             spec = cls.SPEC.read(envelope.spec)
             parsed = cls._of(envelope, cast(S, spec))
             for rule in cls.RULES:
@@ -104,6 +108,18 @@ class Object(Generic[S]):
         if self.annotations:
             metadata["annotations"] = dict(self.annotations)
         return {"apiVersion": self.API_VERSION, "kind": self.kind, "metadata": metadata, "spec": self.spec.dump()}
+
+
+def _too_deep(spec: dict[str, Any]) -> str:
+    """The beginning of the path to something below the deepest level; "" when all is well."""
+    level: dict[int, tuple[tuple[int | str, ...], Any]] = {id(spec): ((), spec)}
+    for _ in range(DEEPEST):
+        below = {}
+        for where, value in level.values():  # each once: YAML may name one thing in many places
+            items = value.items() if isinstance(value, dict) else enumerate(value)
+            below |= {id(one): ((*where, key), one) for key, one in items if isinstance(one, dict | list)}
+        level = below
+    return next((path("spec", where[:4]) for where, _ in level.values()), "")
 
 
 def _plain(body: Any) -> Any:
