@@ -7,7 +7,7 @@ from pydantic import Field
 from ome_operator.api.base import ATOMIC, Spec
 from ome_operator.api.conditions import Conditions
 from ome_operator.api.objects import Object
-from ome_operator.api.values import Labels, Open, Quantity
+from ome_operator.api.values import Labels, Open, Quantity, ReleaseNumber
 
 Policy = Literal["BestFit", "Cheapest", "MostCapable", "FirstAvailable"]
 
@@ -35,7 +35,7 @@ class Capabilities(Spec):
     memory_gb: Annotated[Quantity | None, Field(alias="memoryGB")] = None
     """Memory of one accelerator: 141 or "141Gi"."""
     memory_bandwidth_gbps: Annotated[Quantity | None, Field(alias="memoryBandwidthGBps")] = None
-    compute_capability: str | None = None
+    compute_capability: ReleaseNumber | None = None
     """The vendor's architecture version, such as "9.0"."""
     clock_speed_mhz: Annotated[int | None, Field(alias="clockSpeedMHz")] = None
     level_zero_version: str | None = None
@@ -113,7 +113,7 @@ class AcceleratorConstraints(Spec):
     """GB of memory of one accelerator."""
     max_memory: int | None = None
     min_compute_performance_tflops: Annotated[int | None, Field(alias="minComputePerformanceTFLOPS")] = None
-    min_architecture_version: str | None = None
+    min_architecture_version: ReleaseNumber | None = None
     required_features: list[str] | None = None
     preferred_precisions: list[str] | None = None
     excluded_classes: list[str] | None = None
@@ -135,7 +135,7 @@ class AcceleratorRequirements(Spec):
     """Names of classes; without any, every class that meets the rest."""
     min_memory: int | None = None
     min_compute_performance_tflops: Annotated[int | None, Field(alias="minComputePerformanceTFLOPS")] = None
-    min_architecture_version: str | None = None
+    min_architecture_version: ReleaseNumber | None = None
     required_features: list[str] | None = None
     preferred_precisions: list[str] | None = None
 

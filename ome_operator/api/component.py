@@ -7,7 +7,7 @@ from pydantic import Field
 from ome_operator.api.accelerator import AcceleratorSelector
 from ome_operator.api.base import Inline, Rule, Spec
 from ome_operator.api.scaling import Autoscaler, DeploymentStrategy, KedaConfig
-from ome_operator.api.values import Count, Duration, Labels, Open, Percent
+from ome_operator.api.values import Count, Duration, Labels, Open, Percent, Replicas
 
 
 class PodPart(Inline):
@@ -20,7 +20,7 @@ class PodPart(Inline):
 class WorkerPart(PodPart):
     """The workers of a group."""
 
-    size: Count | None = None
+    size: Replicas | None = None
     """Worker pods per group, the leader not counted."""
 
 
@@ -56,9 +56,9 @@ class Lifecycle(Spec):
 class Scaled(Inline):
     """What every component may say about its replicas, budgets and metadata."""
 
-    min_replicas: Count | None = None
+    min_replicas: Replicas | None = None
     """Groups to start with and to keep at least; 1 when unset."""
-    max_replicas: Count | None = None
+    max_replicas: Replicas | None = None
     """Groups at most; minReplicas when unset. Above minReplicas an autoscaler decides."""
     scale_target: int | None = None
     """Target of the autoscaler's metric, in the metric's unit (percent for cpu and memory)."""

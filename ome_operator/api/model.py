@@ -8,7 +8,7 @@ from ome_operator.api.base import ATOMIC, Spec
 from ome_operator.api.conditions import Conditions, Users
 from ome_operator.api.learned import Facts
 from ome_operator.api.objects import Object
-from ome_operator.api.values import Labels, Name, Open, StorageUri
+from ome_operator.api.values import Labels, Name, Open, ReleaseNumber, StorageUri
 
 
 class Version(Spec):
@@ -16,7 +16,7 @@ class Version(Spec):
 
     name: Name
     """Such as safetensors, transformers, gguf."""
-    version: str | None = None
+    version: ReleaseNumber | None = None
     operator: str | None = None
     """Equal, GreaterThan or GreaterThanOrEqual; Equal when unset."""
     weight: int | None = None

@@ -10,7 +10,7 @@ from ome_operator.api.component import Component
 from ome_operator.api.conditions import Conditions, Users
 from ome_operator.api.model import DiffusionPipeline, Version
 from ome_operator.api.objects import Object
-from ome_operator.api.values import Count, Labels, Open
+from ome_operator.api.values import Labels, Open, ReleaseNumber, Replicas
 
 
 class Parallelism(Spec):
@@ -35,7 +35,7 @@ class SupportedModelFormat(Spec):
     """A kind of model that the runtime serves."""
 
     name: str | None = None
-    version: str | None = None
+    version: ReleaseNumber | None = None
     model_format: Version | None = None
     model_framework: Version | None = None
     model_architecture: str | None = None
@@ -86,7 +86,7 @@ POD_FIELDS = set(PodParts.model_fields) - {"labels", "annotations"}
 class Workers(PodParts):
     """The pod spec below all workers."""
 
-    size: Count | None = None
+    size: Replicas | None = None
 
 
 class RuntimeSpec(PodParts):

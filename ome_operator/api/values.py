@@ -57,7 +57,7 @@ Quantity = IntOrString
 """An amount as Kubernetes writes it: `80`, `"80Gi"`, `"500m"`."""
 Number = Annotated[int | float | str, _Number()]
 
-_PERCENT = "^[0-9]+%?$"
+_PERCENT = "^[0-9]{1,9}%?$"
 Percent = Annotated[
     int | str,
     _IntOrString(),
@@ -93,4 +93,9 @@ FileUri = Annotated[str, Field(max_length=2048), _starts((*SCHEMES, "https", "ht
 Name = Annotated[str, Field(min_length=1, max_length=253)]
 """Name of an object."""
 Count = Annotated[int, Field(ge=0)]
+LARGEST = 1000
+"""Groups of a component, and workers of a group: each is a StatefulSet or a pod of its own, and one pass plans them all."""
+Replicas = Annotated[int, Field(ge=0, le=LARGEST)]
+ReleaseNumber = Annotated[str, Field(max_length=253)]
+"""A version such as "4.51.0" or "9.0", of which the numbers are compared."""
 Labels = dict[str, str]

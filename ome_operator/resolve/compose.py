@@ -7,8 +7,11 @@ component, the service's leader or worker part. The runner, labels and annotatio
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from pydantic import ValidationError
+
 from ome_operator import keys
 from ome_operator.api import Component, PodPart
+from ome_operator.api.invalid import invalid
 from ome_operator.facts import Manifest
 from ome_operator.resolve.merge import into_container, over
 from ome_operator.resolve.problem import ProblemError
@@ -44,8 +47,8 @@ def compose(component: str, runtime: Mapping[str, Any], written: Mapping[str, An
     `runtime` has the parts `pod`, `labels`, `annotations`, `workers` and `<component>Config` of a runtime's spec.
     Raises ProblemError when no container is left to run, or when what stands there is no pod spec.
     """
-    below = Component.model_validate(runtime.get(f"{component}Config") or {})
-    above = Component.model_validate(written or {})
+    below = _read(runtime.get(f"{component}Config"), component, f"the runtime's spec.{component}Config")
+    above = _read(written, component, f"spec.{component}")
     shared = {} if component == keys.ROUTER else dict(runtime.get("pod") or {})
     workers = _workers(runtime, below, above, component)
     size = 1 + workers[0]
@@ -66,6 +69,15 @@ def compose(component: str, runtime: Mapping[str, Any], written: Mapping[str, An
         timeout=above.timeout_seconds if above.timeout_seconds is not None else below.timeout_seconds,
         dropped=tuple(dict.fromkeys(text for _, sentences in pods for text in sentences)),
     )
+
+
+def _read(stored: Mapping[str, Any] | None, component: str, where: str) -> Component:
+    """A component as the running code understands it; an older one may have stored what this one refuses."""
+    try:
+        return Component.model_validate(stored or {})
+    except ValidationError as error:
+        said = invalid(error.errors(include_url=False), where).why
+        raise ProblemError(CONDITION[component], "InvalidPod", said) from error
 
 
 def _workers(runtime: Mapping[str, Any], below: Component, above: Component, component: str) -> tuple[int, Manifest]:

@@ -132,6 +132,15 @@ WRONG = [
     ({"engine": {"min_replicas": 5}}, "spec.engine is refused: write minReplicas instead of min_replicas"),
     ({"engine": {"minReplicas": "2"}}, 'spec.engine.minReplicas is "2": write a whole number without quotes'),
     ({"engine": {"minReplicas": -1}}, "spec.engine.minReplicas is -1: write 0 or more"),
+    ({"engine": {"minReplicas": 1001}}, "spec.engine.minReplicas is 1001: write 1000 or less"),
+    ({"router": {"maxReplicas": 2**62}}, "spec.router.maxReplicas is 4611686018427387904: write 1000 or less"),
+    ({"engine": {"worker": {"size": 2**31}}}, "spec.engine.worker.size is 2147483648: write 1000 or less"),
+    ({"engine": {"minAvailable": "9" * 5000}}, "spec.engine.minAvailable is refused: write a count such as 1, or a share"),
+    ({"rollout": {"rollingUpdate": {"maxSurge": "9" * 5000 + "%"}}}, "maxSurge is refused: write a count such as 1"),
+    (
+        {"acceleratorSelector": {"constraints": {"minArchitectureVersion": "9" * 5000}}},
+        "minArchitectureVersion is too long: keep it below 254 characters",
+    ),
     ({"engine": {"labels": {"a": 1}}}, "spec.engine.labels.a is 1: write a text; put quotes around numbers"),
     (
         {"engine": {"scaleMetric": "gpu"}},
@@ -177,6 +186,31 @@ def test_a_wrong_spec_is_a_sentence(spec: dict[str, Any], why: str) -> None:
     one = service(spec)
     assert isinstance(one, Invalid)
     assert why in one.why
+
+
+def nested(levels: int) -> Any:
+    """A map in a map in a map."""
+    out: Any = 1
+    for _ in range(levels):
+        out = {"a": out}
+    return out
+
+
+@pytest.mark.parametrize("levels", [51, 300, 3000])
+@pytest.mark.parametrize("value", [nested, lambda levels: [nested(levels)]])
+def test_what_is_nested_without_end_is_refused(levels: int, value: Any) -> None:
+    one = service({"engine": {"x": value(levels)}})
+    assert isinstance(one, Invalid)
+    assert one.why.startswith("spec.engine.x")
+    assert one.why.endswith("is nested more than 50 levels deep: remove what is below it")
+    assert not isinstance(service({"engine": {"x": value(45)}}), Invalid)
+
+
+def test_a_map_that_stands_in_itself_is_refused() -> None:
+    whole: dict[str, Any] = {}
+    whole["again"] = [whole, whole]
+    one = service({"traffic": whole})
+    assert isinstance(one, Invalid) and "is nested more than 50 levels deep" in one.why
 
 
 def test_many_errors_are_counted() -> None:

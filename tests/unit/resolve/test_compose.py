@@ -158,6 +158,12 @@ def test_what_is_no_pod_is_refused_with_its_path(case: str) -> None:
     assert refused.value.problem.condition == "EngineReady"
 
 
+def test_what_an_older_operator_stored_beyond_todays_bounds_is_refused_in_words() -> None:
+    with pytest.raises(ProblemError) as refused:
+        made({"engineConfig": {**BOX, "worker": {"size": 5000}}})
+    assert refused.value.problem.message == "the runtime's spec.engineConfig.worker.size is 5000: write 1000 or less"
+
+
 def test_null_removes_what_the_runtime_says() -> None:
     runtime = {"engineConfig": {"runner": {"image": "i", "command": ["x"]}, "hostNetwork": True}}
     composed = made(runtime, {"hostNetwork": None, "runner": {"command": None}})
