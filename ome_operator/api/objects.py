@@ -114,7 +114,7 @@ def _too_deep(spec: dict[str, Any]) -> str:
     """The beginning of the path to something below the deepest level; "" when all is well."""
     level: dict[int, tuple[tuple[int | str, ...], Any]] = {id(spec): ((), spec)}
     for _ in range(DEEPEST):
-        below = {}
+        below: dict[int, tuple[tuple[int | str, ...], Any]] = {}
         for where, value in level.values():  # each once: YAML may name one thing in many places
             items = value.items() if isinstance(value, dict) else enumerate(value)
             below |= {id(one): ((*where, key), one) for key, one in items if isinstance(one, dict | list)}
