@@ -86,9 +86,9 @@ def _met(group: Group, record: Record, seen: View, spare: int) -> bool:
 
 
 def _came_back(group: Group, record: Record, seen: View) -> bool:
-    """Whether what was to go serves after all, and is what it should be."""
-    right = bool(record.ready_since) or group.settled
-    return seen.whole and group.ready and right and not _drifted(group, record)
+    """Whether what was to go serves after all, and is what it should be; of a start that never was ready a probe says so."""
+    proven = bool(record.ready_since) or (group.settled and group.pods[0].probed)
+    return seen.whole and group.ready and proven and not _drifted(group, record)
 
 
 def _told(group: Group, record: Record, ground: Ground) -> Record:
@@ -195,7 +195,7 @@ def _broken(group: Group, record: Record, seen: View, ground: Ground) -> Step:
         left = ground.policy.self_heal - passed(record.since, now)
         if left > 0:
             return Step(record, left)
-        if group.ready and not group.pods[0].probed:  # it would be Ready again beside new ranks, whatever it has met
+        if group.ready and group.pods[0] not in seen.recorded:  # not probed: Ready beside any ranks, so it goes with them
             return _recycle(record, record.failure, ground, group.marks())
     elif seen.ending and group.leader is not None:
         left = -passed(group.leader.ends, now)

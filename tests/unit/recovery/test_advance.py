@@ -119,6 +119,9 @@ def test_a_leader_without_a_probe_goes_with_its_group_when_ranks_did_not_start_a
     assert waits.phase == rec.RESTARTING
     record = go(mixed, waits, later=60).record
     assert (record.phase, record.members) == (rec.RECYCLING, mixed.marks())
+    assert go(mixed, record, later=61).record == record, "that it is Ready does not save it"
+    older = go(group(pod(0), pod(1, restarts=2)), replace(waits, since=stamp(NOW)), later=60).record
+    assert (older.phase, older.members) == (rec.RECYCLING, too_early.members), "a rank that is newer than the record stays"
 
 
 def test_a_recycled_group_that_finds_no_nodes_holds_up_no_hung_one_for_long() -> None:
@@ -200,7 +203,8 @@ def test_what_happens_before_a_group_was_ready_is_its_boot() -> None:
 def test_a_group_that_gets_ready_while_it_is_to_be_recycled_for_being_late_is_recorded() -> None:
     late = go(group(pod(0, ready=False), pod(1)), replace(NEW, phase=rec.STARTING, since=stamp(NOW)), later=99999).record
     assert late.phase == rec.RECYCLING
-    record = go(WHOLE, late, later=99999).record
+    assert go(WHOLE, late, later=99999).record == late, "that it runs proves nothing"
+    record = go(group(pod(0, probed=True), pod(1)), late, later=99999).record
     assert (record.phase, record.incarnation, record.members) == (rec.READY, 1, WHOLE.marks())
 
 
