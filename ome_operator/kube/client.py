@@ -180,6 +180,8 @@ class Client:
                     code = response.status
                     raw = await response.read()
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                if isinstance(error.__cause__, errors.Transient):
+                    raise error.__cause__ from None  # of the fence
                 raise errors.Transient(f"{method} {where}: {error or type(error).__name__}", code) from error
             finally:
                 if self._count is not None:
@@ -194,14 +196,18 @@ class Client:
 
 
 def _fence(may_write: Callable[[], bool]) -> aiohttp.TraceConfig:
-    """Asks once more when a write has its connection: it may have waited for it, or been frozen meanwhile, for long."""
+    """Asks once more when a write has its connection: it may have waited for it, or been frozen meanwhile, for long.
 
-    async def check(_: aiohttp.ClientSession, __: object, sending: aiohttp.TraceRequestHeadersSentParams) -> None:
-        if sending.method != "GET" and not may_write():
+    Right before the body is sent, which every write has: aiohttp keeps the headers back until then, and begins the body in a
+    task of its own, when the event loop comes to it.
+    """
+
+    async def check(_: aiohttp.ClientSession, __: object, sending: aiohttp.TraceRequestChunkSentParams) -> None:
+        if not may_write():  # no OSError: aiohttp would try again
             raise errors.Transient(f"{sending.method} {sending.url.path}: {NOT_SENT}")
 
     trace = aiohttp.TraceConfig()
-    trace.on_request_headers_sent.append(check)  # aiohttp calls it right before it sends them
+    trace.on_request_chunk_sent.append(check)
     return trace
 
 
