@@ -1,15 +1,19 @@
 """How deep lists and maps lie in each other: whoever walks them by recursion has to know before."""
 
-from collections.abc import Iterable, Mapping
 from typing import Any
+
+HOLDERS = (dict, list)
 
 
 def deeper(value: Any, levels: int) -> bool:
     """Whether more than so many lists and maps lie in each other; a value that holds itself is deeper than any."""
-    at = [value]
+    at = {id(value): value} if isinstance(value, HOLDERS) else {}
     for _ in range(levels):
-        at = [inner for one in at for inner in held(one)]
-    return any(isinstance(one, Mapping | list) for one in at)
+        if not at:
+            return False
+        # Each once: YAML may name one thing in many places.
+        at = {id(inner): inner for one in at.values() for inner in _held(one) if isinstance(inner, HOLDERS)}
+    return bool(at)
 
 
 def larger(value: Any, most: int) -> bool:
@@ -17,10 +21,10 @@ def larger(value: Any, most: int) -> bool:
     seen, at = 0, [value]
     while at and seen <= most:
         seen += 1
-        at.extend(held(at.pop()))
+        at.extend(_held(at.pop()))
     return seen > most
 
 
-def held(value: Any) -> Iterable[Any]:
+def _held(value: Any) -> Any:
     """What lies in a list or map; nothing lies in anything else."""
-    return value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

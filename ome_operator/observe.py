@@ -4,7 +4,7 @@ A body is what the API server sent. Fields may be absent, null, or of the wrong 
 their JSON types are the server's: it has validated them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -87,7 +87,7 @@ def pod(body: Body) -> Pod:
     deleting = bool(metadata.get("deletionTimestamp"))
     reason, message = ("", "") if ready and not deleting else why_not_ready(body, conditions)
     boxes = (body.get("spec") or {}).get("containers") or ()
-    main = _main(body)
+    main = _main(boxes, status)
     return Pod(
         namespace=metadata.get("namespace") or "",
         name=metadata.get("name") or "",
@@ -117,11 +117,10 @@ def pod(body: Body) -> Pod:
     )
 
 
-def _main(body: Body) -> Body:
+def _main(boxes: Sequence[Body], status: Body) -> Body:
     """The status of the main container, which is the first one of the spec."""
-    boxes = (body.get("spec") or {}).get("containers") or ()
     name = boxes[0].get("name") if boxes else None
-    found = (body.get("status") or {}).get("containerStatuses") or ()
+    found = status.get("containerStatuses") or ()
     return next((one for one in found if one.get("name") == name), found[0] if found and name is None else {})
 
 

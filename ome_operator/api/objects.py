@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 from ome_operator import keys
 from ome_operator.api.base import Rule, Spec
 from ome_operator.api.invalid import Invalid, invalid, path
+from ome_operator.nesting import deeper
 
 S = TypeVar("S", bound=Spec)
 DEEPEST = 50
@@ -69,8 +70,9 @@ class Object(Generic[S]):
         try:
             envelope = _Envelope.read(_plain(body))
             below = "spec"
-            if deep := _too_deep(envelope.spec):
-                return Invalid(f"{deep} is nested more than {DEEPEST} levels deep: remove what is below it")
+            if deeper(envelope.spec, DEEPEST):
+                where = _deepest(envelope.spec)
+                return Invalid(f"{where} is nested more than {DEEPEST} levels deep: remove what is below it")
             spec = cls.SPEC.read(envelope.spec)
             parsed = cls._of(envelope, cast(S, spec))
             for rule in cls.RULES:
@@ -110,8 +112,8 @@ class Object(Generic[S]):
         return {"apiVersion": self.API_VERSION, "kind": self.kind, "metadata": metadata, "spec": self.spec.dump()}
 
 
-def _too_deep(spec: dict[str, Any]) -> str:
-    """The beginning of the path to something below the deepest level; "" when all is well."""
+def _deepest(spec: dict[str, Any]) -> str:
+    """The beginning of the path to something below the deepest level, which there is."""
     level: dict[int, tuple[tuple[int | str, ...], Any]] = {id(spec): ((), spec)}
     for _ in range(DEEPEST):
         below: dict[int, tuple[tuple[int | str, ...], Any]] = {}
@@ -119,7 +121,8 @@ def _too_deep(spec: dict[str, Any]) -> str:
             items = value.items() if isinstance(value, dict) else enumerate(value)
             below |= {id(one): ((*where, key), one) for key, one in items if isinstance(one, dict | list)}
         level = below
-    return next((path("spec", where[:4]) for where, _ in level.values()), "")
+    where, _ = next(iter(level.values()))
+    return path("spec", where[:4])
 
 
 def _plain(body: Any) -> Any:

@@ -39,8 +39,8 @@ def sglang_router(container: Mapping[str, Any]) -> SglangRouter | None:
     They are not when the user names them in the arguments, or selects them by labels that are not the operator's; nor is
     there anything to do for versions without an API for workers, as far as the image's tag tells.
     """
-    parts = _parts(container)
-    words = [word for part in parts for word in part.split()]
+    said = parts(container)
+    words = [word for part in said for word in part.split()]
     # An image that starts the router itself gets only arguments, and nobody else's arguments are called like these.
     if (container.get("command") and not any(_program(word) for word in words)) or _old(str(container.get("image", ""))):
         return None
@@ -48,7 +48,7 @@ def sglang_router(container: Mapping[str, Any]) -> SglangRouter | None:
     if not pd and "--service-discovery" not in words:
         return None
     named = any(value(words, flag) is not None for flag in ("--worker-urls", "--prefill", "--decode", "--mini-lb"))
-    if named or _foreign(parts):
+    if named or _foreign(said):
         return None
     host = value(words, "--host") or ""
     inside = "127.0.0.1" if host in ("", "0.0.0.0", "::", "localhost") else host
@@ -64,7 +64,7 @@ def sglang_router(container: Mapping[str, Any]) -> SglangRouter | None:
 
 def takes_flags(container: Mapping[str, Any]) -> bool:
     """Whether another argument reaches the router: not when a shell starts it."""
-    return not container.get("command") or any(_program(word) for word in _parts(container))
+    return not container.get("command") or any(_program(word) for word in parts(container))
 
 
 def value(words: Sequence[str], flag: str) -> str | None:
@@ -78,7 +78,8 @@ def value(words: Sequence[str], flag: str) -> str | None:
     return found
 
 
-def _parts(container: Mapping[str, Any]) -> list[str]:
+def parts(container: Mapping[str, Any]) -> list[str]:
+    """Command and arguments of a container."""
     return [str(word) for part in ("command", "args") for word in container.get(part) or ()]
 
 

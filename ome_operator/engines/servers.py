@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from ome_operator import quantity
+from ome_operator.engines.routers import parts, value
 
 
 class Pinned(NamedTuple):
@@ -48,7 +49,7 @@ class Server(NamedTuple):
 
 def server(container: Mapping[str, Any]) -> Server | None:
     """The server that a container starts, also from a shell line; None when it is not a known one."""
-    words = [word for part in _parts(container) for word in part.split()]
+    words = [word for part in parts(container) for word in part.split()]
     return next((one for one in known() if _starts(one, words)), None)
 
 
@@ -63,7 +64,7 @@ def known() -> tuple[Server, ...]:
 def takes_flags(container: Mapping[str, Any]) -> bool:
     """Whether an argument behind the others reaches a known server: not where a shell line starts it."""
     found = server(container)
-    lines = [part.split() for part in _parts(container)]
+    lines = [part.split() for part in parts(container)]
     return found is not None and not any(len(line) > 1 and _starts(found, line) for line in lines)
 
 
@@ -80,23 +81,14 @@ def with_adapters(container: Mapping[str, Any], adapters: Mapping[str, str]) -> 
     if not adapters or found is None or not takes_adapters(container):
         return dict(container)
     *switches, flag = found.adapters
-    if _has(container, flag):
+    words = parts(container)
+    if value(words, flag) is not None:
         return dict(container)
     named = [f"{name}={path}" for name, path in adapters.items()]
-    if found.pinned is not None and any(_says(container, one) not in ("", "1") for one in found.pinned.under):
-        switches += [one for one in found.pinned.more if not _has(container, one.partition("=")[0])]
+    if found.pinned is not None and any(value(words, one) not in (None, "", "1") for one in found.pinned.under):
+        switches += [one for one in found.pinned.more if value(words, one.partition("=")[0]) is None]
         named = [_pinned(found.pinned, name, path) for name, path in adapters.items()]
     return {**container, "args": [*args, *(one for one in switches if one not in args), flag, *named]}
-
-
-def _has(container: Mapping[str, Any], flag: str) -> bool:
-    return any(word.partition("=")[0] == flag for word in _parts(container))
-
-
-def _says(container: Mapping[str, Any], flag: str) -> str:
-    """The value of an argument, "" without it."""
-    words = [word for part in _parts(container) for word in part.replace("=", " ", 1).split()]
-    return next((after for word, after in pairwise(words) if word == flag), "")
 
 
 def _pinned(form: Pinned, name: str, path: str) -> str:
@@ -109,7 +101,7 @@ def strategy(container: Mapping[str, Any]) -> dict[str, str]:
     found = server(container)
     if found is None:
         return {}
-    words = [word for part in _parts(container) for word in part.replace("=", " ").split()]
+    words = [word for part in parts(container) for word in part.replace("=", " ").split()]
     out: dict[str, str] = {}
     for kind, flags in found.parallel.items():
         for word, after in pairwise([*words, ""]):
@@ -148,10 +140,6 @@ def _side_by_side(start: tuple[str, ...], words: Sequence[str]) -> bool:
         (word == first or word.endswith(f"/{first}")) and list(words[at + 1 : at + 1 + len(rest)]) == rest
         for at, word in enumerate(words)
     )
-
-
-def _parts(container: Mapping[str, Any]) -> list[str]:
-    return [str(word) for part in ("command", "args") for word in container.get(part) or ()]
 
 
 def _read(name: str, data: Mapping[str, Any]) -> Server:

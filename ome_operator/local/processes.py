@@ -85,10 +85,13 @@ def spawn(at: Layout, name: str, argv: Sequence[str], env: Mapping[str, str] | N
 
 def find(at: Layout, name: str) -> Process | None:
     """The process remembered under this name, if it still runs."""
-    kept, early = _remembered(at, name), _by_itself(at, name)
-    if kept is not None and (early is None or early.pid == kept.pid):
-        early = kept  # its start time says more than a mark
-    return next((one for one in (kept, early) if one is not None and one.alive()), None)
+    kept = _remembered(at, name)
+    if kept is not None and kept.alive():
+        return kept
+    early = _by_itself(at, name)
+    if early is None or (kept is not None and early.pid == kept.pid):  # a start time says more than a mark
+        return None
+    return early if early.alive() else None
 
 
 def _remembered(at: Layout, name: str) -> Process | None:

@@ -38,7 +38,8 @@ def _service(short: Serving, deps: Deps) -> tuple[Manifest | None, Why]:
     model = next((found for ref in refs if isinstance(found := deps.models.get(ref), Model)), None)
     if model is None:
         return None, ("BaseModelNotFound", f"no model {short.spec.base_model} exists: apply it, or fix spec.baseModel")
-    runtime, (notes, spec) = _named(short, deps), _begun(short, deps)
+    runtime = _named(short, deps)
+    notes, spec = _begun(short, runtime)
     if runtime is None:
         first = draft(short, deps)
         if isinstance(first, Invalid):
@@ -53,14 +54,14 @@ def _service(short: Serving, deps: Deps) -> tuple[Manifest | None, Why]:
 
 def draft(short: Serving, deps: Deps) -> InferenceService | Invalid:
     """The service as a runtime is chosen for it: its components are those that the runtime will bring."""
-    notes, spec = _begun(short, deps)
+    notes, spec = _begun(short, _named(short, deps))
     return InferenceService.parse(_manifest(short, "InferenceService", notes, spec))
 
 
-def _begun(short: Serving, deps: Deps) -> tuple[dict[str, str], Manifest]:
-    """Annotations and spec of a service without components."""
+def _begun(short: Serving, named: Runtime | None) -> tuple[dict[str, str], Manifest]:
+    """Annotations and spec of a service without components; `named`: the runtime that it names."""
     spec: Manifest = {"model": {"name": short.spec.base_model}}
-    if named := _named(short, deps):
+    if named is not None:
         return {}, {**spec, "runtime": {"name": named.name}}
     return ({keys.ENGINE_NAME: short.spec.runtime} if short.spec.runtime else {}), spec
 
