@@ -134,7 +134,7 @@ class Download:
                 self._progress.lost(one.file.size)
                 logger.warning("%s of %s came with a wrong hash (%d times)", one.file.name, self._uri, wrong)
                 if wrong >= self._limits.wrong:
-                    return f"{one.file.name} came {wrong} times with another {one.file.hash.algorithm} than its source says"
+                    return f"{one.file.name} came {wrong} times with another {one.file.hash.called} than its source says"
                 await self._pause(wrong - 1, Unreachable(""))
 
     async def _accept(self, file: RemoteFile, checker: Checker) -> str:

@@ -1,8 +1,8 @@
 """Hashes that sources name for their files, and the reader that checks one of them while bytes come by.
 
-A file is checked by the strongest hash that its source gives: SHA-256 (LFS and Xet objects), git's blob id (SHA-1 over a
-header and the bytes), MD5, or the MD5 of the parts' MD5s that S3 shows for uploads in parts. Without any of these only
-the size can be checked, and the manifest says so.
+A file is checked by the strongest hash that its source gives: SHA-256 (LFS and Xet objects, layers, what SHA256SUMS names),
+git's blob id (SHA-1 over a header and the bytes), MD5, or the MD5 of the parts' MD5s that S3 shows for uploads in parts.
+Without any of these only the size can be checked, and the manifest says so.
 """
 
 import hashlib
@@ -24,6 +24,11 @@ class Hash(NamedTuple):
     def __str__(self) -> str:
         return f"{self.algorithm}:{self.value}"
 
+    @property
+    def called(self) -> str:
+        """The algorithm in the words of a sentence."""
+        return _CALLED[self.algorithm.partition(":")[0]]
+
     @classmethod
     def read(cls, text: str) -> "Hash":
         """The inverse of `str`."""
@@ -32,6 +37,7 @@ class Hash(NamedTuple):
 
 
 SIZE_ONLY = Hash("size", "")
+_CALLED = {"sha256": "SHA-256", "git": "git blob id", "md5": "MD5", "s3-parts": "MD5 of its parts", "size": "size"}
 
 
 class Checker:

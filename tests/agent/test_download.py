@@ -94,7 +94,7 @@ def test_no_wrong_byte_becomes_visible(node: Node, every: int) -> None:
 
 def test_a_source_that_is_always_wrong_never_becomes_ready(node: Node) -> None:
     node.hub.fault = lambda number, name: Answer(wrong=name == BIG)
-    with pytest.raises(Failed, match=f"{BIG} came 5 times with another sha256 than its source says"):
+    with pytest.raises(Failed, match=f"{BIG} came 5 times with another SHA-256 than its source says"):
         node.fetch()
     assert node.store.manifest() is None and not node.store.root.exists()
     node.hub.fault = lambda number, name: Answer()

@@ -7,27 +7,29 @@ from typing import Any
 
 import pytest
 
+from ome_operator.agent import sums
 from ome_operator.agent.download import Download, Limits
 from ome_operator.agent.peers import Giver, Swarm, serve
 from ome_operator.agent.progress import Progress
 from ome_operator.agent.sources import Access, source
 from ome_operator.agent.store import Store
 from tests.support.hub import Hub, model, served
+from tests.support.summed import written
 
 URI, TOKEN = "hf://org/model", "shared"
 BIG = "model-00001-of-00003.safetensors"
 
 
-async def fetch(hub: Hub, folder: Path, peers: list[str], token: str = TOKEN, node: str = "n") -> Swarm:
+async def fetch(hub: Hub, folder: Path, peers: list[str], token: str = TOKEN, node: str = "n", uri: str = URI) -> Swarm:
     """Fetch the model onto this disk."""
 
     async def find() -> list[str]:
         return peers
 
-    swarm = Swarm(source(URI, Access({}, {}, hub.url)), find, token)
+    swarm = Swarm(source(uri, Access({"endpoint": hub.url, "anonymous": "true"}, {})), find, token)
     limits = Limits(first=0.001, last=0.01, files=2)
     try:
-        await Download(URI, swarm, Store(folder / "m", "0123abcd"), limits, Progress(), node=node).run()
+        await Download(uri, swarm, Store(folder / "m", "0123abcd"), limits, Progress(), node=node).run()
     finally:
         await swarm.close()
     for name, data in hub.files.items():
@@ -35,10 +37,10 @@ async def fetch(hub: Hub, folder: Path, peers: list[str], token: str = TOKEN, no
     return swarm
 
 
-async def second(hub: Hub, tmp_path: Path, *, token: str = TOKEN, spoil: bool = False) -> tuple[Swarm, int]:
+async def second(hub: Hub, tmp_path: Path, *, token: str = TOKEN, spoil: bool = False, uri: str = URI) -> tuple[Swarm, int]:
     """One node has it, a second one wants it: its swarm, and what the hub sent to the second."""
     first = tmp_path / "a"
-    await fetch(hub, first, [])
+    await fetch(hub, first, [], uri=uri)
     if spoil:
         broken = first / ".ome" / "0123abcd" / BIG
         broken.write_bytes(broken.read_bytes()[:-1] + b"!")
@@ -46,7 +48,7 @@ async def second(hub: Hub, tmp_path: Path, *, token: str = TOKEN, spoil: bool = 
     before = hub.total
     try:
         peers = [f"http://127.0.0.1:{port}", "http://127.0.0.1:9"]
-        return await fetch(hub, tmp_path / "b", peers, token), hub.total - before
+        return await fetch(hub, tmp_path / "b", peers, token, uri=uri), hub.total - before
     finally:
         await runner.cleanup()
 
@@ -58,6 +60,13 @@ def run(hub: Hub, tmp_path: Path, **more: Any) -> tuple[Swarm, int]:
 def test_the_second_node_asks_the_hub_for_nothing_but_the_list(hub: Hub, tmp_path: Path) -> None:
     swarm, sent = run(hub, tmp_path)
     assert (swarm.fetched, sent) == (hub.size, 0)
+
+
+def test_with_sums_nothing_of_a_bucket_but_the_list_is_asked_for_twice(hub: Hub, tmp_path: Path) -> None:
+    hub.etag = lambda data: "says nothing of the bytes"
+    hub.files[sums.NAME] = written(hub.files)
+    swarm, sent = run(hub, tmp_path, uri="s3://bucket/")
+    assert (swarm.fetched, sent) == (hub.size, len(hub.files[sums.NAME]))
 
 
 def test_a_peer_that_spoils_a_file_is_found_out(hub: Hub, tmp_path: Path) -> None:

@@ -1,13 +1,13 @@
 """Object stores, each from a server of its own that speaks its protocol and checks signatures as far as it can."""
 
 import asyncio
-import urllib.request
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import quote
 
 import pytest
 
+from ome_operator.agent import sums
 from ome_operator.agent.download import Download, Failed, Limits
 from ome_operator.agent.progress import Progress
 from ome_operator.agent.sources import Access, bucket
@@ -15,10 +15,12 @@ from ome_operator.agent.store import Manifest, Store
 from tests.support import stores
 from tests.support.hub import model
 from tests.support.stores import Place
+from tests.support.summed import written
 
 FILES = {**model(11, [12_000_000, 300_000]), "a name with + and ü.txt": b"text"}
 BIG = "model-00001-of-00002.safetensors"
-PREFIX = "org/k2"
+PREFIX, SUMMED = "org/k2", "org/k2-summed"
+SUMS = written(FILES)
 
 
 @pytest.fixture(scope="module", params=["s3", "oci", "gs", "az"])
@@ -31,19 +33,15 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def fill(place: Place) -> None:
-    """Put the model into the bucket, large files in parts where there are parts, and a neighbour whose name begins alike."""
-    for prefix, files in ((PREFIX, FILES), (f"{PREFIX}-base", {"config.json": b"other"})):
-        target = bucket(f"{place.uri}/{prefix}", Access(place.parameters, place.secret))
-        for name, data in files.items():
-            if place.upload:
-                urllib.request.urlopen(place.upload + quote(f"{prefix}/{name}", safe=""), data).close()
-            else:
-                asyncio.run(target.write(name, data))
+    """Put the model into the bucket, a neighbour whose name begins alike, and the model with SHA256SUMS beside it."""
+    stores.put(place, PREFIX, FILES)
+    stores.put(place, f"{PREFIX}-base", {"config.json": b"other"})
+    stores.put(place, SUMMED, FILES | {sums.NAME: SUMS})
 
 
-def fetch(place: Place, store: Store, progress: Progress, **secret: str) -> Manifest:
+def fetch(place: Place, store: Store, progress: Progress, prefix: str = PREFIX, **secret: str) -> Manifest:
     """Download all of it."""
-    uri = f"{place.uri}/{PREFIX}"
+    uri = f"{place.uri}/{prefix}"
     found = bucket(uri, Access(place.parameters, {**place.secret, **secret}))
     return asyncio.run(Download(uri, found, store, Limits(first=0.001, last=0.01, tries=2), progress).run())
 
@@ -83,3 +81,33 @@ def test_a_wrong_key_is_said_at_once_and_not_shown(place: Place, tmp_path: Path)
     with pytest.raises(Failed, match=r"look at .* what the Secret of spec\.storage\.key opens") as told:
         fetch(place, Store(tmp_path / "m", "0123abcd"), Progress(), **wrong)
     assert not any(text in str(told.value) for text in wrong.values())
+
+
+def test_with_sums_every_byte_is_proven_by_sha_256(place: Place, tmp_path: Path) -> None:
+    store, progress = Store(tmp_path / "m", "0123abcd"), Progress()
+    made = fetch(place, store, progress, SUMMED)
+    files = {str(one.relative_to(store.root)): one.read_bytes() for one in store.root.rglob("*") if one.is_file()}
+    assert files == FILES | {sums.NAME: SUMS}
+    assert {str(one.hash) for one in made.files} == {f"sha256:{hashlib.sha256(one).hexdigest()}" for one in files.values()}
+
+
+def test_a_byte_that_changed_in_the_store_is_never_ready(place: Place, tmp_path: Path) -> None:
+    changed = bytearray(FILES[BIG])
+    changed[5_000_000] ^= 1
+    stores.put(place, "org/spoilt", FILES | {BIG: bytes(changed), sums.NAME: SUMS})
+    store = Store(tmp_path / "m", "0123abcd")
+    with pytest.raises(Failed, match=f"{BIG} came 5 times with another SHA-256 than its source says"):
+        fetch(place, store, Progress(), "org/spoilt")
+    assert store.manifest() is None and not store.root.exists()
+
+
+def test_an_upload_that_goes_on_is_told_from_a_model(place: Place, tmp_path: Path) -> None:
+    half = {name: data for name, data in FILES.items() if name != BIG}
+    stores.put(place, "org/half", half | {sums.NAME: SUMS})
+    store, progress = Store(tmp_path / "m", "0123abcd"), Progress()
+    with pytest.raises(Failed, match=f"SHA256SUMS names '{BIG}', which is not in the object store: is the upload complete"):
+        fetch(place, store, progress, "org/half")
+    assert (progress.fetched, progress.revision) == (0, ""), "no node is pinned to half a model"
+    stores.put(place, "org/half", {BIG: FILES[BIG]})
+    fetch(place, store, progress, "org/half")
+    assert (store.root / BIG).read_bytes() == FILES[BIG]

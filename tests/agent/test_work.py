@@ -85,7 +85,7 @@ def test_another_commit_than_the_pinned_one_is_not_ready(here: Here) -> None:
 def test_a_failure_is_said_and_tried_again_later(here: Here) -> None:
     here.hub.fault = lambda number, name: Answer(wrong=name == BIG)
     work = here.work(here.model())
-    assert work.report().state == "Failed" and "another sha256" in work.report().message
+    assert work.report().state == "Failed" and "another SHA-256" in work.report().message
     here.hub.fault = lambda number, name: Answer()
     asyncio.run(work.run())
     assert work.report().state == "Ready"

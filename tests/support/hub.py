@@ -1,4 +1,5 @@
-"""A hub on loopback that speaks what huggingface_hub and the agent ask of one, and lists objects as S3 does.
+"""A hub on loopback that speaks what huggingface_hub and the agent ask of one, and lists objects as S3 and Google's XML
+interface do, for which it stands in.
 
 It has faults on demand.
 It counts every byte that it sends and remembers where every answer began.
@@ -60,6 +61,8 @@ class Hub:
     tokens: list[tuple[str, str]] = field(default_factory=list)
     """(path, Authorization) of every request."""
     url: str = ""
+    etag: Callable[[bytes], str] = lambda data: hashlib.md5(data).hexdigest()
+    """Of an object in the bucket."""
     cdn: str = "localhost"
     """Host that large files are redirected to: another one than the hub's own 127.0.0.1."""
 
@@ -154,7 +157,7 @@ class Hub:
             body[len(body) // 2] ^= 1
         partial = "Range" in request.headers and not fault.whole
         response = web.StreamResponse(status=206 if partial else 200, headers=headers or {})
-        etag = hashlib.md5(data).hexdigest()
+        etag = self.etag(data)
         response.headers.update({"ETag": response.headers.get("ETag", f'"{etag}"'), "Last-Modified": DATE})
         if partial:
             response.headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(data)}"
@@ -168,7 +171,7 @@ class Hub:
         prefix = request.query.get("prefix", "")
         entries = "".join(
             f"<Contents><Key>{escape(name)}</Key><Size>{len(data)}</Size><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
-            f"<ETag>&quot;{hashlib.md5(data).hexdigest()}&quot;</ETag></Contents>"
+            f"<ETag>&quot;{self.etag(data)}&quot;</ETag></Contents>"
             for name, data in self.files.items()
             if name.startswith(prefix)
         )

@@ -3,6 +3,7 @@
 They take minutes to build, so that only `make soak` does; once they are in the cache every run tests with them.
 """
 
+import asyncio
 import base64
 import email.utils
 import hashlib
@@ -18,9 +19,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 import pytest
 
+from ome_operator.agent.sources import Access, bucket
 from ome_operator.local import binaries
 from ome_operator.local.errors import LocalError
 from ome_operator.local.tools import Tool, this_machine
@@ -58,6 +61,16 @@ class Place(NamedTuple):
     """The algorithm that files are proven by, if they were sent in one piece."""
     upload: str = ""
     """Address to POST an object to, its name at the end, where the server cannot be written to by the agent's own client."""
+
+
+def put(place: Place, prefix: str, files: Mapping[str, bytes]) -> None:
+    """Objects below a prefix; large ones in parts where there are parts."""
+    target = bucket(f"{place.uri}/{prefix}", Access(place.parameters, place.secret))
+    for name, data in files.items():
+        if place.upload:
+            urllib.request.urlopen(place.upload + quote(f"{prefix}/{name}", safe=""), data).close()
+        else:
+            asyncio.run(target.write(name, data))
 
 
 def _program(tool: Tool) -> Path:
@@ -127,7 +140,7 @@ def s3(folder: Path, kind: str) -> Iterator[Place]:
 
 @contextmanager
 def google(folder: Path) -> Iterator[Place]:
-    """A bucket of Google's storage."""
+    """A bucket of Google's storage. This server's ETags are MD5s in base64, which Google's are not: they prove nothing."""
     port = _port()
     command = [str(_program(FAKE_GCS)), "-scheme", "http", "-host", "127.0.0.1", "-port", str(port), "-backend", "memory"]
     command += ["-public-host", f"127.0.0.1:{port}"]  # else it takes the XML interface for a stranger

@@ -1,0 +1,19 @@
+"""`SHA256SUMS` as sha256sum writes it."""
+
+import hashlib
+from collections.abc import Mapping
+
+ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}
+
+
+def line(name: str, value: str, mark: str = " ") -> str:
+    """One line; `*` marks a file that was read as binary."""
+    escaped = name
+    for plain, said in ESCAPES.items():
+        escaped = escaped.replace(plain, said)
+    return f"{'' if escaped == name else chr(92)}{value} {mark}{escaped}\n"
+
+
+def written(files: Mapping[str, bytes]) -> bytes:
+    """Of these files."""
+    return "".join(line(name, hashlib.sha256(data).hexdigest()) for name, data in files.items()).encode()
