@@ -32,6 +32,10 @@ logger = logging.getLogger(__name__)
 
 SECRET_AGAIN = 60.0
 """Seconds between two attempts to make a Secret whose pods are not ready: its name may have been a former service's."""
+SELECTING = frozenset({"Service", "PodDisruptionBudget"})
+"""Kinds that select pods, applied after what makes those. Pods then wait for no cluster IP, which an API server gives to one
+Service at a time; and Kubernetes' controllers, which write such an object's state anew whenever one of its pods changes,
+meet most pods as they stay (`make bench`, 100 services of 11 pods: 850 to 1,050 updates of endpoints instead of 2,400)."""
 
 
 @dataclass
@@ -86,7 +90,8 @@ class Executor:
         await self._together(run, (self._secret(run, secret) for secret in plan.ensure_secret))
         if not all(_settled(run, secret) for secret in plan.ensure_secret):
             return  # pods that cannot mount it would look again only after minutes
-        await self._together(run, (self._apply(run, apply) for apply in plan.apply))
+        for applies in _in_turn(plan.apply):
+            await self._together(run, (self._apply(run, apply) for apply in applies))
         await self._together(run, (self._create(run, create) for create in plan.create))
         await self._together(run, (self._status(run, status) for status in plan.apply_status))
         await self._together(run, (self._patch(run, patch) for patch in plan.patch))
@@ -317,6 +322,14 @@ class Executor:
         if found:
             run.outcome.within(self._guard_delay)
         return bool(found)
+
+
+def _in_turn(applies: Iterable[Apply]) -> tuple[list[Apply], list[Apply]]:
+    """Those that select no pods, then those that do."""
+    selecting: tuple[list[Apply], list[Apply]] = ([], [])
+    for one in applies:
+        selecting[one.manifest["kind"] in SELECTING].append(one)
+    return selecting
 
 
 def _settled(run: Run, secret: EnsureSecret) -> bool:

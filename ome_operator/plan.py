@@ -135,7 +135,7 @@ class Plan:
     ensure_secret: tuple[EnsureSecret, ...] = ()
     """What pods mount, before there are pods."""
     apply: tuple[Apply, ...] = ()
-    """Independent of each other: applied concurrently."""
+    """Independent of each other: applied concurrently, what selects pods after all others."""
     create: tuple[Create, ...] = ()
     apply_status: tuple[ApplyStatus, ...] = ()
     patch: tuple[Patch, ...] = ()

@@ -43,12 +43,11 @@ class Settings:
     """More do not make the API server faster: it took 212 applies a second from one process on a small machine."""
 
     # --- work -------------------------------------------------------------------------------------------------------
-    workers: int = 6
+    workers: int = 7
     """Passes that run at the same time."""
-    long_passes: int = 3
-    """Among them, passes over services of which nothing exists yet. Each applies a dozen objects concurrently, so three fill
-    the connections; more only let status writes wait longer in line (measured: 31 s from a service's last pod to Ready with
-    8, 0.7 s with 3)."""
+    long_passes: int = 4
+    """Among them, passes over services of which nothing exists yet. Each applies a dozen objects, so four keep an API server
+    busy; more only let status writes wait longer in line (measured: 31 s from a service's last pod to Ready with 8 of 8)."""
     child_delay: float = 0.1
     """A burst of pod events becomes one pass. Well below the second within which a service must turn Ready."""
     child_spacing: float = 0.4

@@ -1,4 +1,4 @@
-"""What has to be stored before anything is made of it."""
+"""What has to be there before anything else is made."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -33,20 +33,26 @@ class Api:
         return SimpleNamespace(body=stored, warnings=())
 
 
-async def kinds(gone: bool) -> tuple[list[str], Outcome]:
-    """What is applied of a revision that was known and a workload of it."""
+async def kinds(*apply: str, gone: bool = False) -> tuple[list[str], Outcome]:
+    """What is applied, in this order, of a revision that was known and of objects of these kinds."""
     api, cluster = Api(gone), Cluster(lambda *_: None, lambda _: (), lambda _: ())
     service: Any = SimpleNamespace(ref=SimpleNamespace(namespace="ns", name="svc"), uid="u")
     run = Run(service, Memory(), set(), Outcome())
-    plan = Plan(first=(Apply(manifest("ControllerRevision"), "old"),), apply=(Apply(manifest("StatefulSet"), ""),))
+    first = (Apply(manifest("ControllerRevision"), "old"),)
+    plan = Plan(first=first, apply=tuple(Apply(manifest(kind), "") for kind in apply))
     await Executor(api, cluster, lambda: 0.0, 1.0).effects(plan, run)  # type: ignore[arg-type]
     return api.applied, run.outcome
 
 
 async def test_a_slice_is_stamped_from_what_is_stored() -> None:
-    assert (await kinds(gone=False))[0] == ["ControllerRevision", "StatefulSet"]
+    assert (await kinds("StatefulSet"))[0] == ["ControllerRevision", "StatefulSet"]
 
 
 async def test_nothing_is_stamped_from_a_revision_that_somebody_deleted_just_now() -> None:
-    applied, outcome = await kinds(gone=True)
+    applied, outcome = await kinds("StatefulSet", gone=True)
     assert applied == [] and outcome.again == 1.0, "the next pass stores it first"
+
+
+async def test_what_selects_pods_comes_after_what_makes_them() -> None:
+    applied, _ = await kinds("Service", "PodDisruptionBudget", "ServiceAccount", "StatefulSet", "Deployment")
+    assert applied[1:] == ["ServiceAccount", "StatefulSet", "Deployment", "Service", "PodDisruptionBudget"]
