@@ -113,11 +113,15 @@ CONFIG: dict[str, Any] = {
 
 def files() -> dict[str, bytes]:
     """Name -> content of every file of the model."""
+    return texts() | {"model.safetensors": safetensors(shapes())}
+
+
+def texts() -> dict[str, bytes]:
+    """Name -> content of every file but the weights."""
     ends = [CONFIG["eos_token_id"], _WORDS + SPECIAL.index("[EOS]")]
     return {
         "config.json": _json(CONFIG),
         "generation_config.json": _json({"eos_token_id": ends, "do_sample": False}),
-        "model.safetensors": safetensors(shapes()),
         "tokenizer.json": _json(tokenizer()),
         "tokenizer_config.json": _json({
             "tokenizer_class": "PreTrainedTokenizerFast",

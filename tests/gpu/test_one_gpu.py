@@ -1,0 +1,58 @@
+"""Real engines on a real GPU; and, without one, that what is rendered for them is complete."""
+
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.gpu import check, rendered
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+MISSING = [name for name in ("sglang", "sglang_router", "mooncake", "torch") if importlib.util.find_spec(name) is None]
+NEEDS = pytest.mark.skipif(
+    bool(MISSING) or shutil.which("nvidia-smi") is None,
+    reason=f"needs an NVIDIA GPU and SGLang; missing: {', '.join(MISSING) or 'nvidia-smi'}",
+)
+
+
+def render(to: Path, *words: str) -> Path:
+    """What the operator would create, as a file."""
+    command = [sys.executable, "-m", "ome_operator", "render", *words, "-o", "json"]
+    to.write_text(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+    return to
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The services of one-gpu.yaml."""
+    return render(tmp_path_factory.mktemp("gpu") / "one.json", "-f", str(HERE / "one-gpu.yaml"))
+
+
+def test_every_variable_of_a_command_is_known(one: Path) -> None:
+    """Engines get an address each, and nothing that a kubelet would fill in is left."""
+    of = {owner["metadata"]["name"].rsplit("-", 1)[0]: owner for owner in rendered.read(one)}
+    prefill, decode = rendered.process(of["pair-engine"], 0), rendered.process(of["pair-decoder"], 1)
+    front = rendered.router(of["pair-router"], prefill, decode)
+    assert not [word for each in (prefill, decode, front) for word in each.argv if "$(" in word]
+    assert "--dist-init-addr=127.0.0.11:5758" in decode.argv and "--host=127.0.0.11" in decode.argv
+    assert "--tp-size=1" in prefill.argv and prefill.env["SGLANG_HOST_IP"] == "127.0.0.10"
+    assert front.argv[-5:] == ["--prefill", prefill.url, "8998", "--decode", decode.url]
+    assert not [word for word in front.argv if "selector" in word or "discovery" in word]
+
+
+@NEEDS
+@pytest.mark.timeout(0)
+def test_the_pair_says_what_one_server_says(one: Path, tmp_path: Path) -> None:
+    """Prefill, decode and router as rendered, against one server; exactly, where sums do not depend on the batch."""
+    samples = tmp_path / "samples.json"
+    samples.write_text(json.dumps({"items": []}))
+    found = check.main(one, samples, tmp_path / "out")
+    assert found["pair"]["ok"] and found["pair"]["called"]["unit"] in ("celsius", "fahrenheit")
+    assert found["exact"]["as_plain"]
+    for name in ("lora", "lora-triton", "lora-pinned"):
+        assert found[name]["poet_differs"] and found[name]["silent_as_plain"]
