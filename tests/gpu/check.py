@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.gpu import asked, rendered, wide
+from tests.gpu import asked, parsing, rendered, wide
 from tests.gpu.rendered import Manifest, Process
 
 PLACE = Path("/tmp/ome-gpu")
@@ -232,63 +232,7 @@ class Checks:
                 if not only or re.search(only, name):
                     pool.submit(self.step, name, lambda name=name, what=what, then=then: self.variant(name, what, then))  # type: ignore[misc]
 
-    def parse(self, samples: list[Manifest]) -> Facts:
-        """What the parser makes of every engine command of the samples, with a real GPU beside it."""
-        found: Facts = {}
 
-        def one(manifest: Manifest) -> None:
-            name, box = manifest["metadata"]["name"], rendered.main_container(manifest)
-            version = re.search(r"/sglang:v([\d.]+)", box["image"])
-            if (
-                not version
-                or version[1] != "0.5.23"
-                or name.endswith("-0")
-                or box.get("command", [""])[-1] != "sglang.launch_server"
-            ):
-                found[name] = {"skipped": box["image"]}
-                return
-            what = rendered.process(manifest, 0)
-            folder = _config(what.env.get("MODEL_PATH", ""))
-            words = [word.replace(what.env.get("MODEL_PATH", "-"), str(folder)) for word in what.argv[3:]]
-            run = subprocess.run(
-                [sys.executable, "-m", "tests.gpu.parsed", *words],
-                capture_output=True, text=True, timeout=150, env=os.environ | what.env, check=False,
-            )  # fmt: skip
-            if run.returncode:
-                found[name] = {"refused": (run.stderr or run.stdout)[-1200:], "argv": words}
-            else:
-                warned = [
-                    line[-300:] for line in run.stderr.splitlines() if re.search(r"WARN|warn|set to|overrid|disabl", line)
-                ]
-                found[name] = {"argv": words, "warned": warned[:12], "args": json.loads(run.stdout.splitlines()[-1])}
-
-        def safely(manifest: Manifest) -> None:
-            try:
-                one(manifest)
-            except Exception as error:
-                found[manifest["metadata"]["name"]] = {"refused": f"{type(error).__name__}: {error}"[:800]}
-
-        with ThreadPoolExecutor(5) as pool:
-            list(pool.map(safely, samples))
-        (self.out / "parsed.json").write_text(json.dumps(found))
-        return {
-            name: "skipped" if "skipped" in one else one.get("refused", "accepted")[-300:] for name, one in found.items()
-        }
-
-
-_FP8 = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
-_CODER = {
-    "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "hidden_size": 6144, "intermediate_size": 8192,
-    "num_hidden_layers": 62, "num_attention_heads": 96, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936,
-    "num_experts": 160, "num_experts_per_tok": 8, "moe_intermediate_size": 2560, "decoder_sparse_step": 1,
-    "max_position_embeddings": 262144, "torch_dtype": "bfloat16", "quantization_config": _FP8,
-}  # fmt: skip
-_M2 = {
-    "architectures": ["MiniMaxM2ForCausalLM"], "model_type": "minimax_m2", "hidden_size": 3072, "intermediate_size": 1536,
-    "num_hidden_layers": 62, "num_attention_heads": 48, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 200064,
-    "num_local_experts": 256, "num_experts_per_tok": 8, "rotary_dim": 64, "max_position_embeddings": 196608,
-    "torch_dtype": "bfloat16", "quantization_config": _FP8,
-}  # fmt: skip
 PINNED = (("poet", "true"), ("silent", "false"))
 
 
@@ -298,27 +242,6 @@ def _graphs(one: Running) -> Facts:
 
 def _tiny(what: Process) -> Process:
     return Process([word.replace("kimi-k2-wide", "kimi-k2-tiny") for word in what.argv], what.env, what.url)
-
-
-def _config(path: str) -> Path:
-    """A folder with the config.json of the model that lies at this path."""
-    from tests.unit.understand import configs
-
-    folder = PLACE / "configs" / Path(path).name
-    if folder.exists():
-        return folder
-    known = {
-        "Thinking": configs.KIMI_K2_THINKING, "Kimi": configs.KIMI_K2, "Air": configs.GLM_45_AIR, "GLM": configs.GLM_45,
-        "DeepSeek": configs.DEEPSEEK_V3, "235B": configs.QWEN3_235B, "30B": configs.QWEN3_30B, "120b": configs.GPT_OSS_120B,
-        "20b": configs.GPT_OSS_20B, "Scout": configs.LLAMA4_SCOUT, "Maverick": configs.LLAMA4_MAVERICK, "Coder": _CODER,
-        "M2": _M2,
-    }  # fmt: skip
-    config = next((value for word, value in known.items() if word in path), None)
-    if config is None:
-        raise LookupError(f"no config for {path}")
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(config))
-    return folder
 
 
 def _alike(one: list[list[int]], other: list[list[int]]) -> str:
@@ -337,6 +260,13 @@ def _gpu() -> str:
     return subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
 
 
+def _parsed(samples: list[Manifest], out: Path) -> Facts:
+    """What became of each; all arguments go to a file."""
+    found = parsing.parsed(samples, PLACE / "configs")
+    (out / "parsed.json").write_text(json.dumps(found))
+    return {name: "skipped" if "skipped" in one else one.get("refused", "accepted")[-300:] for name, one in found.items()}
+
+
 def main(one: Path, samples: Path, out: Path) -> Facts:
     """All of it, or the steps that OME_GPU_STEPS names."""
     out.mkdir(parents=True, exist_ok=True)
@@ -352,7 +282,7 @@ def main(one: Path, samples: Path, out: Path) -> Facts:
         checks.variants()
     background = ThreadPoolExecutor(1)
     if "parse" in steps:
-        background.submit(checks.step, "parse", lambda: checks.parse(rendered.read(samples)))
+        background.submit(checks.step, "parse", lambda: _parsed(rendered.read(samples), out))
     if "exact" in steps:
         checks.step("exact", lambda: checks.pair("--enable-deterministic-inference"))
     background.shutdown()

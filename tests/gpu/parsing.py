@@ -1,0 +1,79 @@
+"""Every engine command of the samples through SGLang's own parser, with a real GPU beside it. Nothing is loaded."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from tests.gpu import rendered
+from tests.gpu.rendered import Manifest
+from tests.unit.understand import configs
+
+Facts = dict[str, Any]
+_IMAGE = "/sglang:v0.5.23"
+"""What is installed here; others have other arguments."""
+_FP8 = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
+_CODER = {
+    "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "hidden_size": 6144, "intermediate_size": 8192,
+    "num_hidden_layers": 62, "num_attention_heads": 96, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936,
+    "num_experts": 160, "num_experts_per_tok": 8, "moe_intermediate_size": 2560, "decoder_sparse_step": 1,
+    "max_position_embeddings": 262144, "torch_dtype": "bfloat16", "quantization_config": _FP8,
+}  # fmt: skip
+_M2 = {
+    "architectures": ["MiniMaxM2ForCausalLM"], "model_type": "minimax_m2", "hidden_size": 3072, "intermediate_size": 1536,
+    "num_hidden_layers": 62, "num_attention_heads": 48, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 200064,
+    "num_local_experts": 256, "num_experts_per_tok": 8, "rotary_dim": 64, "max_position_embeddings": 196608,
+    "torch_dtype": "bfloat16", "quantization_config": _FP8,
+}  # fmt: skip
+_CONFIGS = {
+    "Thinking": configs.KIMI_K2_THINKING, "Kimi": configs.KIMI_K2, "Air": configs.GLM_45_AIR, "GLM": configs.GLM_45,
+    "DeepSeek": configs.DEEPSEEK_V3, "235B": configs.QWEN3_235B, "30B": configs.QWEN3_30B, "120b": configs.GPT_OSS_120B,
+    "20b": configs.GPT_OSS_20B, "Scout": configs.LLAMA4_SCOUT, "Maverick": configs.LLAMA4_MAVERICK, "Coder": _CODER,
+    "M2": _M2,
+}  # fmt: skip
+"""A word of a model's path -> its config.json; the first that fits."""
+
+
+def parsed(samples: list[Manifest], folder: Path) -> Facts:
+    """Name of every StatefulSet and Deployment -> its arguments, why it was refused, or its image where that is another."""
+    with ThreadPoolExecutor(5) as pool:
+        found = list(pool.map(lambda one: _parsed(one, folder), samples))
+    return {one["metadata"]["name"]: facts for one, facts in zip(samples, found, strict=True)}
+
+
+def _parsed(manifest: Manifest, folder: Path) -> Facts:
+    box = rendered.main_container(manifest)
+    if not (_IMAGE in box["image"] and box.get("command", [""])[-1] == "sglang.launch_server" and _leads(manifest)):
+        return {"skipped": box["image"]}
+    what = rendered.process(manifest, 0)
+    path = what.env["MODEL_PATH"]
+    model = _model(path, folder)
+    if model is None:
+        return {"refused": f"no config.json is known for {path}"}
+    words = [word.replace(path, str(model)) for word in what.argv[3:]]
+    command = [sys.executable, "-m", "tests.gpu.parsed", *words]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=150, env=os.environ | what.env, check=False)
+    if run.returncode:
+        return {"refused": (run.stderr or run.stdout)[-1200:], "argv": words}
+    warned = [line[-300:] for line in run.stderr.splitlines() if re.search(r"WARN|warn|set to|overrid|disabl", line)]
+    return {"argv": words, "warned": warned[:12], "args": json.loads(run.stdout.splitlines()[-1])}
+
+
+def _leads(manifest: Manifest) -> bool:
+    """StatefulSets of workers end in their group's number."""
+    return not manifest["metadata"]["name"].endswith("-0")
+
+
+def _model(path: str, folder: Path) -> Path | None:
+    """A folder with the config.json of the model that lies at this path."""
+    config = next((value for word, value in _CONFIGS.items() if word in path), None)
+    if config is None:
+        return None
+    made = folder / Path(path).name
+    made.mkdir(parents=True, exist_ok=True)
+    (made / "config.json").write_text(json.dumps(config))
+    return made
