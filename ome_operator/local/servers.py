@@ -16,10 +16,10 @@ DIRECT = {"NO_PROXY": "*", "no_proxy": "*"}
 
 def start(at: Layout, kept: Kept, name: str) -> None:
     """Start one process unless it runs, and wait until it serves, if it is a server that others need."""
-    if processes.find(at, name):
-        return
-    _wait_free(kept.ports.get(name))
-    processes.spawn(at, name, command(at, kept, name), DIRECT if kept.network else None)
+    if processes.find(at, name) is None:
+        _wait_free(kept.ports.get(name))
+        processes.spawn(at, name, command(at, kept, name), DIRECT if kept.network else None)
+    # Also what ran already: who started it may have been killed before it served.
     if name == "etcd":
         wait(at, name, lambda: ports.listens("127.0.0.1", kept.ports["etcd"]), "accept connections")
     elif name.startswith("apiserver"):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ome_operator.local import layout, processes, stages
+from ome_operator.local import layout, processes, servers, stages
 from ome_operator.local.cluster import SECOND, Cluster
 from ome_operator.local.errors import LocalError
 from ome_operator.local.kubeapi import ApiError, KubeApi, Unreachable
@@ -131,6 +131,14 @@ def test_a_second_api_server(own: Cluster) -> None:
     with pytest.raises(Unreachable):
         KubeApi.of(second, timeout=2.0).get("/readyz")
     assert own.ready()
+
+
+def test_up_waits_for_what_another_up_started(own: Cluster) -> None:
+    """A server that does not serve yet, because who started it was killed a moment later."""
+    own.stop("apiserver", signal.SIGKILL)
+    processes.spawn(own.at, "apiserver", servers.command(own.at, own.kept, "apiserver"))
+    assert not own.ready()
+    assert Cluster.up("own").ready()
 
 
 def test_a_paused_store(own: Cluster) -> None:

@@ -27,17 +27,18 @@ def start(node: RealNode, name: str) -> None:
     """Start one process unless it runs, and wait until it serves."""
     if name == SPACE:
         space.open_(node)
-    elif processes.find(node.at, name) is None:
+        return
+    if processes.find(node.at, name) is None:
         _write(node)
         _wait_closed(node, name)
         _spawn(node, name)
-        served: dict[str, Callable[[], bool]] = {
-            "containerd": lambda: _answers(node),
-            "kubelet": lambda: _has_begun(node),
-            "coredns": lambda: _resolves(node),
-        }
-        if name in served:
-            servers.wait(node.at, name, served[name], "serve")
+    served: dict[str, Callable[[], bool]] = {
+        "containerd": lambda: _answers(node),
+        "kubelet": lambda: _has_begun(node),
+        "coredns": lambda: _resolves(node),
+    }
+    if name in served:
+        servers.wait(node.at, name, served[name], "serve")
 
 
 def _spawn(node: RealNode, name: str) -> None:
