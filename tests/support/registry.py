@@ -5,6 +5,8 @@ import os
 import re
 import secrets
 import subprocess
+import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -46,10 +48,12 @@ def running(program: Path) -> Iterator[str]:
         assert process.stderr is not None
         found = re.search(r"port (\d+)", process.stderr.readline())
         assert found is not None
+        # It says every request, and would wait for ever once nobody has read 64 KiB of that.
+        threading.Thread(target=deque, args=(process.stderr, 0), daemon=True).start()
         yield f"localhost:{found[1]}"
     finally:
         process.terminate()
-        process.communicate()
+        process.wait()
 
 
 def push(program: Path, folder: Path, reference: str, *files: str) -> str:
