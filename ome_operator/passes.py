@@ -184,7 +184,7 @@ class Passes:
                 outcome.learned = True
 
     async def _status(self, kept: Kept, memory: Memory, plan: Plan, outcome: Outcome) -> None:
-        if not statuses.differs(kept, plan.status, memory.status):
+        if not statuses.differs(kept, plan.status, memory.status) or self._premature(kept, memory, outcome):
             return
         wait = 0.0 if plan.urgent else memory.status_at + self._settings.status_interval - self._clock()
         if wait > 0:
@@ -201,6 +201,12 @@ class Passes:
             return
         memory.status, memory.status_at = written, self._clock()
         await self._tell(kept, memory, plan.events)
+
+    def _premature(self, kept: Kept, memory: Memory, outcome: Outcome) -> bool:
+        """Whether the first status waits, once, for the next pass, which comes at once and sees what this one made."""
+        first = outcome.wrote and outcome.error is None and not kept.status and not memory.waited
+        memory.waited = memory.waited or first
+        return first
 
     async def _tell(self, kept: Kept, memory: Memory, events: tuple[Event, ...]) -> None:
         """Post events that were not told lately."""
