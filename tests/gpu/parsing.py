@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.gpu import rendered
-from tests.gpu.rendered import Manifest
+from tests.gpu.rendered import Manifest, Process
 from tests.unit.understand import configs
 
 Facts = dict[str, Any]
 _IMAGE = "/sglang:v0.5.23"
 """What is installed here; others have other arguments."""
+_WITHIN_S = 150
 _FP8 = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
 _CODER = {
     "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "hidden_size": 6144, "intermediate_size": 8192,
@@ -40,12 +41,15 @@ _CONFIGS = {
 
 def parsed(samples: list[Manifest], folder: Path) -> Facts:
     """Name of every StatefulSet and Deployment -> its arguments, why it was refused, or its image where that is another."""
+    # Samples share models: every config.json is there before the first parser reads one.
+    asked = [_asked(one, folder) for one in samples]
     with ThreadPoolExecutor(5) as pool:
-        found = list(pool.map(lambda one: _parsed(one, folder), samples))
+        found = list(pool.map(_answer, asked))
     return {one["metadata"]["name"]: facts for one, facts in zip(samples, found, strict=True)}
 
 
-def _parsed(manifest: Manifest, folder: Path) -> Facts:
+def _asked(manifest: Manifest, folder: Path) -> Process | Facts:
+    """The engine on a model that lies in this folder; or why it is none to ask about."""
     box = rendered.main_container(manifest)
     if not (_IMAGE in box["image"] and box.get("command", [""])[-1] == "sglang.launch_server" and _leads(manifest)):
         return {"skipped": box["image"]}
@@ -54,13 +58,23 @@ def _parsed(manifest: Manifest, folder: Path) -> Facts:
     model = _model(path, folder)
     if model is None:
         return {"refused": f"no config.json is known for {path}"}
-    words = [word.replace(path, str(model)) for word in what.argv[3:]]
-    command = [sys.executable, "-m", "tests.gpu.parsed", *words]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=150, env=os.environ | what.env, check=False)
+    return Process([word.replace(path, str(model)) for word in what.argv[3:]], what.env)
+
+
+def _answer(asked: Process | Facts) -> Facts:
+    if not isinstance(asked, Process):
+        return asked
+    command = [sys.executable, "-m", "tests.gpu.parsed", *asked.argv]
+    try:
+        run = subprocess.run(
+            command, capture_output=True, text=True, timeout=_WITHIN_S, env=os.environ | asked.env, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return {"refused": f"no answer within {_WITHIN_S} s", "argv": asked.argv}
     if run.returncode:
-        return {"refused": (run.stderr or run.stdout)[-1200:], "argv": words}
+        return {"refused": (run.stderr or run.stdout)[-1200:], "argv": asked.argv}
     warned = [line[-300:] for line in run.stderr.splitlines() if re.search(r"WARN|warn|set to|overrid|disabl", line)]
-    return {"argv": words, "warned": warned[:12], "args": json.loads(run.stdout.splitlines()[-1])}
+    return {"argv": asked.argv, "warned": warned[:12], "args": json.loads(run.stdout.splitlines()[-1])}
 
 
 def _leads(manifest: Manifest) -> bool:

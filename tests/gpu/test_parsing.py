@@ -1,0 +1,58 @@
+"""That samples can be parsed side by side, without SGLang."""
+
+import json
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gpu import parsing
+
+MODEL = "/mnt/models/Kimi-K2-Instruct"
+
+
+def engine(name: str, image: str = "docker.io/lmsysorg/sglang:v0.5.23") -> dict[str, Any]:
+    """A StatefulSet that serves MODEL."""
+    box = {
+        "image": image, "command": ["python3", "-m", "sglang.launch_server"], "args": ["--model-path=$(MODEL_PATH)"],
+        "env": [{"name": "MODEL_PATH", "value": MODEL}],
+    }  # fmt: skip
+    return {"metadata": {"name": name}, "spec": {"template": {"spec": {"containers": [box]}}}}
+
+
+def test_no_parser_reads_a_config_that_is_written_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Services share models, and several parsers run at a time."""
+    config = tmp_path / Path(MODEL).name / "config.json"
+    written: list[int] = []
+
+    def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        assert command[-1] == f"--model-path={config.parent}"
+        json.loads(config.read_text())
+        time.sleep(0.02)
+        written.append(config.stat().st_mtime_ns)
+        return subprocess.CompletedProcess(command, 0, '{"page_size": 1}\n', "")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    samples = [engine(f"engine-{letter}") for letter in "abcdefghijkl"]
+    found = parsing.parsed([*samples, engine("group-0"), engine("older", "sglang:v0.5.1")], tmp_path)
+    assert len(written) == 12 and len(set(written)) == 1
+    assert [one["args"] for one in found.values() if "args" in one] == [{"page_size": 1}] * 12
+    assert [name for name, one in found.items() if "skipped" in one] == ["group-0", "older"]
+
+
+def test_a_parser_that_never_answers_takes_no_other_with_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What the others said is kept."""
+
+    def run(command: list[str], env: dict[str, str], **_: Any) -> subprocess.CompletedProcess[str]:
+        if env["SLOW"]:
+            raise subprocess.TimeoutExpired(command, 150)
+        return subprocess.CompletedProcess(command, 0, "{}", "")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    samples = [engine("slow"), engine("quick")]
+    for one, value in zip(samples, ("yes", ""), strict=True):
+        one["spec"]["template"]["spec"]["containers"][0]["env"].append({"name": "SLOW", "value": value})
+    found = parsing.parsed(samples, tmp_path)
+    assert found["slow"]["refused"] == "no answer within 150 s" and found["quick"]["args"] == {}
