@@ -13,7 +13,7 @@ from .kubeapi import KubeApi
 from .layout import Layout
 from .lock import locked
 from .progress import step
-from .realnode import remove, requirements, space
+from .realnode import remove, requirements, shelf, space
 from .realnode import start as real
 from .realnode.facts import RealNode
 from .spec import Kept, Spec
@@ -97,6 +97,7 @@ def down(at: Layout) -> bool:
     with locked(at.root, create=False) as there:
         if not there:
             return False
+        shelf.put(at)
         processes.end_all(at)
         remove.take_away(at)
         if kind.is_ours(at):

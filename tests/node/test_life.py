@@ -1,6 +1,7 @@
 """What `up` builds, `down` takes away, however far it got."""
 
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,9 +14,10 @@ import pytest
 from ome_operator.local import layout, lifecycle, processes, spec
 from ome_operator.local.cluster import Cluster
 from ome_operator.local.errors import LocalError
+from ome_operator.local.realnode import images, shelf
 from ome_operator.local.realnode.facts import COMPONENTS
 from tests.node.test_pods import eventually, inside, pod, wait_ready
-from tests.support import clusters, traces
+from tests.support import busybox, clusters, traces
 
 
 @pytest.fixture
@@ -103,3 +105,28 @@ def test_a_cluster_keeps_what_it_was_made_with(real: Cluster, tmp_path: Path, mo
     with pytest.raises(LocalError, match="Cluster plain was made without a real node"):
         Cluster.up("plain", real_node=True)
     assert processes.marked(at) == []
+
+
+def test_images_outlive_a_cluster(real: Cluster, name: str, busybox_archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next node has what one had that was taken away with a pod running, and nothing of its pods."""
+    place = layout.layout(name).root.with_name(f"{name}-images")
+    monkeypatch.setattr(shelf, "_place", lambda: place)  # beside that of the session's cluster
+    cluster = Cluster.up(name, real_node=True)
+    cluster.load_image(busybox_archive)
+    cluster.apply(pod("first", "exec sleep 1000"))
+    wait_ready(cluster, "first")
+    cluster.down()
+    assert place.is_dir()
+    cluster = Cluster.up(name, real_node=True)
+    assert f"docker.io/{busybox.REFERENCE}" in images.listed(cluster.node)
+    ctr = ["ctr", "--address", str(cluster.node.socket), "--namespace", "k8s.io", "snapshots", "list"]
+    there = subprocess.run(ctr, capture_output=True, text=True, check=True).stdout
+    assert "Committed" in there and "Active" not in there, "layers, and nothing that a container wrote"
+    busybox_archive.touch()  # made again, as far as the node can know
+    cluster.load_image(busybox_archive)
+    assert len([one for one in images.loaded(cluster.node.images) if busybox.REFERENCE in one.read_text()]) == 1
+    cluster.apply(pod("second", "exec sleep 1000"))
+    wait_ready(cluster, "second")
+    monkeypatch.setattr(shelf, "put", lambda at: None)
+    cluster.down()
+    shutil.rmtree(place, ignore_errors=True)

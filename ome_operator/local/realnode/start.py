@@ -8,7 +8,7 @@ from .. import binaries, ports, processes, servers
 from ..errors import LocalError
 from ..kubeconfig import write_atomically
 from ..layout import Layout
-from . import configs, images, requirements, space
+from . import configs, images, requirements, shelf, space
 from .facts import LABEL, SPACE, RealNode
 
 _PORTS = {"kubelet": 10250, "coredns": 8181}
@@ -17,6 +17,7 @@ _PORTS = {"kubelet": 10250, "coredns": 8181}
 
 def up(node: RealNode) -> None:
     """Everything but the namespaces, which the API server needs before."""
+    shelf.take(node)
     start(node, "containerd")
     images.load_pause(node)
     with ThreadPoolExecutor(3) as pool:

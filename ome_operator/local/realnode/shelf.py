@@ -1,0 +1,52 @@
+"""Images outlive clusters: what a real node was loaded with waits in the cache for the next one, which takes it from there.
+
+To unpack them anew takes minutes where disks are slow. One node's images are kept; nodes side by side share nothing, and
+whatever fails here only means that images are unpacked once more.
+"""
+
+import contextlib
+import signal
+import tempfile
+from pathlib import Path
+
+from .. import processes, spec
+from ..binaries import cache_dir
+from ..errors import LocalError
+from ..layout import Layout
+from ..lock import locked
+from . import cgroups, images
+from .facts import RealNode, mark
+
+
+def take(node: RealNode) -> None:
+    """Give a node that never ran what waits, if something does."""
+    if node.images.exists():
+        return
+    with locked(cache_dir(), create=True), contextlib.suppress(OSError):  # nothing waits, or on another file system
+        _place().rename(node.images)
+
+
+def put(at: Layout) -> None:
+    """Keep the images of a node that is to be taken away, unless more wait already. Ends its pods and its containerd."""
+    with contextlib.suppress(LocalError, OSError):
+        kept = spec.load(at)
+        if kept and kept.network and processes.find(at, "containerd"):
+            _put(RealNode(at, kept.network))
+
+
+def _put(node: RealNode) -> None:
+    processes.stop(node.at, "kubelet", signal.SIGKILL)
+    cgroups.remove(mark(node.at.root))
+    images.remove_containers(node)
+    processes.stop(node.at, "containerd")
+    with locked(cache_dir(), create=True):
+        if len(images.loaded(_place())) > len(images.loaded(node.images)):
+            return
+        with tempfile.TemporaryDirectory(dir=cache_dir(), prefix=".old-", ignore_cleanup_errors=True) as old:
+            with contextlib.suppress(FileNotFoundError):
+                _place().rename(Path(old) / "images")
+            node.images.rename(_place())
+
+
+def _place() -> Path:
+    return cache_dir() / "node-images"
