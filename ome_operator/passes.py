@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -184,7 +184,7 @@ class Passes:
                 outcome.learned = True
 
     async def _status(self, kept: Kept, memory: Memory, plan: Plan, outcome: Outcome) -> None:
-        if not statuses.differs(kept, plan.status, memory.status) or self._premature(kept, memory, outcome):
+        if not statuses.differs(kept, plan.status, memory.status) or premature(kept.status, memory, outcome):
             return
         wait = 0.0 if plan.urgent else memory.status_at + self._settings.status_interval - self._clock()
         if wait > 0:
@@ -201,12 +201,6 @@ class Passes:
             return
         memory.status, memory.status_at = written, self._clock()
         await self._tell(kept, memory, plan.events)
-
-    def _premature(self, kept: Kept, memory: Memory, outcome: Outcome) -> bool:
-        """Whether the first status waits, once, for the next pass, which comes at once and sees what this one made."""
-        first = outcome.wrote and outcome.error is None and not kept.status and not memory.waited
-        memory.waited = memory.waited or first
-        return first
 
     async def _tell(self, kept: Kept, memory: Memory, events: tuple[Event, ...]) -> None:
         """Post events that were not told lately."""
@@ -248,6 +242,13 @@ class Passes:
         _, memory = self._memories.get(Ref(SERVICE, child.namespace, child.labels.get(keys.SERVICE) or ""), ("", None))
         if memory is not None:
             memory.free((child.kind, child.name))
+
+
+def premature(stored: Mapping[str, object], memory: Memory, outcome: Outcome) -> bool:
+    """Whether the first status waits, once, for the next pass, which comes at once and sees what this one made."""
+    waits = not stored and not memory.waited and outcome.wrote and outcome.error is None
+    memory.waited = memory.waited or waits
+    return waits
 
 
 def _names(refs: Iterable[Ref]) -> str:
