@@ -5,13 +5,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ome_operator.local import layout, lifecycle, processes, spec
+from ome_operator.local import archive, layout, lifecycle, processes, spec
 from ome_operator.local.cluster import Cluster
 from ome_operator.local.errors import LocalError
 from ome_operator.local.realnode import images, shelf
@@ -107,7 +108,9 @@ def test_a_cluster_keeps_what_it_was_made_with(real: Cluster, tmp_path: Path, mo
     assert processes.marked(at) == []
 
 
-def test_images_outlive_a_cluster(real: Cluster, name: str, busybox_archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_outlive_a_cluster(
+    real: Cluster, name: str, busybox_archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The next node has what one had that was taken away with a pod running, and nothing of its pods."""
     place = layout.layout(name).root.with_name(f"{name}-images")
     monkeypatch.setattr(shelf, "_place", lambda: place)  # beside that of the session's cluster
@@ -125,8 +128,20 @@ def test_images_outlive_a_cluster(real: Cluster, name: str, busybox_archive: Pat
     busybox_archive.touch()  # made again, as far as the node can know
     cluster.load_image(busybox_archive)
     assert len([one for one in images.loaded(cluster.node.images) if busybox.REFERENCE in one.read_text()]) == 1
+    cluster.load_image(namesake(tmp_path))
+    cluster.load_image(busybox_archive)  # its name was taken meanwhile
+    images.remove_unused(cluster.node)
+    assert len(images.listed(cluster.node)) == 4, "busybox and pause, each by its name and by its digest"
     cluster.apply(pod("second", "exec sleep 1000"))
     wait_ready(cluster, "second")
     monkeypatch.setattr(shelf, "put", lambda at: None)
     cluster.down()
     shutil.rmtree(place, ignore_errors=True)
+
+
+def namesake(folder: Path) -> Path:
+    """An image of nothing, with the name of busybox."""
+    with tarfile.open(folder / "layer.tar", "w") as layer:
+        layer.addfile(tarfile.TarInfo("empty"))
+    archive.write(folder / "namesake.tar", busybox.REFERENCE, [folder / "layer.tar"], archive.ImageConfig())
+    return folder / "namesake.tar"

@@ -12,6 +12,8 @@ from ..errors import LocalError
 from .facts import PAUSE, RealNode
 
 _ENDED_WITHIN_S = 5.0
+_KEPT_S = 14 * 86400.0
+"""Images that were not loaded for so long are not kept for further nodes."""
 _IMPORTED = re.compile(r"unpacking (\S+) \((sha256:[0-9a-f]{64})\)")
 
 
@@ -21,15 +23,32 @@ def load(node: RealNode, file: Path) -> None:
         raise LocalError(f"There is no image archive {file}.")
     facts = file.stat()
     done = _loaded(node.images) / f"{file.name}.{facts.st_size}.{facts.st_mtime_ns}"
-    if done.exists() and set(done.read_text().splitlines()) <= _digests(node):
+    known = set(done.read_text().splitlines()) if done.exists() else set()
+    if known and known <= _digests(node):
+        done.touch()
         return
-    said = _ctr(node, "images", "import", str(file.absolute()))
-    text = "\n".join(" ".join(one) for one in _IMPORTED.findall(said))
+    said = _import(node, file)
     for older in loaded(node.images):
-        if older.read_text() == text:  # the same image, from an archive that was made again
+        if _names(said) & _names(older.read_text()):  # its name is this image's now
             older.unlink()
-    done.parent.mkdir(exist_ok=True)
-    done.write_text(text)
+    if said:
+        done.parent.mkdir(exist_ok=True)
+        done.write_text(said)
+
+
+def _import(node: RealNode, file: Path) -> str:
+    """A line `name digest` for each image of the archive; "" where containerd does not say them."""
+    try:  # containerd 2 tells digests only so, and 1.6 does not know the word
+        said = _ctr(node, "images", "import", "--local", str(file.absolute()))
+    except LocalError as error:
+        if "flag provided but not defined" not in str(error):
+            raise
+        said = _ctr(node, "images", "import", str(file.absolute()))
+    return "\n".join(" ".join(one) for one in _IMPORTED.findall(said))
+
+
+def _names(text: str) -> set[str]:
+    return {line.partition(" ")[0] for line in text.splitlines()}
 
 
 def loaded(folder: Path) -> list[Path]:
@@ -46,6 +65,19 @@ def _digests(node: RealNode) -> set[str]:
     """`name digest` of every image that is there: another archive may have taken its name."""
     listed = [line.split() for line in _ctr(node, "images", "list").splitlines()[1:]]
     return {f"{name} {digest}" for name, _, digest, *_ in listed}
+
+
+def remove_unused(node: RealNode) -> None:
+    """Images that nobody loaded for a while, and those whose name is another's, so that only kubelets' names are left."""
+    old = [one for one in loaded(node.images) if one.stat().st_mtime < time.time() - _KEPT_S]
+    names = {name for one in old for name in _names(one.read_text())}
+    there = [line.split() for line in _digests(node) if line.split()[0] not in names]
+    named = {digest for name, digest in there if not name.startswith("sha256:")}
+    names |= {name for name, digest in there if name.startswith("sha256:") and digest not in named}
+    if names:
+        _ctr(node, "images", "remove", *sorted(names))
+    for one in old:
+        one.unlink()
 
 
 def remove_containers(node: RealNode) -> None:

@@ -1,10 +1,11 @@
 """Images outlive clusters: what a real node was loaded with waits in the cache for the next one, which takes it from there.
 
 To unpack them anew takes minutes where disks are slow. One node's images are kept; nodes side by side share nothing, and
-whatever fails here only means that images are unpacked once more.
+what fails here means that images are unpacked once more.
 """
 
 import contextlib
+import shutil
 import signal
 import tempfile
 from pathlib import Path
@@ -38,14 +39,19 @@ def _put(node: RealNode) -> None:
     processes.stop(node.at, "kubelet", signal.SIGKILL)
     cgroups.remove(mark(node.at.root))
     images.remove_containers(node)
+    images.remove_unused(node)
     processes.stop(node.at, "containerd")
     with locked(cache_dir(), create=True):
         if len(images.loaded(_place())) > len(images.loaded(node.images)):
             return
+        for stale in cache_dir().glob(".old-*"):  # whoever removed it was killed
+            shutil.rmtree(stale, ignore_errors=True)
         with tempfile.TemporaryDirectory(dir=cache_dir(), prefix=".old-", ignore_cleanup_errors=True) as old:
+            new = Path(old) / "new"
+            node.images.rename(new)  # fails on another file system: what waits stays
             with contextlib.suppress(FileNotFoundError):
                 _place().rename(Path(old) / "images")
-            node.images.rename(_place())
+            new.rename(_place())
 
 
 def _place() -> Path:
