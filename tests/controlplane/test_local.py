@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ome_operator.local import layout, processes, servers, stages
+from ome_operator.local import layout, ports, processes, servers, stages
 from ome_operator.local.cluster import SECOND, Cluster
 from ome_operator.local.errors import LocalError
 from ome_operator.local.kubeapi import ApiError, KubeApi, Unreachable
@@ -108,9 +108,15 @@ def test_life_of_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         Cluster.open("life")
 
 
-def test_two_clusters_share_no_port(own: Cluster, cluster: Cluster) -> None:
+def test_a_new_cluster_takes_no_port_of_another(own: Cluster) -> None:
+    """Also not one that the other has chosen and does not use now."""
+    mine = set(own.kept.ports.values())
+    taken = ports.of_clusters(own.at.root.parent)
+    assert not [one for _ in range(10) for one in ports.choose(1000, taken) if one in mine]
+
+
+def test_two_clusters_side_by_side(own: Cluster, cluster: Cluster) -> None:
     """Both run at this moment."""
-    assert not set(own.kept.ports.values()) & set(cluster.kept.ports.values())
     assert own.ready()
     assert cluster.ready()
 
