@@ -21,8 +21,8 @@ PODS = "/api/v1/namespaces/default/pods"
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Two nodes, in a home of its own."""
+def own(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two nodes, in a home of its own. The session's cluster comes first: made there, it would never be found again."""
     patch = pytest.MonkeyPatch()
     patch.setenv("OME_LOCAL_HOME", str(tmp_path_factory.mktemp("home") / "clusters"))
     cluster = Cluster.up("own", nodes=2, audit=True)
