@@ -11,24 +11,8 @@ from ome_operator.local.realnode.facts import PLACED
 from tests.node.conftest import Steps
 from tests.node.serving.conftest import DIRECT, GROUPS, MINUTES, come_up, post, remove, tokens
 from tests.node.test_pods import forwarded
+from tests.support.prompts import PROMPTS, TOOL
 from tests.support.rig import Rig
-
-LONG = "A much longer prompt, so that more than one page of the cache is used. " * 4
-PROMPTS = ("The future of AI is", "Hello", LONG, "7")
-TOOL = {
-    "type": "function",
-    "function": {
-        "name": "get_weather",
-        "description": "Get the current weather for a location",
-        "strict": True,
-        "parameters": {
-            "type": "object",
-            "properties": {"unit": {"type": "string", "enum": ["celsius", "fahrenheit"]}},
-            "required": ["unit"],
-            "additionalProperties": False,
-        },
-    },
-}
 
 
 def test_the_curl_of_the_seeds(serving: Rig, tiny: str) -> None:
