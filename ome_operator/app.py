@@ -144,7 +144,7 @@ class Operator:
             tasks: set[asyncio.Task[Any]] = {asyncio.create_task(self._stop.wait(), name="stop")}
             if election is not None:
                 tasks.add(asyncio.create_task(election.hold(), name="lease"))
-            watching = asyncio.create_task(watcher.run(self._catch_signals), name="watch")
+            watching = asyncio.create_task(watcher.run(), name="watch")
             tasks |= {watching, asyncio.create_task(self._work(leader, watcher), name="work")}
             done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             self._state = "stopping"
@@ -158,7 +158,7 @@ class Operator:
             await session.close()
 
     async def _work(self, leader: "Leader", watcher: Watcher) -> None:
-        await leader.until_complete(watcher)
+        await watcher.complete.wait()  # half a picture would prune and recover
         leader.watch_metrics(watcher)
         self._state, self._ready = "leading", True
         gc.collect()
@@ -192,7 +192,6 @@ class Operator:
         logger.info("health on port %d, metrics on port %d", *self.ports)
 
     def _catch_signals(self) -> None:
-        """Called again after kopf has installed its own handlers."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
@@ -233,7 +232,7 @@ async def _short_kinds(client: Client) -> tuple[str, ...]:
 
 
 async def _kinds_served(client: Client) -> None:
-    """Wait for our CRDs: kopf looks only once which kinds exist."""
+    """Wait for our CRDs: a kind that is not served cannot be watched."""
     wanted = {RESOURCES[kind].plural for kind in KINDS if RESOURCES[kind].api_version == keys.API_VERSION}
     said: frozenset[str] = frozenset()
     while True:

@@ -39,13 +39,10 @@ def changes(
     comes = decision.keep[0] if len(decision.keep) == 1 else ""
     others = len(choice.known) > 1 or len(present) > 1
     alone = Guard(selector(choice.owner, comes)) if comes and decision.alone and others else None
-    # The API server refuses a RoleBinding whose Role it cannot look up, so Roles come first too.
-    early = [*choice.record.write, *(one for one in want.manifests if one["kind"] == "Role")]
-    late = [one for one in want.manifests if one["kind"] != "Role"]
-    first = tuple(one for manifest in early if (one := _apply(manifest, service.uid, observed, None)))
+    first = tuple(one for manifest in choice.record.write if (one := _apply(manifest, service.uid, observed, None)))
     apply = tuple(
         one
-        for manifest in late
+        for manifest in want.manifests
         if (one := _apply(manifest, service.uid, observed, _guard(manifest, comes, alone)))
     )
     deletes = [*decision.delete, *_scaled_down(service, want, present)]

@@ -15,7 +15,6 @@ from ome_operator.executor import Executor
 from ome_operator.facts import Ref
 from ome_operator.kept import BENCHMARK, SERVICE, SHORT
 from ome_operator.kube.client import Client
-from ome_operator.kube.errors import KubeError
 from ome_operator.kube.kinds import RESOURCES
 from ome_operator.labels import Labels
 from ome_operator.machinery.audit import Audit
@@ -29,8 +28,6 @@ from ome_operator.watch.watcher import Body, Watched, Watcher
 
 logger = logging.getLogger(__name__)
 
-LISTING_STEP = 0.05
-"""Seconds between two looks whether the watches have told of everything."""
 SELECTOR = f"{keys.MANAGED_BY}={keys.MANAGER}"
 
 
@@ -125,26 +122,6 @@ class Leader:
         return {one["uid"] for one in found}
 
     # --- work -------------------------------------------------------------------------------------------------------
-
-    async def until_complete(self, watcher: Watcher) -> None:
-        """Wait until the watches have told of everything that lists show: half a picture would prune and recover."""
-        for kind in self._kinds:
-            while not await self._covered(kind):
-                pass
-        watcher.completed()
-
-    async def _covered(self, kind: str) -> bool:
-        """Whether we come to know everything of one list; what was deleted meanwhile is not in the next list."""
-        try:
-            listed = await self._listed(kind)
-        except KubeError as error:
-            logger.warning("cannot list %s: %s", kind, error)
-            listed = None
-        for _ in range(round(self._settings.listing_patience / LISTING_STEP)):
-            if listed is not None and listed <= self.cluster.uids(kind):
-                return True
-            await asyncio.sleep(LISTING_STEP)
-        return False
 
     async def run(self) -> None:
         """Passes and audits, for ever."""

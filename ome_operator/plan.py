@@ -130,12 +130,11 @@ class Plan:
 
     check: tuple[Check, ...] = ()
     first: tuple[Apply, ...] = ()
-    """Applied one after the other before `apply` (ControllerRevisions: a slice is stamped from what is stored; Roles:
-    bindings refer to them)."""
+    """ControllerRevisions, applied one after the other before `apply`: a slice is stamped from what is stored."""
     ensure_secret: tuple[EnsureSecret, ...] = ()
     """What pods mount, before there are pods."""
     apply: tuple[Apply, ...] = ()
-    """Independent of each other: applied concurrently, what selects pods after all others."""
+    """Applied concurrently, but what selects pods after what makes them, and RoleBindings after Roles."""
     create: tuple[Create, ...] = ()
     apply_status: tuple[ApplyStatus, ...] = ()
     patch: tuple[Patch, ...] = ()

@@ -30,12 +30,11 @@ class Settings:
     lease_retry: float = 2.0
 
     # --- watching ---------------------------------------------------------------------------------------------------
-    audit_interval: float = 30.0
-    """Each kind's UIDs are compared with a list this often: a watch may lose deletions for good (decisions 1)."""
+    audit_interval: float = 600.0
+    """Each kind's UIDs are compared with a list this often, whatever its watch says, and soon after each relist, which may
+    lose deletions for good (decisions 1)."""
     audit_debounce: float = 1.0
-    """After a relist, so that one audit follows a burst of relisted objects."""
-    listing_patience: float = 5.0
-    """At start-up: how long the watches may take to tell of everything that a list shows, before it is listed again."""
+    """After a relist, so that one audit follows several."""
     watch_server_timeout: int = 600
     """Watches are opened anew by the server after this time; load balancers then spread them again."""
     request_timeout: float = 30.0

@@ -212,15 +212,12 @@ async def run(terms: Terms, connection: Connection, stop: asyncio.Event, serve: 
     kinds = [Watched(kind, RESOURCES[kind].group, RESOURCES[kind].version, RESOURCES[kind].plural, "") for kind in PARSE]
     watcher = Watcher(kinds, agent, session=session, server=connection.server, server_timeout=600)
 
-    def signals() -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
-
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     await serve(agent)
-    tasks = {asyncio.create_task(one) for one in (watcher.run(signals), agent.run())}
+    tasks = {asyncio.create_task(one) for one in (watcher.run(), agent.run())}
     stopped = asyncio.create_task(stop.wait())
     try:
-        watcher.completed()
         done, _ = await asyncio.wait({*tasks, stopped}, return_when=asyncio.FIRST_COMPLETED)
         for one in done - {stopped}:
             logger.critical("stopping", exc_info=one.exception())

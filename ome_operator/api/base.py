@@ -92,6 +92,10 @@ def list_map(*keys: str) -> Extension:
 ATOMIC = Extension((("x-kubernetes-list-type", "atomic"),))
 """A list that has one writer and is replaced as a whole."""
 
+ATOMIC_MAP = Extension((("x-kubernetes-map-type", "atomic"),))
+"""A map that has one writer. The server keeps a record of who wrote each field: of an atomic one it is a word, of others it
+made half of a service's size, which each of its writes and reads pays for."""
+
 
 class Spec(BaseModel):
     """An immutable part of an object: snake_case here, camelCase in YAML. Unknown fields are left out, as a server would."""

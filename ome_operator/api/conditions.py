@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ome_operator.api.base import Spec, list_map
+from ome_operator.api.base import ATOMIC, Spec, list_map
 
 
 class Condition(Spec):
@@ -30,4 +30,4 @@ class User(Spec):
     name: str
 
 
-Users = Annotated[list[User], list_map("namespace", "name")]
+Users = Annotated[list[User], ATOMIC]

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ome_operator.api.base import ATOMIC, Spec, list_map
+from ome_operator.api.base import ATOMIC, ATOMIC_MAP, Spec
 from ome_operator.api.conditions import Conditions
 from ome_operator.api.values import Labels
 
@@ -98,7 +98,7 @@ class SliceStatus(Spec):
     decode: str | None = None
     decoder: str | None = None
     router: str | None = None
-    components: dict[str, ComponentStatus] | None = None
+    components: Annotated[dict[str, ComponentStatus] | None, ATOMIC_MAP] = None
 
 
 class RejectedRevision(Spec):
@@ -192,12 +192,12 @@ class ServiceStatus(Spec):
     """The wanted revision; old→new while two exist."""
     observed_generation: int | None = None
     conditions: Conditions | None = None
-    components: dict[str, ComponentStatus] | None = None
-    slices: Annotated[list[SliceStatus] | None, list_map("revision")] = None
-    groups: Annotated[list[GroupStatus] | None, list_map("name")] = None
+    components: Annotated[dict[str, ComponentStatus] | None, ATOMIC_MAP] = None
+    slices: Annotated[list[SliceStatus] | None, ATOMIC] = None
+    groups: Annotated[list[GroupStatus] | None, ATOMIC] = None
     progress: RolloutProgress | None = None
     """Only while the new slice is not whole."""
-    rejected: Annotated[list[RejectedRevision] | None, list_map("revision")] = None
+    rejected: Annotated[list[RejectedRevision] | None, ATOMIC] = None
     """Revisions that never became ready and are not tried again."""
     last_runtime_sync_token: str | None = None
     """Value of the annotation ome.io/runtime-sync that was acted on last."""

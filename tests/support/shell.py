@@ -80,12 +80,12 @@ async def leading(
     centre = replace(CENTRE, sync=sync, refuse=refuse, say=Quiet(), models_of=lambda _: (), runtimes_of=lambda _: ())
     leader = Leader(settings, centre, client, Metrics("test"))
     watcher = Watcher(watched(), leader, session=session, server=connection.server, server_timeout=600)
-    watching = asyncio.create_task(watcher.run(lambda: None))
+    watching = asyncio.create_task(watcher.run())
 
     complete = asyncio.Event()
 
     async def work() -> None:
-        await leader.until_complete(watcher)
+        await watcher.complete.wait()
         complete.set()
         await leader.run()
 

@@ -162,8 +162,8 @@ class World:
         self.watcher(plan)
         for check in plan.check:
             self.checks[check.revision] = self.verdict(check.revision.partition(".")[0])
-        first = [self._apply(one) or one.manifest["kind"] != "ControllerRevision" for one in plan.first]
-        if all(first):
+        stored = [self._apply(one) for one in plan.first]
+        if all(stored):
             for one in plan.apply:
                 self._apply(one)
             for create in plan.create:

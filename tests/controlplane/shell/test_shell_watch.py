@@ -1,4 +1,4 @@
-"""Watching a real API server: what kopf loses, and what must not reach us."""
+"""Watching a real API server: what a watch loses, and what must not reach us."""
 
 import asyncio
 import signal
@@ -13,7 +13,7 @@ from tests.support.shell import leading, small_role, until
 async def test_deletions_during_a_crash_of_the_api_server_are_noticed(
     cluster: Cluster, connection: Connection, client: Client
 ) -> None:
-    """Kopf keeps deleted objects for ever after a relist (decisions 1): the audit removes them."""
+    """A list says what is there, not what is gone (decisions 1): the audit that follows each relist removes it."""
     doomed = await client.create(small_role("doomed", "ghost"))
     kept = await client.create(small_role("kept", "ghost"))
     other = Client(await Connection.open(await asyncio.to_thread(cluster.extra_apiserver)))
