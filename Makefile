@@ -9,6 +9,8 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 BIN := .venv/bin
 READY := .venv/.ready
 UV := uv==0.13.8
+# The tests start hundreds of processes: each would compile everything anew.
+unexport PYTHONDONTWRITEBYTECODE
 # More words for the program behind a target: make test ARGS="-k rollout"
 ARGS ?=
 
@@ -29,7 +31,7 @@ cluster-tools: setup ## etcd, Kubernetes, kwok and helm: fetched, or built once 
 	@$(BIN)/ome local tools
 
 test: cluster-tools ## Every test, on a real control plane (ARGS for pytest)
-	@$(BIN)/python -m pytest -n 2 $(ARGS)
+	@$(BIN)/python -m pytest -n 3 $(ARGS)
 
 soak: cluster-tools ## The same tests with the long counts (hours)
 	@OME_SOAK=1 $(BIN)/python -m pytest --timeout=0 $(ARGS)
