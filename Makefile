@@ -9,6 +9,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 BIN := .venv/bin
 READY := .venv/.ready
 UV := uv==0.13.8
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The tests start hundreds of processes: each would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 # More words for the program behind a target: make test ARGS="-k rollout"
@@ -19,12 +20,15 @@ help: ## Show what can be made
 
 setup: $(READY) ## Python environment in .venv, from requirements.lock
 
-$(READY): requirements.lock pyproject.toml
+$(READY): requirements.lock requirements-uv.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; PYTHON=/path/to/python names one." >&2; exit 1; }
 	@$(PYTHON) -m venv .venv || { echo "$(PYTHON) cannot make virtual environments (on Debian: apt install python3-venv)." >&2; exit 1; }
 	@echo "installing the locked Python packages into .venv"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(PIP) --require-hashes -r requirements-uv.lock
+	@# Seconds instead of two minutes. pip knows indexes and certificates of which uv may not have been told.
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock \
+		|| $(PIP) --require-hashes -r requirements.lock
+	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
 cluster-tools: setup ## etcd, Kubernetes, kwok and helm: fetched, or built once (minutes)
@@ -60,6 +64,7 @@ lock: ## Write requirements.lock and those of images/ again (ARGS=--upgrade for 
 	@folder=$$(mktemp -d); trap "rm -rf $$folder" EXIT; \
 	$(PYTHON) -m venv $$folder; \
 	$$folder/bin/pip install --quiet --disable-pip-version-check $(UV); \
+	echo "$(UV)" | $$folder/bin/uv pip compile - --universal --generate-hashes --no-header --quiet -o requirements-uv.lock; \
 	$$folder/bin/uv pip compile pyproject.toml --extra agent --group dev --universal --python-version 3.11 --generate-hashes \
 		--no-header --quiet $(ARGS) -o requirements.lock; \
 	image="$$folder/bin/uv pip compile --python-version 3.11 --python-platform x86_64-manylinux_2_36 --only-binary :all: \

@@ -162,7 +162,7 @@ class Leader:
             lambda: {"waiting": self._queue.depth, "busy": self._queue.busy},
         )  # fmt: skip
         self._metrics.watch(
-            "watch_event_age_seconds", "Seconds since the last event of a kind", "kind",
+            "watch_event_age_seconds", "Seconds since the last sign of life of a watch", "kind",
             lambda: {kind: time.monotonic() - at for kind, at in watcher.last_event.items()},
         )  # fmt: skip
         self._metrics.watch("watch_events", "Events of a kind since the start", "kind", lambda: watcher.events)
