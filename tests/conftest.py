@@ -69,9 +69,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
             terminalreporter.line(line)
 
 
-# --- side by side: `pytest -n 3` ------------------------------------------------------------------------------------------
-TOGETHER = ("tests/node", *(f"tests/controlplane{folder}" for folder in ("/spine/faults", "/spine", "/adopt", "/shell", "")))
-"""Folders whose files share a cluster, the longest first; any other file can go by itself."""
+# --- side by side: `pytest -n 2` ------------------------------------------------------------------------------------------
+TOGETHER = ("tests/node", *(f"tests/controlplane{folder}" for folder in ("/spine", "/adopt", "/shell", "")))
+"""Folders whose files share a cluster; any other file can go by itself."""
 
 
 def _unit(nodeid: str) -> str:

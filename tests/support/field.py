@@ -90,7 +90,6 @@ class Field:
     # --- operators --------------------------------------------------------------------------------------------------
     def start(self) -> None:
         """Start the proxy, and an operator behind it in the place of the one that runs."""
-        self.rig.collecting()
         self.proxy.start()
         self.rig.stop()
         self.clock(0)

@@ -88,15 +88,6 @@ class Rig:
             if group.startswith("apis/ome.io/"):
                 self.wait(f"{kind} can be read", lambda kind=kind: self.stored(kind))
 
-    def collecting(self) -> None:
-        """Wait until the garbage collector knows our kinds: it looks for new ones every 30 s, and clusters are young."""
-        where = {"name": "canary", "namespace": "default"}
-        made = self.create({"apiVersion": "ome.io/v1beta1", "kind": "RoleScale", "metadata": where, "spec": {"replicas": 0}})
-        owner = {"apiVersion": made["apiVersion"], "kind": "RoleScale", "name": "canary", "uid": made["metadata"]["uid"]}
-        self.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {**where, "ownerReferences": [owner]}})
-        self.delete("RoleScale", "default", "canary")
-        self.wait("the garbage collector collects", lambda: self.get("ConfigMap", "default", "canary") is None, 60)
-
     def stored(self, kind: str) -> bool:
         """Whether it can be listed: the storage of a kind that was just defined answers 429 for a moment."""
         try:
