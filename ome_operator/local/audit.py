@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +48,10 @@ def read(log: Path, since: int = 0) -> Iterator[Request]:
     if not log.exists():
         return
     with log.open("rb") as file:
-        file.seek(since)
-        for line in file:
+        file.seek(max(since - 1, 0))
+        # The mark may be in the middle of a line, which is of an event before it, unless its server was killed there.
+        cut = file.readline() if since else b""
+        for line in chain([cut] if START in cut else [], file):
             if line.endswith(b"\n") and (request := _parse(json.loads(_unbroken(line)))):
                 yield request
 

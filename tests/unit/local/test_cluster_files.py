@@ -261,6 +261,9 @@ class TestAudit:
         assert [(r.verb, r.writes) for r in audit.read(log)] == [("create", True), ("watch", False), ("list", False)]
         mark = audit.mark(log)
         assert list(audit.read(log, mark)) == []
+        with log.open("a") as file:
+            file.write(f'ate"}}\n{json.dumps(event("delete", "ResponseComplete"))}\n')
+        assert [r.verb for r in audit.read(log, mark)] == ["delete"], "what had begun before the mark is not after it"
 
     def test_a_server_that_was_killed_while_it_wrote(self, tmp_path: Path) -> None:
         """Its half event stands before the first one of the next server, which counts."""
