@@ -144,8 +144,8 @@ class Operator:
             tasks: set[asyncio.Task[Any]] = {asyncio.create_task(self._stop.wait(), name="stop")}
             if election is not None:
                 tasks.add(asyncio.create_task(election.hold(), name="lease"))
-            watching = asyncio.create_task(watcher.run(), name="watch")
-            tasks |= {watching, asyncio.create_task(self._work(leader, watcher), name="work")}
+            tasks.add(asyncio.create_task(watcher.run(), name="watch"))
+            tasks.add(asyncio.create_task(self._work(leader, watcher), name="work"))
             done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             self._state = "stopping"
             code = self._verdict(done)

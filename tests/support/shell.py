@@ -82,17 +82,14 @@ async def leading(
     watcher = Watcher(watched(), leader, session=session, server=connection.server, server_timeout=600)
     watching = asyncio.create_task(watcher.run())
 
-    complete = asyncio.Event()
-
     async def work() -> None:
         await watcher.complete.wait()
-        complete.set()
         await leader.run()
 
     working = asyncio.create_task(work())
     try:
         async with asyncio.timeout(30):
-            await complete.wait()
+            await watcher.complete.wait()
         yield leader, watcher, counted
         assert not watching.done(), watching
         assert not working.done(), working
