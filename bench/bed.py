@@ -100,7 +100,7 @@ def _furnish(cluster: Cluster) -> None:
     cluster.helm("install", "ome-crd", str(CHARTS / "ome-crd"))
     words = ("--namespace", OPERATOR_NAMESPACE, "--create-namespace", "--set", "operator.external=true")
     cluster.helm("install", "ome", str(CHARTS / "ome-resources"), *words)
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+    cluster.await_crds()
     cluster.kubectl("create", "namespace", NAMESPACE)
     cluster.apply(*catalog())
     cluster.kubectl("label", "nodes", "--all", f"{HOLDS}=Ready")

@@ -12,7 +12,9 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -29,6 +31,7 @@ from .realnode.facts import COMPONENTS, NAME, RealNode
 from .spec import Kept, Spec
 
 SECOND = "apiserver-2"
+_CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,15 @@ class Cluster:
         """Client-side `kubectl apply` of these objects."""
         listed = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
         self.kubectl("apply", "-f", "-", stdin=json.dumps(listed))
+
+    def await_crds(self, within_s: float = 60.0) -> None:
+        """Wait until the kinds of all CRDs are established. `kubectl wait` would fail on one that has no conditions yet."""
+        until = time.monotonic() + within_s
+        with closing(self.api()) as api:
+            while missing := [crd["metadata"]["name"] for crd in api.get(_CRDS)["items"] if not _established(crd)]:
+                if time.monotonic() > until:
+                    raise LocalError(f"Not established after {within_s:.0f} s: {', '.join(missing)}.")
+                time.sleep(0.05)
 
     # --- processes --------------------------------------------------------------------------------------------------
     def start(self, name: str) -> None:
@@ -248,3 +260,8 @@ class Cluster:
         if process := self.process(name):
             return process
         raise LocalError(f"{name} does not run in cluster {self.name}.")
+
+
+def _established(crd: Mapping[str, Any]) -> bool:
+    conditions = (crd.get("status") or {}).get("conditions") or ()
+    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)

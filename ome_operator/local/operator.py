@@ -36,7 +36,7 @@ def install(cluster: Cluster, inside: bool = False) -> None:
     ):
         with step(f"helm upgrade --install {release} charts/{chart}", quiet_below=0.0):
             cluster.helm("upgrade", "--install", release, str(charts / chart), "-n", NAMESPACE, *more)
-    cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    cluster.await_crds()
 
 
 def _namespace() -> dict[str, Any]:

@@ -21,7 +21,7 @@ SPACE = "test-crds"
 def served(cluster: Cluster) -> Iterator[Cluster]:
     """The cluster with our kinds and a namespace for this module."""
     cluster.kubectl("apply", "-f", str(crds.ROOT / crds.PLAIN))
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", *(f"crd/{kind.crd}" for kind in KINDS))
+    cluster.await_crds()
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
     yield cluster
     cluster.kubectl("delete", "namespace", SPACE, "--wait=false")
@@ -170,7 +170,7 @@ def test_a_bad_name_from_before_the_rule_still_gets_a_status(served: Cluster) ->
     where = ("inferenceservices.before.test", "kimi-k2.5", "-n", SPACE)
     try:
         served.apply(ours)
-        served.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd/inferenceservices.before.test")
+        served.await_crds()
         served.apply(old)
         schema["x-kubernetes-validations"] = rules
         served.apply(ours)

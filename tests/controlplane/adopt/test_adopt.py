@@ -69,7 +69,7 @@ def rig(cluster: Cluster) -> Iterator[Rig]:
         ome.crd("LeaderWorkerSet"),
         ome.controller(1),
     )
-    cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    cluster.await_crds()
     yield rig
     rig.stop()
 

@@ -19,7 +19,7 @@ def cluster() -> Iterator[Cluster]:
     """The cluster; every component runs again after each test."""
     with clusters.fresh("shell", nodes=2) as made:
         made.kubectl("apply", "--server-side", "-f", str(CRDS))
-        made.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        made.await_crds()
         yield made
 
 
