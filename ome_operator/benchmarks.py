@@ -19,6 +19,8 @@ from ome_operator.spoken import Spoken, Status
 Why = tuple[str, str]
 LOOK_S = 15.0
 """Seconds between two looks at the pod of a Job that runs: that an image cannot be pulled is no event of the Job."""
+SOON_S = 2.0
+"""Seconds until the pod of a new Job should be there, or why there is none."""
 WAIT_S = 60.0
 """Seconds until a job that waits for something looks again, whatever happens."""
 
@@ -68,7 +70,9 @@ class Benchmarks(Spoken):
                 why = "PodsRefused", said
         status = measure.status(kept.parsed, made, pods, why, now)
         await self.write(kept, status)
-        return self._resync if measure.over(status) else WAIT_S if made is None else LOOK_S
+        if measure.over(status):
+            return self._resync
+        return WAIT_S if made is None else LOOK_S if pods or why[0] else SOON_S
 
     def failed(self, kept: Kept, why: str) -> Status:
         """What ran before stays."""

@@ -165,11 +165,16 @@ def _ready(report: Report, others: Mapping[str, cond.Condition], problems: list[
 
 
 def urgent(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether more than counts and words changed: a condition flipped, or the identity of what is served."""
+    """Whether more than counts changed: a flip, something new for a person to do, or another thing served."""
     if any(before.get(name) != after.get(name) for name in ("url", "revision", "runtime", "observedGeneration", "rejected")):
         return True
-    old, new = ({one["type"]: one["status"] for one in status.get("conditions") or ()} for status in (before, after))
-    return old != new
+    old, new = (status.get("conditions") or () for status in (before, after))
+    return _flags(old) != _flags(new) or bool(events(old, new))
+
+
+def _flags(conditions: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, str]]:
+    """What flips; and what is said of the runtime, which counts nothing: it answers an edit of the catalog."""
+    return {one["type"]: (one["status"], one["message"] if one["type"] == cond.RUNTIME else "") for one in conditions}
 
 
 def events(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]]) -> tuple[Event, ...]:

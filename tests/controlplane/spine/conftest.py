@@ -49,8 +49,7 @@ def namespace(rig: Rig) -> Iterator[str]:
     name = f"t{next(_NUMBER)}"
     rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     yield name
-    for service in rig.all("InferenceService", name):
-        rig.delete("InferenceService", name, service["metadata"]["name"])
+    rig.clear(name)
     rig.wait(f"{name} empty", lambda: not rig.all("Pod", name) and not rig.all("StatefulSet", name), 60)
     rig.delete("Namespace", "", name)
 

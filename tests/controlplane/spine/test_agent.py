@@ -121,7 +121,7 @@ def test_a_model_goes_from_the_hub_to_a_label(
     path = str(tmp_path / "disk" / "fetched")
     model = yamls.model("fetched", URI)
     model["spec"]["storage"] = storage(URI, Path(path), node)
-    hub.rate = 400_000
+    hub.rate = 1_000_000
     rig.create(model)
     try:
         start(rig, node, tmp_path, hub)
@@ -256,7 +256,7 @@ def test_what_nothing_refers_to_is_removed(agents: Rig, rig: Rig, namespace: str
         assert old.is_dir() and not found.get("spec", {}).get("remove"), "a rollback would need it"
         assert labels(rig, node)[WHOLE] == "Ready"
 
-        rig.delete("InferenceService", namespace, "leftovers")
+        rig.clear(namespace)
         rig.wait("the old revision is gone", lambda: not old.exists(), 60)
         rig.wait("and its label", lambda: WHOLE not in labels(rig, node))
         assert new.is_dir() and lora.is_dir()

@@ -6,6 +6,7 @@ Only the router is not real: pods of simulated nodes have no address that it cou
 import base64
 import json
 import shutil
+import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -129,6 +130,6 @@ def test_the_registry_sees_groups_come_and_go(rig: Rig, namespace: str, router: 
     finally:
         rig.cluster.set_stages()
         if rig.cluster.process("registry"):
-            rig.cluster.stop("registry")
+            rig.cluster.stop("registry", signal.SIGKILL)  # SIGTERM would wait for the router's end
         rig.delete("InferenceService", namespace, "seen")
         rig.delete("ClusterServingRuntime", "", "registered")

@@ -149,6 +149,19 @@ def test_flips_are_urgent_and_counts_are_not(case: str) -> None:
     assert urgent(BEFORE, status(replace(BASE, **changed))) is expected
 
 
+def test_a_reason_to_act_is_urgent_and_its_end_is_not() -> None:
+    reasons = ("Progressing", "PodsRefused")
+    comes, refused = (status(replace(BASE, progress=(far("engine", 0, reason=one),))) for one in reasons)
+    assert urgent(comes, refused) and not urgent(refused, comes) and not urgent(refused, refused)
+
+
+def test_other_words_about_the_runtime_are_urgent() -> None:
+    none, other = (
+        status(replace(BASE, problems=(Problem(cond.RUNTIME, "NoRuntimeFits", words),))) for words in ("of none", "of x")
+    )
+    assert urgent(none, other)
+
+
 def told(*wanted: cond.Condition) -> list[str]:
     """Reasons of the events of conditions that are new."""
     return [one.reason for one in events((), cond.stamp(wanted, (), 1, NOW))]
