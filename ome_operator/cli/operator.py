@@ -1,12 +1,12 @@
 """`ome operator`: run the operator. In a cluster this is what the chart's Deployment runs."""
 
-import asyncio
 import secrets
 import socket
 from pathlib import Path
 from typing import Annotated
 
 import typer
+import uvloop
 
 from ome_operator.kube.connection import NoConnection, pod_namespace
 from ome_operator.local.errors import LocalError
@@ -77,7 +77,7 @@ def operator(
         log_level=log_level,
     )
     try:
-        raise typer.Exit(asyncio.run(run(settings)))
+        raise typer.Exit(uvloop.run(run(settings)))
     except NoConnection as error:
         raise LocalError(f"no connection to a cluster: {error}. --kubeconfig names another file.") from error
     except PortTaken as error:
