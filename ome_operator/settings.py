@@ -50,7 +50,7 @@ class Settings:
     busy; more only let status writes wait longer in line (measured: 31 s from a service's last pod to Ready with 8 of 8)."""
     child_delay: float = 0.1
     """A burst of pod events becomes one pass. Well below the second within which a service must turn Ready."""
-    child_spacing: float = 0.4
+    child_spacing: float = 0.25
     """At least so long between two passes of a key that only its children made dirty."""
     catalog_delay: float = 1.0
     """Statuses of models, runtimes and accelerator classes wait so long: a hundred new services are one write."""
