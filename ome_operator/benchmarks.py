@@ -72,7 +72,9 @@ class Benchmarks(Spoken):
         await self.write(kept, status)
         if measure.over(status):
             return self._resync
-        return WAIT_S if made is None else LOOK_S if pods or why[0] else SOON_S
+        if made is None:
+            return WAIT_S
+        return LOOK_S if pods or why[0] else SOON_S
 
     def failed(self, kept: Kept, why: str) -> Status:
         """What ran before stays."""
