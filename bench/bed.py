@@ -51,19 +51,6 @@ class Bed:
         await asyncio.sleep(0.5)  # the log is written behind the answers
         return count(await asyncio.to_thread(self.cluster.audit, since))
 
-    async def collecting(self) -> None:
-        """Wait until the garbage collector knows our kinds: it looks for new ones every 30 s, and clusters are young."""
-        owner = {"apiVersion": keys.API_VERSION, "kind": "RoleScale", "metadata": {"name": "canary", "namespace": NAMESPACE}}
-        made = await self.api.create({**owner, "spec": {"replicas": 0}})
-        child = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "canary", "namespace": NAMESPACE}}
-        await self.api.create(owned(child, made))
-        await self.api.delete("RoleScale", NAMESPACE, "canary")
-        until = asyncio.get_running_loop().time() + SETTLED_WITHIN_S
-        while "canary" in await self.api.names("ConfigMap", NAMESPACE):
-            if asyncio.get_running_loop().time() > until:
-                raise Late("the garbage collector does not collect")
-            await asyncio.sleep(0.2)
-
     async def settle(self) -> bool:
         """Wait until the operator has written nothing for a while; False when it does not stop."""
         clock = asyncio.get_running_loop().time
@@ -89,6 +76,7 @@ async def bed(scenario: Scenario) -> AsyncIterator[Bed]:
         _furnish(cluster)
         async with await Api.open(cluster.kubeconfig) as api:
             await _served(api)
+            await _collecting(api)
             async with Watching(api) as watching:
                 yield Bed(cluster, api, watching)
     finally:
@@ -118,6 +106,22 @@ async def _served(api: Api) -> None:
                 if asyncio.get_running_loop().time() > until:
                     raise Late(f"{kind} is not served: {error}") from error
                 await asyncio.sleep(0.2)
+
+
+async def _collecting(api: Api) -> None:
+    """Wait until the garbage collector knows our kinds: it looks for new ones every 30 s, and asks until then live for the
+    owner of each object, which no cluster does that is older.
+    """
+    owner = {"apiVersion": keys.API_VERSION, "kind": "RoleScale", "metadata": {"name": "canary", "namespace": NAMESPACE}}
+    made = await api.create({**owner, "spec": {"replicas": 0}})
+    child = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "canary", "namespace": NAMESPACE}}
+    await api.create(owned(child, made))
+    await api.delete("RoleScale", NAMESPACE, "canary")
+    until = asyncio.get_running_loop().time() + SETTLED_WITHIN_S
+    while "canary" in await api.names("ConfigMap", NAMESPACE):
+        if asyncio.get_running_loop().time() > until:
+            raise Late("the garbage collector does not collect")
+        await asyncio.sleep(0.2)
 
 
 class Operator:

@@ -145,7 +145,6 @@ async def _restart(at: Bed, process: Operator, scenario: Scenario) -> Restart:
 
 async def _deletion(at: Bed, kind: str, scenario: Scenario, lanes: int) -> Deletion:
     """Delete the owners and wait for what they owned."""
-    await at.collecting()
     watching, began = at.watching, time.monotonic()
     await together(map(name, range(scenario.services)), lanes, lambda one: at.api.delete(kind, NAMESPACE, one))
     pods = await watching.until("pods gone", lambda: not watching.pods, WITHIN_S) - began

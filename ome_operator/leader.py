@@ -29,6 +29,8 @@ from ome_operator.watch.watcher import Body, Watched, Watcher
 logger = logging.getLogger(__name__)
 
 SELECTOR = f"{keys.MANAGED_BY}={keys.MANAGER}"
+SELECTORS = dict.fromkeys(LABELLED, SELECTOR) | {"ControllerRevision": f"{SELECTOR},!{keys.COMPONENT}"}
+"""Label selectors by kind. StatefulSets have ControllerRevisions of their own, with the labels of their pods: not ours."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ class Leader:
             self._queue.add(ref, self._settings.catalog_delay)
 
     async def _listed(self, kind: str) -> set[str]:
-        found = await self._client.list_metadata(kind, label_selector=SELECTOR if kind in LABELLED else "")
+        found = await self._client.list_metadata(kind, label_selector=SELECTORS.get(kind, ""))
         return {one["uid"] for one in found}
 
     # --- work -------------------------------------------------------------------------------------------------------
@@ -182,6 +184,5 @@ def watched(kinds: Sequence[str] = KINDS) -> list[Watched]:
     found = []
     for kind in kinds:
         resource = RESOURCES[kind]
-        selector = SELECTOR if kind in LABELLED else ""
-        found.append(Watched(kind, resource.group, resource.version, resource.plural, selector))
+        found.append(Watched(kind, resource.group, resource.version, resource.plural, SELECTORS.get(kind, "")))
     return found

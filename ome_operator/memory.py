@@ -70,8 +70,8 @@ class Memory:
     """Digest of the status that we wrote last, and of what the server made of it."""
     status_at: float = float("-inf")
     """Monotonic time of that write."""
-    waited: bool = False
-    """Whether the first status was left to the second pass."""
+    made_at: float | None = None
+    """Monotonic time when a pass of ours first made something."""
 
     def refuse(self, key: Key, refusal: Refusal, hash_: str, now: float) -> bool:
         """Remember a refusal; whether it is news."""

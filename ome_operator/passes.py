@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 from ome_operator import keys, notices, statuses
 from ome_operator.api import InferenceService, Invalid
@@ -20,11 +20,15 @@ from ome_operator.memory import Key, Memory, pause
 from ome_operator.plan import Event, Plan
 from ome_operator.rollout.turn import whole_before
 from ome_operator.settings import Settings
+from ome_operator.status import conditions as cond
 
 logger = logging.getLogger(__name__)
 
 FOREIGN = timedelta(minutes=5)
 """For so long after a foreign write of its status a service is left alone (decisions 24)."""
+FIRST_WITHIN = 1.0
+"""Seconds from when a service's first objects were made to its first status: what is Ready by then needs one write, which
+costs an API server as much as three small objects do."""
 ROUNDS = 3
 """How often one pass asks `sync` again because its effects taught something."""
 
@@ -184,7 +188,9 @@ class Passes:
                 outcome.learned = True
 
     async def _status(self, kept: Kept, memory: Memory, plan: Plan, outcome: Outcome) -> None:
-        if not statuses.differs(kept, plan.status, memory.status) or premature(kept.status, memory, outcome):
+        if not statuses.differs(kept, plan.status, memory.status):
+            return
+        if premature(kept.status, plan.status, memory, outcome, self._clock()):
             return
         wait = 0.0 if plan.urgent else memory.status_at + self._settings.status_interval - self._clock()
         if wait > 0:
@@ -244,11 +250,22 @@ class Passes:
             memory.free((child.kind, child.name))
 
 
-def premature(stored: Mapping[str, object], memory: Memory, outcome: Outcome) -> bool:
-    """Whether the first status waits, once, for the next pass, which comes at once and sees what this one made."""
-    waits = not stored and not memory.waited and outcome.wrote and outcome.error is None
-    memory.waited = memory.waited or waits
-    return waits
+def premature(
+    stored: Mapping[str, object], said: Mapping[str, Any], memory: Memory, outcome: Outcome, now: float
+) -> bool:
+    """Whether the first status of a service that comes up waits for more to tell; it never waits for long."""
+    if outcome.wrote and memory.made_at is None:
+        memory.made_at = now
+    if stored or memory.made_at is None or outcome.error is not None or _ready(said):
+        return False
+    wait = memory.made_at + FIRST_WITHIN - now
+    if wait > 0:
+        outcome.within(wait)
+    return wait > 0
+
+
+def _ready(status: Mapping[str, Any]) -> bool:
+    return any((one["type"], one["status"]) == (cond.READY, "True") for one in status.get("conditions") or ())
 
 
 def _names(refs: Iterable[Ref]) -> str:

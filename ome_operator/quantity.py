@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
@@ -70,9 +71,14 @@ def parse(quantity: Any) -> Fraction:
 
 def canonical(quantity: Any) -> str:
     """The spelling in which the API server stores a quantity; text that is no quantity is returned as it is."""
-    parts = _split(quantity)
+    return _canonical(str(quantity))
+
+
+@lru_cache(maxsize=4096)
+def _canonical(text: str) -> str:
+    parts = _split(text)
     if parts is None:
-        return str(quantity)
+        return text
     value, family = parts
     if value == 0:
         return "0"

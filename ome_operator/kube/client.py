@@ -107,7 +107,8 @@ class Client:
             manifest = {**manifest, "metadata": {**metadata, "uid": uid}}
         elif not subresource and not dry_run:
             manifest = {**manifest, "metadata": {**metadata, "resourceVersion": NEVER}}
-        query = {"fieldManager": self._manager, "force": "true"}
+        # Every apply is refused that has fields which the server does not know; "Ignore" only spares it a second parsing.
+        query = {"fieldManager": self._manager, "force": "true", "fieldValidation": "Ignore"}
         if dry_run:
             query["dryRun"] = "All"
         where = path(kind, metadata.get("namespace", ""), metadata["name"], subresource)

@@ -22,6 +22,8 @@ MARK = "OME_LOCAL_CLUSTER_DIR"
 """In the environment of every process that we start, with the cluster's directory: finds what a lost file forgot."""
 _REMEMBER = 'printf %s "$$" >"$1.new" && mv "$1.new" "$1"; shift; exec "$@"'
 """A process writes its id before it becomes the program: who starts it may be killed before it can."""
+_BECOMES_S = 0.1
+"""While it becomes the program, for a moment, a process shows no environment."""
 _CHILDREN: dict[int, "subprocess.Popen[bytes]"] = {}
 """Those started by this very process: they must be reaped, or they stay as zombies until it ends."""
 
@@ -108,6 +110,9 @@ def _by_itself(at: Layout, name: str) -> Process | None:
         pid = int(_early(at, name).read_text())
     except (OSError, ValueError):
         return None
+    until = time.monotonic() + _BECOMES_S
+    while not _environment(pid) and started_at(pid) and time.monotonic() < until:
+        time.sleep(0.002)
     return Process(pid, started_at(pid) or "") if _is_marked(pid, at) else None
 
 
@@ -163,10 +168,14 @@ def marked(at: Layout) -> list[Process]:
 
 
 def _is_marked(pid: int, at: Layout) -> bool:
+    return f"{MARK}={at.root}".encode() in _environment(pid).split(b"\0")
+
+
+def _environment(pid: int) -> bytes:
     try:
-        return f"{MARK}={at.root}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        return Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
-        return False  # of another user, or gone
+        return b""  # of another user, or gone
 
 
 def last_words(at: Layout, name: str, lines: int = 3) -> str:

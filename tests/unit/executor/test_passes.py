@@ -7,7 +7,7 @@ import pytest
 from ome_operator.executor import Outcome
 from ome_operator.kube.errors import KubeError
 from ome_operator.memory import Memory
-from ome_operator.passes import another, premature
+from ome_operator.passes import FIRST_WITHIN, another, premature
 
 WRITTEN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -25,9 +25,23 @@ def test_somebody_else_who_writes_our_statuses_is_known_for_five_minutes(later: 
     assert another([("manager", WRITTEN)], WRITTEN + later) == ("manager" if known else "")
 
 
-def test_the_first_status_waits_once_for_what_the_first_pass_made() -> None:
-    memory, made = Memory(), Outcome(wrote=True)
-    assert [premature({}, memory, made) for _ in range(3)] == [True, False, False]
+def status(ready: str) -> dict[str, object]:
+    return {"conditions": [{"type": "Ready", "status": ready}]}
+
+
+def test_the_first_status_of_what_comes_up_waits_for_a_second() -> None:
+    memory, made, later = Memory(), Outcome(wrote=True), Outcome()
+    assert premature({}, status("False"), memory, made, 10.0)
+    assert made.again == FIRST_WITHIN
+    assert premature({}, status("False"), memory, later, 10.9)
+    assert later.again == pytest.approx(0.1)
+    assert not premature({}, status("False"), memory, Outcome(), 11.0)
+
+
+def test_the_first_status_waits_no_longer_than_until_ready() -> None:
+    memory = Memory()
+    assert premature({}, status("False"), memory, Outcome(wrote=True), 10.0)
+    assert not premature({}, status("True"), memory, Outcome(), 10.1)
 
 
 @pytest.mark.parametrize(
@@ -39,4 +53,4 @@ def test_the_first_status_waits_once_for_what_the_first_pass_made() -> None:
     ],
 )
 def test_any_other_status_is_written_at_once(stored: dict[str, object], outcome: Outcome) -> None:
-    assert not premature(stored, Memory(), outcome)
+    assert not premature(stored, status("False"), Memory(), outcome, 10.0)
