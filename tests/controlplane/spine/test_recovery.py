@@ -70,10 +70,20 @@ def delete(rig: Rig, pod: Manifest) -> None:
 
 
 def drain(rig: Rig, pod: Manifest) -> None:
-    """Somebody drains its node."""
+    """Somebody drains its node, as `kubectl drain` does it: what the budget refuses is tried again."""
     metadata = {name: pod["metadata"][name] for name in ("name", "namespace")}
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
-    rig.api.request("POST", path("Pod", metadata["namespace"], metadata["name"]) + "/eviction", body)
+
+    def taken() -> bool:
+        try:
+            rig.api.request("POST", path("Pod", metadata["namespace"], metadata["name"]) + "/eviction", body)
+        except ApiError as error:
+            if error.code != 429:  # the budget's own status may be older than the pods are ready
+                raise
+            return False
+        return True
+
+    rig.wait("the eviction is taken", taken)
 
 
 FAULTS = {  # the drain first: the disruption budget allows it only while no pod is missing
