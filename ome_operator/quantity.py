@@ -9,7 +9,6 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
@@ -71,14 +70,9 @@ def parse(quantity: Any) -> Fraction:
 
 def canonical(quantity: Any) -> str:
     """The spelling in which the API server stores a quantity; text that is no quantity is returned as it is."""
-    return _canonical(str(quantity))
-
-
-@lru_cache(maxsize=4096)
-def _canonical(text: str) -> str:
-    parts = _split(text)
+    parts = _split(quantity)
     if parts is None:
-        return text
+        return str(quantity)
     value, family = parts
     if value == 0:
         return "0"
