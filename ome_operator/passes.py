@@ -28,7 +28,7 @@ FOREIGN = timedelta(minutes=5)
 """For so long after a foreign write of its status a service is left alone (decisions 24)."""
 FIRST_WITHIN = 1.0
 """Seconds from when a service's first objects were made to its first status: what is Ready by then needs one write, which
-costs an API server as much as three small objects do."""
+costs the servers as much CPU time as the creation of three services (11 to 12 ms against 3.9, whatever it changes)."""
 ROUNDS = 3
 """How often one pass asks `sync` again because its effects taught something."""
 

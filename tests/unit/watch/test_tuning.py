@@ -2,9 +2,9 @@
 
 from kopf._cogs.structs.references import Resource
 
-from ome_operator.cluster import KINDS
+from ome_operator.cluster import KINDS, LABELLED
 from ome_operator.kube.kinds import RESOURCES
-from ome_operator.leader import SELECTORS, watched
+from ome_operator.leader import SELECTOR, SELECTORS, watched
 from ome_operator.watch.tuning import tuned
 
 
@@ -14,4 +14,7 @@ def test_selectors_reach_exactly_the_kinds_that_are_watched_by_label() -> None:
     for kind in KINDS:
         group, version, plural = RESOURCES[kind].group, RESOURCES[kind].version, RESOURCES[kind].plural
         selectors = list(settings.watching.label_selectors.collect(Resource(group, version, plural)))
-        assert selectors == ([SELECTORS[kind]] if kind in SELECTORS else []), kind
+        assert selectors == ([SELECTORS[kind]] if kind in LABELLED else []), kind
+    assert {kind: one for kind, one in SELECTORS.items() if one != SELECTOR} == {
+        "ControllerRevision": "ome.io/managed-by=ome-operator,!component"
+    }
