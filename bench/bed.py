@@ -14,6 +14,7 @@ import aiohttp
 from bench.api import Api, Refused
 from bench.counting import Count, count
 from bench.offline import owned
+from bench.pace import Pace, pace
 from bench.processes import Usage, usage
 from bench.scenarios import HOLDS, NAMESPACE, Scenario, catalog
 from bench.watching import Late, Watching
@@ -40,6 +41,7 @@ class Bed:
     cluster: Cluster
     api: Api
     watching: Watching
+    pace: Pace
 
     def servers_cpu(self) -> dict[str, float]:
         """CPU seconds of the control plane until now."""
@@ -78,7 +80,8 @@ async def bed(scenario: Scenario) -> AsyncIterator[Bed]:
             await _served(api)
             await _collecting(api)
             async with Watching(api) as watching:
-                yield Bed(cluster, api, watching)
+                with pace() as samples:
+                    yield Bed(cluster, api, watching, samples)
     finally:
         lifecycle.down(layout(name))
 

@@ -55,6 +55,7 @@ async def floor(scenario: Scenario, repetition: int, lanes: int, extras: Extras)
             pods=scenario.pods,
             objects=len(made[0]),
             servers_cpu_s=spent,
+            pace_ms=at.pace.mean_ms(began, at.watching.last_pod()),
             deletion=gone,
         )
 
@@ -85,6 +86,7 @@ async def operator(
             pods=scenario.pods,
             objects=len(offline.objects(scenario.times(1))[0]),
             servers_cpu_s=spent,
+            pace_ms=at.pace.mean_ms(began, at.watching.last_pod()),
             ready_s=max(at.watching.services_ready.values()) - began,
             lags_s=tuple(at.watching.lags()),
             count=await at.count(mark),

@@ -95,8 +95,18 @@ def _times(floors: list[Ramp], operators: list[Ramp]) -> Iterator[Row]:
         met=ratio <= RATIO if judged and ratio is not None else None,
         ome="127.6 s" if _known(one) else "",
     )
+    at_pace = _at_pace(floors, operators)
+    if at_pace is not None:
+        paces = [f"{median([each.pace_ms for each in side]):.2f} ms" for side in (floors, operators)]
+        yield Row("pace of a core (less is faster); at one pace", *paces, ratio=f"{at_pace:.2f} x")
     floor_cpu, cpu = ([sum(one.servers_cpu_s.values()) for one in side] for side in (floors, operators))
     yield Row("CPU of the control plane until then", floor=_seconds(floor_cpu), operator=_seconds(cpu))
+
+
+def _at_pace(floors: list[Ramp], operators: list[Ramp]) -> float | None:
+    """The ratio if the machine had been as fast on both sides."""
+    slow, fast = ([one.pods_s / one.pace_ms for one in side if one.pace_ms] for side in (operators, floors))
+    return median(slow) / median(fast) if slow and fast else None
 
 
 def _readiness(operators: list[Ramp]) -> Iterator[Row]:

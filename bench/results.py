@@ -34,6 +34,8 @@ class Ramp:
     objects: int
     """That the operator should create, per service."""
     servers_cpu_s: dict[str, float]
+    pace_ms: float
+    """What a fixed piece of work took of a core meanwhile; more is a slower machine."""
     deletion: Deletion | None = None
     # of the operator's side only
     ready_s: float = 0.0

@@ -16,7 +16,7 @@ from bench.table import show
 
 FLOOR = Ramp(
     scenario=SINGLE[100].key, title="100 services", side="floor", repetition=0, pods_s=20.0, sent_s=15.0, services=100,
-    pods=1100, objects=12, servers_cpu_s={"apiserver": 30.0}, deletion=Deletion(10.0, 9.0),
+    pods=1100, objects=12, servers_cpu_s={"apiserver": 30.0}, pace_ms=2.0, deletion=Deletion(10.0, 9.0),
 )  # fmt: skip
 OURS = replace(
     FLOOR, side="operator", pods_s=22.0, ready_s=22.5, lags_s=(0.2, 0.4, 0.9), settled=True, usage=Usage(9.0, 100.0),
@@ -49,6 +49,14 @@ def test_ratio_is_between_medians() -> None:
     floors = [replace(FLOOR, pods_s=seconds) for seconds in (20.0, 10.0, 90.0)]
     found = rows(Results(ramps=[*floors, OURS]))["last pod Ready"]
     assert (found.ratio, found.floor) == ("1.10 x", "20.0 s (10.0–90.0)")
+
+
+def test_a_machine_that_became_slower_is_told() -> None:
+    slower = replace(OURS, pods_s=30.0, pace_ms=2.5)
+    found = rows(Results(ramps=[FLOOR, slower]))
+    assert (found["last pod Ready"].ratio, found["last pod Ready"].met) == ("1.50 x", False)
+    told = found["pace of a core (less is faster); at one pace"]
+    assert (told.floor, told.operator, told.ratio, told.met) == ("2.00 ms", "2.50 ms", "1.20 x", None)
 
 
 def test_small_numbers_are_shown_but_not_judged() -> None:
