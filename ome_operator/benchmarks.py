@@ -90,7 +90,9 @@ class Benchmarks(Spoken):
             body = (await self._client.apply(manifest)).body
         except errors.Conflict:
             found = await self._client.list_objects(JOB, kept.ref.namespace, field_selector=f"metadata.name={name}", limit=1)
-            if not found or (controller(found[0]["metadata"]) or {}).get("uid") != kept.uid:
+            if not found:
+                raise
+            if (controller(found[0]["metadata"]) or {}).get("uid") != kept.uid:
                 said = f"Job {name} exists and was not made of this BenchmarkJob: delete it, or give this one another name"
                 return None, ("NameTaken", said)
             body = found[0]  # the watch has not told yet

@@ -154,7 +154,7 @@ class Executor:
             return await self._client.apply(apply.manifest, apply.uid)
         except (Conflict, NotFound):
             if apply.uid:
-                await self._replaced(run, apply, key)
+                await self._replaced(run, key, apply.uid)
                 return None
         live = await self._client.get(key[0], run.namespace, key[1])
         claim = claims.claim(live, run.service.ref.name, run.service.uid)
@@ -163,14 +163,14 @@ class Executor:
             return None
         return await self._client.apply(apply.manifest, claim.uid)
 
-    async def _replaced(self, run: Run, apply: Apply, key: Key) -> None:
-        """The object that was to be changed is another now, or none: the next pass decides anew."""
+    async def _replaced(self, run: Run, key: Key, uid: str) -> None:
+        """The object that was to be changed may be another now, or none: look, and let the next pass decide anew."""
         try:
             live = await self._client.get(key[0], run.namespace, key[1])
         except NotFound:
             live = {}
-        if live.get("metadata", {}).get("uid") != apply.uid:
-            self._cluster.gone(key[0], apply.uid)
+        if live.get("metadata", {}).get("uid") != uid:
+            self._cluster.gone(key[0], uid)
         run.outcome.within(self._guard_delay)
 
     def _due(self, run: Run, key: Key, hash_: str) -> bool:
@@ -283,8 +283,11 @@ class Executor:
             return
         try:
             body = await self._client.delete(delete.kind, run.namespace, delete.name, delete.uid, delete.grace)
-        except (NotFound, Conflict):  # Conflict: the name belongs to another UID now, so this one is gone
+        except NotFound:
             body = {}
+        except Conflict:  # not only where the name is another object's now: what is taken for gone here never comes back
+            await self._replaced(run, (delete.kind, delete.name), delete.uid)
+            return
         if (body.get("metadata") or {}).get("uid") == delete.uid:
             self._cluster.wrote(delete.kind, body)  # terminating
         else:

@@ -7,7 +7,7 @@ from ome_operator.cluster import Cluster, KeptNode
 from ome_operator.facts import Ref
 from ome_operator.kept import HELD
 from ome_operator.kube.client import Client
-from ome_operator.kube.errors import Conflict, KubeError, NotFound
+from ome_operator.kube.errors import KubeError, NotFound
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.removals import Removals
 from ome_operator.status import holding
@@ -37,8 +37,8 @@ class Labels:
                 metadata = {"name": ref.name, "labels": wanted}
                 await self._client.apply({"apiVersion": "v1", "kind": "Node", "metadata": metadata}, kept.uid)
             await self._removals.answer(record)
-        except (NotFound, Conflict):
-            pass  # another node or record of this name: its events will come
+        except NotFound:
+            pass  # the node or its record is gone: its events will come
         except KubeError as error:
             delay = self._queue.retry(ref, at_least=error.retry_after)
             logger.info("cannot act on the record of node %s (again in %.0f s): %s", ref.name, delay, error)

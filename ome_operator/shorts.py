@@ -71,8 +71,6 @@ class Shorts(Spoken):
             return why
         try:
             applied = await self._client.apply(manifest, made.uid if made is not None else "")
-        except errors.Conflict:  # the watch has not told yet what is there; its event brings the next pass
-            return "Creating", f"{manifest['kind']} {manifest['metadata']['name']} has just appeared"
         except errors.Invalid as error:
             return "Invalid", str(error)
         self._cluster.seen(manifest["kind"], applied.body)

@@ -7,7 +7,7 @@ from ome_operator import ownership
 from ome_operator.cluster import Cluster
 from ome_operator.kept import Kept
 from ome_operator.kube.client import Client
-from ome_operator.kube.errors import Conflict, NotFound
+from ome_operator.kube.errors import NotFound
 from ome_operator.kube.kinds import RESOURCES, spelled
 
 Written = tuple[str, str]
@@ -35,7 +35,7 @@ async def write(client: Client, cluster: Cluster, kept: Kept, status: Mapping[st
     }
     try:
         applied = await client.apply(manifest, kept.uid, subresource="status")
-    except (NotFound, Conflict):
+    except NotFound:
         return None
     cluster.wrote(kept.ref.kind, applied.body)
     return ownership.digest({"status": status}), ownership.owned_status(applied.body)
