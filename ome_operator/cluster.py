@@ -198,9 +198,13 @@ class Cluster:
             self.pods.wrote(pod)
             return pod
         if kind in self.kept:
-            kept = keep(kind, body, self.kept[kind].get(observe.uid(body)))
-            self.kept[kind].wrote(kept)
-            self._behind(kept.ref, False)  # no event will tell of our own write, and its status is to be copied
+            old = self.kept[kind].get(observe.uid(body))
+            kept = keep(kind, body, old)
+            # No event will tell of our own write, nor of an edit just before it: that one's event is stale by now.
+            if self.kept[kind].wrote(kept) and old is not None and edited(old) != edited(kept):
+                self._kept_changed(old, kept)
+            else:
+                self._behind(kept.ref, False)
             return kept
         return None
 

@@ -238,6 +238,7 @@ class Executor:
             if observe.controller(body["metadata"]) is None:  # an orphan: its owner was restored or made anew
                 owners = {"metadata": {"ownerReferences": create.manifest["metadata"]["ownerReferences"]}}
                 body = await self._client.patch_merge(key[0], run.namespace, key[1], claim.uid, owners)
+            run.outcome.learned = True
         except (Invalid, Forbidden) as error:
             self._refuse(run, key, Refusal(type(error).__name__, str(error)), hash_)
             return
@@ -267,7 +268,9 @@ class Executor:
         if child is None or child.content == status.manifest.get("status"):
             return
         applied = await self._client.apply(status.manifest, child.uid, subresource="status")
-        self._cluster.wrote(kind, applied.body)
+        written = self._cluster.wrote(kind, applied.body)
+        if isinstance(written, Child) and written.replicas != child.replicas:
+            run.outcome.wrote = True  # somebody scaled just before, and that event is stale by now
 
     async def _patch(self, run: Run, patch: Patch) -> None:
         try:

@@ -73,13 +73,14 @@ class Store(Generic[T, G]):
         self._ahead.discard(item.uid)
         return self._put(item)
 
-    def wrote(self, item: T) -> None:
-        """The answer to our own write."""
+    def wrote(self, item: T) -> bool:
+        """The answer to our own write; whether it is newer than what was known."""
         known = self._items.get(item.uid)
         if item.version <= self._tombs.get(item.uid, -1) or (known is not None and known.version >= item.version):
-            return
+            return False
         self._put(item)
         self._ahead.add(item.uid)
+        return True
 
     def gone(self, uid: str, version: int = 0) -> T | None:
         """The object does not exist any more, since this version as far as that is known; what was known of it."""

@@ -112,6 +112,23 @@ def test_our_own_status_write_is_no_news_and_is_read_at_once(told: Told) -> None
     assert told.dirty == []
 
 
+def test_an_edit_just_before_our_status_write_is_looked_at(told: Told) -> None:
+    """Its own event comes after our answer, is older, and tells nothing any more."""
+    edited = {"generation": 2}
+    told.dirty.clear()
+    told.cluster.wrote("InferenceService", body("kimi", 50, spec=SPEC, status={"url": "x"}, metadata=edited))
+    assert told.dirty == [(SERVICE, True)]
+    told.cluster.seen("InferenceService", body("kimi", 49, spec=SPEC, metadata=edited))
+    assert told.dirty == [(SERVICE, True)]
+
+
+def test_an_answer_that_is_older_than_what_was_seen_is_no_edit(told: Told) -> None:
+    told.cluster.seen("InferenceService", body("kimi", 60, spec={"engine": {}}, metadata={"generation": 2}))
+    told.dirty.clear()
+    told.cluster.wrote("InferenceService", body("kimi", 50, spec=SPEC, status={"url": "x"}))
+    assert told.dirty == [] and told.cluster.users(MODEL) == ()
+
+
 def test_an_invalid_spec_is_kept_as_such(told: Told) -> None:
     told.see("InferenceService", "bad", spec={"engine": {"minReplicas": "two"}})
     kept = told.cluster.find(Ref("InferenceService", "ns", "bad"))

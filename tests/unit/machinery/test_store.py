@@ -30,7 +30,7 @@ def test_a_change_is_news_and_a_new_version_of_the_same_is_not() -> None:
 def test_our_write_counts_until_the_watch_has_caught_up() -> None:
     s = make()
     s.see(Thing("u", 1, value="old"))
-    s.wrote(Thing("u", 5, value="new"))
+    assert s.wrote(Thing("u", 5, value="new"))
     assert not s.see(Thing("u", 3, value="between"))
     assert s.get("u") == Thing("u", 5, value="new")
     assert s.stale("u", 5), "the echo of our write need not even be read"
@@ -41,7 +41,7 @@ def test_our_write_counts_until_the_watch_has_caught_up() -> None:
 def test_an_answer_that_comes_after_the_event_changes_nothing() -> None:
     s = make()
     s.see(Thing("u", 7, value="newer"))
-    s.wrote(Thing("u", 5, value="ours"))
+    assert not s.wrote(Thing("u", 5, value="ours"))
     assert s.get("u") == Thing("u", 7, value="newer")
 
 
@@ -56,7 +56,7 @@ def test_no_stale_event_or_answer_brings_back_what_is_gone() -> None:
     s.see(Thing("u", 1))
     assert s.gone("u", 4) == Thing("u", 1)
     assert not s.see(Thing("u", 2))
-    s.wrote(Thing("u", 3))
+    assert not s.wrote(Thing("u", 3))
     assert (s.get("u"), list(s), s.gone("u")) == (None, [], None)
     assert not s.see(Thing("u", 4)), "being told twice, once without a version, forgets nothing"
 
