@@ -77,13 +77,17 @@ class Cluster:
         if self._store(kind).stale(observe.uid(body), observe.version(body)):
             return
         if kind in self.children:
-            child = self._child(kind, body)
+            known, child = self.children[kind].get(observe.uid(body)), self._child(kind, body)
             if self.children[kind].see(child):
                 self._dirty_owner(child)
+                if known is not None and _child_group(known) != _child_group(child):
+                    self._dirty_owner(known)  # somebody labelled it for another service: this one has lost it
         elif kind == "Pod":
-            pod = observe.pod(body)
+            before, pod = self.pods.get(observe.uid(body)), observe.pod(body)
             if self.pods.see(pod):
                 self._dirty_service(_pod_group(pod))
+                if before is not None and before.service != pod.service:
+                    self._dirty_service(_pod_group(before))
         elif kind == "Node":
             self._seen_node(body)
         elif kind == RECORD:

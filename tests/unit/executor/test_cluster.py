@@ -70,6 +70,13 @@ def test_a_service_without_a_runtime_looks_at_every_runtime(told: Told) -> None:
     assert dirty == [Ref("ClusterServingRuntime", "", "new"), Ref("InferenceService", "ns", "any")]
 
 
+@pytest.mark.parametrize("kind", ["ServiceAccount", "Pod"])
+def test_what_is_labelled_for_another_service_concerns_the_one_that_lost_it(told: Told, kind: str) -> None:
+    other = Ref("InferenceService", "ns", "other")
+    told.see(kind, "w", metadata=child_labels())
+    assert told.see(kind, "w", metadata={"labels": {keys.SERVICE: "other"}}) == [(other, False), (SERVICE, False)]
+
+
 def test_a_child_concerns_its_service_when_its_facts_change(told: Told) -> None:
     assert told.see("StatefulSet", "w", metadata=child_labels(), spec={"replicas": 1}) == [(SERVICE, False)]
     assert told.see("StatefulSet", "w", metadata=child_labels(), spec={"replicas": 1}, status={"replicas": 1}) == []
