@@ -48,11 +48,13 @@ class Catalog(Spoken):
         super().__init__(cluster, client, queue, resync)
         self._say, self._refuse, self._interval = say, refuse, interval
         self._written_at: dict[Ref, float] = {}
+        self._pinned: dict[Ref, Any] = {}
 
     def forget(self, ref: Ref) -> None:
         """It is gone."""
         super().forget(ref)
         self._written_at.pop(ref, None)
+        self._pinned.pop(ref, None)
 
     def failed(self, kept: Kept, why: str) -> Status:
         """What was learned of it stays."""
@@ -66,6 +68,9 @@ class Catalog(Spoken):
             return wait
         if await self.write(kept, status):
             self._written_at[ref] = time.monotonic()
+        pin = status.get("weights")
+        if self._pinned.get(ref) != pin:  # also where it was written before, and the answer got lost
+            self._pinned[ref] = pin
             for node in self._cluster.holdings(ref):  # what is pinned decides over labels
                 self._queue.add(Ref(RECORD, "", node))
         return self._resync

@@ -100,6 +100,10 @@ class Cluster:
 
     def gone(self, kind: str, uid: str, version: int = 0) -> None:
         """An object does not exist any more, or has lost our label."""
+        known = self._store(kind).get(uid)
+        labelled = isinstance(known, Child) and known.labels.get(keys.MANAGED_BY) == keys.MANAGER
+        if labelled and self._store(kind).ahead(uid, version):
+            return  # somebody had taken our label off, and our own write has put it on again since
         lost = self._store(kind).gone(uid, version)
         if isinstance(lost, Child):
             self._stamps.pop(uid, None)
@@ -192,7 +196,7 @@ class Cluster:
     # --- answers to our own writes --------------------------------------------------------------------------------
 
     def wrote(self, kind: str, body: Manifest) -> Child | Pod | Kept | None:
-        """The server's answer to a write of ours; later passes see it even before the watch does."""
+        """The server's answer to a write or a live read of ours; later passes see it even before the watch does."""
         if kind in self.children:
             child = self._child(kind, body)
             self.children[kind].wrote(child)
@@ -204,11 +208,14 @@ class Cluster:
         if kind in self.kept:
             old = self.kept[kind].get(observe.uid(body))
             kept = keep(kind, body, old)
+            if not self.kept[kind].wrote(kept):
+                return kept  # the watch was faster, and told everybody
             # No event will tell of our own write, nor of an edit just before it: that one's event is stale by now.
-            if self.kept[kind].wrote(kept) and old is not None and edited(old) != edited(kept):
+            if old is None or edited(old) != edited(kept):
                 self._kept_changed(old, kept)
             else:
                 self._behind(kept.ref, False)
+                self._used(old, kept)
             return kept
         return None
 
@@ -229,6 +236,8 @@ class Cluster:
         uid = observe.uid(body)
         stamp = [metadata.get(part) for part in ("generation", "labels", "annotations", "ownerReferences")]
         known = self.children[kind].get(uid)
+        if known is not None and observe.version(body) < known.version:
+            return observe.child(kind, body)  # a late answer: what is stored is newer than its stamp
         # Kinds without generation (Services, Roles, …) may change without any trace but in managedFields.
         if known is not None and stamp[0] and self._stamps.get(uid) == stamp:
             return observe.child(kind, body, known.owned)
@@ -264,14 +273,19 @@ class Cluster:
         self._behind(one.ref, edit)
         if one.ref.kind in (*SHORT, BENCHMARK):
             return
-        if one.ref.kind == SERVICE:
-            for ref in self._referrers.changed(one.ref, old, new):
-                self._enqueue(ref, False)
-        elif edit:
+        self._used(old, new)
+        if edit and one.ref.kind != SERVICE:
             self._deps = None
             everybody = one.ref.kind in ACCELERATORS
             for user in (each.ref for each in self.services()) if everybody else self._referrers.concerned(one.ref):
                 self._enqueue(user, True)
+
+    def _used(self, old: Kept | None, new: Kept | None) -> None:
+        """What a service refers to, or what was chosen for it, has a user more or less."""
+        one = new or old
+        if one is not None and one.ref.kind == SERVICE:
+            for ref in self._referrers.changed(one.ref, old, new):
+                self._enqueue(ref, False)
 
     def _behind(self, ref: Ref, edit: bool) -> None:
         """What a model or service that changed was made of, and the benchmarks that wait for it; everything that is not made
@@ -311,15 +325,21 @@ class Cluster:
             self._node_changed(old.node if old else None, kept.node)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
-        """Models whose holders changed concern their users; accelerator classes count nodes."""
+        """Models whose holders changed concern their users, a node's labels its record, a node that comes or goes its pods'
+        services; accelerator classes count nodes.
+        """
         for ref in ACCELERATORS:
             for one in self.kept[ref]:
                 self._enqueue(one.ref, False)
-        labels = {label for label, _ in node_labels.about_models(old) ^ node_labels.about_models(new)}
+        relabelled = new is not None and (old is None or (old.labels, old.ours) != (new.labels, new.ours))
+        if new is not None and relabelled and self.record(new.name) is not None:
+            self._enqueue(Ref(RECORD, "", new.name), False)
+        if old is not None and (new is None or new.alive != old.alive):
+            for group in {_pod_group(pod) for pod in self.pods if pod.node == old.name}:
+                self._dirty_service(group)
+        labels = {label for label, *_ in node_labels.about_models(old) ^ node_labels.about_models(new)}
         if not labels:
             return
-        if new is not None and self.record(new.name) is not None:
-            self._enqueue(Ref(RECORD, "", new.name), False)
         for kind in HELD:
             for one in self.kept[kind]:
                 if any(node_labels.concerns(label, one.ref) for label in labels):

@@ -110,8 +110,9 @@ class Executor:
         """Errors that are nobody's fault end one effect, not the others."""
         try:
             await effect
-        except Conflict:
-            run.outcome.within(self._guard_delay)  # somebody was faster; the next pass sees it
+        except Conflict as error:  # somebody was faster; the next pass sees it
+            logger.info("%s/%s: %s", run.namespace, run.service.ref.name, error)
+            run.outcome.within(self._guard_delay)
         except KubeError as error:
             logger.info("%s/%s: %s", run.namespace, run.service.ref.name, error)
             run.outcome.error = error
@@ -235,9 +236,8 @@ class Executor:
             if claim.refusal is not None:
                 self._refuse(run, key, claim.refusal, hash_)
                 return
-            if observe.controller(body["metadata"]) is None:  # an orphan: its owner was restored or made anew
-                owners = {"metadata": {"ownerReferences": create.manifest["metadata"]["ownerReferences"]}}
-                body = await self._client.patch_merge(key[0], run.namespace, key[1], claim.uid, owners)
+            if lacks := _lacks(body["metadata"], create.manifest["metadata"]):
+                body = await self._client.patch_merge(key[0], run.namespace, key[1], claim.uid, {"metadata": lacks})
             run.outcome.learned = True
         except (Invalid, Forbidden) as error:
             self._refuse(run, key, Refusal(type(error).__name__, str(error)), hash_)
@@ -309,7 +309,7 @@ class Executor:
         bodies = [body for found in await asyncio.gather(*lists) for body in found]
         live = {sight(observe.pod(body)) for body in bodies}
         for body in bodies:
-            self._cluster.seen("Pod", body)
+            self._cluster.wrote("Pod", body)
         for uid, *_ in recycle.pods:
             if uid not in {one[0] for one in live}:
                 self._cluster.gone("Pod", uid)
@@ -320,7 +320,7 @@ class Executor:
             scale = await self._client.get("RoleScale", run.namespace, name)
         except NotFound:
             return False
-        self._cluster.seen("RoleScale", scale)
+        self._cluster.wrote("RoleScale", scale)
         return bool(scale["spec"].get("replicas") == replicas)
 
     async def _blocked(self, run: Run, guard: Guard | NodeLost | None) -> bool:
@@ -337,6 +337,13 @@ class Executor:
         if found:
             run.outcome.within(self._guard_delay)
         return bool(found)
+
+
+def _lacks(metadata: Manifest, wanted: Manifest) -> Manifest:
+    """What makes a scale that is there ours: its owner may have been made anew, and somebody may have taken labels off."""
+    lacks = {} if observe.controller(metadata) else {"ownerReferences": wanted["ownerReferences"]}
+    labelled = wanted["labels"].items() <= (metadata.get("labels") or {}).items()
+    return lacks if labelled else {**lacks, "labels": wanted["labels"]}
 
 
 def _settled(run: Run, secret: EnsureSecret) -> bool:

@@ -92,8 +92,9 @@ def keep(kind: str, body: Mapping[str, Any], known: Kept | None) -> Kept:
 
 
 def edited(one: Kept) -> tuple[Any, ...]:
-    """What people change of an object, and the facts of a model: what is chosen may rest on them."""
-    return one.generation, one.labels, one.annotations, one.deleting, one.status.get("facts")
+    """What people change of an object, and the facts of a model with the weights that they are of: choices rest on them."""
+    weights = one.status.get("weights") or {}
+    return one.generation, one.labels, one.annotations, one.deleting, one.status.get("facts"), weights.get("uri")
 
 
 def same(a: Kept, b: Kept) -> bool:

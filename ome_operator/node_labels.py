@@ -12,11 +12,10 @@ def concerns(label: str, ref: Ref) -> bool:
     return label in (names.model_label(*ref), names.revision_label(*ref, directory))
 
 
-def about_models(node: Node | None) -> set[tuple[str, str]]:
-    """What a node says about models; a node that is not ready says nothing."""
-    if node is None or not node.ready:
-        return set()
-    return {(name, value) for name, value in node.labels.items() if name.startswith(keys.MODEL_LABEL_PREFIX)}
+def about_models(node: Node | None) -> set[tuple[str, str, bool]]:
+    """What a node says about models: label, value, and whether the node is ready."""
+    labels = node.labels.items() if node is not None else ()
+    return {(name, value, node.ready) for name, value in labels if node and name.startswith(keys.MODEL_LABEL_PREFIX)}
 
 
 def holders(nodes: Iterable[Node]) -> dict[str, frozenset[str]]:

@@ -146,14 +146,18 @@ class Passes:
         """Take, keep or give back the permit to replace a slice; no await may come between asking and taking."""
         place = self._cluster.runtime_of(kept)
         if plan.rolls and (not observed.ahead or self._replacing(kept)):
-            self._permits.take(kept.ref, place)
+            self._wake(self._permits.take(kept.ref, place))
         elif plan.rolls:
+            self._give_back(kept.ref)  # one of another place
             self._permits.wait(kept.ref, place)
         else:
             self._give_back(kept.ref)
 
     def _give_back(self, ref: Ref) -> None:
-        for other in self._permits.leave(ref):
+        self._wake(self._permits.leave(ref))
+
+    def _wake(self, refs: Iterable[Ref]) -> None:
+        for other in refs:
             self._queue.add(other)
 
     # --- telling ----------------------------------------------------------------------------------------------------
@@ -227,9 +231,10 @@ class Passes:
             self._queue.succeeded(ref)
         if outcome.wrote:
             self._queue.add(ref, self._settings.child_delay, spaced=True)
+        soonest = max(outcome.error.retry_after, self._settings.guard_delay) if outcome.error is not None else 0.0
         for after in (outcome.again, plan.requeue_after, self._settings.resync):
             if after is not None:
-                self._queue.add(ref, after)
+                self._queue.add(ref, max(after, soonest))
 
     def _memory(self, kept: Kept) -> Memory:
         """A new incarnation of a name starts with an empty memory."""

@@ -73,7 +73,7 @@ class Shorts(Spoken):
             applied = await self._client.apply(manifest, made.uid if made is not None else "")
         except errors.Invalid as error:
             return "Invalid", str(error)
-        self._cluster.seen(manifest["kind"], applied.body)
+        self._cluster.wrote(manifest["kind"], applied.body)
         return "", ""
 
 

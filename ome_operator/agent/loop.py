@@ -113,8 +113,9 @@ class Agent:
                 self._written = None  # the record belongs to a node that is gone, and went with it
             self._labels, self._uid, self._looked_at = node["metadata"].get("labels") or {}, observe.uid(node), now
         if not self._complete or now - self._audited_at > AUDIT_EVERY * random.uniform(0.9, 1.1):
+            before = self._models.keys() | self._unread  # what appears during the lists is in none of them
             listed = {one["uid"] for kind in PARSE for one in await self._client.list_metadata(kind)}
-            for gone in (self._models.keys() | self._unread) - listed:
+            for gone in before - listed:
                 self._forget(gone)
             self._complete, self._audited_at = listed <= self._seen, now
 
@@ -130,8 +131,7 @@ class Agent:
             if other.key != work.key:
                 first = f"{other.model.kind} {other.model.name}"
                 said = f"spec.storage.path {work.store.path} is that of {first}, whose files are others: choose another"
-                if work.due <= time.monotonic():
-                    work.refuse(said)
+                work.refuse(said)
             elif uid not in self._tasks and work.due <= time.monotonic():
                 self._tasks[uid] = asyncio.create_task(self._pass(uid, work))
 

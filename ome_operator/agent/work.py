@@ -81,10 +81,13 @@ class Work:
         return self._report
 
     def refresh(self, model: record.Held) -> None:
-        """The model as it is now; another pin than what is here is a reason to look at once."""
+        """The model as it is now; an edit of what failed, or another pin than what is here, is a reason to look at once."""
+        before, pin = self.model, self._pin()
         self.model = model
-        if self._report.state == record.READY and self._pin() not in ("", self._report.revision):
-            self.due = 0.0
+        edited = model is not before and (model.spec, self._pin()) != (before.spec, pin)
+        other = self._report.state == record.READY and self._pin() not in ("", self._report.revision)
+        if (edited and self._tries) or other:
+            self._tries, self.due = 0, 0.0
 
     def _first(self) -> record.Report:
         """What the disk says before the first pass: an agent that starts again takes no label away."""
@@ -107,8 +110,11 @@ class Work:
             self._fail(f"the agent failed ({type(error).__name__}): please report this with its log")
 
     def refuse(self, why: str) -> None:
-        """It cannot be done, without a try."""
-        self._fail(why)
+        """It cannot be done now, and is tried as soon as it can."""
+        if self._report.message != why:
+            logger.warning("%s: %s", self._uri, why)
+            self._failed(why)
+        self._tries, self.due = 0, 0.0
 
     async def _run(self) -> None:
         if self._uri.startswith(LOCAL):
@@ -178,10 +184,13 @@ class Work:
         self._report = record.Report(record.READY if there else record.FAILED, PRESENT, message=said, facts=facts)
         self.due = time.monotonic() + 60
 
-    def _fail(self, why: str) -> None:
+    def _failed(self, why: str) -> None:
         held = self._report.directories
         bytes_, total, revision = self._progress.bytes, self._progress.total, self._progress.revision
         self._report = record.Report(record.FAILED, revision, held, bytes_, total, message=why)
+
+    def _fail(self, why: str) -> None:
+        self._failed(why)
         pause = min(self._terms.again_last, self._terms.again * 2**self._tries)
         self._tries += 1
         self.due = time.monotonic() + pause

@@ -149,12 +149,10 @@ class Election:
 
     async def _reread(self) -> bool:
         """Somebody wrote our Lease (a label, or took it): whose is it?"""
-        self._lease = None
         lease = await self._client.get("Lease", self._terms.namespace, self._terms.name)
-        if (lease.get("spec") or {}).get("holderIdentity") != self._terms.identity:
-            return False
-        self._lease = lease
-        return True
+        mine = (lease.get("spec") or {}).get("holderIdentity") == self._terms.identity
+        self._lease = lease if mine else None
+        return mine
 
     async def _create(self, wall: datetime) -> bool:
         terms = self._terms

@@ -20,11 +20,13 @@ class Permits(Generic[K, P]):
         holders = self._holders.get(place, {})
         return () if key in holders or len(holders) < self._limit else tuple(holders)
 
-    def take(self, key: K, place: P) -> None:
-        """The key holds a permit, also above the limit: what has begun cannot be un-begun."""
-        if key not in self._holders.get(place, {}):
-            self.leave(key)
-            self._holders.setdefault(place, {})[key] = None
+    def take(self, key: K, place: P) -> tuple[K, ...]:
+        """The key holds a permit, also above the limit: what has begun cannot be un-begun; who should try now."""
+        if key in self._holders.get(place, {}):
+            return ()
+        woken = self.leave(key)
+        self._holders.setdefault(place, {})[key] = None
+        return woken
 
     def wait(self, key: K, place: P) -> None:
         """The key wants a permit and got none."""

@@ -82,6 +82,11 @@ class Store(Generic[T, G]):
         self._ahead.add(item.uid)
         return True
 
+    def ahead(self, uid: str, version: int) -> bool:
+        """Whether an answer to our own write is newer than this version of an object."""
+        known = self._items.get(uid)
+        return known is not None and uid in self._ahead and 0 < version < known.version
+
     def gone(self, uid: str, version: int = 0) -> T | None:
         """The object does not exist any more, since this version as far as that is known; what was known of it."""
         self._ahead.discard(uid)

@@ -187,12 +187,17 @@ def reconcile(
         remove=tuple(remove) if fresh else (),
         leaders=tuple(_report(pod, target, verdict, listed, wanted) for pod, target, verdict in judged),
         memory=Memory(
-            {url: uid for url, uid in kept.items() if url not in gone} if fresh else memory.pods,
+            {**kept, **_still(memory.pods, gone & kept.keys())} if fresh else memory.pods,
             {**asked, **{target.url: now for target in add}},
             unready,
             frozenset() if fresh else memory.refill | {target.url for target in add},
         ),
     )
+
+
+def _still(pods: Mapping[str, str], gone: Iterable[str]) -> dict[str, str]:
+    """What was remembered of workers that are to go stays until the router has let go of them: a removal may fail."""
+    return {url: pods[url] for url in gone if url in pods}
 
 
 def _leaders(pods: Iterable[Pod], terms: Terms) -> list[tuple[Pod, Role, list[Pod]]]:

@@ -115,7 +115,7 @@ def _groups(component: str, one: Policy, observed: Observed, service: InferenceS
     if component == keys.ROUTER or not one.scaled:
         return one.low
     scale = observed.children.get(("RoleScale", f"{service.name}-{component}"))
-    if scale is None or scale.owner != service.uid:
+    if scale is None or scale.owner not in ("", service.uid):  # one without an owner is an orphan, and about to be ours
         return one.low
     return min(max(scale.replicas, one.low), max(one.high, one.low))
 

@@ -37,8 +37,8 @@ def test_a_taken_name_is_a_condition_until_it_is_free(
     shape: Shape, key: tuple[str, str], whose: tuple[str, str], seed: int
 ) -> None:
     """Somebody's object, or one that another operator made for this very service (by UID), or nobody's."""
-    if key[0] == "RoleScale" and whose[0] == parts.UID:
-        return  # we never apply RoleScales, so this one is ours
+    if key[0] == "RoleScale" and whose[0] in ("", parts.UID):
+        return  # we never apply RoleScales, so one with our labels is ours unless somebody else owns it
     world = World(shape.service(), shape.deps(), seed)
     found = stranger(world, key, *whose)
     before = replace(found)
@@ -110,6 +110,21 @@ def test_orphans_of_ours_are_adopted_and_no_pod_restarts(shape: Shape, seed: int
     assert world.alive() == pods
     assert {one.owner for one in world.children.values()} == {"another"}
     assert world.condition("Ready")["status"] == "True"
+
+
+@given(shapes(engines=st.just(1), scaled=True), seeds)
+def test_a_scale_that_was_orphaned_counts_before_it_is_adopted(shape: Shape, seed: int) -> None:
+    """Else the groups above minReplicas would be stopped and start again."""
+    world = World(shape.service(), shape.deps(), seed)
+    world.settle()
+    world.children["RoleScale", "svc-engine"].manifest["spec"]["replicas"] = 2
+    world.settle()
+    pods = world.alive()
+    for one in world.children.values():
+        one.owner = ""
+    world.service = replace(world.service, uid="another", status={})
+    world.settle()
+    assert world.alive() == pods and len(world.alive("engine")) == 2 * shape.size
 
 
 @given(shapes(engines=st.integers(1, 2), scaled=False), seeds)

@@ -229,6 +229,8 @@ class World:
         key = manifest["kind"], manifest["metadata"]["name"]
         if key not in self.children:
             self._store(manifest, self.service.uid, "", "")
+        elif not self.children[key].owner:
+            self.children[key].owner, self.children[key].version = self.service.uid, next(self._numbers)
         elif self.children[key].owner != self.service.uid:
             self.refusals[key] = Refusal("NameTaken", f"{key[1]} belongs to somebody else")
 

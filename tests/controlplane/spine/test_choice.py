@@ -87,14 +87,15 @@ def test_the_best_runtime_is_chosen_once(rig: Rig, namespace: str, model: str, t
     assert code == 0 and "architecture DeepseekV3ForCausalLM, quantization fp8, 1,026.4B parameters" in text
     assert "chosen   ServingRuntime mine" in text
     assert rig.ready(namespace, "open")["status"]["runtime"] == "mine"
+    asked = ("get", "-n", namespace, "servingruntime", "mine", "-o", "jsonpath={.status.usedBy[0].name}")
+    rig.wait("the runtime knows its user", lambda: rig.cluster.kubectl(*asked) == "open")
     pods = {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)}
     rig.cluster.apply(runtime("better", namespace, priority=9))
     rig.quiet()
     rig.restart()
     rig.quiet()
     assert {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)} == pods
-    asked = ("get", "-n", namespace, "servingruntime", "mine", "-o", "jsonpath={.status.usedBy[0].name}")
-    rig.wait("the runtime knows its user", lambda: rig.cluster.kubectl(*asked) == "open")
+    assert rig.cluster.kubectl(*asked) == "open"
     rig.cluster.kubectl("delete", "-n", namespace, "servingruntime", "mine")
     rig.says(namespace, "open", "RuntimeReady", "RuntimeNotFound", "chosen for this service")
     assert rig.condition(namespace, "open", "Ready")["status"] == "True"

@@ -7,8 +7,9 @@ import pytest
 from ome_operator import keys
 from ome_operator.api import InferenceService
 from ome_operator.cluster import Cluster
-from ome_operator.facts import Ref
+from ome_operator.facts import Child, Ref
 from ome_operator.resolve.inputs import model_refs, runtime_refs
+from ome_operator.resolve.known import known
 
 SERVICE = Ref("InferenceService", "ns", "kimi")
 MODEL = Ref("ClusterBaseModel", "", "k2")
@@ -129,6 +130,85 @@ def test_an_edit_just_before_our_status_write_is_looked_at(told: Told) -> None:
     assert told.dirty == [(SERVICE, True)]
 
 
+def test_a_runtime_that_we_chose_has_a_user_at_once(told: Told) -> None:
+    """What was chosen stands in our own status, of which no event tells."""
+    first, second = (Ref("ClusterServingRuntime", "", name) for name in ("first", "second"))
+    told.see("InferenceService", "any", spec={"engine": {}})
+    told.dirty.clear()
+    told.cluster.wrote("InferenceService", body("any", 50, spec={"engine": {}}, status={"runtime": "first"}))
+    assert [ref.name for ref in told.cluster.users(first)] == ["any"] and (first, False) in told.dirty
+    told.cluster.wrote("InferenceService", body("any", 51, spec={"engine": {}}, status={"runtime": "second"}))
+    assert (told.cluster.users(first), len(told.cluster.users(second))) == ((), 1)
+
+
+def test_facts_of_a_models_new_weights_are_read_again(told: Told) -> None:
+    """The same facts, which counted for other weights before."""
+    spec = {"modelFormat": {"name": "safetensors"}, "storage": {"storageUri": "oci://mirror/a"}}
+
+    def learned(version: int, uri: str) -> dict[str, Any]:
+        status = {"weights": {"uri": uri}, "facts": {"architecture": "LlamaForCausalLM"}}
+        metadata = {"namespace": "", "generation": 2}
+        return body("k2", version, spec=spec, status=status, metadata=metadata)
+
+    told.cluster.seen("ClusterBaseModel", learned(60, "hf://a/b"))
+    assert known(told.cluster.deps().models[MODEL]).architecture != "LlamaForCausalLM"
+    told.dirty.clear()
+    told.cluster.wrote("ClusterBaseModel", learned(61, "oci://mirror/a"))
+    assert known(told.cluster.deps().models[MODEL]).architecture == "LlamaForCausalLM"
+    assert (SERVICE, True) in told.dirty
+
+
+def test_a_label_that_we_put_on_again_before_its_loss_was_told(told: Told) -> None:
+    """A watch by label says DELETED of the version without it, which is older than the answer to our write."""
+    told.see("ServiceAccount", "w", metadata=child_labels())
+    told.cluster.wrote("ServiceAccount", body("w", 59, metadata=child_labels()))
+    told.cluster.gone("ServiceAccount", "uid-w", 57)
+    assert told.cluster.uids("ServiceAccount") == {"uid-w"}
+    told.cluster.gone("ServiceAccount", "uid-w", 60)
+    assert told.cluster.uids("ServiceAccount") == set()
+
+
+def test_a_late_answer_does_not_hide_what_somebody_changed_since(told: Told) -> None:
+    def labelled(version: int, team: str, ours: bool) -> dict[str, Any]:
+        fields = {"f:metadata": {"f:labels": {f"f:{keys.SERVICE}": {}, **({"f:team": {}} if ours else {})}}}
+        metadata = {"labels": {**child_labels()["labels"], "team": team}}
+        entry = {"manager": keys.MANAGER, "operation": "Apply", "fieldsV1": fields}
+        return body("w", version, metadata={**metadata, "managedFields": [entry]}, spec={"replicas": 1})
+
+    told.cluster.seen("StatefulSet", labelled(60, "a", True))
+    right = told.cluster.children_of("ns", "kimi")["StatefulSet", "w"].owned
+    told.cluster.seen("StatefulSet", labelled(62, "x", False))
+    told.cluster.wrote("StatefulSet", labelled(61, "a", True))
+    repaired = told.cluster.wrote("StatefulSet", labelled(63, "a", True))
+    assert isinstance(repaired, Child) and repaired.owned == right
+
+
+def test_a_node_that_is_seen_after_its_record_gets_its_labels(told: Told) -> None:
+    told.see("NodeModels", "n", metadata={"namespace": ""})
+    record, ready = Ref("NodeModels", "", "n"), {"conditions": [{"type": "Ready", "status": "True"}]}
+    assert told.see("Node", "n", status=ready) == [(record, False)]
+    assert told.see("Node", "n", status=ready, metadata={"labels": {"zone": "a"}}) == [(record, False)]
+
+
+@pytest.mark.parametrize("status", ["Unknown", None])
+def test_a_node_that_comes_or_goes_concerns_the_services_of_its_pods(told: Told, status: str | None) -> None:
+    told.see("Node", "n", status={"conditions": [{"type": "Ready", "status": "True"}]})
+    told.see("Pod", "p", metadata=child_labels(), spec={"nodeName": "n"})
+    told.dirty.clear()
+    if status is None:
+        told.cluster.gone("Node", "uid-n")
+    else:
+        told.see("Node", "n", status={"conditions": [{"type": "Ready", "status": status}]})
+    assert told.dirty == [(SERVICE, False)]
+
+
+def test_a_cordoned_node_that_holds_a_model_counts(told: Told) -> None:
+    cordoned = {"spec": {"unschedulable": True}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    label = {keys.MODEL_LABEL_PREFIX + "clusterbasemodel.k2": "Ready"}
+    told.see("Node", "n", **cordoned)
+    assert told.see("Node", "n", metadata={"labels": label}, **cordoned) == [(MODEL, False), (SERVICE, False)]
+
+
 def test_an_answer_that_is_older_than_what_was_seen_is_no_edit(told: Told) -> None:
     told.cluster.seen("InferenceService", body("kimi", 60, spec={"engine": {}}, metadata={"generation": 2}))
     told.dirty.clear()
@@ -157,9 +237,11 @@ def test_our_own_status_of_a_model_reaches_its_short_form() -> None:
     cluster = Cluster(lambda ref, edit: dirty.append((ref, edit)), model_refs, runtime_refs)
     metadata = {"name": "chat", "uid": "short", "resourceVersion": "5"}
     cluster.seen("ShortModel", {"metadata": metadata, "spec": {"source": {"huggingface": {"repo": "a/b"}}}})
+    body = {"metadata": {**metadata, "uid": "model"}, "spec": {"storage": {"storageUri": "hf://a/b"}}}
+    cluster.seen("ClusterBaseModel", body)
     dirty.clear()
-    body = {"metadata": {**metadata, "uid": "model", "resourceVersion": "7"}, "status": {"state": "Ready"}}
-    cluster.wrote("ClusterBaseModel", {**body, "spec": {"storage": {"storageUri": "hf://a/b"}}})
+    body["metadata"]["resourceVersion"] = "7"
+    cluster.wrote("ClusterBaseModel", {**body, "status": {"state": "Ready"}})
     assert dirty == [(Ref("ShortModel", "", "chat"), False)]
 
 

@@ -1,13 +1,19 @@
 """What a pass takes for granted about others."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
-from ome_operator.executor import Outcome
-from ome_operator.kube.errors import KubeError
+from ome_operator.cluster import Cluster
+from ome_operator.executor import Executor, Outcome
+from ome_operator.facts import Ref
+from ome_operator.kube.errors import KubeError, TooMany
+from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.memory import Memory
-from ome_operator.passes import FIRST_WITHIN, another, premature
+from ome_operator.passes import FIRST_WITHIN, Passes, another, premature
+from ome_operator.plan import Plan
+from ome_operator.settings import Settings
 
 WRITTEN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -54,3 +60,33 @@ def test_the_first_status_waits_no_longer_than_until_ready() -> None:
 )
 def test_any_other_status_is_written_at_once(stored: dict[str, object], outcome: Outcome) -> None:
     assert not premature(stored, status("False"), Memory(), outcome, 10.0)
+
+
+class Full:
+    """An API server that asks for patience."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def apply(self, *_: object, **__: object) -> Any:
+        self.asked += 1
+        raise TooMany("later", 429, 30.0)
+
+
+async def test_what_is_due_at_once_waits_where_its_status_cannot_be_written() -> None:
+    """A rollback is due until the status that tells of it was stored."""
+    now, api = 0.0, Full()
+    queue: WorkQueue[Ref] = WorkQueue(workers=1, first=0.5, last=9.0, jitter=lambda: 0.5, clock=lambda: now)
+    cluster = Cluster(lambda *_: None, lambda _: (), lambda _: ())
+    metadata = {"name": "svc", "namespace": "ns", "uid": "u", "resourceVersion": "5"}
+    cluster.seen("InferenceService", {"metadata": metadata, "spec": {"engine": {}}})
+    made: Any = Passes
+    executor = Executor(api, cluster, lambda: now, 1.0)  # type: ignore[arg-type]
+    due = Plan(status={"rejected": ["r"]}, requeue_after=0.0)
+    passes = made(cluster, api, executor, queue, Settings(), lambda *_: due, None, clock=lambda: now)
+    await passes.handle(Ref("InferenceService", "ns", "svc"))
+    assert api.asked == 1
+    now = 29.0
+    assert queue.depth == 0
+    now = 30.0
+    assert queue.depth == 1

@@ -8,6 +8,7 @@ import pytest
 from ome_operator import keys
 from ome_operator.cluster import Cluster
 from ome_operator.executor import Executor, Outcome, Run
+from ome_operator.facts import Child
 from ome_operator.kube.errors import AlreadyExists
 from ome_operator.memory import Memory
 from ome_operator.plan import ApplyStatus, Create, Plan
@@ -28,7 +29,7 @@ def scale(version: int, replicas: int, current: int = 0) -> dict[str, Any]:
 
 
 class Api:
-    """An API server that has this scale."""
+    """An API server that has this scale, and merges what it lacks."""
 
     def __init__(self, stored: dict[str, Any]) -> None:
         self._stored = stored
@@ -42,24 +43,33 @@ class Api:
     async def get(self, *_: object) -> Any:
         return self._stored
 
+    async def patch_merge(self, kind: str, namespace: str, name: str, uid: str, patch: Any) -> Any:
+        return {**self._stored, "metadata": {**self._stored["metadata"], **patch["metadata"]}}
 
-async def carried_out(plan: Plan, stored: dict[str, Any], *known: dict[str, Any]) -> Outcome:
-    """What comes of a plan."""
+
+async def carried_out(plan: Plan, stored: dict[str, Any], *seen: dict[str, Any]) -> tuple[Outcome, dict[Any, Child]]:
+    """What comes of a plan, and what is known of the service's objects then."""
     cluster = Cluster(lambda *_: None, lambda _: (), lambda _: ())
-    for body in known:
+    for body in seen:
         cluster.seen("RoleScale", body)
     service: Any = SimpleNamespace(ref=SimpleNamespace(namespace="ns", name="svc"), uid="s")
     run = Run(service, Memory(), set(), Outcome())
     await Executor(Api(stored), cluster, lambda: 0.0, 1.0).effects(plan, run)  # type: ignore[arg-type]
-    return run.outcome
+    return run.outcome, cluster.children_of("ns", "svc")
 
 
 @pytest.mark.parametrize(("replicas", "again"), [(1, False), (3, True)])
 async def test_replicas_that_came_with_the_answer_are_looked_at(replicas: int, again: bool) -> None:
     """Their own event is older than the answer and tells nothing any more."""
     plan = Plan(apply_status=(ApplyStatus(scale(5, 1, 1)),))
-    assert (await carried_out(plan, scale(7, replicas, 1), scale(5, 1))).wrote is again
+    outcome, _ = await carried_out(plan, scale(7, replicas, 1), scale(5, 1))
+    assert outcome.wrote is again
 
 
-async def test_a_scale_that_was_there_already_counts_at_once() -> None:
-    assert (await carried_out(Plan(create=(Create(scale(0, 1)),)), scale(7, 3))).learned
+@pytest.mark.parametrize("lost", [{}, {"labels": {}}, {"ownerReferences": []}], ids=["nothing", "labels", "owner"])
+async def test_a_scale_that_was_there_already_counts_at_once(lost: dict[str, Any]) -> None:
+    """Also one whose labels somebody took off, which no watch tells of."""
+    stored, plan = scale(7, 3), Plan(create=(Create(scale(0, 1)),))
+    outcome, known = await carried_out(plan, {**stored, "metadata": {**stored["metadata"], **lost}})
+    found = known["RoleScale", "svc-engine"]
+    assert outcome.learned and (found.replicas, found.owner) == (3, "s")

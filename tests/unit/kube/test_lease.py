@@ -11,7 +11,7 @@ from aiohttp import web
 
 from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
-from ome_operator.kube.errors import Transient
+from ome_operator.kube.errors import Conflict, KubeError, Transient
 from ome_operator.kube.lease import Election, Sighting, Terms, claimed, may_take
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -50,11 +50,18 @@ class Server(Client):
 
     def __init__(self) -> None:
         self.stored = lease("")
+        self.errors: list[KubeError] = []
 
     async def get(self, kind: str, namespace: str, name: str) -> dict[str, Any]:
+        self._fail()
         return self.stored
 
+    def _fail(self) -> None:
+        if self.errors:
+            raise self.errors.pop(0)
+
     async def update(self, manifest: dict[str, Any], manager: str = "") -> dict[str, Any]:
+        self._fail()
         self.stored = manifest
         return manifest
 
@@ -73,6 +80,17 @@ async def test_an_operator_that_was_frozen_past_its_lease_sends_no_write() -> No
     with pytest.raises(Transient, match="not sent"):
         await client.create({"kind": "Pod", "metadata": {"namespace": "ns", "name": "p"}})
     await client.close()
+
+
+async def test_a_conflict_and_a_failing_read_lose_no_lease() -> None:
+    """Somebody put a label on it, and the server had a bad moment: it is still ours."""
+    server = Server()
+    election = Election(server, TERMS, clock=lambda: 100.0)
+    await election.acquire()
+    server.errors = [Conflict("it has changed", 409), Transient("no answer"), Conflict("it has changed", 409)]
+    with pytest.raises(Transient):
+        await election._try()
+    assert await election._try() and election.leads()
 
 
 @dataclass

@@ -40,3 +40,11 @@ def test_a_holder_that_moves_frees_its_place() -> None:
     p.take("a", "y")
     assert not p.ahead("b", "x")
     assert p.ahead("b", "y")
+
+
+def test_those_who_wait_for_a_holder_that_moves_are_told() -> None:
+    p: Permits[str, str] = Permits(1)
+    p.take("a", "x")
+    p.wait("b", "x")
+    assert p.take("a", "x") == (), "it has it already"
+    assert p.take("a", "y") == ("b",)
