@@ -194,9 +194,12 @@ class Passes:
     async def _status(self, kept: Kept, memory: Memory, plan: Plan, outcome: Outcome) -> None:
         if not statuses.differs(kept, plan.status, memory.status):
             return
-        if premature(kept.status, plan.status, memory, outcome, self._clock()):
-            return
-        wait = 0.0 if plan.urgent else memory.status_at + self._settings.status_interval - self._clock()
+        now = self._clock()
+        if outcome.wrote and memory.made_at is None:
+            memory.made_at = now
+        wait = 0.0 if plan.urgent else memory.status_at + self._settings.status_interval - now
+        if outcome.error is None:
+            wait = max(wait, first_wait(kept.status, plan.status, memory.made_at, now))
         if wait > 0:
             outcome.within(wait)
             return
@@ -255,18 +258,11 @@ class Passes:
             memory.free((child.kind, child.name))
 
 
-def premature(
-    stored: Mapping[str, object], said: Mapping[str, Any], memory: Memory, outcome: Outcome, now: float
-) -> bool:
-    """Whether the first status of a service that comes up waits for more to tell; it never waits for long."""
-    if outcome.wrote and memory.made_at is None:
-        memory.made_at = now
-    if stored or memory.made_at is None or outcome.error is not None or _ready(said):
-        return False
-    wait = memory.made_at + FIRST_WITHIN - now
-    if wait > 0:
-        outcome.within(wait)
-    return wait > 0
+def first_wait(stored: Mapping[str, object], said: Mapping[str, Any], made_at: float | None, now: float) -> float:
+    """Seconds that the first status of a service that comes up waits for more to tell; at most 0 for any other."""
+    if stored or made_at is None or _ready(said):
+        return 0.0
+    return made_at + FIRST_WITHIN - now
 
 
 def _ready(status: Mapping[str, Any]) -> bool:

@@ -1,18 +1,20 @@
 """What a pass takes for granted about others."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from ome_operator import keys
 from ome_operator.cluster import Cluster
-from ome_operator.executor import Executor, Outcome
+from ome_operator.executor import Executor
 from ome_operator.facts import Ref
-from ome_operator.kube.errors import KubeError, TooMany
+from ome_operator.kube.errors import TooMany
 from ome_operator.machinery.workqueue import WorkQueue
-from ome_operator.memory import Memory
-from ome_operator.passes import FIRST_WITHIN, Passes, another, premature
-from ome_operator.plan import Plan
+from ome_operator.passes import FIRST_WITHIN, Passes, another, first_wait
+from ome_operator.plan import Apply, Plan
 from ome_operator.settings import Settings
 
 WRITTEN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -36,57 +38,74 @@ def status(ready: str) -> dict[str, object]:
 
 
 def test_the_first_status_of_what_comes_up_waits_for_a_second() -> None:
-    memory, made, later = Memory(), Outcome(wrote=True), Outcome()
-    assert premature({}, status("False"), memory, made, 10.0)
-    assert made.again == FIRST_WITHIN
-    assert premature({}, status("False"), memory, later, 10.9)
-    assert later.again == pytest.approx(0.1)
-    assert not premature({}, status("False"), memory, Outcome(), 11.0)
-
-
-def test_the_first_status_waits_no_longer_than_until_ready() -> None:
-    memory = Memory()
-    assert premature({}, status("False"), memory, Outcome(wrote=True), 10.0)
-    assert not premature({}, status("True"), memory, Outcome(), 10.1)
+    assert first_wait({}, status("False"), 10.0, 10.0) == FIRST_WITHIN
+    assert first_wait({}, status("False"), 10.0, 10.9) == pytest.approx(0.1)
+    assert first_wait({}, status("False"), 10.0, 11.0) <= 0.0
 
 
 @pytest.mark.parametrize(
-    ("stored", "outcome"),
+    ("stored", "ready", "made_at"),
     [
-        ({"url": "http://x"}, Outcome(wrote=True)),  # it tells something already
-        ({}, Outcome()),  # nothing was made, as of a spec that cannot be read: no pass will know more
-        ({}, Outcome(wrote=True, error=KubeError("refused", 500))),
+        ({}, "True", 10.0),
+        ({"url": "http://x"}, "False", 10.0),  # it tells something already
+        ({}, "False", None),  # nothing was made, as of a spec that cannot be read: no pass will know more
     ],
 )
-def test_any_other_status_is_written_at_once(stored: dict[str, object], outcome: Outcome) -> None:
-    assert not premature(stored, status("False"), Memory(), outcome, 10.0)
+def test_any_other_status_is_written_at_once(stored: dict[str, object], ready: str, made_at: float | None) -> None:
+    assert first_wait(stored, status(ready), made_at, 10.0) == 0.0
 
 
-class Full:
-    """An API server that asks for patience."""
+class Api:
+    """An API server that asks for patience when it is to write objects of some kinds."""
 
-    def __init__(self) -> None:
-        self.asked = 0
+    def __init__(self, *full: str) -> None:
+        self._full, self.asked = full, list[str]()
 
-    async def apply(self, *_: object, **__: object) -> Any:
-        self.asked += 1
-        raise TooMany("later", 429, 30.0)
+    async def apply(self, manifest: dict[str, Any], *_: object, **__: object) -> Any:
+        self.asked.append(manifest["kind"])
+        if manifest["kind"] in self._full:
+            raise TooMany("later", 429, 30.0)
+        metadata = {**manifest["metadata"], "uid": manifest["kind"], "resourceVersion": "9"}
+        return SimpleNamespace(body={**manifest, "metadata": metadata}, warnings=())
 
 
-async def test_what_is_due_at_once_waits_where_its_status_cannot_be_written() -> None:
-    """A rollback is due until the status that tells of it was stored."""
-    now, api = 0.0, Full()
-    queue: WorkQueue[Ref] = WorkQueue(workers=1, first=0.5, last=9.0, jitter=lambda: 0.5, clock=lambda: now)
+SERVICE = Ref("InferenceService", "ns", "svc")
+
+
+def passes(api: Api, plan: Plan, clock: Callable[[], float]) -> tuple[Any, WorkQueue[Ref]]:
+    """Passes over a new service, of which `sync` always wants the same."""
+    queue: WorkQueue[Ref] = WorkQueue(workers=1, first=0.5, last=9.0, jitter=lambda: 0.5, clock=clock)
     cluster = Cluster(lambda *_: None, lambda _: (), lambda _: ())
     metadata = {"name": "svc", "namespace": "ns", "uid": "u", "resourceVersion": "5"}
     cluster.seen("InferenceService", {"metadata": metadata, "spec": {"engine": {}}})
     made: Any = Passes
-    executor = Executor(api, cluster, lambda: now, 1.0)  # type: ignore[arg-type]
-    due = Plan(status={"rejected": ["r"]}, requeue_after=0.0)
-    passes = made(cluster, api, executor, queue, Settings(), lambda *_: due, None, clock=lambda: now)
-    await passes.handle(Ref("InferenceService", "ns", "svc"))
-    assert api.asked == 1
+    executor = Executor(api, cluster, clock, 1.0)  # type: ignore[arg-type]
+    return made(cluster, api, executor, queue, Settings(), lambda *_: plan, None, clock=clock), queue
+
+
+async def test_what_is_due_at_once_waits_where_its_status_cannot_be_written() -> None:
+    """A rollback is due until the status that tells of it was stored."""
+    now, api = 0.0, Api("InferenceService")
+    made, queue = passes(api, Plan(status={"rejected": ["r"]}, requeue_after=0.0), lambda: now)
+    await made.handle(SERVICE)
+    assert api.asked == ["InferenceService"]
     now = 29.0
     assert queue.depth == 0
     now = 30.0
+    assert queue.depth == 1
+
+
+@pytest.mark.parametrize("full", [False, True])
+async def test_a_first_status_waits_only_where_everything_was_made(full: bool) -> None:
+    labels = {keys.SERVICE: "svc", keys.MANAGED_BY: keys.MANAGER}
+    manifests = [
+        {"apiVersion": "v1", "kind": kind, "metadata": {"name": "svc", "namespace": "ns", "labels": labels}}
+        for kind in ("StatefulSet", "ServiceAccount")
+    ]
+    now, api = 0.0, Api("StatefulSet") if full else Api()
+    plan = Plan(apply=tuple(Apply(one, "") for one in manifests), status=status("False"))
+    made, queue = passes(api, plan, lambda: now)
+    await made.handle(SERVICE)
+    assert sorted(api.asked) == [*["InferenceService"] * full, "ServiceAccount", "StatefulSet"]
+    now = FIRST_WITHIN
     assert queue.depth == 1
