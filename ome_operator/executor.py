@@ -110,12 +110,12 @@ class Executor:
         """Errors that are nobody's fault end one effect, not the others."""
         try:
             await effect
-        except Conflict as error:  # somebody was faster; the next pass sees it
-            logger.info("%s/%s: %s", run.namespace, run.service.ref.name, error)
-            run.outcome.within(self._guard_delay)
         except KubeError as error:
             logger.info("%s/%s: %s", run.namespace, run.service.ref.name, error)
-            run.outcome.error = error
+            if isinstance(error, Conflict):
+                run.outcome.within(self._guard_delay)  # somebody was faster; the next pass sees it
+            else:
+                run.outcome.error = error
 
     # --- applies ----------------------------------------------------------------------------------------------------
 

@@ -14,8 +14,9 @@ def concerns(label: str, ref: Ref) -> bool:
 
 def about_models(node: Node | None) -> set[tuple[str, str, bool]]:
     """What a node says about models: label, value, and whether the node is ready."""
-    labels = node.labels.items() if node is not None else ()
-    return {(name, value, node.ready) for name, value in labels if node and name.startswith(keys.MODEL_LABEL_PREFIX)}
+    if node is None:
+        return set()
+    return {(name, value, node.ready) for name, value in node.labels.items() if name.startswith(keys.MODEL_LABEL_PREFIX)}
 
 
 def holders(nodes: Iterable[Node]) -> dict[str, frozenset[str]]:

@@ -147,11 +147,10 @@ class Passes:
         place = self._cluster.runtime_of(kept)
         if plan.rolls and (not observed.ahead or self._replacing(kept)):
             self._wake(self._permits.take(kept.ref, place))
-        elif plan.rolls:
-            self._give_back(kept.ref)  # one of another place
-            self._permits.wait(kept.ref, place)
         else:
-            self._give_back(kept.ref)
+            self._give_back(kept.ref)  # where it rolls, one of another place
+            if plan.rolls:
+                self._permits.wait(kept.ref, place)
 
     def _give_back(self, ref: Ref) -> None:
         self._wake(self._permits.leave(ref))

@@ -97,15 +97,20 @@ def test_what_nobody_wants_stays_when_it_is_not_ours(shape: Shape, kind: str, wh
     assert world.children[kind, "other"] == before
 
 
+def made_anew(world: World) -> None:
+    """The service is deleted with `--cascade=orphan` and applied again."""
+    for one in world.children.values():
+        one.owner = ""
+    world.service = replace(world.service, uid="another", status={})
+
+
 @given(shapes(engines=st.integers(1, 2), scaled=False), seeds)
 def test_orphans_of_ours_are_adopted_and_no_pod_restarts(shape: Shape, seed: int) -> None:
     """`kubectl delete --cascade=orphan` and apply again, or a backup that was restored."""
     world = World(shape.service(), shape.deps(), seed)
     world.settle()
     pods = world.alive()
-    for one in world.children.values():
-        one.owner = ""
-    world.service = replace(world.service, uid="another", status={})
+    made_anew(world)
     world.settle()
     assert world.alive() == pods
     assert {one.owner for one in world.children.values()} == {"another"}
@@ -120,9 +125,7 @@ def test_a_scale_that_was_orphaned_counts_before_it_is_adopted(shape: Shape, see
     world.children["RoleScale", "svc-engine"].manifest["spec"]["replicas"] = 2
     world.settle()
     pods = world.alive()
-    for one in world.children.values():
-        one.owner = ""
-    world.service = replace(world.service, uid="another", status={})
+    made_anew(world)
     world.settle()
     assert world.alive() == pods and len(world.alive("engine")) == 2 * shape.size
 
@@ -131,9 +134,7 @@ def test_a_scale_that_was_orphaned_counts_before_it_is_adopted(shape: Shape, see
 def test_orphans_of_another_revision_make_room(shape: Shape, seed: int) -> None:
     world = World(shape.service(), shape.deps(), seed)
     world.settle()
-    for one in world.children.values():
-        one.owner = ""
-    world.service = replace(world.service, uid="another", status={})
+    made_anew(world)
     world.edit(deps=replace(shape, image="b").deps())
     world.service = replace(world.service, uid="another")
     world.settle()
