@@ -1,8 +1,8 @@
 """How simulated pods and nodes live, as kwok Stages.
 
-The defaults are kwok's own fast ones with three differences: a start delay, a pod annotation that sets it for one pod,
-and node heartbeats every ten minutes instead of leases. Among Stages that match a pod those with a weight win over
-the defaults, which have none, so a test adds a Stage for the pods that it means and leaves the rest alone.
+The defaults are kwok's own fast ones with four differences: a start delay, a pod annotation that sets it for one pod, node
+heartbeats every ten minutes instead of leases, and each deletion is confirmed once. Among Stages that match a pod those with
+a weight win over the defaults, which have none, so a test adds a Stage for the pods that it means and leaves the rest alone.
 """
 
 import json
@@ -93,6 +93,7 @@ conditions:
 {{ end }}
 phase: Running
 """
+_GONE: Stage = {"finalizers": {"empty": True}, "delete": True}
 
 
 def defaults(start_delay_s: float = 0.0) -> list[Stage]:
@@ -104,6 +105,7 @@ def defaults(start_delay_s: float = 0.0) -> list[Stage]:
         ready(start_delay_s, name="pod-ready", weight=0),
         _pod("pod-complete", [_deleted(False), _RUNNING, job], {"statusTemplate": _COMPLETE}, 0, None, 0),
         terminate(0.0, name="pod-delete", weight=0),
+        _pod("pod-delete-again", [_confirmed(True)], _GONE, 5.0, None, 0),
     ]
 
 
@@ -120,7 +122,7 @@ def terminate(
     delay_s: float, labels: Mapping[str, str] | None = None, *, name: str = "slow-end", weight: int = 1
 ) -> Stage:
     """Deleted pods with these labels take this long to go."""
-    return _pod(name, [_deleted(True)], {"finalizers": {"empty": True}, "delete": True}, delay_s, labels, weight)
+    return _pod(name, [_deleted(True), _confirmed(False)], _GONE, delay_s, labels, weight)
 
 
 def never_ready(
@@ -183,6 +185,16 @@ containerStatuses:
 
 def _deleted(is_so: bool) -> Stage:
     return {"key": ".metadata.deletionTimestamp", "operator": _IS[is_so]}
+
+
+def _confirmed(is_so: bool) -> Stage:
+    """Whether a kubelet has confirmed a deletion: it deletes with a grace period of 0 s.
+
+    That is a change of the pod, for which kwok would delete it again at once: by its name, which may be a new pod's by then.
+    A second time is needed only where an API server was killed between that change and the removal.
+    """
+    key = ".metadata.deletionGracePeriodSeconds | tostring"
+    return {"key": key, "operator": "In" if is_so else "NotIn", "values": ["0"]}
 
 
 def _started(is_so: bool) -> Stage:

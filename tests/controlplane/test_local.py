@@ -203,6 +203,25 @@ def _last_exit(cluster: Cluster, name: str) -> int | None:
     return None if code is None else int(code)
 
 
+def test_each_deletion_is_confirmed_once(own: Cluster) -> None:
+    """A second one by the same name may be of the pod that came in its place."""
+    names = [f"again-{number}" for number in range(3)]
+
+    def uids() -> set[str]:
+        return {found["metadata"]["uid"] for name in names if (found := pod(own, name))}
+
+    own.apply(statefulset("again", len(names)))
+    eventually("ready", lambda: ready(own, "again") == len(names))
+    mark, old = own.audit_mark(), uids()
+    own.kubectl("delete", "pod", *names, "--wait=false")
+    eventually("all are new", lambda: len(uids() - old) == len(names))
+    eventually("all are ready", lambda: ready(own, "again") == len(names))
+    own.kubectl("delete", "statefulset", "again")
+    eventually("gone", lambda: not uids())
+    confirmed = Counter((one.name, one.code) for one in own.audit(mark) if (one.user, one.verb) == ("kwok", "delete"))
+    assert confirmed == {(name, 200): 2 for name in names}
+
+
 def test_a_token_is_kept_fresh(own: Cluster) -> None:
     """The kubeconfig works with the rights of the account and no others; an old token is replaced by itself."""
     config = own.keep_token("default", "default")
