@@ -64,7 +64,7 @@ class Benchmarks(Spoken):
             made, why = await self._started(kept)
         pods: list[Manifest] = []
         if made is not None and not measure.over(kept.status):
-            selector = f"batch.kubernetes.io/job-name={made.name}"
+            selector = f"batch.kubernetes.io/controller-uid={made.uid}"  # the former Job of this name may have left pods
             pods = await self._client.list_objects("Pod", kept.ref.namespace, label_selector=selector)
             if not pods and (said := (await self._failures.of(kept.ref.namespace)).get(made.uid)):
                 why = "PodsRefused", said
@@ -92,9 +92,9 @@ class Benchmarks(Spoken):
             found = await self._client.list_objects(JOB, kept.ref.namespace, field_selector=f"metadata.name={name}", limit=1)
             if not found:
                 raise
-            if (controller(found[0]["metadata"]) or {}).get("uid") != kept.uid:
-                said = f"Job {name} exists and was not made of this BenchmarkJob: delete it, or give this one another name"
-                return None, ("NameTaken", said)
+            owner = controller(found[0]["metadata"]) or {}
+            if owner.get("uid") != kept.uid:
+                return None, _taken(name, owner, kept.ref)
             body = found[0]  # the watch has not told yet
         except (errors.Invalid, errors.Forbidden) as error:
             return None, (type(error).__name__, str(error))
@@ -105,3 +105,10 @@ class Benchmarks(Spoken):
         named = kept.parsed.spec.endpoint.inference_service
         found = self._cluster.find(Ref(SERVICE, named.namespace, named.name)) if named else None
         return found.parsed if found is not None and not found.deleting else None
+
+
+def _taken(name: str, owner: Mapping[str, Any], ref: Ref) -> Why:
+    """Why a Job of this name with this controller is in the way."""
+    if (owner.get("kind"), owner.get("name")) == (ref.kind, ref.name):
+        return "Waiting", f"Job {name} of the former {ref.name} is still being deleted"
+    return "NameTaken", f"Job {name} exists and was not made of this BenchmarkJob: delete it, or give this one another name"

@@ -6,7 +6,7 @@ Fed by the watch, by the answers to our own writes, and by audits. It holds fact
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ome_operator import keys, node_labels, observe
+from ome_operator import keys, names, node_labels, observe
 from ome_operator.api import Invalid
 from ome_operator.facts import Child, Deps, Holding, Manifest, Node, Pod, Record, Ref
 from ome_operator.kept import (
@@ -248,11 +248,13 @@ class Cluster:
         return {one.ref: one.parsed for kind in kinds for one in self.kept[kind]}
 
     def _dirty_owner(self, child: Child) -> None:
-        """The service that a child is labelled for; a Job belongs to a BenchmarkJob and carries no service's label."""
+        """The service that a child is labelled for; of a Job, which carries no service's label, who wants its name."""
         if child.kind != JOB:
             self._dirty_service(_child_group(child))
-        elif (owner := self.kept[BENCHMARK].get(child.owner)) is not None:
-            self._enqueue(owner.ref, False)
+            return
+        for one in self.kept[BENCHMARK]:
+            if (one.ref.namespace, names.benchmark(one.ref.name)) == (child.namespace, child.name):
+                self._enqueue(one.ref, False)
 
     def _dirty_service(self, group: tuple[str, str]) -> None:
         namespace, name = group

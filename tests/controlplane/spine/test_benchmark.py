@@ -84,6 +84,20 @@ def test_failed_requests_make_it_failed_and_its_job_goes_with_it(rig: Rig, empty
     rig.wait("Job and pod are collected", lambda: not rig.all("Job", empty) and not rig.all("Pod", empty))
 
 
+def test_one_that_is_made_anew_runs_as_soon_as_the_former_is_gone(rig: Rig, empty: str) -> None:
+    ends(rig, "again", 0)
+    rig.create(yamls.benchmark(empty, "again"))
+    says(rig, empty, "again", "Completed", "Completed")
+    hold = {"metadata": {"finalizers": ["test/hold"]}}
+    former = rig.patch("Job", empty, "benchmark-again", hold)["metadata"]["uid"]
+    rig.delete("BenchmarkJob", empty, "again")
+    rig.create(yamls.benchmark(empty, "again"))
+    says(rig, empty, "again", "Pending", "Waiting")
+    rig.patch("Job", empty, "benchmark-again", {"metadata": {"finalizers": None}})
+    rig.wait("the former is collected", lambda: former not in [one["metadata"]["uid"] for one in rig.all("Job", empty)], 40)
+    says(rig, empty, "again", "Completed", "Completed", 10)
+
+
 def test_a_job_of_somebody_else_is_left_alone(rig: Rig, empty: str) -> None:
     box = {"name": "c", "image": "i"}
     template = {"spec": {"restartPolicy": "Never", "containers": [box], "nodeSelector": {"no": "node"}}}
