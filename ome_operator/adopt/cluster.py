@@ -12,7 +12,7 @@ from ome_operator.adopt.crds import Release
 from ome_operator.adopt.steps import Steps
 from ome_operator.api.kinds import KINDS, Kind
 from ome_operator.kube.client import Client
-from ome_operator.kube.errors import NotFound
+from ome_operator.kube.errors import NotServed
 from ome_operator.passes import FOREIGN
 
 Manifest = dict[str, Any]
@@ -69,7 +69,7 @@ async def adopt(client: Client, steps: Steps, wishes: Wishes) -> None:
 async def _objects(client: Client, kind: Kind) -> list[Manifest]:
     try:
         return await client.list_objects(kind.kind)
-    except NotFound:  # a CRD that is not established, or serves another version only
+    except NotServed:  # a CRD that is not established, or serves another version only
         return []
 
 

@@ -12,7 +12,7 @@ import aiohttp
 from ome_operator import keys
 from ome_operator.kube import errors
 from ome_operator.kube.connection import Connection
-from ome_operator.kube.kinds import called, path
+from ome_operator.kube.kinds import RESOURCES, called, path
 
 Manifest = dict[str, Any]
 Count = Callable[[str, str, int, float], None]
@@ -67,7 +67,7 @@ class Client:
 
     async def get(self, kind: str, namespace: str, name: str) -> Manifest:
         """The live object, by a consistent read."""
-        body, _ = await self._send("get", kind, "GET", path(kind, namespace, name))
+        body, _ = await self._send("get", kind, "GET", path(kind, namespace, name), name=name)
         return body
 
     async def list_objects(
@@ -112,7 +112,9 @@ class Client:
         if dry_run:
             query["dryRun"] = "All"
         where = path(kind, metadata.get("namespace", ""), metadata["name"], subresource)
-        body, headers = await self._send("patch", kind, "PATCH", where, query=query, body=manifest, content=APPLY)
+        body, headers = await self._send(
+            "patch", kind, "PATCH", where, name=metadata["name"], query=query, body=manifest, content=APPLY
+        )
         return Applied(body, warnings(headers))
 
     async def create(self, manifest: Manifest, manager: str = "") -> Manifest:
@@ -125,15 +127,15 @@ class Client:
     async def update(self, manifest: Manifest, manager: str = keys.MANAGER) -> Manifest:
         """PUT an object; its resourceVersion makes it a compare-and-swap."""
         kind, metadata = manifest["kind"], manifest["metadata"]
-        where = path(kind, metadata.get("namespace", ""), metadata["name"])
-        body, _ = await self._send("update", kind, "PUT", where, query={"fieldManager": manager}, body=manifest)
+        where, query = path(kind, metadata.get("namespace", ""), metadata["name"]), {"fieldManager": manager}
+        body, _ = await self._send("update", kind, "PUT", where, name=metadata["name"], query=query, body=manifest)
         return body
 
     async def patch_merge(self, kind: str, namespace: str, name: str, uid: str, patch: Manifest) -> Manifest:
         """A JSON merge patch of exactly the object of this UID."""
         body = {**patch, "metadata": {**patch.get("metadata", {}), "uid": uid}}
         where, query = path(kind, namespace, name), {"fieldManager": self._manager}
-        answer, _ = await self._send("patch", kind, "PATCH", where, query=query, body=body, content=MERGE)
+        answer, _ = await self._send("patch", kind, "PATCH", where, name=name, query=query, body=body, content=MERGE)
         return answer
 
     async def delete(self, kind: str, namespace: str, name: str, uid: str, grace: int | None = None) -> Manifest:
@@ -144,14 +146,14 @@ class Client:
         options: Manifest = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
         if grace is not None:
             options["gracePeriodSeconds"] = grace
-        body, _ = await self._send("delete", kind, "DELETE", path(kind, namespace, name), body=options)
+        body, _ = await self._send("delete", kind, "DELETE", path(kind, namespace, name), name=name, body=options)
         return body
 
     async def served(self, api_version: str) -> frozenset[str]:
         """Plural names of the kinds that the API server serves now in a group and version."""
         try:
             body, _ = await self._send("get", "APIResourceList", "GET", f"/apis/{api_version}")
-        except errors.NotFound:
+        except errors.NotServed:
             return frozenset()
         return frozenset(one["name"] for one in body.get("resources") or ())
 
@@ -162,11 +164,13 @@ class Client:
         method: str,
         where: str,
         *,
+        name: str = "",
         query: Mapping[str, str] | None = None,
         body: Manifest | None = None,
         content: str = "application/json",
         accept: str = "application/json",
     ) -> tuple[Manifest, Any]:
+        """The answer and its headers; `name` is that of the object that is meant, if it is one."""
         data = None if body is None else encoded(body)
         headers = {"Accept": accept} if data is None else {"Accept": accept, "Content-Type": content}
         url = self.connection.server + where
@@ -190,9 +194,10 @@ class Client:
         try:
             answer = json.loads(raw) if raw else {}
         except ValueError:
-            answer = raw.decode(errors="replace").strip()
+            answer = f"{method} {where}: {raw.decode(errors='replace').strip()}"
         if code >= 300 or not isinstance(answer, dict):
-            raise errors.from_response(code, answer, response.headers.get("Retry-After", ""))
+            asked = (RESOURCES[kind].plural, name) if name else ("", "")
+            raise errors.from_response(code, answer, response.headers.get("Retry-After", ""), asked)
         return answer, response.headers
 
 

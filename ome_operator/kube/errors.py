@@ -3,12 +3,13 @@
 KubeError
 ├── Conflict       409: the object is not the one that was meant, or has changed meanwhile
 ├── AlreadyExists  409: a POST of a name that is taken
-├── NotFound       404
+├── NotFound       404: an API server says that the very object that was asked for is not there
 ├── Forbidden      403: our Role, an admission policy, a quota, Pod Security
 ├── Invalid        400, 422: the object itself is wrong; trying again does not help
 ├── Unauthorized   401: the token is old
 ├── TooMany        429: `retry_after` says how long to wait
 └── Transient      everything that may be better soon: 5xx, timeouts, connections
+    └── NotServed  any other 404: of a kind that is not installed, a namespace that is not there, a proxy
 """
 
 from collections.abc import Mapping
@@ -33,7 +34,7 @@ class AlreadyExists(KubeError):
 
 
 class NotFound(KubeError):
-    """There is no such object, namespace or kind."""
+    """There is no such object: whoever knew it may forget it."""
 
 
 class Forbidden(KubeError):
@@ -56,25 +57,33 @@ class Transient(KubeError):
     """It may work soon."""
 
 
+class NotServed(Transient):
+    """A 404 that tells nothing about the object: nobody serves this path, or something else is missing."""
+
+
 _BY_CODE: Mapping[int, type[KubeError]] = {
     400: Invalid,
     401: Unauthorized,
     403: Forbidden,
-    404: NotFound,
+    404: NotServed,
     409: Conflict,
     422: Invalid,
     429: TooMany,
 }
 
 
-def from_response(code: int, status: Any, retry_after: str = "") -> KubeError:
-    """The error for an answer; `status` is its body, a `Status` object or any text."""
+def from_response(code: int, status: Any, retry_after: str = "", asked: tuple[str, str] = ("", "")) -> KubeError:
+    """The error for an answer; `status` is its body, a `Status` object or any text, and `asked` the plural name of a kind
+    and the name of the object that was asked for, if it was one.
+    """
     fields = status if isinstance(status, dict) else {}
     kind = _BY_CODE.get(code, Transient if code >= 500 else Invalid)
     if kind is Conflict and fields.get("reason") == "AlreadyExists":
         kind = AlreadyExists
     if kind is Invalid and any(cause.get("field") == "metadata.uid" for cause in _causes(fields)):
         kind = Conflict  # a write that carries another UID is told that UIDs are immutable
+    if kind is NotServed and _is_about(fields, *asked):
+        kind = NotFound
     message = fields.get("message") or (status if isinstance(status, str) else "") or f"HTTP {code}"
     try:
         wait = float(retry_after)
@@ -83,5 +92,20 @@ def from_response(code: int, status: Any, retry_after: str = "") -> KubeError:
     return kind(str(message), code, wait)
 
 
+def _is_about(status: Mapping[str, Any], plural: str, name: str) -> bool:
+    """Whether a `Status` says that just this object is not found: where a namespace is missing, or what a webhook looks for,
+    it names that. Logs that a kubelet does not find are of kind `pods/log`.
+    """
+    details = _details(status)
+    named = str(details.get("kind")).partition("/")[0], details.get("name")
+    return bool(name) and (status.get("kind"), status.get("reason")) == ("Status", "NotFound") and named == (plural, name)
+
+
 def _causes(status: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return (status.get("details") or {}).get("causes") or []
+    return _details(status).get("causes") or []
+
+
+def _details(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Of a `Status`; proxies have other things in a field of this name."""
+    details = status.get("details")
+    return details if isinstance(details, dict) else {}

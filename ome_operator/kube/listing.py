@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Collection, Iterable
 
 from ome_operator.kube.client import Client, Manifest
-from ome_operator.kube.errors import Forbidden, NotFound
+from ome_operator.kube.errors import Forbidden, NotServed
 from ome_operator.kube.kinds import RESOURCES, spelled
 
 
@@ -19,7 +19,7 @@ async def listed(
     async def of(kind: str) -> list[Manifest]:
         try:
             found = await client.list_objects(kind, namespace, label_selector=selector)
-        except NotFound:
+        except NotServed:
             return []
         except Forbidden:
             if kind not in optional:

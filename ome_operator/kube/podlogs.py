@@ -68,7 +68,8 @@ class Logs:
             async with self._session.get(url, params=wanted.query(container), timeout=timeout) as response:
                 if response.status >= 300:
                     is_json = response.content_type == "application/json"
-                    raise errors.from_response(response.status, await (response.json() if is_json else response.text()))
+                    said = await (response.json() if is_json else response.text())
+                    raise errors.from_response(response.status, said, asked=("pods", pod))
                 rest = b""
                 async for chunk in response.content.iter_any():
                     *whole, rest = (rest + chunk).split(b"\n")

@@ -12,6 +12,7 @@ from tests.support.life import MINE, Life
 from tests.support.proxy import Answer, Cut, Sent, Unheard, Verdict
 
 WRITE_FAULTS: tuple[Verdict, ...] = (
+    Answer(404, "NotFound"),  # which names no object
     Answer(409, "Conflict"),
     Answer(429, "TooManyRequests", retry_after=1),
     Answer(500, "InternalError"),
@@ -20,7 +21,7 @@ WRITE_FAULTS: tuple[Verdict, ...] = (
     Cut(),
     Unheard(),
 )
-READ_FAULTS = tuple(one for one in WRITE_FAULTS[1:] if not isinstance(one, Unheard))
+READ_FAULTS = tuple(one for one in WRITE_FAULTS[2:] if not isinstance(one, Unheard))
 HOUR = 3600.0
 SPOILED: dict[str, dict[str, Any]] = {
     "Service": {"spec": {"selector": {"app": "stranger"}}},
@@ -78,7 +79,7 @@ def kills(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
 
 
 def errors(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
-    """A share of the requests fails, in every way: conflicts, 429, 5xx, no answer although it was carried out."""
+    """A share of the requests fails, in every way: 404, conflicts, 429, 5xx, no answer although it was carried out."""
 
     @contextmanager
     def disturb(number: int, life: Life) -> Iterator[None]:

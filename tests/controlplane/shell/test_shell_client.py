@@ -8,7 +8,8 @@ import pytest
 
 from ome_operator import claims, keys, ownership
 from ome_operator.kube.client import Client
-from ome_operator.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
+from ome_operator.kube.errors import AlreadyExists, Conflict, Invalid, NotFound, NotServed
+from ome_operator.kube.kinds import RESOURCES
 
 _NUMBER = itertools.count()
 POD = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}}
@@ -39,6 +40,9 @@ CONTENT: dict[str, dict[str, Any]] = {
     },
     "RoleScale": {"spec": {"replicas": 2}},
 }
+ABSENT = "11111111-2222-3333-4444-555555555555"
+NOT_HERE = {"ScaledObject", "LeaderWorkerSet"}
+"""Kinds that the operator knows and this cluster has not."""
 VERSIONS = {
     "Role": "rbac.authorization.k8s.io/v1",
     "StatefulSet": "apps/v1",
@@ -119,10 +123,50 @@ async def test_deletes_mean_one_uid(client: Client) -> None:
     body = (await client.apply(manifest("ConfigMap"))).body
     name, uid = body["metadata"]["name"], body["metadata"]["uid"]
     with pytest.raises(Conflict):
-        await client.delete("ConfigMap", "default", name, "11111111-2222-3333-4444-555555555555")
+        await client.delete("ConfigMap", "default", name, ABSENT)
     await client.delete("ConfigMap", "default", name, uid)
     with pytest.raises(NotFound):
         await client.delete("ConfigMap", "default", name, uid)
+
+
+@pytest.mark.parametrize("kind", sorted(RESOURCES.keys() - NOT_HERE))
+async def test_an_absent_object_is_not_found(client: Client, kind: str) -> None:
+    """By the API server's own words, which name it: whoever else says 404 names nothing, or something else."""
+    where = kind, "default" if RESOURCES[kind].namespaced else "", "absent"
+    with pytest.raises(NotFound):
+        await client.get(*where)
+    with pytest.raises(NotFound):
+        await client.delete(*where, ABSENT)
+    with pytest.raises(NotFound):
+        await client.patch_merge(*where, ABSENT, {})
+
+
+@pytest.mark.parametrize("kind", sorted(NOT_HERE))
+async def test_of_a_kind_that_is_not_served_nothing_is_said(client: Client, kind: str) -> None:
+    with pytest.raises(NotServed):
+        await client.get(kind, "default", "absent")
+    with pytest.raises(NotServed):
+        await client.delete(kind, "default", "absent", ABSENT)
+    with pytest.raises(NotServed):
+        await client.list_objects(kind)
+    assert await client.served(RESOURCES[kind].api_version) == frozenset()
+
+
+async def test_a_status_of_what_is_absent_is_told_so(client: Client) -> None:
+    for kind in ("InferenceService", "NodeModels", "RoleScale"):
+        metadata = {"name": "absent", **({"namespace": "default"} if RESOURCES[kind].namespaced else {})}
+        body = {"apiVersion": keys.API_VERSION, "kind": kind, "metadata": metadata, "status": {}}
+        with pytest.raises(NotFound):
+            await client.apply(body, subresource="status")
+
+
+async def test_in_a_namespace_that_is_not_there_nothing_is_made_and_nothing_is_missing(client: Client) -> None:
+    wanted = manifest("ConfigMap", namespace="nowhere")
+    for write in (client.create, client.apply):
+        with pytest.raises(NotServed, match='namespaces "nowhere" not found'):
+            await write(wanted)
+    with pytest.raises(NotFound):
+        await client.get("ConfigMap", "nowhere", "absent")
 
 
 async def test_patches_mean_one_uid(client: Client) -> None:

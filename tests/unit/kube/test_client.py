@@ -28,7 +28,7 @@ def test_paths() -> None:
         (400, {}, errors.Invalid),
         (401, {}, errors.Unauthorized),
         (403, {}, errors.Forbidden),
-        (404, {}, errors.NotFound),
+        (404, {}, errors.NotServed),
         (409, {"reason": "Conflict"}, errors.Conflict),
         (409, {"reason": "AlreadyExists"}, errors.AlreadyExists),
         (422, {"reason": "Invalid"}, errors.Invalid),

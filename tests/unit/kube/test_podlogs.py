@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import cast
+from typing import Any, cast
 
 import aiohttp
 import pytest
@@ -80,10 +80,25 @@ async def test_what_is_asked_for(wanted: Wanted, query: dict[str, str]) -> None:
     assert asked == [{"container": "main", "timestamps": "true", **query}]
 
 
-@pytest.mark.parametrize(("code", "kind"), [(404, errors.NotFound), (400, errors.Invalid), (403, errors.Forbidden)])
-async def test_a_refusal_is_the_sentence_of_the_server(code: int, kind: type[errors.KubeError]) -> None:
+GONE = {"reason": "NotFound", "details": {"name": "p", "kind": "pods"}}
+KUBELET = {"reason": "NotFound", "details": {"name": "p", "kind": "pods/log"}}
+
+
+@pytest.mark.parametrize(
+    ("code", "more", "kind"),
+    [
+        (404, GONE, errors.NotFound),
+        (404, KUBELET, errors.NotFound),
+        (404, {}, errors.NotServed),
+        (400, {}, errors.Invalid),
+        (403, {}, errors.Forbidden),
+    ],
+)
+async def test_a_refusal_is_the_sentence_of_the_server(
+    code: int, more: dict[str, Any], kind: type[errors.KubeError]
+) -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
-        return web.json_response({"kind": "Status", "message": "container main is waiting to start"}, status=code)
+        return web.json_response({"kind": "Status", "message": "container main is waiting to start", **more}, status=code)
 
     async with serving(handler) as logs:
         with pytest.raises(kind, match="waiting to start"):
