@@ -153,9 +153,9 @@ class Executor:
         """Apply to an absent object or to ours; None when the name is refused."""
         try:
             return await self._client.apply(apply.manifest, apply.uid)
-        except (Conflict, NotFound):
+        except (Conflict, NotFound) as error:
             if apply.uid:
-                await self._replaced(run, key, apply.uid)
+                await self._conflict(run, key, apply.uid, Refusal(type(error).__name__, str(error)), hash_)
                 return None
         live = await self._client.get(key[0], run.namespace, key[1])
         claim = claims.claim(live, run.service.ref.name, run.service.uid)
@@ -164,15 +164,17 @@ class Executor:
             return None
         return await self._client.apply(apply.manifest, claim.uid)
 
-    async def _replaced(self, run: Run, key: Key, uid: str) -> None:
-        """The object that was to be changed may be another now, or none: look, and let the next pass decide anew."""
+    async def _conflict(self, run: Run, key: Key, uid: str, refusal: Refusal, hash_: str) -> None:
+        """The object that was meant may be another now, or none, for the next pass to decide anew; else it was refused."""
         try:
             live = await self._client.get(key[0], run.namespace, key[1])
         except NotFound:
             live = {}
-        if live.get("metadata", {}).get("uid") != uid:
+        if live.get("metadata", {}).get("uid") == uid:
+            self._refuse(run, key, refusal, hash_)
+        else:
             self._cluster.gone(key[0], uid)
-        run.outcome.within(self._guard_delay)
+            run.outcome.within(self._guard_delay)
 
     def _due(self, run: Run, key: Key, hash_: str) -> bool:
         """Once per pass, and what was refused only after its pause or when it changed."""
@@ -282,15 +284,20 @@ class Executor:
         run.outcome.wrote = True
 
     async def _delete(self, run: Run, delete: Delete) -> None:
-        if await self._blocked(run, delete.guard):
+        key = delete.kind, delete.name
+        if not self._due(run, key, delete.uid) or await self._blocked(run, delete.guard):
             return
         try:
             body = await self._client.delete(delete.kind, run.namespace, delete.name, delete.uid, delete.grace)
         except NotFound:
             body = {}
-        except Conflict:  # not only where the name is another object's now: what is taken for gone here never comes back
-            await self._replaced(run, (delete.kind, delete.name), delete.uid)
+        except Conflict as error:  # not only where the name is another object's: what is taken for gone never comes back
+            await self._conflict(run, key, delete.uid, Refusal("Conflict", str(error), delete.uid), delete.uid)
             return
+        except (Invalid, Forbidden) as error:
+            self._refuse(run, key, Refusal(type(error).__name__, str(error), delete.uid), delete.uid)
+            return
+        run.outcome.learned |= run.memory.refused.pop(key, None) is not None
         if (body.get("metadata") or {}).get("uid") == delete.uid:
             self._cluster.wrote(delete.kind, body)  # terminating
         else:

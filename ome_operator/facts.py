@@ -169,11 +169,13 @@ class Record(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """What the API server answered when we tried to write an object."""
+    """What the API server answered when we tried to write or delete an object."""
 
     reason: str
-    """NameTaken, Waiting, Forbidden, Invalid, …"""
+    """NameTaken, Waiting, Forbidden, Invalid, Conflict, …"""
     message: str
+    uid: str = ""
+    """Of the object that was to be deleted; "" for any other write."""
 
 
 @dataclass(frozen=True)

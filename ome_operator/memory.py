@@ -10,14 +10,15 @@ from ome_operator.facts import Child, Pod, Refusal
 Key = tuple[str, str]
 """Kind and name of an object in the service's namespace."""
 
-STEP, LONGEST = 5.0, 300.0
-"""Seconds until something that failed is tried or looked at again: doubling from one to the other after `PATIENCE` tries."""
+SOON, STEP, LONGEST = 1.0, 5.0, 300.0
+"""Seconds until something that failed is tried or looked at again: doubling from `STEP` on after `PATIENCE` tries.
+What met a conflict is tried again sooner, and not told, until then: mostly somebody was only faster."""
 PATIENCE = 4
 """An API server that has just started says 403 to everybody, for seconds, until its authorizer has caught up."""
 
 
 class Refused(NamedTuple):
-    """A write that the API server refused."""
+    """A write or a deletion that the API server refused."""
 
     refusal: Refusal
     hash: str
@@ -25,6 +26,11 @@ class Refused(NamedTuple):
     tries: int
     next: float
     """Monotonic time of the next attempt."""
+
+    @property
+    def told(self) -> Refusal | None:
+        """What the status says of it."""
+        return None if _brief(self.refusal.reason, self.tries) else self.refusal
 
 
 class Checked(NamedTuple):
@@ -41,6 +47,18 @@ class Checked(NamedTuple):
 def pause(tries: int) -> float:
     """Seconds before the next attempt after so many."""
     return min(LONGEST, STEP * 2.0 ** max(0, min(tries - PATIENCE, 10)))
+
+
+def _brief(reason: str, tries: int) -> bool:
+    """Whether it may be over at the next attempt."""
+    return reason == "Conflict" and tries < PATIENCE
+
+
+def _wait(reason: str, tries: int) -> float:
+    """Seconds before the next attempt at what was refused for this reason."""
+    if _brief(reason, tries):
+        return SOON
+    return STEP if reason == "Waiting" else pause(tries)
 
 
 @dataclass
@@ -74,16 +92,15 @@ class Memory:
     """Monotonic time when a pass of ours first made something."""
 
     def refuse(self, key: Key, refusal: Refusal, hash_: str, now: float) -> bool:
-        """Remember a refusal; whether it is news."""
+        """Remember a refusal; whether it is news for the status."""
         known = self.refused.get(key)
         tries = known.tries + 1 if known and known.hash == hash_ else 1
-        wait = STEP if refusal.reason == "Waiting" else pause(tries)
-        self.refused[key] = Refused(refusal, hash_, tries, now + wait)
-        return known is None or known.refusal != refusal
+        self.refused[key] = Refused(refusal, hash_, tries, now + _wait(refusal.reason, tries))
+        return self.refused[key].told != (known.told if known else None)
 
     def refusals(self) -> dict[Key, Refusal]:
         """For `Observed`."""
-        return {key: one.refusal for key, one in self.refused.items()}
+        return {key: one.told for key, one in self.refused.items() if one.told is not None}
 
     def checks(self, now: float) -> dict[str, str]:
         """For `Observed`: a refusal is forgotten after a while, so that it is asked about again."""

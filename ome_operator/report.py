@@ -1,6 +1,6 @@
 """Gather what the status of a service is made of."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -8,7 +8,7 @@ from ome_operator import keys, names
 from ome_operator.api import InferenceService
 from ome_operator.desired import Desired
 from ome_operator.facts import Deps, Observed
-from ome_operator.plan import Plan
+from ome_operator.plan import Delete, Plan
 from ome_operator.recovery.recover import Recovery
 from ome_operator.render import services
 from ome_operator.resolve.inputs import Resolved, runtime_refs
@@ -43,13 +43,13 @@ def report(
     """Everything that `status.service.status` needs."""
     named = runtime_refs(service)
     known = named[0].name if named else str(service.status.get("runtime") or "")  # a chosen one that is gone stays named
-    refused = _refused(plan, observed)
+    deletes = (*plan.delete, *recovery.delete, *(one for group in recovery.recycle for one in group.delete))
     return Report(
         generation=service.generation,
         before=service.status,
         now=now,
         progress=want.progress,
-        problems=(*choice.problems, *refused),
+        problems=(*choice.problems, *_refused(plan, observed), *_undeletable(deletes, observed)),
         advice=(*want.advice, *observed.warnings),
         model=_model(resolved, choice),
         runtime=resolved.runtime.name if resolved.runtime else known,
@@ -157,12 +157,20 @@ def _refused(plan: Plan, observed: Observed) -> tuple[Problem, ...]:
     posted = [*(one.manifest for one in plan.create), *(one.manifest for one in plan.ensure_secret)]
     labels = {(one["kind"], one["metadata"]["name"]): one["metadata"]["labels"] for one in (*applied, *posted)}
     for key, refusal in sorted(observed.refusals.items()):
-        if key not in labels:
+        if key not in labels or refusal.uid:
             continue
         component = labels[key].get(keys.COMPONENT, "")
         condition = cond.READY if key[0] == "Service" else CONDITION.get(component, cond.READY)
         out.append(Problem(condition, refusal.reason, f"{key[0]} {key[1]}: {refusal.message}"))
     return tuple(out)
+
+
+def _undeletable(deletes: Iterable[Delete], observed: Observed) -> Iterator[Problem]:
+    """What the API server does not let go: the service is not alone with what its user asks for, whatever serves."""
+    for one in deletes:
+        refusal = observed.refusals.get((one.kind, one.name))
+        if refusal is not None and refusal.uid == one.uid:
+            yield Problem(cond.ROLLED_OUT, refusal.reason, f"{one.kind} {one.name} cannot be deleted: {refusal.message}")
 
 
 def _urls(choice: Choice, want: Desired) -> dict[str, str]:

@@ -15,6 +15,8 @@ ORDER = (MODEL, RUNTIME, ENGINE, DECODER, ROUTER, RECOVERED, ROLLED_OUT, READY, 
 
 EXCEEDED, ROLLED_BACK = "ProgressDeadlineExceeded", "RolledBack"
 """Reasons of RolledOut when the new slice failed: it is still there, or the one before is back."""
+REFUSED = frozenset({"Conflict", "Invalid", "Forbidden"})
+"""Reasons of any condition when the API server refuses what we ask for."""
 
 MESSAGE_LIMIT = 1024
 

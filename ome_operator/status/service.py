@@ -188,7 +188,7 @@ def events(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any
 
 def _loud(one: Mapping[str, Any]) -> bool:
     if one["type"] == cond.ROLLED_OUT:
-        return one["reason"] in (cond.EXCEEDED, cond.ROLLED_BACK)
+        return one["reason"] in (cond.EXCEEDED, cond.ROLLED_BACK, *cond.REFUSED)
     quiet = {
         "Progressing", "Creating", "Serving", "RetiringOldSlice", "WaitingForNodes", "WaitingForTurn", "Starting",
         "NotReady", "Restarting", "Recycling",

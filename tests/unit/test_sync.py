@@ -134,6 +134,22 @@ def test_a_refusal_is_told_at_its_component_while_there_is_something_to_write() 
     assert "old" not in str(plan.status)
 
 
+def test_a_refused_deletion_leaves_the_service_not_alone() -> None:
+    world = settled(Shape())
+    world.edit(Shape(router=False).service())
+    one = next(one for one in world.sync().delete if one.kind == "Service")
+
+    def plan(uid: str) -> Plan:
+        refusals = {(one.kind, one.name): Refusal("Conflict", "not now", uid)}
+        return sync(world.service, world.deps, replace(world.observed(), refusals=refusals), START)
+
+    told = plan(one.uid)
+    assert conditions(told)["RolledOut"] == ("False", "Conflict")
+    assert [event.message for event in told.events] == [f"Service {one.name} cannot be deleted: not now"]
+    assert conditions(told)["Ready"][0] == "True", "what should go is in nobody's way"
+    assert conditions(plan("former"))["RolledOut"] == ("True", "Complete"), "another object had this name"
+
+
 def test_pods_that_never_came_are_looked_into() -> None:
     world = World(Shape(size=2).service(), Shape(size=2).deps(), 1)
     world.carry_out(world.sync())

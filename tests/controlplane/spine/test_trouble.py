@@ -1,11 +1,14 @@
 """A user's mistake is a condition with a sentence, and mending it heals without a restart."""
 
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ome_operator.local import stages
 from tests.support import yamls
+from tests.support.proxy import Answer, Proxy, Sent, Verdict
 from tests.support.rig import Rig
 
 
@@ -113,6 +116,35 @@ def test_a_first_apply_that_is_refused(rig: Rig, namespace: str, single: str) ->
     rig.says(namespace, "bad", "EngineReady", "Invalid", "imagePullPolicy")
     rig.patch("InferenceService", namespace, "bad", {"spec": {"engine": {"runner": None}}})
     rig.ready(namespace, "bad")
+
+
+def test_a_deletion_that_is_always_refused(rig: Rig, namespace: str, single: str, tmp_path: Path) -> None:
+    rig.create(yamls.service(namespace, "stuck", single))
+    rig.ready(namespace, "stuck")
+    rig.stop()
+    proxy, asked = Proxy(rig.kubeconfig), list[float]()
+
+    def judge(sent: Sent) -> Verdict:
+        if sent.method != "DELETE" or "/deployments/" not in sent.path:
+            return None
+        asked.append(time.monotonic())
+        return Answer(409, "Conflict")
+
+    proxy.start()
+    try:
+        rig.start(kubeconfig=proxy.kubeconfig(tmp_path / "kubeconfig"))
+        with proxy.judging(judge):
+            rig.patch("InferenceService", namespace, "stuck", {"spec": {"router": None}})
+            told = rig.says(namespace, "stuck", "RolledOut", "Conflict", "cannot be deleted: by a test")
+            assert told["message"].startswith("Deployment stuck-router-")
+            assert rig.condition(namespace, "stuck", "Ready")["status"] == "True"
+            rig.wait("it is tried later", lambda: len(asked) > 4)
+        assert asked[-1] - asked[-2] > 4.0 > asked[1] - asked[0]
+        rig.wait("it goes", lambda: rig.condition(namespace, "stuck", "RolledOut").get("reason") == "Complete", 30)
+        assert not rig.all("Deployment", namespace)
+    finally:
+        rig.stop()
+        proxy.stop()
 
 
 def test_a_stranger_edits_and_deletes_children(rig: Rig, namespace: str, single: str) -> None:

@@ -1,4 +1,4 @@
-"""A 409 says that something else came between, and never that an object is gone: what is forgotten wrongly is lost for good.
+"""A 409 says that something came between, and never that an object is gone: what is forgotten wrongly is lost for good.
 
 API servers answer so where a name belongs to another UID by now; quotas, webhooks and proxies do about objects that stay.
 """
@@ -12,11 +12,11 @@ from ome_operator import keys
 from ome_operator.catalog import Catalog
 from ome_operator.cluster import Cluster
 from ome_operator.executor import Executor, Outcome, Run
-from ome_operator.facts import Ref
-from ome_operator.kube.errors import Conflict, NotFound
+from ome_operator.facts import Ref, Refusal
+from ome_operator.kube.errors import Conflict, Forbidden, KubeError, NotFound
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.memory import Memory
-from ome_operator.plan import Delete, Plan
+from ome_operator.plan import Apply, Delete, Plan
 from tests.support import yamls
 
 
@@ -50,6 +50,75 @@ async def test_what_could_not_be_deleted_is_gone_only_where_it_is_not_there(has_
     await Executor(api, cluster, lambda: 0.0, 1.0).effects(plan, run)  # type: ignore[arg-type]
     assert cluster.uids("StatefulSet") == known
     assert run.outcome.again == 1.0, "the next pass tries again"
+
+
+SET = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "svc-1", "namespace": "ns"}}
+DELETE, CHANGE = Plan(delete=(Delete("StatefulSet", "svc-1", "u"),)), Plan(apply=(Apply(SET, "u"),))
+
+
+class Stubborn:
+    """An API server that answers every write with this error, on which everything stays."""
+
+    def __init__(self, error: KubeError) -> None:
+        self.error: KubeError | None = error
+
+    async def delete(self, *_: object) -> Any:
+        if self.error is not None:
+            raise self.error
+        return await self.get()
+
+    async def apply(self, *_: object) -> Any:
+        return SimpleNamespace(body=await self.delete(), warnings=())
+
+    async def get(self, *_: object) -> Any:
+        return {"metadata": {"name": "svc-1", "namespace": "ns", "uid": "u", "resourceVersion": "9"}}
+
+
+class Retried:
+    """Passes that always want the same, each when the one before asked for it."""
+
+    def __init__(self, error: KubeError, plan: Plan = DELETE) -> None:
+        self.api, self.memory, self.now, self._plan = Stubborn(error), Memory(), 0.0, plan
+        cluster = Cluster(lambda *_: None, lambda _: (), lambda _: ())
+        self._executor: Any = Executor(self.api, cluster, lambda: self.now, 1.0)  # type: ignore[arg-type]
+        self._service: Any = SimpleNamespace(ref=SimpleNamespace(namespace="ns", name="svc"), uid="s")
+
+    async def passed(self) -> Outcome:
+        """What came of a pass; the time is that of the next one."""
+        run = Run(self._service, self.memory, set(), Outcome())
+        await self._executor.effects(self._plan, run)
+        self.now += run.outcome.again or 0.0
+        return run.outcome
+
+
+@pytest.mark.parametrize(("plan", "uid"), [(DELETE, "u"), (CHANGE, "")])
+async def test_what_always_meets_a_conflict_is_tried_ever_later_and_told(plan: Plan, uid: str) -> None:
+    retried, times, told = Retried(Conflict("not now", 409), plan), list[float](), list[int]()
+    for number in range(7):
+        times.append(retried.now)
+        if (await retried.passed()).learned:
+            told.append(number)
+    assert times == [0.0, 1.0, 2.0, 3.0, 8.0, 18.0, 38.0]
+    assert told == [3], "once, when it is no chance any more"
+    assert retried.memory.refusals() == {("StatefulSet", "svc-1"): Refusal("Conflict", "not now", uid)}
+    retried.api.error = None
+    assert (await retried.passed()).learned and retried.memory.refusals() == {}
+
+
+async def test_a_conflict_that_goes_away_is_not_told() -> None:
+    retried = Retried(Conflict("not now", 409))
+    assert not (await retried.passed()).learned and retried.memory.refusals() == {}
+    assert retried.now == 1.0
+    retried.api.error = None
+    await retried.passed()
+    assert retried.memory.refused == {}
+
+
+async def test_a_deletion_that_is_forbidden_is_told_at_once() -> None:
+    retried = Retried(Forbidden("no", 403))
+    outcome = await retried.passed()
+    assert outcome.learned and outcome.error is None and retried.now == 5.0
+    assert retried.memory.refusals() == {("StatefulSet", "svc-1"): Refusal("Forbidden", "no", "u")}
 
 
 async def test_a_status_that_met_a_conflict_is_written_soon() -> None:
