@@ -2,22 +2,47 @@
 
 import time
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
-from ome_operator.agent import record
+import pytest
+
+from ome_operator.agent import loop, record
 from ome_operator.agent.loop import Agent
 from ome_operator.agent.work import Terms, Work
+from ome_operator.kube.client import Applied
+from ome_operator.kube.errors import NotFound
 from tests.support import parts, yamls
 
 
 class Api:
-    """An API server on which a model is made between two lists."""
+    """An API server with one Node and its record."""
 
     def __init__(self) -> None:
-        self.agent: Any = None
+        self.node = "n"
+        """The Node's UID."""
+        self.record: dict[str, Any] | None = None
 
     async def get(self, *_: object) -> dict[str, Any]:
-        return {"metadata": {"uid": "n", "labels": {}}}
+        return {"metadata": {"uid": self.node, "labels": {}}}
+
+    async def apply(self, manifest: dict[str, Any], *, subresource: str) -> Applied:
+        if self.record is None:
+            raise NotFound("no such record", 404)
+        self.record |= {subresource: manifest[subresource]}
+        return Applied(self.record, ())
+
+    async def create(self, manifest: dict[str, Any]) -> None:
+        self.record = manifest
+
+    async def list_metadata(self, _: str) -> list[dict[str, Any]]:
+        return []
+
+
+class Busy(Api):
+    """One on which a model is made between two lists."""
+
+    agent: Agent
 
     async def list_metadata(self, kind: str) -> list[dict[str, Any]]:
         if kind == "BaseModel":
@@ -27,8 +52,8 @@ class Api:
 
 
 async def test_a_model_that_appears_during_an_audit_is_kept() -> None:
-    api: Any = Api()
-    api.agent = agent = Agent(Terms(node="n"), api)
+    api = Busy()
+    api.agent = agent = Agent(Terms(node="n"), cast(Any, api))
     await agent._know()
     assert "new" in agent._models
     await agent._know()
@@ -53,3 +78,25 @@ def test_what_another_keeps_from_its_path_is_tried_when_it_goes(tmp_path: Path) 
     work.refuse("that is another's")
     assert (work.report().state, work.report().message) == (record.FAILED, "that is another's")
     assert work.due < time.monotonic()
+
+
+async def test_a_record_that_vanished_is_back_in_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    api, clock = Api(), SimpleNamespace(now=1000.0)
+    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    agent = Agent(Terms(node="n", roots=()), cast(Any, api))
+    for _ in range(2):
+        await agent._know()
+        await agent._tell()
+        assert api.record is not None and api.record["status"] == {"summary": "none"}
+        api.record = None
+        clock.now += 30
+
+
+async def test_the_owner_of_a_new_record_is_the_node_as_it_is_now() -> None:
+    """A record that belonged to the Node before would be collected with it, as the old one was."""
+    api = Api()
+    agent = Agent(Terms(node="n", roots=()), cast(Any, api))
+    await agent._know()
+    api.node = "registered anew"
+    await agent._tell()
+    assert api.record is not None and api.record["metadata"]["ownerReferences"][0]["uid"] == "registered anew"
