@@ -1,7 +1,7 @@
 """Watches a fixed set of kinds through kopf's streams of events and feeds a sink.
 
-Of kopf only the streams are taken: they list, watch, open a watch anew when it ends, is cut or falls silent, and list
-anew when it has missed something. Not its handlers, which make a task, three loggers and a dozen views for each event:
+Of kopf only the streams are taken: they list, watch, open a watch anew when it ends, is cut or falls silent, and end when
+it has missed something. Not its handlers, which make a task, three loggers and a dozen views for each event:
 what 100 services of 11 pods told took 7 s of CPU with them, and takes 1 s without. Nor its indices, which keep deleted
 objects after a relist and wake every waiting object for each one that was indexed. The streams are no part of kopf's
 public interface; requirements.lock and tests/controlplane/shell hold them.
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol, cast
 import aiohttp
 import kopf
 from kopf._cogs.clients.auth import vault_var
-from kopf._cogs.clients.errors import APIUnauthorizedError
+from kopf._cogs.clients.errors import APIClientError
 from kopf._cogs.clients.watching import Bookmark, infinite_watch
 from kopf._cogs.structs.credentials import KubeContext, Vault, VaultKey
 from kopf._cogs.structs.references import Resource
@@ -28,6 +28,9 @@ from ome_operator.watch.tuning import tuned
 logger = logging.getLogger(__name__)
 
 Body = Mapping[str, Any]
+
+LIST_AGAIN = (401, 410)
+"""Answers after which a list begins again: the session has another token by now, or the last list is too old to go on."""
 
 
 class Watched(NamedTuple):
@@ -51,7 +54,7 @@ class Sink(Protocol):
         """The object was deleted."""
 
     def relisted(self, kind: str) -> None:
-        """The watch of this kind started anew, with a list whose objects were all told, and may have missed deletions."""
+        """A list of this kind was told to its end and was not the first to begin: what was told before may be gone since."""
 
 
 class _OneSession(Vault):
@@ -72,7 +75,7 @@ class Watcher:
         self._settings = tuned(server_timeout, {one[1:4]: one.selector for one in kinds if one.selector})
         self._unlisted = {one.kind for one in kinds}
         self.complete = asyncio.Event()
-        """Set when the sink was told of everything that the first list of each kind showed."""
+        """Set when the sink was told of a whole list of each kind."""
         self.last_event: dict[str, float] = {}
         """Kind -> monotonic time of the last sign of life of its watch; there is one each minute."""
         self.events: Counter[str] = Counter()
@@ -89,21 +92,25 @@ class Watcher:
             raise errors.exceptions[0] from None
 
     async def _watch(self, one: Watched) -> None:
-        resource = Resource(one.group, one.version, one.plural)
+        resource, again = Resource(one.group, one.version, one.plural), False
         while True:
+            # One iteration is one list, told page by page, and what follows it: only so do we know when a list begins.
+            stream = infinite_watch(settings=self._settings, resource=resource, namespace=None, _iterations=1)
             try:
-                stream = infinite_watch(settings=self._settings, resource=resource, namespace=None)
                 async with aclosing(cast("AsyncGenerator[Any]", stream)):
                     async for event in stream:
-                        self._tell(one.kind, event)
-            except APIUnauthorizedError as error:
+                        self._tell(one.kind, event, again)
+            except APIClientError as error:
+                if error.status not in LIST_AGAIN:
+                    raise
                 logger.warning("cannot watch %s: %s", one.kind, error)
                 await asyncio.sleep(1.0)
+            again = True
 
-    def _tell(self, kind: str, event: Any) -> None:
+    def _tell(self, kind: str, event: Any, again: bool) -> None:
         self.last_event[kind] = time.monotonic()
         if event is Bookmark.LISTED:
-            self._listed(kind)
+            self._listed(kind, again)
             return
         if event["type"] == "BOOKMARK":
             return
@@ -113,10 +120,9 @@ class Watcher:
         else:
             self._sink.seen(kind, event["object"])
 
-    def _listed(self, kind: str) -> None:
-        if kind not in self._unlisted:
+    def _listed(self, kind: str, again: bool) -> None:
+        if again:
             self._sink.relisted(kind)
-            return
         self._unlisted.discard(kind)
         if not self._unlisted:
             self.complete.set()

@@ -2,11 +2,15 @@
 
 import asyncio
 import signal
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from ome_operator import keys
 from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
 from ome_operator.local.cluster import SECOND, Cluster
+from ome_operator.watch.watcher import Watched, Watcher
 from tests.support.shell import leading, small_role, until
 
 
@@ -31,6 +35,45 @@ async def test_deletions_during_a_crash_of_the_api_server_are_noticed(
     finally:
         await other.close()
         await asyncio.to_thread(cluster.stop, SECOND)
+
+
+class Deleting:
+    """A sink that deletes, while the first page of a list is told, what that page showed and what a later one will show."""
+
+    def __init__(self, cluster: Cluster, *doomed: str) -> None:
+        self._cluster, self._doomed = cluster, doomed
+        self.told: list[str] = []
+
+    def seen(self, kind: str, body: Mapping[str, Any]) -> None:
+        if not self.told:
+            self._cluster.kubectl("delete", kind, "-n", "default", *self._doomed)
+        self.told.append(f"seen {body['metadata']['name']}")
+
+    def deleted(self, kind: str, body: Mapping[str, Any]) -> None:
+        self.told.append(f"deleted {body['metadata']['name']}")
+
+    def relisted(self, kind: str) -> None:
+        self.told.append("relisted")
+
+
+async def test_what_is_deleted_between_two_pages_of_a_list_is_told(
+    cluster: Cluster, connection: Connection, client: Client
+) -> None:
+    """All pages show the moment of the first one, and the watch begins at that moment: no audit has to follow."""
+    for name in ("page-a", "page-b", "page-c"):
+        await client.create(small_role(name, "pages"))
+    roles = Watched("Role", "rbac.authorization.k8s.io", "v1", "roles", f"{keys.SERVICE}=pages")
+    sink, session = Deleting(cluster, "page-a", "page-c"), connection.session(limit=0, agent="test")
+    watcher = Watcher([roles], sink, session=session, server=connection.server, server_timeout=600)
+    watcher._settings.watching.chunk_size = 1
+    watching = asyncio.create_task(watcher.run())
+    try:
+        await until("both deletions are told", lambda: len(sink.told) == 5)
+        assert sink.told[:3] == ["seen page-a", "seen page-b", "seen page-c"]
+        assert sorted(sink.told[3:]) == ["deleted page-a", "deleted page-c"]
+    finally:
+        watching.cancel()
+        await session.close()
 
 
 async def test_only_labelled_objects_of_common_kinds_are_watched(connection: Connection, client: Client) -> None:

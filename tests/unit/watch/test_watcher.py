@@ -1,0 +1,96 @@
+"""What the sink is told when a list breaks between two pages: another begins, and may lack what the first one showed."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from ome_operator.watch.watcher import Watched, Watcher
+
+THINGS = Watched("Thing", "example.org", "v1", "things", "")
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Told:
+    """A sink that writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def seen(self, kind: str, body: Mapping[str, Any]) -> None:
+        self.said.append(f"seen {body['metadata']['name']}")
+
+    def deleted(self, kind: str, body: Mapping[str, Any]) -> None:
+        self.said.append(f"deleted {body['metadata']['name']}")
+
+    def relisted(self, kind: str) -> None:
+        self.said.append("relisted")
+
+
+def page(*names: str, more: str = "") -> Answer:
+    """A page of a list."""
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        items = [{"metadata": {"name": name, "uid": name, "resourceVersion": "7"}} for name in names]
+        return web.json_response({"metadata": {"resourceVersion": "9", "continue": more}, "items": items})
+
+    return answer
+
+
+def refused(code: int) -> Answer:
+    """The answer to a token, ours or that of a page, which holds no more."""
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.json_response({"kind": "Status", "code": code, "message": "no more"}, status=code)
+
+    return answer
+
+
+async def cut(request: web.Request) -> web.StreamResponse:
+    """The connection ends in the middle of a page."""
+    response = web.StreamResponse(headers={"Content-Length": "1000", "Content-Type": "application/json"})
+    await response.prepare(request)
+    await response.write(b'{"items": [')
+    assert request.transport is not None
+    request.transport.close()
+    return response
+
+
+async def told(*answers: Answer) -> list[str]:
+    """What a sink is told of these answers to lists, up to the watch that follows them."""
+    left, sink = list(answers), Told()
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        if "watch" in request.query:
+            await asyncio.Future()
+        return await left.pop(0)(request)
+
+    app = web.Application()
+    app.router.add_get("/apis/example.org/v1/things", serve)
+    async with TestServer(app) as server, aiohttp.ClientSession() as session:
+        watcher = Watcher([THINGS], sink, session=session, server=str(server.make_url("")), server_timeout=60)
+        watching = asyncio.create_task(watcher.run())
+        complete = asyncio.create_task(watcher.complete.wait())
+        try:
+            done, _ = await asyncio.wait([watching, complete], timeout=10, return_when=asyncio.FIRST_COMPLETED)
+            assert done == {complete}, watching
+        finally:
+            watching.cancel()
+            complete.cancel()
+    assert not left
+    return sink.said
+
+
+async def test_a_whole_list_of_several_pages_misses_nothing() -> None:
+    """All its pages show one moment, at which its watch begins: tests/controlplane/shell."""
+    assert await told(page("a", more="next"), page("b")) == ["seen a", "seen b"]
+
+
+@pytest.mark.parametrize("fault", [cut, refused(401), refused(410)], ids=["cut", "401", "410"])
+async def test_a_first_list_that_began_again_may_have_shown_what_is_gone(fault: Answer) -> None:
+    said = await told(page("a", "b", more="next"), fault, page("b", more="next"), page("c"))
+    assert said == ["seen a", "seen b", "seen b", "seen c", "relisted"]
