@@ -32,11 +32,12 @@ logger = logging.getLogger(__name__)
 
 SECRET_AGAIN = 60.0
 """Seconds between two attempts to make a Secret whose pods are not ready: its name may have been a former service's."""
-_TURNS = {"Service": "selecting", "PodDisruptionBudget": "selecting", "Role": "roles", "RoleBinding": "bindings"}
+RIGHTS = ("Role", "RoleBinding")
+"""In this order: a binding is refused while its Role is not there."""
+_SELECTING = ("Service", "PodDisruptionBudget")
 """What selects pods is applied after what makes those. Pods then wait for no cluster IP, which an API server gives to one
 Service at a time; and Kubernetes' controllers, which write such an object's state anew whenever one of its pods changes,
-meet most pods as they stay (`make bench`, 100 services of 11 pods: 850 to 1,050 updates of endpoints instead of 2,400).
-A binding is refused while its Role is not there."""
+meet most pods as they stay (`make bench`, 100 services of 11 pods: 850 to 1,050 updates of endpoints instead of 2,400)."""
 
 
 @dataclass
@@ -80,7 +81,7 @@ class Executor:
         self._client, self._cluster, self._clock, self._guard_delay = client, cluster, clock, guard_delay
 
     async def effects(self, plan: Plan, run: Run) -> None:
-        """Everything but status and events, in the plan's order."""
+        """Everything but rights, status and events, in the plan's order."""
         for check in plan.check:
             await self._try(run, self._check(run, check))
         for apply in plan.first:
@@ -91,12 +92,19 @@ class Executor:
         await self._together(run, (self._secret(run, secret) for secret in plan.ensure_secret))
         if not all(_settled(run, secret) for secret in plan.ensure_secret):
             return  # pods that cannot mount it would look again only after minutes
-        await self._applies(run, plan.apply)
+        later = frozenset((*_SELECTING, *RIGHTS))
+        await self._together(run, (self._apply(run, one) for one in plan.apply if one.kind not in later))
+        await self._together(run, (self._apply(run, one) for one in plan.apply if one.kind in _SELECTING))
         await self._together(run, (self._create(run, create) for create in plan.create))
         await self._together(run, (self._status(run, status) for status in plan.apply_status))
         await self._together(run, (self._patch(run, patch) for patch in plan.patch))
         await self._together(run, (self._delete(run, delete) for delete in plan.delete))
         await self._together(run, (self._recycle(run, recycle) for recycle in plan.recycle))
+
+    async def rights(self, plan: Plan, run: Run) -> None:
+        """Roles and RoleBindings."""
+        for kind in RIGHTS:
+            await self._together(run, (self._apply(run, one) for one in plan.apply if one.kind == kind))
 
     def _stored(self, run: Run, manifest: Manifest) -> bool:
         """Whether the API server has a ControllerRevision as it is wanted."""
@@ -118,18 +126,6 @@ class Executor:
                 run.outcome.error = error
 
     # --- applies ----------------------------------------------------------------------------------------------------
-
-    async def _applies(self, run: Run, applies: Iterable[Apply]) -> None:
-        """Pods and rights side by side: over a right that may be more than our own a busy API server takes a second."""
-        turns: dict[str, list[Apply]] = {turn: [] for turn in ("pods", "selecting", "roles", "bindings")}
-        for one in applies:
-            turns[_TURNS.get(one.manifest["kind"], "pods")].append(one)
-
-        async def in_turn(first: str, then: str) -> None:
-            await self._together(run, (self._apply(run, one) for one in turns[first]))
-            await self._together(run, (self._apply(run, one) for one in turns[then]))
-
-        await asyncio.gather(in_turn("pods", "selecting"), in_turn("roles", "bindings"))
 
     async def _apply(self, run: Run, apply: Apply) -> None:
         # With the UID: what was refused as a stranger's is tried at once when the object has become ours.

@@ -20,7 +20,7 @@ from ome_operator.labels import Labels
 from ome_operator.machinery.audit import Audit
 from ome_operator.machinery.metrics import Metrics
 from ome_operator.machinery.workqueue import WorkQueue
-from ome_operator.passes import Passes, Refuse, Sync
+from ome_operator.passes import ACCESS, Passes, Refuse, Sync
 from ome_operator.referrers import Refs
 from ome_operator.settings import Settings
 from ome_operator.shorts import Make, Shorts
@@ -146,6 +146,7 @@ class Leader:
         started, result = time.monotonic(), "error"
         passes = {
             SERVICE: self._passes.handle,
+            ACCESS: self._passes.access,
             RECORD: self._labels.handle,
             BENCHMARK: self._benchmarks.handle,
             **dict.fromkeys(SHORT, self._shorts.handle),

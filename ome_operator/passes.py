@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from ome_operator import keys, notices, statuses
 from ome_operator.api import InferenceService, Invalid
 from ome_operator.cluster import Cluster
-from ome_operator.executor import Executor, Outcome, Run
+from ome_operator.executor import RIGHTS, Executor, Outcome, Run
 from ome_operator.facts import Child, Deps, Observed, Ref
 from ome_operator.kept import SERVICE, Kept
 from ome_operator.kube.client import Client
@@ -29,6 +29,9 @@ FOREIGN = timedelta(minutes=5)
 FIRST_WITHIN = 1.0
 """Seconds from when a service's first objects were made to its first status: what is Ready by then needs one write, which
 costs the servers as much CPU time as the creation of three services (11 to 12 ms against 3.9, whatever it changes)."""
+ACCESS = "Access"
+"""Kind of the key of a pass over a service's rights alone. An API server allows a right when it has listed all that we have,
+as they are stored now: with full cores a Role and its binding took 2 s, a dozen other objects 1 s (`make bench`)."""
 ROUNDS = 3
 """How often one pass asks `sync` again because its effects taught something."""
 
@@ -85,6 +88,8 @@ class Passes:
         for _ in range(ROUNDS):
             outcome.learned = False
             plan = self._plan(kept, memory, outcome)
+            if any(one.kind in RIGHTS for one in plan.apply):
+                self._queue.add(_access(ref))
             await self._executor.effects(plan, Run(kept, memory, tried, outcome))
             await self._look(kept, memory, plan, outcome)
             if not outcome.learned:
@@ -94,6 +99,20 @@ class Passes:
                 return
         await self._status(kept, memory, plan, outcome)
         self._next(ref, plan, outcome)
+
+    async def access(self, ref: Ref) -> None:
+        """One pass over a service's rights, beside the passes over the service."""
+        service = Ref(SERVICE, ref.namespace, ref.name)
+        kept = self._cluster.find(service)
+        if kept is None or kept.deleting:
+            self._queue.forget(ref)
+            return
+        outcome = Outcome()
+        memory = self._memory(kept)
+        await self._executor.rights(self._plan(kept, memory, outcome), Run(kept, memory, set(), outcome))
+        if outcome.wrote or outcome.learned:
+            self._queue.add(service, self._settings.child_delay, spaced=True)
+        self._again(ref, outcome, outcome.again)
 
     # --- asking -----------------------------------------------------------------------------------------------------
 
@@ -226,15 +245,19 @@ class Passes:
     # --- the next pass ----------------------------------------------------------------------------------------------
 
     def _next(self, ref: Ref, plan: Plan, outcome: Outcome) -> None:
+        if outcome.wrote:
+            self._queue.add(ref, self._settings.child_delay, spaced=True)
+        self._again(ref, outcome, outcome.again, plan.requeue_after, self._settings.resync)
+
+    def _again(self, ref: Ref, outcome: Outcome, *waits: float | None) -> None:
+        """After the first of these waits in seconds, or when it failed after a backoff."""
         if outcome.error is not None:
             delay = self._queue.retry(ref, at_least=outcome.error.retry_after)
             logger.info("%s/%s: again in %.1f s: %s", ref.namespace, ref.name, delay, outcome.error)
         else:
             self._queue.succeeded(ref)
-        if outcome.wrote:
-            self._queue.add(ref, self._settings.child_delay, spaced=True)
         soonest = max(outcome.error.retry_after, self._settings.guard_delay) if outcome.error is not None else 0.0
-        for after in (outcome.again, plan.requeue_after, self._settings.resync):
+        for after in waits:
             if after is not None:
                 self._queue.add(ref, max(after, soonest))
 
@@ -249,7 +272,8 @@ class Passes:
     def _leave(self, ref: Ref) -> None:
         self._memories.pop(ref, None)
         self._give_back(ref)
-        self._queue.forget(ref)
+        for one in (ref, _access(ref)):
+            self._queue.forget(one)
 
     def _child_gone(self, child: Child) -> None:
         _, memory = self._memories.get(Ref(SERVICE, child.namespace, child.labels.get(keys.SERVICE) or ""), ("", None))
@@ -262,6 +286,11 @@ def first_wait(stored: Mapping[str, object], said: Mapping[str, Any], made_at: f
     if stored or made_at is None or _ready(said):
         return 0.0
     return made_at + FIRST_WITHIN - now
+
+
+def _access(ref: Ref) -> Ref:
+    """The key for its rights."""
+    return Ref(ACCESS, ref.namespace, ref.name)
 
 
 def _ready(status: Mapping[str, Any]) -> bool:

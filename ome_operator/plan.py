@@ -36,6 +36,11 @@ class Apply:
     """UID of the object that is to be changed; "" = it must not exist yet."""
     guard: Guard | None = None
 
+    @property
+    def kind(self) -> str:
+        """Of the object."""
+        return str(self.manifest["kind"])
+
 
 @dataclass(frozen=True)
 class Create:
@@ -134,7 +139,7 @@ class Plan:
     ensure_secret: tuple[EnsureSecret, ...] = ()
     """What pods mount, before there are pods."""
     apply: tuple[Apply, ...] = ()
-    """Applied concurrently, but what selects pods after what makes them, and RoleBindings after Roles."""
+    """Applied concurrently, but what selects pods after what makes them. Roles and RoleBindings have passes of their own."""
     create: tuple[Create, ...] = ()
     apply_status: tuple[ApplyStatus, ...] = ()
     patch: tuple[Patch, ...] = ()

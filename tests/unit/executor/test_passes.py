@@ -13,7 +13,7 @@ from ome_operator.executor import Executor
 from ome_operator.facts import Ref
 from ome_operator.kube.errors import TooMany
 from ome_operator.machinery.workqueue import WorkQueue
-from ome_operator.passes import FIRST_WITHIN, Passes, another, first_wait
+from ome_operator.passes import ACCESS, FIRST_WITHIN, Passes, another, first_wait
 from ome_operator.plan import Apply, Plan
 from ome_operator.settings import Settings
 
@@ -69,7 +69,7 @@ class Api:
         return SimpleNamespace(body={**manifest, "metadata": metadata}, warnings=())
 
 
-SERVICE = Ref("InferenceService", "ns", "svc")
+SERVICE, ACCESS_KEY = Ref("InferenceService", "ns", "svc"), Ref(ACCESS, "ns", "svc")
 
 
 def passes(api: Api, plan: Plan, clock: Callable[[], float]) -> tuple[Any, WorkQueue[Ref]]:
@@ -81,6 +81,13 @@ def passes(api: Api, plan: Plan, clock: Callable[[], float]) -> tuple[Any, WorkQ
     made: Any = Passes
     executor = Executor(api, cluster, clock, 1.0)  # type: ignore[arg-type]
     return made(cluster, api, executor, queue, Settings(), lambda *_: plan, None, clock=clock), queue
+
+
+def applies(*kinds: str) -> tuple[Apply, ...]:
+    """Of objects that are not there yet."""
+    labels = {keys.SERVICE: "svc", keys.MANAGED_BY: keys.MANAGER}
+    metadata = {"name": "svc", "namespace": "ns", "labels": labels}
+    return tuple(Apply({"apiVersion": "v1", "kind": kind, "metadata": metadata}, "") for kind in kinds)
 
 
 async def test_what_is_due_at_once_waits_where_its_status_cannot_be_written() -> None:
@@ -97,15 +104,36 @@ async def test_what_is_due_at_once_waits_where_its_status_cannot_be_written() ->
 
 @pytest.mark.parametrize("full", [False, True])
 async def test_a_first_status_waits_only_where_everything_was_made(full: bool) -> None:
-    labels = {keys.SERVICE: "svc", keys.MANAGED_BY: keys.MANAGER}
-    manifests = [
-        {"apiVersion": "v1", "kind": kind, "metadata": {"name": "svc", "namespace": "ns", "labels": labels}}
-        for kind in ("StatefulSet", "ServiceAccount")
-    ]
     now, api = 0.0, Api("StatefulSet") if full else Api()
-    plan = Plan(apply=tuple(Apply(one, "") for one in manifests), status=status("False"))
-    made, queue = passes(api, plan, lambda: now)
+    made, queue = passes(api, Plan(apply=applies("StatefulSet", "ServiceAccount"), status=status("False")), lambda: now)
     await made.handle(SERVICE)
     assert sorted(api.asked) == [*["InferenceService"] * full, "ServiceAccount", "StatefulSet"]
     now = FIRST_WITHIN
     assert queue.depth == 1
+
+
+async def test_rights_have_passes_of_their_own() -> None:
+    """An API server takes its time to allow one, and nobody waits for it."""
+    now, api = 0.0, Api()
+    made, queue = passes(api, Plan(apply=applies("RoleBinding", "Role", "StatefulSet")), lambda: now)
+    await made.handle(SERVICE)
+    assert "Role" not in api.asked and queue.depth == 1
+    await made.access(ACCESS_KEY)
+    assert api.asked[-2:] == ["Role", "RoleBinding"], "a binding is refused while its Role is not there"
+
+
+async def test_rights_are_tried_again_by_themselves_and_the_service_hears_of_them() -> None:
+    now, api = 0.0, Api("RoleBinding")
+    made, queue = passes(api, Plan(apply=applies("Role", "RoleBinding")), lambda: now)
+    await made.access(ACCESS_KEY)
+    now = 29.0
+    assert queue.depth == 1, "the service, for its Role is there"
+    now = 30.0
+    assert queue.depth == 2
+
+
+async def test_rights_of_a_service_that_is_gone_are_forgotten() -> None:
+    api = Api()
+    made, queue = passes(api, Plan(apply=applies("Role")), lambda: 0.0)
+    await made.access(Ref(ACCESS, "ns", "another"))
+    assert (api.asked, queue.depth) == ([], 0)
