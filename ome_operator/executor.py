@@ -1,6 +1,7 @@
 """Carries out what `sync` decided: checks every guard live, never touches what is not ours, and remembers refusals."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -38,6 +39,10 @@ _SELECTING = ("Service", "PodDisruptionBudget")
 """What selects pods is applied after what makes those. Pods then wait for no cluster IP, which an API server gives to one
 Service at a time; and Kubernetes' controllers, which write such an object's state anew whenever one of its pods changes,
 meet most pods as they stay (`make bench`, 100 services of 11 pods: 850 to 1,050 updates of endpoints instead of 2,400)."""
+
+ADDRESSED = 4
+"""Services with an address that are applied at the same time. An API server finds one address at a time, and not first for
+who asked first: of a dozen that waited there with full cores one took 3.5 s, of four 1.4 s (100 services of 11 pods)."""
 
 
 @dataclass
@@ -79,6 +84,7 @@ class Executor:
 
     def __init__(self, client: Client, cluster: Cluster, clock: Callable[[], float], guard_delay: float) -> None:
         self._client, self._cluster, self._clock, self._guard_delay = client, cluster, clock, guard_delay
+        self._addressed = asyncio.Semaphore(ADDRESSED)
 
     async def effects(self, plan: Plan, run: Run) -> None:
         """Everything but rights, status and events, in the plan's order."""
@@ -94,7 +100,7 @@ class Executor:
             return  # pods that cannot mount it would look again only after minutes
         later = frozenset((*_SELECTING, *RIGHTS))
         await self._together(run, (self._apply(run, one) for one in plan.apply if one.kind not in later))
-        await self._together(run, (self._apply(run, one) for one in plan.apply if one.kind in _SELECTING))
+        await self._together(run, (self._select(run, one) for one in plan.apply if one.kind in _SELECTING))
         await self._together(run, (self._create(run, create) for create in plan.create))
         await self._together(run, (self._status(run, status) for status in plan.apply_status))
         await self._together(run, (self._patch(run, patch) for patch in plan.patch))
@@ -126,6 +132,11 @@ class Executor:
                 run.outcome.error = error
 
     # --- applies ----------------------------------------------------------------------------------------------------
+
+    async def _select(self, run: Run, apply: Apply) -> None:
+        addressed = apply.kind == "Service" and apply.manifest["spec"].get("clusterIP") != "None"
+        async with self._addressed if addressed else contextlib.nullcontext():
+            await self._apply(run, apply)
 
     async def _apply(self, run: Run, apply: Apply) -> None:
         # With the UID: what was refused as a stranger's is tried at once when the object has become ours.

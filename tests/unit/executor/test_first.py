@@ -1,11 +1,14 @@
 """What has to be there before anything else is made."""
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from ome_operator import keys
 from ome_operator.cluster import Cluster
-from ome_operator.executor import Executor, Outcome, Run
+from ome_operator.executor import ADDRESSED, Executor, Outcome, Run
 from ome_operator.kube.errors import Conflict, NotFound
 from ome_operator.memory import Memory
 from ome_operator.plan import Apply, Plan
@@ -13,7 +16,7 @@ from ome_operator.plan import Apply, Plan
 
 def manifest(kind: str) -> dict[str, Any]:
     metadata = {"name": "svc-1", "namespace": "ns", "labels": {keys.SERVICE: "svc"}, "annotations": {keys.HASH: "h"}}
-    return {"apiVersion": "apps/v1", "kind": kind, "metadata": metadata}
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": {}}
 
 
 class Api:
@@ -56,3 +59,27 @@ async def test_nothing_is_stamped_from_a_revision_that_somebody_deleted_just_now
 async def test_what_selects_pods_comes_after_what_makes_them() -> None:
     applied, _ = await kinds("Service", "PodDisruptionBudget", "ServiceAccount", "StatefulSet", "Deployment")
     assert applied[1:] == ["ServiceAccount", "StatefulSet", "Deployment", "Service", "PodDisruptionBudget"]
+
+
+class Slow(Api):
+    """An API server that counts how many Services wait for an address."""
+
+    waiting = most = 0
+
+    async def apply(self, body: dict[str, Any], uid: str = "") -> Any:
+        self.waiting += 1
+        self.most = max(self.most, self.waiting)
+        await asyncio.sleep(0.001)
+        self.waiting -= 1
+        return await super().apply(body, uid)
+
+
+@pytest.mark.parametrize(("address", "most"), [({}, ADDRESSED), ({"clusterIP": "None"}, 3 * ADDRESSED)])
+async def test_few_services_wait_for_an_address_at_a_time(address: dict[str, str], most: int) -> None:
+    api, cluster = Slow(gone=False), Cluster(lambda *_: None, lambda _: (), lambda _: ())
+    executor = Executor(api, cluster, lambda: 0.0, 1.0)  # type: ignore[arg-type]
+    service: Any = SimpleNamespace(ref=SimpleNamespace(namespace="ns", name="svc"), uid="u")
+    plan = Plan(apply=(Apply({**manifest("Service"), "spec": address}, ""),))
+    runs = [Run(service, Memory(), set(), Outcome()) for _ in range(3 * ADDRESSED)]
+    await asyncio.gather(*(executor.effects(plan, run) for run in runs))
+    assert (api.most, len(api.applied)) == (most, len(runs))
