@@ -25,12 +25,26 @@ def wanted(manifest: dict[str, Any], seen: Observed) -> tuple[Apply, ...]:
 
 def one_child(one: InferenceService, deps: Deps, seen: Observed, now: datetime) -> Plan:
     """Want one Role."""
-    name = f"{one.name}-child"
-    apply = wanted(small_role(name, one.name, one.uid), seen)
-    refusal = seen.refusals.get(("Role", name))
+    return child(small_role(f"{one.name}-child", one.name, one.uid), seen)
+
+
+def small_account(role: dict[str, Any]) -> dict[str, Any]:
+    """A ServiceAccount of this Role's name."""
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": role["metadata"]}
+
+
+def one_account(one: InferenceService, deps: Deps, seen: Observed, now: datetime) -> Plan:
+    """Want one ServiceAccount, which, unlike rights, has no pass of its own."""
+    return child(small_account(small_role(f"{one.name}-child", one.name, one.uid)), seen)
+
+
+def child(body: dict[str, Any], seen: Observed) -> Plan:
+    """Want this object."""
+    key = body["kind"], body["metadata"]["name"]
+    apply, refusal = wanted(body, seen), seen.refusals.get(key)
     if refusal is not None:
         return Plan(apply=apply, status=status("False", refusal.reason, refusal.message))
-    done = ("Role", name) in seen.children
+    done = key in seen.children
     event = (Event("Normal", "Done", "it is there"),) if done else ()
     return Plan(apply=apply, status=status(str(done), "Done" if done else "Working"), events=event)
 
@@ -81,17 +95,20 @@ async def test_a_child_is_made_repaired_and_then_nothing_is_written(connection: 
 async def test_a_taken_name_is_told_left_alone_and_used_when_it_is_free(connection: Connection, client: Client) -> None:
     one = service()
     name = one["metadata"]["name"]
-    theirs = small_role(f"{name}-child", "other")
-    del theirs["metadata"]["labels"]
+    theirs = small_account(small_role(f"{name}-child", "other"))
+    theirs["metadata"]["labels"] = {"of": "a-stranger"}
     stranger = await client.create(theirs, "stranger")
-    async with leading(connection, one_child) as (_, _watcher, counted):
+    async with leading(connection, one_account) as (_, _watcher, counted):
+        while await quiet(counted, 1.0):  # services of other tests get theirs
+            pass
+        before = len(counted.writes())
         await client.create(one)
         message = await reason_is(client, name, "NameTaken")
         assert "last written by stranger" in message
-        assert [one[1] for one in counted.writes()].count("InferenceService") == 1, "the first status tells it"
-        live = await client.get("Role", "default", f"{name}-child")
+        assert [one[1] for one in counted.writes()[before:]].count("InferenceService") == 1, "the first status tells it"
+        live = await client.get("ServiceAccount", "default", f"{name}-child")
         assert live["metadata"]["resourceVersion"] == stranger["metadata"]["resourceVersion"]
-        await client.delete("Role", "default", f"{name}-child", stranger["metadata"]["uid"])
+        await client.delete("ServiceAccount", "default", f"{name}-child", stranger["metadata"]["uid"])
         await reason_is(client, name, "Done", 12)
 
 
