@@ -2,16 +2,15 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any
 
-import aiohttp
 import pytest
 from aiohttp import web
 
 from ome_operator.kube import errors
 from ome_operator.kube.client import Client
-from ome_operator.kube.connection import Connection
 from ome_operator.kube.listing import listed
+from tests.support.answers import answers
 
 SET = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "a", "namespace": "team"}}
 Ask = Callable[[Client], Awaitable[Any]]
@@ -40,24 +39,12 @@ async def answering(body: dict[str, Any] | list[Any] | str) -> AsyncIterator[Cli
     async def handler(_: web.Request) -> web.StreamResponse:
         return web.Response(status=404, text=body) if isinstance(body, str) else web.json_response(body, status=404)
 
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", handler)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-
-    class Here:
-        server = f"http://127.0.0.1:{runner.addresses[0][1]}"
-
-        def session(self, **_: object) -> aiohttp.ClientSession:
-            return aiohttp.ClientSession()
-
-    client = Client(cast(Connection, Here()))
-    try:
-        yield client
-    finally:
-        await client.close()
-        await runner.cleanup()
+    async with answers(handler) as connection:
+        client = Client(connection)
+        try:
+            yield client
+        finally:
+            await client.close()
 
 
 @pytest.mark.parametrize("ask", ABOUT_ONE)

@@ -1,43 +1,28 @@
 """Logs over HTTP, against a server that cuts lines where it likes."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any
 
-import aiohttp
 import pytest
 from aiohttp import web
 
 from ome_operator.kube import errors
-from ome_operator.kube.connection import Connection
 from ome_operator.kube.podlogs import Line, Logs, Wanted
+from tests.support.answers import Handler, answers
 
 AT = "2026-01-01T00:00:00Z"
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @asynccontextmanager
 async def serving(handler: Handler) -> AsyncIterator[Logs]:
     """Logs of an API server that answers so."""
-    app = web.Application()
-    app.router.add_get("/api/v1/namespaces/team/pods/{pod}/log", handler)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-
-    class Here:
-        server = f"http://127.0.0.1:{runner.addresses[0][1]}"
-
-        def session(self, **_: object) -> aiohttp.ClientSession:
-            return aiohttp.ClientSession()
-
-    logs = Logs(cast(Connection, Here()))
-    try:
-        yield logs
-    finally:
-        await logs.close()
-        await runner.cleanup()
+    async with answers(handler, "GET", "/api/v1/namespaces/team/pods/{pod}/log") as connection:
+        logs = Logs(connection)
+        try:
+            yield logs
+        finally:
+            await logs.close()
 
 
 async def lines(logs: Logs, wanted: Wanted) -> list[Line]:

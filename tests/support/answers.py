@@ -1,0 +1,33 @@
+"""An HTTP server on loopback that answers in an API server's place."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import cast
+
+import aiohttp
+from aiohttp import web
+
+from ome_operator.kube.connection import Connection
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@asynccontextmanager
+async def answers(handler: Handler, method: str = "*", path: str = "/{path:.*}") -> AsyncIterator[Connection]:
+    """A connection to a server that answers so whatever has this method and path."""
+    app = web.Application()
+    app.router.add_route(method, path, handler)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+
+    class Here:
+        server = f"http://127.0.0.1:{runner.addresses[0][1]}"
+
+        def session(self, **_: object) -> aiohttp.ClientSession:
+            return aiohttp.ClientSession()
+
+    try:
+        yield cast(Connection, Here())
+    finally:
+        await runner.cleanup()
