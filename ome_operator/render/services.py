@@ -15,7 +15,7 @@ def services(owner: meta.Owner, ports: tuple[tuple[str, int], ...], front: str, 
     `front` is the component behind the URL: the router, or the engine where there is none.
     The external Service comes first: it has priority over another service's component Service of the same name.
     """
-    out = [_external(owner, front, dict(ports)[front], service_type), _headless(owner)]
+    out = [_external(owner, front, dict(ports)[front], service_type), _headless(owner, ports[0][1])]
     for component, port in ports:
         out.append(_service(owner, names.component(owner.name, component), component, [_port("http", port, port)]))
     return out
@@ -38,9 +38,11 @@ def _service(owner: meta.Owner, name: str, component: str, ports: list[Manifest]
     return meta.manifest(owner, "v1", "Service", name, meta.labels(owner.name, component), {"spec": spec})
 
 
-def _headless(owner: meta.Owner) -> Manifest:
-    # Ranks must find their leader before any of them is ready.
-    spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": meta.labels(owner.name)}
+def _headless(owner: meta.Owner, port: int) -> Manifest:
+    # Ranks must find their leader before any of them is ready. Nobody asks for the port, but Kubernetes 1.34 writes the
+    # slice of a Service without ports anew each time it looks: the stored `ports: null` is not the `[]` that it wants.
+    ports = [_port("http", port, port)]
+    spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": meta.labels(owner.name), "ports": ports}
     return meta.manifest(owner, "v1", "Service", names.headless(owner.name), meta.labels(owner.name), {"spec": spec})
 
 

@@ -1,12 +1,14 @@
 """Apply, edit, scale, delete, with the operator killed in the middle of each, and not one needless write."""
 
+import json
 import signal
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from tests.support import yamls
-from tests.support.rig import Rig
+from tests.support.rig import Manifest, Rig
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +27,13 @@ def image(rig: Rig, namespace: str) -> set[str]:
 
 def revisions(rig: Rig, namespace: str) -> set[str]:
     return {pod["metadata"]["labels"]["ome.io/revision"] for pod in rig.all("Pod", namespace, "component=engine")}
+
+
+def slices(rig: Rig, namespace: str) -> list[Manifest]:
+    """The EndpointSlices of the Services `bare` and `named-pods`, in this order."""
+    both = "kubernetes.io/service-name in (bare, named-pods)"
+    found = json.loads(rig.cluster.kubectl("get", "endpointslices", "-n", namespace, "-o", "json", "-l", both))["items"]
+    return sorted(found, key=lambda one: str(one["metadata"]["labels"]["kubernetes.io/service-name"]))
 
 
 @pytest.mark.usefixtures("runtimes")
@@ -51,6 +60,23 @@ class TestLife:
         objects = {(one.resource, one.name) for one in sent if one.subresource != "status"}
         assert len(sent) - len(objects) <= 3, sorted((one.verb, one.resource, one.name, one.subresource) for one in sent)
         assert statuses
+
+    def test_kubernetes_leaves_the_slice_of_what_names_the_pods_alone(self, rig: Rig, namespace: str) -> None:
+        """Beside a Service without ports, whose slice it writes anew whenever it looks: that is why ours has one."""
+        rig.create(yamls.service(namespace, "named", "pairs", "engine"))
+        rig.ready(namespace, "named")
+        ours = rig.get("Service", namespace, "named-pods")
+        assert ours
+        spec = {name: value for name, value in ours["spec"].items() if name in ("publishNotReadyAddresses", "selector")}
+        metadata = {"name": "bare", "namespace": namespace}
+        rig.create({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {**spec, "clusterIP": "None"}})
+        rig.wait("both pods in both", lambda: [len(one["endpoints"] or ()) for one in slices(rig, namespace)] == [2, 2])
+        time.sleep(2.0)  # what it looks at again because its cache was behind
+        bare, named = slices(rig, namespace)
+        for name in ("named-pods", "bare"):
+            rig.patch("Service", namespace, name, {"metadata": {"annotations": {"note": "a"}}})
+        rig.wait("it looked", lambda: slices(rig, namespace)[0] != bare)
+        assert slices(rig, namespace)[1] == named
 
     @pytest.mark.parametrize("kill", [False, True], ids=["undisturbed", "operator-killed"])
     def test_an_edit_is_a_new_revision_and_never_two_at_once(self, rig: Rig, namespace: str, kill: bool) -> None:

@@ -49,6 +49,11 @@ def test_ranks_find_their_leader_before_anything_is_ready() -> None:
     assert (spec["clusterIP"], spec["publishNotReadyAddresses"]) == ("None", True)
 
 
+def test_what_names_the_pods_has_a_port_that_stays_when_the_front_changes() -> None:
+    fronts = [by_name(ALL, front)["svc-pods"]["ports"] for front in ("engine", "router")]
+    assert fronts[0] == fronts[1] and [one["port"] for one in fronts[0]] == [30000]
+
+
 def test_the_annotation_changes_the_type_of_the_external_service_alone() -> None:
     found = by_name(ALL, "router", "LoadBalancer")
     assert [one.get("type") for one in found.values()] == ["LoadBalancer", None, "ClusterIP", "ClusterIP", "ClusterIP"]
