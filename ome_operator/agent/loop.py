@@ -20,6 +20,8 @@ from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
 from ome_operator.kube.errors import AlreadyExists, KubeError, NotFound
 from ome_operator.kube.kinds import RESOURCES
+from ome_operator.machinery.audit import Audit
+from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.resolve.weights import weights
 from ome_operator.watch.watcher import Watched, Watcher
 
@@ -42,7 +44,9 @@ the API server 6 ms and makes no new version.
 LOOK_EVERY = 30.0
 """Seconds between two looks at the labels of the Node."""
 AUDIT_EVERY = 300.0
-"""Seconds between two lists of models: a watch may lose deletions for good (decisions 1)."""
+"""Seconds between two lists of a kind of models: a watch may lose deletions for good (decisions 1)."""
+AUDIT_DEBOUNCE = 1.0
+"""Seconds from a list that began again to the audit of its kind."""
 
 
 class Agent:
@@ -51,18 +55,24 @@ class Agent:
     def __init__(self, terms: Terms, client: Client) -> None:
         self._node, self._terms, self._client = terms.node, terms, client
         self._models: dict[str, Held] = {}
-        self._unread: set[str] = set()
-        """UIDs of models that this agent cannot read, so that it does not know what they name."""
-        self._seen: set[str] = set()
-        """UIDs of all models that the watches have shown."""
-        self._complete = False
+        self._unread: dict[str, str] = {}
+        """UID -> kind of models that this agent cannot read, so that it does not know what they name."""
+        self._audit = Audit(
+            tuple(PARSE),
+            known=self._known,
+            listed=self._listed,
+            gone=lambda _, uid: self._forget(uid),
+            queue=WorkQueue(workers=1, first=5.0, last=60.0, jitter=random.random),
+            interval=AUDIT_EVERY * random.uniform(0.9, 1.1),
+            debounce=AUDIT_DEBOUNCE,
+        )
         self._works: dict[str, Work] = {}
         self._leftovers = Leftovers(terms.roots, terms.remove_after)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._slots = asyncio.Semaphore(terms.models)
-        self._labels: Mapping[str, str] | None = None
+        self._labels: Mapping[str, str] = {}
         self._written: Mapping[str, Any] | None = None
-        self._written_at = self._audited_at = self._looked_at = -1e9
+        self._written_at = self._looked_at = -1e9
         self._ticked_at = time.monotonic()
 
     # --- the sink -----------------------------------------------------------------------------------------------------
@@ -70,10 +80,9 @@ class Agent:
     def seen(self, kind: str, body: Mapping[str, Any]) -> None:
         """A model is there."""
         uid, parsed = observe.uid(body), PARSE[kind]({**body, "kind": kind})
-        self._seen.add(uid)
         self._forget(uid)
         if isinstance(parsed, Invalid):
-            self._unread.add(uid)
+            self._unread[uid] = kind
         elif not parsed.deleting:
             self._models[uid] = parsed
 
@@ -83,22 +92,36 @@ class Agent:
 
     def _forget(self, uid: str) -> None:
         self._models.pop(uid, None)
-        self._unread.discard(uid)
+        self._unread.pop(uid, None)
 
     def relisted(self, kind: str) -> None:
-        """A watch started anew and may have missed deletions."""
-        self._audited_at = -1e9
+        """A list of models was not the first to begin: what was known before may be gone."""
+        self._audit.relisted(kind)
+
+    def _known(self, kind: str) -> set[str]:
+        read = {uid for uid, model in self._models.items() if model.kind == kind}
+        return read | {uid for uid, other in self._unread.items() if other == kind}
+
+    async def _listed(self, kind: str) -> set[str]:
+        return {one["uid"] for one in await self._client.list_metadata(kind)}
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 
-    async def run(self) -> None:
-        """For ever. Without the API server the work goes on, and is reported later."""
+    async def run(self, complete: asyncio.Event) -> None:
+        """For ever, `complete` being set when all models were seen. Without the API server the work goes on, and is reported
+        later.
+        """
+        await asyncio.gather(self._audit.run(), self._passes(complete))
+
+    async def _passes(self, complete: asyncio.Event) -> None:
         while True:
             self._ticked_at = time.monotonic()
             try:
-                await self._know()
+                if self._ticked_at - self._looked_at > LOOK_EVERY:
+                    await self._look()
                 self._keep()
-                await self._tell()
+                if complete.is_set():  # a record with half of the models would take labels away
+                    await self._tell()
             except KubeError as error:
                 logger.info("the API server: %s", error)
             await asyncio.sleep(TICK)
@@ -107,18 +130,6 @@ class Agent:
         """Whether the loop goes on."""
         age = time.monotonic() - self._ticked_at
         return age < 120, "ok" if age < 120 else f"no pass for {age:.0f} s"
-
-    async def _know(self) -> None:
-        """Learn the labels of this node, and which models are gone."""
-        now = time.monotonic()
-        if now - self._looked_at > LOOK_EVERY:
-            await self._look()
-        if not self._complete or now - self._audited_at > AUDIT_EVERY * random.uniform(0.9, 1.1):
-            before = self._models.keys() | self._unread  # what appears during the lists is in none of them
-            listed = {one["uid"] for kind in PARSE for one in await self._client.list_metadata(kind)}
-            for gone in before - listed:
-                self._forget(gone)
-            self._complete, self._audited_at = listed <= self._seen, now
 
     async def _look(self) -> str:
         """Learn the labels of this node; the UID of its Node."""
@@ -143,7 +154,7 @@ class Agent:
                 self._tasks[uid] = asyncio.create_task(self._pass(uid, work))
 
     def _wanted(self, model: Held) -> bool:
-        if self._labels is None or not concerns(model) or not belongs(model, self._node, self._labels):
+        if not concerns(model) or not belongs(model, self._node, self._labels):
             return False
         local = model.spec.storage.storage_uri.startswith(LOCAL)
         return not (local and misplaced(model, self._terms.roots))  # we do not see it: whoever put it there says so
@@ -173,8 +184,6 @@ class Agent:
 
     async def _tell(self) -> None:
         """Write the record when it says something new; plain progress not too often."""
-        if self._labels is None or not self._complete:
-            return  # a record with half of the models would take labels away
         await self._leftovers.look()
         named = {str(one.store.root) for one in self._works.values()}
         unused = self._leftovers.unused(named, offer=not self._unread)
@@ -222,7 +231,7 @@ async def run(terms: Terms, connection: Connection, stop: asyncio.Event, serve: 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     await serve(agent)
-    tasks = {asyncio.create_task(one) for one in (watcher.run(), agent.run())}
+    tasks = {asyncio.create_task(one) for one in (watcher.run(), agent.run(watcher.complete))}
     stopped = asyncio.create_task(stop.wait())
     try:
         done, _ = await asyncio.wait({*tasks, stopped}, return_when=asyncio.FIRST_COMPLETED)

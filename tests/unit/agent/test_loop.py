@@ -1,5 +1,6 @@
 """What an agent knows, and when it tries again."""
 
+import asyncio
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ from ome_operator.agent import loop, record
 from ome_operator.agent.loop import Agent
 from ome_operator.agent.work import Terms, Work
 from ome_operator.kube.client import Applied
-from ome_operator.kube.errors import NotFound
+from ome_operator.kube.errors import NotFound, Transient
 from tests.support import parts, yamls
 
 
@@ -22,6 +23,8 @@ class Api:
         self.node = "n"
         """The Node's UID."""
         self.record: dict[str, Any] | None = None
+        self.told = asyncio.Event()
+        """Set when the record has been written."""
 
     async def get(self, *_: object) -> dict[str, Any]:
         return {"metadata": {"uid": self.node, "labels": {}}}
@@ -30,6 +33,7 @@ class Api:
         if self.record is None:
             raise NotFound("no such record", 404)
         self.record |= {subresource: manifest[subresource]}
+        self.told.set()
         return Applied(self.record, ())
 
     async def create(self, manifest: dict[str, Any]) -> None:
@@ -40,24 +44,49 @@ class Api:
 
 
 class Busy(Api):
-    """One on which a model is made between two lists."""
+    """One on which a model is made while models are listed."""
 
     agent: Agent
 
-    async def list_metadata(self, kind: str) -> list[dict[str, Any]]:
-        if kind == "BaseModel":
-            model = yamls.model()
-            self.agent.seen("ClusterBaseModel", {**model, "metadata": {**model["metadata"], "uid": "new"}})
+    async def list_metadata(self, _: str) -> list[dict[str, Any]]:
+        self.agent.seen("ClusterBaseModel", model("new"))
         return []
 
 
-async def test_a_model_that_appears_during_an_audit_is_kept() -> None:
+class Failing(Api):
+    """One that cannot list."""
+
+    async def list_metadata(self, _: str) -> list[dict[str, Any]]:
+        raise Transient("etcdserver: request timed out", 500)
+
+
+def model(uid: str, **spec: Any) -> dict[str, Any]:
+    """A model that no agent has anything to do for, unless its spec says so."""
+    made = yamls.model()
+    return {**made, "metadata": {**made["metadata"], "uid": uid}, "spec": spec or {"storage": {"storageUri": "pvc://a/b"}}}
+
+
+async def test_models_are_gone_that_a_list_does_not_show_and_that_were_there_before_it() -> None:
     api = Busy()
     api.agent = agent = Agent(Terms(node="n"), cast(Any, api))
-    await agent._know()
-    assert "new" in agent._models
-    await agent._know()
-    assert "new" in agent._models, "and no audit is due"
+    agent.seen("ClusterBaseModel", model("old"))
+    agent.seen("ClusterBaseModel", model("unread", storage=3))
+    agent.seen("BaseModel", model("of another kind"))
+    await agent._audit.check("ClusterBaseModel")
+    assert (agent._models.keys(), agent._unread.keys()) == ({"new", "of another kind"}, set())
+
+
+async def test_models_that_cannot_be_listed_keep_nobody_from_telling() -> None:
+    api, complete = Failing(), asyncio.Event()
+    agent = Agent(Terms(node="n", roots=()), cast(Any, api))
+    agent.seen("ClusterBaseModel", model("m"))
+    agent.relisted("ClusterBaseModel")
+    complete.set()
+    running = asyncio.create_task(agent.run(complete))
+    try:
+        await asyncio.wait_for(api.told.wait(), 10)
+    finally:
+        running.cancel()
 
 
 def test_an_edit_of_what_failed_is_tried_at_once(tmp_path: Path) -> None:
@@ -85,7 +114,7 @@ async def test_a_record_that_vanished_is_back_in_half_a_minute(monkeypatch: pyte
     monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: clock.now))
     agent = Agent(Terms(node="n", roots=()), cast(Any, api))
     for _ in range(2):
-        await agent._know()
+        await agent._look()
         await agent._tell()
         assert api.record is not None and api.record["status"] == {"summary": "none"}
         api.record = None
@@ -96,7 +125,7 @@ async def test_the_owner_of_a_new_record_is_the_node_as_it_is_now() -> None:
     """A record that belonged to the Node before would be collected with it, as the old one was."""
     api = Api()
     agent = Agent(Terms(node="n", roots=()), cast(Any, api))
-    await agent._know()
+    await agent._look()
     api.node = "registered anew"
     await agent._tell()
     assert api.record is not None and api.record["metadata"]["ownerReferences"][0]["uid"] == "registered anew"
