@@ -122,9 +122,8 @@ def test_images_outlive_a_cluster(
     assert place.is_dir()
     cluster = Cluster.up(name, real_node=True)
     assert f"docker.io/{busybox.REFERENCE}" in images.listed(cluster.node)
-    ctr = ["ctr", "--address", str(cluster.node.socket), "--namespace", "k8s.io", "snapshots", "list"]
-    there = subprocess.run(ctr, capture_output=True, text=True, check=True).stdout
-    assert "Committed" in there and "Active" not in there, "layers, and nothing that a container wrote"
+    layers = snapshots(cluster)
+    assert "Committed" in layers and "Active" not in layers, "layers, and nothing that a container wrote"
     busybox_archive.touch()  # made again, as far as the node can know
     cluster.load_image(busybox_archive)
     assert len([one for one in images.loaded(cluster.node.images) if busybox.REFERENCE in one.read_text()]) == 1
@@ -132,11 +131,18 @@ def test_images_outlive_a_cluster(
     cluster.load_image(busybox_archive)  # its name was taken meanwhile
     images.remove_unused(cluster.node)
     assert len(images.listed(cluster.node)) == 4, "busybox and pause, each by its name and by its digest"
+    assert snapshots(cluster) == layers, "an import fails where it finds a layer that is removed only then"
     cluster.apply(pod("second", "exec sleep 1000"))
     wait_ready(cluster, "second")
     monkeypatch.setattr(shelf, "put", lambda at: None)
     cluster.down()
     shutil.rmtree(place, ignore_errors=True)
+
+
+def snapshots(cluster: Cluster) -> str:
+    """A line for each layer that is there unpacked, and for each container's own."""
+    ctr = ["ctr", "--address", str(cluster.node.socket), "--namespace", "k8s.io", "snapshots", "list"]
+    return subprocess.run(ctr, capture_output=True, text=True, check=True).stdout
 
 
 def namesake(folder: Path) -> Path:

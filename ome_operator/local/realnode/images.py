@@ -74,8 +74,8 @@ def remove_unused(node: RealNode) -> None:
     there = [line.split() for line in _digests(node) if line.split()[0] not in names]
     named = {digest for name, digest in there if not name.startswith("sha256:")}
     names |= {name for name, digest in there if name.startswith("sha256:") and digest not in named}
-    if names:
-        _ctr(node, "images", "remove", *sorted(names))
+    if names:  # with their layers: an import that finds one which is being collected fails
+        _ctr(node, "images", "remove", "--sync", *sorted(names))
     for one in old:
         one.unlink()
 
