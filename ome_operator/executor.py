@@ -3,17 +3,15 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Iterable
 
 from ome_operator import claims, keys, observe, ownership
 from ome_operator.cluster import Cluster
 from ome_operator.facts import Child, Manifest, Refusal
-from ome_operator.kept import Kept
 from ome_operator.kube.client import Applied, Client
 from ome_operator.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, KubeError, NotFound
 from ome_operator.machinery import sshkeys
-from ome_operator.memory import PATIENCE, Checked, Key, Memory, pause
+from ome_operator.memory import PATIENCE, Checked, Key, pause
 from ome_operator.plan import (
     Apply,
     ApplyStatus,
@@ -28,6 +26,7 @@ from ome_operator.plan import (
     Recycle,
     sight,
 )
+from ome_operator.run import Run
 
 logger = logging.getLogger(__name__)
 
@@ -45,45 +44,11 @@ ADDRESSED = 4
 who asked first: of a dozen that waited there with full cores one took 3.5 s, of four 1.4 s (100 services of 11 pods)."""
 
 
-@dataclass
-class Outcome:
-    """What came of a plan's effects."""
-
-    wrote: bool = False
-    """Something was changed: another pass should look at the result."""
-    learned: bool = False
-    """Something was found out that the status must tell: `sync` should run again before it is written."""
-    error: KubeError | None = None
-    """The last error that may be better soon."""
-    again: float | None = None
-    """Seconds until the next pass at the latest."""
-
-    def within(self, seconds: float) -> None:
-        """Another pass within so many seconds."""
-        self.again = seconds if self.again is None else min(self.again, max(0.0, seconds))
-
-
-@dataclass
-class Run:
-    """One service's plan being carried out."""
-
-    service: Kept
-    memory: Memory
-    tried: set[Key]
-    """Objects that this pass has tried to write already."""
-    outcome: Outcome
-
-    @property
-    def namespace(self) -> str:
-        """Of the service and everything that belongs to it."""
-        return self.service.ref.namespace
-
-
 class Executor:
     """Stateless but for the client and the cluster's facts."""
 
-    def __init__(self, client: Client, cluster: Cluster, clock: Callable[[], float], guard_delay: float) -> None:
-        self._client, self._cluster, self._clock, self._guard_delay = client, cluster, clock, guard_delay
+    def __init__(self, client: Client, cluster: Cluster, guard_delay: float) -> None:
+        self._client, self._cluster, self._guard_delay = client, cluster, guard_delay
         self._addressed = asyncio.Semaphore(ADDRESSED)
 
     async def effects(self, plan: Plan, run: Run) -> None:
@@ -141,20 +106,20 @@ class Executor:
     async def _apply(self, run: Run, apply: Apply) -> None:
         # With the UID: what was refused as a stranger's is tried at once when the object has become ours.
         key, hash_ = _key(apply.manifest), _hash(apply.manifest) + apply.uid
-        if not self._due(run, key, hash_):
+        if not run.due(key, hash_):
             return
         if await self._blocked(run, apply.guard):
             return
         try:
             applied = await self._claimed(run, apply, key, hash_)
         except (Invalid, Forbidden) as error:
-            self._refuse(run, key, Refusal(type(error).__name__, str(error)), hash_)
+            run.refuse(key, Refusal(type(error).__name__, str(error)), hash_)
             return
         if applied is None:
             return
         child = self._cluster.wrote(key[0], applied.body)
         run.outcome.wrote = True
-        self._accepted(run, key, applied, child if isinstance(child, Child) else None)
+        run.accepted(key, applied, child if isinstance(child, Child) else None)
 
     async def _claimed(self, run: Run, apply: Apply, key: Key, hash_: str) -> Applied | None:
         """Apply to an absent object or to ours; None when the name is refused."""
@@ -167,7 +132,7 @@ class Executor:
         live = await self._client.get(key[0], run.namespace, key[1])
         claim = claims.claim(live, run.service.ref.name, run.service.uid)
         if claim.refusal is not None:
-            self._refuse(run, key, claim.refusal, hash_)
+            run.refuse(key, claim.refusal, hash_)
             return None
         return await self._client.apply(apply.manifest, claim.uid)
 
@@ -178,41 +143,13 @@ class Executor:
         except NotFound:
             live = {}
         if live.get("metadata", {}).get("uid") == uid:
-            self._refuse(run, key, refusal, hash_)
+            run.refuse(key, refusal, hash_)
         else:
             self._cluster.gone(key[0], uid)
             run.outcome.within(self._guard_delay)
 
-    def _due(self, run: Run, key: Key, hash_: str) -> bool:
-        """Once per pass, and what was refused only after its pause or when it changed."""
-        if key in run.tried:
-            return False
-        known = run.memory.refused.get(key)
-        if known is not None and known.hash == hash_ and (wait := known.next - self._clock()) > 0:
-            run.outcome.within(wait)
-            return False
-        run.tried.add(key)
-        return True
-
-    def _refuse(self, run: Run, key: Key, refusal: Refusal, hash_: str) -> None:
-        now = self._clock()
-        if run.memory.refuse(key, refusal, hash_, now):
-            logger.warning("%s/%s: %s %s: %s", run.namespace, run.service.ref.name, *key, refusal.message)
-            run.outcome.learned = True
-        run.outcome.within(run.memory.refused[key].next - now)
-
-    def _accepted(self, run: Run, key: Key, applied: Applied, child: Child | None) -> None:
-        memory = run.memory
-        if memory.refused.pop(key, None) is not None:
-            run.outcome.learned = True
-        if applied.warnings != memory.warnings.get(key, ()):
-            memory.warnings[key] = applied.warnings
-            run.outcome.learned = True
-        if child is not None and child.owned != child.hash:
-            memory.accepted[child.uid] = child.owned
-
     async def _check(self, run: Run, check: Check) -> None:
-        now, memory = self._clock(), run.memory
+        now, memory = run.clock(), run.memory
         hash_ = "".join(ownership.digest(manifest) for manifest in check.manifests)
         known = memory.checked.get(check.revision)
         if known is not None and known.hash == hash_ and (not known.why or now < known.next):
@@ -234,7 +171,7 @@ class Executor:
 
     async def _create(self, run: Run, create: Create) -> None:
         key, hash_ = _key(create.manifest), ownership.digest(create.manifest)
-        if not self._due(run, key, hash_):
+        if not run.due(key, hash_):
             return
         try:
             body = await self._client.create(create.manifest, keys.SCALE_MANAGER)
@@ -243,21 +180,21 @@ class Executor:
             body = await self._client.get(key[0], run.namespace, key[1])
             claim = claims.scale(body, run.service.ref.name, run.service.uid)
             if claim.refusal is not None:
-                self._refuse(run, key, claim.refusal, hash_)
+                run.refuse(key, claim.refusal, hash_)
                 return
             if lacks := _lacks(body["metadata"], create.manifest["metadata"]):
                 body = await self._client.patch_merge(key[0], run.namespace, key[1], claim.uid, {"metadata": lacks})
             run.outcome.learned = True
         except (Invalid, Forbidden) as error:
-            self._refuse(run, key, Refusal(type(error).__name__, str(error)), hash_)
+            run.refuse(key, Refusal(type(error).__name__, str(error)), hash_)
             return
         self._cluster.wrote(key[0], body)
         run.outcome.learned |= run.memory.refused.pop(key, None) is not None
 
     async def _secret(self, run: Run, secret: EnsureSecret) -> None:
         """Make a Secret with new keys; that there is one of its name is success."""
-        key, hash_, now = _key(secret.manifest), ownership.digest(secret.manifest), self._clock()
-        if now < run.memory.secrets.get(key[1], now) or not self._due(run, key, hash_):
+        key, hash_, now = _key(secret.manifest), ownership.digest(secret.manifest), run.clock()
+        if now < run.memory.secrets.get(key[1], now) or not run.due(key, hash_):
             return
         try:
             await self._client.create({**secret.manifest, "stringData": sshkeys.generate(), "immutable": True})
@@ -265,7 +202,7 @@ class Executor:
         except AlreadyExists:
             pass
         except (Invalid, Forbidden) as error:
-            self._refuse(run, key, Refusal(type(error).__name__, str(error)), hash_)
+            run.refuse(key, Refusal(type(error).__name__, str(error)), hash_)
             return
         run.memory.secrets[key[1]] = now + SECRET_AGAIN
         run.outcome.within(SECRET_AGAIN)
@@ -292,7 +229,7 @@ class Executor:
 
     async def _delete(self, run: Run, delete: Delete) -> None:
         key = delete.kind, delete.name
-        if not self._due(run, key, delete.uid) or await self._blocked(run, delete.guard):
+        if not run.due(key, delete.uid) or await self._blocked(run, delete.guard):
             return
         try:
             body = await self._client.delete(delete.kind, run.namespace, delete.name, delete.uid, delete.grace)
@@ -302,7 +239,7 @@ class Executor:
             await self._conflict(run, key, delete.uid, Refusal("Conflict", str(error), delete.uid), delete.uid)
             return
         except (Invalid, Forbidden) as error:
-            self._refuse(run, key, Refusal(type(error).__name__, str(error), delete.uid), delete.uid)
+            run.refuse(key, Refusal(type(error).__name__, str(error), delete.uid), delete.uid)
             return
         run.outcome.learned |= run.memory.refused.pop(key, None) is not None
         if (body.get("metadata") or {}).get("uid") == delete.uid:

@@ -70,7 +70,7 @@ class Leader:
             settings.registry_image,
             model_agent=settings.model_agent,
         )
-        executor = Executor(client, self.cluster, time.monotonic, settings.guard_delay)
+        executor = Executor(client, self.cluster, settings.guard_delay)
         self._passes = Passes(self.cluster, client, executor, self._queue, settings, centre.sync, centre.refuse)
         say = sayer(self.cluster, centre.say, centre.refuse)
         interval = settings.status_interval

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from ome_operator import keys, notices, statuses
 from ome_operator.api import InferenceService, Invalid
 from ome_operator.cluster import Cluster
-from ome_operator.executor import RIGHTS, Executor, Outcome, Run
+from ome_operator.executor import RIGHTS, Executor
 from ome_operator.facts import Child, Deps, Observed, Ref
 from ome_operator.kept import SERVICE, Kept
 from ome_operator.kube.client import Client
@@ -19,6 +19,7 @@ from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.memory import Key, Memory, pause
 from ome_operator.plan import Event, Plan
 from ome_operator.rollout.turn import whole_before
+from ome_operator.run import Outcome, Run
 from ome_operator.settings import Settings
 from ome_operator.status import conditions as cond
 
@@ -90,7 +91,7 @@ class Passes:
             plan = self._plan(kept, memory, outcome)
             if any(one.kind in RIGHTS for one in plan.apply):
                 self._queue.add(_access(ref))
-            await self._executor.effects(plan, Run(kept, memory, tried, outcome))
+            await self._executor.effects(plan, Run(kept, memory, tried, outcome, self._clock))
             await self._look(kept, memory, plan, outcome)
             if not outcome.learned:
                 break
@@ -109,7 +110,7 @@ class Passes:
             return
         outcome = Outcome()
         memory = self._memory(kept)
-        await self._executor.rights(self._plan(kept, memory, outcome), Run(kept, memory, set(), outcome))
+        await self._executor.rights(self._plan(kept, memory, outcome), Run(kept, memory, set(), outcome, self._clock))
         if outcome.wrote or outcome.learned:
             self._queue.add(service, self._settings.child_delay, spaced=True)
         self._again(ref, outcome, outcome.again)

@@ -11,12 +11,13 @@ import pytest
 from ome_operator import keys
 from ome_operator.catalog import Catalog
 from ome_operator.cluster import Cluster
-from ome_operator.executor import Executor, Outcome, Run
+from ome_operator.executor import Executor
 from ome_operator.facts import Ref, Refusal
 from ome_operator.kube.errors import Conflict, Forbidden, KubeError, NotFound
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.memory import Memory
 from ome_operator.plan import Apply, Delete, Plan
+from ome_operator.run import Outcome, Run
 from tests.support import yamls
 
 
@@ -45,9 +46,9 @@ async def test_what_could_not_be_deleted_is_gone_only_where_it_is_not_there(has_
     metadata = {"name": "svc-1", "namespace": "ns", "uid": "u", "resourceVersion": "5", "labels": labels}
     cluster.seen("StatefulSet", {"metadata": metadata})
     service: Any = SimpleNamespace(ref=SimpleNamespace(namespace="ns", name="svc"), uid="s")
-    run, api = Run(service, Memory(), set(), Outcome()), Api(has_the_name)
+    run, api = Run(service, Memory(), set(), Outcome(), lambda: 0.0), Api(has_the_name)
     plan = Plan(delete=(Delete("StatefulSet", "svc-1", "u"),))
-    await Executor(api, cluster, lambda: 0.0, 1.0).effects(plan, run)  # type: ignore[arg-type]
+    await Executor(api, cluster, 1.0).effects(plan, run)  # type: ignore[arg-type]
     assert cluster.uids("StatefulSet") == known
     assert run.outcome.again == 1.0, "the next pass tries again"
 
@@ -80,12 +81,12 @@ class Retried:
     def __init__(self, error: KubeError, plan: Plan = DELETE) -> None:
         self.api, self.memory, self.now, self._plan = Stubborn(error), Memory(), 0.0, plan
         cluster = Cluster(lambda *_: None, lambda _: (), lambda _: ())
-        self._executor: Any = Executor(self.api, cluster, lambda: self.now, 1.0)  # type: ignore[arg-type]
+        self._executor: Any = Executor(self.api, cluster, 1.0)  # type: ignore[arg-type]
         self._service: Any = SimpleNamespace(ref=SimpleNamespace(namespace="ns", name="svc"), uid="s")
 
     async def passed(self) -> Outcome:
         """What came of a pass; the time is that of the next one."""
-        run = Run(self._service, self.memory, set(), Outcome())
+        run = Run(self._service, self.memory, set(), Outcome(), lambda: self.now)
         await self._executor.effects(self._plan, run)
         self.now += run.outcome.again or 0.0
         return run.outcome

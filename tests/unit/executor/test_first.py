@@ -8,10 +8,11 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.cluster import Cluster
-from ome_operator.executor import ADDRESSED, Executor, Outcome, Run
+from ome_operator.executor import ADDRESSED, Executor
 from ome_operator.kube.errors import Conflict, NotFound
 from ome_operator.memory import Memory
 from ome_operator.plan import Apply, Plan
+from ome_operator.run import Outcome, Run
 
 
 def manifest(kind: str) -> dict[str, Any]:
@@ -40,10 +41,10 @@ async def kinds(*apply: str, gone: bool = False) -> tuple[list[str], Outcome]:
     """What is applied, in this order, of a revision that was known and of objects of these kinds."""
     api, cluster = Api(gone), Cluster(lambda *_: None, lambda _: (), lambda _: ())
     service: Any = SimpleNamespace(ref=SimpleNamespace(namespace="ns", name="svc"), uid="u")
-    run = Run(service, Memory(), set(), Outcome())
+    run = Run(service, Memory(), set(), Outcome(), lambda: 0.0)
     first = (Apply(manifest("ControllerRevision"), "old"),)
     plan = Plan(first=first, apply=tuple(Apply(manifest(kind), "") for kind in apply))
-    await Executor(api, cluster, lambda: 0.0, 1.0).effects(plan, run)  # type: ignore[arg-type]
+    await Executor(api, cluster, 1.0).effects(plan, run)  # type: ignore[arg-type]
     return api.applied, run.outcome
 
 
@@ -77,9 +78,9 @@ class Slow(Api):
 @pytest.mark.parametrize(("address", "most"), [({}, ADDRESSED), ({"clusterIP": "None"}, 3 * ADDRESSED)])
 async def test_few_services_wait_for_an_address_at_a_time(address: dict[str, str], most: int) -> None:
     api, cluster = Slow(gone=False), Cluster(lambda *_: None, lambda _: (), lambda _: ())
-    executor = Executor(api, cluster, lambda: 0.0, 1.0)  # type: ignore[arg-type]
+    executor = Executor(api, cluster, 1.0)  # type: ignore[arg-type]
     service: Any = SimpleNamespace(ref=SimpleNamespace(namespace="ns", name="svc"), uid="u")
     plan = Plan(apply=(Apply({**manifest("Service"), "spec": address}, ""),))
-    runs = [Run(service, Memory(), set(), Outcome()) for _ in range(3 * ADDRESSED)]
+    runs = [Run(service, Memory(), set(), Outcome(), lambda: 0.0) for _ in range(3 * ADDRESSED)]
     await asyncio.gather(*(executor.effects(plan, run) for run in runs))
     assert (api.most, len(api.applied)) == (most, len(runs))

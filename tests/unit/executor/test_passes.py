@@ -79,7 +79,7 @@ def passes(api: Api, plan: Plan, clock: Callable[[], float]) -> tuple[Any, WorkQ
     metadata = {"name": "svc", "namespace": "ns", "uid": "u", "resourceVersion": "5"}
     cluster.seen("InferenceService", {"metadata": metadata, "spec": {"engine": {}}})
     made: Any = Passes
-    executor = Executor(api, cluster, clock, 1.0)  # type: ignore[arg-type]
+    executor = Executor(api, cluster, 1.0)  # type: ignore[arg-type]
     return made(cluster, api, executor, queue, Settings(), lambda *_: plan, None, clock=clock), queue
 
 

@@ -7,11 +7,12 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.cluster import Cluster
-from ome_operator.executor import Executor, Outcome, Run
+from ome_operator.executor import Executor
 from ome_operator.facts import Child
 from ome_operator.kube.errors import AlreadyExists
 from ome_operator.memory import Memory
 from ome_operator.plan import ApplyStatus, Create, Plan
+from ome_operator.run import Outcome, Run
 
 LABELS = {keys.SERVICE: "svc", keys.MANAGED_BY: keys.MANAGER}
 
@@ -53,8 +54,8 @@ async def carried_out(plan: Plan, stored: dict[str, Any], *seen: dict[str, Any])
     for body in seen:
         cluster.seen("RoleScale", body)
     service: Any = SimpleNamespace(ref=SimpleNamespace(namespace="ns", name="svc"), uid="s")
-    run = Run(service, Memory(), set(), Outcome())
-    await Executor(Api(stored), cluster, lambda: 0.0, 1.0).effects(plan, run)  # type: ignore[arg-type]
+    run = Run(service, Memory(), set(), Outcome(), lambda: 0.0)
+    await Executor(Api(stored), cluster, 1.0).effects(plan, run)  # type: ignore[arg-type]
     return run.outcome, cluster.children_of("ns", "svc")
 
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from ome_operator.executor import SECRET_AGAIN, Executor, Outcome, Run
+from ome_operator.executor import SECRET_AGAIN, Executor
 from ome_operator.kube.errors import AlreadyExists, Conflict, Forbidden, KubeError, Transient
 from ome_operator.memory import STEP, Memory
 from ome_operator.plan import Apply, EnsureSecret, Plan
 from ome_operator.render import meta, ssh
+from ome_operator.run import Outcome, Run
 from tests.unit.render.test_ssh import template
 
 SECRET = ssh.secret(meta.Owner("svc", "team", "u"), template())
@@ -37,8 +38,8 @@ async def passes(api: Api, memory: Memory, *times: float, workloads: tuple[Apply
     assert SECRET is not None
     for now in times:
         service: Any = SimpleNamespace(ref=SimpleNamespace(namespace="team", name="svc"), uid="u")
-        executor = Executor(api, None, lambda now=now: now, 1.0)  # type: ignore[arg-type,misc]
-        run = Run(service, memory, set(), Outcome())
+        executor = Executor(api, None, 1.0)  # type: ignore[arg-type]
+        run = Run(service, memory, set(), Outcome(), lambda now=now: now)  # type: ignore[misc]
         await executor.effects(Plan(ensure_secret=(EnsureSecret(SECRET),), apply=workloads), run)
     return run.outcome
 
