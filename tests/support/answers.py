@@ -1,6 +1,6 @@
 """An HTTP server on loopback that answers in an API server's place."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import cast
 
@@ -17,15 +17,15 @@ async def answers(handler: Handler, method: str = "*", path: str = "/{path:.*}")
     """A connection to a server that answers so whatever has this method and path."""
     app = web.Application()
     app.router.add_route(method, path, handler)
-    runner = web.AppRunner(app)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)  # a watch that a test leaves open never ends
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
 
     class Here:
         server = f"http://127.0.0.1:{runner.addresses[0][1]}"
 
-        def session(self, **_: object) -> aiohttp.ClientSession:
-            return aiohttp.ClientSession()
+        def session(self, *, traces: Sequence[aiohttp.TraceConfig] = (), **_: object) -> aiohttp.ClientSession:
+            return aiohttp.ClientSession(trace_configs=list(traces))
 
     try:
         yield cast(Connection, Here())

@@ -1,11 +1,8 @@
 """Who may take a Lease, by what was seen and not by anybody's wall clock."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any
 
-import aiohttp
 import pytest
 from aiohttp import web
 
@@ -13,6 +10,7 @@ from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
 from ome_operator.kube.errors import Conflict, KubeError, Transient
 from ome_operator.kube.lease import Election, Sighting, Terms, claimed, may_take
+from tests.support.answers import answers
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 TERMS = Terms("ns", "lease", "me")
@@ -93,16 +91,6 @@ async def test_a_conflict_and_a_failing_read_lose_no_lease() -> None:
     assert await election._try() and election.leads()
 
 
-@dataclass
-class Here:
-    """A connection to a server of the test, without credentials."""
-
-    server: str
-
-    def session(self, *, limit: int, agent: str, traces: Sequence[aiohttp.TraceConfig] = ()) -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(trace_configs=list(traces))
-
-
 @pytest.mark.parametrize("warm", [False, True], ids=["new connection", "kept connection"])
 async def test_a_write_that_lost_its_lease_while_it_got_its_connection_is_not_sent(warm: bool) -> None:
     """A process may be frozen at any moment, also after it was asked whether it may write."""
@@ -112,21 +100,16 @@ async def test_a_write_that_lost_its_lease_while_it_got_its_connection_is_not_se
         came.append(request.method)
         return web.json_response({})
 
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
     leads = iter([True, False, True, True])
-    client = Client(cast(Connection, Here(f"http://127.0.0.1:{runner.addresses[0][1]}")), may_write=lambda: next(leads))
-    try:
-        if warm:
-            await client.get("Pod", "ns", "p")
-        with pytest.raises(Transient, match="not sent"):
+    async with answers(answer) as connection:
+        client = Client(connection, may_write=lambda: next(leads))
+        try:
+            if warm:
+                await client.get("Pod", "ns", "p")
+            with pytest.raises(Transient, match="not sent"):
+                await client.delete("Pod", "ns", "p", "uid")
+            assert came == ["GET"] * warm
             await client.delete("Pod", "ns", "p", "uid")
-        assert came == ["GET"] * warm
-        await client.delete("Pod", "ns", "p", "uid")
-        assert came == [*["GET"] * warm, "DELETE"]
-    finally:
-        await client.close()
-        await runner.cleanup()
+            assert came == [*["GET"] * warm, "DELETE"]
+        finally:
+            await client.close()

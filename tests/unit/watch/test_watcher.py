@@ -1,18 +1,16 @@
 """What the sink is told when a list breaks between two pages: another begins, and may lack what the first one showed."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import aiohttp
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from ome_operator.watch.watcher import Watched, Watcher
+from tests.support.answers import Handler, answers
 
 THINGS = Watched("Thing", "example.org", "v1", "things", "")
-Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Told:
@@ -31,7 +29,7 @@ class Told:
         self.said.append("relisted")
 
 
-def page(*names: str, more: str = "") -> Answer:
+def page(*names: str, more: str = "") -> Handler:
     """A page of a list."""
 
     async def answer(_: web.Request) -> web.StreamResponse:
@@ -41,7 +39,7 @@ def page(*names: str, more: str = "") -> Answer:
     return answer
 
 
-def refused(code: int) -> Answer:
+def refused(code: int) -> Handler:
     """The answer to a token, ours or that of a page, which holds no more."""
 
     async def answer(_: web.Request) -> web.StreamResponse:
@@ -60,19 +58,18 @@ async def cut(request: web.Request) -> web.StreamResponse:
     return response
 
 
-async def told(*answers: Answer) -> list[str]:
-    """What a sink is told of these answers to lists, up to the watch that follows them."""
-    left, sink = list(answers), Told()
+async def told(*lists: Handler) -> list[str]:
+    """What a sink is told of lists that are answered so, up to the watch that follows them."""
+    left, sink = list(lists), Told()
 
     async def serve(request: web.Request) -> web.StreamResponse:
         if "watch" in request.query:
             await asyncio.Future()
         return await left.pop(0)(request)
 
-    app = web.Application()
-    app.router.add_get("/apis/example.org/v1/things", serve)
-    async with TestServer(app) as server, aiohttp.ClientSession() as session:
-        watcher = Watcher([THINGS], sink, session=session, server=str(server.make_url("")), server_timeout=60)
+    where = "/apis/example.org/v1/things"
+    async with answers(serve, "GET", where) as connection, connection.session(limit=0, agent="") as session:
+        watcher = Watcher([THINGS], sink, session=session, server=connection.server, server_timeout=60)
         watching = asyncio.create_task(watcher.run())
         complete = asyncio.create_task(watcher.complete.wait())
         try:
@@ -91,6 +88,6 @@ async def test_a_whole_list_of_several_pages_misses_nothing() -> None:
 
 
 @pytest.mark.parametrize("fault", [cut, refused(401), refused(410)], ids=["cut", "401", "410"])
-async def test_a_first_list_that_began_again_may_have_shown_what_is_gone(fault: Answer) -> None:
+async def test_a_first_list_that_began_again_may_have_shown_what_is_gone(fault: Handler) -> None:
     said = await told(page("a", "b", more="next"), fault, page("b", more="next"), page("c"))
     assert said == ["seen a", "seen b", "seen b", "seen c", "relisted"]
