@@ -85,7 +85,8 @@ class Cluster:
         elif kind == "Pod":
             before, pod = self.pods.get(observe.uid(body)), observe.pod(body)
             if self.pods.see(pod):
-                self._dirty_service(_pod_group(pod))
+                turned = pod.ready and not (before is not None and before.ready)
+                self._dirty_service(_pod_group(pod), turned and all(one.ready for one in self.pods.group(_pod_group(pod))))
                 if before is not None and before.service != pod.service:
                     self._dirty_service(_pod_group(before))
         elif kind == "Node":
@@ -256,10 +257,11 @@ class Cluster:
             if (one.ref.namespace, names.benchmark(one.ref.name)) == (child.namespace, child.name):
                 self._enqueue(one.ref, False)
 
-    def _dirty_service(self, group: tuple[str, str]) -> None:
+    def _dirty_service(self, group: tuple[str, str], whole: bool = False) -> None:
+        """Its pods or children changed; `whole`: the last of its pods has become ready, for which its users wait."""
         namespace, name = group
         if name:
-            self._enqueue(Ref(SERVICE, namespace, name), False)
+            self._enqueue(Ref(SERVICE, namespace, name), whole)
 
     def _seen_kept(self, kind: str, body: Mapping[str, Any]) -> None:
         old = self.kept[kind].get(observe.uid(body))

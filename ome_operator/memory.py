@@ -12,7 +12,7 @@ Key = tuple[str, str]
 
 SOON, STEP, LONGEST = 1.0, 5.0, 300.0
 """Seconds until something that failed is tried or looked at again: doubling from `STEP` on after `PATIENCE` tries.
-What met a conflict is tried again sooner, and not told, until then: mostly somebody was only faster."""
+What met a conflict or a failing server is tried again sooner, and not told, until then: mostly it is over at once."""
 PATIENCE = 4
 """An API server that has just started says 403 to everybody, for seconds, until its authorizer has caught up."""
 
@@ -51,7 +51,7 @@ def pause(tries: int) -> float:
 
 def _brief(reason: str, tries: int) -> bool:
     """Whether it may be over at the next attempt."""
-    return reason == "Conflict" and tries < PATIENCE
+    return reason in ("Conflict", "ServerError") and tries < PATIENCE
 
 
 def _wait(reason: str, tries: int) -> float:

@@ -28,8 +28,9 @@ logger = logging.getLogger(__name__)
 FOREIGN = timedelta(minutes=5)
 """For so long after a foreign write of its status a service is left alone (decisions 24)."""
 FIRST_WITHIN = 1.0
-"""Seconds from when a service's first objects were made to its first status: what is Ready by then needs one write, which
-costs the servers as much CPU time as the creation of three services (11 to 12 ms against 3.9, whatever it changes)."""
+"""Seconds from when a service's first objects were made to its first status, and to its budgets: what is Ready by then
+needs one write, which costs the servers as much CPU time as the creation of three services (11 to 12 ms against 3.9,
+whatever it changes)."""
 ACCESS = "Access"
 """Kind of the key of a pass over a service's rights alone. An API server allows a right when it has listed all that we have,
 as they are stored now: with full cores a Role and its binding took 2 s, a dozen other objects 1 s (`make bench`)."""
@@ -91,7 +92,8 @@ class Passes:
             plan = self._plan(kept, memory, outcome)
             if any(one.kind in RIGHTS for one in plan.apply):
                 self._queue.add(_access(ref))
-            await self._executor.effects(plan, Run(kept, memory, tried, outcome, self._clock))
+            run = Run(kept, memory, tried, outcome, self._clock)
+            await self._executor.effects(plan, run, settling=self._settling(kept, memory, plan))
             await self._look(kept, memory, plan, outcome)
             if not outcome.learned:
                 break
@@ -179,6 +181,12 @@ class Passes:
         for other in refs:
             self._queue.add(other)
 
+    def _settling(self, kept: Kept, memory: Memory, plan: Plan) -> bool:
+        """Whether a service has only just begun to come up, so that its first status waits."""
+        now = self._clock()
+        made_at = now if memory.made_at is None and plan.first else memory.made_at
+        return first_wait(kept.status, plan.status, made_at, now) > 0
+
     # --- telling ----------------------------------------------------------------------------------------------------
 
     async def _look(self, kept: Kept, memory: Memory, plan: Plan, outcome: Outcome) -> None:
@@ -222,6 +230,8 @@ class Passes:
         if wait > 0:
             outcome.within(wait)
             return
+        if _ready(plan.status) and not self._served(kept):
+            return  # the Service that has the URL could not be made just now; it is tried again
         try:
             written = await statuses.write(self._client, self._cluster, kept, plan.status)
         except KubeError as error:
@@ -233,6 +243,11 @@ class Passes:
             return
         memory.status, memory.status_at = written, self._clock()
         await self._tell(kept, memory, plan.events)
+
+    def _served(self, kept: Kept) -> bool:
+        """Whether there is a Service of a service's name."""
+        group = self._cluster.children["Service"].group((kept.ref.namespace, kept.ref.name))
+        return any(one.name == kept.ref.name for one in group)
 
     async def _tell(self, kept: Kept, memory: Memory, events: tuple[Event, ...]) -> None:
         """Post events that were not told lately."""

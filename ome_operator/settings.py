@@ -49,7 +49,7 @@ class Settings:
     """Among them, passes over services of which nothing exists yet. Each applies a dozen objects, so four keep an API server
     busy; more only let status writes wait longer in line (measured: 31 s from a service's last pod to Ready with 8 of 8)."""
     child_delay: float = 0.1
-    """A burst of pod events becomes one pass. Well below the second within which a service must turn Ready."""
+    """A burst of pod events becomes one pass. What turns a service Ready, the last of its pods, waits for nothing."""
     child_spacing: float = 0.25
     """At least so long between two passes of a key that only its children made dirty."""
     catalog_delay: float = 1.0

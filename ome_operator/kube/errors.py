@@ -9,6 +9,7 @@ KubeError
 ├── Unauthorized   401: the token is old
 ├── TooMany        429: `retry_after` says how long to wait
 └── Transient      everything that may be better soon: 5xx, timeouts, connections
+    ├── ServerError  5xx: the API server, or a webhook that it asks, cannot answer
     └── NotServed  any other 404: of a kind that is not installed, a namespace that is not there, a proxy
 """
 
@@ -57,6 +58,10 @@ class Transient(KubeError):
     """It may work soon."""
 
 
+class ServerError(Transient):
+    """The API server cannot do it now, or a webhook that it has to ask does not answer."""
+
+
 class NotServed(Transient):
     """A 404 that tells nothing about the object: nobody serves this path, or something else is missing."""
 
@@ -77,7 +82,7 @@ def from_response(code: int, status: Any, retry_after: str = "", asked: tuple[st
     and the name of the object that was asked for, if it was one.
     """
     fields = status if isinstance(status, dict) else {}
-    kind = _BY_CODE.get(code, Transient if code >= 500 else Invalid)
+    kind = _BY_CODE.get(code, ServerError if code >= 500 else Invalid)
     if kind is Conflict and fields.get("reason") == "AlreadyExists":
         kind = AlreadyExists
     if kind is Invalid and any(cause.get("field") == "metadata.uid" for cause in _causes(fields)):

@@ -1,6 +1,7 @@
 """A 409 says that something came between, and never that an object is gone: what is forgotten wrongly is lost for good.
 
 API servers answer so where a name belongs to another UID by now; quotas, webhooks and proxies do about objects that stay.
+A 5xx says that the API server, or a webhook, cannot do it now.
 """
 
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ from ome_operator.catalog import Catalog
 from ome_operator.cluster import Cluster
 from ome_operator.executor import Executor
 from ome_operator.facts import Ref, Refusal
-from ome_operator.kube.errors import Conflict, Forbidden, KubeError, NotFound
+from ome_operator.kube.errors import Conflict, Forbidden, KubeError, NotFound, ServerError
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.memory import Memory
 from ome_operator.plan import Apply, Delete, Plan
@@ -93,15 +94,16 @@ class Retried:
 
 
 @pytest.mark.parametrize(("plan", "uid"), [(DELETE, "u"), (CHANGE, "")])
-async def test_what_always_meets_a_conflict_is_tried_ever_later_and_told(plan: Plan, uid: str) -> None:
-    retried, times, told = Retried(Conflict("not now", 409), plan), list[float](), list[int]()
+@pytest.mark.parametrize("error", [Conflict("not now", 409), ServerError("not now", 500)])
+async def test_what_is_never_answered_well_is_tried_ever_later_and_told(error: KubeError, plan: Plan, uid: str) -> None:
+    retried, times, told = Retried(error, plan), list[float](), list[int]()
     for number in range(7):
         times.append(retried.now)
         if (await retried.passed()).learned:
             told.append(number)
     assert times == [0.0, 1.0, 2.0, 3.0, 8.0, 18.0, 38.0]
     assert told == [3], "once, when it is no chance any more"
-    assert retried.memory.refusals() == {("StatefulSet", "svc-1"): Refusal("Conflict", "not now", uid)}
+    assert retried.memory.refusals() == {("StatefulSet", "svc-1"): Refusal(type(error).__name__, "not now", uid)}
     retried.api.error = None
     assert (await retried.passed()).learned and retried.memory.refusals() == {}
 

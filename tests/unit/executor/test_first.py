@@ -62,6 +62,17 @@ async def test_what_selects_pods_comes_after_what_makes_them() -> None:
     assert applied[1:] == ["ServiceAccount", "StatefulSet", "Deployment", "Service", "PodDisruptionBudget"]
 
 
+async def test_budgets_are_left_out_while_pods_come_up() -> None:
+    plan = Plan(apply=tuple(Apply(manifest(kind), "") for kind in ("PodDisruptionBudget", "StatefulSet", "Service")))
+    api, cluster = Api(gone=False), Cluster(lambda *_: None, lambda _: (), lambda _: ())
+    service: Any = SimpleNamespace(ref=SimpleNamespace(namespace="ns", name="svc"), uid="u")
+    executor, run = Executor(api, cluster, 1.0), Run(service, Memory(), set(), Outcome(), lambda: 0.0)  # type: ignore[arg-type]
+    await executor.effects(plan, run, settling=True)
+    assert api.applied == ["StatefulSet", "Service"]
+    await executor.effects(plan, run)
+    assert api.applied[2:] == ["PodDisruptionBudget"], "nothing is tried twice in a pass"
+
+
 class Slow(Api):
     """An API server that counts how many Services wait for an address."""
 

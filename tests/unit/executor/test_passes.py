@@ -87,7 +87,7 @@ def applies(*kinds: str) -> tuple[Apply, ...]:
     """Of objects that are not there yet."""
     labels = {keys.SERVICE: "svc", keys.MANAGED_BY: keys.MANAGER}
     metadata = {"name": "svc", "namespace": "ns", "labels": labels}
-    return tuple(Apply({"apiVersion": "v1", "kind": kind, "metadata": metadata}, "") for kind in kinds)
+    return tuple(Apply({"apiVersion": "v1", "kind": kind, "metadata": metadata, "spec": {}}, "") for kind in kinds)
 
 
 async def test_what_is_due_at_once_waits_where_its_status_cannot_be_written() -> None:
@@ -110,6 +110,29 @@ async def test_a_first_status_waits_only_where_everything_was_made(full: bool) -
     assert sorted(api.asked) == [*["InferenceService"] * full, "ServiceAccount", "StatefulSet"]
     now = FIRST_WITHIN
     assert queue.depth == 1
+
+
+@pytest.mark.parametrize("ready", ["False", "True"])
+async def test_a_budget_is_made_with_the_first_status(ready: str) -> None:
+    """By then most pods are as they stay."""
+    now, api, said = 0.0, Api(), status("False")
+    (new,) = applies("ControllerRevision")
+    new.manifest["metadata"]["annotations"] = {keys.HASH: "h"}
+    made, _ = passes(api, Plan(first=(new,), apply=applies("PodDisruptionBudget", "StatefulSet"), status=said), lambda: now)
+    await made.handle(SERVICE)
+    assert api.asked == ["ControllerRevision", "StatefulSet"]
+    said.update(status(ready))
+    now = 0.1 if ready == "True" else FIRST_WITHIN
+    await made.handle(SERVICE)
+    assert "PodDisruptionBudget" in api.asked
+
+
+@pytest.mark.parametrize(("full", "told"), [(("Service",), False), ((), True)])
+async def test_nothing_is_ready_before_its_url_is_there(full: tuple[str, ...], told: bool) -> None:
+    api = Api(*full)
+    made, _ = passes(api, Plan(apply=applies("Service"), status=status("True")), lambda: 0.0)
+    await made.handle(SERVICE)
+    assert api.asked == ["Service", *["InferenceService"] * told]
 
 
 async def test_rights_have_passes_of_their_own() -> None:

@@ -34,8 +34,8 @@ def test_paths() -> None:
         (422, {"reason": "Invalid"}, errors.Invalid),
         (422, {"details": {"causes": [{"field": "metadata.uid"}]}}, errors.Conflict),
         (429, {}, errors.TooMany),
-        (500, {}, errors.Transient),
-        (503, "proxy says no", errors.Transient),
+        (500, {}, errors.ServerError),
+        (503, "proxy says no", errors.ServerError),
         (200, "not json", errors.Invalid),
     ],
 )
