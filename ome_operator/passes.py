@@ -230,8 +230,8 @@ class Passes:
         if wait > 0:
             outcome.within(wait)
             return
-        if _ready(plan.status) and not self._served(kept):
-            return  # the Service that has the URL could not be made just now; it is tried again
+        if _ready(plan.status) and self._lacks_url(kept, plan):
+            return  # that was tried just now, and will be tried again
         try:
             written = await statuses.write(self._client, self._cluster, kept, plan.status)
         except KubeError as error:
@@ -244,10 +244,13 @@ class Passes:
         memory.status, memory.status_at = written, self._clock()
         await self._tell(kept, memory, plan.events)
 
-    def _served(self, kept: Kept) -> bool:
-        """Whether there is a Service of a service's name."""
-        group = self._cluster.children["Service"].group((kept.ref.namespace, kept.ref.name))
-        return any(one.name == kept.ref.name for one in group)
+    def _lacks_url(self, kept: Kept, plan: Plan) -> bool:
+        """Whether the Service that has the URL is wanted, and is not there."""
+        name = kept.ref.name
+        wanted = any((one.kind, one.manifest["metadata"]["name"]) == ("Service", name) for one in plan.apply)
+        return wanted and all(
+            one.name != name for one in self._cluster.children["Service"].group((kept.ref.namespace, name))
+        )
 
     async def _tell(self, kept: Kept, memory: Memory, events: tuple[Event, ...]) -> None:
         """Post events that were not told lately."""

@@ -74,10 +74,20 @@ def remove_unused(node: RealNode) -> None:
     there = [line.split() for line in _digests(node) if line.split()[0] not in names]
     named = {digest for name, digest in there if not name.startswith("sha256:")}
     names |= {name for name, digest in there if name.startswith("sha256:") and digest not in named}
-    if names:  # with their layers: an import that finds one which is being collected fails
-        _ctr(node, "images", "remove", "--sync", *sorted(names))
+    if names:
+        _ctr(node, "images", "remove", *sorted(names))
     for one in old:
         one.unlink()
+    _collect(node)
+
+
+def _collect(node: RealNode) -> None:
+    """Remove what no image has any more: an import that finds a layer while the next containerd removes it fails.
+
+    The end of a lease is what containerd can be told to follow with a collection, and waits for it.
+    """
+    _ctr(node, "leases", "create", "--id", "collect")
+    _ctr(node, "leases", "delete", "--sync", "collect")
 
 
 def remove_containers(node: RealNode) -> None:

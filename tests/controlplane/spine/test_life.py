@@ -1,5 +1,6 @@
 """Apply, edit, scale, delete, with the operator killed in the middle of each, and not one needless write."""
 
+import itertools
 import json
 import signal
 import time
@@ -73,9 +74,14 @@ class TestLife:
         rig.wait("both pods in both", lambda: [len(one["endpoints"] or ()) for one in slices(rig, namespace)] == [2, 2])
         time.sleep(2.0)  # what it looks at again because its cache was behind
         bare, named = slices(rig, namespace)
-        for name in ("named-pods", "bare"):
-            rig.patch("Service", namespace, name, {"metadata": {"annotations": {"note": "a"}}})
-        rig.wait("it looked", lambda: slices(rig, namespace)[0] != bare)
+        notes = itertools.count()
+
+        def looked() -> bool:
+            for name in ("named-pods", "bare"):
+                rig.patch("Service", namespace, name, {"metadata": {"annotations": {"note": str(next(notes))}}})
+            return slices(rig, namespace)[0] != bare
+
+        rig.wait("it looked", looked)
         assert slices(rig, namespace)[1] == named
 
     @pytest.mark.parametrize("kill", [False, True], ids=["undisturbed", "operator-killed"])

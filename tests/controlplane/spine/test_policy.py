@@ -10,7 +10,6 @@ from tests.support import yamls
 from tests.support.rig import USER, Manifest, Rig
 
 OURS = {"ome.io/inferenceservice": "s", "ome.io/managed-by": "ome-operator"}
-OWNER = {"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "name": "s", "uid": "u", "controller": True}
 PODS = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
 RIGHTS = "rbac.authorization.k8s.io/v1"
 OTHERS = "may only write and delete objects with the label"
@@ -39,7 +38,9 @@ def tried(rig: Rig, namespace: str, *command: str, stdin: Manifest | None = None
 @pytest.fixture
 def api(rig: Rig, namespace: str) -> Rig:
     """A stranger's Service, one of ours, and one of ours that lost its labels."""
-    for name, labels, owners in (("theirs", {}, []), ("ours", OURS, [OWNER]), ("bare", {}, [OWNER])):
+    made = rig.create(yamls.service(namespace, "s", "nowhere"))
+    owner = {"apiVersion": yamls.API, "kind": made["kind"], "name": "s", "uid": made["metadata"]["uid"], "controller": True}
+    for name, labels, owners in (("theirs", {}, []), ("ours", OURS, [owner]), ("bare", {}, [owner])):
         rig.create(service(namespace, labels, name=name, ownerReferences=owners))
     return rig
 
