@@ -121,6 +121,16 @@ def test_two_clusters_side_by_side(own: Cluster, cluster: Cluster) -> None:
     assert cluster.ready()
 
 
+def test_nodes_stay_quiet(own: Cluster) -> None:
+    """Simulated nodes send nothing while nothing happens, so that counts of writes mean something.
+
+    Before there are pods: kwok deletes one that is gone once more, 5 s later.
+    """
+    mark = own.audit_mark()
+    time.sleep(3.0)
+    assert [r for r in own.audit(mark) if r.writes and r.user == "kwok"] == []
+
+
 def test_nodes_can_be_added_but_not_lost(own: Cluster) -> None:
     """`up` with more nodes adds some; with fewer it leaves them."""
     assert Cluster.up("own", nodes=3).kept.spec.nodes == 3
@@ -256,13 +266,6 @@ def test_the_audit_log_tells_components_apart(own: Cluster) -> None:
     assert found["system:kube-controller-manager", "create", "pods", ""] == 2
     assert found["system:kube-scheduler", "create", "pods", "binding"] == 2
     assert found["kwok", "patch", "pods", "status"] == 2
-
-
-def test_nodes_stay_quiet(own: Cluster) -> None:
-    """Simulated nodes send nothing while nothing happens, so that counts of writes mean something."""
-    mark = own.audit_mark()
-    time.sleep(3.0)
-    assert [r for r in own.audit(mark) if r.writes and r.user == "kwok"] == []
 
 
 def test_names_of_spawned_processes(own: Cluster) -> None:
