@@ -46,7 +46,8 @@ class KeptNode(NamedTuple):
 
 
 Enqueue = Callable[[Ref, bool], None]
-"""Called with a dirty key and whether somebody edited the object itself (else it is a consequence)."""
+"""Called with a dirty key and whether somebody waits for it: who edited the object, or who needs a service whose last pod
+has become ready (else it is any other consequence)."""
 
 
 class Cluster:
@@ -84,9 +85,10 @@ class Cluster:
                     self._dirty_owner(known)  # somebody labelled it for another service: this one has lost it
         elif kind == "Pod":
             before, pod = self.pods.get(observe.uid(body)), observe.pod(body)
+            group = _pod_group(pod)
             if self.pods.see(pod):
                 turned = pod.ready and not (before is not None and before.ready)
-                self._dirty_service(_pod_group(pod), turned and all(one.ready for one in self.pods.group(_pod_group(pod))))
+                self._dirty_service(group, turned and all(one.ready for one in self.pods.group(group)))
                 if before is not None and before.service != pod.service:
                     self._dirty_service(_pod_group(before))
         elif kind == "Node":
@@ -258,7 +260,7 @@ class Cluster:
                 self._enqueue(one.ref, False)
 
     def _dirty_service(self, group: tuple[str, str], whole: bool = False) -> None:
-        """Its pods or children changed; `whole`: the last of its pods has become ready, for which its users wait."""
+        """Its pods or children changed; `whole`: the last of its pods has become ready."""
         namespace, name = group
         if name:
             self._enqueue(Ref(SERVICE, namespace, name), whole)

@@ -111,8 +111,8 @@ class Leader:
         """Whether nothing of a service is there yet."""
         return ref.kind == SERVICE and not any(self.cluster.children["StatefulSet"].group((ref.namespace, ref.name)))
 
-    def _enqueue(self, ref: Ref, edited: bool) -> None:
-        if edited:
+    def _enqueue(self, ref: Ref, awaited: bool) -> None:
+        if awaited:
             self._queue.add(ref)
         elif ref.kind == SERVICE:
             self._queue.add(ref, self._settings.child_delay, spaced=True)

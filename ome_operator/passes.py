@@ -246,11 +246,9 @@ class Passes:
 
     def _lacks_url(self, kept: Kept, plan: Plan) -> bool:
         """Whether the Service that has the URL is wanted, and is not there."""
-        name = kept.ref.name
-        wanted = any((one.kind, one.manifest["metadata"]["name"]) == ("Service", name) for one in plan.apply)
-        return wanted and all(
-            one.name != name for one in self._cluster.children["Service"].group((kept.ref.namespace, name))
-        )
+        key = "Service", kept.ref.name
+        wanted = any((one.kind, one.manifest["metadata"]["name"]) == key for one in plan.apply)
+        return wanted and key not in self._cluster.children_of(kept.ref.namespace, kept.ref.name)
 
     async def _tell(self, kept: Kept, memory: Memory, events: tuple[Event, ...]) -> None:
         """Post events that were not told lately."""

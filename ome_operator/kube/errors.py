@@ -8,7 +8,7 @@ KubeError
 ├── Invalid        400, 422: the object itself is wrong; trying again does not help
 ├── Unauthorized   401: the token is old
 ├── TooMany        429: `retry_after` says how long to wait
-└── Transient      everything that may be better soon: 5xx, timeouts, connections
+└── Transient      everything that may be better soon: timeouts, connections
     ├── ServerError  5xx: the API server, or a webhook that it asks, cannot answer
     └── NotServed  any other 404: of a kind that is not installed, a namespace that is not there, a proxy
 """

@@ -74,13 +74,14 @@ def webhooks(service: str = "ome-webhook-server-service") -> list[Manifest]:
     pods = hook("pods", objectSelector={"matchExpressions": [{"key": "ome.io/inferenceservice", "operator": "Exists"}]})
     never = hook("pods", objectSelector={"matchLabels": {"nobody": "has-this"}})
     return [
-        _configuration("Validating", "inferenceservice.ome.io", [hook("services")]),
-        _configuration("Mutating", "inferenceservice.ome.io", [hook("services"), pods]),
-        _configuration("Validating", "stranger.example.com", [never]),
+        configuration("Validating", "inferenceservice.ome.io", [hook("services")]),
+        configuration("Mutating", "inferenceservice.ome.io", [hook("services"), pods]),
+        configuration("Validating", "stranger.example.com", [never]),
     ]
 
 
-def _configuration(kind: str, name: str, hooks: list[Manifest]) -> Manifest:
+def configuration(kind: str, name: str, hooks: list[Manifest]) -> Manifest:
+    """Of `Validating` or `Mutating` webhooks."""
     version = "admissionregistration.k8s.io/v1"
     return {"apiVersion": version, "kind": f"{kind}WebhookConfiguration", "metadata": {"name": name}, "webhooks": hooks}
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ome_operator.local.errors import LocalError
-from tests.support import yamls
+from tests.support import ome, yamls
 from tests.support.rig import USER, Manifest, Rig
 
 OURS = {"ome.io/inferenceservice": "s", "ome.io/managed-by": "ome-operator"}
@@ -26,11 +26,13 @@ def rights(namespace: str, kind: str, **content: Any) -> Manifest:
     return {"apiVersion": RIGHTS, "kind": kind, "metadata": {"name": "s", "namespace": namespace, "labels": OURS}, **content}
 
 
-def tried(rig: Rig, namespace: str, *command: str, stdin: Manifest | None = None) -> str:
-    """What the API server says to the operator's user; nothing is carried out."""
+def tried(
+    rig: Rig, namespace: str, *command: str, stdin: Manifest | None = None, by: tuple[str, ...] = (f"--as={USER}",)
+) -> str:
+    """What the API server says to the operator's user, or with `by=()` to an administrator; nothing is carried out."""
     try:
         text = json.dumps(stdin) if stdin is not None else None
-        return rig.cluster.kubectl(f"--as={USER}", "-n", namespace, *command, "--dry-run=server", stdin=text)
+        return rig.cluster.kubectl(*by, "-n", namespace, *command, "--dry-run=server", stdin=text)
     except LocalError as error:
         return str(error)
 
@@ -98,24 +100,13 @@ def test_a_webhook_that_does_not_answer_is_told(rig: Rig, namespace: str) -> Non
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
         "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["services"]}],
     }  # fmt: skip
-    metadata = {"name": "down.ome.test"}
-    api = "admissionregistration.k8s.io/v1"
-    rig.cluster.apply(
-        {"apiVersion": api, "kind": "ValidatingWebhookConfiguration", "metadata": metadata, "webhooks": [hook]}
-    )
+    rig.cluster.apply(ome.configuration("Validating", "down.ome.test", [hook]))
+    service_of_any = ("create", "service", "clusterip", "x", "--tcp=80")
     try:
-        rig.wait("the webhook is asked", lambda: "down.ome.test" in made(rig, namespace))
+        rig.wait("the webhook is asked", lambda: "down.ome.test" in tried(rig, namespace, *service_of_any, by=()))
         rig.create(yamls.service(namespace, "s", "hooked"))
         rig.says(namespace, "s", "Ready", "ServerError", 'failed calling webhook "down.ome.test"')
     finally:
         rig.cluster.kubectl("delete", "validatingwebhookconfiguration", "down.ome.test")
     rig.ready(namespace, "s")
     rig.delete("ClusterServingRuntime", "", "hooked")
-
-
-def made(rig: Rig, namespace: str) -> str:
-    """What an administrator hears who makes a Service."""
-    try:
-        return rig.cluster.kubectl("create", "service", "clusterip", "x", "--tcp=80", "-n", namespace, "--dry-run=server")
-    except LocalError as error:
-        return str(error)

@@ -260,3 +260,12 @@ def test_a_label_of_one_revision_concerns_its_model(told: Told) -> None:
     label = {keys.MODEL_LABEL_PREFIX + "clusterbasemodel.k2.0123abcd": "Ready"}
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
     assert told.see("Node", "n", status=ready, metadata={"labels": label}) == [(MODEL, False), (SERVICE, False)]
+
+
+def test_the_last_pod_that_turns_ready_is_waited_for(told: Told) -> None:
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    told.see("Pod", "a", metadata=child_labels())
+    told.see("Pod", "b", metadata=child_labels())
+    assert told.see("Pod", "a", metadata=child_labels(), status=ready) == [(SERVICE, False)]
+    assert told.see("Pod", "b", metadata=child_labels(), status=ready) == [(SERVICE, True)]
+    assert told.see("Pod", "b", metadata=child_labels()) == [(SERVICE, False)]

@@ -20,6 +20,12 @@ def manifest(kind: str) -> dict[str, Any]:
     return {"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": {}}
 
 
+def new() -> Run:
+    """Of a service of which nothing is known."""
+    service: Any = SimpleNamespace(ref=SimpleNamespace(namespace="ns", name="svc"), uid="u")
+    return Run(service, Memory(), set(), Outcome(), lambda: 0.0)
+
+
 class Api:
     """An API server on which somebody deletes revisions."""
 
@@ -40,8 +46,7 @@ class Api:
 async def kinds(*apply: str, gone: bool = False) -> tuple[list[str], Outcome]:
     """What is applied, in this order, of a revision that was known and of objects of these kinds."""
     api, cluster = Api(gone), Cluster(lambda *_: None, lambda _: (), lambda _: ())
-    service: Any = SimpleNamespace(ref=SimpleNamespace(namespace="ns", name="svc"), uid="u")
-    run = Run(service, Memory(), set(), Outcome(), lambda: 0.0)
+    run = new()
     first = (Apply(manifest("ControllerRevision"), "old"),)
     plan = Plan(first=first, apply=tuple(Apply(manifest(kind), "") for kind in apply))
     await Executor(api, cluster, 1.0).effects(plan, run)  # type: ignore[arg-type]
@@ -65,8 +70,7 @@ async def test_what_selects_pods_comes_after_what_makes_them() -> None:
 async def test_budgets_are_left_out_while_pods_come_up() -> None:
     plan = Plan(apply=tuple(Apply(manifest(kind), "") for kind in ("PodDisruptionBudget", "StatefulSet", "Service")))
     api, cluster = Api(gone=False), Cluster(lambda *_: None, lambda _: (), lambda _: ())
-    service: Any = SimpleNamespace(ref=SimpleNamespace(namespace="ns", name="svc"), uid="u")
-    executor, run = Executor(api, cluster, 1.0), Run(service, Memory(), set(), Outcome(), lambda: 0.0)  # type: ignore[arg-type]
+    executor, run = Executor(api, cluster, 1.0), new()  # type: ignore[arg-type]
     await executor.effects(plan, run, settling=True)
     assert api.applied == ["StatefulSet", "Service"]
     await executor.effects(plan, run)
@@ -90,8 +94,7 @@ class Slow(Api):
 async def test_few_services_wait_for_an_address_at_a_time(address: dict[str, str], most: int) -> None:
     api, cluster = Slow(gone=False), Cluster(lambda *_: None, lambda _: (), lambda _: ())
     executor = Executor(api, cluster, 1.0)  # type: ignore[arg-type]
-    service: Any = SimpleNamespace(ref=SimpleNamespace(namespace="ns", name="svc"), uid="u")
     plan = Plan(apply=(Apply({**manifest("Service"), "spec": address}, ""),))
-    runs = [Run(service, Memory(), set(), Outcome(), lambda: 0.0) for _ in range(3 * ADDRESSED)]
+    runs = [new() for _ in range(3 * ADDRESSED)]
     await asyncio.gather(*(executor.effects(plan, run) for run in runs))
     assert (api.most, len(api.applied)) == (most, len(runs))
