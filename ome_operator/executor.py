@@ -36,14 +36,14 @@ REFUSED = (Invalid, Forbidden, ServerError)
 """Answers about one object. A webhook that is down fails what it would see, and nothing else."""
 RIGHTS = ("Role", "RoleBinding")
 """In this order: a binding is refused while its Role is not there."""
-_SELECTING = ("Service", "PodDisruptionBudget")
-"""What selects pods is applied after what makes those. Pods then wait for no cluster IP, which an API server gives to one
-Service at a time; and Kubernetes' controllers, which write such an object's state anew whenever one of its pods changes,
-meet most pods as they stay (`make bench`, 100 services of 11 pods: 850 to 1,050 updates of endpoints instead of 2,400)."""
-SETTLING = "PodDisruptionBudget"
-"""What waits with the first status of a service that comes up: pods that are not ready need no protection. The disruption
-controller then wrote 98 statuses for 100 services of 2 nodes, not 156 (`make bench`). Services that waited so, too, saved
-more, but their addresses kept the slowest status for 0.9 to 1.2 s, not 0.6 s."""
+BUDGET = "PodDisruptionBudget"
+"""Applied beside a service's status, and not before its first one: pods that are not ready need no protection. The
+disruption controller then wrote 98 statuses for 100 services of 2 nodes, not 156 (`make bench`)."""
+LATER = ("Service", BUDGET, *RIGHTS)
+"""Services are applied after what makes their pods. Those then wait for no cluster IP, which an API server gives to one
+Service at a time; and Kubernetes' controllers, which write the endpoints anew whenever a pod changes, meet most pods as they
+stay (`make bench`, 100 services of 11 pods: 850 to 1,050 updates instead of 2,400). Until the first status they should not
+wait: that saved more, but the addresses kept the slowest status for 0.9 to 1.2 s, not 0.6 s."""
 
 ADDRESSED = 4
 """Services with an address that are applied at the same time. An API server finds one address at a time, and not first for
@@ -57,27 +57,30 @@ class Executor:
         self._client, self._cluster, self._guard_delay = client, cluster, guard_delay
         self._addressed = asyncio.Semaphore(ADDRESSED)
 
-    async def effects(self, plan: Plan, run: Run, *, settling: bool = False) -> None:
-        """Everything but rights, status and events, in the plan's order; while a service is settling no budgets."""
+    async def effects(self, plan: Plan, run: Run) -> bool:
+        """Everything but rights, budgets, status and events, in the plan's order; False where it had to stop first."""
         for check in plan.check:
             await self._try(run, self._check(run, check))
         for apply in plan.first:
             await self._try(run, self._apply(run, apply))
         stored = all(self._stored(run, apply.manifest) for apply in plan.first)
         if not stored or (plan.first and run.outcome.error is not None):
-            return  # a slice is stamped from what is stored: nothing of it may exist before
+            return False  # a slice is stamped from what is stored: nothing of it may exist before
         await self._together(run, (self._secret(run, secret) for secret in plan.ensure_secret))
         if not all(_settled(run, secret) for secret in plan.ensure_secret):
-            return  # pods that cannot mount it would look again only after minutes
-        later = frozenset((*_SELECTING, *RIGHTS))
-        await self._together(run, (self._apply(run, one) for one in plan.apply if one.kind not in later))
-        selecting = [one for one in plan.apply if one.kind in _SELECTING and not (settling and one.kind == SETTLING)]
-        await self._together(run, (self._select(run, one) for one in selecting))
+            return False  # pods that cannot mount it would look again only after minutes
+        await self._together(run, (self._apply(run, one) for one in plan.apply if one.kind not in LATER))
+        await self._together(run, (self._address(run, one) for one in plan.apply if one.kind == "Service"))
         await self._together(run, (self._create(run, create) for create in plan.create))
         await self._together(run, (self._status(run, status) for status in plan.apply_status))
         await self._together(run, (self._patch(run, patch) for patch in plan.patch))
         await self._together(run, (self._delete(run, delete) for delete in plan.delete))
         await self._together(run, (self._recycle(run, recycle) for recycle in plan.recycle))
+        return True
+
+    async def budgets(self, plan: Plan, run: Run) -> None:
+        """PodDisruptionBudgets."""
+        await self._together(run, (self._apply(run, one) for one in plan.apply if one.kind == BUDGET))
 
     async def rights(self, plan: Plan, run: Run) -> None:
         """Roles and RoleBindings."""
@@ -105,9 +108,9 @@ class Executor:
 
     # --- applies ----------------------------------------------------------------------------------------------------
 
-    async def _select(self, run: Run, apply: Apply) -> None:
-        addressed = apply.kind == "Service" and apply.manifest["spec"].get("clusterIP") != "None"
-        async with self._addressed if addressed else contextlib.nullcontext():
+    async def _address(self, run: Run, apply: Apply) -> None:
+        headless = apply.manifest["spec"].get("clusterIP") == "None"
+        async with contextlib.nullcontext() if headless else self._addressed:
             await self._apply(run, apply)
 
     async def _apply(self, run: Run, apply: Apply) -> None:

@@ -1,5 +1,6 @@
 """One pass over one service: gather what is known, ask `sync`, carry the plan out, write the status, plan the next pass."""
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -9,7 +10,7 @@ from typing import Any, Protocol
 from ome_operator import keys, notices, statuses
 from ome_operator.api import InferenceService, Invalid
 from ome_operator.cluster import Cluster
-from ome_operator.executor import RIGHTS, Executor
+from ome_operator.executor import BUDGET, RIGHTS, Executor
 from ome_operator.facts import Child, Deps, Observed, Ref
 from ome_operator.kept import SERVICE, Kept
 from ome_operator.kube.client import Client
@@ -93,14 +94,18 @@ class Passes:
             if any(one.kind in RIGHTS for one in plan.apply):
                 self._queue.add(_access(ref))
             run = Run(kept, memory, tried, outcome, self._clock)
-            await self._executor.effects(plan, run, settling=self._settling(kept, memory, plan))
+            begun = await self._executor.effects(plan, run)
             await self._look(kept, memory, plan, outcome)
             if not outcome.learned:
                 break
             kept = self._cluster.find(ref)
             if kept is None:
                 return
-        await self._status(kept, memory, plan, outcome)
+        settling = self._settling(kept, memory, plan, outcome)
+        effects = [self._status(kept, memory, plan, outcome, settling)]
+        if begun and not settling:
+            effects.append(self._executor.budgets(plan, run))
+        await asyncio.gather(*effects)
         self._next(ref, plan, outcome)
 
     async def access(self, ref: Ref) -> None:
@@ -113,8 +118,8 @@ class Passes:
         outcome = Outcome()
         memory = self._memory(kept)
         await self._executor.rights(self._plan(kept, memory, outcome), Run(kept, memory, set(), outcome, self._clock))
-        if outcome.wrote or outcome.learned:
-            self._queue.add(service, self._settings.child_delay, spaced=True)
+        if memory.lacks or outcome.learned:
+            self._queue.add(service)
         self._again(ref, outcome, outcome.again)
 
     # --- asking -----------------------------------------------------------------------------------------------------
@@ -181,11 +186,12 @@ class Passes:
         for other in refs:
             self._queue.add(other)
 
-    def _settling(self, kept: Kept, memory: Memory, plan: Plan) -> bool:
-        """Whether a service has only just begun to come up, so that its first status waits."""
+    def _settling(self, kept: Kept, memory: Memory, plan: Plan, outcome: Outcome) -> float:
+        """Seconds that the first status of a service which comes up waits for more to tell, and its budgets with it."""
         now = self._clock()
-        made_at = now if memory.made_at is None and plan.first else memory.made_at
-        return first_wait(kept.status, plan.status, made_at, now) > 0
+        if outcome.wrote and memory.made_at is None:
+            memory.made_at = now
+        return first_wait(kept.status, plan.status, memory.made_at, now) if outcome.error is None else 0.0
 
     # --- telling ----------------------------------------------------------------------------------------------------
 
@@ -218,20 +224,16 @@ class Passes:
                 memory.failures[key] = message
                 outcome.learned = True
 
-    async def _status(self, kept: Kept, memory: Memory, plan: Plan, outcome: Outcome) -> None:
+    async def _status(self, kept: Kept, memory: Memory, plan: Plan, outcome: Outcome, settling: float) -> None:
         if not statuses.differs(kept, plan.status, memory.status):
             return
-        now = self._clock()
-        if outcome.wrote and memory.made_at is None:
-            memory.made_at = now
-        wait = 0.0 if plan.urgent else memory.status_at + self._settings.status_interval - now
-        if outcome.error is None:
-            wait = max(wait, first_wait(kept.status, plan.status, memory.made_at, now))
-        if wait > 0:
+        due = 0.0 if plan.urgent else memory.status_at + self._settings.status_interval - self._clock()
+        if (wait := max(due, settling)) > 0:
             outcome.within(wait)
             return
-        if _ready(plan.status) and self._lacks_url(kept, plan):
-            return  # that was tried just now, and will be tried again
+        memory.lacks = _ready(plan.status) and self._lacks(kept, plan)
+        if memory.lacks:
+            return  # what failed is tried again; rights, which are made beside us, call for a pass
         try:
             written = await statuses.write(self._client, self._cluster, kept, plan.status)
         except KubeError as error:
@@ -244,11 +246,11 @@ class Passes:
         memory.status, memory.status_at = written, self._clock()
         await self._tell(kept, memory, plan.events)
 
-    def _lacks_url(self, kept: Kept, plan: Plan) -> bool:
-        """Whether the Service that has the URL is wanted, and is not there."""
-        key = "Service", kept.ref.name
-        wanted = any((one.kind, one.manifest["metadata"]["name"]) == key for one in plan.apply)
-        return wanted and key not in self._cluster.children_of(kept.ref.namespace, kept.ref.name)
+    def _lacks(self, kept: Kept, plan: Plan) -> bool:
+        """Whether something is not there that was to be made now: without its address or rights a router serves nobody."""
+        children = self._cluster.children_of(kept.ref.namespace, kept.ref.name)
+        new = (one for one in plan.apply if not one.uid and one.guard is None and one.kind != BUDGET)
+        return any((one.kind, one.manifest["metadata"]["name"]) not in children for one in new)
 
     async def _tell(self, kept: Kept, memory: Memory, events: tuple[Event, ...]) -> None:
         """Post events that were not told lately."""
@@ -262,7 +264,7 @@ class Passes:
     # --- the next pass ----------------------------------------------------------------------------------------------
 
     def _next(self, ref: Ref, plan: Plan, outcome: Outcome) -> None:
-        if outcome.wrote:
+        if outcome.wrote or outcome.learned:
             self._queue.add(ref, self._settings.child_delay, spaced=True)
         self._again(ref, outcome, outcome.again, plan.requeue_after, self._settings.resync)
 
@@ -299,10 +301,10 @@ class Passes:
 
 
 def first_wait(stored: Mapping[str, object], said: Mapping[str, Any], made_at: float | None, now: float) -> float:
-    """Seconds that the first status of a service that comes up waits for more to tell; at most 0 for any other."""
+    """Seconds that the first status of a service which comes up waits for more to tell; 0 for any other."""
     if stored or made_at is None or _ready(said):
         return 0.0
-    return made_at + FIRST_WITHIN - now
+    return max(0.0, made_at + FIRST_WITHIN - now)
 
 
 def _access(ref: Ref) -> Ref:

@@ -64,17 +64,17 @@ async def test_nothing_is_stamped_from_a_revision_that_somebody_deleted_just_now
 
 async def test_what_selects_pods_comes_after_what_makes_them() -> None:
     applied, _ = await kinds("Service", "PodDisruptionBudget", "ServiceAccount", "StatefulSet", "Deployment")
-    assert applied[1:] == ["ServiceAccount", "StatefulSet", "Deployment", "Service", "PodDisruptionBudget"]
+    assert applied[1:] == ["ServiceAccount", "StatefulSet", "Deployment", "Service"]
 
 
-async def test_budgets_are_left_out_while_pods_come_up() -> None:
+async def test_budgets_are_made_apart() -> None:
     plan = Plan(apply=tuple(Apply(manifest(kind), "") for kind in ("PodDisruptionBudget", "StatefulSet", "Service")))
     api, cluster = Api(gone=False), Cluster(lambda *_: None, lambda _: (), lambda _: ())
     executor, run = Executor(api, cluster, 1.0), new()  # type: ignore[arg-type]
-    await executor.effects(plan, run, settling=True)
+    assert await executor.effects(plan, run)
     assert api.applied == ["StatefulSet", "Service"]
-    await executor.effects(plan, run)
-    assert api.applied[2:] == ["PodDisruptionBudget"], "nothing is tried twice in a pass"
+    await executor.budgets(plan, run)
+    assert api.applied[2:] == ["PodDisruptionBudget"]
 
 
 class Slow(Api):

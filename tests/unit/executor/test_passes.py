@@ -135,8 +135,20 @@ async def test_nothing_is_ready_before_its_url_is_there(full: tuple[str, ...], t
     assert api.asked == ["Service", *["InferenceService"] * told]
 
 
+async def test_nothing_is_ready_before_it_has_its_rights() -> None:
+    """A router that may not look for its workers serves nobody."""
+    api = Api()
+    made, queue = passes(api, Plan(apply=applies("RoleBinding"), status=status("True")), lambda: 0.0)
+    await made.handle(SERVICE)
+    assert queue.depth == 1, "its rights"
+    await made.access(ACCESS_KEY)
+    assert (api.asked, queue.depth) == (["RoleBinding"], 2), "the service, at once"
+    await made.handle(SERVICE)
+    assert api.asked == ["RoleBinding", "InferenceService"]
+
+
 async def test_rights_have_passes_of_their_own() -> None:
-    """An API server takes its time to allow one, and nobody waits for it."""
+    """An API server takes its time to allow one, and no other object waits for it."""
     now, api = 0.0, Api()
     made, queue = passes(api, Plan(apply=applies("RoleBinding", "Role", "StatefulSet")), lambda: now)
     await made.handle(SERVICE)
@@ -145,14 +157,14 @@ async def test_rights_have_passes_of_their_own() -> None:
     assert api.asked[-2:] == ["Role", "RoleBinding"], "a binding is refused while its Role is not there"
 
 
-async def test_rights_are_tried_again_by_themselves_and_the_service_hears_of_them() -> None:
+async def test_rights_are_tried_again_by_themselves() -> None:
     now, api = 0.0, Api("RoleBinding")
     made, queue = passes(api, Plan(apply=applies("Role", "RoleBinding")), lambda: now)
     await made.access(ACCESS_KEY)
     now = 29.0
-    assert queue.depth == 1, "the service, for its Role is there"
+    assert queue.depth == 0, "a service that is not held up by its rights hears only of what was refused"
     now = 30.0
-    assert queue.depth == 2
+    assert queue.depth == 1
 
 
 async def test_rights_of_a_service_that_is_gone_are_forgotten() -> None:
