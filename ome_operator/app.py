@@ -14,7 +14,6 @@ from collections.abc import Coroutine
 from typing import Any
 
 from ome_operator import keys, sync
-from ome_operator.cluster import KINDS
 from ome_operator.kept import SHORT
 from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
@@ -30,6 +29,7 @@ from ome_operator.settings import Settings
 from ome_operator.status import benchmark as benchmarked
 from ome_operator.status import kinds
 from ome_operator.status.short import mirrored
+from ome_operator.stores import KINDS
 from ome_operator.watch.watcher import Watcher
 
 logger = logging.getLogger(__name__)

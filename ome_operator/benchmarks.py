@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from ome_operator import notices
 from ome_operator.api import InferenceService, Invalid
-from ome_operator.cluster import JOB, Cluster
+from ome_operator.cluster import Cluster
 from ome_operator.facts import Child, Deps, Manifest, Ref
 from ome_operator.kept import SERVICE, Kept
 from ome_operator.kube import errors
@@ -15,6 +15,7 @@ from ome_operator.kube.client import Client
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.observe import controller
 from ome_operator.spoken import Spoken, Status
+from ome_operator.stores import JOB
 
 Why = tuple[str, str]
 LOOK_S = 15.0

@@ -8,13 +8,14 @@ from typing import Any, Protocol
 
 from ome_operator import names
 from ome_operator.api import Invalid
-from ome_operator.cluster import RECORD, Cluster
+from ome_operator.cluster import Cluster
 from ome_operator.facts import Holding, Node, Ref
 from ome_operator.kept import HELD, RUNTIMES, Kept
 from ome_operator.kube.client import Client
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.passes import Refuse
 from ome_operator.spoken import Spoken, Status
+from ome_operator.stores import RECORD
 
 
 class Say(Protocol):

@@ -1,21 +1,20 @@
-"""What we know of the cluster, kind by kind, and which keys a change makes dirty.
+"""What changes in the cluster, and which keys a change makes dirty.
 
-Fed by the watch, by the answers to our own writes, and by audits. It holds facts and parsed specs, never bodies.
+Fed by the watch, by the answers to our own writes, and by audits.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from ome_operator import keys, names, node_labels, observe
 from ome_operator.api import Invalid
-from ome_operator.facts import Child, Deps, Holding, Manifest, Node, Pod, Record, Ref
+from ome_operator.facts import Child, Holding, Manifest, Node, Pod, Record, Ref
 from ome_operator.kept import (
     ACCELERATORS,
     BENCHMARK,
     CATALOG,
     HELD,
     MODELS,
-    RUNTIMES,
     SERVICE,
     SERVING,
     SHORT,
@@ -23,53 +22,25 @@ from ome_operator.kept import (
     Kept,
     edited,
     keep,
-    same,
 )
-from ome_operator.kube.kinds import CHILDREN
-from ome_operator.machinery.store import Store
 from ome_operator.referrers import Referrers, Refs
-
-RECORD = "NodeModels"
-JOB = "Job"
-KINDS = (SERVICE, *CATALOG, BENCHMARK, *CHILDREN, JOB, "Pod", "Node", RECORD)
-"""Every kind that is watched; those of sglang.ai come to them where they are served."""
-LABELLED = frozenset((*CHILDREN, JOB, "Pod"))
-"""Kinds of which only objects with our label are watched."""
-
-
-class KeptNode(NamedTuple):
-    """A node with its UID."""
-
-    uid: str
-    version: int
-    node: Node
-
+from ome_operator.stores import JOB, RECORD, KeptNode, Stores, child_group, pod_group
 
 Enqueue = Callable[[Ref, bool], None]
 """Called with a dirty key and whether somebody waits for it: who edited the object, or who needs a service whose last pod
 has become ready (else it is any other consequence)."""
 
 
-class Cluster:
-    """Facts of all kinds; `enqueue` is told about every change that matters to a key."""
+class Cluster(Stores):
+    """What we know of it; `enqueue` is told about every change that matters to a key."""
 
     def __init__(
         self, enqueue: Enqueue, models_of: Refs, runtimes_of: Refs, registry_image: str = "", *, model_agent: bool = False
     ) -> None:
+        super().__init__(registry_image, model_agent)
         self._enqueue, self._referrers = enqueue, Referrers(models_of, runtimes_of)
-        self._registry_image, self._model_agent = registry_image, model_agent
-        self.children: dict[str, Store[Child, tuple[str, str]]] = {
-            kind: Store(_child_group, _same_fact) for kind in (*CHILDREN, JOB)
-        }
-        self.pods: Store[Pod, tuple[str, str]] = Store(_pod_group, _same_fact)
-        kinds = (SERVICE, *CATALOG, BENCHMARK, *SHORT)
-        self.kept: dict[str, Store[Kept, Ref]] = {kind: Store(_kept_group, same) for kind in kinds}
-        self.nodes: Store[KeptNode, str] = Store(_node_group, _same_node)
-        self.records: Store[Record, str] = Store(_record_group, _same_fact)
         self.child_gone: Callable[[Child], None] = lambda _: None
         """Told when a child has vanished: its name is free."""
-        self._stamps: dict[str, Any] = {}
-        self._deps: Deps | None = None
 
     # --- the sink of the watch ------------------------------------------------------------------------------------
 
@@ -81,16 +52,16 @@ class Cluster:
             known, child = self.children[kind].get(observe.uid(body)), self._child(kind, body)
             if self.children[kind].see(child):
                 self._dirty_owner(child)
-                if known is not None and _child_group(known) != _child_group(child):
+                if known is not None and child_group(known) != child_group(child):
                     self._dirty_owner(known)  # somebody labelled it for another service: this one has lost it
         elif kind == "Pod":
             before, pod = self.pods.get(observe.uid(body)), observe.pod(body)
-            group = _pod_group(pod)
+            group = pod_group(pod)
             if self.pods.see(pod):
                 turned = pod.ready and not (before is not None and before.ready)
                 self._dirty_service(group, turned and all(one.ready for one in self.pods.group(group)))
                 if before is not None and before.service != pod.service:
-                    self._dirty_service(_pod_group(before))
+                    self._dirty_service(pod_group(before))
         elif kind == "Node":
             self._seen_node(body)
         elif kind == RECORD:
@@ -113,7 +84,7 @@ class Cluster:
             self.child_gone(lost)
             self._dirty_owner(lost)
         elif isinstance(lost, Pod):
-            self._dirty_service(_pod_group(lost))
+            self._dirty_service(pod_group(lost))
         elif isinstance(lost, KeptNode):
             self._deps = None
             self._node_changed(lost.node, None)
@@ -123,78 +94,16 @@ class Cluster:
             # A new object of the same name may have been seen before the old one's deletion.
             self._kept_changed(lost, self.find(lost.ref))
 
-    def uids(self, kind: str) -> set[str]:
-        """UIDs of a kind, for audits."""
-        return self._store(kind).uids()
-
     # --- what passes read -----------------------------------------------------------------------------------------
-
-    def find(self, ref: Ref) -> Kept | None:
-        """The object of a key; the newest where an old one of the same name is still going."""
-        return max(self.kept[ref.kind].group(ref), key=lambda one: one.version, default=None)
-
-    def services(self) -> Iterator[Kept]:
-        """All services."""
-        return iter(self.kept[SERVICE])
-
-    def children_of(self, namespace: str, service: str) -> dict[tuple[str, str], Child]:
-        """Everything with the label of a service."""
-        found: dict[tuple[str, str], Child] = {}
-        for kind, store in self.children.items():
-            for child in store.group((namespace, service)):
-                known = found.get((kind, child.name))
-                if known is None or known.version < child.version:
-                    found[(kind, child.name)] = child
-        return found
-
-    def job_of(self, benchmark: Kept) -> Child | None:
-        """The Job of a BenchmarkJob."""
-        found = self.children[JOB].group((benchmark.ref.namespace, ""))
-        return next((one for one in found if one.owner == benchmark.uid), None)
-
-    def pods_of(self, namespace: str, service: str) -> tuple[Pod, ...]:
-        """All pods with the label of a service, in a stable order."""
-        return tuple(sorted(self.pods.group((namespace, service)), key=lambda pod: pod.name))
 
     def users(self, ref: Ref) -> tuple[Ref, ...]:
         """Services that refer to an object, sorted."""
         return tuple(sorted(self._referrers.of(ref)))
 
-    def record(self, node: str) -> Record | None:
-        """The record of a node; the newest where an old one of the same name is still going."""
-        return max(self.records.group(node), key=lambda one: one.version, default=None)
-
-    def node(self, name: str) -> KeptNode | None:
-        """A node by its name."""
-        return max(self.nodes.group(name), key=lambda one: one.version, default=None)
-
-    def holdings(self, ref: Ref) -> dict[str, Holding]:
-        """Node -> what its agent says about a model."""
-        found = (self.record(node) for node in self.records.groups())
-        return {one.node: each for one in found if one is not None for each in one.holdings if each.ref == ref}
-
     def runtime_of(self, kept: Kept) -> Ref | None:
         """The runtime that a service names, or that was chosen for it, as far as it exists."""
         refs = self._referrers.runtimes_of(kept)
         return next((ref for ref in refs if self.find(ref) is not None), refs[-1] if refs else None)
-
-    def deps(self) -> Deps:
-        """What services may refer to; the same object until something of it changes."""
-        if self._deps is None:
-            nodes = {one.node.name: one.node for one in self.nodes}
-            self._deps = Deps(
-                models=self._parsed(MODELS),
-                runtimes=self._parsed(RUNTIMES),
-                accelerators={
-                    one.ref.name: one.parsed for one in self.kept["AcceleratorClass"] if not isinstance(one.parsed, Invalid)
-                },
-                weights={one.ref.name: one.parsed for one in self.kept["FineTunedWeight"]},
-                nodes=nodes,
-                holders=node_labels.holders(nodes.values()),
-                registry_image=self._registry_image,
-                model_agent=self._model_agent,
-            )
-        return self._deps
 
     # --- answers to our own writes --------------------------------------------------------------------------------
 
@@ -224,36 +133,10 @@ class Cluster:
 
     # --- changes and whom they concern ----------------------------------------------------------------------------
 
-    def _store(self, kind: str) -> Store[Any, Any]:
-        if kind == "Pod":
-            return self.pods
-        if kind == "Node":
-            return self.nodes
-        if kind == RECORD:
-            return self.records
-        return self.children[kind] if kind in self.children else self.kept[kind]
-
-    def _child(self, kind: str, body: Mapping[str, Any]) -> Child:
-        """Facts of a child. What we own is the dearest part and stays as it is while only the status moves."""
-        metadata = body.get("metadata") or {}
-        uid = observe.uid(body)
-        stamp = [metadata.get(part) for part in ("generation", "labels", "annotations", "ownerReferences")]
-        known = self.children[kind].get(uid)
-        if known is not None and observe.version(body) < known.version:
-            return observe.child(kind, body)  # a late answer: what is stored is newer than its stamp
-        # Kinds without generation (Services, Roles, …) may change without any trace but in managedFields.
-        if known is not None and stamp[0] and self._stamps.get(uid) == stamp:
-            return observe.child(kind, body, known.owned)
-        self._stamps[uid] = stamp
-        return observe.child(kind, body)
-
-    def _parsed(self, kinds: Iterable[str]) -> dict[Ref, Any]:
-        return {one.ref: one.parsed for kind in kinds for one in self.kept[kind]}
-
     def _dirty_owner(self, child: Child) -> None:
         """The service that a child is labelled for; of a Job, which carries no service's label, who wants its name."""
         if child.kind != JOB:
-            self._dirty_service(_child_group(child))
+            self._dirty_service(child_group(child))
             return
         for one in self.kept[BENCHMARK]:
             if (one.ref.namespace, names.benchmark(one.ref.name)) == (child.namespace, child.name):
@@ -341,7 +224,7 @@ class Cluster:
         if new is not None and relabelled and self.record(new.name) is not None:
             self._enqueue(Ref(RECORD, "", new.name), False)
         if old is not None and (new is None or new.alive != old.alive):
-            for group in {_pod_group(pod) for pod in self.pods if pod.node == old.name}:
+            for group in {pod_group(pod) for pod in self.pods if pod.node == old.name}:
                 self._dirty_service(group)
         labels = {label for label, *_ in node_labels.about_models(old) ^ node_labels.about_models(new)}
         if not labels:
@@ -352,31 +235,3 @@ class Cluster:
                     self._enqueue(one.ref, False)
                     for user in self._referrers.of(one.ref):
                         self._enqueue(user, False)
-
-
-def _same_fact(a: Any, b: Any) -> bool:
-    return bool(a == b._replace(version=a.version))
-
-
-def _same_node(a: KeptNode, b: KeptNode) -> bool:
-    return _same_fact(a.node, b.node)
-
-
-def _child_group(child: Child) -> tuple[str, str]:
-    return child.namespace, child.labels.get(keys.SERVICE) or ""
-
-
-def _pod_group(pod: Pod) -> tuple[str, str]:
-    return pod.namespace, pod.service
-
-
-def _kept_group(kept: Kept) -> Ref:
-    return kept.ref
-
-
-def _node_group(kept: KeptNode) -> str:
-    return kept.node.name
-
-
-def _record_group(record: Record) -> str:
-    return record.node

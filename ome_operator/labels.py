@@ -3,7 +3,7 @@
 import logging
 
 from ome_operator import keys
-from ome_operator.cluster import Cluster, KeptNode
+from ome_operator.cluster import Cluster
 from ome_operator.facts import Ref
 from ome_operator.kept import HELD
 from ome_operator.kube.client import Client
@@ -11,6 +11,7 @@ from ome_operator.kube.errors import KubeError, NotFound
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.removals import Removals
 from ome_operator.status import holding
+from ome_operator.stores import KeptNode
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ome_operator import keys, observe
 from ome_operator.benchmarks import Benchmarks, Measure
 from ome_operator.catalog import Catalog, Say, sayer
-from ome_operator.cluster import KINDS, LABELLED, RECORD, Cluster
+from ome_operator.cluster import Cluster
 from ome_operator.executor import Executor
 from ome_operator.facts import Ref
 from ome_operator.kept import BENCHMARK, SERVICE, SHORT
@@ -24,6 +24,7 @@ from ome_operator.passes import ACCESS, Passes, Refuse, Sync
 from ome_operator.referrers import Refs
 from ome_operator.settings import Settings
 from ome_operator.shorts import Make, Shorts
+from ome_operator.stores import KINDS, LABELLED, RECORD
 from ome_operator.watch.watcher import Body, Watched, Watcher
 
 logger = logging.getLogger(__name__)

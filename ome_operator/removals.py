@@ -7,10 +7,11 @@ neither. So it offers, and removes what we name in its record's spec, which it c
 import logging
 
 from ome_operator import keys
-from ome_operator.cluster import RECORD, Cluster
+from ome_operator.cluster import Cluster
 from ome_operator.facts import Manifest, Record, Unused
 from ome_operator.kube.client import Client
 from ome_operator.resolve.mounts import hosts, reaches
+from ome_operator.stores import RECORD
 
 logger = logging.getLogger(__name__)
 

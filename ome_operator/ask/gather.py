@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys, observe
 from ome_operator.api import Invalid
-from ome_operator.cluster import KINDS, Cluster
+from ome_operator.cluster import Cluster
 from ome_operator.facts import Manifest, Ref
 from ome_operator.kept import SHORT
 from ome_operator.kube.kinds import called
 from ome_operator.render import short
 from ome_operator.resolve.inputs import object_refs, runtime_refs
+from ome_operator.stores import KINDS
 
 KNOWN = frozenset((*KINDS, *SHORT))
 """Kinds that the operator looks at, by their names in RESOURCES."""

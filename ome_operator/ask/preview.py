@@ -8,7 +8,7 @@ from typing import Any
 from ome_operator.api import InferenceService, Invalid
 from ome_operator.ask.gather import gather, over, ref
 from ome_operator.ask.trees import OURS, selector
-from ome_operator.cluster import RECORD, Cluster
+from ome_operator.cluster import Cluster
 from ome_operator.facts import Manifest, Observed, Ref
 from ome_operator.kept import CATALOG, SERVICE, SHORT
 from ome_operator.kube.client import Client
@@ -18,6 +18,7 @@ from ome_operator.kube.kinds import CHILDREN
 from ome_operator.kube.listing import listed
 from ome_operator.plan import Check
 from ome_operator.status import conditions as cond
+from ome_operator.stores import RECORD
 from ome_operator.sync import sync
 from ome_operator.view.outcome import SURVIVES
 from ome_operator.view.preview import Preview, Side, edited, forecasts

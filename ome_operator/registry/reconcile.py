@@ -166,38 +166,43 @@ def reconcile(
             wanted.setdefault(target.url, target)
     held = {target.url: target for _, target, verdict in judged if verdict.patient and target.url not in wanted}
     because = {target.url: verdict.why for _, target, verdict in judged if verdict.why}
-    remove = [
-        Removal(one, why)
-        for url, known in listed.items()
-        for one in known
-        if (why := _wrong(one, wanted.get(url) or held.get(url), memory.pods.get(url), because.get(url)))
-    ]
-    add = [
-        target
-        for url, target in wanted.items()
-        if (fresh or not listed or url in memory.refill)
-        and url not in listed
-        and now - sent.get(url, -terms.retry) >= terms.retry
-    ]
-    gone = {one.worker.base for one in remove}
-    kept = {url: (wanted.get(url) or held[url]).uid for url in listed if url in wanted or url in held}
-    asked = {url: at for url, at in sent.items() if url in wanted and url not in listed}
+    stay, missing = {**held, **wanted}, [url for url in wanted if url not in listed]
+    remove = _surplus(listed, stay, memory, because)
+    due = [url for url in missing if now - sent.get(url, -terms.retry) >= terms.retry]
+    add = tuple(wanted[url] for url in due if fresh or not listed or url in memory.refill)
+    asked = {url: sent[url] for url in missing if url in sent}
     return Step(
-        add=tuple(add),
-        remove=tuple(remove) if fresh else (),
+        add=add,
+        remove=remove if fresh else (),
         leaders=tuple(_report(pod, target, verdict, listed, wanted) for pod, target, verdict in judged),
         memory=Memory(
-            {**kept, **_still(memory.pods, gone & kept.keys())} if fresh else memory.pods,
-            {**asked, **{target.url: now for target in add}},
+            _known(listed, stay, memory, remove) if fresh else memory.pods,
+            {**asked, **{one.url: now for one in add}},
             unready,
-            frozenset() if fresh else memory.refill | {target.url for target in add},
+            frozenset() if fresh else memory.refill | {one.url for one in add},
         ),
     )
 
 
-def _still(pods: Mapping[str, str], gone: Iterable[str]) -> dict[str, str]:
-    """What was remembered of workers that are to go stays until the router has let go of them: a removal may fail."""
-    return {url: pods[url] for url in gone if url in pods}
+def _surplus(
+    listed: Mapping[str, list[Worker]], stay: Mapping[str, Target], memory: Memory, because: Mapping[str, str]
+) -> tuple[Removal, ...]:
+    """Workers that the router lists and must not."""
+    return tuple(
+        Removal(one, why)
+        for url, known in listed.items()
+        for one in known
+        if (why := _wrong(one, stay.get(url), memory.pods.get(url), because.get(url)))
+    )
+
+
+def _known(
+    listed: Iterable[str], stay: Mapping[str, Target], memory: Memory, remove: Iterable[Removal]
+) -> dict[str, str]:
+    """The pods of the workers that are listed; of those that are to go what was remembered, for a removal may fail."""
+    kept = {url: stay[url].uid for url in listed if url in stay}
+    gone = {one.worker.base for one in remove} & kept.keys()
+    return {**kept, **{url: memory.pods[url] for url in gone if url in memory.pods}}
 
 
 def _leaders(pods: Iterable[Pod], terms: Terms) -> list[tuple[Pod, Role, list[Pod]]]:

@@ -1,8 +1,8 @@
 """Which labels of a node are written."""
 
-from ome_operator.cluster import KeptNode
 from ome_operator.facts import Node
 from ome_operator.labels import differs, settled
+from ome_operator.stores import KeptNode
 
 KEY = "models.ome.io/clusterbasemodel.k2"
 
