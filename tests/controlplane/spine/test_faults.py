@@ -22,10 +22,11 @@ def runtimes(installed: Rig) -> Iterator[None]:
         installed.delete("ClusterServingRuntime", "", body["metadata"]["name"])
 
 
-def objects(rig: Rig, namespace: str) -> set[tuple[str, str]]:
+def objects(rig: Rig, namespace: str, service: str) -> set[tuple[str, str]]:
+    """Kind and name, without the service's, of what it is made of."""
     kinds = ("StatefulSet", "Deployment", "Service", "PodDisruptionBudget", "Role", "RoleBinding", "ServiceAccount")
-    found = {(kind, one["metadata"]["name"]) for kind in kinds for one in rig.all(kind, namespace)}
-    return found - {("ServiceAccount", "default")}
+    names = ((kind, one["metadata"]["name"]) for kind in kinds for one in rig.all(kind, namespace))
+    return {(kind, name.removeprefix(service)) for kind, name in names if name.startswith(service)}
 
 
 def test_ready_waits_for_the_last_pod(rig: Rig, namespace: str) -> None:
@@ -85,13 +86,13 @@ def test_the_next_slice_waits_for_pods_that_end_slowly(rig: Rig, namespace: str,
 def test_the_operator_dies_while_a_service_comes_up(rig: Rig, namespace: str) -> None:
     rig.create(yamls.service(namespace, "plain", "f-pairs", "engine", "decoder", "router"))
     rig.ready(namespace, "plain")
-    wanted = {(kind, name.replace("plain", "torn")) for kind, name in objects(rig, namespace)}
     rig.create(yamls.service(namespace, "torn", "f-pairs", "engine", "decoder", "router"))
     rig.wait("begun", lambda: rig.all("ControllerRevision", namespace, "ome.io/inferenceservice=torn"))
     rig.restart()
     rig.ready(namespace, "torn", 40)
-    mine = {(kind, name) for kind, name in objects(rig, namespace) if "torn" in name}
-    assert len(mine) == len(wanted)
+    needed = {one for one in objects(rig, namespace, "plain") if one[0] != "PodDisruptionBudget"}
+    assert needed and needed <= objects(rig, namespace, "torn"), "nothing is Ready before what it needs is there"
+    rig.wait("budgets", lambda: objects(rig, namespace, "torn") == objects(rig, namespace, "plain"))
 
 
 def test_the_api_server_is_killed_while_things_change(rig: Rig, namespace: str) -> None:
