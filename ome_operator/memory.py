@@ -88,8 +88,8 @@ class Memory:
     """Digest of the status that we wrote last, and of what the server made of it."""
     status_at: float = float("-inf")
     """Monotonic time of that write."""
-    lacks: bool = False
-    """Whether it would be Ready but for something that is still to be made."""
+    held_up: bool = False
+    """Whether it would be Ready but for an address or a right that is still to be made."""
     made_at: float | None = None
     """Monotonic time when a pass of ours first made something."""
 

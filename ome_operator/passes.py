@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from ome_operator import keys, notices, statuses
 from ome_operator.api import InferenceService, Invalid
 from ome_operator.cluster import Cluster
-from ome_operator.executor import BUDGET, RIGHTS, Executor
+from ome_operator.executor import Executor
 from ome_operator.facts import Child, Deps, Observed, Ref
 from ome_operator.kept import SERVICE, Kept
 from ome_operator.kube.client import Client
@@ -18,7 +18,7 @@ from ome_operator.kube.errors import KubeError
 from ome_operator.machinery.permits import Permits
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.memory import Key, Memory, pause
-from ome_operator.plan import Event, Plan
+from ome_operator.plan import NEEDED, RIGHTS, Event, Plan
 from ome_operator.rollout.turn import whole_before
 from ome_operator.run import Outcome, Run
 from ome_operator.settings import Settings
@@ -94,7 +94,7 @@ class Passes:
             if any(one.kind in RIGHTS for one in plan.apply):
                 self._queue.add(_access(ref))
             run = Run(kept, memory, tried, outcome, self._clock)
-            begun = await self._executor.effects(plan, run)
+            carried_out = await self._executor.effects(plan, run)
             await self._look(kept, memory, plan, outcome)
             if not outcome.learned:
                 break
@@ -103,10 +103,10 @@ class Passes:
                 return
         settling = self._settling(kept, memory, plan, outcome)
         effects = [self._status(kept, memory, plan, outcome, settling)]
-        if begun and not settling:
+        if carried_out and not settling:
             effects.append(self._executor.budgets(plan, run))
         await asyncio.gather(*effects)
-        self._next(ref, plan, outcome)
+        self._next(ref, plan, outcome, memory)
 
     async def access(self, ref: Ref) -> None:
         """One pass over a service's rights, beside the passes over the service."""
@@ -117,10 +117,11 @@ class Passes:
             return
         outcome = Outcome()
         memory = self._memory(kept)
-        await self._executor.rights(self._plan(kept, memory, outcome), Run(kept, memory, set(), outcome, self._clock))
-        if memory.lacks or outcome.learned:
+        plan = self._plan(kept, memory, outcome)
+        await self._executor.rights(plan, Run(kept, memory, set(), outcome, self._clock))
+        if outcome.learned or (memory.held_up and not self._lacks(kept, plan)):
             self._queue.add(service)
-        self._again(ref, outcome, outcome.again)
+        self._again(ref, outcome, 0.0, outcome.again)
 
     # --- asking -----------------------------------------------------------------------------------------------------
 
@@ -187,7 +188,10 @@ class Passes:
             self._queue.add(other)
 
     def _settling(self, kept: Kept, memory: Memory, plan: Plan, outcome: Outcome) -> float:
-        """Seconds that the first status of a service which comes up waits for more to tell, and its budgets with it."""
+        """Seconds that the first status of a service which comes up waits for more to tell, and its budgets with it.
+
+        They count from the pass that first made something, which is noted here.
+        """
         now = self._clock()
         if outcome.wrote and memory.made_at is None:
             memory.made_at = now
@@ -225,15 +229,13 @@ class Passes:
                 outcome.learned = True
 
     async def _status(self, kept: Kept, memory: Memory, plan: Plan, outcome: Outcome, settling: float) -> None:
-        if not statuses.differs(kept, plan.status, memory.status):
-            return
+        memory.held_up = _ready(plan.status) and self._lacks(kept, plan)
+        if memory.held_up or not statuses.differs(kept, plan.status, memory.status):
+            return  # what could not be made is tried again, and rights, which are made beside us, call for a pass
         due = 0.0 if plan.urgent else memory.status_at + self._settings.status_interval - self._clock()
         if (wait := max(due, settling)) > 0:
             outcome.within(wait)
             return
-        memory.lacks = _ready(plan.status) and self._lacks(kept, plan)
-        if memory.lacks:
-            return  # what failed is tried again; rights, which are made beside us, call for a pass
         try:
             written = await statuses.write(self._client, self._cluster, kept, plan.status)
         except KubeError as error:
@@ -247,10 +249,10 @@ class Passes:
         await self._tell(kept, memory, plan.events)
 
     def _lacks(self, kept: Kept, plan: Plan) -> bool:
-        """Whether something is not there that was to be made now: without its address or rights a router serves nobody."""
-        children = self._cluster.children_of(kept.ref.namespace, kept.ref.name)
-        new = (one for one in plan.apply if not one.uid and one.guard is None and one.kind != BUDGET)
-        return any((one.kind, one.manifest["metadata"]["name"]) not in children for one in new)
+        """Whether it has no address or no rights of its own yet: pods may be ready without, and serve nobody."""
+        wanted = {(one.kind, one.manifest["metadata"]["name"]) for one in plan.apply if one.kind in NEEDED}
+        children = self._cluster.children_of(kept.ref.namespace, kept.ref.name) if wanted else {}
+        return not wanted <= {key for key, child in children.items() if child.owner == kept.uid}
 
     async def _tell(self, kept: Kept, memory: Memory, events: tuple[Event, ...]) -> None:
         """Post events that were not told lately."""
@@ -263,19 +265,21 @@ class Passes:
 
     # --- the next pass ----------------------------------------------------------------------------------------------
 
-    def _next(self, ref: Ref, plan: Plan, outcome: Outcome) -> None:
+    def _next(self, ref: Ref, plan: Plan, outcome: Outcome, memory: Memory) -> None:
         if outcome.wrote or outcome.learned:
             self._queue.add(ref, self._settings.child_delay, spaced=True)
-        self._again(ref, outcome, outcome.again, plan.requeue_after, self._settings.resync)
+        # What is due until a status tells of it stays due while none may be written.
+        least = self._settings.guard_delay if memory.held_up else 0.0
+        self._again(ref, outcome, least, outcome.again, plan.requeue_after, self._settings.resync)
 
-    def _again(self, ref: Ref, outcome: Outcome, *waits: float | None) -> None:
-        """After the first of these waits in seconds, or when it failed after a backoff."""
+    def _again(self, ref: Ref, outcome: Outcome, least: float, *waits: float | None) -> None:
+        """After the first of these waits in seconds but not before `least`, or when it failed after a backoff."""
         if outcome.error is not None:
             delay = self._queue.retry(ref, at_least=outcome.error.retry_after)
             logger.info("%s/%s: again in %.1f s: %s", ref.namespace, ref.name, delay, outcome.error)
         else:
             self._queue.succeeded(ref)
-        soonest = max(outcome.error.retry_after, self._settings.guard_delay) if outcome.error is not None else 0.0
+        soonest = max(outcome.error.retry_after, self._settings.guard_delay) if outcome.error is not None else least
         for after in waits:
             if after is not None:
                 self._queue.add(ref, max(after, soonest))

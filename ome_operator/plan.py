@@ -9,6 +9,11 @@ from typing import Any
 
 from ome_operator.facts import Manifest, Pod
 
+RIGHTS = ("Role", "RoleBinding")
+"""In this order: a binding is refused while its Role is not there."""
+NEEDED = ("Service", *RIGHTS)
+"""What a service serves nobody without although all of its pods are ready; these stand for everything else."""
+
 
 @dataclass(frozen=True)
 class Guard:
@@ -128,9 +133,9 @@ class Event:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that one pass wants done for one service, in this order: check, secrets, apply, create, patch, delete.
+    """Everything that one pass wants done for one service, in the order of the fields.
 
-    The status comes last.
+    The status comes last, and PodDisruptionBudgets beside it.
     """
 
     check: tuple[Check, ...] = ()
@@ -139,7 +144,8 @@ class Plan:
     ensure_secret: tuple[EnsureSecret, ...] = ()
     """What pods mount, before there are pods."""
     apply: tuple[Apply, ...] = ()
-    """Applied concurrently, but what selects pods after what makes them. Roles and RoleBindings have passes of their own."""
+    """Applied concurrently, but Services after what makes their pods and budgets with the status. Roles and RoleBindings
+    have passes of their own."""
     create: tuple[Create, ...] = ()
     apply_status: tuple[ApplyStatus, ...] = ()
     patch: tuple[Patch, ...] = ()

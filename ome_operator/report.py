@@ -8,7 +8,7 @@ from ome_operator import keys, names
 from ome_operator.api import InferenceService
 from ome_operator.desired import Desired
 from ome_operator.facts import Deps, Observed
-from ome_operator.plan import Delete, Plan
+from ome_operator.plan import NEEDED, Delete, Plan
 from ome_operator.recovery.recover import Recovery
 from ome_operator.render import services
 from ome_operator.resolve.inputs import Resolved, runtime_refs
@@ -160,7 +160,7 @@ def _refused(plan: Plan, observed: Observed) -> tuple[Problem, ...]:
         if key not in labels or refusal.uid:
             continue
         component = labels[key].get(keys.COMPONENT, "")
-        condition = cond.READY if key[0] == "Service" else CONDITION.get(component, cond.READY)
+        condition = cond.READY if key[0] in NEEDED else CONDITION.get(component, cond.READY)
         out.append(Problem(condition, refusal.reason, f"{key[0]} {key[1]}: {refusal.message}"))
     return tuple(out)
 

@@ -20,7 +20,7 @@ class Outcome:
     wrote: bool = False
     """Something was changed: another pass should look at the result."""
     learned: bool = False
-    """Something was found out that the status must tell: `sync` should run again before it is written."""
+    """Something was found out that the status must tell: `sync` should run again, before it is written where that may be."""
     error: KubeError | None = None
     """The last error that may be better soon."""
     again: float | None = None

@@ -8,7 +8,7 @@ import pytest
 from ome_operator import keys
 from ome_operator.api import InferenceService
 from ome_operator.facts import Deps, Observed, Refusal
-from ome_operator.plan import Plan
+from ome_operator.plan import NEEDED, Plan
 from ome_operator.sync import refuse_spec, sync
 from tests.support import parts
 from tests.support.shapes import Shape
@@ -132,6 +132,15 @@ def test_a_refusal_is_told_at_its_component_while_there_is_something_to_write() 
     assert conditions(plan)["EngineReady"] == ("False", "Invalid")
     assert conditions(plan)["Ready"] == ("False", "NameTaken")
     assert "old" not in str(plan.status)
+
+
+@pytest.mark.parametrize("kind", NEEDED)
+def test_without_its_address_or_its_rights_nothing_is_ready(kind: str) -> None:
+    world = settled(Shape())
+    key = next(key for key in world.children if key[0] == kind)
+    del world.children[key]
+    plan = sync(world.service, world.deps, replace(world.observed(), refusals={key: Refusal("Forbidden", "no")}), START)
+    assert conditions(plan)["Ready"] == ("False", "Forbidden")
 
 
 def test_a_refused_deletion_leaves_the_service_not_alone() -> None:

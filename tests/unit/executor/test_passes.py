@@ -1,5 +1,8 @@
 """What a pass takes for granted about others."""
 
+import asyncio
+import contextlib
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -11,7 +14,7 @@ from ome_operator import keys
 from ome_operator.cluster import Cluster
 from ome_operator.executor import Executor
 from ome_operator.facts import Ref
-from ome_operator.kube.errors import TooMany
+from ome_operator.kube.errors import Forbidden, Invalid, KubeError, TooMany
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.passes import ACCESS, FIRST_WITHIN, Passes, another, first_wait
 from ome_operator.plan import Apply, Plan
@@ -56,16 +59,18 @@ def test_any_other_status_is_written_at_once(stored: dict[str, object], ready: s
 
 
 class Api:
-    """An API server that asks for patience when it is to write objects of some kinds."""
+    """An API server that does not write objects of some kinds."""
 
-    def __init__(self, *full: str) -> None:
-        self._full, self.asked = full, list[str]()
+    def __init__(self, *full: str, refuses: KubeError | None = None) -> None:
+        self._full, self._refuses, self.asked = full, refuses or TooMany("later", 429, 30.0), list[str]()
 
     async def apply(self, manifest: dict[str, Any], *_: object, **__: object) -> Any:
         self.asked.append(manifest["kind"])
         if manifest["kind"] in self._full:
-            raise TooMany("later", 429, 30.0)
-        metadata = {**manifest["metadata"], "uid": manifest["kind"], "resourceVersion": "9"}
+            raise self._refuses
+        owner = {"kind": "InferenceService", "name": "svc", "uid": "u", "controller": True}
+        answered = {"uid": manifest["kind"], "resourceVersion": "9", "ownerReferences": [owner]}
+        metadata = {**manifest["metadata"], **answered}
         return SimpleNamespace(body={**manifest, "metadata": metadata}, warnings=())
 
 
@@ -145,6 +150,37 @@ async def test_nothing_is_ready_before_it_has_its_rights() -> None:
     assert (api.asked, queue.depth) == (["RoleBinding"], 2), "the service, at once"
     await made.handle(SERVICE)
     assert api.asked == ["RoleBinding", "InferenceService"]
+
+
+@pytest.mark.parametrize(
+    ("refuses", "order"),
+    [
+        (TooMany("later", 429, 30.0), [SERVICE, ACCESS_KEY]),
+        (Forbidden("no"), [SERVICE, ACCESS_KEY, SERVICE, ACCESS_KEY]),  # that it was refused is news once
+    ],
+)
+async def test_a_service_and_its_rights_do_not_wake_each_other_for_nothing(refuses: KubeError, order: list[Ref]) -> None:
+    """What is due until a status tells of it (`requeue_after`) has to wait, too."""
+    plan = Plan(apply=applies("RoleBinding"), status=status("True"), requeue_after=0.0)
+    api, seen = Api("RoleBinding", refuses=refuses), list[Ref]()
+    made, queue = passes(api, plan, time.monotonic)
+
+    async def work(ref: Ref) -> None:
+        seen.append(ref)
+        await (made.handle if ref == SERVICE else made.access)(ref)
+
+    queue.add(SERVICE)
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(queue.run(work), Settings().guard_delay / 2)
+    assert seen == order
+    assert api.asked == ["RoleBinding"], "the API server is not asked again, nor told that it is Ready"
+
+
+async def test_what_nobody_needs_to_be_served_holds_nothing_up() -> None:
+    api = Api("HorizontalPodAutoscaler", refuses=Invalid("spec.metrics", 422))
+    made, _ = passes(api, Plan(apply=applies("HorizontalPodAutoscaler"), status=status("True")), lambda: 0.0)
+    await made.handle(SERVICE)
+    assert api.asked[-1] == "InferenceService"
 
 
 async def test_rights_have_passes_of_their_own() -> None:
