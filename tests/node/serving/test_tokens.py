@@ -63,6 +63,7 @@ def test_the_client_of_the_seeds(tiny: str) -> None:
         temperature=0.6,
         max_tokens=24,
         stream=True,
+        extra_body={"ignore_eos": True},  # the one line that is not theirs: random weights may end at their first token
     )
     pieces = [chunk.choices[0].delta.content or "" for chunk in response if chunk.choices]
     assert len(pieces) > 3
