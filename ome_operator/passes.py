@@ -121,6 +121,8 @@ class Passes:
         await self._executor.rights(plan, Run(kept, memory, set(), outcome, self._clock))
         if outcome.learned or (memory.held_up and not self._lacks(kept, plan)):
             self._queue.add(service)
+        elif outcome.wrote:
+            self._queue.add(service, self._settings.child_delay, spaced=True)
         self._again(ref, outcome, 0.0, outcome.again)
 
     # --- asking -----------------------------------------------------------------------------------------------------
