@@ -5,6 +5,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from ome_operator.agent import sums
@@ -17,6 +18,14 @@ from tests.support.hub import Hub, model, served
 from tests.support.summed import written
 
 URI, TOKEN = "hf://org/model", "shared"
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine is no silent peer."""
+    monkeypatch.setattr("ome_operator.agent.peers.PATIENCE", aiohttp.ClientTimeout(total=60.0))
+
+
 BIG = "model-00001-of-00003.safetensors"
 
 

@@ -36,11 +36,11 @@ def test_every_byte_comes_once(tmp_path: Path, files: int) -> None:
 
 
 def test_a_slow_source_gives_several_pieces_at_a_time(tmp_path: Path) -> None:
-    with served(Hub(model(22, [SIZE]), rate=1_000_000)) as hub:
+    with served(Hub(model(22, [SIZE]), rate=500_000)) as hub:
         began = time.monotonic()
         node(tmp_path / "wide", hub, 8).fetch()
         wide = time.monotonic() - began
-        assert wide < SIZE / hub.rate * 0.7, "one connection gives 1 MB/s"
+        assert wide < SIZE / hub.rate * 0.7, "one connection gives 0.5 MB/s"
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -152,6 +152,7 @@ def test_a_second_api_server(own: Cluster) -> None:
 def test_up_waits_for_what_another_up_started(own: Cluster) -> None:
     """A server that does not serve yet, because who started it was killed a moment later."""
     own.stop("apiserver", signal.SIGKILL)
+    eventually("its port is free", lambda: ports.is_free(own.kept.ports["apiserver"]))
     processes.spawn(own.at, "apiserver", servers.command(own.at, own.kept, "apiserver"))
     assert not own.ready()
     assert Cluster.up("own").ready()
@@ -205,6 +206,7 @@ def test_stages_change_how_pods_live(own: Cluster) -> None:
     own.apply(statefulset("stuck", life="stuck"))
     eventually("the defaults are back", lambda: ready(own, "stuck") == 1)
     own.kubectl("delete", "statefulset", "stuck")
+    eventually("stuck is gone", lambda: pod(own, "stuck-0") is None)
 
 
 def _last_exit(cluster: Cluster, name: str) -> int | None:
@@ -228,7 +230,8 @@ def test_each_deletion_is_confirmed_once(own: Cluster) -> None:
     eventually("all are ready", lambda: ready(own, "again") == len(names))
     own.kubectl("delete", "statefulset", "again")
     eventually("gone", lambda: not uids())
-    confirmed = Counter((one.name, one.code) for one in own.audit(mark) if (one.user, one.verb) == ("kwok", "delete"))
+    deleted = [one for one in own.audit(mark) if (one.user, one.verb) == ("kwok", "delete") and one.name in names]
+    confirmed = Counter((one.name, one.code) for one in deleted)
     assert confirmed == {(name, 200): 2 for name in names}
 
 

@@ -37,7 +37,7 @@ def pod(name: str, script: str, *, namespace: str = "default", container: dict[s
 
 def wait_ready(cluster: Cluster, name: str, namespace: str = "default") -> None:
     """Until the kubelet says so."""
-    cluster.kubectl("wait", "-n", namespace, "--for=condition=Ready", f"pod/{name}", "--timeout=60s")
+    cluster.kubectl("wait", "-n", namespace, "--for=condition=Ready", f"pod/{name}", f"--timeout={60 * PATIENCE}s")
 
 
 def inside(cluster: Cluster, name: str, script: str) -> str:
@@ -161,7 +161,7 @@ def test_a_killed_container_is_restarted(real: Cluster) -> None:
 
 def test_probes_and_volumes(real: Cluster) -> None:
     """A failing liveness probe restarts the container; memory volumes, limits and tokens are there."""
-    looks = {"periodSeconds": 1, "failureThreshold": 1, "initialDelaySeconds": 2}
+    looks = {"periodSeconds": 1, "failureThreshold": 1, "initialDelaySeconds": 2, "timeoutSeconds": 30}
     alive = {"exec": {"command": ["cat", "/memory/alive"]}, **looks}
     container = {
         "livenessProbe": alive,
@@ -187,7 +187,7 @@ def test_a_restricted_namespace(real: Cluster) -> None:
     user = {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}}
     real.apply(pod("strict", "id -u; exec sleep 1000", namespace="strict", container=secured, securityContext=user))
     wait_ready(real, "strict", "strict")
-    assert real.kubectl("logs", "-n", "strict", "strict") == "65532\n"
+    eventually("it said who it is", lambda: real.kubectl("logs", "-n", "strict", "strict") == "65532\n")
 
 
 def test_a_missing_image_is_a_sentence(real: Cluster) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -13,15 +12,11 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from ome_operator.local import ports
+from tests.support.rig import PATIENCE
+
 PORT = 30000
 """Of engines: each has an address of its own, as pods do."""
-
-
-def free_port() -> int:
-    """A port that nobody has now."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 async def until(holds: Callable[[], Awaitable[bool]], within: float) -> float:
@@ -29,16 +24,17 @@ async def until(holds: Callable[[], Awaitable[bool]], within: float) -> float:
     loop = asyncio.get_running_loop()
     began = loop.time()
     while not await holds():
-        assert loop.time() - began < within, f"not within {within} s"
+        assert loop.time() - began < within * PATIENCE, f"not within {within} s"
         await asyncio.sleep(0.1)
     return loop.time() - began
 
 
 class Engine:
-    """Answers what a router asks an engine; `text` of a request is how long the answer takes."""
+    """Answers what a router asks an engine; a request whose `text` is "held" not before `released` is set."""
 
     def __init__(self, ip: str, mode: str) -> None:
         self.ip, self.mode, self.running = ip, mode, 0
+        self.released = asyncio.Event()
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
@@ -55,6 +51,7 @@ class Engine:
 
     async def stop(self) -> None:
         """Be dead."""
+        self.released.set()
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -70,7 +67,8 @@ class Engine:
     async def _generate(self, request: web.Request) -> web.Response:
         self.running += 1
         try:
-            await asyncio.sleep(float((await request.json())["text"]))
+            if (await request.json())["text"] == "held":
+                await self.released.wait()
         finally:
             self.running -= 1
         return web.json_response({"text": self.ip, "meta_info": {}})
@@ -79,11 +77,11 @@ class Engine:
 class Api:
     """Lists pods."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int) -> None:
         self.pods: dict[str, dict[str, Any]] = {}
         self.status = 200
         self.asked: dict[str, str] = {}
-        self.port = free_port()
+        self.port = port
         self._runner: web.AppRunner | None = None
 
     def run(self, name: str, component: str, ip: str, **annotations: str) -> None:
@@ -146,7 +144,8 @@ class Stage:
     """All of it."""
 
     def __init__(self, folder: Path) -> None:
-        self.api = Api()
+        port, metrics, self._probe, served = ports.choose(4)
+        self.api = Api(served)
         self.engines = {
             ip: Engine(ip, mode)
             for ip, mode in (
@@ -156,7 +155,6 @@ class Stage:
                 ("127.0.0.22", "decode"),
             )
         }
-        port, self._probe = free_port(), free_port()
         self.url = f"http://127.0.0.1:{port}"
         account = folder / "account"
         account.mkdir()
@@ -165,7 +163,7 @@ class Stage:
         self.router = Process(
             folder / "router.log",
             *("-m", "sglang_router.launch_router", "--pd-disaggregation", "--host=127.0.0.1", f"--port={port}"),
-            *(f"--prometheus-port={free_port()}", "--health-check-interval-secs=5", "--worker-startup-check-interval=1"),
+            *(f"--prometheus-port={metrics}", "--health-check-interval-secs=5", "--worker-startup-check-interval=1"),
         )
         self.registry = Process(
             folder / "registry.log",

@@ -21,8 +21,15 @@ async def test_a_worker_that_died_while_nobody_watched_is_out_in_time(stage: Sta
     stage.token.write_text("newer")
     stage.api.status = 200
     assert await stage.lists(P, D, within=10) < 10
-    assert stage.api.asked["token"] == "Bearer newer"
-    assert "removed http://127.0.0.22:30000 (decode): no pod of this slice has this address" in stage.registry.log()
+
+    async def newer() -> bool:
+        return stage.api.asked["token"] == "Bearer newer"
+
+    async def told() -> bool:
+        return "removed http://127.0.0.22:30000 (decode): no pod of this slice has this address" in stage.registry.log()
+
+    await until(newer, within=5)
+    await until(told, within=5)
 
 
 async def test_a_router_that_restarts_is_filled_again_also_without_an_api_server(stage: Stage) -> None:
@@ -38,7 +45,7 @@ async def test_a_router_that_restarts_is_filled_again_also_without_an_api_server
 async def test_a_drained_leader_ends_what_it_began_and_then_says_so(stage: Stage) -> None:
     del stage.api.pods["d-1"]
     await stage.lists(P, D, within=10)
-    request = asyncio.create_task(stage.session.post(f"{stage.url}/generate", json={"text": "8"}))
+    request = asyncio.create_task(stage.session.post(f"{stage.url}/generate", json={"text": "held"}))
 
     async def runs() -> bool:
         return stage.engines[D].running == 1
@@ -56,6 +63,8 @@ async def test_a_drained_leader_ends_what_it_began_and_then_says_so(stage: Stage
         return (await stage.stands())["d-0"]["running"] == 0
 
     await until(told, within=5)
+    for engine in stage.engines.values():
+        engine.released.set()
     async with await request as answer:
         assert answer.status == 200 and (await answer.json())["text"] == D
     await until(drained, within=5)

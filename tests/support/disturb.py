@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from ome_operator.local.kubeapi import ApiError
 from tests.support.field import Disturb, Field, Poke
 from tests.support.life import MINE, Life
 from tests.support.proxy import Answer, Cut, Sent, Unheard, Verdict
@@ -220,8 +221,12 @@ def strangers(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
         name = chance.choice(names)
         if chance.random() < 0.5:
             life.rig.delete(kind, life.namespace, name, propagationPolicy="Orphan")
-        else:
+            return
+        try:
             life.rig.patch(kind, life.namespace, name, SPOILED[kind])
+        except ApiError as error:
+            if error.code != 404:  # a former deletion was carried out just now
+                raise
 
     @contextmanager
     def disturb(number: int, life: Life) -> Iterator[Poke]:

@@ -4,7 +4,6 @@ import os
 import signal
 import statistics
 import time
-import urllib.request
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -16,7 +15,7 @@ from ome_operator.local.kubeapi import ApiError, Unreachable
 from tests.support.life import STEPS, Life, State, well
 from tests.support.proxy import Proxy
 from tests.support.revived import CHILD, CLOCK
-from tests.support.rig import Rig
+from tests.support.rig import Rig, said
 
 UNDISTURBED = "undisturbed"
 RIGHT_WITHIN_S = 30.0
@@ -219,15 +218,6 @@ class Field:
 def undisturbed(number: int, life: Life) -> Iterator[None]:
     """Nothing happens but the step."""
     yield
-
-
-def said(port: int) -> str:
-    """What an operator says of itself; "" while it does not answer, or not yet."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=1) as answer:
-            return str(answer.read().decode())
-    except OSError:
-        return ""
 
 
 def difference(state: State, right: State) -> dict[str, Any]:

@@ -187,8 +187,8 @@ async def pour(
     for at in range(0, len(body), step):
         piece = bytes(body[at : at + step]) if cut is None else bytes(body[at : min(at + step, max(cut, 0))])
         if piece:
+            told.count += len(piece)  # before, for then whoever has it finds it counted
             await response.write(piece)
-            told.count += len(piece)
         if cut is not None and at + step >= cut:
             assert request.transport is not None
             request.transport.abort() if cut % 2 else request.transport.close()

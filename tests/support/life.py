@@ -51,6 +51,7 @@ class Life:
             rig.create(body)
         rig.wait("the stranger's pods run", lambda: [_ready(one) for one in self._foreign("Pod")] == [True, True])
         rig.wait("their StatefulSet knows", lambda: self._foreign("StatefulSet")[0]["status"].get("readyReplicas") == 1)
+        rig.wait("their budget is seen", lambda: "observedGeneration" in self._foreign("PodDisruptionBudget")[0]["status"])
         self.theirs = self.strangers()
 
     # --- what there is ----------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -68,6 +69,15 @@ def path(kind: str, namespace: str = "", name: str = "") -> str:
     return f"/{prefix}/{where}{plural}" + (f"/{name}" if name else "")
 
 
+def said(port: int) -> str:
+    """What an operator says of itself; "" while it does not answer, or not yet."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=1) as answer:
+            return str(answer.read().decode())
+    except OSError:
+        return ""
+
+
 class Rig:
     """The cluster, the charts, the operator."""
 
@@ -126,6 +136,10 @@ class Rig:
         """End it and start it, or another version of it, again at once."""
         self.stop(number)
         self.start(program=program)
+
+    def leads(self) -> None:
+        """Wait until the operator that was started last leads."""
+        self.wait("the operator leads", lambda: said(self.port) == "leading", 60)
 
     # --- objects ----------------------------------------------------------------------------------------------------
     def get(self, kind: str, namespace: str, name: str) -> Manifest | None:

@@ -11,7 +11,7 @@ from .. import archive, binaries
 from ..errors import LocalError
 from .facts import PAUSE, RealNode
 
-_ENDED_WITHIN_S = 5.0
+_ENDED_WITHIN_S = 30.0
 _KEPT_S = 14 * 86400.0
 """Images that were not loaded for so long are not kept for further nodes."""
 _IMPORTED = re.compile(r"unpacking (\S+) \((sha256:[0-9a-f]{64})\)")

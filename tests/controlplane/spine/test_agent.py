@@ -121,7 +121,7 @@ def test_a_model_goes_from_the_hub_to_a_label(
     path = str(tmp_path / "disk" / "fetched")
     model = yamls.model("fetched", URI)
     model["spec"]["storage"] = storage(URI, Path(path), node)
-    hub.rate = 1_000_000
+    hub.rate = 400_000
     rig.create(model)
     try:
         start(rig, node, tmp_path, hub)

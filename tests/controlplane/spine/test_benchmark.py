@@ -60,6 +60,7 @@ def test_it_waits_for_its_service_and_runs_once(rig: Rig, empty: str) -> None:
     rig.quiet()
     mark = rig.cluster.audit_mark()
     rig.restart()
+    rig.leads()
     rig.quiet()
     assert [one for one in rig.requests(mark) if one.writes] == [], "a second look writes nothing"
     rig.delete("Job", empty, job["metadata"]["name"])

@@ -93,6 +93,7 @@ def test_the_best_runtime_is_chosen_once(rig: Rig, namespace: str, model: str, t
     rig.cluster.apply(runtime("better", namespace, priority=9))
     rig.quiet()
     rig.restart()
+    rig.leads()
     rig.quiet()
     assert {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)} == pods
     assert rig.cluster.kubectl(*asked) == "open"

@@ -95,11 +95,19 @@ def test_the_operator_dies_while_a_service_comes_up(rig: Rig, namespace: str) ->
     rig.wait("budgets", lambda: objects(rig, namespace, "torn") == objects(rig, namespace, "plain"))
 
 
+def lease(rig: Rig) -> str:
+    """When the operator renewed its Lease last."""
+    found = rig.api.get("/apis/coordination.k8s.io/v1/namespaces/ome/leases/ome-operator")
+    return str(found["spec"]["renewTime"])
+
+
 def test_the_api_server_is_killed_while_things_change(rig: Rig, namespace: str) -> None:
     rig.create(yamls.service(namespace, "stay", "f-pairs", "engine", "decoder", "router"))
     rig.ready(namespace, "stay")
     pods = {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)}
     rig.create(yamls.service(namespace, "born", "f-single"))
+    renewed = lease(rig)
+    rig.wait("the Lease is fresh", lambda: lease(rig) != renewed)  # an outage may take most of its time
     rig.cluster.restart("apiserver", signal.SIGKILL)
     rig.api = rig.cluster.api()
     rig.ready(namespace, "born", 60)

@@ -46,6 +46,7 @@ class TestLife:
         mark = rig.cluster.audit_mark()
         rig.patch("InferenceService", namespace, "calm", {"metadata": {"annotations": {"note": "a"}}})
         rig.restart(signal.SIGTERM)
+        rig.leads()
         rig.quiet(5)
         sent = rig.requests(mark)
         assert [(one.verb, one.resource, one.name) for one in sent if one.writes] == []
@@ -144,6 +145,7 @@ class TestLife:
     def test_deleting_leaves_nothing(self, rig: Rig, namespace: str) -> None:
         rig.create(yamls.service(namespace, "gone", "pairs", "engine", "decoder", "router"))
         rig.ready(namespace, "gone")
+        rig.quiet()
         mark = rig.cluster.audit_mark()
         rig.delete("InferenceService", namespace, "gone")
         kinds = (

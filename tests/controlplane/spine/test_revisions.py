@@ -114,6 +114,7 @@ def test_a_slice_that_never_becomes_ready_gives_way(rig: Rig, namespace: str, si
     assert events and "ome retry one" in events[0]["message"]
     pods = {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace, "component=engine")}
     rig.restart()
+    rig.leads()
     rig.quiet(3)
     assert {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace, "component=engine")} == pods, "it is tried once"
     said = ome(rig, namespace, "retry", "one")

@@ -18,6 +18,8 @@ MODEL, RUNTIME = "config/models/ome/Kimi-K2-Tiny.yaml", "config/runtimes/srt/kim
 SINGLE, GROUPS = "config/samples/isvc/ome/kimi-k2-tiny-pd.yaml", "config/samples/isvc/ome/kimi-k2-tiny-pd-tp2.yaml"
 HOLDS = "models.ome.io/clusterbasemodel.kimi-k2-tiny=Ready"
 READY_WITHIN_S = 300.0
+FEW = 5
+"""Tries: what random weights say can be nothing, or all white space."""
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 """Without a proxy that this machine may name."""
 

@@ -6,12 +6,10 @@ import sys
 
 import pytest
 
-from tests.node.serving.conftest import MINUTES
+from tests.node.serving.conftest import FEW, MINUTES
 from tests.node.test_pods import forwarded
 from tests.support.rig import ROOT, Rig
 
-FEW = 5
-"""What random weights say can be all white space."""
 SPELLED = 20
 """Random weights mostly spell the mark that begins a call letter by letter, which a trained model never does: SGLang 0.5.23
 lets a lone `<` of it pass as text and then sees no call in the stream. By hand one of five came out whole."""

@@ -19,12 +19,12 @@ HEALED_WITHIN_S = 240.0
 """The start of a group took 36 s, and a hang is watched for 60 s beside the probes."""
 
 SEND = """
-import os, pathlib, signal
+import contextlib, os, pathlib, signal
 for proc in pathlib.Path('/proc').glob('[0-9]*'):
-    words = (proc / 'cmdline').read_bytes()
-    if b'scheduler' in words and int(proc.name) != os.getpid():
-        os.kill(int(proc.name), signal.{signal})
-        print('sent')
+    with contextlib.suppress(OSError):
+        if b'scheduler' in (proc / 'cmdline').read_bytes() and int(proc.name) != os.getpid():
+            os.kill(int(proc.name), signal.{signal})
+            print('sent')
 """
 
 

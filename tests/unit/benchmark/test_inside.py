@@ -37,7 +37,7 @@ async def errors(requests: list[float], seconds: float) -> list[str]:
 
 
 async def test_requests_are_cut_when_the_time_is_up() -> None:
-    assert await errors([0.0, 0.01, 30.0], 0.1) == ["", "", inside.CUT]
+    assert await errors([0.0, 0.01, 30.0], 1.0) == ["", "", inside.CUT]
     send = inside.timed(answer, lambda _: Output(), 0.0)
     assert (await send(0.0)).error == inside.CUT, "not even sent"
 

@@ -127,14 +127,14 @@ def test_a_silent_host_costs_seconds_and_is_asked_once(
     host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """It accepts connections and never answers; four programs come from it."""
-    monkeypatch.setattr(releases, "ANSWER_WITHIN_S", 0.2)
+    monkeypatch.setattr(releases, "ANSWER_WITHIN_S", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("OME_K8S_RELEASES", f"http://127.0.0.1:{silent.getsockname()[1]}")
         began = time.monotonic()
         for name in ("kubectl", "kube-apiserver", "kube-scheduler", "kube-controller-manager"):
             with pytest.raises(releases.Unavailable):
                 releases.fetch(TOOLS[name], MACHINE, tmp_path / name)
-        assert time.monotonic() - began < 1.0
+        assert time.monotonic() - began < 3.0
 
 
 def test_nobody_listens(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
