@@ -93,7 +93,9 @@ class Executor:
         return child is not None and child.hash == _hash(manifest)
 
     async def _together(self, run: Run, effects: Iterable[Awaitable[None]]) -> None:
-        await asyncio.gather(*(self._try(run, effect) for effect in effects))
+        async with asyncio.TaskGroup() as group:
+            for effect in effects:
+                group.create_task(self._try(run, effect))
 
     async def _try(self, run: Run, effect: Awaitable[None]) -> None:
         """Errors that are nobody's fault end one effect, not the others."""

@@ -102,10 +102,10 @@ class Passes:
             if kept is None:
                 return
         settling = self._settling(kept, memory, plan, outcome)
-        effects = [self._status(kept, memory, plan, outcome, settling)]
-        if carried_out and not settling:
-            effects.append(self._executor.budgets(plan, run))
-        await asyncio.gather(*effects)
+        async with asyncio.TaskGroup() as group:  # neither outlives a pass that fails: the next one would meet it
+            group.create_task(self._status(kept, memory, plan, outcome, settling))
+            if carried_out and not settling:
+                group.create_task(self._executor.budgets(plan, run))
         self._next(ref, plan, outcome, memory)
 
     async def access(self, ref: Ref) -> None:

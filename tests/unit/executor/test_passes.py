@@ -132,6 +132,31 @@ async def test_a_budget_is_made_with_the_first_status(ready: str) -> None:
     assert "PodDisruptionBudget" in api.asked
 
 
+class Broken(Api):
+    """An API server that writes no budget for ever, and whose answer about a status nobody foresaw."""
+
+    left = 0
+
+    async def apply(self, manifest: dict[str, Any], *more: object, **options: object) -> Any:
+        if manifest["kind"] == "InferenceService":
+            await asyncio.sleep(0)
+            raise RuntimeError("a bug")
+        if manifest["kind"] == "PodDisruptionBudget":
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.left += 1
+        return await super().apply(manifest, *more, **options)
+
+
+async def test_nothing_of_a_pass_that_failed_goes_on_beside_the_next() -> None:
+    api = Broken()
+    made, _ = passes(api, Plan(apply=applies("PodDisruptionBudget"), status=status("True")), lambda: 0.0)
+    with pytest.raises(ExceptionGroup):
+        await made.handle(SERVICE)
+    assert api.left == 1
+
+
 @pytest.mark.parametrize(("full", "told"), [(("Service",), False), ((), True)])
 async def test_nothing_is_ready_before_its_url_is_there(full: tuple[str, ...], told: bool) -> None:
     api = Api(*full)
