@@ -13,7 +13,7 @@ from ome_operator.local.errors import Unanswered
 if TYPE_CHECKING:
     from ome_operator.ask.logs import Source
     from ome_operator.kube.client import Client
-    from ome_operator.kube.podlogs import Line
+    from ome_operator.kube.podlogs import Line, Wanted
     from ome_operator.view.streams import Choice
 
 app = typer.Typer()
@@ -46,17 +46,9 @@ def logs(
 
     Exit code 0: they are shown. 1: some could not be read, which stderr says. 2: there is nothing to read.
     """
-    from ome_operator.kube.podlogs import Wanted
-    from ome_operator.view.streams import Choice, seconds
+    from ome_operator.view.streams import Choice
 
-    newest = seconds(since) if since is not None else None
-    if since is not None and newest is None:
-        raise Unanswered(f"--since {since} is no duration: write 30s, 5m or 1h30m.")
-    if following and previous:
-        raise Unanswered("--previous shows containers that have ended: leave out --follow.")
-    last = tail if tail is not None else (-1 if since is not None else TAIL)
-    wanted = Wanted(follow=following, previous=previous, tail=None if last < 0 else last, since=newest)
-    choice = Choice(role, group, rank)
+    wanted, choice = _wanted(following, previous, tail, since), Choice(role, group, rank)
 
     async def work(client: "Client") -> int:
         from ome_operator.ask.logs import follow, merged
@@ -80,6 +72,20 @@ def logs(
 
     failed = on_cluster(kubeconfig, context, work, error=Unanswered)
     raise typer.Exit(1 if failed else 0)
+
+
+def _wanted(following: bool, previous: bool, tail: int | None, since: str | None) -> "Wanted":
+    """Which lines; Unanswered when the options exclude each other or mean nothing."""
+    from ome_operator.kube.podlogs import Wanted
+    from ome_operator.view.streams import seconds
+
+    newest = seconds(since) if since is not None else None
+    if since is not None and newest is None:
+        raise Unanswered(f"--since {since} is no duration: write 30s, 5m or 1h30m.")
+    if following and previous:
+        raise Unanswered("--previous shows containers that have ended: leave out --follow.")
+    last = tail if tail is not None else (-1 if since is not None else TAIL)
+    return Wanted(follow=following, previous=previous, tail=None if last < 0 else last, since=newest)
 
 
 async def _sources(
