@@ -123,7 +123,7 @@ class Passes:
             self._queue.add(service)
         elif outcome.wrote:
             self._queue.add(service, self._settings.child_delay, spaced=True)
-        self._again(ref, outcome, 0.0, outcome.again)
+        self._again(ref, outcome, outcome.again)
 
     # --- asking -----------------------------------------------------------------------------------------------------
 
@@ -272,9 +272,9 @@ class Passes:
             self._queue.add(ref, self._settings.child_delay, spaced=True)
         # What is due until a status tells of it stays due while none may be written.
         least = self._settings.guard_delay if memory.held_up else 0.0
-        self._again(ref, outcome, least, outcome.again, plan.requeue_after, self._settings.resync)
+        self._again(ref, outcome, outcome.again, plan.requeue_after, self._settings.resync, least=least)
 
-    def _again(self, ref: Ref, outcome: Outcome, least: float, *waits: float | None) -> None:
+    def _again(self, ref: Ref, outcome: Outcome, *waits: float | None, least: float = 0.0) -> None:
         """After the first of these waits in seconds but not before `least`, or when it failed after a backoff."""
         if outcome.error is not None:
             delay = self._queue.retry(ref, at_least=outcome.error.retry_after)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ome_operator.cli.running import Kubeconfig, LogFormat, LogLevel
 from ome_operator.local.errors import LocalError
 
 if TYPE_CHECKING:
@@ -41,18 +42,15 @@ def agent(
     peer_token: Annotated[Path, typer.Option(help="File with the token that agents show each other.")] = PEER_TOKEN,
     peer_port: Annotated[int, typer.Option(help="Where agents give files to each other.")] = 8082,
     own_address: Annotated[str, typer.Option(help="Our own address among the peers.", envvar="POD_IP")] = "",
-    kubeconfig: Annotated[
-        Path | None, typer.Option(help="Kubeconfig file. Without it: the ServiceAccount of this pod.", envvar="KUBECONFIG")
-    ] = None,
+    kubeconfig: Kubeconfig = None,
     address: Annotated[str, typer.Option(help="Address of the probes; empty: every address.")] = "",
     port: Annotated[int, typer.Option(help="/healthz; 0: a free port.")] = 8081,
-    log_format: Annotated[str, typer.Option(help="console or json.")] = "json",
-    log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = "INFO",
+    log_format: LogFormat = "json",
+    log_level: LogLevel = "INFO",
 ) -> None:
     """Fetch and verify the weights of the models that this node is to hold, until it is stopped."""
     from ome_operator import logs
     from ome_operator.agent.download import Limits
-    from ome_operator.agent.peers import Giver, Swarm, resolver
     from ome_operator.agent.throttle import Throttle
     from ome_operator.agent.work import Terms
 
@@ -71,11 +69,16 @@ def agent(
     )
     giver = None
     if peers:
-        token = _token(peer_token)
-        giver = Giver(terms.roots, token)
-        find = resolver(peers, peer_port, own_address)
-        terms = replace(terms, peers=lambda one: Swarm(one, find, token))
+        terms, giver = _among_peers(terms, peers, peer_port, own_address, _token(peer_token))
     raise typer.Exit(asyncio.run(_run(terms, kubeconfig, address, port, giver, peer_port)))
+
+
+def _among_peers(terms: "Terms", peers: str, port: int, own_address: str, token: str) -> "tuple[Terms, Giver]":
+    """The terms of an agent that asks its peers before the hub, and what gives files to them."""
+    from ome_operator.agent.peers import Giver, Swarm, resolver
+
+    find = resolver(peers, port, own_address)
+    return replace(terms, peers=lambda one: Swarm(one, find, token)), Giver(terms.roots, token)
 
 
 def _token(path: Path) -> str:

@@ -2,12 +2,13 @@
 
 import secrets
 import socket
-from pathlib import Path
 from typing import Annotated
 
 import typer
 import uvloop
 
+from ome_operator.cli.connect import Context
+from ome_operator.cli.running import Kubeconfig, LogFormat, LogLevel
 from ome_operator.kube.connection import NoConnection, pod_namespace
 from ome_operator.local.errors import LocalError
 from ome_operator.machinery.health import PortTaken
@@ -20,10 +21,8 @@ app = typer.Typer()
 
 @app.command()
 def operator(
-    kubeconfig: Annotated[
-        Path | None, typer.Option(help="Kubeconfig file. Without it: the ServiceAccount of this pod.", envvar="KUBECONFIG")
-    ] = None,
-    context: Annotated[str | None, typer.Option(help="Context of the kubeconfig.")] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
     lease_namespace: Annotated[
         str, typer.Option("--namespace-of-lease", help="Where the Lease for leader election lives.")
     ] = "",
@@ -49,8 +48,8 @@ def operator(
     tools_image: Annotated[
         str, typer.Option(help="Image (images/agent) that makes the reports of BenchmarkJobs.")
     ] = _DEFAULTS.tools_image,
-    log_format: Annotated[str, typer.Option(help="console or json.")] = _DEFAULTS.log_format,
-    log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = _DEFAULTS.log_level,
+    log_format: LogFormat = _DEFAULTS.log_format,
+    log_level: LogLevel = _DEFAULTS.log_level,
 ) -> None:
     """Run the operator until it is stopped (SIGTERM, Ctrl+C)."""
     from ome_operator import logs

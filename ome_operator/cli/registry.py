@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from ome_operator import keys
+from ome_operator.cli.running import LogFormat, LogLevel
 from ome_operator.local.errors import LocalError
 from ome_operator.machinery.health import PortTaken
 from ome_operator.registry.clients import SERVICE_ACCOUNT, api_server
@@ -32,8 +33,8 @@ def registry(
     account: Annotated[Path, typer.Option(help="Folder with the files token and ca.crt.")] = SERVICE_ACCOUNT,
     address: Annotated[str, typer.Option(help="Address of the probes; empty: every address.")] = "",
     port: Annotated[int, typer.Option(help="/healthz and /workers; 0: a free port.")] = keys.REGISTRY_PORT,
-    log_format: Annotated[str, typer.Option(help="console or json.")] = "json",
-    log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = "INFO",
+    log_format: LogFormat = "json",
+    log_level: LogLevel = "INFO",
 ) -> None:
     """Keep a router's workers equal to the groups that can serve, until the router is gone."""
     from ome_operator import logs

@@ -15,7 +15,7 @@ import pytest
 
 from ome_operator.local.cluster import Cluster
 from ome_operator.local.errors import LocalError
-from ome_operator.local.ports import choose
+from ome_operator.local.ports import choose, listens
 from ome_operator.local.realnode.facts import LABEL, NAME, PLACED
 from tests.node.conftest import Steps
 from tests.support.busybox import REFERENCE
@@ -103,13 +103,6 @@ def forwarded(cluster: Cluster, target: str, port: int, namespace: str = "defaul
     finally:
         process.terminate()
         process.wait()
-
-
-def listens(host: str, port: int) -> bool:
-    """True when a connection is accepted."""
-    with socket.socket() as probe:
-        probe.settimeout(1.0)
-        return probe.connect_ex((host, port)) == 0
 
 
 def test_names_and_services(real: Cluster, web: str) -> None:

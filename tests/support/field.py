@@ -92,8 +92,8 @@ class Field:
         self.proxy.start()
         self.rig.stop()
         self.clock(0)
-        port = self._start(self.rig.process, kubeconfig=self.proxy.kubeconfig(self._kubeconfig))
-        self.rig.wait("the operator leads", lambda: said(port) == "leading", 60)
+        self._start(self.rig.process, kubeconfig=self.proxy.kubeconfig(self._kubeconfig))
+        self.rig.leads()
 
     def stop(self) -> None:
         """End both."""
