@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup cluster-tools test e2e lint demo demo-down bench soak crds lock clean
+.PHONY: help setup cluster-tools test e2e lint format demo demo-down bench soak crds lock clean
 
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	if $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then echo $$p; break; fi; done)
@@ -43,10 +43,14 @@ soak: cluster-tools ## The same tests with the long counts (hours)
 e2e: setup ## The node suite: real pods on this machine (Linux and root)
 	@OME_E2E=1 $(BIN)/python -m pytest tests/node $(ARGS)
 
-lint: setup ## ruff, mypy --strict, import-linter
+lint: setup ## ruff, its format, mypy --strict, import-linter
 	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet . || { echo "make format writes it" >&2; exit 1; }
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+format: setup ## Write the code as ruff formats it
+	@$(BIN)/ruff format --quiet .
 
 demo: setup ## Kimi K2 on 16 simulated nodes of 8 H200 GPUs
 	@$(BIN)/ome demo $(ARGS)

@@ -15,11 +15,12 @@ import yaml
 from bench import offline
 from bench.results import Alone
 from bench.scenarios import Manifest
-from ome_operator import keys, observe
+from ome_operator import keys
 from ome_operator.api import InferenceService
-from ome_operator.facts import Deps, Observed
-from ome_operator.plan import Plan
-from ome_operator.sync import sync
+from ome_operator.core.observed import from_api
+from ome_operator.core.observed.objects import Deps, Observed
+from ome_operator.core.plan import Plan
+from ome_operator.core.sync import sync
 
 CONFIG = Path(__file__).parent.parent / "config"
 FILES = (
@@ -61,9 +62,9 @@ def steady(service: InferenceService, deps: Deps) -> tuple[InferenceService, Obs
     made = offline.manifests(plan)
     children = {}
     for number, manifest in enumerate(made, start=1):
-        child = observe.child(manifest["kind"], stored(manifest, number))
+        child = from_api.child(manifest["kind"], stored(manifest, number))
         children[child.kind, child.name] = child._replace(owned=child.hash)
-    pods = [observe.pod(pod) for number, manifest in enumerate(made, start=1) for pod in pods_of(stored(manifest, number))]
+    pods = [from_api.pod(pod) for number, manifest in enumerate(made, start=1) for pod in pods_of(stored(manifest, number))]
     observed = Observed(children=children, pods=tuple(pods))
     service = replace(service, status=sync(service, deps, observed, NOW).status)
     _check(sync(service, deps, observed, NOW), service)

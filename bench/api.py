@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 import aiohttp
 
 from ome_operator.kube.connection import Connection
-from ome_operator.kube.kinds import path
+from ome_operator.kube.resources import path
 
 Manifest = dict[str, Any]
 T = TypeVar("T")

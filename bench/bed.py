@@ -18,10 +18,10 @@ from bench.pace import Pace, pace
 from bench.processes import Usage, usage
 from bench.scenarios import HOLDS, NAMESPACE, Scenario, catalog
 from bench.watching import Late, Watching
+from ome_local import lifecycle
+from ome_local.cluster import Cluster
+from ome_local.layout import layout
 from ome_operator import keys
-from ome_operator.local import lifecycle
-from ome_operator.local.cluster import Cluster
-from ome_operator.local.layout import layout
 
 CHARTS = Path(__file__).parent.parent / "charts"
 SERVERS = ("etcd", "apiserver", "controller-manager", "scheduler", "kwok")

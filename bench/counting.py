@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ome_operator.local.audit import Request
+from ome_local.audit_log import Request
 
 OPERATOR = "system:serviceaccount:ome:ome-operator"
 LEASES = "leases"

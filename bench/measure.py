@@ -13,7 +13,7 @@ from bench.results import Deletion, Quiet, Ramp, Restart
 from bench.scenarios import NAMESPACE, Scenario, name
 from bench.watching import Late
 from ome_operator import keys
-from ome_operator.kube.kinds import CHILDREN
+from ome_operator.kube.resources import CHILDREN
 
 OURS = f"{keys.MANAGED_BY}={keys.MANAGER}"
 WITHIN_S = 600.0

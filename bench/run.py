@@ -12,7 +12,7 @@ from bench.measure import Extras
 from bench.results import Ramp, Results
 from bench.scenarios import PAIRS, SCALED, SINGLE, Scenario
 from bench.watching import Late
-from ome_operator.local.errors import LocalError
+from ome_operator.errors import UserError
 
 PARTS = ("sync", "ramp", "pairs", "idle", "restart", "delete", "hpa", "models")
 SIDES = ("floor", "operator")
@@ -103,7 +103,7 @@ class Bench:
         """Note what the benchmark can live with; raise the rest."""
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
-        if not isinstance(error, Late | Refused | LocalError | OSError):
+        if not isinstance(error, Late | Refused | UserError | OSError):
             raise error
         self.results.failures.append(f"{title}: {error}")
         self._say(self.results.failures[-1])

@@ -23,9 +23,9 @@ from bench.results import Fetched, Shared
 from ome_operator.agent.download import Download, Limits
 from ome_operator.agent.peers import Giver, Swarm, serve
 from ome_operator.agent.progress import Progress
-from ome_operator.agent.sources import Access, source
 from ome_operator.agent.store import Store
 from ome_operator.agent.throttle import Throttle
+from ome_operator.storage.sources import Access, source
 
 COMMIT = "c0ffee" + "0" * 34
 COUNTS = (1, 8, 64)

@@ -5,14 +5,14 @@ import sys
 from pathlib import Path
 
 from ome_operator.cli.app import app
-from ome_operator.local.errors import LocalError
+from ome_operator.errors import UserError
 
 
 def main() -> None:
     """Run the command. What a person can mend is one sentence on stderr and an exit code, never a traceback."""
     try:
         app(prog_name="kubectl ome" if Path(sys.argv[0]).name == "kubectl-ome" else None)
-    except LocalError as error:
+    except UserError as error:
         print(error, file=sys.stderr)
         sys.exit(error.exit_code)
     except BrokenPipeError:  # `ome … | head`

@@ -13,23 +13,25 @@ import signal
 from collections.abc import Coroutine
 from typing import Any
 
-from ome_operator import keys, sync
-from ome_operator.kept import SHORT
+from ome_operator import keys
+from ome_operator.cache.cluster_cache import KINDS
+from ome_operator.cache.resources import SHORT
+from ome_operator.controllers.manager import Centre, Leader, watched
+from ome_operator.core import sync
+from ome_operator.core.benchmarkjob import job
+from ome_operator.core.benchmarkjob import status as benchmark_status
+from ome_operator.core.catalog import status as catalog_status
+from ome_operator.core.resolve.inputs import object_refs, runtime_refs
+from ome_operator.core.sglang import convert
+from ome_operator.core.sglang.status import mirrored
 from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
 from ome_operator.kube.errors import KubeError
-from ome_operator.kube.kinds import RESOURCES, SHORT_API
-from ome_operator.kube.lease import Election, Lost, Terms
-from ome_operator.leader import Centre, Leader, watched
+from ome_operator.kube.leader_election import Election, Lost, Terms
+from ome_operator.kube.resources import RESOURCES, SHORT_API
 from ome_operator.machinery import health
 from ome_operator.machinery.metrics import Metrics
-from ome_operator.render import benchmark, short
-from ome_operator.resolve.inputs import object_refs, runtime_refs
 from ome_operator.settings import Settings
-from ome_operator.status import benchmark as benchmarked
-from ome_operator.status import kinds
-from ome_operator.status.short import mirrored
-from ome_operator.stores import KINDS
 from ome_operator.watch.watcher import Watcher
 
 logger = logging.getLogger(__name__)
@@ -38,16 +40,16 @@ logger = logging.getLogger(__name__)
 class _Say:
     """The pure functions that say what the statuses of the catalog are."""
 
-    model = staticmethod(kinds.model_status)
-    runtime = staticmethod(kinds.runtime_status)
-    accelerator = staticmethod(kinds.accelerator_status)
+    model = staticmethod(catalog_status.model_status)
+    runtime = staticmethod(catalog_status.runtime_status)
+    accelerator = staticmethod(catalog_status.accelerator_status)
 
 
 class _Make:
     """The pure functions behind the kinds of sglang.ai."""
 
-    source = staticmethod(short.source)
-    wanted = staticmethod(short.wanted)
+    source = staticmethod(convert.source)
+    wanted = staticmethod(convert.wanted)
     status = staticmethod(mirrored)
 
 
@@ -55,13 +57,13 @@ class _Measure:
     """The pure functions behind BenchmarkJobs."""
 
     def __init__(self, settings: Settings) -> None:
-        images = benchmark.Images(settings.benchmark_image, settings.tools_image)
-        self.wanted = functools.partial(benchmark.wanted, images)
+        images = job.Images(settings.benchmark_image, settings.tools_image)
+        self.wanted = functools.partial(job.wanted, images)
 
-    begun = staticmethod(benchmarked.begun)
-    over = staticmethod(benchmarked.over)
-    status = staticmethod(benchmarked.benchmark_status)
-    unreadable = staticmethod(benchmarked.unreadable)
+    begun = staticmethod(benchmark_status.begun)
+    over = staticmethod(benchmark_status.over)
+    status = staticmethod(benchmark_status.benchmark_status)
+    unreadable = staticmethod(benchmark_status.unreadable)
 
 
 CENTRE = Centre(

@@ -94,4 +94,3 @@ def whole_label(label: str, directory: str) -> str:
     """The same from the model's own label."""
     plain = label.removeprefix(keys.MODEL_LABEL_PREFIX)
     return f"{keys.MODEL_LABEL_PREFIX}{fit(plain, LABEL - len(directory) - 1)}.{directory}"
-

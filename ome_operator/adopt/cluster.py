@@ -6,14 +6,15 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from ome_operator import keys, observe
+from ome_operator import keys
 from ome_operator.adopt import crds, webhooks
 from ome_operator.adopt.crds import Release
 from ome_operator.adopt.steps import Steps
 from ome_operator.api.kinds import KINDS, Kind
+from ome_operator.controllers.inferenceservice.reconciler import FOREIGN
+from ome_operator.core.observed import from_api
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import NotServed
-from ome_operator.passes import FOREIGN
 
 Manifest = dict[str, Any]
 
@@ -101,7 +102,7 @@ def _recent(services: Iterable[Manifest]) -> str:
     """Who else wrote a service's status lately, as a sentence."""
     now = datetime.now(UTC)
     for one in services:
-        for manager, when in observe.status_writers(one):
+        for manager, when in from_api.status_writers(one):
             if (since := now - when) < FOREIGN:
                 return f"{manager} wrote the status of {_name(one)} {max(since, timedelta()).seconds} s ago"
     return ""

@@ -10,11 +10,11 @@ from typing import Any
 from ome_operator import keys, names
 from ome_operator.adopt import takeover
 from ome_operator.adopt.steps import Steps
+from ome_operator.core.observed.from_api import controller, status_writers
+from ome_operator.core.observed.managed_fields import applied_fields
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import NotFound
-from ome_operator.kube.kinds import RESOURCES
-from ome_operator.observe import controller, status_writers
-from ome_operator.ownership import applied_fields
+from ome_operator.kube.resources import RESOURCES
 
 Manifest = dict[str, Any]
 
@@ -197,7 +197,9 @@ def waits_for(service: Mapping[str, Any]) -> str:
     parts = [
         str(one.get("message"))
         for name in ("ModelReady", "RuntimeReady", "EngineReady", "DecoderReady", "RouterReady")
-        if (one := told.get(name)) and one.get("status") == "False" and one.get("observedGeneration") == generation
+        if (one := told.get(name))
+        and one.get("status") == "False"
+        and one.get("observedGeneration") == generation
         and "`ome adopt service" not in str(one.get("message"))  # names that are taken until the end of this
     ]
     return "; ".join(parts) or str(rolled.get("message") or "the operator has not looked at it yet: does it run?")

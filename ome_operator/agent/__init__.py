@@ -1,5 +1,5 @@
 """The model agent: one process per node that fetches weights, proves every byte, and reports.
 
-`hashes`, `listing`, `plan`, `nodes` and `record` are pure; `store` is the disk, `sources` the network, `fetching` one file;
+`steps`, `nodes` and `record` are pure; `store` is the disk, the package `storage` the network, `fetching` one file;
 `download` and `verify` are the work, `loop` the process.
 """

@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ome_operator.agent.fetching import Fetching, Line
-from ome_operator.agent.hashes import BLOCK, Checker
-from ome_operator.agent.listing import Listing, Refused, RemoteFile, Source, SourceError, Unranged, Unreachable
-from ome_operator.agent.plan import Fetch, Plan, plan, too_full
 from ome_operator.agent.progress import Progress
+from ome_operator.agent.steps import Fetch, Plan, plan, too_full
 from ome_operator.agent.store import Manifest, Store, check
 from ome_operator.agent.throttle import Throttle
 from ome_operator.agent.unpack import unpack
+from ome_operator.storage.hashes import BLOCK, Checker
+from ome_operator.storage.listing import Listing, Refused, RemoteFile, Source, SourceError, Unranged, Unreachable
 
 logger = logging.getLogger(__name__)
 

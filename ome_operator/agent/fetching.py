@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from ome_operator.agent.hashes import Checker
-from ome_operator.agent.listing import RemoteFile, SourceError, Unreachable
 from ome_operator.agent.progress import Progress
 from ome_operator.agent.store import CHUNK, Store, check, length
 from ome_operator.agent.throttle import Throttle
+from ome_operator.storage.hashes import Checker
+from ome_operator.storage.listing import RemoteFile, SourceError, Unreachable
 
 BATCH = 1024 * 1024
 """Bytes that are written at once."""

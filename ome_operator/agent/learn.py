@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from ome_operator.understand.facts import FILE_LIMIT, FILES, facts
-from ome_operator.understand.tensors import header_length
+from ome_operator.modelinfo.extract import FILE_LIMIT, FILES, facts
+from ome_operator.modelinfo.safetensors import header_length
 
 MANY = 256
 """Safetensors files whose headers are read; the index says enough about more."""

@@ -9,20 +9,21 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from ome_operator import keys, observe
+from ome_operator import keys
 from ome_operator.agent import record
 from ome_operator.agent.leftovers import Leftovers
 from ome_operator.agent.nodes import LOCAL, belongs, concerns, misplaced
 from ome_operator.agent.record import Held
 from ome_operator.agent.work import Terms, Work
 from ome_operator.api import FineTunedWeight, Invalid, Model
+from ome_operator.core.observed import from_api
+from ome_operator.core.weights.mount import weights
 from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
 from ome_operator.kube.errors import AlreadyExists, KubeError, NotFound
-from ome_operator.kube.kinds import RESOURCES
-from ome_operator.machinery.audit import Audit
+from ome_operator.kube.resources import RESOURCES
+from ome_operator.machinery.relist import Audit
 from ome_operator.machinery.workqueue import WorkQueue
-from ome_operator.resolve.weights import weights
 from ome_operator.watch.watcher import Watched, Watcher
 
 logger = logging.getLogger(__name__)
@@ -79,7 +80,7 @@ class Agent:
 
     def seen(self, kind: str, body: Mapping[str, Any]) -> None:
         """A model is there."""
-        uid, parsed = observe.uid(body), PARSE[kind]({**body, "kind": kind})
+        uid, parsed = from_api.uid(body), PARSE[kind]({**body, "kind": kind})
         self._forget(uid)
         if isinstance(parsed, Invalid):
             self._unread[uid] = kind
@@ -88,7 +89,7 @@ class Agent:
 
     def deleted(self, kind: str, body: Mapping[str, Any]) -> None:
         """A model was deleted."""
-        self._forget(observe.uid(body))
+        self._forget(from_api.uid(body))
 
     def _forget(self, uid: str) -> None:
         self._models.pop(uid, None)
@@ -135,7 +136,7 @@ class Agent:
         """Learn the labels of this node; the UID of its Node."""
         node = await self._client.get("Node", "", self._node)
         self._labels, self._looked_at = node["metadata"].get("labels") or {}, time.monotonic()
-        return observe.uid(node)
+        return from_api.uid(node)
 
     def _keep(self) -> None:
         """Start what is due, and leave what is not wanted here any more."""

@@ -5,7 +5,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from ome_operator.agent.record import Held
-from ome_operator.resolve.weights import managed, weights
+from ome_operator.core.weights.mount import managed, weights
 
 LOCAL = "local://"
 

@@ -17,10 +17,10 @@ from urllib.parse import quote
 import aiohttp
 from aiohttp import web
 
-from ome_operator.agent.hashes import Hash
-from ome_operator.agent.listing import Listing, RemoteFile, Source, SourceError
-from ome_operator.agent.sources.http import ranged, session
 from ome_operator.agent.store import homes, known_files
+from ome_operator.storage.hashes import Hash
+from ome_operator.storage.http import ranged, session
+from ome_operator.storage.listing import Listing, RemoteFile, Source, SourceError
 
 ASKED = 8
 """Peers that are asked for a file; with more nodes a random choice of them."""

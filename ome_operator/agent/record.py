@@ -7,7 +7,7 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.api import FineTunedWeight, Model
-from ome_operator.resolve.weights import node_label, weights
+from ome_operator.core.weights.mount import node_label, weights
 
 READY, UPDATING, FAILED = keys.MODEL_READY, keys.MODEL_UPDATING, keys.MODEL_FAILED
 

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ome_operator.agent.hashes import Checker, Hash
-from ome_operator.agent.listing import Listing, Refused, RemoteFile
+from ome_operator.storage.hashes import Checker, Hash
+from ome_operator.storage.listing import Listing, Refused, RemoteFile
 
 HIDDEN = ".ome"
 CHUNK = 4 * 1024 * 1024

@@ -7,9 +7,9 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from ome_operator.agent.hashes import SIZE_ONLY, Checker, Hash
-from ome_operator.agent.listing import Refused, inside
 from ome_operator.agent.store import CHUNK, Proven
+from ome_operator.storage.hashes import SIZE_ONLY, Checker, Hash
+from ome_operator.storage.listing import Refused, inside
 
 
 def unpack(archive: Path, into: Path, leading: str) -> list[Proven]:

@@ -5,8 +5,8 @@ import zlib
 from pathlib import Path
 from typing import NamedTuple
 
-from ome_operator.agent.hashes import BLOCK
 from ome_operator.agent.store import CHUNK, Manifest, Proven
+from ome_operator.storage.hashes import BLOCK
 
 
 class Damage(NamedTuple):

@@ -12,14 +12,14 @@ from pathlib import Path
 from ome_operator import names
 from ome_operator.agent import learn, record
 from ome_operator.agent.download import Download, Failed, Limits
-from ome_operator.agent.listing import Refused, Source
 from ome_operator.agent.nodes import LOCAL, misplaced
 from ome_operator.agent.progress import Progress
-from ome_operator.agent.sources import Access, source
 from ome_operator.agent.store import Manifest, Store
 from ome_operator.agent.verify import verify
 from ome_operator.api import Model
-from ome_operator.resolve.weights import weights
+from ome_operator.core.weights.mount import weights
+from ome_operator.storage.listing import Refused, Source
+from ome_operator.storage.sources import Access, source
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from ome_operator import keys
 from ome_operator.api.base import Rule, Spec
 from ome_operator.api.invalid import Invalid, invalid, path
-from ome_operator.nesting import deeper
+from ome_operator.util.json_limits import deeper
 
 S = TypeVar("S", bound=Spec)
 DEEPEST = 50

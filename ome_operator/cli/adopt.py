@@ -9,7 +9,7 @@ import typer
 
 from ome_operator import keys
 from ome_operator.cli.connect import Context, Kubeconfig, on_cluster
-from ome_operator.local.errors import LocalError
+from ome_operator.errors import UserError
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -79,10 +79,10 @@ def service(
 
     wanted = services or []
     if every == bool(wanted):
-        raise LocalError("Name services as NAMESPACE/NAME, or say --all.")
+        raise UserError("Name services as NAMESPACE/NAME, or say --all.")
     for one in wanted:
         if one.count("/") != 1 or not all(one.split("/")):
-            raise LocalError(f"{one!r} is not NAMESPACE/NAME.")
+            raise UserError(f"{one!r} is not NAMESPACE/NAME.")
 
     async def work(client: Any, steps: Any) -> None:
         await handing.hand_over(client, steps, wanted, replace=replace, patience=timeout)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ome_operator.cli.running import Kubeconfig, LogFormat, LogLevel
-from ome_operator.local.errors import LocalError
+from ome_operator.cli.options import Kubeconfig, LogFormat, LogLevel
+from ome_operator.errors import UserError
 
 if TYPE_CHECKING:
     from ome_operator.agent.peers import Giver
@@ -49,12 +49,12 @@ def agent(
     log_level: LogLevel = "INFO",
 ) -> None:
     """Fetch and verify the weights of the models that this node is to hold, until it is stopped."""
-    from ome_operator import logs
     from ome_operator.agent.download import Limits
     from ome_operator.agent.throttle import Throttle
     from ome_operator.agent.work import Terms
+    from ome_operator.util.log_format import configure
 
-    logs.configure(log_format, log_level)
+    configure(log_format, log_level)
     limits = Limits(files=files, throttle=Throttle(bandwidth * 1e6))
     terms = Terms(
         roots=tuple(one.rstrip("/") for one in root),
@@ -85,9 +85,9 @@ def _token(path: Path) -> str:
     try:
         token = path.read_text().strip()
     except OSError as error:
-        raise LocalError(f"--peer-token {path}: {error.strerror}. Peers need a token that they share.") from error
+        raise UserError(f"--peer-token {path}: {error.strerror}. Peers need a token that they share.") from error
     if not token:
-        raise LocalError(f"--peer-token {path} is empty. Peers need a token that they share.")
+        raise UserError(f"--peer-token {path} is empty. Peers need a token that they share.")
     return token
 
 
@@ -112,6 +112,6 @@ async def _run(
             connection = await Connection.open(kubeconfig)
             return await run(terms, connection, asyncio.Event(), serve)
         except NoConnection as error:
-            raise LocalError(f"no connection to a cluster: {error}. --kubeconfig names another file.") from error
+            raise UserError(f"no connection to a cluster: {error}. --kubeconfig names another file.") from error
         except health.PortTaken as error:
-            raise LocalError(f"{error}. --port chooses another.") from error
+            raise UserError(f"{error}. --port chooses another.") from error

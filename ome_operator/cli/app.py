@@ -1,9 +1,11 @@
 """The root of the command line. Subcommands load when they are called, so that the small ones start fast.
 
-To add one: a module with a `typer.Typer` called `app`, and a line in COMMANDS. Several may share a module.
+To add one: a module with a `typer.Typer` called `app`, and a line in COMMANDS. Several may share a module. A package beside
+the operator adds its own by an entry point of the group PLUGINS; `ome_local` does, and no image has it.
 """
 
 from importlib import import_module
+from importlib.metadata import entry_points
 from typing import Annotated, Any
 
 import typer
@@ -29,10 +31,16 @@ COMMANDS = {
     "agent": ("ome_operator.cli.agent", "Fetch and verify weights on one node (the model agent)."),
     "benchmark": ("ome_operator.cli.benchmark", "Steps of a BenchmarkJob's pod."),
     "adopt": ("ome_operator.cli.adopt", "Take over a cluster where OME has run."),
-    "local": ("ome_operator.cli.local", "A real control plane with simulated nodes on this machine."),
-    "demo": ("ome_operator.cli.demo", "Kimi K2 on 16 simulated nodes, from nothing."),
 }
 """Name → module and the line that `ome --help` shows without loading it."""
+
+PLUGINS = "ome.commands"
+"""The group of entry points: name → a `typer.Typer` of another package."""
+
+
+def commands() -> list[str]:
+    """Names of all commands: those of the table in its order, then those of other packages."""
+    return [*COMMANDS, *sorted(entry_points(group=PLUGINS).names - COMMANDS.keys())]
 
 
 class LazyGroup(TyperGroup):
@@ -41,17 +49,20 @@ class LazyGroup(TyperGroup):
     _listing = False
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """In the order of the table."""
-        return list(COMMANDS)
+        """In the order of the table, other packages' behind it."""
+        return commands()
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command, loaded; only its name and line while help is shown."""
-        if cmd_name not in COMMANDS:
+        if cmd_name in COMMANDS:
+            module, line = COMMANDS[cmd_name]
+            if self._listing:
+                return TyperCommand(cmd_name, help=line)
+            command = typer.main.get_command(import_module(module).app)
+        elif plugin := next(iter(entry_points(group=PLUGINS, name=cmd_name)), None):
+            command = typer.main.get_command(plugin.load())
+        else:
             return None
-        module, line = COMMANDS[cmd_name]
-        if self._listing:
-            return TyperCommand(cmd_name, help=line)
-        command = typer.main.get_command(import_module(module).app)
         if isinstance(command, TyperGroup) and cmd_name in command.commands:
             command = command.commands[cmd_name]
         command.name = cmd_name

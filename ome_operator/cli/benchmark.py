@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ome_operator.local.errors import LocalError
+from ome_operator.errors import UserError
 
 app = typer.Typer(no_args_is_help=True)
 WORK, SECRETS, MESSAGE = Path("/ome/work"), Path("/ome/secrets"), Path("/dev/termination-log")
@@ -20,7 +20,7 @@ _Secrets = Annotated[Path, typer.Option(help="Folders `dataset` and `output` wit
 @app.command()
 def prepare(plan: _Plan, work: _Work = WORK, secrets: _Secrets = SECRETS) -> None:
     """Before the benchmark: fetch the data set."""
-    from ome_operator.benchmark import steps
+    from ome_operator.benchmark_pod import steps
 
     with _told("spec.dataset.storageUri"):
         steps.prepare(json.loads(plan), work, secrets)
@@ -34,7 +34,7 @@ def report(
     message: Annotated[Path, typer.Option(help="Where the summary goes.")] = MESSAGE,
 ) -> None:
     """After the benchmark: results, page and summary. Fails when a request has failed."""
-    from ome_operator.benchmark import steps
+    from ome_operator.benchmark_pod import steps
 
     with _told("spec.outputLocation"):
         good = steps.report(json.loads(plan), work, secrets, message)
@@ -46,11 +46,11 @@ def report(
 @contextmanager
 def _told(field: str) -> Iterator[None]:
     """What went wrong with a place, as a sentence."""
-    from ome_operator.agent.listing import SourceError
+    from ome_operator.storage.listing import SourceError
 
     try:
         yield
     except SourceError as error:
-        raise LocalError(f"{field}: {error}") from error
+        raise UserError(f"{field}: {error}") from error
     except OSError as error:
-        raise LocalError(f"{field}: {error.filename}: {error.strerror}; pods write as user and group 65532") from error
+        raise UserError(f"{field}: {error.filename}: {error.strerror}; pods write as user and group 65532") from error

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from ome_operator.local.errors import LocalError, Unanswered
+from ome_operator.errors import Unanswered, UserError
 
 if TYPE_CHECKING:
     from ome_operator.kube.client import Client
@@ -33,7 +33,7 @@ def on_cluster(
     manager: str = MANAGER,
     elsewhere: str = "--kubeconfig names another file.",
     stopped: str = "",
-    error: type[LocalError] = LocalError,
+    error: type[UserError] = UserError,
 ) -> T:
     """Connect, work, and close. `elsewhere` is said when there is no cluster, `stopped` when it refused something.
 

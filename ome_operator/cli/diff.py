@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, inside, on_cluster
+from ome_operator.cli.manifests import read
 from ome_operator.cli.output import Output, console, emit
-from ome_operator.cli.reading import read
 from ome_operator.cli.render import Files
-from ome_operator.local.errors import Unanswered
+from ome_operator.errors import Unanswered
 
 if TYPE_CHECKING:
+    from ome_operator.describe.preview import Preview
     from ome_operator.kube.client import Client
-    from ome_operator.view.preview import Preview
 
 app = typer.Typer()
 
@@ -42,13 +42,13 @@ def diff(
 
 
 async def _preview(client: "Client", files: list[Path], namespace: str) -> "Preview":
-    from ome_operator.ask.preview import preview
+    from ome_operator.cli.live.preview import preview
 
     return await preview(client, read(files, inside(client, namespace)))
 
 
 def _show(found: "Preview", brief: bool) -> None:
-    from ome_operator.view.draw import preview
+    from ome_operator.describe.draw import preview
 
     screen = console()
     for line in preview(found, brief):

@@ -9,13 +9,13 @@ from typer.core import TyperGroup
 
 from ome_operator.cli.completing import services
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, inside, missing, on_cluster
+from ome_operator.cli.manifests import read
 from ome_operator.cli.output import Output, console, emit
-from ome_operator.cli.reading import read
-from ome_operator.local.errors import Unanswered
+from ome_operator.errors import Unanswered
 
 if TYPE_CHECKING:
+    from ome_operator.describe.diagnosis import Trouble
     from ome_operator.kube.client import Client
-    from ome_operator.view.trouble import Trouble
 
 
 class _Default(TyperGroup):
@@ -49,7 +49,7 @@ def service(
     """
 
     async def work(client: "Client") -> "Trouble":
-        from ome_operator.ask.troubles import troubles
+        from ome_operator.cli.live.diagnosis import troubles
         from ome_operator.kube.errors import NotFound
 
         where = inside(client, namespace)
@@ -64,7 +64,7 @@ def service(
     else:
         from datetime import UTC, datetime
 
-        from ome_operator.view.draw import trouble as drawn
+        from ome_operator.describe.draw import trouble as drawn
 
         screen = console()
         for line in drawn(found, datetime.now(UTC)):
@@ -84,10 +84,10 @@ def runtime(
 ) -> None:
     """The runtime that a service would get, and for every other one each rule that excludes it. Exit code 1: none fits."""
     from ome_operator.api import Invalid, Serving
-    from ome_operator.ask.gather import gather
-    from ome_operator.kept import SERVICE, SERVING
-    from ome_operator.render.short import draft
-    from ome_operator.resolve.explain import explain as lines
+    from ome_operator.cache.resources import SERVICE, SERVING
+    from ome_operator.cli.live.cluster_from_manifests import gather
+    from ome_operator.core.sglang.convert import draft
+    from ome_operator.describe.selection import explain as lines
 
     beside = read([file], namespace)
     asked = {(one["kind"], one["metadata"]["name"]) for one in beside if one["kind"] in (SERVICE, SERVING)}
@@ -116,7 +116,7 @@ def runtime(
 
 async def _catalog(client: "Client") -> Sequence[dict[str, Any]]:
     """Everything on a cluster that services may refer to."""
-    from ome_operator.kept import CATALOG
+    from ome_operator.cache.resources import CATALOG
     from ome_operator.kube.listing import listed
 
     return await listed(client, (*CATALOG, "Node"), optional=("Node",))

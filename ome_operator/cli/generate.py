@@ -13,8 +13,8 @@ from ome_operator.api import AcceleratorClass, Model
 from ome_operator.cookbook.ask import STRATEGIES, Ask, RefusedError
 from ome_operator.cookbook.library import Library, engines, library
 from ome_operator.cookbook.library import engine as known_engine
-from ome_operator.local.checkout import checkout
-from ome_operator.local.errors import LocalError
+from ome_operator.errors import UserError
+from ome_operator.util.checkout import checkout
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 YAML = "yaml"
@@ -71,7 +71,7 @@ def generate(
                 raise typer.BadParameter("say what you have and what shall run on it", param_hint=f"--{option}")
         _answer(Ask(**given), explain, output)
     except RefusedError as error:
-        raise LocalError(str(error)) from error
+        raise UserError(str(error)) from error
 
 
 def _check_none_empty(given: dict[str, Any]) -> None:
@@ -99,8 +99,8 @@ def bookshelf() -> Library:
 
 def _answer(ask: Ask, explain: bool, output: str | None) -> None:
     from ome_operator.cookbook.command import commands, reasons
+    from ome_operator.cookbook.layout import plan
     from ome_operator.cookbook.manifests import manifests
-    from ome_operator.cookbook.plan import plan
 
     planned = plan(ask, bookshelf())
     files = manifests(planned, explain)
@@ -124,7 +124,7 @@ def _write(folder: Path, files: dict[str, str]) -> None:
         for name, text in files.items():
             (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
     except OSError as error:
-        raise LocalError(f"{folder} cannot be written: {error}") from error
+        raise UserError(f"{folder} cannot be written: {error}") from error
     typer.secho(
         f"\n{folder}: {', '.join(f'{name}.yaml' for name in files)}. kubectl apply -f {shlex.quote(str(folder))}", err=True
     )
@@ -133,7 +133,7 @@ def _write(folder: Path, files: dict[str, str]) -> None:
 def _asked(given: dict[str, Any]) -> dict[str, Any]:
     """What a person chooses with the arrow keys, and the options that say the same."""
     from ome_operator.cli.menu import Item, choose
-    from ome_operator.cookbook.plan import plan
+    from ome_operator.cookbook.layout import plan
 
     known = bookshelf()
     hardware = choose("Hardware platform", [Item(key, one.title) for key, one in known.hardware.items()])

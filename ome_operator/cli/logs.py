@@ -8,13 +8,13 @@ import typer
 from ome_operator.cli.completing import services
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, inside, missing, on_cluster
 from ome_operator.cli.output import complain, console
-from ome_operator.local.errors import Unanswered
+from ome_operator.errors import Unanswered
 
 if TYPE_CHECKING:
-    from ome_operator.ask.logs import Source
+    from ome_operator.cli.live.logs import Source
+    from ome_operator.describe.log_selection import Choice
     from ome_operator.kube.client import Client
     from ome_operator.kube.podlogs import Line, Wanted
-    from ome_operator.view.streams import Choice
 
 app = typer.Typer()
 TAIL = 100
@@ -46,12 +46,12 @@ def logs(
 
     Exit code 0: they are shown. 1: some could not be read, which stderr says. 2: there is nothing to read.
     """
-    from ome_operator.view.streams import Choice
+    from ome_operator.describe.log_selection import Choice
 
     wanted, choice = _wanted(following, previous, tail, since), Choice(role, group, rank)
 
     async def work(client: "Client") -> int:
-        from ome_operator.ask.logs import follow, merged
+        from ome_operator.cli.live.logs import follow, merged
         from ome_operator.kube.podlogs import Logs
 
         where = inside(client, namespace)
@@ -76,8 +76,8 @@ def logs(
 
 def _wanted(following: bool, previous: bool, tail: int | None, since: str | None) -> "Wanted":
     """Which lines; Unanswered when the options exclude each other or mean nothing."""
+    from ome_operator.describe.log_selection import seconds
     from ome_operator.kube.podlogs import Wanted
-    from ome_operator.view.streams import seconds
 
     newest = seconds(since) if since is not None else None
     if since is not None and newest is None:
@@ -92,13 +92,13 @@ async def _sources(
     client: "Client", namespace: str, service: str, choice: "Choice", container: str | None
 ) -> list["Source"]:
     """The containers that are meant, leaders first."""
-    from ome_operator import observe
-    from ome_operator.ask.logs import Source
-    from ome_operator.ask.trees import selector
-    from ome_operator.view.streams import labelled
+    from ome_operator.cli.live.logs import Source
+    from ome_operator.cli.live.trees import selector
+    from ome_operator.core.observed import from_api
+    from ome_operator.describe.log_selection import labelled
 
     bodies = await client.list_objects("Pod", namespace, label_selector=selector(service))
-    labels = labelled(map(observe.pod, bodies), choice)
+    labels = labelled(map(from_api.pod, bodies), choice)
     boxes = {one["metadata"]["name"]: _container(one["spec"], container) for one in bodies}
     return [Source(label, namespace, pod, boxes[pod]) for pod, label in labels.items() if boxes[pod]]
 
@@ -111,18 +111,18 @@ def _container(spec: dict[str, list[dict[str, str]]], wanted: str | None) -> str
 
 async def _nothing(client: "Client", namespace: str, service: str, choice: "Choice", container: str | None) -> str:
     """Why there is nothing to show."""
-    from ome_operator import observe
-    from ome_operator.ask.trees import selector
-    from ome_operator.kept import SERVICE
+    from ome_operator.cache.resources import SERVICE
+    from ome_operator.cli.live.trees import selector
+    from ome_operator.core.observed import from_api
+    from ome_operator.describe.log_selection import labelled, nothing
     from ome_operator.kube.errors import NotFound
-    from ome_operator.view.streams import labelled, nothing
 
     try:
         await client.get(SERVICE, namespace, service)
     except NotFound as error:
         raise missing(service, namespace) from error
     bodies = await client.list_objects("Pod", namespace, label_selector=selector(service))
-    pods = [*map(observe.pod, bodies)]
+    pods = [*map(from_api.pod, bodies)]
     if container is not None and (meant := labelled(pods, choice)):
         names = {
             box["name"]

@@ -8,9 +8,9 @@ import typer
 import uvloop
 
 from ome_operator.cli.connect import Context
-from ome_operator.cli.running import Kubeconfig, LogFormat, LogLevel
+from ome_operator.cli.options import Kubeconfig, LogFormat, LogLevel
+from ome_operator.errors import UserError
 from ome_operator.kube.connection import NoConnection, pod_namespace
-from ome_operator.local.errors import LocalError
 from ome_operator.machinery.health import PortTaken
 from ome_operator.settings import Settings
 
@@ -52,10 +52,10 @@ def operator(
     log_level: LogLevel = _DEFAULTS.log_level,
 ) -> None:
     """Run the operator until it is stopped (SIGTERM, Ctrl+C)."""
-    from ome_operator import logs
     from ome_operator.app import run  # loads kopf and kubernetes, which no other command needs
+    from ome_operator.util.log_format import configure
 
-    logs.configure(log_format, log_level)
+    configure(log_format, log_level)
     settings = Settings(
         kubeconfig=kubeconfig,
         context=context,
@@ -78,6 +78,6 @@ def operator(
     try:
         raise typer.Exit(uvloop.run(run(settings)))
     except NoConnection as error:
-        raise LocalError(f"no connection to a cluster: {error}. --kubeconfig names another file.") from error
+        raise UserError(f"no connection to a cluster: {error}. --kubeconfig names another file.") from error
     except PortTaken as error:
-        raise LocalError(f"{error}. --health-port and --metrics-port choose others.") from error
+        raise UserError(f"{error}. --health-port and --metrics-port choose others.") from error

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from ome_operator import keys
-from ome_operator.cli.running import LogFormat, LogLevel
-from ome_operator.local.errors import LocalError
+from ome_operator.cli.options import LogFormat, LogLevel
+from ome_operator.errors import UserError
 from ome_operator.machinery.health import PortTaken
 from ome_operator.registry.clients import SERVICE_ACCOUNT, api_server
 from ome_operator.registry.loop import Settings, run
@@ -37,9 +37,9 @@ def registry(
     log_level: LogLevel = "INFO",
 ) -> None:
     """Keep a router's workers equal to the groups that can serve, until the router is gone."""
-    from ome_operator import logs
+    from ome_operator.util.log_format import configure
 
-    logs.configure(log_format, log_level)
+    configure(log_format, log_level)
     settings = Settings(
         router=router,
         server=server or api_server(),
@@ -53,11 +53,11 @@ def registry(
         port=port,
     )
     if not settings.server:
-        raise LocalError("no API server: outside a cluster --server names one.")
+        raise UserError("no API server: outside a cluster --server names one.")
     try:
         asyncio.run(run(settings))
     except PortTaken as error:
-        raise LocalError(f"{error}. --port chooses another.") from error
+        raise UserError(f"{error}. --port chooses another.") from error
 
 
 def _role(text: str) -> Role:

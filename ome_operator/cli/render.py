@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ome_operator.cli.manifests import read
 from ome_operator.cli.output import Format, complain, emit_objects
-from ome_operator.cli.reading import read
-from ome_operator.local.errors import Unanswered
+from ome_operator.errors import Unanswered
 from ome_operator.settings import Settings
 
 if TYPE_CHECKING:
-    from ome_operator.cluster import Cluster
-    from ome_operator.facts import Manifest
-    from ome_operator.kept import Kept
+    from ome_operator.cache.event_handler import Cluster
+    from ome_operator.cache.resources import Kept
+    from ome_operator.core.observed.objects import Manifest
 
 app = typer.Typer()
 _DEFAULTS = Settings()
@@ -42,8 +42,8 @@ def render(
     Exit code 1: something that a service needs is missing, which is said on stderr. The objects are for looking at and
     checking, not for applying: the operator writes its own.
     """
-    from ome_operator.ask.gather import gather, made
-    from ome_operator.kept import SERVING, SHORT
+    from ome_operator.cache.resources import SERVING, SHORT
+    from ome_operator.cli.live.cluster_from_manifests import gather, made
 
     given = read(files, namespace)
     beside = [one for one in read(catalog or (), namespace) if one["kind"] not in SERVICES]
@@ -65,7 +65,7 @@ def render(
 def _service(kept: "Kept", cluster: "Cluster") -> tuple[list["Manifest"], list[str]]:
     """The objects of a service, and what is missing for them."""
     from ome_operator.api import Invalid
-    from ome_operator.view.outcome import outcome
+    from ome_operator.describe.outcome import outcome
 
     name = f"{kept.ref.namespace}/{kept.ref.name}"
     if isinstance(kept.parsed, Invalid):

@@ -11,13 +11,13 @@ import typer
 from ome_operator import keys
 from ome_operator.cli.completing import services
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, inside, on_cluster
-from ome_operator.local.errors import LocalError
+from ome_operator.errors import UserError
 
 if TYPE_CHECKING:
     from ome_operator.api import InferenceService
+    from ome_operator.core.rollout.revisions import Revision
+    from ome_operator.core.rollout.target import Target
     from ome_operator.kube.client import Client
-    from ome_operator.rollout.revisions import Revision
-    from ome_operator.rollout.target import Target
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -47,7 +47,7 @@ class Found(NamedTuple):
 @app.command()
 def history(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
     """List the kept revisions, the newest last: what changed in each, and which one runs."""
-    from ome_operator.rollout.history import lines
+    from ome_operator.describe.history import lines
 
     async def work(client: "Client") -> Found:
         return await _find(client, namespace, service)
@@ -75,10 +75,10 @@ def undo(
     context: Context = None,
 ) -> None:
     """Pin the service to a kept revision: its pods are made from what was stored, byte for byte."""
-    from ome_operator.rollout.history import before
+    from ome_operator.describe.history import before
 
     if to and off:
-        raise LocalError("--to pins the service and --off ends that: give one of them.")
+        raise UserError("--to pins the service and --off ends that: give one of them.")
 
     async def work(client: "Client") -> tuple[Found, str]:
         found = await _find(client, namespace, service)
@@ -87,7 +87,7 @@ def undo(
         if not off and revision not in kept:
             lacks = f"has no revision {to}" if to else "has no revision to go back to"
             listed = f"kept: {', '.join(kept) or 'none'}"
-            raise LocalError(f"{found.where} {lacks} ({listed}). `ome history {found.words}` lists them.")
+            raise UserError(f"{found.where} {lacks} ({listed}). `ome history {found.words}` lists them.")
         await _edit(client, found, {"revision": revision or None})
         return found, revision
 
@@ -108,7 +108,7 @@ def retry(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = Non
     async def work(client: "Client") -> Found:
         found = await _find(client, namespace, service)
         if not found.aim.rejected:
-            raise LocalError(f"{found.where} has no rejected revision, so there is nothing to try again.")
+            raise UserError(f"{found.where} has no rejected revision, so there is nothing to try again.")
         await _patch(client, found, {"metadata": {"annotations": {keys.RETRY: _now()}}})
         return found
 
@@ -156,21 +156,21 @@ def _set(service: str, namespace: str, kubeconfig: Any, context: Any, fields: di
 
 
 async def _find(client: "Client", namespace: str, name: str) -> Found:
-    from ome_operator import observe
     from ome_operator.api import InferenceService, Invalid
+    from ome_operator.core.observed import from_api
+    from ome_operator.core.rollout import target
+    from ome_operator.core.rollout.revisions import stored
     from ome_operator.kube.errors import NotFound
-    from ome_operator.rollout import target
-    from ome_operator.rollout.revisions import stored
 
     namespace = inside(client, namespace)
     try:
         service = InferenceService.parse(await client.get("InferenceService", namespace, name))
     except NotFound as error:
-        raise LocalError(f"there is no InferenceService {namespace}/{name}; --namespace names another namespace.") from error
+        raise UserError(f"there is no InferenceService {namespace}/{name}; --namespace names another namespace.") from error
     if isinstance(service, Invalid):
-        raise LocalError(f"{namespace}/{name} cannot be read: {service.why}")
+        raise UserError(f"{namespace}/{name} cannot be read: {service.why}")
     bodies = await client.list_objects("ControllerRevision", namespace, label_selector=f"{keys.SERVICE}={name}")
-    known = stored((observe.child("ControllerRevision", one) for one in bodies), service.uid)
+    known = stored((from_api.child("ControllerRevision", one) for one in bodies), service.uid)
     made = {one["metadata"]["name"]: one["metadata"].get("creationTimestamp") or "" for one in bodies}
     aim = target.of(service, {one.name: one.number for one in known})
     return Found(service, known, {one.name: made[one.child.name] for one in known}, aim)

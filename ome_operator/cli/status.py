@@ -9,13 +9,13 @@ import typer
 from ome_operator.cli.completing import services
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, inside, missing, on_cluster
 from ome_operator.cli.output import Format, Output, complain, console, emit
-from ome_operator.local.errors import Unanswered
+from ome_operator.errors import Unanswered
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from ome_operator.describe.tree import Tree
     from ome_operator.kube.client import Client
-    from ome_operator.view.tree import Tree
 
 app = typer.Typer()
 INTERVAL = 2.0
@@ -52,7 +52,7 @@ def status(
 
 
 async def _look(client: "Client", service: str, namespace: str) -> list["Tree"]:
-    from ome_operator.ask.trees import trees
+    from ome_operator.cli.live.trees import trees
     from ome_operator.kube.errors import NotFound
 
     try:
@@ -78,7 +78,7 @@ def _print(found: list["Tree"], output: Format | None, ranks: bool) -> None:
 def _drawn(found: list["Tree"], ranks: bool) -> "RenderableType":
     from rich.console import Group
 
-    from ome_operator.view.draw import service
+    from ome_operator.describe.draw import service
 
     return Group(*(service(tree, every=ranks) for tree in found))
 

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator
 
 from ome_operator.cookbook.fit import Role
-from ome_operator.cookbook.plan import Plan
+from ome_operator.cookbook.layout import Plan
 from ome_operator.cookbook.preset import RANK, Launch, Word, in_pods, in_shell
 
 _PLAIN = re.compile(r"[\w@%+=:,./${}-]+")

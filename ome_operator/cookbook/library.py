@@ -16,8 +16,8 @@ from ome_operator import quantity
 from ome_operator.api import AcceleratorClass, Facts, Model
 from ome_operator.cookbook.ask import RefusedError
 from ome_operator.engines import CommandLine, command_line, servers
-from ome_operator.understand.facts import CONFIG, facts
-from ome_operator.understand.sizes import Weights, weights
+from ome_operator.modelinfo.extract import CONFIG, facts
+from ome_operator.modelinfo.weight_sizes import Weights, weights
 
 
 @dataclass(frozen=True)

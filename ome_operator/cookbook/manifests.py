@@ -6,10 +6,10 @@ from ome_operator import keys
 from ome_operator.cookbook.ask import STRATEGIES
 from ome_operator.cookbook.command import script_word
 from ome_operator.cookbook.fit import Role
-from ome_operator.cookbook.plan import Plan
+from ome_operator.cookbook.layout import Plan
 from ome_operator.cookbook.preset import Launch, environment, in_pods
+from ome_operator.core.selection.model_profile import known
 from ome_operator.engines import servers
-from ome_operator.resolve.known import known
 
 _SHARED_MEMORY = {"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": "64Gi"}}
 """Ranks and tokenizers of one pod share memory; it counts towards the limit."""

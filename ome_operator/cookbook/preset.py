@@ -11,10 +11,10 @@ from jinja2 import FunctionLoader, StrictUndefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from ome_operator.cookbook.ask import RefusedError
+from ome_operator.cookbook.layout import Plan
 from ome_operator.cookbook.library import Engine, source
-from ome_operator.cookbook.plan import Plan
 from ome_operator.engines import CommandLine
-from ome_operator.kubeyaml import plain
+from ome_operator.util.kubeyaml import plain
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)

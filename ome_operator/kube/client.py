@@ -12,7 +12,7 @@ import aiohttp
 from ome_operator import keys
 from ome_operator.kube import errors
 from ome_operator.kube.connection import Connection
-from ome_operator.kube.kinds import RESOURCES, called, path
+from ome_operator.kube.resources import RESOURCES, called, path
 
 Manifest = dict[str, Any]
 Count = Callable[[str, str, int, float], None]

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 
 from ome_operator.kube.client import Client, Manifest
 from ome_operator.kube.errors import Forbidden, NotServed
-from ome_operator.kube.kinds import RESOURCES, spelled
+from ome_operator.kube.resources import RESOURCES, spelled
 
 
 async def listed(

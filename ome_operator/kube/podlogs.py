@@ -8,7 +8,7 @@ import aiohttp
 
 from ome_operator.kube import errors
 from ome_operator.kube.connection import Connection
-from ome_operator.kube.kinds import path
+from ome_operator.kube.resources import path
 
 _PATIENCE = 30.0
 """Seconds without a byte after which a stream that is not followed counts as broken."""

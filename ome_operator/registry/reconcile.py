@@ -196,9 +196,7 @@ def _surplus(
     )
 
 
-def _known(
-    listed: Iterable[str], stay: Mapping[str, Target], memory: Memory, remove: Iterable[Removal]
-) -> dict[str, str]:
+def _known(listed: Iterable[str], stay: Mapping[str, Target], memory: Memory, remove: Iterable[Removal]) -> dict[str, str]:
     """The pods of the workers that are listed; of those that are to go what was remembered, for a removal may fail."""
     kept = {url: stay[url].uid for url in listed if url in stay}
     gone = {one.worker.base for one in remove} & kept.keys()
@@ -226,9 +224,7 @@ def _target(pod: Pod, role: Role, terms: Terms) -> Target:
     return Target(f"http://{host}:{role.port}", role.worker_type, bootstrap, pod.name, pod.uid)
 
 
-def _judge(
-    leader: Pod, ranks: list[Pod], role: Role, terms: Terms, unready: Mapping[str, float], now: float
-) -> _Verdict:
+def _judge(leader: Pod, ranks: list[Pod], role: Role, terms: Terms, unready: Mapping[str, float], now: float) -> _Verdict:
     """Whether a group can serve. A group that lost a rank is broken: its leader hangs, and dies some seconds later."""
     if leader.deleting:
         return _Verdict("the leader is being deleted")

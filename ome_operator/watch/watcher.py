@@ -4,7 +4,7 @@ Of kopf only the streams are taken: they list, watch, open a watch anew when it 
 it has missed something. Not its handlers, which make a task, three loggers and a dozen views for each event:
 what 100 services of 11 pods told took 7 s of CPU with them, and takes 1 s without. Nor its indices, which keep deleted
 objects after a relist and wake every waiting object for each one that was indexed. The streams are no part of kopf's
-public interface; requirements.lock and tests/controlplane/shell hold them.
+public interface; requirements.lock and tests/controlplane/process hold them.
 """
 
 import asyncio

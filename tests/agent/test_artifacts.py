@@ -13,8 +13,8 @@ import pytest
 
 from ome_operator.agent.download import Download, Failed, Limits
 from ome_operator.agent.progress import Progress
-from ome_operator.agent.sources import Access, source
 from ome_operator.agent.store import Manifest, Store
+from ome_operator.storage.sources import Access, source
 from tests.support.hub import Answer, model, served
 from tests.support.registry import Front, programs, push, running
 

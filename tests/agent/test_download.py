@@ -8,10 +8,10 @@ import pytest
 
 from ome_operator.agent import verify
 from ome_operator.agent.download import Failed
-from ome_operator.agent.hashes import BLOCK
-from ome_operator.agent.listing import Refused
-from ome_operator.agent.sources import Access, source
 from ome_operator.agent.store import Store
+from ome_operator.storage.hashes import BLOCK
+from ome_operator.storage.listing import Refused
+from ome_operator.storage.sources import Access, source
 from tests.agent.conftest import URI, Node
 from tests.support.hub import COMMIT, Answer, Hub, model, served
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ome_operator.agent.download import Download, Limits
-from ome_operator.agent.listing import Listing, RemoteFile
 from ome_operator.agent.progress import Progress
-from ome_operator.agent.sources import Access, source
 from ome_operator.agent.store import Store, length
+from ome_operator.storage.listing import Listing, RemoteFile
+from ome_operator.storage.sources import Access, source
 from tests.support.hub import Answer, Hub, model, served
 from tests.support.registry import Front, programs, push, running
 
@@ -21,7 +21,7 @@ KILLS = 200 if os.environ.get("OME_SOAK") else 20
 SEED = int(os.environ.get("OME_SEED", "1"))
 DIGEST = "0123abcd"
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["huggingface_hub.hf_api", "ome_operator.agent.download", "ome_operator.agent.sources.hub"])
+_FORKS.set_forkserver_preload(["huggingface_hub.hf_api", "ome_operator.agent.download", "ome_operator.storage.hub"])
 
 
 def agent(uri: str, url: str, path: str) -> None:

@@ -8,14 +8,14 @@ from typing import Any
 import aiohttp
 import pytest
 
-from ome_operator.agent import sums
 from ome_operator.agent.download import Download, Limits
 from ome_operator.agent.peers import Giver, Swarm, serve
 from ome_operator.agent.progress import Progress
-from ome_operator.agent.sources import Access, source
 from ome_operator.agent.store import Store
+from ome_operator.storage import sha256sums
+from ome_operator.storage.sources import Access, source
 from tests.support.hub import Hub, model, served
-from tests.support.summed import written
+from tests.support.sha256sums import written
 
 URI, TOKEN = "hf://org/model", "shared"
 
@@ -73,9 +73,9 @@ def test_the_second_node_asks_the_hub_for_nothing_but_the_list(hub: Hub, tmp_pat
 
 def test_with_sums_nothing_of_a_bucket_but_the_list_is_asked_for_twice(hub: Hub, tmp_path: Path) -> None:
     hub.etag = lambda data: "says nothing of the bytes"
-    hub.files[sums.NAME] = written(hub.files)
+    hub.files[sha256sums.NAME] = written(hub.files)
     swarm, sent = run(hub, tmp_path, uri="s3://bucket/")
-    assert (swarm.fetched, sent) == (hub.size, len(hub.files[sums.NAME]))
+    assert (swarm.fetched, sent) == (hub.size, len(hub.files[sha256sums.NAME]))
 
 
 def test_a_peer_that_spoils_a_file_is_found_out(hub: Hub, tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ome_operator.agent.download import Failed, Limits
-from ome_operator.agent.hashes import Hash
-from ome_operator.agent.listing import RemoteFile
+from ome_operator.storage.hashes import Hash
+from ome_operator.storage.listing import RemoteFile
 from tests.agent.conftest import Node
 from tests.support.hub import Answer, Hub, model, served
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from ome_operator.agent import sums
 from ome_operator.agent.download import Download, Failed, Limits
 from ome_operator.agent.progress import Progress
-from ome_operator.agent.sources import Access, bucket
 from ome_operator.agent.store import Manifest, Store
+from ome_operator.storage import sha256sums
+from ome_operator.storage.sources import Access, bucket
 from tests.support import stores
 from tests.support.hub import model
+from tests.support.sha256sums import written
 from tests.support.stores import Place
-from tests.support.summed import written
 
 FILES = {**model(11, [12_000_000, 300_000]), "a name with + and ü.txt": b"text"}
 BIG = "model-00001-of-00002.safetensors"
@@ -36,7 +36,7 @@ def fill(place: Place) -> None:
     """Put the model into the bucket, a neighbour whose name begins alike, and the model with SHA256SUMS beside it."""
     stores.put(place, PREFIX, FILES)
     stores.put(place, f"{PREFIX}-base", {"config.json": b"other"})
-    stores.put(place, SUMMED, FILES | {sums.NAME: SUMS})
+    stores.put(place, SUMMED, FILES | {sha256sums.NAME: SUMS})
 
 
 def fetch(place: Place, store: Store, progress: Progress, prefix: str = PREFIX, **secret: str) -> Manifest:
@@ -87,14 +87,14 @@ def test_with_sums_every_byte_is_proven_by_sha_256(place: Place, tmp_path: Path)
     store, progress = Store(tmp_path / "m", "0123abcd"), Progress()
     made = fetch(place, store, progress, SUMMED)
     files = {str(one.relative_to(store.root)): one.read_bytes() for one in store.root.rglob("*") if one.is_file()}
-    assert files == FILES | {sums.NAME: SUMS}
+    assert files == FILES | {sha256sums.NAME: SUMS}
     assert {str(one.hash) for one in made.files} == {f"sha256:{hashlib.sha256(one).hexdigest()}" for one in files.values()}
 
 
 def test_a_byte_that_changed_in_the_store_is_never_ready(place: Place, tmp_path: Path) -> None:
     changed = bytearray(FILES[BIG])
     changed[5_000_000] ^= 1
-    stores.put(place, "org/spoilt", FILES | {BIG: bytes(changed), sums.NAME: SUMS})
+    stores.put(place, "org/spoilt", FILES | {BIG: bytes(changed), sha256sums.NAME: SUMS})
     store = Store(tmp_path / "m", "0123abcd")
     with pytest.raises(Failed, match=f"{BIG} came 5 times with another SHA-256 than its source says"):
         fetch(place, store, Progress(), "org/spoilt")
@@ -103,7 +103,7 @@ def test_a_byte_that_changed_in_the_store_is_never_ready(place: Place, tmp_path:
 
 def test_an_upload_that_goes_on_is_told_from_a_model(place: Place, tmp_path: Path) -> None:
     half = {name: data for name, data in FILES.items() if name != BIG}
-    stores.put(place, "org/half", half | {sums.NAME: SUMS})
+    stores.put(place, "org/half", half | {sha256sums.NAME: SUMS})
     store, progress = Store(tmp_path / "m", "0123abcd"), Progress()
     with pytest.raises(Failed, match=f"SHA256SUMS names '{BIG}', which is not in the object store: is the upload complete"):
         fetch(place, store, progress, "org/half")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ome_operator.local.cluster import Cluster
+from ome_local.cluster import Cluster
 from tests.support import clusters
 
 

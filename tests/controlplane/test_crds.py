@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
+from ome_local.cluster import Cluster
 from ome_operator.api import InferenceService, Invalid, Model, crds
 from ome_operator.api.kinds import KINDS, Kind
-from ome_operator.local.cluster import Cluster
-from ome_operator.local.errors import LocalError
+from ome_operator.errors import UserError
 from tests.unit.api import known
 
 SPACE = "test-crds"
@@ -39,7 +39,7 @@ def body(kind: str, spec: dict[str, Any], name: str = "a") -> dict[str, Any]:
 
 def refusal(cluster: Cluster, manifest: dict[str, Any]) -> str:
     """What the server says against an object that it must not take."""
-    with pytest.raises(LocalError) as said:
+    with pytest.raises(UserError) as said:
         cluster.kubectl("apply", "--dry-run=server", "-f", "-", stdin=json.dumps(manifest))
     return str(said.value)
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from ome_operator.local import layout, ports, processes, servers, stages
-from ome_operator.local.cluster import SECOND, Cluster
-from ome_operator.local.errors import LocalError
-from ome_operator.local.kubeapi import ApiError, KubeApi, Unreachable
+from ome_local import layout, ports, processes, servers, stages
+from ome_local.cluster import SECOND, Cluster
+from ome_local.kubeapi import ApiError, KubeApi, Unreachable
+from ome_operator.errors import UserError
 
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -104,7 +104,7 @@ def test_life_of_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert processes.marked(cluster.at) == []
     assert list((tmp_path / "clusters").iterdir()) == []
     cluster.down()
-    with pytest.raises(LocalError, match="There is no cluster 'life'"):
+    with pytest.raises(UserError, match="There is no cluster 'life'"):
         Cluster.open("life")
 
 
@@ -245,7 +245,7 @@ def test_a_token_is_kept_fresh(own: Cluster) -> None:
     os.utime(token, (past, past))  # as if it had lived for half its life
     eventually("renewed", lambda: token.read_text() != old)
     assert _forbidden(own, reader), "the new one is as good"
-    with pytest.raises(LocalError, match=r"No token for ServiceAccount default/nobody: .*not found"):
+    with pytest.raises(UserError, match=r"No token for ServiceAccount default/nobody: .*not found"):
         own.keep_token("default", "nobody")
 
 
@@ -273,7 +273,7 @@ def test_the_audit_log_tells_components_apart(own: Cluster) -> None:
 
 def test_names_of_spawned_processes(own: Cluster) -> None:
     """A process of ours cannot take a component's name, and is found by its own."""
-    with pytest.raises(LocalError, match="is a component"):
+    with pytest.raises(UserError, match="is a component"):
         own.spawn("etcd", ["sleep", "1"])
     process = own.spawn("helper", ["sleep", "1000"])
     assert own.process("helper") == process
@@ -290,9 +290,7 @@ def test_what_the_directory_tells_is_private(own: Cluster) -> None:
     assert layout.known() == ["own"]
 
 
-def test_kind_with_its_server_replaced_by_ours(
-    own: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kind_with_its_server_replaced_by_ours(own: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stand-in for docker and kind hands out our own API server, so that everything of ours around kind is real."""
     programs, calls = tmp_path / "bin", tmp_path / "calls"
     programs.mkdir()
@@ -320,7 +318,7 @@ case "$1 $2" in "create cluster") while [ "$1" != --kubeconfig ]; do shift; done
         assert [row.name for row in cluster.status() if row.pid] == ["kwok", "tokens"]
         assert cluster.server == own.server
         assert cluster.keep_token("default", "default").exists()
-        with pytest.raises(LocalError, match="etcd is no component of cluster kind"):
+        with pytest.raises(UserError, match="etcd is no component of cluster kind"):
             cluster.start("etcd")
         cluster.down()
     finally:

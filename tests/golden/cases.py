@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ome_operator.api import InferenceService
-from ome_operator.facts import Deps, Manifest, Observed
-from ome_operator.sync import sync
+from ome_operator.core.observed.objects import Deps, Manifest, Observed
+from ome_operator.core.sync import sync
 from tests.support import parts
 from tests.support.world import START
 

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from ome_operator import keys, names, quantity
-from ome_operator.facts import Manifest
-from ome_operator.ownership import digest
-from ome_operator.render import meta, workloads
+from ome_operator.core.observed.managed_fields import digest
+from ome_operator.core.observed.objects import Manifest
+from ome_operator.core.render import meta, statefulsets
 from tests.golden.cases import CASES, manifests
 
 HERE = Path(__file__).parent
@@ -108,14 +108,14 @@ def test_a_stored_slice_is_stamped_alike_for_ever(case: str) -> None:
     labels, (reference,) = stored["metadata"]["labels"], stored["metadata"]["ownerReferences"]
     owner = meta.Owner(labels[keys.SERVICE], stored["metadata"]["namespace"], reference["uid"])
     sets = {one["metadata"]["name"]: one for one in golden if one["kind"] == "StatefulSet"}
-    for role in workloads.stored(stored["data"]).values():
+    for role in statefulsets.stored(stored["data"]).values():
         groups = sets[names.leader(owner.name, role.component, labels[keys.REVISION])]["spec"]["replicas"]
-        for one in workloads.stamp(owner, role, groups, range(groups)):
+        for one in statefulsets.stamp(owner, role, groups, range(groups)):
             name = one["metadata"]["name"]
             assert one == bare(sets.pop(name))
         if role.worker is None:
             continue
-        leaders, first, *_, last = workloads.stamp(owner, role, groups + 1, range(groups + 1))
+        leaders, first, *_, last = statefulsets.stamp(owner, role, groups + 1, range(groups + 1))
         assert leaders["spec"]["replicas"] == groups + 1
         text = json.dumps(first).replace(f'{first["metadata"]["name"]}"', f'{last["metadata"]["name"]}"')
         assert json.loads(text.replace(f'"{keys.GROUP_INDEX}": "0"', f'"{keys.GROUP_INDEX}": "{groups}"')) == last

@@ -293,7 +293,7 @@ def main(one: Path, samples: Path, out: Path) -> Facts:
 
 
 def _models() -> Facts:
-    from ome_operator.local import tinymodel
+    from ome_local import tinymodel
 
     tiny = tinymodel.files()
     (PLACE / "kimi-k2-tiny").mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.gpu import rendered
 from tests.gpu.rendered import Manifest, Process
-from tests.unit.understand import configs
+from tests.unit.modelinfo import configs
 
 Facts = dict[str, Any]
 _IMAGE = "/sglang:v0.5.23"

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ome_operator.local import tinymodel
+from ome_local import tinymodel
 
 SIZES: dict[str, Any] = {
     "hidden_size": 1024, "num_hidden_layers": 4, "num_attention_heads": 16, "num_key_value_heads": 16,

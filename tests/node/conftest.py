@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ome_operator.local import binaries, layout, lifecycle, tools
-from ome_operator.local.cluster import Cluster
-from ome_operator.local.realnode import requirements
+from ome_local import layout, lifecycle
+from ome_local.binaries import ensure, versions
+from ome_local.cluster import Cluster
+from ome_local.realnode import requirements
 from tests.conftest import Tables
 from tests.support import busybox, clusters
 
@@ -61,7 +62,7 @@ def real(machine: None, steps: Steps, tmp_path_factory: pytest.TempPathFactory) 
     with steps.measure("packages"):
         requirements.require()
     with steps.measure("tools"):
-        binaries.ensure([*tools.CONTROL_PLANE, *tools.NODE])
+        ensure.ensure([*versions.CONTROL_PLANE, *versions.NODE])
     name = clusters.name("real")
     try:
         with steps.measure("up, until the node is Ready"):

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from ome_operator.local import archive, layout, lifecycle, processes, spec
-from ome_operator.local.cluster import Cluster
-from ome_operator.local.errors import LocalError
-from ome_operator.local.realnode import cgroups, images, shelf
-from ome_operator.local.realnode.facts import COMPONENTS
+from ome_local import layout, lifecycle, processes, spec
+from ome_local.cluster import Cluster
+from ome_local.images import archive
+from ome_local.realnode import cgroups, image_cache, images
+from ome_local.realnode.spec import COMPONENTS
+from ome_operator.errors import UserError
 from tests.node.test_pods import eventually, inside, pod, wait_ready
 from tests.support import busybox, clusters, traces
 
@@ -95,7 +96,7 @@ def answers(cluster: Cluster, name: str, script: str) -> str:
     """What a shell in the pod prints; nothing while it cannot run or fails."""
     try:
         return inside(cluster, name, script)
-    except LocalError:
+    except UserError:
         return ""
 
 
@@ -105,7 +106,7 @@ def test_a_cluster_keeps_what_it_was_made_with(real: Cluster, tmp_path: Path, mo
     at = layout.layout("plain")
     at.make()
     spec.save(at, spec.Kept(spec.Spec(), {}))
-    with pytest.raises(LocalError, match="Cluster plain was made without a real node"):
+    with pytest.raises(UserError, match="Cluster plain was made without a real node"):
         Cluster.up("plain", real_node=True)
     assert processes.marked(at) == []
 
@@ -115,7 +116,7 @@ def test_images_outlive_a_cluster(
 ) -> None:
     """The next node has what one had that was taken away with a pod running, and nothing of its pods."""
     place = layout.layout(name).root.with_name(f"{name}-images")
-    monkeypatch.setattr(shelf, "_place", lambda: place)  # beside that of the session's cluster
+    monkeypatch.setattr(image_cache, "_place", lambda: place)  # beside that of the session's cluster
     cluster = Cluster.up(name, real_node=True)
     cluster.load_image(busybox_archive)
     cluster.apply(pod("first", "exec sleep 1000"))
@@ -136,7 +137,7 @@ def test_images_outlive_a_cluster(
     assert snapshots(cluster) == layers, "an import fails where it finds a layer that is removed only then"
     cluster.apply(pod("second", "exec sleep 1000"))
     wait_ready(cluster, "second")
-    monkeypatch.setattr(shelf, "put", lambda at: None)
+    monkeypatch.setattr(image_cache, "put", lambda at: None)
     cluster.down()
     shutil.rmtree(place, ignore_errors=True)
 

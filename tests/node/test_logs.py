@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from ome_local.cluster import Cluster
 from ome_operator import keys
 from ome_operator.cli.app import app
-from ome_operator.local.cluster import Cluster
 from tests.node.test_pods import eventually, pod, wait_ready
 from tests.support.rig import ROOT
 

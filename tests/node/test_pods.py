@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from ome_operator.local.cluster import Cluster
-from ome_operator.local.errors import LocalError
-from ome_operator.local.ports import choose, listens
-from ome_operator.local.realnode.facts import LABEL, NAME, PLACED
+from ome_local.cluster import Cluster
+from ome_local.ports import choose, listens
+from ome_local.realnode.spec import LABEL, NAME, PLACED
+from ome_operator.errors import UserError
 from tests.node.conftest import Steps
 from tests.support.busybox import REFERENCE
 from tests.support.rig import PATIENCE
@@ -185,5 +185,5 @@ def test_a_restricted_namespace(real: Cluster) -> None:
 
 def test_a_missing_image_is_a_sentence(real: Cluster) -> None:
     """Of the tool, not of ctr."""
-    with pytest.raises(LocalError, match=r"There is no image archive /nowhere/x\.tar"):
+    with pytest.raises(UserError, match=r"There is no image archive /nowhere/x\.tar"):
         real.load_image(Path("/nowhere/x.tar"))

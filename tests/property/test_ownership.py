@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ome_operator import keys
-from ome_operator.facts import Refusal
+from ome_operator.core.observed.objects import Refusal
 from tests.support import parts
 from tests.support.shapes import Shape, seeds, shapes
 from tests.support.world import Live, World

@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ome_operator import keys
-from ome_operator.recovery.policy import Policy
-from ome_operator.recovery.record import READY
+from ome_operator.core.recovery.policy import Policy
+from ome_operator.core.recovery.record import READY
 from tests.conftest import SOAK
 from tests.support.ranks import Fleet
 from tests.support.shapes import Shape, lags, shapes

@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ome_operator import keys, observe
-from ome_operator.cluster import Cluster
+from ome_operator import keys
+from ome_operator.cache.event_handler import Cluster
+from ome_operator.controllers.weights_gc import Removals
+from ome_operator.core.observed import from_api
+from ome_operator.core.resolve.inputs import model_refs, runtime_refs
 from ome_operator.kube.client import Applied
-from ome_operator.removals import Removals
-from ome_operator.resolve.inputs import model_refs, runtime_refs
 
 HOME, PATH, NODE = "/mnt/models/.ome", "/mnt/models/k2", "n"
 DIGESTS = ("0000000a", "0000000b", "0000000c")
@@ -96,7 +97,7 @@ def test_only_what_nothing_refers_to_may_go(
     ]
     already = [{"directory": f"{HOME}/{one}", "offer": "now"} for one in sorted(before)]
     fake = Fake(pods)
-    record = observe.record(body(status={"unused": unused}, spec={"remove": already}))
+    record = from_api.record(body(status={"unused": unused}, spec={"remove": already}))
     asyncio.run(Removals(cluster, fake).answer(record))  # type: ignore[arg-type]
     needed = {one.target for one in revisions} | {one.target for one in pods if one.alive}
     expected = offered - needed
@@ -112,5 +113,5 @@ def test_what_was_allowed_for_an_older_offer_is_taken_back() -> None:
     cluster, fake = Cluster(lambda *_: None, model_refs, runtime_refs), Fake([])
     place = f"{HOME}/{DIGESTS[0]}"
     spec = {"remove": [{"directory": place, "offer": "then"}]}
-    asyncio.run(Removals(cluster, fake).answer(observe.record(body(spec=spec))))  # type: ignore[arg-type]
+    asyncio.run(Removals(cluster, fake).answer(from_api.record(body(spec=spec))))  # type: ignore[arg-type]
     assert [one["spec"]["remove"] for one in fake.written] == [[]]

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ome_operator import keys
-from ome_operator.plan import Plan
-from ome_operator.rollout.arithmetic import Bounds, Groups, routers, stay, step
+from ome_operator.core.plan import Plan
+from ome_operator.core.rollout.planner import Bounds, Groups, routers, stay, step
 from tests.support import rollouts
 from tests.support.shapes import Shape, seeds, shapes
 from tests.support.world import World

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ome_operator import keys
-from ome_operator.facts import Deps, Ref
-from ome_operator.plan import Plan
+from ome_operator.core.observed.objects import Deps, Ref
+from ome_operator.core.plan import Plan
 from tests.support import parts
 from tests.support.shapes import Shape, lags, seeds, shapes
 from tests.support.world import World

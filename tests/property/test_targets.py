@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ome_operator import keys
-from ome_operator.rollout.target import Target, target
+from ome_operator.core.rollout.target import Target, target
 from tests.support.shapes import STRATEGIES, Shape, lags, seeds, shapes
 from tests.support.world import World
 

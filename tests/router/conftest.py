@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from ome_operator.local import ports
+from ome_local import ports
 from tests.support.rig import PATIENCE
 
 PORT = 30000
@@ -224,5 +224,3 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
         for one in whole.engines.values():
             await one.stop()
         await whole.session.close()
-
-

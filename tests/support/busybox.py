@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ome_operator.local import archive
+from ome_local.images import archive
 
 REFERENCE = "local/busybox:1"
 

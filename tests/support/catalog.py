@@ -1,7 +1,7 @@
 """docs/catalog.md, from the files of config."""
 
 from ome_operator.api import Invalid
-from ome_operator.status.kinds import runtime_status
+from ome_operator.core.catalog.status import runtime_status
 from tests.support import parts
 from tests.support.world import START
 

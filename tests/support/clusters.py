@@ -5,9 +5,9 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ome_operator.local import layout, lifecycle
-from ome_operator.local.cluster import Cluster
-from ome_operator.local.processes import started_at
+from ome_local import layout, lifecycle
+from ome_local.cluster import Cluster
+from ome_local.processes import started_at
 
 _NAME = re.compile(r"test-[a-z]+-(\d+)")
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from ome_operator.local.kubeapi import ApiError
-from tests.support.field import Disturb, Field, Poke
-from tests.support.life import MINE, Life
+from ome_local.kubeapi import ApiError
+from tests.support.fault_bench import Disturb, Field, Poke
 from tests.support.proxy import Answer, Cut, Sent, Unheard, Verdict
+from tests.support.scenario import MINE, Life
 
 WRITE_FAULTS: tuple[Verdict, ...] = (
     Answer(404, "NotFound"),  # which names no object

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ome_operator.kube.kinds import path
-from ome_operator.local.cluster import Cluster
+from ome_local.cluster import Cluster
+from ome_operator.kube.resources import path
 
 Manifest = dict[str, Any]
 KINDS = {

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from ome_operator.api import AcceleratorClass, InferenceService, Invalid, Model, Runtime
-from ome_operator.facts import Deps, Ref
+from ome_operator.core.observed.objects import Deps, Ref
 from tests.support import yamls
 
 ROOT = Path(__file__).parents[2]

@@ -18,8 +18,8 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
-from ome_operator.local import kubeconfig
-from ome_operator.local.kubeapi import load
+from ome_local import kubeconfig
+from ome_local.kubeapi import load
 
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
 HOP = ("Host", "Content-Length", "Transfer-Encoding", "Connection")

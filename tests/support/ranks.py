@@ -9,13 +9,13 @@ import random
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from ome_operator.facts import Ending, Pod
-from ome_operator.recovery.group import Group, ranks, view
-from ome_operator.recovery.policy import Policy
-from ome_operator.recovery.record import NOT_READY, RECYCLING, Record, mark, stamp
-from ome_operator.recovery.recover import announced
-from ome_operator.recovery.role import together
-from ome_operator.rollout.slices import hurry
+from ome_operator.core.observed.objects import Ending, Pod
+from ome_operator.core.recovery.group import Group, ranks, view
+from ome_operator.core.recovery.policy import Policy
+from ome_operator.core.recovery.record import NOT_READY, RECYCLING, Record, mark, stamp
+from ome_operator.core.recovery.recover import announced
+from ome_operator.core.recovery.systemic import together
+from ome_operator.core.rollout.slices import hurry
 
 STEP = 5.0
 NODE = "node"

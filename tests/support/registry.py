@@ -16,9 +16,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from ome_operator.local import binaries
-from ome_operator.local.errors import LocalError
-from ome_operator.local.tools import Tool
+from ome_local.binaries import ensure
+from ome_local.binaries.versions import Tool
+from ome_operator.errors import UserError
 from tests.support.hub import Answer, Sent, pour
 
 GOMODS = Path(__file__).parent / "gomods"
@@ -35,8 +35,8 @@ ORAS = Tool(name="oras", module="registry", version="1.2.3", package="oras.land/
 def programs() -> dict[str, Path]:
     """The registry and oras, built once; skips where they cannot be."""
     try:
-        return binaries.provide([REGISTRY, ORAS])
-    except LocalError as error:
+        return ensure.provide([REGISTRY, ORAS])
+    except UserError as error:
         pytest.skip(f"no registry to test with: {error}")
 
 

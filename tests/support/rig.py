@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ome_operator.local.audit import Request
-from ome_operator.local.cluster import Cluster
-from ome_operator.local.kubeapi import ApiError, Unreachable
-from ome_operator.local.ports import choose
+from ome_local.audit_log import Request
+from ome_local.cluster import Cluster
+from ome_local.kubeapi import ApiError, Unreachable
+from ome_local.ports import choose
 
 ROOT = Path(__file__).parents[2]
 USER = "system:serviceaccount:ome:ome-operator"

@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ome_operator.rollout.arithmetic import Bounds, Groups, Share, stay, step
+from ome_operator.core.rollout.planner import Bounds, Groups, Share, stay, step
 
 STARTING, READY, ENDING = "starting", "ready", "ending"
 WHOLE = 60

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from ome_operator.api import InferenceService
-from ome_operator.facts import Deps
+from ome_operator.core.observed.objects import Deps
 from tests.support import parts
 
 STRATEGIES: dict[str, dict[str, Any]] = {

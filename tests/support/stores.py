@@ -23,10 +23,10 @@ from urllib.parse import quote
 
 import pytest
 
-from ome_operator.agent.sources import Access, bucket
-from ome_operator.local import binaries
-from ome_operator.local.errors import LocalError
-from ome_operator.local.tools import Tool, this_machine
+from ome_local.binaries import ensure
+from ome_local.binaries.versions import Tool, this_machine
+from ome_operator.errors import UserError
+from ome_operator.storage.sources import Access, bucket
 from tests.support.registry import GOMODS
 
 VERSITY = Tool(
@@ -75,17 +75,17 @@ def put(place: Place, prefix: str, files: Mapping[str, bytes]) -> None:
 
 def _program(tool: Tool) -> Path:
     target = this_machine()
-    if not binaries.place(tool, target).exists() and not os.environ.get("OME_SOAK"):
+    if not ensure.place(tool, target).exists() and not os.environ.get("OME_SOAK"):
         pytest.skip(f"{tool.name} is not built yet, which takes minutes: `make soak` does (OME_SOAK=1)")
     try:
-        return binaries.provide([tool])[tool.name]
-    except LocalError as error:
+        return ensure.provide([tool])[tool.name]
+    except UserError as error:
         pytest.skip(f"{tool.name} cannot be built: {error}")
 
 
 def _azurite() -> list[str]:
     """The command; npm fetches it once."""
-    folder = binaries.cache_dir() / f"azurite-{AZURITE}"
+    folder = ensure.cache_dir() / f"azurite-{AZURITE}"
     script = folder / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:

@@ -8,10 +8,10 @@ import re
 import subprocess
 from pathlib import Path
 
-from ome_operator.local.processes import MARK, started_at
-from ome_operator.local.realnode import cgroups, space
-from ome_operator.local.realnode.facts import mark
-from ome_operator.local.realnode.requirements import PATH
+from ome_local.processes import MARK, started_at
+from ome_local.realnode import cgroups, namespaces
+from ome_local.realnode.requirements import PATH
+from ome_local.realnode.spec import mark
 
 _SHARED = ("/var/lib/cni", "/var/lib/kubelet")
 """There as long as any node is."""
@@ -23,7 +23,7 @@ def taken(root: Path) -> dict[str, set[str]]:
     """Kind of trace → every trace there is now, of the cluster in this folder or of nobody in particular."""
     mounts = Path("/proc/mounts").read_text()
     groups = (folder for top in cgroups.hierarchies(mounts) for folder, _, _ in os.walk(top))
-    shared = () if space.others() else _SHARED
+    shared = () if namespaces.others() else _SHARED
     found = {
         "links": {path.name for path in Path("/sys/class/net").iterdir()},
         "routes": set(_told("ip", "-4", "route", "show")),

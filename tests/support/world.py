@@ -16,11 +16,11 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.api import InferenceService
-from ome_operator.facts import Child, Deps, Manifest, Observed, Pod, Refusal
+from ome_operator.core.observed.objects import Child, Deps, Manifest, Observed, Pod, Refusal
+from ome_operator.core.plan import Apply, Delete, Guard, NodeLost, Patch, Plan, Recycle, sight
+from ome_operator.core.rollout.drain import NOTICE
+from ome_operator.core.sync import sync
 from ome_operator.names import digest
-from ome_operator.plan import Apply, Delete, Guard, NodeLost, Patch, Plan, Recycle, sight
-from ome_operator.rollout.drain import NOTICE
-from ome_operator.sync import sync
 from tests.support.selectors import matches
 
 Key = tuple[str, str]

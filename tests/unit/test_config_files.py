@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from ome_operator import api, keys
+from ome_operator.controllers.inferenceservice import sshkeys
 from ome_operator.engines import CommandLine, command_line
 from ome_operator.engines.servers import known
-from ome_operator.machinery import sshkeys
 
 CONFIG = Path(__file__).parents[2] / "config"
 RUNTIME, SEED = "runtimes/srt/kimi-k2-pd-rt.yaml", "runtimes/srt/kimi-k2-pd-seed-rt.yaml"

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ome_operator.kube.kinds import path
-from ome_operator.local.cluster import Cluster
+from ome_local.cluster import Cluster
+from ome_operator.kube.resources import path
 from tests.support import ome, yamls
 from tests.support.rig import Rig
 

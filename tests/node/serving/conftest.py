@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from ome_operator.local import images, operator, tinymodel
-from ome_operator.local.cluster import Cluster
-from ome_operator.local.realnode.facts import NAME
+from ome_local import tinymodel
+from ome_local.cluster import Cluster
+from ome_local.demo import operator
+from ome_local.images import build
+from ome_local.realnode.spec import NAME
 from tests.node.conftest import Steps
 from tests.support.rig import ROOT, Rig
 
@@ -33,7 +35,7 @@ MINUTES = pytest.mark.skipif(not FULL, reason="takes minutes: `make e2e` runs it
 def serving(real: Cluster, steps: Steps) -> Rig:
     """Model and runtime are there, and the operator runs inside."""
     with steps.measure("images, built or from the cache"):
-        archives = images.build()
+        archives = build.build()
     for name, archive in archives.items():
         with steps.measure(f"image {name} into the node", megabytes=archive.stat().st_size / 1e6):
             real.load_image(archive)

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from ome_local import tinymodel
+from ome_local.images import build
+from ome_local.realnode.spec import NAME, PLACED
 from ome_operator import names
-from ome_operator.local import images, tinymodel
-from ome_operator.local.realnode.facts import NAME, PLACED
 from tests.node.conftest import Steps
 from tests.node.serving.conftest import MINUTES, READY_WITHIN_S, address, tokens
 from tests.support import yamls
@@ -44,10 +45,10 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def agent(serving: Rig, hub: Hub, disk: Path, steps: Steps) -> Iterator[Rig]:
     """The chart with agents; their namespace has to admit the directory."""
     with steps.measure("image of the agent, built or from the cache"):
-        archive = images.build(["agent"])["agent"]
+        archive = build.build(["agent"])["agent"]
     with steps.measure("image agent into the node", megabytes=archive.stat().st_size / 1e6):
         serving.cluster.load_image(archive)
-    repository, _, tag = images.REFERENCES["agent"].rpartition(":")
+    repository, _, tag = build.REFERENCES["agent"].rpartition(":")
     encoded = base64.b64encode(TOKEN.encode()).decode()
     serving.cluster.apply({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hub", "namespace": "ome"}, "data": {"token": encoded},
@@ -77,7 +78,7 @@ def engine() -> dict[str, Any]:
     probe = {"httpGet": {"path": "/health", "port": 30000}, "periodSeconds": 2, "timeoutSeconds": 5, "failureThreshold": 150}
     runner = {
         "name": "ome-container",
-        "image": images.REFERENCES["engine-cpu"],
+        "image": build.REFERENCES["engine-cpu"],
         "command": ["python3", "-m", "sglang.launch_server"],
         "args": [*args, "--max-running-requests=4", "--sleep-on-idle"],
         "env": [{"name": "OMP_NUM_THREADS", "value": "1"}],

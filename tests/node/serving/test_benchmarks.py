@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ome_operator.local.realnode.facts import PLACED
+from ome_local.realnode.spec import PLACED
 from tests.node.conftest import Steps
 from tests.node.serving.conftest import FULL, MINUTES
 from tests.support.rig import ROOT, Manifest, Rig

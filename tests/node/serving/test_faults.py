@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ome_operator.local.errors import LocalError
+from ome_operator.errors import UserError
 from tests.node.conftest import Steps
 from tests.node.serving.conftest import DIRECT, MINUTES, READY_WITHIN_S
 from tests.support.rig import Rig, is_ready
@@ -64,7 +64,7 @@ def leader(rig: Rig, component: str) -> str:
 
 def crash(rig: Rig, pod: str) -> None:
     """All of SGLang in the pod dies at once."""
-    with contextlib.suppress(LocalError):  # the container ends, and this with it
+    with contextlib.suppress(UserError):  # the container ends, and this with it
         rig.cluster.kubectl("exec", "-n", TINY, pod, "-c", "ome-container", "--", "python3", "-c", KILL)
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ome_operator.local import tinymodel
-from ome_operator.local.realnode.facts import NAME
+from ome_local import tinymodel
+from ome_local.realnode.spec import NAME
 from tests.node.conftest import Steps
 from tests.node.serving.conftest import MINUTES, READY_WITHIN_S, address, post, remove, tokens
 from tests.node.serving.test_agent import engine

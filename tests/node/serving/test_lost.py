@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from ome_operator.local import components
-from ome_operator.local.cluster import Cluster
-from ome_operator.local.realnode import space
-from ome_operator.local.realnode.facts import COMPONENTS, NAME
+from ome_local import components
+from ome_local.cluster import Cluster
+from ome_local.realnode import namespaces
+from ome_local.realnode.spec import COMPONENTS, NAME
 from tests.node.conftest import Steps
 from tests.node.serving.conftest import MINUTES, READY_WITHIN_S, tokens
 from tests.node.serving.test_faults import CALM_S, PER_SECOND, TINY, leaders, listed_are_ready, ready_leaders
 from tests.support.kubelet import reports
-from tests.support.life import MINE, OBJECTS
 from tests.support.rig import Rig
+from tests.support.scenario import MINE, OBJECTS
 from tests.support.traffic import stream_of
 
 pytestmark = [MINUTES, pytest.mark.timeout(600, func_only=True)]
@@ -165,7 +165,7 @@ def switch_off(cluster: Cluster) -> None:
     """Everything of the real node dies: programs, containers, network."""
     for name in COMPONENTS:
         cluster.stop(name, signal.SIGKILL)
-    space.close(cluster.node)
+    namespaces.close(cluster.node)
 
 
 def said_by(url: str) -> list[int]:

@@ -2,7 +2,7 @@
 
 import json
 
-from ome_operator.local.realnode.facts import NAME
+from ome_local.realnode.spec import NAME
 from tests.support.rig import Rig
 
 

@@ -17,7 +17,7 @@ import pytest
 from tests.node.conftest import Steps
 from tests.node.serving.conftest import DIRECT, MINUTES, READY_WITHIN_S
 from tests.node.serving.test_faults import CALM_S, PER_SECOND, TINY, ready_leaders, scale
-from tests.support.film import recording
+from tests.support.pod_history import recording
 from tests.support.rig import Rig
 from tests.support.traffic import stream_of
 

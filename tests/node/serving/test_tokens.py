@@ -7,7 +7,7 @@ from typing import Any
 
 import openai
 
-from ome_operator.local.realnode.facts import PLACED
+from ome_local.realnode.spec import PLACED
 from tests.node.conftest import Steps
 from tests.node.serving.conftest import DIRECT, FEW, GROUPS, MINUTES, come_up, post, remove, tokens
 from tests.node.test_pods import forwarded

@@ -7,7 +7,7 @@ import pytest
 from ome_operator import keys
 from ome_operator.adopt import takeover
 from ome_operator.adopt.handover import Old, moves, waits_for
-from ome_operator.ownership import applied_fields
+from ome_operator.core.observed.managed_fields import applied_fields
 
 THEIRS: dict[str, Any] = {
     "manager": "manager", "operation": "Update", "time": "2026-01-01T00:00:00Z",

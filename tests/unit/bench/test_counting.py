@@ -3,7 +3,7 @@
 from typing import Any
 
 from bench.counting import OPERATOR, Count, count
-from ome_operator.local.audit import Request
+from ome_local.audit_log import Request
 
 
 def request(verb: str, resource: str, **more: Any) -> Request:

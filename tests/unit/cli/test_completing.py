@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from ome_operator.__main__ import main
 from ome_operator.cli import completing
-from ome_operator.cli.app import COMMANDS, app
+from ome_operator.cli.app import app, commands
 
 
 def completed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
@@ -32,7 +32,8 @@ def test_commands_and_options_as_kubectl_reads_them(
 
 def test_every_command_completes_from_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     *found, _ = completed(monkeypatch, capsys, "")
-    assert [line.split("\t")[0] for line in found] == list(COMMANDS)
+    assert [line.split("\t")[0] for line in found] == commands()
+    assert {"local", "demo"} <= {*commands()}, "commands of ome_local come by entry points"
 
 
 def test_a_cluster_that_does_not_answer_completes_nothing(

@@ -6,7 +6,7 @@ import yaml
 from typer.testing import CliRunner
 
 from ome_operator.cli.explain import app
-from ome_operator.local.errors import Unanswered
+from ome_operator.errors import Unanswered
 from tests.support import parts
 
 CONFIG = parts.ROOT / "config"

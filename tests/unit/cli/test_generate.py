@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from ome_operator.cli.generate import app
 from ome_operator.cli.menu import Item, choose, step
-from ome_operator.local.errors import LocalError
+from ome_operator.errors import UserError
 from tests.support import parts
 
 
@@ -50,7 +50,7 @@ def test_a_folder_gets_three_files(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = run("--hardware", "h200", "--model", "instruct", "-o", str(tmp_path / "file"))
-    assert isinstance(done.exception, LocalError)
+    assert isinstance(done.exception, UserError)
     assert "file cannot be written" in str(done.exception)
 
 
@@ -65,7 +65,7 @@ def test_every_flag_of_the_command_is_explained() -> None:
 
 def test_what_cannot_work_is_one_sentence() -> None:
     done = run("--hardware", "h100", "--model", "instruct", "--tp", "8")
-    assert isinstance(done.exception, LocalError)  # exit code 1 in `ome_operator.__main__`
+    assert isinstance(done.exception, UserError)  # exit code 1 in `ome_operator.__main__`
     assert done.stdout == ""
 
 
@@ -74,7 +74,7 @@ def test_what_cannot_work_is_one_sentence() -> None:
 )
 def test_words_that_make_no_sense_are_one_sentence_too(words: tuple[str, ...]) -> None:
     done = run("--hardware", "h200", "--model", "instruct", *words)
-    assert isinstance(done.exception, LocalError)
+    assert isinstance(done.exception, UserError)
     assert "\n" not in str(done.exception)
 
 

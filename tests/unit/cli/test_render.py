@@ -10,8 +10,8 @@ from typer.testing import CliRunner, Result
 
 from ome_operator import keys
 from ome_operator.cli.app import app
-from ome_operator.local.errors import Unanswered
-from ome_operator.ownership import digest
+from ome_operator.core.observed.managed_fields import digest
+from ome_operator.errors import Unanswered
 from tests.support import parts, yamls
 
 CONFIG = parts.ROOT / "config"

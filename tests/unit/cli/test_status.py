@@ -8,9 +8,9 @@ import pytest
 
 from ome_operator.cli import status
 from ome_operator.cli.output import Format, emit
-from ome_operator.facts import Observed
+from ome_operator.core.observed.objects import Observed
+from ome_operator.describe.tree import Tree, tree
 from ome_operator.kube.errors import KubeError, Transient
-from ome_operator.view.tree import Tree, tree
 
 
 def seen(ready: str, message: str = "") -> Tree:

@@ -13,13 +13,13 @@ import yaml
 from ome_operator import api, keys
 from ome_operator.cookbook.ask import Ask, RefusedError
 from ome_operator.cookbook.command import commands
+from ome_operator.cookbook.layout import Plan, plan
 from ome_operator.cookbook.library import Library, engine, engines
 from ome_operator.cookbook.manifests import manifests
-from ome_operator.cookbook.plan import Plan, plan
 from ome_operator.cookbook.preset import form_of, in_pods
+from ome_operator.core.observed.objects import Deps, Observed, Ref
+from ome_operator.core.sync import sync
 from ome_operator.engines import command_line
-from ome_operator.facts import Deps, Observed, Ref
-from ome_operator.sync import sync
 from tests.support import parts
 from tests.support.world import START
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from ome_operator.cookbook import fit
 from ome_operator.cookbook.ask import Ask, RefusedError
+from ome_operator.cookbook.layout import plan
 from ome_operator.cookbook.library import Library, engine, engines
-from ome_operator.cookbook.plan import plan
 from tests.support import parts
 
 PAGE = parts.ROOT / "docs/cookbook.md"

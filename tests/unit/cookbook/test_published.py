@@ -12,8 +12,8 @@ import yaml
 
 from ome_operator.cookbook.ask import Ask
 from ome_operator.cookbook.command import commands
+from ome_operator.cookbook.layout import plan
 from ome_operator.cookbook.library import Library
-from ome_operator.cookbook.plan import plan
 
 PAGE, GUIDE = "0.5.6.post1", "0.4.9.post2"
 """The versions that they were written for."""

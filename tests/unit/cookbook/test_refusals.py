@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from ome_operator.cookbook.ask import Ask, RefusedError
+from ome_operator.cookbook.layout import plan
 from ome_operator.cookbook.library import Library
-from ome_operator.cookbook.plan import plan
 from ome_operator.cookbook.preset import in_shell
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {

@@ -10,7 +10,7 @@ from multidict import CIMultiDict
 
 from ome_operator.kube import errors
 from ome_operator.kube.client import encoded, warnings
-from ome_operator.kube.kinds import CHILDREN, RESOURCES, path
+from ome_operator.kube.resources import CHILDREN, RESOURCES, path
 
 
 def test_paths() -> None:

@@ -2,9 +2,9 @@
 
 from kopf._cogs.structs.references import Resource
 
-from ome_operator.kube.kinds import RESOURCES
-from ome_operator.leader import SELECTOR, SELECTORS, watched
-from ome_operator.stores import KINDS, LABELLED
+from ome_operator.cache.cluster_cache import KINDS, LABELLED
+from ome_operator.controllers.manager import SELECTOR, SELECTORS, watched
+from ome_operator.kube.resources import RESOURCES
 from ome_operator.watch.tuning import tuned
 
 

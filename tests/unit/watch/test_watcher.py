@@ -83,7 +83,7 @@ async def told(*lists: Handler) -> list[str]:
 
 
 async def test_a_whole_list_of_several_pages_misses_nothing() -> None:
-    """All its pages show one moment, at which its watch begins: tests/controlplane/shell."""
+    """All its pages show one moment, at which its watch begins: tests/controlplane/process."""
     assert await told(page("a", more="next"), page("b")) == ["seen a", "seen b"]
 
 

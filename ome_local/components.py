@@ -1,0 +1,151 @@
+"""The command lines of the control plane: pure functions of where it lies, its ports and its options."""
+
+from pathlib import Path
+
+from ome_local.layout import Layout
+from ome_local.pki import SERVICE_IP
+from ome_local.spec import Kept
+
+SERVERS = ("etcd", "apiserver", "controller-manager", "scheduler", "kwok", "tokens")
+"""Short names of the processes, in the order in which they start. Log and process files carry them."""
+PROGRAMS = {
+    "etcd": "etcd",
+    "apiserver": "kube-apiserver",
+    "controller-manager": "kube-controller-manager",
+    "scheduler": "kube-scheduler",
+    "kwok": "kwok",
+}
+PORTS = ("etcd", "etcd-peer", "apiserver", "apiserver-2", "controller-manager", "scheduler", "operator", "operator-metrics")
+"""The last two are for the operator that the demo and tests run beside the cluster."""
+IDENTITIES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "admin": ("admin", ("system:masters",)),
+    "controller-manager": ("system:kube-controller-manager", ()),
+    "scheduler": ("system:kube-scheduler", ()),
+    "kwok": ("kwok", ()),
+}
+"""File of the certificate → user and groups. One user per component, so that the audit log tells them apart."""
+POWERFUL = ("system:kube-controller-manager", "kwok")
+"""Bound to cluster-admin instead of a member of system:masters, which API priority and fairness never holds back."""
+AUDIT_POLICY = """\
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: None
+  nonResourceURLs: ["/readyz*", "/livez*", "/healthz*"]
+- level: Metadata
+"""
+_SLOW_NODES = "1h"
+"""On a busy machine heartbeats of simulated nodes come late, and kwok does not make their pods Ready again."""
+
+
+def etcd(at: Layout, kept: Kept) -> list[str]:
+    """One member on loopback. No fsync: the data is thrown away with the cluster."""
+    client, peer = (f"http://127.0.0.1:{kept.ports[name]}" for name in ("etcd", "etcd-peer"))
+    return [
+        f"--data-dir={at.etcd}",
+        f"--listen-client-urls={client}",
+        f"--advertise-client-urls={client}",
+        f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster=default={peer}",
+        "--unsafe-no-fsync",
+        "--quota-backend-bytes=8589934592",
+        "--log-level=warn",
+    ]
+
+
+def apiserver(at: Layout, kept: Kept, port: int, audit_log: Path) -> list[str]:
+    """A real API server with the usual authorizers, admission, and priority and fairness."""
+    service_ip = kept.network.service_ip if kept.network else SERVICE_IP
+    pki = at.pki
+    audit = [
+        f"--audit-policy-file={at.audit_policy}",
+        f"--audit-log-path={audit_log}",
+        "--audit-log-maxsize=1000000",  # megabytes; 0 would mean 100 and drop the oldest lines
+    ]
+    return [
+        f"--etcd-servers=http://127.0.0.1:{kept.ports['etcd']}",
+        *_reached_at(at, kept, port),
+        f"--secure-port={port}",
+        f"--tls-cert-file={pki / 'server.crt'}",
+        f"--tls-private-key-file={pki / 'server.key'}",
+        f"--client-ca-file={pki / 'ca.crt'}",
+        f"--service-account-key-file={pki / 'sa.pub'}",
+        f"--service-account-signing-key-file={pki / 'sa.key'}",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-cluster-ip-range={service_ip.rpartition('.')[0]}.0/16",
+        "--authorization-mode=Node,RBAC",
+        "--allow-privileged=true",
+        f"--kubelet-client-certificate={pki / 'admin.crt'}",
+        f"--kubelet-client-key={pki / 'admin.key'}",
+        *(audit if kept.spec.audit else []),
+    ]
+
+
+def _reached_at(at: Layout, kept: Kept, port: int) -> list[str]:
+    """On loopback; with a real node where its pods find the Service `kubernetes`, and with a way to the kubelet."""
+    if kept.network is None:
+        nowhere = "--endpoint-reconciler-type=none"  # Endpoints may not name loopback
+        return ["--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", nowhere]
+    is_first = port == kept.ports["apiserver"]
+    return [
+        "--bind-address=0.0.0.0",
+        f"--advertise-address={kept.network.host}",
+        f"--endpoint-reconciler-type={'lease' if is_first else 'none'}",  # both have one address, which can have one port
+        f"--kubelet-certificate-authority={at.pki / 'ca.crt'}",
+        "--kubelet-preferred-address-types=InternalIP",
+    ]
+
+
+def controller_manager(at: Layout, kept: Kept) -> list[str]:
+    """All controllers that need no cloud and no pod network."""
+    pki = at.pki
+    fast = ["--concurrent-statefulset-syncs=20", "--concurrent-gc-syncs=20"]
+    return [
+        *_client(at, kept, "controller-manager"),
+        f"--service-account-private-key-file={pki / 'sa.key'}",
+        f"--root-ca-file={pki / 'ca.crt'}",
+        f"--cluster-signing-cert-file={pki / 'ca.crt'}",
+        f"--cluster-signing-key-file={pki / 'ca.key'}",
+        "--use-service-account-credentials=false",
+        "--controllers=*,-node-ipam-controller",
+        f"--node-monitor-grace-period={_SLOW_NODES}",
+        *(fast if kept.spec.fast else []),
+    ]
+
+
+def scheduler(at: Layout, kept: Kept) -> list[str]:
+    """The default scheduler."""
+    return _client(at, kept, "scheduler")
+
+
+def kwok(at: Layout, kubeconfig: Path) -> list[str]:
+    """Simulates the kubelets of annotated nodes, and of no other.
+
+    No node leases: a restarted kwok would wait for its predecessor's to expire. Node stages of ours beat instead.
+    """
+    return [
+        f"--kubeconfig={kubeconfig}",
+        f"--config={at.stages}",
+        "--manage-all-nodes=false",
+        "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+        "--node-lease-duration-seconds=0",
+    ]
+
+
+def _client(at: Layout, kept: Kept, name: str) -> list[str]:
+    """What controller-manager and scheduler have in common."""
+    kubeconfig = at.component_kubeconfig(name)
+    limits = ["--kube-api-qps=500", "--kube-api-burst=1000"]
+    return [
+        f"--kubeconfig={kubeconfig}",
+        f"--authentication-kubeconfig={kubeconfig}",
+        f"--authorization-kubeconfig={kubeconfig}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={kept.ports[name]}",
+        f"--tls-cert-file={at.pki / 'server.crt'}",
+        f"--tls-private-key-file={at.pki / 'server.key'}",
+        "--leader-elect=false",
+        *(limits if kept.spec.fast else []),
+    ]

@@ -1,0 +1,70 @@
+"""The files of a new cluster: ports, keys, certificates, kubeconfigs."""
+
+import contextlib
+
+from ome_local import kubeconfig, ports, stages
+from ome_local.components import AUDIT_POLICY, IDENTITIES, PORTS
+from ome_local.layout import Layout
+from ome_local.pki import Authority, service_account_key
+from ome_local.realnode import namespaces
+from ome_local.realnode.spec import IDENTITIES as NODE_IDENTITIES
+from ome_local.realnode.spec import Network
+from ome_local.spec import Kept, Spec, load, save
+from ome_operator.errors import UserError
+
+
+def create(at: Layout, spec: Spec) -> Kept:
+    """Write everything that a control plane needs before its first start. cluster.json comes last: it means complete."""
+    at.make()
+    chosen = dict(zip(PORTS, ports.choose(len(PORTS), ports.of_clusters(at.root.parent)), strict=True))
+    kept = Kept(spec, chosen, namespaces.choose(at, _numbers(at)) if spec.real_node else None)
+    write_stages(at, spec)
+    if not spec.kind:
+        authority = Authority(at.pki)
+        authority.server("server", [kept.network.host, kept.network.service_ip] if kept.network else ())
+        service_account_key(at.pki)
+        for file, (user, groups) in IDENTITIES.items():
+            authority.client(file, user, groups)
+            kubeconfig.with_certificate(
+                at.kubeconfig if file == "admin" else at.component_kubeconfig(file),
+                name=f"ome-{at.root.name}",
+                server=server(kept),
+                pki=at.pki,
+                user=file,
+            )
+        if kept.network:
+            _identify_node(at, kept, authority, kept.network)
+        at.audit_policy.write_text(AUDIT_POLICY)
+    save(at, kept)
+    return kept
+
+
+def _identify_node(at: Layout, kept: Kept, authority: Authority, network: Network) -> None:
+    """Identities of the node's programs, which find the API server where pods do, and the kubelet's own certificate."""
+    for file, (user, groups) in NODE_IDENTITIES.items():
+        authority.client(file, user, groups)
+        address = f"https://{network.host}:{kept.ports['apiserver']}"
+        kubeconfig.with_certificate(
+            at.component_kubeconfig(file), name=f"ome-{at.root.name}", server=address, pki=at.pki, user=file
+        )
+    authority.server("kubelet-server", [network.gateway])
+
+
+def _numbers(at: Layout) -> set[int]:
+    """Of the networks that other clusters of this home keep for themselves."""
+    found: set[int] = set()
+    for file in at.root.parent.glob("*/cluster.json"):
+        with contextlib.suppress(UserError):
+            other = load(Layout(file.parent))
+            found |= {other.network.number} if other and other.network else set()
+    return found
+
+
+def server(kept: Kept, port: str = "apiserver") -> str:
+    """The API server's address."""
+    return f"https://127.0.0.1:{kept.ports[port]}"
+
+
+def write_stages(at: Layout, spec: Spec, *more: stages.Stage) -> None:
+    """How simulated pods and nodes live from kwok's next start on."""
+    kubeconfig.write_atomically(at.stages, stages.config([*stages.defaults(spec.start_delay_s), *more]))

@@ -1,0 +1,22 @@
+"""`ome demo`."""
+
+from typing import Annotated
+
+import typer
+
+from ome_local.demo import demo as steps
+
+app = typer.Typer(pretty_exceptions_enable=False)
+
+
+@app.command()
+def demo(
+    down: Annotated[bool, typer.Option("--down", help="End the demo and remove its files.")] = False,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds that the service may take to become ready.")] = 180.0,
+    kind: Annotated[bool, typer.Option("--kind", help="Use kind's control plane; needs Docker.")] = False,
+) -> None:
+    """Deploy Kimi K2 on 16 simulated nodes of 8 H200 GPUs, on a real control plane, and leave it up."""
+    if down:
+        steps.remove()
+    else:
+        steps.run(timeout, kind=kind)

@@ -1,0 +1,1 @@
+"""Container images built from images/ without Docker."""

@@ -1,0 +1,117 @@
+"""Bring a cluster up and take it down; each is safe to repeat."""
+
+import contextlib
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from ome_local import bootstrap, creation, kind, layout, nodes, processes, servers, spec
+from ome_local.binaries import ensure, versions
+from ome_local.components import SERVERS
+from ome_local.kubeapi import KubeApi
+from ome_local.layout import Layout
+from ome_local.lock import locked
+from ome_local.progress import step
+from ome_local.realnode import image_cache, namespaces, remove, requirements
+from ome_local.realnode import start as real
+from ome_local.realnode.spec import RealNode
+from ome_local.spec import Kept, Spec
+from ome_operator.errors import UserError
+
+
+def up(at: Layout, wanted: Spec) -> Kept:
+    """Create the cluster if there is none, start what does not run, add the nodes that are missing."""
+    nodes.simulated(wanted.accelerator, 0, wanted.gpus_per_node)  # a wrong name is refused before anything starts
+    with_node = _has_real_node(at, wanted)
+    if wanted.kind:
+        kind.require()
+    if with_node:
+        requirements.require()
+    ensure.ensure(versions.CLIENTS if wanted.kind else [*versions.CONTROL_PLANE, *(versions.NODE if with_node else ())])
+    with locked(at.root, create=True):
+        with locked(namespaces.MACHINE, create=False) if with_node else contextlib.nullcontext():
+            kept = _settle(at, wanted)
+            if kept.network:
+                namespaces.open_(RealNode(at, kept.network))
+        with step(f"starting cluster {at.root.name}", quiet_below=0.3):
+            api = _start(at, kept)
+            bootstrap.add_nodes(at, _nodes_of(kept))
+            bootstrap.wait_usable(api, kept.spec.nodes + kept.spec.real_node)
+            api.close()
+    return kept
+
+
+def _has_real_node(at: Layout, wanted: Spec) -> bool:
+    """Whether this cluster has or gets a real node; a sentence when it cannot get one."""
+    if wanted.real_node and wanted.kind:
+        raise UserError("kind's nodes are real already: leave --real-node out, or --kind.")
+    kept = spec.load(at)
+    if kept and wanted.real_node and not kept.spec.real_node:
+        name = at.root.name
+        raise UserError(f"Cluster {name} was made without a real node: take it down first, or choose another.")
+    return kept.spec.real_node if kept else wanted.real_node
+
+
+def _settle(at: Layout, wanted: Spec) -> Kept:
+    """What is kept wins over what is wanted, but nodes are added and the start delay may change."""
+    kept = spec.load(at) or creation.create(at, wanted)
+    changed = kept.with_spec(
+        nodes=max(kept.spec.nodes, wanted.nodes),
+        accelerator=wanted.accelerator if not kept.spec.nodes else kept.spec.accelerator,
+        gpus_per_node=wanted.gpus_per_node if not kept.spec.nodes else kept.spec.gpus_per_node,
+    )
+    if changed != kept:
+        spec.save(at, changed)
+    return changed
+
+
+def _start(at: Layout, kept: Kept) -> KubeApi:
+    """The store, then the API server, then everything that talks to it at once."""
+    if kept.spec.kind:
+        kind.start(at)
+        names = ["kwok", "tokens"]
+    else:
+        for name in ("etcd", "apiserver"):
+            servers.start(at, kept, name)
+        names = list(SERVERS[2:])
+    api = KubeApi.of(at.kubeconfig)
+    bootstrap.grant(api)
+    if kept.spec.kind:
+        bootstrap.spare(api, kind.node(at))
+    jobs = [partial(servers.start, at, kept, name) for name in names]
+    if kept.network:
+        bootstrap.grant_names(api)
+        jobs.append(partial(real.up, RealNode(at, kept.network)))
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        for done in [pool.submit(job) for job in jobs]:
+            done.result()
+    return api
+
+
+def _nodes_of(kept: Kept) -> list[nodes.Manifest]:
+    return nodes.simulated(kept.spec.accelerator, kept.spec.nodes, kept.spec.gpus_per_node)
+
+
+def down(at: Layout) -> bool:
+    """End every process of the cluster and remove its directory. False when there was nothing to remove."""
+    with locked(at.root, create=False) as there:
+        if not there:
+            return False
+        image_cache.put(at)
+        processes.end_all(at)
+        remove.take_away(at)
+        if kind.is_ours(at):
+            kind.remove(at)
+        _remove(at.root)
+    if layout.home_is_ours():
+        for parent in (at.root.parent, at.root.parent.parent):
+            with contextlib.suppress(OSError):  # it holds something else
+                parent.rmdir()
+    return True
+
+
+def _remove(root: Path) -> None:
+    """cluster.json goes first: without it this is no cluster, however far the rest got."""
+    (root / "cluster.json").unlink(missing_ok=True)
+    shutil.rmtree(root)

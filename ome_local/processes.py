@@ -1,0 +1,199 @@
+"""Background processes of one cluster: each in a session of its own, remembered by id *and* start time.
+
+A process id alone is not an identity: after a crash or a reboot it may belong to somebody else. Nothing here signals an
+id whose start time is not the recorded one.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ome_local.kubeconfig import write_atomically
+from ome_local.layout import Layout
+
+MARK = "OME_LOCAL_CLUSTER_DIR"
+"""In the environment of every process that we start, with the cluster's directory: finds what a lost file forgot."""
+_REMEMBER = 'printf %s "$$" >"$1.new" && mv "$1.new" "$1"; shift; exec "$@"'
+"""A process writes its id before it becomes the program: who starts it may be killed before it can."""
+_BECOMES_S = 0.1
+"""While it becomes the program, for a moment, a process shows no environment."""
+_CHILDREN: dict[int, "subprocess.Popen[bytes]"] = {}
+"""Those started by this very process: they must be reaped, or they stay as zombies until it ends."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process as the operating system knows it."""
+
+    pid: int
+    started: str
+    """Clock ticks since boot on Linux, a date elsewhere; only compared for equality."""
+
+    def alive(self) -> bool:
+        """True while the very same process runs. A zombie is dead."""
+        if child := _CHILDREN.get(self.pid):
+            child.poll()
+        return started_at(self.pid) == self.started
+
+    def signal(self, number: int) -> None:
+        """Send a signal to it and to nobody else."""
+        if self.alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+
+def started_at(pid: int) -> str | None:
+    """When the process with this id started, or None when there is no living one."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None if Path("/proc/self/stat").exists() else _started_by_ps(pid)
+    fields = text.rpartition(")")[2].split()  # the name before it may contain spaces and parentheses
+    return None if fields[0] in "ZX" else fields[19]
+
+
+def _started_by_ps(pid: int) -> str | None:
+    """For macOS, which has no /proc."""
+    told = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    state, _, started = told.stdout.strip().partition(" ")
+    return started.strip() or None if not state.startswith("Z") else None
+
+
+def spawn(at: Layout, name: str, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Process:
+    """Start it detached from this terminal, its words appended to its log, and remember it."""
+    environment = {**os.environ, **(env or {}), MARK: str(at.root)}
+    with (at.logs / f"{name}.log").open("ab") as log:
+        child = subprocess.Popen(
+            ["/bin/sh", "-c", _REMEMBER, "sh", str(_early(at, name)), *argv],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            cwd=at.root,
+            start_new_session=True,
+        )
+    _CHILDREN[child.pid] = child
+    process = Process(child.pid, started_at(child.pid) or "")
+    write_atomically(_file(at, name), json.dumps({"pid": process.pid, "started": process.started}))
+    return process
+
+
+def find(at: Layout, name: str) -> Process | None:
+    """The process remembered under this name, if it still runs."""
+    kept = _remembered(at, name)
+    if kept is not None and kept.alive():
+        return kept
+    early = _by_itself(at, name)
+    if early is None or (kept is not None and early.pid == kept.pid):  # a start time says more than a mark
+        return None
+    return early if early.alive() else None
+
+
+def _remembered(at: Layout, name: str) -> Process | None:
+    try:
+        kept = json.loads(_file(at, name).read_text())
+        return Process(int(kept["pid"]), str(kept["started"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _by_itself(at: Layout, name: str) -> Process | None:
+    """What a process wrote about itself. It has no start time yet, so its mark has to prove that it is ours."""
+    try:
+        pid = int(_early(at, name).read_text())
+    except (OSError, ValueError):
+        return None
+    until = time.monotonic() + _BECOMES_S
+    while not _environment(pid) and started_at(pid) and time.monotonic() < until:
+        time.sleep(0.002)
+    return Process(pid, started_at(pid) or "") if _is_marked(pid, at) else None
+
+
+def names(at: Layout) -> list[str]:
+    """Every name that was started and not forgotten."""
+    return sorted(path.name.removesuffix(".pid") for path in at.run.glob("[!.]*.pid"))
+
+
+def stop(at: Layout, name: str, number: int = signal.SIGTERM, grace_s: float = 10.0) -> None:
+    """End it: the signal, then SIGKILL after the grace, wait until it is gone, and forget it."""
+    if process := find(at, name):
+        process.signal(number)
+        process.signal(signal.SIGCONT)  # a paused process acts on nothing but SIGKILL
+        if not gone([process], grace_s):
+            process.signal(signal.SIGKILL)
+            gone([process], 10.0)
+    for file in (_file(at, name), _early(at, name)):
+        file.unlink(missing_ok=True)
+
+
+def end_all(at: Layout, grace_s: float = 1.0) -> None:
+    """End every process of the cluster, also one whose file was lost. SIGKILL after `grace_s`: the data goes anyway."""
+    ours = {process for name in names(at) if (process := find(at, name))} | set(marked(at))
+    for process in ours:
+        process.signal(signal.SIGTERM)
+        process.signal(signal.SIGCONT)
+    if not gone(ours, grace_s):
+        for process in ours:
+            process.signal(signal.SIGKILL)
+        gone(ours, 10.0)
+    for late in marked(at):  # what one of them started while it was ending
+        late.signal(signal.SIGKILL)
+    gone(marked(at), 5.0)
+
+
+def gone(processes: Iterable[Process], within_s: float) -> bool:
+    """Wait until none of them lives."""
+    waiting, until = list(processes), time.monotonic() + within_s
+    while waiting := [process for process in waiting if process.alive()]:
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def marked(at: Layout) -> list[Process]:
+    """Processes of ours that carry this cluster's mark, from /proc; this process itself is never one of them."""
+    found = []
+    for pid in (int(folder.name) for folder in Path("/proc").glob("[0-9]*")):
+        if pid != os.getpid() and _is_marked(pid, at) and (started := started_at(pid)):
+            found.append(Process(pid, started))
+    return found
+
+
+def _is_marked(pid: int, at: Layout) -> bool:
+    return f"{MARK}={at.root}".encode() in _environment(pid).split(b"\0")
+
+
+def _environment(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""  # of another user, or gone
+
+
+def last_words(at: Layout, name: str, lines: int = 3) -> str:
+    """The end of its log, for the sentence that says why something did not start."""
+    try:
+        text = (at.logs / f"{name}.log").read_text(errors="replace")
+    except OSError:
+        return ""
+    return "\n".join(line[:400] for line in text.strip().splitlines()[-lines:])
+
+
+def _file(at: Layout, name: str) -> Path:
+    return at.run / f"{name}.pid"
+
+
+def _early(at: Layout, name: str) -> Path:
+    return at.run / f".{name}.early"
+
+
+PYTHON = sys.executable
+"""For processes of ours: the interpreter with this package."""

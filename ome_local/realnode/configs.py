@@ -1,0 +1,134 @@
+"""The configuration files of the node's programs: pure functions of its facts. JSON is YAML, and spares its library."""
+
+import json
+from typing import Any
+
+from ome_local.realnode.spec import PAUSE, TAINT, RealNode, mark
+
+
+def files(node: RealNode, plugins: str) -> dict[str, str]:
+    """Name → content of every file; `plugins` is the folder of the CNI plugins."""
+    return {
+        "containerd.toml": containerd(node, plugins),
+        "net.d/10-pods.conflist": json.dumps(cni(node)),
+        "kubelet.yaml": json.dumps(kubelet(node), indent=2),
+        "kube-proxy.yaml": json.dumps(kube_proxy(node), indent=2),
+        "Corefile": corefile(node),
+        "resolv.conf": "",
+    }
+
+
+def containerd(node: RealNode, plugins: str) -> str:
+    """Version 2 of its configuration, which 1.6 and 2.x read. Everything it would write elsewhere is moved here."""
+    return f"""\
+version = 2
+root = "{node.images}"
+state = "/run/containerd"
+[grpc]
+  address = "/run/containerd/containerd.sock"
+[plugins."io.containerd.internal.v1.opt"]
+  path = "{node.images}/opt"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "{PAUSE}"
+  disable_apparmor = true
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "{plugins}"
+    conf_dir = "{node.config}/net.d"
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    snapshotter = "overlayfs"
+    default_runtime_name = "runc"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+      runtime_type = "io.containerd.runc.v2"
+      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+        SystemdCgroup = false
+"""
+
+
+def cni(node: RealNode) -> dict[str, Any]:
+    """Pods on one bridge. The first addresses and the last are the node's and the machine's."""
+    start, end = (node.gateway.rpartition(".")[0] + last for last in (".10", ".250"))
+    addresses = [[{"subnet": node.pods, "rangeStart": start, "rangeEnd": end, "gateway": node.gateway}]]
+    bridge = {
+        "type": "bridge",
+        "bridge": "cni0",
+        "isGateway": True,
+        "hairpinMode": True,
+        "ipam": {"type": "host-local", "ranges": addresses, "routes": [{"dst": "0.0.0.0/0"}]},
+    }
+    return {"cniVersion": "0.4.0", "name": "pods", "plugins": [bridge]}
+
+
+def kubelet(node: RealNode) -> dict[str, Any]:
+    """A kubelet that needs no capability to raise limits, no systemd, and evicts only when it is nearly too late."""
+    pki = node.at.pki
+    return {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "authentication": {
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": True},
+            "x509": {"clientCAFile": str(pki / "ca.crt")},
+        },
+        "authorization": {"mode": "Webhook"},
+        "tlsCertFile": str(pki / "kubelet-server.crt"),
+        "tlsPrivateKeyFile": str(pki / "kubelet-server.key"),
+        "address": node.gateway,
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": f"/{mark(node.at.root)}",
+        "enforceNodeAllocatable": ["pods"],
+        "failSwapOn": False,
+        "failCgroupV1": False,
+        "oomScoreAdj": 0,
+        "maxOpenFiles": 20000,
+        "makeIPTablesUtilChains": False,
+        "clusterDNS": [node.gateway],
+        "clusterDomain": "cluster.local",
+        "resolvConf": str(node.config / "resolv.conf"),
+        "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
+        "volumePluginDir": "/var/lib/kubelet/volume-plugins",
+        "evictionHard": {"nodefs.available": "1%", "imagefs.available": "1%", "memory.available": "100Mi"},
+        "imageGCHighThresholdPercent": 100,
+        "imageGCLowThresholdPercent": 99,
+        "serializeImagePulls": False,
+        "syncFrequency": "10s",
+        "nodeStatusReportFrequency": "10s",
+        "registerWithTaints": [TAINT],
+    }
+
+
+def kube_proxy(node: RealNode) -> dict[str, Any]:
+    """Masquerades everything: answers then come back through the node, whether or not the bridge shows them to filters."""
+    return {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "mode": "nftables",
+        "nftables": {"masqueradeAll": True},
+        "bindAddress": node.gateway,
+        "hostnameOverride": node.name,
+        "oomScoreAdj": 0,
+        "clientConnection": {"kubeconfig": str(node.at.component_kubeconfig("kube-proxy"))},
+        "conntrack": {"maxPerCore": 0, "min": 0},
+    }
+
+
+def corefile(node: RealNode) -> str:
+    """Names of the cluster and no others: pods have no way out. In one block `template` would answer before `kubernetes`."""
+    return f"""\
+cluster.local in-addr.arpa {{
+  bind {node.gateway}
+  errors
+  ready {node.gateway}:8181
+  cache 5
+  kubernetes {{
+    kubeconfig "{node.at.component_kubeconfig("coredns")}" ome-{node.at.root.name}
+    ttl 5
+  }}
+}}
+. {{
+  bind {node.gateway}
+  template ANY ANY {{
+    rcode NXDOMAIN
+  }}
+}}
+"""

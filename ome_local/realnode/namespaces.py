@@ -1,0 +1,162 @@
+"""The node's namespaces, its bridge, and the link between this machine and the bridge.
+
+One process holds the namespaces and the node's programs enter them. With the last of these, bridge, rules and mounts end.
+"""
+
+import contextlib
+import ipaddress
+import json
+import os
+import resource
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from ome_local import processes
+from ome_local.layout import Layout
+from ome_local.realnode import cgroups
+from ome_local.realnode.requirements import PATH
+from ome_local.realnode.spec import COMPONENTS, NUMBERS, SPACE, Network, RealNode, mark
+from ome_operator.errors import UserError
+
+MACHINE = Path("/run")
+"""Whoever chooses addresses holds the lock of this folder until its link exists."""
+_WITHIN_S = 10.0
+
+
+def choose(at: Layout, kept: Collection[int]) -> Network:
+    """Addresses for a new cluster that nobody on this machine uses; `kept`: numbers of clusters that may be stopped."""
+    if hidden := next((path for path in ("/run", "/var/run", "/var/log") if at.root.is_relative_to(path)), None):
+        raise UserError(f"A real node has a {hidden} of its own: set OME_LOCAL_HOME to a folder that is not below it.")
+    return free(_routes(), kept)
+
+
+def free(routes: Iterable[str], kept: Collection[int]) -> Network:
+    """The first number whose ranges overlap no route."""
+    known = [ipaddress.ip_network(route) for route in routes]
+    for network in map(Network, NUMBERS):
+        own = [ipaddress.ip_network(text) for text in (network.pods, network.services)]
+        if network.number not in kept and not any(mine.overlaps(other) for mine in own for other in known):
+            return network
+    raise UserError("A real node needs a free range in 10.244.0.0/16 and one in 10.96.0.0/10; routes use them all.")
+
+
+def open_(node: RealNode) -> None:
+    """Make the namespaces and the link, unless they are there."""
+    if processes.find(node.at, SPACE) and _linked(node).exists():
+        return
+    close(node)
+    shutil.rmtree(node.run, ignore_errors=True)  # as after a reboot: containerd finds no containers
+    for path, own in node.own.items():
+        own.mkdir(parents=True, exist_ok=True)
+        Path(path).mkdir(parents=True, exist_ok=True)
+    cgroups.make(mark(node.at.root))
+    script = ["sh", "-ec", _inside(node)]
+    environment = {"PATH": PATH}
+    processes.spawn(node.at, SPACE, ["unshare", "--mount", "--propagation=slave", "--net", "--", *script], environment)
+    until = time.monotonic() + _WITHIN_S
+    while not (node.run / "opened").exists():
+        if processes.find(node.at, SPACE) is None or time.monotonic() > until:
+            raise UserError(f"The real node's namespaces could not be made. {processes.last_words(node.at, SPACE)}")
+        time.sleep(0.01)
+    _link(node)
+    _linked(node).touch()
+
+
+def close(node: RealNode) -> None:
+    """End what runs in the namespaces, and with it the namespaces. The link goes with them."""
+    for name in reversed(COMPONENTS):
+        processes.stop(node.at, name, grace_s=3.0)
+    cgroups.remove(mark(node.at.root))
+    for shim in _inhabitants(node.at):
+        shim.signal(signal.SIGKILL)
+    unlink(node.at)
+
+
+def _inhabitants(at: Layout) -> list[processes.Process]:
+    """Processes of ours that are in another network namespace than this one."""
+    here, found = Path("/proc/self/ns/net").readlink(), []
+    for process in processes.marked(at):
+        with contextlib.suppress(OSError):  # it has just ended
+            if Path(f"/proc/{process.pid}/ns/net").readlink() != here:
+                found.append(process)
+    return found
+
+
+def unlink(at: Layout) -> None:
+    """Remove the link at once; without this it lives until the kernel has cleaned the namespace."""
+    if Path("/sys/class/net", mark(at.root)).exists():
+        _ip("link", "delete", mark(at.root), check=False)
+
+
+def others() -> bool:
+    """True while there is a link of any cluster on this machine."""
+    return any(Path("/sys/class/net").glob("ome-*"))
+
+
+def enter(node: RealNode) -> list[str]:
+    """The words before a command that is to run in the node, with as many open files as this session may have."""
+    holder = processes.find(node.at, SPACE)
+    if holder is None:
+        raise UserError(f"The real node is not up: `ome local up --name {node.at.root.name}` starts it.")
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    limit = "unlimited" if files == resource.RLIM_INFINITY else str(files)
+    return ["prlimit", f"--nofile={limit}:{limit}", "nsenter", f"--target={holder.pid}", "--mount", "--net", "--"]
+
+
+def _inside(node: RealNode) -> str:
+    """What the holding process does first. Inside, mounts are shared, so that pods may propagate theirs; none gets out."""
+    binds = [f"mount --bind {shlex.quote(str(own))} {path}" for path, own in node.own.items()]
+    return "\n".join([
+        "mount --make-rshared /",
+        *binds,
+        "ip link set lo up",
+        # A fixed address: a bridge would take that of its newest port, and neighbours would remember the old one.
+        f"ip link add cni0 address 02:00:0a:f4:{node.network.number:02x}:01 type bridge",
+        f"ip address add {node.gateway}/24 dev cni0",
+        "ip link set cni0 up",
+        "echo 1 > /proc/sys/net/ipv4/ip_forward",
+        "touch /run/opened",
+        "exec sleep infinity",
+    ])  # fmt: skip
+
+
+def _link(node: RealNode) -> None:
+    """The machine becomes a neighbour of the pods, and reaches Services through the node."""
+    name, holder = mark(node.at.root), processes.find(node.at, SPACE)
+    if taken := [route for route in _routes() if ipaddress.ip_network(node.pods).overlaps(ipaddress.ip_network(route))]:
+        raise UserError(
+            f"The addresses of this cluster's real node, {node.pods}, are in use on this machine (route {taken[0]}): "
+            f"free them, or `ome local down --name {node.at.root.name}` and make it anew."
+        )
+    assert holder is not None
+    _ip("link", "add", name, "type", "veth", "peer", "name", "uplink", "netns", str(holder.pid))
+    _run(["nsenter", f"--target={holder.pid}", "--net", "ip", "link", "set", "uplink", "master", "cni0", "up"])
+    _ip("address", "add", f"{node.host}/24", "dev", name)
+    _ip("link", "set", name, "up")
+    _ip("route", "add", node.network.services, "via", node.gateway)
+
+
+def _linked(node: RealNode) -> Path:
+    return node.run / "linked"
+
+
+def _routes() -> list[str]:
+    told = json.loads(_ip("-json", "-4", "route", "show") or "[]")
+    return [route["dst"] for route in told if route["dst"] != "default"]
+
+
+def _ip(*words: str, check: bool = True) -> str:
+    return _run(["ip", *words], check=check)
+
+
+def _run(command: list[str], *, check: bool = True) -> str:
+    environment = {**os.environ, "PATH": PATH}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if check and done.returncode:
+        raise UserError(f"`{shlex.join(command)}` failed: {done.stderr.strip()}")
+    return done.stdout

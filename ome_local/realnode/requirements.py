@@ -1,0 +1,105 @@
+"""What a machine must have for a real node: root's rights, abilities of the kernel, and a few programs."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from ome_local import layout
+from ome_local.progress import step
+from ome_local.realnode import cgroups
+from ome_operator.errors import UserError
+
+PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+"""Where root's programs are too, which some sessions leave out."""
+_PROGRAMS = {"containerd": "containerd", "ctr": "containerd", "runc": "runc", "nft": "nftables", "ip": "iproute2"}
+"""Program → Debian package."""
+_PLUGIN_FOLDERS = ("/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni")
+_PLUGINS = ("bridge", "host-local", "loopback")
+_PLUGINS_PACKAGE = "containernetworking-plugins"
+_OTHERWISE = "In a container, start it with --privileged; without a real node, simulated ones run anywhere."
+_OVERLAY = "mkdir low up work all; mount -t overlay -o lowerdir=low,upperdir=up,workdir=work overlay all"
+_PROBES = (
+    ("unshare", "true", "make network and mount namespaces"),
+    ("mount", _OVERLAY, "mount an overlay file system in {folder}"),
+    ("ip", "ip link add probe type bridge; ip link add one type veth peer name two", "make bridges and virtual links"),
+    ("nft", "nft add table ip probe", "write packet rules (nftables)"),
+)
+"""Program → what is tried with it, in namespaces that are gone afterwards → what this proves."""
+
+
+def why_not() -> str | None:
+    """Why no real node can run on this machine, as a sentence with the way out. None: one can, once packages are there."""
+    if sys.platform != "linux":
+        return f"A real node runs on Linux, not on {sys.platform}: use simulated nodes, or --kind."
+    if os.geteuid() != 0:
+        return "A real node makes networks and mounts, which only root may: run this as root, or leave --real-node out."
+    if (missing := missing_packages()) and shutil.which("apt-get", path=PATH) is None:
+        return f"A real node needs what Debian calls {', '.join(missing)}, and there is no apt-get: install them yourself."
+    return _kernel()
+
+
+def require() -> None:
+    """Refuse with a sentence, or install what is missing."""
+    for _ in range(2):  # again with the installed programs, which prove more
+        if reason := why_not():
+            raise UserError(reason)
+        if not (packages := missing_packages()):
+            return
+        install(packages)
+    raise UserError(f"apt-get installed {', '.join(packages)}, and programs of them are still not in {PATH}.")
+
+
+def missing_packages() -> list[str]:
+    """Debian packages whose programs are not there, wherever others may come from."""
+    packages = [package for program, package in _PROGRAMS.items() if shutil.which(program, path=PATH) is None]
+    return list(dict.fromkeys([*packages, *([] if plugins() else [_PLUGINS_PACKAGE])]))
+
+
+def plugins() -> str | None:
+    """The folder of the CNI plugins."""
+    return next((f for f in _PLUGIN_FOLDERS if all((Path(f) / name).exists() for name in _PLUGINS)), None)
+
+
+def install(packages: Sequence[str]) -> None:
+    """By apt-get; its lists are fetched only when a package is not in them."""
+    with step(f"installing {' '.join(packages)} (apt-get)", quiet_below=0.0):
+        if _apt("install", *packages).returncode:
+            _apt("update")
+            done = _apt("install", *packages)
+            if done.returncode:
+                raise UserError(f"apt-get could not install {' '.join(packages)}: {_last_line(done)}")
+
+
+def _apt(*words: str) -> "subprocess.CompletedProcess[str]":
+    environment = {**os.environ, "PATH": PATH, "DEBIAN_FRONTEND": "noninteractive"}
+    command = ["apt-get", "-qq", "-y", "--no-install-recommends", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+
+def _kernel() -> str | None:
+    """Try everything once, where it disturbs nobody."""
+    home = next(path for path in (layout.home().absolute(), *layout.home().absolute().parents) if path.is_dir())
+    for program, script, what in _PROBES:
+        if shutil.which(program, path=PATH) is None:
+            continue
+        with tempfile.TemporaryDirectory(dir=home, prefix=".ome-probe-") as folder:
+            command = ["unshare", "--mount", "--net", "sh", "-ec", script]
+            environment = {**os.environ, "PATH": PATH}
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
+        if done.returncode:
+            return f"A real node cannot run here: this machine does not let us {what.format(folder=home)} " \
+                f"({_last_line(done)}). {_OTHERWISE}"  # fmt: skip
+    try:
+        cgroups.make(name := f"ome-probe-{os.getpid()}")
+        cgroups.remove(name)
+    except OSError as error:
+        return f"A real node cannot run here: this machine does not let us make control groups ({error}). {_OTHERWISE}"
+    return None
+
+
+def _last_line(done: "subprocess.CompletedProcess[str]") -> str:
+    return ((done.stderr or done.stdout).strip().splitlines() or ["(nothing was said)"])[-1].strip()

@@ -1,0 +1,112 @@
+"""Start the node's programs and wait until they serve."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from ome_local import ports, processes, servers
+from ome_local.binaries import ensure
+from ome_local.kubeconfig import write_atomically
+from ome_local.layout import Layout
+from ome_local.realnode import configs, image_cache, images, namespaces, requirements
+from ome_local.realnode.spec import LABEL, SPACE, RealNode
+from ome_operator.errors import UserError
+
+_PORTS = {"kubelet": 10250, "coredns": 8181}
+"""On the node's address, which nobody else has."""
+
+
+def up(node: RealNode) -> None:
+    """Everything but the namespaces, which the API server needs before."""
+    image_cache.take(node)
+    start(node, "containerd")
+    images.load_pause(node)
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda name: start(node, name), ("kubelet", "kube-proxy", "coredns")))
+
+
+def start(node: RealNode, name: str) -> None:
+    """Start one process unless it runs, and wait until it serves."""
+    if name == SPACE:
+        namespaces.open_(node)
+        return
+    if processes.find(node.at, name) is None:
+        _write(node)
+        _wait_closed(node, name)
+        _spawn(node, name)
+    served: dict[str, Callable[[], bool]] = {
+        "containerd": lambda: _answers(node),
+        "kubelet": lambda: _has_begun(node),
+        "coredns": lambda: _resolves(node),
+    }
+    if name in served:
+        servers.wait(node.at, name, served[name], "serve")
+
+
+def _spawn(node: RealNode, name: str) -> None:
+    environment = {"PATH": requirements.PATH, **servers.DIRECT}
+    processes.spawn(node.at, name, [*namespaces.enter(node), *command(node, name)], environment)
+
+
+def command(node: RealNode, name: str) -> list[str]:
+    """The command line of a program inside the node."""
+    at: Layout = node.at
+    match name:
+        case "containerd":
+            return ["containerd", f"--config={node.config / 'containerd.toml'}"]
+        case "kubelet":
+            return [
+                str(ensure.ensure([name])[name]),
+                f"--config={node.config / 'kubelet.yaml'}",
+                f"--kubeconfig={at.component_kubeconfig(name)}",
+                f"--hostname-override={node.name}",
+                f"--node-ip={node.gateway}",
+                f"--node-labels={LABEL}=true",
+            ]
+        case "kube-proxy":
+            return [str(ensure.ensure([name])[name]), f"--config={node.config / 'kube-proxy.yaml'}"]
+        case _:
+            return [str(ensure.ensure([name])[name]), "-conf", str(node.config / "Corefile")]
+
+
+def _write(node: RealNode) -> None:
+    folder = requirements.plugins()
+    if folder is None:
+        raise UserError("The CNI plugins are gone: `ome local up --real-node` installs them again.")
+    for name, text in configs.files(node, folder).items():
+        file = node.config / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if not file.exists() or file.read_text() != text:  # kube-proxy ends when its file is written, whatever is in it
+            write_atomically(file, text)
+
+
+def _answers(node: RealNode) -> bool:
+    if not node.socket.exists():
+        return False
+    try:
+        images.listed(node)
+    except UserError:
+        return False
+    return True
+
+
+def _has_begun(node: RealNode) -> bool:
+    """True when the kubelet listens. It ends when it finds containerd's own services ready before those for kubelets."""
+    if processes.find(node.at, "kubelet") is None and "not initialized yet" in processes.last_words(node.at, "kubelet"):
+        _spawn(node, "kubelet")
+    return _listens(node, "kubelet")
+
+
+def _wait_closed(node: RealNode, name: str, within_s: float = 5.0) -> None:
+    """A killed process is a zombie while its other threads still hold the port."""
+    until = time.monotonic() + within_s
+    while name in _PORTS and _listens(node, name) and time.monotonic() < until:
+        time.sleep(0.02)
+
+
+def _listens(node: RealNode, name: str) -> bool:
+    return ports.listens(node.gateway, _PORTS[name])
+
+
+def _resolves(node: RealNode) -> bool:
+    return ports.answers(node.gateway, _PORTS["coredns"], "/ready")

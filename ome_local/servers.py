@@ -1,0 +1,83 @@
+"""Start the processes of a control plane and wait until they serve."""
+
+import time
+from collections.abc import Callable
+
+from ome_local import components, creation, ports, processes
+from ome_local.binaries import ensure
+from ome_local.kubeapi import ApiError, KubeApi, Unreachable
+from ome_local.layout import Layout
+from ome_local.spec import Kept
+from ome_operator.errors import UserError
+
+READY_WITHIN_S = 60.0
+DIRECT = {"NO_PROXY": "*", "no_proxy": "*"}
+"""For a cluster with a real node: a proxy of this session knows no pod network."""
+
+
+def start(at: Layout, kept: Kept, name: str) -> None:
+    """Start one process unless it runs, and wait until it serves, if it is a server that others need."""
+    if processes.find(at, name) is None:
+        _wait_free(kept.ports.get(name))
+        processes.spawn(at, name, command(at, kept, name), DIRECT if kept.network else None)
+    # Also what ran already: who started it may have been killed before it served.
+    if name == "etcd":
+        wait(at, name, lambda: ports.listens("127.0.0.1", kept.ports["etcd"]), "accept connections")
+    elif name.startswith("apiserver"):
+        wait_ready(at, kept, name)
+
+
+def _wait_free(port: int | None, within_s: float = 5.0) -> None:
+    """A killed process is a zombie while its other threads still hold the port; then the next one could not listen."""
+    until = time.monotonic() + within_s
+    while port is not None and not ports.is_free(port) and time.monotonic() < until:
+        time.sleep(0.02)
+
+
+def command(at: Layout, kept: Kept, name: str) -> list[str]:
+    """The whole command line of a process, by its short name."""
+    if name == "tokens":
+        return [processes.PYTHON, "-m", "ome_local.tokens", "--dir", str(at.root)]
+    program = components.PROGRAMS["apiserver" if name == "apiserver-2" else name]
+    path = str(ensure.ensure([program])[program])
+    match name:
+        case "etcd":
+            return [path, *components.etcd(at, kept)]
+        case "apiserver":
+            return [path, *components.apiserver(at, kept, kept.ports[name], at.audit_log)]
+        case "apiserver-2":
+            return [path, *components.apiserver(at, kept, kept.ports[name], at.root / "audit-2.log")]
+        case "controller-manager":
+            return [path, *components.controller_manager(at, kept)]
+        case "scheduler":
+            return [path, *components.scheduler(at, kept)]
+        case _:
+            own = at.kubeconfig if kept.spec.kind else at.component_kubeconfig("kwok")
+            return [path, *components.kwok(at, own)]
+
+
+def wait_ready(at: Layout, kept: Kept, name: str = "apiserver") -> None:
+    """Wait until /readyz says ok, which includes the built-in roles."""
+    api = KubeApi.of(at.kubeconfig, timeout=5.0, server=creation.server(kept, name))
+    wait(at, name, lambda: api.get("/readyz") == "ok", "say that it is ready")
+    api.close()
+
+
+def wait(at: Layout, name: str, served: Callable[[], bool], what: str, within_s: float = READY_WITHIN_S) -> None:
+    """Poll until `served`; a process that ended or is late becomes a sentence with the end of its log."""
+    until = time.monotonic() + within_s
+    while True:
+        try:
+            if served():
+                return
+        except (ApiError, Unreachable):
+            pass
+        if processes.find(at, name) is None:
+            raise UserError(f"{name} ended instead of starting. {_where(at, name)}")
+        if time.monotonic() > until:
+            raise UserError(f"{name} did not {what} within {within_s:.0f} s. {_where(at, name)}")
+        time.sleep(0.03)
+
+
+def _where(at: Layout, name: str) -> str:
+    return f"Its log {at.logs / f'{name}.log'} ends with:\n{processes.last_words(at, name)}"

@@ -1,0 +1,226 @@
+"""How simulated pods and nodes live, as kwok Stages.
+
+The defaults are kwok's own fast ones with four differences: a start delay, a pod annotation that sets it for one pod, node
+heartbeats every ten minutes instead of leases, and each deletion is confirmed once. Among Stages that match a pod those with
+a weight win over the defaults, which have none, so a test adds a Stage for the pods that it means and leaves the rest alone.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+Stage = dict[str, Any]
+START_DELAY = "pod-ready.stage.kwok.x-k8s.io/delay"
+"""Annotation on a pod: its own start delay, as `5s`."""
+
+_IS = {True: "Exists", False: "DoesNotExist"}
+_RUNNING: Stage = {"key": ".status.phase", "operator": "In", "values": ["Running"]}
+_STARTING = """\
+hostIP: {{ NodeIPWith .spec.nodeName | Quote }}
+podIP: {{ PodIPWith .spec.nodeName ( or .spec.hostNetwork false ) ( or .metadata.uid "" ) ( or .metadata.name "" ) \
+( or .metadata.namespace "" ) | Quote }}
+startTime: {{ $now | Quote }}
+"""
+_INIT_DONE = """\
+initContainerStatuses:
+{{ range .spec.initContainers }}
+- image: {{ .image | Quote }}
+  name: {{ .name | Quote }}
+  ready: true
+  restartCount: 0
+  {{ if eq .restartPolicy "Always" }}
+  started: true
+  state: {running: {startedAt: {{ $now | Quote }}}}
+  {{ else }}
+  state: {terminated: {exitCode: 0, finishedAt: {{ $now | Quote }}, reason: Completed, startedAt: {{ $now | Quote }}}}
+  {{ end }}
+{{ end }}
+"""
+_READY = (
+    """\
+{{ $now := Now }}
+conditions:
+- {type: Initialized, status: "True", lastTransitionTime: {{ $now | Quote }}}
+- {type: Ready, status: "True", lastTransitionTime: {{ $now | Quote }}}
+- {type: ContainersReady, status: "True", lastTransitionTime: {{ $now | Quote }}}
+{{ range .spec.readinessGates }}
+- {type: {{ .conditionType | Quote }}, status: "True", lastTransitionTime: {{ $now | Quote }}}
+{{ end }}
+containerStatuses:
+{{ range .spec.containers }}
+- image: {{ .image | Quote }}
+  name: {{ .name | Quote }}
+  ready: true
+  started: true
+  restartCount: 0
+  state: {running: {startedAt: {{ $now | Quote }}}}
+{{ end }}
+phase: Running
+"""
+    + _INIT_DONE
+    + _STARTING
+)
+_COMPLETE = """\
+{{ $now := Now }}
+containerStatuses:
+{{ range .spec.containers }}
+- image: {{ .image | Quote }}
+  name: {{ .name | Quote }}
+  ready: false
+  started: false
+  restartCount: 0
+  state: {terminated: {exitCode: 0, finishedAt: {{ $now | Quote }}, reason: Completed, startedAt: {{ $now | Quote }}}}
+{{ end }}
+phase: Succeeded
+"""
+_NOT_READY = """\
+{{ $now := Now }}
+conditions:
+- {type: Ready, status: "False", reason: ContainersNotReady, lastTransitionTime: {{ $now | Quote }}}
+- {type: ContainersReady, status: "False", reason: ContainersNotReady, lastTransitionTime: {{ $now | Quote }}}
+"""
+_NODE_BEAT = """\
+{{ $now := Now }}
+{{ $since := or .metadata.creationTimestamp $now }}
+conditions:
+{{ range NodeConditions }}
+- lastHeartbeatTime: {{ $now | Quote }}
+  lastTransitionTime: {{ $since | Quote }}
+  message: {{ .message | Quote }}
+  reason: {{ .reason | Quote }}
+  status: {{ .status | Quote }}
+  type: {{ .type | Quote }}
+{{ end }}
+phase: Running
+"""
+_GONE: Stage = {"finalizers": {"empty": True}, "delete": True}
+
+
+def defaults(start_delay_s: float = 0.0) -> list[Stage]:
+    """Nodes become Ready and stay so; pods become Ready, Jobs' pods complete, deleted pods go at once."""
+    job = {"key": ".metadata.ownerReferences.[].kind", "operator": "In", "values": ["Job"]}
+    return [
+        _node("node-initialize", "NotIn", 0),
+        _node("node-heartbeat", "In", 600_000),
+        ready(start_delay_s, name="pod-ready", weight=0),
+        _pod("pod-complete", [_deleted(False), _RUNNING, job], {"statusTemplate": _COMPLETE}, 0, None, 0),
+        terminate(0.0, name="pod-delete", weight=0),
+        _pod("pod-delete-again", [_confirmed(True)], _GONE, 5.0, None, 0),
+    ]
+
+
+def ready(delay_s: float, labels: Mapping[str, str] | None = None, *, name: str = "slow-start", weight: int = 1) -> Stage:
+    """Pods with these labels become Ready after the delay, or after what their annotation START_DELAY says."""
+    stage = _pod(name, [_deleted(False), _started(False)], {"statusTemplate": _READY}, delay_s, labels, weight)
+    stage["spec"]["delay"]["durationFrom"] = {"expressionFrom": f'.metadata.annotations["{START_DELAY}"]'}
+    return stage
+
+
+def terminate(delay_s: float, labels: Mapping[str, str] | None = None, *, name: str = "slow-end", weight: int = 1) -> Stage:
+    """Deleted pods with these labels take this long to go."""
+    return _pod(name, [_deleted(True), _confirmed(False)], _GONE, delay_s, labels, weight)
+
+
+def never_ready(
+    labels: Mapping[str, str], *, reason: str = "ImagePullBackOff", message: str = "", name: str = "never-ready"
+) -> Stage:
+    """Pods with these labels are bound and then wait for ever, for this reason."""
+    waiting = _containers({"waiting": {"reason": reason, "message": message}}, restarts=0)
+    next_ = {"statusTemplate": _NOT_READY + waiting + "phase: Pending\n" + _STARTING}
+    return _pod(name, [_deleted(False), _started(False)], next_, 0, labels, 1)
+
+
+def crash(
+    labels: Mapping[str, str],
+    *,
+    exit_code: int = 1,
+    reason: str = "Error",
+    message: str = "",
+    after_s: float = 0.0,
+    name: str = "crash",
+) -> Stage:
+    """Ready pods with these labels end once with this exit code and stay down until they are deleted."""
+    ended = {"terminated": {"exitCode": exit_code, "reason": reason, "message": message}}
+    down = {"waiting": {"reason": "CrashLoopBackOff"}}
+    next_ = {"statusTemplate": _NOT_READY + _containers(down, restarts=1, last=ended)}
+    is_ready = {
+        "key": '.status.conditions.[] | select( .type == "Ready" ) | .status',
+        "operator": "In",
+        "values": ["True"],
+    }
+    return _pod(name, [_deleted(False), is_ready], next_, after_s, labels, 1)
+
+
+def finish(labels: Mapping[str, str], *, exit_code: int = 0, message: str = "", name: str = "finish") -> Stage:
+    """Running pods with these labels end for good, with this exit code and these last words."""
+    said = {"exitCode": exit_code, "reason": "Error" if exit_code else "Completed", "message": message}
+    phase = f"phase: {'Failed' if exit_code else 'Succeeded'}\n"
+    next_ = {"statusTemplate": _NOT_READY + _containers({"terminated": said}, restarts=0) + phase}
+    return _pod(name, [_deleted(False), _RUNNING], next_, 0, labels, 1)
+
+
+def config(stages: Iterable[Stage]) -> str:
+    """The file that kwok reads: YAML documents, each in JSON. Selectors need a value even for `Exists`."""
+    return "".join(f"---\n{json.dumps(stage)}\n" for stage in stages)
+
+
+def _containers(state: Stage, *, restarts: int, last: Stage | None = None) -> str:
+    more = f"  lastState: {json.dumps(last)}\n" if last else ""
+    return f"""\
+containerStatuses:
+{{{{ range .spec.containers }}}}
+- image: {{{{ .image | Quote }}}}
+  name: {{{{ .name | Quote }}}}
+  ready: false
+  started: false
+  restartCount: {restarts}
+  state: {json.dumps(state)}
+{more}{{{{ end }}}}
+"""
+
+
+def _deleted(is_so: bool) -> Stage:
+    return {"key": ".metadata.deletionTimestamp", "operator": _IS[is_so]}
+
+
+def _confirmed(is_so: bool) -> Stage:
+    """Whether a kubelet has confirmed a deletion: it deletes with a grace period of 0 s.
+
+    That is a change of the pod, for which kwok would delete it again at once: by its name, which may be a new pod's by then.
+    A second time is needed only where an API server was killed between that change and the removal.
+    """
+    key = ".metadata.deletionGracePeriodSeconds | tostring"
+    return {"key": key, "operator": "In" if is_so else "NotIn", "values": ["0"]}
+
+
+def _started(is_so: bool) -> Stage:
+    return {"key": ".status.podIP", "operator": _IS[is_so]}
+
+
+def _pod(
+    name: str, expressions: list[Stage], next_: Stage, delay_s: float, labels: Mapping[str, str] | None, weight: int
+) -> Stage:
+    selector: Stage = {"matchExpressions": expressions}
+    if labels:
+        selector["matchLabels"] = dict(labels)
+    delay = {"durationMilliseconds": round(delay_s * 1000)}
+    return _stage(name, "Pod", {"selector": selector, "weight": weight, "delay": delay, "next": next_})
+
+
+def _node(name: str, operator: str, delay_ms: int) -> Stage:
+    is_ready = {
+        "key": '.status.conditions.[] | select( .type == "Ready" ) | .status',
+        "operator": operator,
+        "values": ["True"],
+    }
+    spec = {"selector": {"matchExpressions": [is_ready]}, "next": {"statusTemplate": _NODE_BEAT}}
+    return _stage(name, "Node", {**spec, "delay": {"durationMilliseconds": delay_ms}})
+
+
+def _stage(name: str, kind: str, spec: Stage) -> Stage:
+    return {
+        "apiVersion": "kwok.x-k8s.io/v1alpha1",
+        "kind": "Stage",
+        "metadata": {"name": name},
+        "spec": {"resourceRef": {"apiGroup": "v1", "kind": kind}, **spec},
+    }

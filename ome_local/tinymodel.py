@@ -1,0 +1,277 @@
+"""A model of Kimi K2's architecture with 330,000 random weights: what it says is noise, but how it is served is real.
+
+Multi-head latent attention, experts behind a router, YaRN, Kimi's special tokens and chat template; 0.7 MB. The same bytes
+every time, made without network, torch or numpy.
+"""
+
+import json
+import math
+import random
+import shutil
+import struct
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ome_operator.errors import UserError
+
+NAME = "kimi-k2-tiny"
+PLACE = Path("/var/lib/ome/models") / NAME
+"""Where pods on this machine find it, as a hostPath."""
+_SPREAD = 0.3
+"""Standard deviation of the weights. Much smaller ones make a model that repeats one token."""
+
+SPECIAL = (
+    "[BOS]", "[EOS]", "<|im_end|>", "<|im_user|>", "<|im_assistant|>", "<|im_system|>", "<|im_middle|>",
+    "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", "<|tool_call_begin|>", "<|tool_call_argument_begin|>",
+    "<|tool_call_end|>", "[PAD]",
+)  # fmt: skip
+"""Kimi K2's, so that SGLang's parser of its tool calls finds them."""
+_WORDS = 256
+"""Every byte is a token."""
+
+CHAT_TEMPLATE = """\
+{%- if tools -%}<|im_system|>tool_declare<|im_middle|>{{ tools | tojson }}<|im_end|>{%- endif -%}
+{%- for message in messages -%}
+{%- set who = {'user': '<|im_user|>', 'assistant': '<|im_assistant|>'}.get(message['role'], '<|im_system|>') -%}
+{{- who + message['role'] + '<|im_middle|>' -}}
+{%- if message['role'] == 'tool' -%}{{- '## Return of ' + message['tool_call_id'] + '\\n' -}}{%- endif -%}
+{%- if message['content'] is string -%}{{- message['content'] -}}
+{%- elif message['content'] -%}{%- for part in message['content'] -%}{{- part['text'] -}}{%- endfor -%}{%- endif -%}
+{%- if message['tool_calls'] -%}
+<|tool_calls_section_begin|>
+{%- for call in message['tool_calls'] -%}
+<|tool_call_begin|>{{ call['id'] }}<|tool_call_argument_begin|>
+{%- if call['function']['arguments'] is string -%}{{- call['function']['arguments'] -}}
+{%- else -%}{{- call['function']['arguments'] | tojson -}}{%- endif -%}
+<|tool_call_end|>
+{%- endfor -%}
+<|tool_calls_section_end|>
+{%- endif -%}
+<|im_end|>
+{%- endfor -%}
+{%- if add_generation_prompt -%}<|im_assistant|>assistant<|im_middle|>{%- endif -%}
+"""
+
+CONFIG: dict[str, Any] = {
+    "architectures": ["DeepseekV3ForCausalLM"],
+    "model_type": "kimi_k2",
+    "vocab_size": _WORDS + len(SPECIAL),
+    "hidden_size": 64,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "hidden_act": "silu",
+    "intermediate_size": 128,
+    # Layer 0 is dense; the others have 8 experts, of which a token visits 2, and one that it always visits.
+    "first_k_dense_replace": 1,
+    "moe_layer_freq": 1,
+    "moe_intermediate_size": 64,
+    "n_routed_experts": 8,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 2,
+    "n_group": 1,
+    "topk_group": 1,
+    "topk_method": "noaux_tc",
+    "scoring_func": "sigmoid",
+    "norm_topk_prob": True,
+    "routed_scaling_factor": 2.5,
+    "q_lora_rank": 32,
+    "kv_lora_rank": 32,
+    "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 16,
+    "v_head_dim": 16,
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "max_position_embeddings": 4096,
+    "rope_theta": 10000.0,
+    "rope_scaling": {
+        "type": "yarn",
+        "rope_type": "yarn",
+        "rope_theta": 10000.0,
+        "factor": 32.0,
+        "original_max_position_embeddings": 128,
+        "beta_fast": 1.0,
+        "beta_slow": 1.0,
+        "mscale": 1.0,
+        "mscale_all_dim": 1.0,
+    },
+    "rms_norm_eps": 1e-6,
+    "num_nextn_predict_layers": 0,
+    "ep_size": 1,
+    "aux_loss_alpha": 0.001,
+    "seq_aux": True,
+    "pretraining_tp": 1,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+    "use_cache": True,
+    "bos_token_id": _WORDS + SPECIAL.index("[BOS]"),
+    "eos_token_id": _WORDS + SPECIAL.index("<|im_end|>"),
+}
+
+
+def files() -> dict[str, bytes]:
+    """Name -> content of every file of the model."""
+    return texts() | {"model.safetensors": safetensors(shapes())}
+
+
+def texts() -> dict[str, bytes]:
+    """Name -> content of every file but the weights."""
+    ends = [CONFIG["eos_token_id"], _WORDS + SPECIAL.index("[EOS]")]
+    return {
+        "config.json": _json(CONFIG),
+        "generation_config.json": _json({"eos_token_id": ends, "do_sample": False}),
+        "tokenizer.json": _json(tokenizer()),
+        "tokenizer_config.json": _json({
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "model_max_length": CONFIG["max_position_embeddings"],
+            "bos_token": "[BOS]",
+            "eos_token": "<|im_end|>",
+            "pad_token": "[PAD]",
+            "chat_template": CHAT_TEMPLATE,
+        }),
+    }  # fmt: skip
+
+
+def put(folder: Path = PLACE) -> Path:
+    """Write the model there, readable for every user; nothing happens when it is there. Pods see all of it or nothing."""
+    wanted = files()
+    if _is_ours(folder, wanted):
+        return folder
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        if folder.exists() and any(folder.iterdir()):  # an empty one is what a kubelet makes for a mount
+            raise UserError(f"{folder} holds something else: move it away, or name another folder.")
+        new = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".new-"))
+        for name, content in wanted.items():
+            (new / name).write_bytes(content)
+        new.chmod(0o755)
+        new.rename(folder)
+    except OSError as error:
+        raise UserError(f"The model cannot be written to {folder}: {error.strerror}.") from error
+    return folder
+
+
+def remove(folder: Path = PLACE) -> bool:
+    """Remove it, and the folders above that are empty then. False when it is not there, or is not what `put` wrote."""
+    if not _is_ours(folder, files()):
+        return False
+    try:
+        shutil.rmtree(folder)
+        for parent in (folder.parent, folder.parent.parent):
+            if parent.name in ("models", "ome") and not any(parent.iterdir()):
+                parent.rmdir()
+    except OSError as error:
+        raise UserError(f"The model cannot be removed from {folder}: {error.strerror}.") from error
+    return True
+
+
+def _is_ours(folder: Path, wanted: Mapping[str, bytes]) -> bool:
+    try:
+        return all((folder / name).read_bytes() == content for name, content in wanted.items())
+    except OSError:
+        return False
+
+
+def shapes() -> dict[str, tuple[int, ...]]:
+    """Every weight of the model, in DeepSeek V3's names. Matrices are (out, in)."""
+    hidden, heads, words = CONFIG["hidden_size"], CONFIG["num_attention_heads"], CONFIG["vocab_size"]
+    found: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (words, hidden), "model.norm.weight": (hidden,)}
+    for layer in range(CONFIG["num_hidden_layers"]):
+        within = f"model.layers.{layer}"
+        found |= {f"{within}.{norm}_layernorm.weight": (hidden,) for norm in ("input", "post_attention")}
+        found |= _attention(f"{within}.self_attn", hidden, heads)
+        if layer < CONFIG["first_k_dense_replace"]:
+            found |= _feed_forward(f"{within}.mlp", hidden, CONFIG["intermediate_size"])
+        else:
+            found |= _experts(f"{within}.mlp", hidden, CONFIG["moe_intermediate_size"])
+    return found | {"lm_head.weight": (words, hidden)}
+
+
+def _attention(within: str, hidden: int, heads: int) -> dict[str, tuple[int, ...]]:
+    nope, rope, value = CONFIG["qk_nope_head_dim"], CONFIG["qk_rope_head_dim"], CONFIG["v_head_dim"]
+    queries, cached = CONFIG["q_lora_rank"], CONFIG["kv_lora_rank"]
+    return {
+        f"{within}.q_a_proj.weight": (queries, hidden),
+        f"{within}.q_a_layernorm.weight": (queries,),
+        f"{within}.q_b_proj.weight": (heads * (nope + rope), queries),
+        f"{within}.kv_a_proj_with_mqa.weight": (cached + rope, hidden),
+        f"{within}.kv_a_layernorm.weight": (cached,),
+        f"{within}.kv_b_proj.weight": (heads * (nope + value), cached),
+        f"{within}.o_proj.weight": (hidden, heads * value),
+    }
+
+
+def _feed_forward(within: str, hidden: int, inner: int) -> dict[str, tuple[int, ...]]:
+    sizes = {"gate_proj": (inner, hidden), "up_proj": (inner, hidden), "down_proj": (hidden, inner)}
+    return {f"{within}.{name}.weight": size for name, size in sizes.items()}
+
+
+def _experts(within: str, hidden: int, inner: int) -> dict[str, tuple[int, ...]]:
+    count = CONFIG["n_routed_experts"]
+    found: dict[str, tuple[int, ...]] = {
+        f"{within}.gate.weight": (count, hidden),
+        f"{within}.gate.e_score_correction_bias": (count,),
+    }
+    for expert in range(count):
+        found |= _feed_forward(f"{within}.experts.{expert}", hidden, inner)
+    return found | _feed_forward(f"{within}.shared_experts", hidden, inner * CONFIG["n_shared_experts"])
+
+
+def safetensors(wanted: Mapping[str, tuple[int, ...]]) -> bytes:
+    """A file of bfloat16 tensors: a header of JSON, then the numbers.
+
+    Matrices are random, norms one and biases zero. Uniform numbers rather than normal ones: they need no logarithm, whose
+    last bit differs from machine to machine.
+    """
+    dice, header, body = random.Random(0), {}, bytearray()
+    for name, shape in wanted.items():
+        begin, count = len(body), math.prod(shape)
+        if len(shape) > 1:
+            numbers = [_SPREAD * math.sqrt(3) * (2 * dice.random() - 1) for _ in range(count)]
+        else:
+            numbers = [0.0 if name.endswith("bias") else 1.0] * count
+        body += _bfloat16(numbers)
+        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [begin, len(body)]}
+    text = _json({"__metadata__": {"format": "pt"}, **header})
+    text += b" " * (-len(text) % 8)  # the numbers begin at a multiple of 8
+    return struct.pack("<Q", len(text)) + text + body
+
+
+def _bfloat16(numbers: list[float]) -> bytes:
+    """The upper half of each float32, in little-endian order; what is below is cut off."""
+    whole = struct.pack(f"<{len(numbers)}f", *numbers)
+    halves = bytearray(2 * len(numbers))
+    halves[0::2], halves[1::2] = whole[2::4], whole[3::4]
+    return bytes(halves)
+
+
+def tokenizer() -> dict[str, Any]:
+    """A byte-level tokenizer without merges, in the format of the library `tokenizers`."""
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+    return {
+        "version": "1.0",
+        "added_tokens": [_special(_WORDS + number, content) for number, content in enumerate(SPECIAL)],
+        "normalizer": None,
+        "pre_tokenizer": byte_level,
+        "post_processor": None,
+        "decoder": byte_level,
+        "model": {"type": "BPE", "vocab": {sign: number for number, sign in enumerate(_signs())}, "merges": []},
+    }
+
+
+def _special(number: int, content: str) -> dict[str, Any]:
+    plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    return {"id": number, "content": content, **plain, "special": not content.startswith("<|tool_")}
+
+
+def _signs() -> list[str]:
+    """The sign that stands for each byte in byte-level tokenizers: itself when it can be seen, else one from 256 on."""
+    seen = {*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)}
+    hidden = [byte for byte in range(256) if byte not in seen]
+    return [chr(byte) if byte in seen else chr(256 + hidden.index(byte)) for byte in range(256)]
+
+
+def _json(content: object) -> bytes:
+    return json.dumps(content, ensure_ascii=False, indent=None).encode()

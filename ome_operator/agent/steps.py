@@ -1,0 +1,72 @@
+"""What is left to do for a model, from what its source has and what the disk has."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from ome_operator.agent.store import Proven
+from ome_operator.names import digest
+from ome_operator.storage.listing import Listing, RemoteFile
+
+MARGIN = 1024**3
+"""Bytes that stay free on the disk: a full disk is the kubelet's business too."""
+
+
+class Fetch(NamedTuple):
+    """A file that is not proven yet."""
+
+    file: RemoteFile
+    have: int
+    """Bytes of it on the disk."""
+
+
+class Plan(NamedTuple):
+    """What is left."""
+
+    fetch: tuple[Fetch, ...]
+    """The larger first, so that the last ones to end are small."""
+    total: int
+    """Bytes of the model."""
+
+    @property
+    def left(self) -> int:
+        """Bytes to fetch."""
+        return sum(one.file.size - one.have for one in self.fetch)
+
+    def needs(self, files: int) -> int:
+        """Bytes of disk that are still wanted when so many files come at a time: an archive and what comes out of it lie
+        there together while it is unpacked. What is compressed may want more.
+        """
+        archives = sorted((one.file.size for one in self.fetch if one.file.unpack is not None), reverse=True)
+        return self.left + sum(archives[:files])
+
+
+def plan(listing: Listing, proven: Mapping[str, Proven], have: Callable[[RemoteFile], int], node: str = "") -> Plan:
+    """What to fetch. `have` says how many bytes of a file are on the disk.
+
+    Files of about the same size come in an order that is each node's own, so that nodes which begin together fetch
+    different ones and find the others at their peers.
+    """
+    todo = []
+    for file in listing.files:
+        known = proven.get(file.name)
+        if known is None or (known.hash, known.size) != (file.hash, file.size):
+            todo.append(Fetch(file, min(have(file), file.size)))
+
+    def order(one: Fetch) -> tuple[int, str, str]:
+        return -one.file.size.bit_length(), digest([node, one.file.name]) if node else "", one.file.name
+
+    return Plan(tuple(sorted(todo, key=order)), listing.size)
+
+
+def too_full(left: int, free: int, where: str) -> str:
+    """A sentence when the disk cannot take it, else ""."""
+    if left + MARGIN <= free or left == 0:
+        return ""
+    return f"{_size(left)} are still to come and {where} has {_size(free)} free (1 GiB of it stays free): make room there"
+
+
+def _size(count: int) -> str:
+    for unit, size in (("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"

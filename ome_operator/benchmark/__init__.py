@@ -1,1 +1,0 @@
-"""What runs in the pod of a BenchmarkJob; render/benchmark.py says how its containers fit together."""

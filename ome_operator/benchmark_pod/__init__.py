@@ -1,0 +1,1 @@
+"""What runs in the pod of a BenchmarkJob; core/benchmarkjob/job.py says how its containers fit together."""

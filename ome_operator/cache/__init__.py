@@ -1,0 +1,1 @@
+"""What the operator knows of the cluster, kept from watches, and which keys a change makes dirty."""

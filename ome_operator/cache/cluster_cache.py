@@ -1,0 +1,166 @@
+"""Facts of all kinds by UID and by whom they belong to, and what passes read of them.
+
+They are facts and parsed specs, never bodies.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ome_operator import keys
+from ome_operator.api import Invalid
+from ome_operator.cache import node_labels
+from ome_operator.cache.resources import BENCHMARK, CATALOG, MODELS, RUNTIMES, SERVICE, SHORT, Kept, same
+from ome_operator.core.observed import from_api
+from ome_operator.core.observed.objects import Child, Deps, Holding, Node, Pod, Record, Ref
+from ome_operator.kube.resources import CHILDREN
+from ome_operator.machinery.store import Store
+
+RECORD = "NodeModels"
+JOB = "Job"
+KINDS = (SERVICE, *CATALOG, BENCHMARK, *CHILDREN, JOB, "Pod", "Node", RECORD)
+"""Every kind that is watched; those of sglang.ai come to them where they are served."""
+LABELLED = frozenset((*CHILDREN, JOB, "Pod"))
+"""Kinds of which only objects with our label are watched."""
+
+
+class KeptNode(NamedTuple):
+    """A node with its UID."""
+
+    uid: str
+    version: int
+    node: Node
+
+
+class Stores:
+    """Facts of all kinds."""
+
+    def __init__(self, registry_image: str, model_agent: bool) -> None:
+        self._registry_image, self._model_agent = registry_image, model_agent
+        self.children: dict[str, Store[Child, tuple[str, str]]] = {
+            kind: Store(child_group, _same_fact) for kind in (*CHILDREN, JOB)
+        }
+        self.pods: Store[Pod, tuple[str, str]] = Store(pod_group, _same_fact)
+        kinds = (SERVICE, *CATALOG, BENCHMARK, *SHORT)
+        self.kept: dict[str, Store[Kept, Ref]] = {kind: Store(_kept_group, same) for kind in kinds}
+        self.nodes: Store[KeptNode, str] = Store(_node_group, _same_node)
+        self.records: Store[Record, str] = Store(_record_group, _same_fact)
+        self._stamps: dict[str, Any] = {}
+        self._deps: Deps | None = None
+
+    def uids(self, kind: str) -> set[str]:
+        """UIDs of a kind, for audits."""
+        return self._store(kind).uids()
+
+    def find(self, ref: Ref) -> Kept | None:
+        """The object of a key; the newest where an old one of the same name is still going."""
+        return max(self.kept[ref.kind].group(ref), key=lambda one: one.version, default=None)
+
+    def services(self) -> Iterator[Kept]:
+        """All services."""
+        return iter(self.kept[SERVICE])
+
+    def children_of(self, namespace: str, service: str) -> dict[tuple[str, str], Child]:
+        """Everything with the label of a service."""
+        found: dict[tuple[str, str], Child] = {}
+        for kind, store in self.children.items():
+            for child in store.group((namespace, service)):
+                known = found.get((kind, child.name))
+                if known is None or known.version < child.version:
+                    found[(kind, child.name)] = child
+        return found
+
+    def job_of(self, benchmark: Kept) -> Child | None:
+        """The Job of a BenchmarkJob."""
+        found = self.children[JOB].group((benchmark.ref.namespace, ""))
+        return next((one for one in found if one.owner == benchmark.uid), None)
+
+    def pods_of(self, namespace: str, service: str) -> tuple[Pod, ...]:
+        """All pods with the label of a service, in a stable order."""
+        return tuple(sorted(self.pods.group((namespace, service)), key=lambda pod: pod.name))
+
+    def record(self, node: str) -> Record | None:
+        """The record of a node; the newest where an old one of the same name is still going."""
+        return max(self.records.group(node), key=lambda one: one.version, default=None)
+
+    def node(self, name: str) -> KeptNode | None:
+        """A node by its name."""
+        return max(self.nodes.group(name), key=lambda one: one.version, default=None)
+
+    def holdings(self, ref: Ref) -> dict[str, Holding]:
+        """Node -> what its agent says about a model."""
+        found = (self.record(node) for node in self.records.groups())
+        return {one.node: each for one in found if one is not None for each in one.holdings if each.ref == ref}
+
+    def deps(self) -> Deps:
+        """What services may refer to; the same object until something of it changes."""
+        if self._deps is None:
+            nodes = {one.node.name: one.node for one in self.nodes}
+            self._deps = Deps(
+                models=self._parsed(MODELS),
+                runtimes=self._parsed(RUNTIMES),
+                accelerators={
+                    one.ref.name: one.parsed for one in self.kept["AcceleratorClass"] if not isinstance(one.parsed, Invalid)
+                },
+                weights={one.ref.name: one.parsed for one in self.kept["FineTunedWeight"]},
+                nodes=nodes,
+                holders=node_labels.holders(nodes.values()),
+                registry_image=self._registry_image,
+                model_agent=self._model_agent,
+            )
+        return self._deps
+
+    def _store(self, kind: str) -> Store[Any, Any]:
+        if kind == "Pod":
+            return self.pods
+        if kind == "Node":
+            return self.nodes
+        if kind == RECORD:
+            return self.records
+        return self.children[kind] if kind in self.children else self.kept[kind]
+
+    def _child(self, kind: str, body: Mapping[str, Any]) -> Child:
+        """Facts of a child. What we own is the dearest part and stays as it is while only the status moves."""
+        metadata = body.get("metadata") or {}
+        uid = from_api.uid(body)
+        stamp = [metadata.get(part) for part in ("generation", "labels", "annotations", "ownerReferences")]
+        known = self.children[kind].get(uid)
+        if known is not None and from_api.version(body) < known.version:
+            return from_api.child(kind, body)  # a late answer: what is stored is newer than its stamp
+        # Kinds without generation (Services, Roles, …) may change without any trace but in managedFields.
+        if known is not None and stamp[0] and self._stamps.get(uid) == stamp:
+            return from_api.child(kind, body, known.owned)
+        self._stamps[uid] = stamp
+        return from_api.child(kind, body)
+
+    def _parsed(self, kinds: Iterable[str]) -> dict[Ref, Any]:
+        return {one.ref: one.parsed for kind in kinds for one in self.kept[kind]}
+
+
+def _same_fact(a: Any, b: Any) -> bool:
+    return bool(a == b._replace(version=a.version))
+
+
+def _same_node(a: KeptNode, b: KeptNode) -> bool:
+    return _same_fact(a.node, b.node)
+
+
+def child_group(child: Child) -> tuple[str, str]:
+    """Namespace and service that it is labelled for."""
+    return child.namespace, child.labels.get(keys.SERVICE) or ""
+
+
+def pod_group(pod: Pod) -> tuple[str, str]:
+    """Namespace and service that it is labelled for."""
+    return pod.namespace, pod.service
+
+
+def _kept_group(kept: Kept) -> Ref:
+    return kept.ref
+
+
+def _node_group(kept: KeptNode) -> str:
+    return kept.node.name
+
+
+def _record_group(record: Record) -> str:
+    return record.node

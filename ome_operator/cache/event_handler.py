@@ -1,0 +1,239 @@
+"""What changes in the cluster, and which keys a change makes dirty.
+
+Fed by the watch, by the answers to our own writes, and by audits.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ome_operator import keys, names
+from ome_operator.api import Invalid
+from ome_operator.cache import node_labels
+from ome_operator.cache.cluster_cache import JOB, RECORD, KeptNode, Stores, child_group, pod_group
+from ome_operator.cache.reference_index import Referrers, Refs
+from ome_operator.cache.resources import (
+    ACCELERATORS,
+    BENCHMARK,
+    CATALOG,
+    HELD,
+    MODELS,
+    SERVICE,
+    SERVING,
+    SHORT,
+    SHORT_MODEL,
+    Kept,
+    edited,
+    keep,
+)
+from ome_operator.core.observed import from_api
+from ome_operator.core.observed.objects import Child, Holding, Manifest, Node, Pod, Record, Ref
+
+Enqueue = Callable[[Ref, bool], None]
+"""Called with a dirty key and whether somebody waits for it: who edited the object, or who needs a service whose last pod
+has become ready (else it is any other consequence)."""
+
+
+class Cluster(Stores):
+    """What we know of it; `enqueue` is told about every change that matters to a key."""
+
+    def __init__(
+        self, enqueue: Enqueue, models_of: Refs, runtimes_of: Refs, registry_image: str = "", *, model_agent: bool = False
+    ) -> None:
+        super().__init__(registry_image, model_agent)
+        self._enqueue, self._referrers = enqueue, Referrers(models_of, runtimes_of)
+        self.child_gone: Callable[[Child], None] = lambda _: None
+        """Told when a child has vanished: its name is free."""
+
+    # --- the sink of the watch ------------------------------------------------------------------------------------
+
+    def seen(self, kind: str, body: Mapping[str, Any]) -> None:
+        """An object is there in this state."""
+        if self._store(kind).stale(from_api.uid(body), from_api.version(body)):
+            return
+        if kind in self.children:
+            known, child = self.children[kind].get(from_api.uid(body)), self._child(kind, body)
+            if self.children[kind].see(child):
+                self._dirty_owner(child)
+                if known is not None and child_group(known) != child_group(child):
+                    self._dirty_owner(known)  # somebody labelled it for another service: this one has lost it
+        elif kind == "Pod":
+            before, pod = self.pods.get(from_api.uid(body)), from_api.pod(body)
+            group = pod_group(pod)
+            if self.pods.see(pod):
+                turned = pod.ready and not (before is not None and before.ready)
+                self._dirty_service(group, turned and all(one.ready for one in self.pods.group(group)))
+                if before is not None and before.service != pod.service:
+                    self._dirty_service(pod_group(before))
+        elif kind == "Node":
+            self._seen_node(body)
+        elif kind == RECORD:
+            record = from_api.record(body)
+            old = self.records.get(record.uid)
+            if self.records.see(record):
+                self._record_changed(record.node, (*record.holdings, *(old.holdings if old else ())))
+        else:
+            self._seen_kept(kind, body)
+
+    def gone(self, kind: str, uid: str, version: int = 0) -> None:
+        """An object does not exist any more, or has lost our label."""
+        known = self._store(kind).get(uid)
+        labelled = isinstance(known, Child) and known.labels.get(keys.MANAGED_BY) == keys.MANAGER
+        if labelled and self._store(kind).ahead(uid, version):
+            return  # somebody had taken our label off, and our own write has put it on again since
+        lost = self._store(kind).gone(uid, version)
+        if isinstance(lost, Child):
+            self._stamps.pop(uid, None)
+            self.child_gone(lost)
+            self._dirty_owner(lost)
+        elif isinstance(lost, Pod):
+            self._dirty_service(pod_group(lost))
+        elif isinstance(lost, KeptNode):
+            self._deps = None
+            self._node_changed(lost.node, None)
+        elif isinstance(lost, Record):
+            self._record_changed(lost.node, lost.holdings)
+        elif isinstance(lost, Kept):
+            # A new object of the same name may have been seen before the old one's deletion.
+            self._kept_changed(lost, self.find(lost.ref))
+
+    # --- what passes read -----------------------------------------------------------------------------------------
+
+    def users(self, ref: Ref) -> tuple[Ref, ...]:
+        """Services that refer to an object, sorted."""
+        return tuple(sorted(self._referrers.of(ref)))
+
+    def runtime_of(self, kept: Kept) -> Ref | None:
+        """The runtime that a service names, or that was chosen for it, as far as it exists."""
+        refs = self._referrers.runtimes_of(kept)
+        return next((ref for ref in refs if self.find(ref) is not None), refs[-1] if refs else None)
+
+    # --- answers to our own writes --------------------------------------------------------------------------------
+
+    def wrote(self, kind: str, body: Manifest) -> Child | Pod | Kept | None:
+        """The server's answer to a write or a live read of ours; later passes see it even before the watch does."""
+        if kind in self.children:
+            child = self._child(kind, body)
+            self.children[kind].wrote(child)
+            return child
+        if kind == "Pod":
+            pod = from_api.pod(body)
+            self.pods.wrote(pod)
+            return pod
+        if kind in self.kept:
+            old = self.kept[kind].get(from_api.uid(body))
+            kept = keep(kind, body, old)
+            if not self.kept[kind].wrote(kept):
+                return kept  # the watch was faster, and told everybody
+            # No event will tell of our own write, nor of an edit just before it: that one's event is stale by now.
+            if old is None or edited(old) != edited(kept):
+                self._kept_changed(old, kept)
+            else:
+                self._behind(kept.ref, False)
+                self._used(old, kept)
+            return kept
+        return None
+
+    # --- changes and whom they concern ----------------------------------------------------------------------------
+
+    def _dirty_owner(self, child: Child) -> None:
+        """The service that a child is labelled for; of a Job, which carries no service's label, who wants its name."""
+        if child.kind != JOB:
+            self._dirty_service(child_group(child))
+            return
+        for one in self.kept[BENCHMARK]:
+            if (one.ref.namespace, names.benchmark(one.ref.name)) == (child.namespace, child.name):
+                self._enqueue(one.ref, False)
+
+    def _dirty_service(self, group: tuple[str, str], whole: bool = False) -> None:
+        """Its pods or children changed; `whole`: the last of its pods has become ready."""
+        namespace, name = group
+        if name:
+            self._enqueue(Ref(SERVICE, namespace, name), whole)
+
+    def _seen_kept(self, kind: str, body: Mapping[str, Any]) -> None:
+        old = self.kept[kind].get(from_api.uid(body))
+        kept = keep(kind, body, old)
+        if self.kept[kind].see(kept):
+            self._kept_changed(old, kept)
+
+    def _kept_changed(self, old: Kept | None, new: Kept | None) -> None:
+        one = new or old
+        assert one is not None
+        edit = old is None or new is None or old.uid != new.uid or edited(old) != edited(new)
+        self._enqueue(one.ref, edit)
+        self._behind(one.ref, edit)
+        if one.ref.kind in (*SHORT, BENCHMARK):
+            return
+        self._used(old, new)
+        if edit and one.ref.kind != SERVICE:
+            self._deps = None
+            everybody = one.ref.kind in ACCELERATORS
+            for user in (each.ref for each in self.services()) if everybody else self._referrers.concerned(one.ref):
+                self._enqueue(user, True)
+
+    def _used(self, old: Kept | None, new: Kept | None) -> None:
+        """What a service refers to, or what was chosen for it, has a user more or less."""
+        one = new or old
+        if one is not None and one.ref.kind == SERVICE:
+            for ref in self._referrers.changed(one.ref, old, new):
+                self._enqueue(ref, False)
+
+    def _behind(self, ref: Ref, edit: bool) -> None:
+        """What a model or service that changed was made of, and the benchmarks that wait for it; everything that is not made
+        yet looks at an edited catalog.
+        """
+        mine = [Ref(SERVING, ref.namespace, ref.name), *self._waiting(ref)] if ref.kind == SERVICE else []
+        if ref.kind == MODELS[0]:
+            mine.append(Ref(SHORT_MODEL, "", ref.name))
+        if edit and ref.kind in CATALOG:
+            mine += [one.ref for one in self.kept[SERVING] if not one.status.get("url")]
+        for one in mine:
+            if self.find(one) is not None:
+                self._enqueue(one, False)
+
+    def _waiting(self, service: Ref) -> list[Ref]:
+        """BenchmarkJobs of a service that have not begun."""
+        found = []
+        for one in self.kept[BENCHMARK]:
+            if isinstance(one.parsed, Invalid) or one.status.get("startedGeneration"):
+                continue
+            named = one.parsed.spec.endpoint.inference_service
+            if named is not None and (named.namespace, named.name) == service[1:]:
+                found.append(one.ref)
+        return found
+
+    def _record_changed(self, node: str, holdings: Iterable[Holding]) -> None:
+        self._enqueue(Ref(RECORD, "", node), False)
+        for ref in {one.ref for one in holdings}:
+            if ref.kind in HELD:
+                self._enqueue(ref, False)
+
+    def _seen_node(self, body: Mapping[str, Any]) -> None:
+        kept = KeptNode(from_api.uid(body), from_api.version(body), from_api.node(body))
+        old = self.nodes.get(kept.uid)
+        if self.nodes.see(kept):
+            self._deps = None
+            self._node_changed(old.node if old else None, kept.node)
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        """Models whose holders changed concern their users, a node's labels its record, a node that comes or goes its pods'
+        services; accelerator classes count nodes.
+        """
+        for ref in ACCELERATORS:
+            for one in self.kept[ref]:
+                self._enqueue(one.ref, False)
+        relabelled = new is not None and (old is None or (old.labels, old.ours) != (new.labels, new.ours))
+        if new is not None and relabelled and self.record(new.name) is not None:
+            self._enqueue(Ref(RECORD, "", new.name), False)
+        if old is not None and (new is None or new.alive != old.alive):
+            for group in {pod_group(pod) for pod in self.pods if pod.node == old.name}:
+                self._dirty_service(group)
+        labels = {label for label, *_ in node_labels.about_models(old) ^ node_labels.about_models(new)}
+        if not labels:
+            return
+        for kind in HELD:
+            for one in self.kept[kind]:
+                if any(node_labels.concerns(label, one.ref) for label in labels):
+                    self._enqueue(one.ref, False)
+                    for user in self._referrers.of(one.ref):
+                        self._enqueue(user, False)

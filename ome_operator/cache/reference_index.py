@@ -1,0 +1,62 @@
+"""Which services refer to which models, runtimes and weights, so that a change reaches them and no others."""
+
+from collections.abc import Callable
+
+from ome_operator.api import InferenceService, Invalid
+from ome_operator.cache.resources import RUNTIMES, Kept, edited
+from ome_operator.core.observed.objects import Ref
+
+Refs = Callable[[InferenceService], tuple[Ref, ...]]
+"""What a service may refer to, best first; () when it names none."""
+
+_ANY_RUNTIME = Ref("ServingRuntime", "", "*")
+"""What a service refers to that names no runtime."""
+
+
+class Referrers:
+    """Services by what they refer to, which need not exist."""
+
+    def __init__(self, models_of: Refs, runtimes_of: Refs) -> None:
+        self._models_of, self._runtimes_of = models_of, runtimes_of
+        self._users: dict[Ref, dict[Ref, None]] = {}
+
+    def of(self, ref: Ref) -> tuple[Ref, ...]:
+        """Services that refer to an object, in the order in which they began to."""
+        return tuple(self._users.get(ref, ()))
+
+    def concerned(self, ref: Ref) -> tuple[Ref, ...]:
+        """Services that must look at an edited object: also those that may choose it when it is a runtime."""
+        users = self.of(ref)
+        return tuple(dict.fromkeys(users + self.of(_ANY_RUNTIME))) if ref.kind in RUNTIMES else users
+
+    def runtimes_of(self, kept: Kept) -> tuple[Ref, ...]:
+        """What the runtime of a service may be: those that it names, else what was chosen for it."""
+        return () if isinstance(kept.parsed, Invalid) else self._runtimes_of(kept.parsed) or _chosen(kept)
+
+    def changed(self, service: Ref, old: Kept | None, new: Kept | None) -> tuple[Ref, ...]:
+        """Take note of a service that changed; what it began or ceased to refer to."""
+        if old is not None and new is not None and _same(old, new):
+            return ()
+        before, after = self._refs(old), self._refs(new)
+        for ref in before - after:
+            self._users.get(ref, {}).pop(service, None)
+        for ref in after - before:
+            self._users.setdefault(ref, {})[service] = None
+        return tuple(ref for ref in before ^ after if ref != _ANY_RUNTIME)
+
+    def _refs(self, kept: Kept | None) -> set[Ref]:
+        if kept is None or isinstance(kept.parsed, Invalid):
+            return set()
+        named = self._runtimes_of(kept.parsed)
+        return {*self._models_of(kept.parsed), *(named or (_ANY_RUNTIME, *_chosen(kept)))}
+
+
+def _same(old: Kept, new: Kept) -> bool:
+    """Whether two states of a service refer to the same: its spec and what was chosen for it tell."""
+    return old.uid == new.uid and edited(old) == edited(new) and old.status.get("runtime") == new.status.get("runtime")
+
+
+def _chosen(kept: Kept) -> tuple[Ref, ...]:
+    """What the runtime may be that the status of a service names."""
+    name = kept.status.get("runtime")
+    return (Ref("ServingRuntime", kept.ref.namespace, name), Ref("ClusterServingRuntime", "", name)) if name else ()

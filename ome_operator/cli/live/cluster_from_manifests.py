@@ -1,0 +1,92 @@
+"""The facts of a cluster from bodies at hand, files or lists, so that the command line asks what the operator asks."""
+
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from ome_operator import keys
+from ome_operator.api import Invalid
+from ome_operator.cache.cluster_cache import KINDS
+from ome_operator.cache.event_handler import Cluster
+from ome_operator.cache.resources import SHORT
+from ome_operator.core.observed import from_api
+from ome_operator.core.observed.objects import Manifest, Ref
+from ome_operator.core.resolve.inputs import object_refs, runtime_refs
+from ome_operator.core.sglang import convert
+from ome_operator.kube.resources import called
+
+KNOWN = frozenset((*KINDS, *SHORT))
+"""Kinds that the operator looks at, by their names in RESOURCES."""
+
+
+def ref(body: Mapping[str, Any]) -> Ref:
+    """Which object a body is."""
+    metadata = body.get("metadata") or {}
+    kind = called(body.get("apiVersion") or "", body.get("kind") or "")
+    return Ref(kind, metadata.get("namespace") or "", metadata.get("name") or "")
+
+
+def gather(bodies: Iterable[Mapping[str, Any]], registry_image: str = "", *, model_agent: bool = False) -> Cluster:
+    """The facts of these objects, as if a watch had shown them; of two bodies of one object the later one counts.
+
+    `registry_image` and `model_agent` are the operator's settings of these names. What is made of the kinds of sglang.ai
+    is there too, where no such object was given.
+    """
+    found = {which: body for body in bodies if (which := ref(body)).kind in KNOWN}
+    cluster = Cluster(lambda *_: None, object_refs, runtime_refs, registry_image, model_agent=model_agent)
+    for which, body in found.items():
+        cluster.seen(which.kind, _stored(which, body))
+    for kind in SHORT:  # models first: services are chosen for them
+        for manifest in (one.manifest for one in made(cluster, kind)):
+            if manifest is not None:
+                _make(cluster, manifest, found.get(ref(manifest)))
+    return cluster
+
+
+def _make(cluster: Cluster, manifest: Manifest, known: Mapping[str, Any] | None) -> None:
+    """Put what is made of a short form in place of what was made of an older one, never of what a person wrote."""
+    which = ref(manifest)
+    if known is None:
+        cluster.seen(which.kind, _stored(which, manifest))
+        return
+    source = ((known.get("metadata") or {}).get("annotations") or {}).get(keys.SOURCE_DIGEST)
+    if source not in (None, manifest["metadata"]["annotations"][keys.SOURCE_DIGEST]):
+        cluster.seen(which.kind, over(manifest, _stored(which, known)))
+
+
+def over(edited: Mapping[str, Any], live: Mapping[str, Any]) -> Manifest:
+    """A live object as an edit leaves it: what the server keeps stays, labels and annotations are added to."""
+    new, old = edited["metadata"], live["metadata"]
+    both = {part: {**(old.get(part) or {}), **(new.get(part) or {})} for part in ("labels", "annotations")}
+    kept = {"uid": old.get("uid"), "resourceVersion": str(from_api.version(live) + 1)}
+    metadata = {**old, **new, **both, **kept, "generation": (old.get("generation") or 0) + 1}
+    return {**live, **edited, "metadata": metadata, "status": live.get("status") or {}}
+
+
+class Made(NamedTuple):
+    """What the operator makes of an object of sglang.ai."""
+
+    of: Ref
+    manifest: Manifest | None
+    why: str
+    """Why it cannot make anything yet, "" when it can."""
+
+
+def made(cluster: Cluster, kind: str) -> list[Made]:
+    """What it makes of each object of a kind of sglang.ai."""
+    found = []
+    for one in cluster.kept[kind]:
+        if isinstance(one.parsed, Invalid):
+            found.append(Made(one.ref, None, one.parsed.why))
+        else:
+            manifest, (_, why) = convert.wanted(one.parsed, cluster.deps())
+            found.append(Made(one.ref, manifest, why))
+    return found
+
+
+def _stored(which: Ref, body: Mapping[str, Any]) -> Manifest:
+    """A body with what a server would have added: a UID, made of the object's name so that it is always the same."""
+    metadata = dict(body.get("metadata") or {})
+    metadata.setdefault("uid", str(uuid.uuid5(uuid.NAMESPACE_URL, "/".join(which))))
+    metadata.setdefault("resourceVersion", "1")
+    return {**body, "metadata": metadata}

@@ -1,0 +1,38 @@
+"""What keeps a service from being ready, read from a live cluster."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ome_operator.cache.resources import SERVICE
+from ome_operator.cli.live.cluster_from_manifests import gather
+from ome_operator.cli.live.trees import KINDS, selector
+from ome_operator.controllers.events import when
+from ome_operator.core.observed import from_api
+from ome_operator.core.observed.objects import Manifest, Observed
+from ome_operator.describe.diagnosis import Seen, Trouble, trouble
+from ome_operator.describe.tree import tree
+from ome_operator.kube.client import Client
+from ome_operator.kube.listing import listed
+
+
+async def troubles(client: Client, namespace: str, name: str) -> Trouble:
+    """Of one service. Raises KubeError; NotFound when there is no such service."""
+    body = await client.get(SERVICE, namespace, name)
+    parts = await listed(client, KINDS, namespace, selector(name))
+    there = gather(parts)
+    events = await listed(client, ("Event",), namespace, optional=("Event",))
+    seen = _about(events, {from_api.uid(one): one for one in (body, *parts)})
+    found = tree(body, Observed(there.children_of(namespace, name), there.pods_of(namespace, name)))
+    return trouble(found, (body.get("status") or {}).get("conditions") or (), seen)
+
+
+def _about(events: Iterable[Manifest], objects: Mapping[str, Any]) -> list[Seen]:
+    found = []
+    for one in events:
+        about, at = one.get("involvedObject") or {}, when(one)
+        if about.get("uid") not in objects or at is None:
+            continue
+        count = (one.get("series") or {}).get("count") or one.get("count") or 1
+        named = f"{about.get('kind')} {about.get('name')}"
+        found.append(Seen(at, one.get("type") or "", one.get("reason") or "", named, one.get("message") or "", count))
+    return found

@@ -1,0 +1,87 @@
+"""What an edit would do to a live cluster: reads it, asks the pure side, and tries new workloads on the API server."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from ome_operator.api import InferenceService, Invalid
+from ome_operator.cache.cluster_cache import RECORD
+from ome_operator.cache.event_handler import Cluster
+from ome_operator.cache.resources import CATALOG, SERVICE, SHORT
+from ome_operator.cli.live.cluster_from_manifests import gather, over, ref
+from ome_operator.cli.live.trees import OURS, selector
+from ome_operator.core.observed.objects import Manifest, Observed, Ref
+from ome_operator.core.plan import Check
+from ome_operator.core.status import conditions as cond
+from ome_operator.core.sync import sync
+from ome_operator.describe.outcome import SURVIVES
+from ome_operator.describe.preview import Preview, Side, edited, forecasts
+from ome_operator.kube.client import Client
+from ome_operator.kube.errors import Forbidden
+from ome_operator.kube.errors import Invalid as Refused
+from ome_operator.kube.listing import listed
+from ome_operator.kube.resources import CHILDREN
+
+_SOON = frozenset({"Complete", "Progressing", "RetiringOldSlice", "RollingOut", "WaitingForTurn", "Checking"})
+"""Reasons of RolledOut that pass by themselves."""
+_RIGHTS = "cannot patch resource"
+"""In the API server's words when it is the person, not the object, that may not."""
+
+
+async def preview(client: Client, given: Sequence[Manifest]) -> Preview:
+    """What applying these objects would do. Raises KubeError."""
+    referred = await listed(client, (SERVICE, *CATALOG, *SHORT, "Node", RECORD), optional=("Node", RECORD))
+    lasting = await listed(client, SURVIVES, selector=OURS)
+    live = {ref(body): body for body in (*referred, *lasting)}
+    # With an agent's records weights lie in the directories of their revisions, as in the operator's own settings.
+    agent = any(which.kind == RECORD for which in live)
+    written = {ref(body): over(body, live[ref(body)]) if ref(body) in live else body for body in given}
+    before, after = (gather(bodies.values(), model_agent=agent) for bodies in (live, {**live, **written}))
+    parsed = {which: _parsed(after, which) for which in written}
+    problems = [f"{which.kind} {which.name}: {one.why}" for which, one in parsed.items() if isinstance(one, Invalid)]
+    children = {one.ref: tuple(before.children_of(*one.ref[1:]).values()) for one in after.services()}
+    first = forecasts(_side(before), _side(after), children)
+    rolling = [one.service for one in first if one.restarts]
+    waits = {which: await _waits(client, after, which) for which in rolling}
+    return Preview(
+        objects=tuple(one for which, new in parsed.items() if (one := edited(which, _parsed(before, which), new))),
+        services=forecasts(_side(before), _side(after), children, waits) if any(waits.values()) else first,
+        problems=tuple(problems),
+    )
+
+
+def _side(cluster: Cluster) -> Side:
+    return Side({one.ref: one.parsed for one in cluster.services() if not one.deleting}, cluster.deps())
+
+
+def _parsed(cluster: Cluster, which: Ref) -> Any:
+    found = cluster.find(which)
+    return found.parsed if found is not None else None
+
+
+async def _waits(client: Client, after: Cluster, which: Ref) -> str:
+    """What the new revision of a service would wait for, "" when it may start."""
+    found = await listed(client, (*CHILDREN, "Pod"), which.namespace, selector(which.name))
+    there = gather(found)
+    service: InferenceService = _parsed(after, which)
+    observed = Observed(there.children_of(*which[1:]), there.pods_of(*which[1:]))
+    plan = sync(service, after.deps(), observed, datetime.now(UTC))
+    if plan.check:
+        checks = {check.revision: await _tried(client, check) for check in plan.check}
+        plan = sync(service, after.deps(), replace(observed, checks=checks), datetime.now(UTC))
+    said = next((one for one in plan.status["conditions"] if one["type"] == cond.ROLLED_OUT), None)
+    return str(said["message"]) if said and said["reason"] not in _SOON else ""
+
+
+async def _tried(client: Client, check: Check) -> str:
+    """What the API server says to a dry run, "" when it takes the workloads, or does not tell this person."""
+    for manifest in check.manifests:
+        try:
+            await client.apply(manifest, dry_run=True)
+        except Refused as error:
+            return str(error)
+        except Forbidden as error:
+            if _RIGHTS not in str(error):
+                return str(error)
+    return ""

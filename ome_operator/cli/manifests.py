@@ -1,0 +1,102 @@
+"""YAML that a person names on the command line: files, folders, and `-` for what comes in."""
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ome_operator.api.invalid import shown
+from ome_operator.cli.live.cluster_from_manifests import KNOWN
+from ome_operator.core.observed.objects import Manifest
+from ome_operator.errors import Unanswered
+from ome_operator.kube.resources import RESOURCES, called
+from ome_operator.util.json_limits import deeper, larger
+from ome_operator.util.kubeyaml import LEVELS, VALUES, documents
+
+STDIN = Path("-")
+_SERVERS: Mapping[str, type] = {"uid": str, "generation": int, "deletionTimestamp": str}
+"""Metadata that a server adds and that we look at, and what it is then. Owners and writers say nothing without a cluster."""
+
+
+def read(paths: Iterable[Path], namespace: str) -> list[Manifest]:
+    """The objects of ours in these files and folders; `namespace` for those that name none. Others are passed over."""
+    return [one for path in paths for where, body in _documents(path) for one in _objects(where, body, namespace)]
+
+
+def _documents(path: Path) -> Iterator[tuple[str, Any]]:
+    """(where it stands, document) for every document."""
+    found = sorted([*path.rglob("*.yaml"), *path.rglob("*.yml"), *path.rglob("*.json")]) if path.is_dir() else [path]
+    for one in found:
+        where = "standard input" if one == STDIN else str(one)
+        try:
+            text = sys.stdin.read() if one == STDIN else one.read_text()
+            yield from ((where, document) for document in documents(text))
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            raise Unanswered(f"{where} cannot be read: {error}") from error
+
+
+def _objects(where: str, body: Any, namespace: str) -> Iterator[Manifest]:
+    if not isinstance(body, Mapping):
+        return
+    if isinstance(body.get("items"), list) and str(body.get("kind", "")).endswith("List"):
+        for item in body["items"]:
+            yield from _objects(where, item, namespace)
+        return
+    kind = called(str(body.get("apiVersion", "")), str(body.get("kind", "")))
+    if kind not in KNOWN or body.get("apiVersion") != RESOURCES[kind].api_version:
+        return
+    if said := _too_much(body) or _wrong_metadata(body) or _wrong_key(body, ""):
+        raise Unanswered(f"{where}: {said}.")
+    # What else people write there is the parser's business; a status that is no map would not come from a server.
+    status: Manifest = {} if isinstance(body.get("status", {}), Mapping) else {"status": {}}
+    yield {**body, **status, "metadata": _metadata(body["metadata"], namespace if RESOURCES[kind].namespaced else None)}
+
+
+def _metadata(written: Mapping[str, Any], namespace: str | None) -> Manifest:
+    """What we look at of it; `namespace` for an object that names none, None for a kind that has none."""
+    own = {name: written[name] for name in ("name", "labels", "annotations") if written.get(name) is not None}
+    added = {name: written[name] for name, kind in _SERVERS.items() if isinstance(written.get(name), kind)}
+    inside = {} if namespace is None else {"namespace": written.get("namespace") or namespace}
+    return {**own, **inside, **added}
+
+
+def _wrong_metadata(body: Mapping[str, Any]) -> str:
+    """What is wrong with who an object is, as a sentence; "" when all is well."""
+    metadata, kind = body.get("metadata"), body["kind"]
+    if not isinstance(metadata, Mapping) or metadata.get("name") in (None, ""):
+        return f"metadata.name is missing in an object of kind {kind}: give it one"
+    for field in ("name", "namespace"):
+        value = metadata.get(field)
+        if value is not None and not isinstance(value, str):
+            words = "put quotes around it" if isinstance(value, int | float) else "write a text"
+            return f"metadata.{field} is {shown(value)} in an object of kind {kind}: {words}"
+    for field in ("labels", "annotations"):
+        value = metadata.get(field)
+        if value is not None and not isinstance(value, Mapping):
+            return f"metadata.{field} of {kind} {metadata['name']} is {shown(value)}: write a map of keys and values"
+    return ""
+
+
+def _too_much(body: Mapping[str, Any]) -> str:
+    """Why nobody can walk through an object, as a sentence; "" when one can."""
+    if larger(body, VALUES):
+        return f"an object of kind {body['kind']} has more than {VALUES} values: take out aliases (*name)"
+    if deeper(body, LEVELS):
+        return f"an object of kind {body['kind']} has more than {LEVELS} lists or maps in each other: write fewer"
+    return ""
+
+
+def _wrong_key(value: Any, where: str) -> str:
+    """The first key that is no text, as a sentence; "" when all are. Only for what is not too deep."""
+    if isinstance(value, list):
+        return next((said for number, one in enumerate(value) if (said := _wrong_key(one, f"{where}[{number}]"))), "")
+    if not isinstance(value, Mapping):
+        return ""
+    for key, one in value.items():
+        if not isinstance(key, str):
+            return f"{where or 'the object'} has the key {shown(key)}, which is no text: put quotes around it"
+        if said := _wrong_key(one, f"{where}.{key}" if where else key):
+            return said
+    return ""

@@ -1,0 +1,115 @@
+"""BenchmarkJobs: one Job is made of each, once, and what became of it comes back into the status."""
+
+import time
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from ome_operator.api import InferenceService, Invalid
+from ome_operator.cache.cluster_cache import JOB
+from ome_operator.cache.event_handler import Cluster
+from ome_operator.cache.resources import SERVICE, Kept
+from ome_operator.controllers import events
+from ome_operator.controllers.base import Spoken, Status
+from ome_operator.core.observed.from_api import controller
+from ome_operator.core.observed.objects import Child, Deps, Manifest, Ref
+from ome_operator.kube import errors
+from ome_operator.kube.client import Client
+from ome_operator.machinery.workqueue import WorkQueue
+
+Why = tuple[str, str]
+LOOK_S = 15.0
+"""Seconds between two looks at the pod of a Job that runs: that an image cannot be pulled is no event of the Job."""
+SOON_S = 2.0
+"""Seconds until the pod of a new Job should be there, or why there is none."""
+WAIT_S = 60.0
+"""Seconds until a job that waits for something looks again, whatever happens."""
+
+
+class Measure(Protocol):
+    """The pure side; see core/benchmarkjob/job.py and core/benchmarkjob/status.py."""
+
+    def wanted(self, job: Any, service: InferenceService | Invalid | None, deps: Deps) -> tuple[Manifest | None, Why]:
+        """The Job, or (reason, sentence) why there is none yet."""
+
+    def begun(self, status: Mapping[str, Any]) -> bool:
+        """Whether the Job was made."""
+
+    def over(self, status: Mapping[str, Any]) -> bool:
+        """Whether nothing can come any more."""
+
+    def status(self, job: Any, made: Child | None, pods: Iterable[Mapping[str, Any]], why: Why, now: datetime) -> Status:
+        """The status from the Job and its pods."""
+
+    def unreadable(self, status: Mapping[str, Any], generation: int, why: Why, now: datetime) -> Status:
+        """The status of an object that cannot be read or handled, for this reason."""
+
+
+class Benchmarks(Spoken):
+    """Passes over BenchmarkJobs."""
+
+    def __init__(self, cluster: Cluster, client: Client, queue: WorkQueue[Ref], resync: float, measure: Measure) -> None:
+        super().__init__(cluster, client, queue, resync)
+        self._measure = measure
+        self._failures = events.Failures(client, time.monotonic)
+
+    async def look(self, kept: Kept) -> float:
+        """Make the Job where there is none, say how it is, and when to look again."""
+        now, measure = datetime.now(UTC), self._measure
+        if isinstance(kept.parsed, Invalid):
+            unread = "InvalidSpec", kept.parsed.why
+            await self.write(kept, measure.unreadable(kept.status, kept.generation, unread, now))
+            return self._resync
+        made, why = self._cluster.job_of(kept), ("", "")
+        if made is None and not measure.begun(kept.status):
+            made, why = await self._started(kept)
+        pods: list[Manifest] = []
+        if made is not None and not measure.over(kept.status):
+            selector = f"batch.kubernetes.io/controller-uid={made.uid}"  # the former Job of this name may have left pods
+            pods = await self._client.list_objects("Pod", kept.ref.namespace, label_selector=selector)
+            if not pods and (said := (await self._failures.of(kept.ref.namespace)).get(made.uid)):
+                why = "PodsRefused", said
+        status = measure.status(kept.parsed, made, pods, why, now)
+        await self.write(kept, status)
+        if measure.over(status):
+            return self._resync
+        if made is None:
+            return WAIT_S
+        return LOOK_S if pods or why[0] else SOON_S
+
+    def failed(self, kept: Kept, why: str) -> Status:
+        """What ran before stays."""
+        return self._measure.unreadable(kept.status, kept.generation, ("InternalError", why), datetime.now(UTC))
+
+    async def _started(self, kept: Kept) -> tuple[Child | None, Why]:
+        """The Job, now that it may run, or why it may not."""
+        manifest, why = self._measure.wanted(kept.parsed, self._service(kept), self._cluster.deps())
+        if manifest is None:
+            return None, why
+        name = manifest["metadata"]["name"]
+        try:
+            body = (await self._client.apply(manifest)).body
+        except errors.Conflict:
+            found = await self._client.list_objects(JOB, kept.ref.namespace, field_selector=f"metadata.name={name}", limit=1)
+            if not found:
+                raise
+            owner = controller(found[0]["metadata"]) or {}
+            if owner.get("uid") != kept.uid:
+                return None, _taken(name, owner, kept.ref)
+            body = found[0]  # the watch has not told yet
+        except (errors.Invalid, errors.Forbidden) as error:
+            return None, (type(error).__name__, str(error))
+        made = self._cluster.wrote(JOB, body)
+        return (made, ("", "")) if isinstance(made, Child) else (None, ("", ""))
+
+    def _service(self, kept: Kept) -> InferenceService | Invalid | None:
+        named = kept.parsed.spec.endpoint.inference_service
+        found = self._cluster.find(Ref(SERVICE, named.namespace, named.name)) if named else None
+        return found.parsed if found is not None and not found.deleting else None
+
+
+def _taken(name: str, owner: Mapping[str, Any], ref: Ref) -> Why:
+    """Why a Job of this name with this controller is in the way."""
+    if (owner.get("kind"), owner.get("name")) == (ref.kind, ref.name):
+        return "Waiting", f"Job {name} of the former {ref.name} is still being deleted"
+    return "NameTaken", f"Job {name} exists and was not made of this BenchmarkJob: delete it, or give this one another name"

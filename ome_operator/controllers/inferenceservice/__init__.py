@@ -1,0 +1,1 @@
+"""The reconciler of InferenceServices and what it remembers between passes."""

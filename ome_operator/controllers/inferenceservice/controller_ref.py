@@ -1,0 +1,66 @@
+"""Whether an object that already has a name we want is ours, will be free soon, or is somebody else's (decisions 19, 24).
+
+Ours means two things at once: its controller is this very service (by UID), and our field manager applied it. OME's own
+objects have the former without the latter; a restored backup has the latter without the former.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ome_operator import keys
+from ome_operator.core.observed.from_api import controller
+from ome_operator.core.observed.managed_fields import applied_fields
+from ome_operator.core.observed.objects import Refusal
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Either `uid`, the object that may be applied over, or `refusal`, why not."""
+
+    uid: str = ""
+    refusal: Refusal | None = None
+
+
+def claim(live: Mapping[str, Any], service: str, service_uid: str) -> Claim:
+    """What a live object under a wanted name is to the service of this name and UID."""
+    metadata = live.get("metadata") or {}
+    what = f"{live.get('kind')} {metadata.get('name')}"
+    owner = controller(metadata)
+    applied = applied_fields(live) is not None
+    if owner is None:
+        labels = metadata.get("labels") or {}
+        if applied and labels.get(keys.MANAGED_BY) == keys.MANAGER and labels.get(keys.SERVICE) == service:
+            return Claim(uid=metadata.get("uid") or "")
+        return _taken(f"{what} exists and is not ours (last written by {_writer(metadata)})", service)
+    if owner.get("uid") == service_uid:
+        if applied:
+            return Claim(uid=metadata.get("uid") or "")
+        where = f"{metadata.get('namespace')}/{service}"
+        why = f"{what} belongs to this service but was made by {_writer(metadata)}"
+        return Claim(refusal=Refusal("NameTaken", f"{why}: run `ome adopt service {where}`, or delete it"))
+    if owner.get("kind") == "InferenceService" and owner.get("name") == service:
+        return Claim(refusal=Refusal("Waiting", f"{what} of the former {service} is still being deleted"))
+    return _taken(f"{what} belongs to {owner.get('kind')} {owner.get('name')}", service)
+
+
+def _taken(why: str, service: str) -> Claim:
+    return Claim(refusal=Refusal("NameTaken", f"{why}: delete or rename it, or give {service} another name"))
+
+
+def _writer(metadata: Mapping[str, Any]) -> str:
+    """The field manager that wrote last."""
+    entries = [entry for entry in metadata.get("managedFields") or () if not entry.get("subresource")]
+    entries.sort(key=lambda entry: entry.get("time") or "")
+    return str(entries[-1].get("manager")) if entries else "somebody else"
+
+
+def scale(live: Mapping[str, Any], service: str, service_uid: str) -> Claim:
+    """What a RoleScale under a wanted name is. We create it once and never apply it, so its owner tells, or our labels."""
+    metadata = live.get("metadata") or {}
+    owner = controller(metadata)
+    labels = metadata.get("labels") or {}
+    ours = labels.get(keys.MANAGED_BY) == keys.MANAGER and labels.get(keys.SERVICE) == service
+    if (owner is None and ours) or (owner is not None and owner.get("uid") == service_uid):
+        return Claim(uid=metadata.get("uid") or "")
+    return claim(live, service, service_uid)

@@ -1,0 +1,140 @@
+"""What passes over one service learn and later passes need. Lost at a restart, which costs a few requests, never harm."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ome_operator.core.observed.objects import Child, Pod, Refusal
+
+Key = tuple[str, str]
+"""Kind and name of an object in the service's namespace."""
+
+SOON, STEP, LONGEST = 1.0, 5.0, 300.0
+"""Seconds until something that failed is tried or looked at again: doubling from `STEP` on after `PATIENCE` tries.
+What met a conflict or a failing server is tried again sooner, and not told, until then: mostly it is over at once."""
+PATIENCE = 4
+"""An API server that has just started says 403 to everybody, for seconds, until its authorizer has caught up."""
+
+
+class Refused(NamedTuple):
+    """A write or a deletion that the API server refused."""
+
+    refusal: Refusal
+    hash: str
+    """Digest of what was refused; anything else is tried at once."""
+    tries: int
+    next: float
+    """Monotonic time of the next attempt."""
+
+    @property
+    def told(self) -> Refusal | None:
+        """What the status says of it."""
+        return None if _brief(self.refusal.reason, self.tries) else self.refusal
+
+
+class Checked(NamedTuple):
+    """The answer to a dry run."""
+
+    hash: str
+    why: str
+    """"" = passed."""
+    tries: int
+    next: float
+    """Monotonic time after which a refusal is asked about again."""
+
+
+def pause(tries: int) -> float:
+    """Seconds before the next attempt after so many."""
+    return min(LONGEST, STEP * 2.0 ** max(0, min(tries - PATIENCE, 10)))
+
+
+def _brief(reason: str, tries: int) -> bool:
+    """Whether it may be over at the next attempt."""
+    return reason in ("Conflict", "ServerError") and tries < PATIENCE
+
+
+def _wait(reason: str, tries: int) -> float:
+    """Seconds before the next attempt at what was refused for this reason."""
+    if _brief(reason, tries):
+        return SOON
+    return STEP if reason == "Waiting" else pause(tries)
+
+
+@dataclass
+class Memory:
+    """About one service (by UID)."""
+
+    refused: dict[Key, Refused] = field(default_factory=dict)
+    checked: dict[str, Checked] = field(default_factory=dict)
+    """By revision."""
+    accepted: dict[str, str] = field(default_factory=dict)
+    """UID -> digest of what we owned right after our apply, where that is not the hash."""
+    warnings: dict[Key, tuple[str, ...]] = field(default_factory=dict)
+    missing: dict[Key, float] = field(default_factory=dict)
+    """Workload -> since when (monotonic) it has fewer pods than it wants, without getting more."""
+    counts: dict[Key, int] = field(default_factory=dict)
+    """Workload -> pods that it had then."""
+    failures: dict[Key, str] = field(default_factory=dict)
+    looks: dict[Key, tuple[int, float]] = field(default_factory=dict)
+    """Workload -> how often its events were read, and when (monotonic) they may be read again."""
+    secrets: dict[str, float] = field(default_factory=dict)
+    """Name -> monotonic time after which it is made again, should it be gone by then: it cannot be looked up."""
+    events: dict[tuple[str, str], float] = field(default_factory=dict)
+    """(reason, message) -> monotonic time when it was told."""
+    bug: str = ""
+    """What `sync` raised last: its traceback is logged once."""
+    status: tuple[str, str] = ("", "")
+    """Digest of the status that we wrote last, and of what the server made of it."""
+    status_at: float = float("-inf")
+    """Monotonic time of that write."""
+    held_up: bool = False
+    """Whether it would be Ready but for an address or a right that is still to be made."""
+    made_at: float | None = None
+    """Monotonic time when a pass of ours first made something."""
+
+    def refuse(self, key: Key, refusal: Refusal, hash_: str, now: float) -> bool:
+        """Remember a refusal; whether it is news for the status."""
+        known = self.refused.get(key)
+        tries = known.tries + 1 if known and known.hash == hash_ else 1
+        self.refused[key] = Refused(refusal, hash_, tries, now + _wait(refusal.reason, tries))
+        return self.refused[key].told != (known.told if known else None)
+
+    def refusals(self) -> dict[Key, Refusal]:
+        """For `Observed`."""
+        return {key: one.told for key, one in self.refused.items() if one.told is not None}
+
+    def checks(self, now: float) -> dict[str, str]:
+        """For `Observed`: a refusal is forgotten after a while, so that it is asked about again."""
+        return {revision: one.why for revision, one in self.checked.items() if not one.why or now < one.next}
+
+    def free(self, key: Key) -> None:
+        """An object of this name vanished: whatever was refused may be tried at once."""
+        if (known := self.refused.get(key)) is not None:
+            self.refused[key] = known._replace(next=float("-inf"))
+
+    def count(self, children: Mapping[Key, Child], pods: tuple[Pod, ...], now: float) -> None:
+        """Note which workloads miss pods, and forget what is about objects that are gone."""
+        have: Counter[Key] = Counter()
+        for pod in pods:
+            have["StatefulSet", pod.workload] += 1
+            have["Deployment", pod.workload.rpartition("-")[0]] += 1  # its pods belong to its ReplicaSet
+        for key, child in children.items():
+            if child.kind not in ("StatefulSet", "Deployment"):
+                continue
+            number = have[key]
+            if child.deleting or number >= child.replicas:
+                self._forget(key)
+            elif key not in self.missing or number > self.counts.get(key, 0):
+                self.missing[key], self.counts[key] = now, number
+        for key in [key for key in self.missing if key not in children]:
+            self._forget(key)
+        uids = {child.uid for child in children.values()}
+        for uid in [uid for uid in self.accepted if uid not in uids]:
+            del self.accepted[uid]
+
+    def _forget(self, key: Key) -> None:
+        self.missing.pop(key, None)
+        self.counts.pop(key, None)
+        self.failures.pop(key, None)
+        self.looks.pop(key, None)

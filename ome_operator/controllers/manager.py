@@ -1,0 +1,191 @@
+"""What the leading process knows and does: the sink of its watches, its queue of passes, and its audits."""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from ome_operator import keys
+from ome_operator.cache.cluster_cache import KINDS, LABELLED, RECORD
+from ome_operator.cache.event_handler import Cluster
+from ome_operator.cache.reference_index import Refs
+from ome_operator.cache.resources import BENCHMARK, SERVICE, SHORT
+from ome_operator.controllers.benchmarkjob import Benchmarks, Measure
+from ome_operator.controllers.catalog import Catalog, Say, sayer
+from ome_operator.controllers.inferenceservice.executor import Executor
+from ome_operator.controllers.inferenceservice.reconciler import ACCESS, Passes, Refuse, Sync
+from ome_operator.controllers.nodemodels import Labels
+from ome_operator.controllers.sglang import Make, Shorts
+from ome_operator.core.observed import from_api
+from ome_operator.core.observed.objects import Ref
+from ome_operator.kube.client import Client
+from ome_operator.kube.resources import RESOURCES
+from ome_operator.machinery.metrics import Metrics
+from ome_operator.machinery.relist import Audit
+from ome_operator.machinery.workqueue import WorkQueue
+from ome_operator.settings import Settings
+from ome_operator.watch.watcher import Body, Watched, Watcher
+
+logger = logging.getLogger(__name__)
+
+SELECTOR = f"{keys.MANAGED_BY}={keys.MANAGER}"
+SELECTORS = dict.fromkeys(LABELLED, SELECTOR) | {"ControllerRevision": f"{SELECTOR},!{keys.COMPONENT}"}
+"""Label selectors by kind. StatefulSets have ControllerRevisions of their own, with the labels of their pods: not ours."""
+
+
+@dataclass(frozen=True)
+class Centre:
+    """The pure side."""
+
+    sync: Sync
+    refuse: Refuse
+    say: Say
+    models_of: Refs
+    runtimes_of: Refs
+    make: Make
+    measure: Callable[[Settings], Measure]
+
+
+class Leader:
+    """What the leader knows and does; the sink of its watches."""
+
+    def __init__(
+        self, settings: Settings, centre: Centre, client: Client, metrics: Metrics, kinds: Sequence[str] = KINDS
+    ) -> None:
+        self._kinds = kinds
+        self._settings, self._client, self._metrics = settings, client, metrics
+        self._queue: WorkQueue[Ref] = WorkQueue(
+            workers=settings.workers,
+            is_long=self._makes_everything,
+            long_runs=settings.long_passes,
+            first=settings.backoff_first,
+            last=settings.backoff_last,
+            spacing=settings.child_spacing,
+            jitter=random.random,
+        )
+        self.cluster = Cluster(
+            self._enqueue,
+            centre.models_of,
+            centre.runtimes_of,
+            settings.registry_image,
+            model_agent=settings.model_agent,
+        )
+        executor = Executor(client, self.cluster, settings.guard_delay)
+        self._passes = Passes(self.cluster, client, executor, self._queue, settings, centre.sync, centre.refuse)
+        say = sayer(self.cluster, centre.say, centre.refuse)
+        interval = settings.status_interval
+        self._catalog = Catalog(self.cluster, client, self._queue, settings.resync, say, centre.refuse, interval)
+        self._shorts = Shorts(self.cluster, client, self._queue, settings.resync, centre.make, centre.refuse)
+        self._benchmarks = Benchmarks(self.cluster, client, self._queue, settings.resync, centre.measure(settings))
+        self._labels = Labels(self.cluster, client, self._queue, settings.resync)
+        self._audits: WorkQueue[str] = WorkQueue(workers=1, first=5.0, last=60.0, jitter=random.random)
+        self._audit = Audit(
+            kinds,
+            known=self.cluster.uids,
+            listed=self._listed,
+            gone=self.cluster.gone,
+            queue=self._audits,
+            interval=settings.audit_interval,
+            debounce=settings.audit_debounce,
+        )
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # --- the sink ---------------------------------------------------------------------------------------------------
+
+    def seen(self, kind: str, body: Body) -> None:
+        """An object is there. A body that breaks us is one lost fact, not a dead watch."""
+        try:
+            self.cluster.seen(kind, body)
+        except Exception:
+            logger.exception("cannot read a %s: %s", kind, (body.get("metadata") or {}).get("name"))
+
+    def deleted(self, kind: str, body: Body) -> None:
+        """An object was deleted."""
+        self.cluster.gone(kind, from_api.uid(body), from_api.version(body))
+
+    def relisted(self, kind: str) -> None:
+        """A watch started anew."""
+        self._audit.relisted(kind)
+
+    def _makes_everything(self, ref: Ref) -> bool:
+        """Whether nothing of a service is there yet."""
+        return ref.kind == SERVICE and not any(self.cluster.children["StatefulSet"].group((ref.namespace, ref.name)))
+
+    def _enqueue(self, ref: Ref, awaited: bool) -> None:
+        if awaited:
+            self._queue.add(ref)
+        elif ref.kind == SERVICE:
+            self._queue.add(ref, self._settings.child_delay, spaced=True)
+        else:
+            self._queue.add(ref, self._settings.catalog_delay)
+
+    async def _listed(self, kind: str) -> set[str]:
+        found = await self._client.list_metadata(kind, label_selector=SELECTORS.get(kind, ""))
+        return {one["uid"] for one in found}
+
+    # --- work -------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Passes and audits, for ever."""
+        self._passes.seed()
+        logger.info("watching %d services, %d pods", len(self.cluster.kept[SERVICE]), len(self.cluster.pods))
+        self._tasks = [
+            asyncio.create_task(self._queue.run(self._pass), name="passes"),
+            asyncio.create_task(self._audit.run(), name="audits"),
+        ]
+        await asyncio.gather(*self._tasks)
+
+    async def stop(self, grace: float) -> None:
+        """Take no more keys, and let running passes end."""
+        for task in self._tasks:
+            task.cancel()
+        if not await self._queue.drain(grace):
+            logger.warning("passes were cut off")
+
+    async def _pass(self, ref: Ref) -> None:
+        started, result = time.monotonic(), "error"
+        passes = {
+            SERVICE: self._passes.handle,
+            ACCESS: self._passes.access,
+            RECORD: self._labels.handle,
+            BENCHMARK: self._benchmarks.handle,
+            **dict.fromkeys(SHORT, self._shorts.handle),
+        }
+        handle: Callable[[Ref], Awaitable[None]] = passes.get(ref.kind, self._catalog.handle)
+        try:
+            await handle(ref)
+            result = "ok"
+        finally:
+            self._metrics.passed(ref.kind, result, time.monotonic() - started)
+
+    def watch_metrics(self, watcher: Watcher) -> None:
+        """Gauges that are read when somebody scrapes."""
+        self._metrics.watch(
+            "queue_depth", "Keys that wait or are worked on", "state",
+            lambda: {"waiting": self._queue.depth, "busy": self._queue.busy},
+        )  # fmt: skip
+        self._metrics.watch(
+            "watch_event_age_seconds", "Seconds since the last sign of life of a watch", "kind",
+            lambda: {kind: time.monotonic() - at for kind, at in watcher.last_event.items()},
+        )  # fmt: skip
+        self._metrics.watch("watch_events", "Events of a kind since the start", "kind", lambda: watcher.events)
+        self._metrics.watch("services", "InferenceServices by their Ready condition", "ready", self._readiness)
+
+    def _readiness(self) -> dict[str, float]:
+        found = {"True": 0.0, "False": 0.0, "Unknown": 0.0}
+        for kept in self.cluster.services():
+            told = {one.get("type"): one.get("status") for one in kept.status.get("conditions") or ()}
+            ready = told.get("Ready") or "Unknown"
+            found[ready] = found.get(ready, 0.0) + 1
+        return found
+
+
+def watched(kinds: Sequence[str] = KINDS) -> list[Watched]:
+    """What to watch of these kinds: of some only objects with our label."""
+    found = []
+    for kind in kinds:
+        resource = RESOURCES[kind]
+        found.append(Watched(kind, resource.group, resource.version, resource.plural, SELECTORS.get(kind, "")))
+    return found

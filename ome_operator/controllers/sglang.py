@@ -1,0 +1,82 @@
+"""The kinds of sglang.ai: a model or a service of ours is made of each, once for every edit, and its status comes back."""
+
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from ome_operator import keys
+from ome_operator.api import Invalid
+from ome_operator.cache.event_handler import Cluster
+from ome_operator.cache.resources import MODELS, SERVICE, SHORT_MODEL, Kept
+from ome_operator.controllers.base import Spoken, Status
+from ome_operator.controllers.inferenceservice.reconciler import Refuse
+from ome_operator.core.observed.objects import Deps, Manifest, Ref
+from ome_operator.kube import errors
+from ome_operator.kube.client import Client
+from ome_operator.machinery.workqueue import WorkQueue
+
+
+class Make(Protocol):
+    """The pure side; see core/sglang/convert.py and core/sglang/status.py."""
+
+    def source(self, short: Any) -> str:
+        """The digest of its spec."""
+
+    def wanted(self, short: Any, deps: Deps) -> tuple[Manifest | None, tuple[str, str]]:
+        """What has to be made of it, or (reason, sentence) why that cannot be known yet."""
+
+    def status(self, short: Any, made: dict[str, Any] | None, why: tuple[str, str], now: datetime) -> Status:
+        """Its status from that of what was made of it; without that, why."""
+
+
+class Shorts(Spoken):
+    """Passes over the kinds of sglang.ai."""
+
+    def __init__(
+        self, cluster: Cluster, client: Client, queue: WorkQueue[Ref], resync: float, make: Make, refuse: Refuse
+    ) -> None:
+        super().__init__(cluster, client, queue, resync)
+        self._make, self._refuse = make, refuse
+
+    async def look(self, kept: Kept) -> float:
+        """Make what has to be made, and say so."""
+        await self.write(kept, await self._said(kept))
+        return self._resync
+
+    def failed(self, kept: Kept, why: str) -> Status:
+        """What was made of it stays."""
+        return self._refuse(dict(kept.status), kept.generation, "InternalError", why, datetime.now(UTC)).status
+
+    async def _said(self, kept: Kept) -> Status:
+        """Make what has to be made; the status that follows."""
+        now = datetime.now(UTC)
+        if isinstance(kept.parsed, Invalid):
+            return self._refuse(dict(kept.status), kept.generation, "InvalidSpec", kept.parsed.why, now).status
+        target = Ref(MODELS[0], "", kept.ref.name) if kept.ref.kind == SHORT_MODEL else Ref(SERVICE, *kept.ref[1:])
+        made, why = self._cluster.find(target), ("", "")
+        if made is not None and made.owner != kept.uid:
+            if kept.ref.kind != SHORT_MODEL:  # a model may be written by hand beside its short form, and counts then
+                return self._make.status(kept.parsed, None, _taken(target), now)
+        elif made is None or not made.deleting:
+            why = await self._made(kept, made)
+            made = self._cluster.find(target)
+        return self._make.status(kept.parsed, None if made is None else dict(made.status), why, now)
+
+    async def _made(self, kept: Kept, made: Kept | None) -> tuple[str, str]:
+        """Write what was not made of this very spec yet: choices in it are made once for each edit (decisions 2)."""
+        source = self._make.source(kept.parsed)
+        if made is not None and made.annotations.get(keys.SOURCE_DIGEST) == source:
+            return "", ""
+        manifest, why = self._make.wanted(kept.parsed, self._cluster.deps())
+        if manifest is None:
+            return why
+        try:
+            applied = await self._client.apply(manifest, made.uid if made is not None else "")
+        except errors.Invalid as error:
+            return "Invalid", str(error)
+        self._cluster.wrote(manifest["kind"], applied.body)
+        return "", ""
+
+
+def _taken(target: Ref) -> tuple[str, str]:
+    where = f"{target.kind} {target.namespace}/{target.name}"
+    return "NameTaken", f"{where} exists and was not made of this object: delete one of them, or give this one another name"

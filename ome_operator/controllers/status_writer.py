@@ -1,0 +1,41 @@
+"""Writes statuses: only when what is stored under our name differs, by server-side apply of the status subresource."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ome_operator.cache.event_handler import Cluster
+from ome_operator.cache.resources import Kept
+from ome_operator.core.observed import managed_fields
+from ome_operator.kube.client import Client
+from ome_operator.kube.errors import NotFound
+from ome_operator.kube.resources import RESOURCES, spelled
+
+Written = tuple[str, str]
+"""Digest of the status that we wrote, and of what the server made of it."""
+
+
+def differs(kept: Kept, status: Mapping[str, Any], last: Written) -> bool:
+    """Whether the status has to be written. A server that rewrites a value must not make us write for ever."""
+    wanted = managed_fields.digest({"status": status})
+    return kept.status_owned != wanted and (wanted, kept.status_owned) != last
+
+
+def bug(error: Exception) -> str:
+    """What a condition says where we failed ourselves."""
+    return f"the operator failed ({type(error).__name__}: {error}): please report this with its log"
+
+
+async def write(client: Client, cluster: Cluster, kept: Kept, status: Mapping[str, Any]) -> Written | None:
+    """Write it; None when the object is gone."""
+    manifest = {
+        "apiVersion": RESOURCES[kept.ref.kind].api_version,
+        "kind": spelled(kept.ref.kind),
+        "metadata": {"name": kept.ref.name, **({"namespace": kept.ref.namespace} if kept.ref.namespace else {})},
+        "status": status,
+    }
+    try:
+        applied = await client.apply(manifest, kept.uid, subresource="status")
+    except NotFound:
+        return None
+    cluster.wrote(kept.ref.kind, applied.body)
+    return managed_fields.digest({"status": status}), managed_fields.owned_status(applied.body)

@@ -1,0 +1,1 @@
+"""A BenchmarkJob: its Job, traffic, results and status."""

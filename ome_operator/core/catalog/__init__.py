@@ -1,0 +1,1 @@
+"""Statuses of models, runtimes and accelerator classes."""

@@ -1,0 +1,315 @@
+"""Slim facts from watched bodies: pure and total, for whatever strangers write must not stop anything.
+
+A body is what the API server sent. Fields may be absent, null, or of the wrong meaning (a label that is no number), but
+their JSON types are the server's: it has validated them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from ome_operator import keys
+from ome_operator.core.observed import managed_fields
+from ome_operator.core.observed.objects import Child, Ending, Holding, Node, Pod, Record, Ref, Unused
+from ome_operator.core.observed.termination import tail, telling
+
+Body = Mapping[str, Any]
+
+NO_NUMBER = -1
+"""Group or rank of a pod whose labels say none: it belongs to no group of ours."""
+
+_STARTING = frozenset({"ContainerCreating", "PodInitializing", ""})
+
+
+def version(body: Body) -> int:
+    """ResourceVersion as a number; 0 when it is none."""
+    return _number((body.get("metadata") or {}).get("resourceVersion"), 0)
+
+
+def uid(body: Body) -> str:
+    """UID, "" when there is none."""
+    return (body.get("metadata") or {}).get("uid") or ""
+
+
+def child(kind: str, body: Body, owned: str | None = None) -> Child:
+    """An object that carries our label; `owned` where the caller knows it."""
+    metadata = body.get("metadata") or {}
+    spec = body.get("spec") or {}
+    content = None
+    if kind == "ControllerRevision":
+        content = {"revision": body.get("revision") or 0, "data": body.get("data") or {}}
+    elif kind == "RoleScale":
+        content = body.get("status") or {}
+    elif kind == "Job":
+        generation = _number((metadata.get("annotations") or {}).get(keys.GENERATION), 0)
+        content = {"status": body.get("status") or {}, "generation": generation}
+    return Child(
+        kind=kind,
+        namespace=metadata.get("namespace") or "",
+        name=metadata.get("name") or "",
+        uid=metadata.get("uid") or "",
+        version=version(body),
+        owner=(controller(metadata) or {}).get("uid") or "",
+        labels=metadata.get("labels") or {},
+        hash=(metadata.get("annotations") or {}).get(keys.HASH) or "",
+        owned=managed_fields.owned(body) if owned is None else owned,
+        deleting=bool(metadata.get("deletionTimestamp")),
+        replicas=_number(spec.get("replicas"), 0),
+        message=_replica_failure(body) if kind == "Deployment" else "",
+        content=content,
+        template=_template(body) if kind == "StatefulSet" else "",
+    )
+
+
+def _template(body: Body) -> str:
+    metadata, status = body.get("metadata") or {}, body.get("status") or {}
+    told = status.get("observedGeneration") == metadata.get("generation")
+    return (status.get("updateRevision") or "") if told else ""
+
+
+def controller(metadata: Body) -> Body | None:
+    """The owner reference of the controller."""
+    for reference in metadata.get("ownerReferences") or ():
+        if reference.get("controller"):
+            found: Body = reference
+            return found
+    return None
+
+
+def pod(body: Body) -> Pod:
+    """A pod that carries our label."""
+    metadata, status = body.get("metadata") or {}, body.get("status") or {}
+    labels = metadata.get("labels") or {}
+    component = labels.get(keys.COMPONENT) or ""
+    group, rank = _place(labels, component)
+    owner = controller(metadata) or {}
+    conditions = {condition.get("type"): condition for condition in status.get("conditions") or ()}
+    ready = (conditions.get("Ready") or {}).get("status") == "True"
+    deleting = bool(metadata.get("deletionTimestamp"))
+    reason, message = ("", "") if ready and not deleting else why_not_ready(body, conditions)
+    boxes = (body.get("spec") or {}).get("containers") or ()
+    main = _main(boxes, status)
+    return Pod(
+        namespace=metadata.get("namespace") or "",
+        name=metadata.get("name") or "",
+        uid=metadata.get("uid") or "",
+        version=version(body),
+        service=labels.get(keys.SERVICE) or "",
+        component=component,
+        revision=labels.get(keys.REVISION) or "",
+        group=group,
+        rank=rank,
+        workload=owner.get("name") or "",
+        workload_uid=owner.get("uid") or "",
+        node=(body.get("spec") or {}).get("nodeName") or "",
+        ready=ready,
+        deleting=deleting,
+        grace=_number(metadata.get("deletionGracePeriodSeconds"), 0) if deleting else 0,
+        restarts=_number(main.get("restartCount"), 0),
+        reason=reason,
+        message=message,
+        draining=(metadata.get("annotations") or {}).get(keys.DRAINING) or "",
+        running=bool((main.get("state") or {}).get("running")) if main else ready,
+        probed=bool(boxes and (boxes[0].get("readinessProbe") or boxes[0].get("startupProbe"))),
+        over=status.get("phase") in ("Failed", "Succeeded"),
+        ends=metadata.get("deletionTimestamp") or "",
+        template=labels.get(keys.TEMPLATE) or "",
+        ending=_ending(status, main, conditions),
+    )
+
+
+def _main(boxes: Sequence[Body], status: Body) -> Body:
+    """The status of the main container, which is the first one of the spec."""
+    name = boxes[0].get("name") if boxes else None
+    found = status.get("containerStatuses") or ()
+    return next((one for one in found if one.get("name") == name), found[0] if found and name is None else {})
+
+
+def _ending(status: Body, main: Body, conditions: Mapping[str, Body]) -> Ending | None:
+    """How the main container ended last, else who took the pod away."""
+    for state in ("state", "lastState"):
+        if ended := (main.get(state) or {}).get("terminated"):
+            said = tail(ended.get("message") or "")
+            reason, code = ended.get("reason") or "Error", _number(ended.get("exitCode"), 0)
+            return Ending(main.get("name") or "", reason, code, said, ended.get("finishedAt") or "")
+    if (taken := conditions.get("DisruptionTarget") or {}).get("status") == "True":
+        return Ending("", taken.get("reason") or "Disrupted", None, taken.get("message") or "", taken["lastTransitionTime"])
+    if status.get("phase") == "Failed":
+        return Ending("", status.get("reason") or "Failed", None, status.get("message") or "", "")
+    return None
+
+
+def _place(labels: Mapping[str, str], component: str) -> tuple[int, int]:
+    """Group and rank: a leader's group is its pod index, a worker's rank is."""
+    if component == keys.ROUTER:
+        return 0, 0
+    index = _number(labels.get(keys.POD_INDEX), NO_NUMBER)
+    if labels.get(keys.WORKER_INDEX) == "0":
+        return index, 0
+    return _number(labels.get(keys.GROUP_INDEX), NO_NUMBER), index
+
+
+def why_not_ready(body: Body, conditions: Mapping[str, Body]) -> tuple[str, str]:
+    """One word and one sentence on a pod that is not ready, from the most telling source."""
+    metadata, status = body.get("metadata") or {}, body.get("status") or {}
+    phase = status.get("phase") or ""
+    containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    if metadata.get("deletionTimestamp"):
+        return "Terminating", ""
+    if phase in ("Failed", "Succeeded"):
+        reason, message = _ended(containers)
+        return status.get("reason") or reason or phase, status.get("message") or message
+    scheduled = conditions.get("PodScheduled") or {}
+    if not (body.get("spec") or {}).get("nodeName"):
+        return scheduled.get("reason") or "Pending", _shortened(scheduled.get("message") or "")
+    for container in containers:
+        if found := _stuck(container):
+            return found
+    return _running(body, conditions)
+
+
+def _shortened(message: str) -> str:
+    """What the scheduler says, without what it tried by preemption: "0/16 nodes are available: 16 Insufficient …"."""
+    for part in (" no new claims to deallocate", " preemption:"):
+        message = message.partition(part)[0]
+    return message.rstrip(" ,")
+
+
+def _stuck(container: Body) -> tuple[str, str] | None:
+    """Why a container waits or has ended, when that is not just how containers start."""
+    state = container.get("state") or {}
+    waiting, terminated = state.get("waiting"), state.get("terminated")
+    if waiting and waiting.get("reason") not in _STARTING:
+        reason = waiting.get("reason") or "Waiting"
+        last = (container.get("lastState") or {}).get("terminated")
+        if reason == "CrashLoopBackOff" and last:
+            return reason, _last_words(container, last)
+        return reason, f"container {container.get('name')}: {waiting.get('message') or reason}"
+    # An init container that ended well is done; a main container that ended well is a failure (cluster.md).
+    if terminated and (terminated.get("exitCode") or not container.get("ready", False)):
+        return terminated.get("reason") or "Error", _last_words(container, terminated)
+    return None
+
+
+def _running(body: Body, conditions: Mapping[str, Body]) -> tuple[str, str]:
+    """A pod whose containers run or are about to: it starts, or it was ready and is not any more."""
+    status = body.get("status") or {}
+    ready = conditions.get("Ready") or {}
+    lost_at = ready.get("lastTransitionTime") or ""
+    starts = [
+        ((one.get("state") or {}).get("running") or {}).get("startedAt") or ""
+        for one in status.get("containerStatuses") or ()
+    ]
+    if ready.get("reason") in ("NodeLost", "NodeStatusUnknown") or ready.get("status") == "Unknown":
+        return "NodeLost", ready.get("message") or "the node does not report"
+    # Not ready since after its containers started: it has been ready in between. RFC 3339 compares as text.
+    if starts and all(starts) and lost_at > max(starts):
+        return "NotReady", ready.get("message") or ""
+    unready = [str(one.get("name")) for one in status.get("containerStatuses") or () if not one.get("ready")]
+    return "Starting", f"waiting for container {', '.join(unready)}" if unready else ""
+
+
+def _ended(containers: Iterable[Body]) -> tuple[str, str]:
+    """The first container that failed."""
+    for container in containers:
+        terminated = (container.get("state") or {}).get("terminated")
+        if terminated and terminated.get("exitCode"):
+            return terminated.get("reason") or "Error", _last_words(container, terminated)
+    return "", ""
+
+
+def _last_words(container: Body, terminated: Body) -> str:
+    words = telling(terminated.get("message") or "")
+    how = f"container {container.get('name')} exited with code {terminated.get('exitCode', 0)}"
+    if terminated.get("reason") not in (None, "", "Error", "Completed"):
+        how += f" ({terminated['reason']})"
+    return f"{how}: {words}" if words else how
+
+
+def node(body: Body) -> Node:
+    """A node, ready when the scheduler may put pods on it."""
+    metadata, status = body.get("metadata") or {}, body.get("status") or {}
+    conditions = {one.get("type"): one.get("status") for one in status.get("conditions") or ()}
+    allocatable = status.get("allocatable") or {}
+    return Node(
+        name=metadata.get("name") or "",
+        version=version(body),
+        labels=metadata.get("labels") or {},
+        ready=conditions.get("Ready") == "True" and not (body.get("spec") or {}).get("unschedulable"),
+        alive=conditions.get("Ready") == "True",
+        gpus=sum(_number(value, 0) for name, value in allocatable.items() if name.endswith("/gpu")),
+        ours=_applied_labels(body),
+    )
+
+
+def _applied_labels(body: Body) -> frozenset[str]:
+    fields = managed_fields.applied_fields(body) or {}
+    labels = (fields.get("f:metadata") or {}).get("f:labels") or {}
+    return frozenset(name[2:] for name in labels if name.startswith("f:"))
+
+
+def record(body: Body) -> Record:
+    """An agent's record."""
+    spec, status = body.get("spec") or {}, body.get("status") or {}
+    return Record(
+        node=(body.get("metadata") or {}).get("name") or "",
+        uid=uid(body),
+        version=version(body),
+        holdings=tuple(map(_holding, status.get("models") or ())),
+        unused=tuple(map(_unused, status.get("unused") or ())),
+        remove=frozenset((one.get("directory") or "", one.get("offer") or "") for one in spec.get("remove") or ()),
+    )
+
+
+def _unused(one: Body) -> Unused:
+    models, paths = (tuple(one.get(name) or ()) for name in ("models", "paths"))
+    return Unused(one.get("directory") or "", models, paths, one.get("offer") or "")
+
+
+def _holding(one: Body) -> Holding:
+    return Holding(
+        ref=Ref(one.get("kind") or "", one.get("namespace") or "", one.get("name") or ""),
+        uri=one.get("uri") or "",
+        revision=one.get("revision") or "",
+        state=one.get("state") or "",
+        directories=tuple(one.get("directories") or ()),
+        bytes=one.get("bytes") or 0,
+        total=one.get("total") or 0,
+        speed=one.get("speed") or 0,
+        message=one.get("message") or "",
+        verified_at=one.get("verifiedAt") or "",
+        facts=one.get("facts"),
+    )
+
+
+def status_writers(body: Body) -> tuple[tuple[str, datetime], ...]:
+    """Managers other than us and people's kubectl that wrote this object's status, and when (decisions 24)."""
+    writers = []
+    for entry in (body.get("metadata") or {}).get("managedFields") or ():
+        manager = entry.get("manager") or ""
+        if entry.get("subresource") != "status" or manager == keys.MANAGER or manager.startswith("kubectl"):
+            continue
+        if (when := _time(entry.get("time"))) is not None:
+            writers.append((manager, when))
+    return tuple(writers)
+
+
+def _replica_failure(body: Body) -> str:
+    for condition in (body.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == "ReplicaFailure" and condition.get("status") == "True":
+            return condition.get("message") or condition.get("reason") or "ReplicaFailure"
+    return ""
+
+
+def _time(text: Any) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None
+
+
+def _number(value: Any, default: int) -> int:
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        return default

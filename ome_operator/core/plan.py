@@ -1,0 +1,164 @@
+"""What `sync` decides: effects as data. The executor carries them out and verifies every guard against the API server.
+
+Nothing is destroyed on a cache's word: deletes and patches carry the UID of the object they mean, and a `Guard` where the
+decision rests on something that must not exist any more.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ome_operator.core.observed.objects import Manifest, Pod
+
+RIGHTS = ("Role", "RoleBinding")
+"""In this order: a binding is refused while its Role is not there."""
+NEEDED = ("Service", *RIGHTS)
+"""What a service serves nobody without although all of its pods are ready; these stand for everything else."""
+
+
+@dataclass(frozen=True)
+class Guard:
+    """No pod may match, read live from the API server right before the effect."""
+
+    selector: str
+    """Label selector in the API's spelling, in the service's namespace."""
+    name: str = ""
+    """Only the pod of this name counts; "" = any."""
+
+
+@dataclass(frozen=True)
+class NodeLost:
+    """The node does not report, or is gone, read live from the API server right before the effect."""
+
+    node: str
+
+
+@dataclass(frozen=True)
+class Apply:
+    """A server-side apply of the whole manifest by our field manager."""
+
+    manifest: Manifest
+    uid: str
+    """UID of the object that is to be changed; "" = it must not exist yet."""
+    guard: Guard | None = None
+
+    @property
+    def kind(self) -> str:
+        """Of the object."""
+        return str(self.manifest["kind"])
+
+
+@dataclass(frozen=True)
+class Create:
+    """A POST under `keys.SCALE_MANAGER`; that the object exists already is success."""
+
+    manifest: Manifest
+
+
+@dataclass(frozen=True)
+class EnsureSecret:
+    """A Secret that must exist: the executor makes its content and POSTs it; nobody reads it (decisions 20)."""
+
+    manifest: Manifest
+    """Without its data."""
+
+
+@dataclass(frozen=True)
+class ApplyStatus:
+    """A server-side apply of the status subresource of a child (RoleScale)."""
+
+    manifest: Manifest
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A JSON merge patch that carries the UID."""
+
+    kind: str
+    name: str
+    uid: str
+    body: Manifest
+
+
+@dataclass(frozen=True)
+class Delete:
+    """A deletion with UID precondition; dependents are garbage-collected in the background."""
+
+    kind: str
+    name: str
+    uid: str
+    grace: int | None = None
+    """gracePeriodSeconds; None leaves the object's own."""
+    guard: Guard | NodeLost | None = None
+
+
+Sight = tuple[str, int, bool, bool]
+"""What a recycle rests on: UID and restarts of a pod, whether it is being deleted, and whether it leads and is ready."""
+
+
+def sight(pod: Pod) -> Sight:
+    """One pod's part of it."""
+    return pod.uid, pod.restarts, pod.deleting, pod.rank == 0 and pod.ready
+
+
+@dataclass(frozen=True)
+class Recycle:
+    """Deletions in one group, all or none: only if everything that they rest on is found the same, read live."""
+
+    delete: tuple[Delete, ...]
+    selectors: tuple[str, ...]
+    """Label selectors that find the group's pods."""
+    pods: frozenset[Sight]
+    """All of them."""
+    scale: tuple[str, int] | None = None
+    """Name and replicas of the role's RoleScale, where it has one."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """A server-side dry run of the workloads of a revision; the answer comes back in `Observed.checks`."""
+
+    revision: str
+    manifests: tuple[Manifest, ...]
+
+
+@dataclass(frozen=True)
+class Event:
+    """A Kubernetes Event about the service."""
+
+    type: str
+    """Normal or Warning."""
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that one pass wants done for one service, in the order of the fields.
+
+    The status comes last, and PodDisruptionBudgets beside it.
+    """
+
+    check: tuple[Check, ...] = ()
+    first: tuple[Apply, ...] = ()
+    """ControllerRevisions, applied one after the other before `apply`: a slice is stamped from what is stored."""
+    ensure_secret: tuple[EnsureSecret, ...] = ()
+    """What pods mount, before there are pods."""
+    apply: tuple[Apply, ...] = ()
+    """Applied concurrently, but Services after what makes their pods and budgets with the status. Roles and RoleBindings
+    have passes of their own."""
+    create: tuple[Create, ...] = ()
+    apply_status: tuple[ApplyStatus, ...] = ()
+    patch: tuple[Patch, ...] = ()
+    delete: tuple[Delete, ...] = ()
+    recycle: tuple[Recycle, ...] = ()
+    status: dict[str, Any] = field(default_factory=dict)
+    """The service's whole status as we want it; the executor writes it only when it differs from what is stored."""
+    urgent: bool = True
+    """False when only counts changed: such a status may wait for `settings.status_interval`."""
+    events: tuple[Event, ...] = ()
+    rolls: bool = False
+    """The service rolls out an edit that others share, until it is whole, or would if nobody were ahead of it."""
+    watch_failures: tuple[tuple[str, str], ...] = ()
+    """(kind, name) of workloads that have fewer pods than they want: the shell looks for FailedCreate events."""
+    requeue_after: float | None = None
+    """Seconds until the next pass even if nothing happens."""

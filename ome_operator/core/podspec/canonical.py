@@ -1,0 +1,69 @@
+"""Make a merged pod spec canonical: the spelling in which the API server stores it, without duplicates it would refuse.
+
+Server-side apply refuses duplicate keys that a plain create accepts (two env entries of one name, two ports with one
+number); the last one wins here, and the drop is reported (decisions 13).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ome_operator import quantity
+from ome_operator.core.observed.objects import Manifest
+from ome_operator.core.podspec.merge import FREE, KEYS
+
+_TEXTS = frozenset({"command", "args"})
+_QUANTITY_MAPS = frozenset({"limits", "requests", "overhead"})
+
+
+def tidy(pod: Manifest) -> tuple[Manifest, tuple[str, ...]]:
+    """The canonical pod spec, and one sentence per entry that was dropped as a duplicate."""
+    dropped: list[str] = []
+    return _tidy(pod, "", dropped), tuple(dropped)
+
+
+def _tidy(value: Any, field: str, dropped: list[str]) -> Any:
+    if isinstance(value, Mapping):
+        return _tidy_map(value, field, dropped)
+    if isinstance(value, list):
+        if field in _TEXTS:
+            return [_text(item) for item in value]
+        items = [_tidy(item, field, dropped) for item in value]
+        items = _unique(items, KEYS[field], field, dropped) if field in KEYS else items
+        return _unique(items, ("name",), field, dropped) if field == "ports" else items
+    return quantity.canonical(value) if field == "sizeLimit" and value is not None else value
+
+
+def _tidy_map(value: Mapping[str, Any], field: str, dropped: list[str]) -> Manifest:
+    if field in _QUANTITY_MAPS:
+        return {key: quantity.canonical(amount) for key, amount in value.items() if amount is not None}
+    if field in FREE:
+        return {key: inner for key, inner in value.items() if inner is not None}
+    out = {key: _tidy(inner, key, dropped) for key, inner in value.items() if inner is not None}
+    if field == "fieldRef":
+        out.setdefault("apiVersion", "v1")
+    if field == "resourceFieldRef":
+        out["divisor"] = quantity.canonical(out.get("divisor", "0"))
+    if field == "ports":
+        out.setdefault("protocol", "TCP")
+    if field == "env" and "valueFrom" not in out:
+        out["value"] = _text(out.get("value", ""))
+    return out
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _unique(items: list[Any], parts: tuple[str, ...], field: str, dropped: list[str]) -> list[Any]:
+    """The items without those that a later one with the same parts replaces; items without any of the parts all stay."""
+    seen: dict[Any, Any] = {}
+    for number, item in enumerate(items):
+        key: Any = tuple(item.get(part) for part in parts) if isinstance(item, Mapping) else repr(item)
+        if not any(key):
+            key = number
+        if key in seen:
+            what = "/".join(str(part) for part in key if part is not None) if isinstance(key, tuple) else key
+            dropped.append(f"{field} {what} is given twice: the last one counts")
+            del seen[key]
+        seen[key] = item
+    return list(seen.values())

@@ -1,0 +1,106 @@
+"""Refuse pod specs whose parts have the wrong shape, in words.
+
+These fields are open in the CRDs, so anything may stand there: a map of variables instead of a list, a text as args. Layers
+are checked before they are merged, because a merge of wrong shapes would hide what was written.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ome_operator import quantity
+from ome_operator.api.invalid import shown
+from ome_operator.core.podspec.merge import FREE
+
+_ENTRIES: Mapping[str, str] = {
+    "containers": "name", "initContainers": "name", "env": "name", "ports": "containerPort", "volumes": "name",
+    "volumeMounts": "mountPath", "volumeDevices": "devicePath", "imagePullSecrets": "name", "hostAliases": "ip",
+    "tolerations": "", "envFrom": "", "topologySpreadConstraints": "", "nodeSelectorTerms": "", "matchExpressions": "key",
+    "requiredDuringSchedulingIgnoredDuringExecution": "", "preferredDuringSchedulingIgnoredDuringExecution": "",
+    "resourceClaims": "name", "claims": "name",
+}  # fmt: skip
+"""Lists of maps, with the key that every entry needs ("" for none)."""
+_MAPS = frozenset(
+    {
+        "resources", "limits", "requests", "securityContext", "capabilities", "lifecycle", "nodeSelector", "affinity",
+        "nodeAffinity", "nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution", "valueFrom", "overhead",
+        "matchLabels", "readinessProbe", "livenessProbe", "startupProbe", "preStop", "postStart", "exec", "httpGet",
+        "tcpSocket", "grpc", "sleep",
+    }
+)  # fmt: skip
+"""Maps; with the field above where the name alone means two things: for pods, what is required is a list."""
+_LISTS_OF_TEXTS = frozenset({"command", "args", "add", "drop"})
+_TEXTS = frozenset(
+    {
+        "name", "mountPath", "devicePath", "ip", "key", "protocol", "topologyKey", "whenUnsatisfiable", "serviceAccountName",
+    }
+)  # fmt: skip
+"""Texts that entries are told apart by, or that the operator reads. (`image` is none: a volume's image is a map.)"""
+_NUMBERS = frozenset({"containerPort", "terminationGracePeriodSeconds"})
+_AMOUNTS = frozenset({"sizeLimit", "divisor"})
+_LEAVES = _TEXTS | _NUMBERS | _AMOUNTS | {"value"}
+_MAPS_OF_AMOUNTS = frozenset({"limits", "requests", "overhead"})
+
+
+def wrong(value: Any, where: str, field: str = "") -> str:
+    """The first thing of a wrong shape at or below `where`, as a sentence; "" when all is well.
+
+    `field` is the name under which the value stands; "" for a pod spec or container itself.
+    """
+    if value is None:
+        return ""
+    if field in _ENTRIES:
+        return _wrong_entries(value, where, field)
+    if field in _LISTS_OF_TEXTS:
+        fine = isinstance(value, list) and all(isinstance(one, str | int | float) for one in value)
+        return "" if fine else f"{where} must be a list of texts"
+    if isinstance(value, Mapping) and field not in _LEAVES:
+        return _wrong_map(value, where, field)
+    if isinstance(value, list) and field not in _MAPS | _LEAVES:
+        return _first(wrong(one, f"{where}[{number}]") for number, one in enumerate(value))
+    return _wrong_one(value, where, field)
+
+
+def _wrong_map(value: Mapping[str, Any], where: str, field: str) -> str:
+    if field in _MAPS_OF_AMOUNTS:
+        return _first(_wrong_amount(amount, f"{where}.{name}") for name, amount in value.items() if amount is not None)
+    inside = () if field in FREE else value.items()
+    return _first(wrong(inner, f"{where}.{name}", _field(field, str(name))) for name, inner in inside)
+
+
+def _wrong_one(value: Any, where: str, field: str) -> str:
+    """The same for what has nothing below it."""
+    if field in _MAPS:
+        return f"{where} must be a map"
+    if field in _TEXTS and not isinstance(value, str):
+        return f"{where} is {shown(value)}: write a text; put quotes around numbers, true and false"
+    if field in _NUMBERS and quantity.whole(value) is None:
+        return f"{where} must be a whole number"
+    if field == "value" and not isinstance(value, str | int | float):
+        return f"{where} is {shown(value)}: write a text, a number, true or false"
+    return _wrong_amount(value, where) if field in _AMOUNTS else ""
+
+
+def _wrong_amount(value: Any, where: str) -> str:
+    if quantity.valid(value):
+        return ""
+    return f'{where} is {shown(value)}: write an amount such as 8, "500m" or "80Gi"'
+
+
+def _field(parent: str, name: str) -> str:
+    """The name under which the tables have a field."""
+    return f"{parent}.{name}" if f"{parent}.{name}" in _MAPS else name
+
+
+def _wrong_entries(value: Any, where: str, field: str) -> str:
+    key = _ENTRIES[field]
+    if not isinstance(value, list):
+        kind = f"with a {key} each" if key else "of maps"
+        return f"{where} must be a list of entries {kind}"
+    for number, entry in enumerate(value):
+        if not isinstance(entry, Mapping) or (key and entry.get(key) in (None, "")):
+            return f"{where}[{number}] must be a map with a {key}" if key else f"{where}[{number}] must be a map"
+    return _first(wrong(entry, f"{where}[{number}]") for number, entry in enumerate(value))
+
+
+def _first(sentences: Iterable[str]) -> str:
+    return next((one for one in sentences if one), "")

@@ -1,0 +1,83 @@
+"""Why a group failed: the first that ended, in the kubelet's words, kept when its pod is long gone."""
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any
+
+from ome_operator.core.observed.objects import Pod
+from ome_operator.core.observed.termination import telling
+from ome_operator.core.recovery.group import Group, uid_of
+from ome_operator.core.recovery.record import UID, Record, mark, stamp
+
+Failure = dict[str, Any]
+"""As `status.groups[].lastFailure`."""
+
+DELETED, REPLACED, MISSING = "PodDeleted", "PodReplaced", "PodMissing"
+HUNG, LATE, DRIFTED = "NotReady", "NotReadyInTime", "TemplateDrift"
+_WEAK = frozenset({DELETED, REPLACED, MISSING, HUNG})
+"""What is seen from outside: how a container ended says more."""
+_PLAIN = frozenset({"Error", "Completed"})
+
+
+def found(group: Group, record: Record, lost: Callable[[str], bool], now: datetime) -> Failure | None:
+    """The failure to remember: what ended first since the recorded start, else what was remembered."""
+    known = record.failure
+    current = known if known is not None and known.get("time", "") >= record.ready_since else None
+    endings = [_ended(pod, now) for rank, pod in group.pods.items() if _failed(pod, rank, record)]
+    strong = [one for one in endings if one is not None and one["time"] >= record.ready_since]
+    if current is not None and current.get("reason") not in _WEAK:
+        strong.append(current)
+    if strong:
+        return min(strong, key=lambda one: str(one["time"]))
+    return current or next(_seen(group, record, lost, now), None) or known
+
+
+def about(group: Group, reason: str, message: str, now: datetime) -> Failure:
+    """A failure of the group as a whole, told at its leader."""
+    return {"podName": group.name, "reason": reason, "message": message, "time": stamp(now)}
+
+
+def sentence(failure: Failure) -> str:
+    """The failure for people."""
+    pod, reason, message = failure.get("podName"), failure.get("reason") or "", failure.get("message") or ""
+    if failure.get("exitCode") is None:
+        return f"pod {pod}: {message or reason}" if reason in _WEAK else f"pod {pod}: {reason}, {message}".rstrip(", ")
+    how = f"container {failure.get('containerName')} of pod {pod} exited with code {failure['exitCode']}"
+    if reason not in _PLAIN:
+        how += f" ({reason})"
+    return f"{how}: {words}" if (words := telling(message)) else how
+
+
+def late(group: Group, why: str, now: datetime) -> Failure:
+    """Why a group does not come up: the newest ending of one of its pods, if there is one."""
+    endings = [one for pod in group.pods.values() if (one := _ended(pod, now)) is not None]
+    return max(endings, key=lambda one: str(one["time"]), default=about(group, LATE, why, now))
+
+
+def _failed(pod: Pod, rank: int, record: Record) -> bool:
+    """Whether the recorded pod of a rank has lost its recorded start, or is about to."""
+    same = uid_of(record, rank) == pod.uid[:UID]
+    return same and (record.members[str(rank)] != mark(pod) or pod.deleting or pod.over or not pod.running)
+
+
+def _ended(pod: Pod, now: datetime) -> Failure | None:
+    if pod.ending is None:
+        return None
+    one = pod.ending
+    out = {"podName": pod.name, "reason": one.reason, "message": one.message, "time": one.time or stamp(now)}
+    return out if one.code is None else out | {"containerName": one.container, "exitCode": one.code}
+
+
+def _seen(group: Group, record: Record, lost: Callable[[str], bool], now: datetime) -> Iterator[Failure]:
+    """What the pods look like from outside."""
+    for rank in range(group.size):
+        pod = group.pods.get(rank)
+        if str(rank) not in record.members:
+            continue
+        if pod is None:
+            yield about(group, MISSING, f"rank {rank} has no pod", now)
+        elif pod.deleting or pod.over:
+            where = f" on node {pod.node}, which does not report" if lost(pod.node) else ""
+            yield about(group, DELETED, f"it is being deleted{where}", now) | {"podName": pod.name}
+        elif uid_of(record, rank) != pod.uid[:UID]:
+            yield about(group, REPLACED, "it was deleted, and a new one took its place", now) | {"podName": pod.name}

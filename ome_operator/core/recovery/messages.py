@@ -1,0 +1,75 @@
+"""What is told about groups that failed: one condition, and an event for each recycle."""
+
+from collections.abc import Mapping
+
+from ome_operator.core.plan import Event
+from ome_operator.core.recovery import failure
+from ome_operator.core.recovery.group import Group
+from ome_operator.core.recovery.policy import Policy
+from ome_operator.core.recovery.record import FAILED, NODE_LOST, NOT_READY, READY, RECYCLING, RESTARTING, SYSTEMIC, Record
+from ome_operator.core.status import conditions as cond
+
+LIMIT, STUCK = "RecycleLimit", "StuckTerminating"
+_GRAVITY = (SYSTEMIC, LIMIT, STUCK, RECYCLING, "NotReady", RESTARTING)
+
+
+def condition(
+    records: Mapping[str, Record],
+    groups: Mapping[str, Group],
+    policies: Mapping[str, Policy],
+    more: list[tuple[str, str]],
+) -> cond.Condition | None:
+    """Whether every group that failed has come back; None while none ever failed. `more`: other (reason, sentence)s."""
+    failed = [one for _, one in sorted(records.items()) if one.failure and _went_down(one)]
+    troubled = [one for _, one in sorted(records.items()) if one.phase not in (READY, SYSTEMIC) and _went_down(one)]
+    said = [*more, *(_said(one, groups[one.name], policies[one.component]) for one in troubled)]
+    if said:
+        said.sort(key=lambda one: _GRAVITY.index(one[0]))
+        return cond.Condition(cond.RECOVERED, False, said[0][0], "; ".join(sentence for _, sentence in said))
+    if not failed:
+        return None
+    last = max(failed, key=lambda one: str((one.failure or {}).get("time", "")))
+    why = failure.sentence(last.failure or {})
+    return cond.Condition(cond.RECOVERED, True, "Recovered", f"{groups[last.name].title} came back{_times(last)}: {why}")
+
+
+def _went_down(record: Record) -> bool:
+    """Whether it was ready once, or had to be recycled before."""
+    return bool(record.incarnation or record.recycles)
+
+
+def _said(record: Record, group: Group, policy: Policy) -> tuple[str, str]:
+    """(reason, sentence) about a group that is not as it was."""
+    why = f": {failure.sentence(record.failure)}" if record.failure else ""
+    title = group.title
+    if record.phase == FAILED:
+        how = "look at its pods' logs, then delete them to try once more, or raise lifecycle.maxRecycles"
+        return LIMIT, f"{title} was recycled {record.in_a_row} times in a row and is left as it is{why}; {how}"
+    if record.phase == RECYCLING:
+        return RECYCLING, f"{title} is recycled{_times(record)}{why}"
+    if record.phase == NODE_LOST:
+        return "NotReady", f"{title}: its leader's node {group.pods[0].node if 0 in group.pods else ''} does not report"
+    if record.phase == NOT_READY:
+        if record.members != group.marks():
+            return "NotReady", f"{title} is broken{why}"
+        wait = f": recycled when that lasts {policy.hang:.0f} s" if policy.recycles else ""
+        return "NotReady", f"{title} was ready and is not{wait}"
+    back = f"{title} starts again{_times(record)}{why}"
+    wait = f"; recycled if that takes more than {policy.self_heal:.0f} s" if record.phase == RESTARTING else ""
+    return RESTARTING, back + wait
+
+
+def _times(record: Record) -> str:
+    return f" ({_ordinal(record.recycles)} recycle)" if record.recycles else ""
+
+
+def _ordinal(number: int) -> str:
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th") if number % 100 not in (11, 12, 13) else "th"
+    return f"{number}{ending}"
+
+
+def event(record: Record, group: Group) -> Event:
+    """A recycle begins."""
+    why = failure.sentence(record.failure) if record.failure else "a rank was lost"
+    what = f"{group.title} of revision {group.revision} is recycled{_times(record)}"
+    return Event("Warning", "GroupRecycled", f"{what}: {why}")

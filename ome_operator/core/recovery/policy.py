@@ -1,0 +1,71 @@
+"""How the groups of a component are to be recovered: `lifecycle` of the service above that of the runtime."""
+
+from typing import Any, NamedTuple
+
+from ome_operator.api import Component, InferenceService, Lifecycle, Runtime
+from ome_operator.quantity import seconds
+from ome_operator.util.memoize import by_identity
+
+SELF_HEAL = 60.0
+"""Ranks of SGLang that were restarted in place meet again after 40 to 48 s (measured)."""
+HANG = 60.0
+"""Beside the 15 s of the probes. A recycle may cost the loading of a terabyte, so a pause of the engine must not look like a
+hang."""
+START = 75 * 60.0
+"""Somewhat more than the hour that start-up probes of engines allow."""
+FIRST, LAST = 10.0, 300.0
+"""Seconds from one recycle to the next, when the group does not stay up in between: doubling from one to the other."""
+STABLE = 600.0
+"""A group that was ready for so long has come back: its next recycle is the first one again."""
+
+
+class Policy(NamedTuple):
+    """What is done about a group of one component that fails. Times in seconds."""
+
+    recycles: bool = True
+    """Whether a group is recycled at all."""
+    spare: int = 0
+    """Ranks above 0 that the engine survives losing: then only they are replaced."""
+    self_heal: float = SELF_HEAL
+    """How long a group may take whose ranks restart by themselves."""
+    hang: float = HANG
+    """How long a leader may be not ready that was."""
+    start: float = START
+    """How long a group may take from its last pod's binding until it is ready."""
+    limit: int | None = None
+    """Recycles in a row, None without bound."""
+    force: float | None = None
+    """How long a pod may stay Terminating on a lost node before it is deleted by force; None for ever."""
+
+
+def policy(service: InferenceService, runtime: Runtime | None, component: str) -> Policy:
+    """The policy of a component."""
+    above: Component | None = getattr(service.spec, component)
+    below: Component | None = getattr(runtime.spec, f"{component}_config") if runtime else None
+    return _policy(above.lifecycle if above else None, below.lifecycle if below else None)
+
+
+@by_identity(1024)
+def _policy(above: Lifecycle | None, below: Lifecycle | None) -> Policy:
+    def said(field: str) -> Any:
+        values = [getattr(one, field) for one in (above, below) if one is not None]
+        return next((value for value in values if value is not None), None)
+
+    def time(field: str, default: float) -> float:
+        return default if (value := said(field)) is None else seconds(value)
+
+    force = said("force_delete_after")
+    return Policy(
+        recycles=said("restart_policy") != "None",
+        spare=said("tolerated_lost_ranks") or 0,
+        self_heal=time("self_heal_timeout", SELF_HEAL),
+        hang=time("hang_timeout", HANG),
+        start=time("instance_ready_timeout", START),
+        limit=said("max_recycles"),
+        force=None if force is None else seconds(force),
+    )
+
+
+def pause(in_a_row: int) -> float:
+    """Seconds that pass after so many recycles in a row before the next one."""
+    return min(LAST, FIRST * 2.0 ** min(in_a_row - 1, 10)) if in_a_row else 0.0

@@ -1,0 +1,203 @@
+"""One pass over all groups of a service that are to stay: what becomes of each, and what may be done at a time."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from ome_operator import keys
+from ome_operator.api import InferenceService
+from ome_operator.core.desired import Desired
+from ome_operator.core.observed.objects import Node, Observed, Pod
+from ome_operator.core.plan import Delete, Event, NodeLost, Recycle, sight
+from ome_operator.core.recovery import messages
+from ome_operator.core.recovery.group import Group, ranks, view
+from ome_operator.core.recovery.policy import Policy, policy
+from ome_operator.core.recovery.record import RECYCLING, Record, passed, read, written
+from ome_operator.core.recovery.scope import Role, scope
+from ome_operator.core.recovery.state_machine import Step
+from ome_operator.core.recovery.systemic import together
+from ome_operator.core.render import meta
+from ome_operator.core.resolve.inputs import Resolved
+from ome_operator.core.rollout.intent import Choice
+from ome_operator.core.rollout.slices import hurry, own_pods
+from ome_operator.core.status.conditions import Condition
+
+READ_BACK = 0.5
+"""Seconds until the pass that finds an announced recycle in the stored status, and deletes."""
+OVERDUE = 30.0
+"""Seconds beyond its grace period after which a pod counts as stuck, and between two looks at it."""
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What one pass decides about groups."""
+
+    groups: tuple[dict[str, Any], ...] = ()
+    """`status.groups`."""
+    recycle: tuple[Recycle, ...] = ()
+    delete: tuple[Delete, ...] = ()
+    """By force: pods that stay Terminating on lost nodes."""
+    events: tuple[Event, ...] = ()
+    condition: Condition | None = None
+    urgent: bool = False
+    """Whether a group that was ready once is in another phase: such a status must not wait."""
+    again: float | None = None
+    """Seconds until something is due if nothing happens before."""
+
+
+def recover(
+    service: InferenceService,
+    resolved: Resolved,
+    choice: Choice,
+    want: Desired,
+    observed: Observed,
+    present: Iterable[str],
+    nodes: Mapping[str, Node],
+    now: datetime,
+) -> Recovery:
+    """Decide about every group; `present` are the revisions that exist."""
+    roles = scope(choice, want, observed)
+    policies = {one: policy(service, resolved.runtime, one) for one in (keys.ENGINE, keys.DECODER)}
+    pods = own_pods(observed, service.uid)
+    before = read(service.status)
+
+    def lost(name: str) -> bool:
+        return bool(name) and (name not in nodes or not nodes[name].alive)
+
+    found = {one.name: (one, role) for role in roles for one in _groups(role, pods, observed)}
+    groups = {name: group for name, (group, _) in found.items()}
+    steps, systemic = _steps(groups, before, policies, lost, now)
+    force = _forced(pods, policies, lost, now)
+    after = {name: step.record for name, step in steps.items()}
+    goes = {name for name, one in after.items() if one.phase == RECYCLING}
+    begun = sorted(name for name in goes if not announced(before.get(name)))
+    recycle = [_recycling(service.name, *found[name], after[name]) for name in sorted(goes.difference(begun))]
+    waits = [step.again for step in steps.values() if step.again is not None] + force.again + [READ_BACK] * bool(begun)
+    return Recovery(
+        groups=tuple(written([*after.values(), *_carried(before, after, roles, present)])),
+        recycle=tuple(one for one in recycle if one.delete),
+        delete=force.delete,
+        events=tuple(messages.event(after[name], groups[name]) for name in begun),
+        condition=messages.condition(after, groups, policies, [*systemic, *force.stuck]),
+        urgent=bool(begun) or any(_moved(before.get(name), one) for name, one in after.items()),
+        again=min(waits, default=None),
+    )
+
+
+def announced(stored: Record | None) -> bool:
+    """Whether a recycle stands in the stored status with its cause and count: only then may anything be deleted."""
+    return stored is not None and stored.phase == RECYCLING
+
+
+def _moved(stored: Record | None, now: Record) -> bool:
+    """Whether a group that was ready once is in another phase."""
+    return stored is not None and bool(stored.incarnation) and stored.phase != now.phase
+
+
+def _steps(
+    groups: Mapping[str, Group],
+    before: Mapping[str, Record],
+    policies: Mapping[str, Policy],
+    lost: Callable[[str], bool],
+    now: datetime,
+) -> tuple[dict[str, Step], list[tuple[str, str]]]:
+    """The next record of every group, and what is to be told about faults of a whole role."""
+    steps: dict[str, Step] = {}
+    said: list[tuple[str, str]] = []
+    for component in dict.fromkeys(one.component for one in groups.values()):
+        mine = [one for one in groups.values() if one.component == component]
+        made, systemic = together(mine, before, policies[component], lost, now)
+        steps |= made
+        said += systemic
+    return steps, said
+
+
+def _carried(
+    before: Mapping[str, Record], after: Mapping[str, Record], roles: list[Role], present: Iterable[str]
+) -> list[Record]:
+    """Records of groups that are left alone now, and of slices that go: they are forgotten with their slice."""
+    wanted = {(role.revision, role.component): role.groups for role in roles}
+    here = frozenset(present)
+
+    def stays(one: Record) -> bool:
+        return one.revision in here and one.index < wanted.get((one.revision, one.component), one.index + 1)
+
+    return [one for name, one in before.items() if name not in after and stays(one)]
+
+
+def _groups(role: Role, pods: Iterable[Pod], observed: Observed) -> list[Group]:
+    """The groups of a role, without those that are taken out of service."""
+    mine = [pod for pod in pods if pod.component == role.component and pod.revision == role.revision]
+    out = []
+    for number in range(role.groups):
+        members = ranks(pod for pod in mine if pod.group == number and 0 <= pod.rank < role.size)
+        if 0 in members and members[0].draining:
+            continue
+        sets = {pod.uid: observed.children.get(("StatefulSet", pod.workload)) for pod in members.values()}
+        drifted = [
+            pod.uid
+            for pod in members.values()
+            if (found := sets[pod.uid]) and found.template and pod.template and pod.template != found.template
+        ]
+        settled = all(observed.intact(found) for found in sets.values() if found is not None)
+        out.append(
+            Group(
+                name=f"{role.leaders}-{number}",
+                component=role.component,
+                revision=role.revision,
+                number=number,
+                size=role.size,
+                title=f"{role.title} group {number}",
+                pods=members,
+                drifted=frozenset(drifted) if settled else frozenset(),
+                settled=settled,
+            )
+        )
+    return out
+
+
+def _recycling(service: str, group: Group, role: Role, record: Record) -> Recycle:
+    """Deletions of what is left of the recorded start, with all that they rest on."""
+    labels = meta.labels(service, group.component, group.revision)
+    leader = {**labels, keys.WORKER_INDEX: "0", keys.POD_INDEX: str(group.number)}
+    workers = {**labels, keys.GROUP_INDEX: str(group.number)}
+    selectors = [leader, workers] if group.size > 1 else [leader]
+    return Recycle(
+        delete=hurry(view(group, record).recorded),
+        selectors=tuple(meta.requirement(one) for one in selectors),
+        pods=frozenset(sight(pod) for pod in group.pods.values()),
+        scale=role.scale,
+    )
+
+
+class _Force(NamedTuple):
+    """What is done about pods that stay Terminating on lost nodes."""
+
+    delete: tuple[Delete, ...]
+    stuck: list[tuple[str, str]]
+    again: list[float]
+
+
+def _forced(pods: Iterable[Pod], policies: Mapping[str, Policy], lost: Callable[[str], bool], now: datetime) -> _Force:
+    """The kubelet of a lost node confirms no deletion, and no other pod can have the name before (decisions 6 and 8)."""
+    delete: list[Delete] = []
+    stuck: list[tuple[str, str]] = []
+    again: list[float] = []
+    for pod in pods:
+        if not pod.deleting or pod.component not in policies:
+            continue
+        force, over = policies[pod.component].force, passed(pod.ends, now)
+        due = OVERDUE if force is None else force
+        if over < due:
+            again.append(due - over)
+        elif force is not None and lost(pod.node):
+            delete.append(Delete("Pod", pod.name, pod.uid, grace=0, guard=NodeLost(pod.node)))
+        elif force is not None:
+            again.append(OVERDUE)
+        if over >= OVERDUE and lost(pod.node):
+            how = "remove the Node object, taint it node.kubernetes.io/out-of-service, or set lifecycle.forceDeleteAfter"
+            stuck.append(
+                (messages.STUCK, f"pod {pod.name} stays Terminating on node {pod.node}, which does not report: {how}")
+            )
+    return _Force(tuple(delete), stuck, again)

@@ -1,0 +1,45 @@
+"""Which groups are to stay: those of the slices that are kept, as many as are wanted."""
+
+from typing import NamedTuple
+
+from ome_operator import keys, names
+from ome_operator.core.desired import Desired
+from ome_operator.core.observed.objects import Observed
+from ome_operator.core.rollout.intent import Choice
+from ome_operator.core.status.progress import title
+
+
+class Role(NamedTuple):
+    """The groups of one component of one slice that are to stay."""
+
+    component: str
+    revision: str
+    title: str
+    """prefill, decode, or engine."""
+    size: int
+    groups: int
+    leaders: str
+    """Name of the leaders' StatefulSet."""
+    scale: tuple[str, int] | None
+    """Name and replicas of its RoleScale."""
+
+
+def scope(choice: Choice, want: Desired, observed: Observed) -> list[Role]:
+    """The roles of all kept slices. Slices that go, and groups beyond the wanted number, have their own order of ending."""
+    out = []
+    for (revision, component), held in sorted(want.held.items()):
+        roles = choice.roles(revision)
+        scale = observed.children.get(("RoleScale", names.component(choice.owner.name, component)))
+        mine = scale is not None and scale.owner == choice.owner.uid
+        out.append(
+            Role(
+                component=component,
+                revision=revision,
+                title=title(component, keys.DECODER in roles),
+                size=roles[component].size,
+                groups=held.groups,
+                leaders=names.leader(choice.owner.name, component, revision),
+                scale=(scale.name, scale.replicas) if scale is not None and mine else None,
+            )
+        )
+    return out

@@ -1,0 +1,224 @@
+"""What becomes of one group: from its record and its pods to its next record. What is to be deleted follows from that.
+
+A recycle is announced before it happens: the phase RECYCLING, the cause and the count are stored first, and only a pass that
+reads them back deletes. Then the pods whose start is the recorded one go, never a newer one; so a crash after any number of
+deletions changes nothing, and ends when none of them is left.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from typing import NamedTuple
+
+from ome_operator.core.recovery.failure import DRIFTED, HUNG, Failure, about, found, late
+from ome_operator.core.recovery.group import Group, View, uid_of, view
+from ome_operator.core.recovery.policy import STABLE, Policy, pause
+from ome_operator.core.recovery.record import (
+    FAILED,
+    NODE_LOST,
+    NOT_READY,
+    PENDING,
+    READY,
+    RECYCLING,
+    RESTARTING,
+    STARTING,
+    SYSTEMIC,
+    UID,
+    Record,
+    passed,
+    stamp,
+)
+
+TURN = 5.0
+"""Seconds after which a hung group looks whether it may be recycled now: no event tells that another's recycle is over."""
+
+
+class Step(NamedTuple):
+    """What becomes of a group."""
+
+    record: Record
+    again: float | None = None
+    """Seconds until something is due if nothing happens before."""
+
+
+class Ground(NamedTuple):
+    """What a group's fate depends on besides itself."""
+
+    policy: Policy
+    lost: Callable[[str], bool]
+    """Whether a node does not report, or is gone."""
+    now: datetime
+    systemic: bool = False
+    """Whether half of the role's leaders are not ready at once: then their groups are not to blame."""
+    busy: bool = False
+    """Whether another group of the role is being recycled: then none is for a hang."""
+
+
+def advance(group: Group, record: Record, ground: Ground) -> Step:
+    """The next record of a group."""
+    seen = view(group, record, ground.policy.spare)
+    if not ground.policy.recycles:
+        return _watched(group, record, ground)
+    if _met(group, record, seen, ground.policy.spare):
+        return Step(_recorded(group, _told(group, record, ground), ground.now))
+    decided = record.phase == RECYCLING or (record.phase == FAILED and _exhausted(record, ground.policy))
+    if decided and seen.recorded and not _came_back(group, record, seen):
+        return Step(record)
+    if not seen.recorded:
+        return _coming(group, _told(group, record, ground), ground)
+    if seen.whole:
+        return _whole(group, record, ground)
+    return _broken(group, _told(group, record, ground), seen, ground)
+
+
+def _met(group: Group, record: Record, seen: View, spare: int) -> bool:
+    """Whether a new leader is ready: it has met every rank, also one whose start is the recorded one.
+
+    Such a rank was recorded when it had just ended and started again, which its leader notices some seconds later. A leader
+    that is not probed proves nothing about ranks that are older than itself. Before a group was first ready it may be made
+    from any template: that belongs to its boot.
+    """
+    if not group.ready or group.pods[0] in seen.recorded or (seen.recorded and not group.pods[0].probed):
+        return False
+    if sum(not pod.running for pod in group.pods.values()) > spare:
+        return False  # its leader notices some seconds later
+    return not record.incarnation or (group.settled and not _drifted(group, record))
+
+
+def _came_back(group: Group, record: Record, seen: View) -> bool:
+    """Whether what was to go serves after all, and is what it should be; of a start that never was ready a probe says so."""
+    proven = bool(record.ready_since) or (group.settled and group.pods[0].probed)
+    return seen.whole and group.ready and proven and not _drifted(group, record)
+
+
+def _told(group: Group, record: Record, ground: Ground) -> Record:
+    """With the failure that can be seen now, where a recorded start was lost."""
+    if not record.incarnation:
+        return record  # whatever happens before a group was first ready belongs to its boot
+    return replace(record, failure=found(group, record, ground.lost, ground.now))
+
+
+def _recorded(group: Group, record: Record, now: datetime) -> Record:
+    """A new start: every pod exists, none is being deleted, and the leader is ready."""
+    return replace(
+        record.to(READY, now),
+        incarnation=record.incarnation + 1,
+        ready_since=stamp(now),
+        members=group.marks(),
+        node=group.pods[0].node,
+    )
+
+
+def _watched(group: Group, record: Record, ground: Ground) -> Step:
+    """Nothing is recycled: every pod is left to the kubelet and its StatefulSet."""
+    if group.ready:
+        same = record.phase == READY and record.members == group.marks()
+        return Step(record if same else _recorded(group, _told(group, record, ground), ground.now))
+    if record.incarnation and group.bound:
+        return Step(_told(group, record, ground).to(NOT_READY, ground.now))
+    return Step(_told(group, record, ground).to(STARTING if group.bound else PENDING, ground.now))
+
+
+def _coming(group: Group, record: Record, ground: Ground) -> Step:
+    """A new start, of which nothing is recorded: it is waited for."""
+    if record.incarnation and (strange := _drifted(group, record)):
+        why = "it was made from a template that is not the revision's"
+        failure = {**about(group, DRIFTED, why, ground.now), "podName": strange}
+        return _recycle(record, failure, ground, group.marks())
+    if not group.bound:
+        return Step(record.to(PENDING, ground.now))
+    record = record.to(STARTING, ground.now)
+    left = ground.policy.start - passed(record.since, ground.now)
+    if left > 0:
+        return Step(record, left)
+    why = f"the group did not become ready within {ground.policy.start:.0f} s"
+    return _recycle(record, late(group, why, ground.now), ground, group.marks())
+
+
+def _drifted(group: Group, record: Record) -> str:
+    """Name of a pod that was made from a template that is not the slice's; "" without one.
+
+    Pods of a start that was ready were right when they were recorded, whatever an upgrade of Kubernetes makes of the
+    template's name. What is recorded of a start that never was ready is what has to go.
+    """
+    strange = [(rank, pod) for rank, pod in group.pods.items() if pod.uid in group.drifted]
+    return next((pod.name for rank, pod in strange if not record.ready_since or uid_of(record, rank) != pod.uid[:UID]), "")
+
+
+def _whole(group: Group, record: Record, ground: Ground) -> Step:
+    """Every rank runs since the recorded start: it serves, or it hangs."""
+    now, policy = ground.now, ground.policy
+    if group.ready and not record.ready_since:
+        return Step(_recorded(group, record, now))
+    leader = group.pods[0]
+    if leader.ready:
+        return _ready(_replaced(group, record, ground), now)
+    if ground.lost(leader.node):
+        return Step(record.to(NODE_LOST, now))
+    if ground.systemic:
+        return Step(record.to(SYSTEMIC, now))  # and its clock begins anew when that is over
+    record = record.to(NOT_READY, now)
+    left = policy.hang - passed(record.since, now)
+    if left > 0 or ground.busy:
+        return Step(record, left if left > 0 else TURN)
+    if not record.ready_since:
+        return _recycle(record, late(group, "the leader never became ready", now), ground)
+    why = f"the leader was ready, and then not for {policy.hang:.0f} s, while every rank ran"
+    return _recycle(record, about(group, HUNG, why, now), ground)
+
+
+def _ready(record: Record, now: datetime) -> Step:
+    """It serves; after some time its recycles are forgiven."""
+    if record.phase != READY:
+        record = replace(record.to(READY, now), ready_since=stamp(now))
+    left = STABLE - passed(record.ready_since, now)
+    if not record.in_a_row or left <= 0:
+        return Step(replace(record, in_a_row=0))
+    return Step(record, left)
+
+
+def _replaced(group: Group, record: Record, ground: Ground) -> Record:
+    """Ranks that the engine survived losing are recorded anew when they are back."""
+    if not ground.policy.spare:
+        return record
+    back = {rank: one for rank, one in group.marks().items() if group.pods[int(rank)].ready}
+    if record.members | back == record.members:
+        return record
+    return replace(_told(group, record, ground), members={**record.members, **back})
+
+
+def _broken(group: Group, record: Record, seen: View, ground: Ground) -> Step:
+    """Some of the recorded start are left and some are not: the group cannot go on, unless it comes back by itself."""
+    now = ground.now
+    if seen.restarting:
+        record = record.to(RESTARTING, now)
+        left = ground.policy.self_heal - passed(record.since, now)
+        if left > 0:
+            return Step(record, left)
+        if group.ready and group.pods[0] not in seen.recorded:  # not probed: Ready beside any ranks, so it goes with them
+            return _recycle(record, record.failure, ground, group.marks())
+    elif seen.ending and group.leader is not None:
+        left = -passed(group.leader.ends, now)
+        if left > 0:
+            return Step(record.to(NOT_READY, now), left)
+    return _recycle(record, record.failure, ground)
+
+
+def _recycle(record: Record, failure: Failure | None, ground: Ground, never_ready: dict[str, str] | None = None) -> Step:
+    """Announce a recycle, unless it is too soon after the last one or there were too many.
+
+    `never_ready`: the starts that have to go, where they are not the recorded ones.
+    """
+    now, record = ground.now, replace(record, failure=failure)
+    gone = record if never_ready is None else replace(record, members=never_ready, ready_since="")
+    if _exhausted(record, ground.policy):
+        return Step(gone.to(FAILED, now))
+    if (left := pause(record.in_a_row) - passed(record.recycled_at, now)) > 0:
+        return Step(record if record.phase in (STARTING, RESTARTING) else record.to(NOT_READY, now), left)
+    gone = replace(gone, recycles=record.recycles + 1, in_a_row=record.in_a_row + 1, recycled_at=stamp(now))
+    return Step(gone.to(RECYCLING, now))
+
+
+def _exhausted(record: Record, policy: Policy) -> bool:
+    """Whether a group was recycled as often in a row as is allowed."""
+    return policy.limit is not None and record.in_a_row >= policy.limit

@@ -1,0 +1,83 @@
+"""RDMA for pods that ask for it by annotation: environment, shared memory and devices (contract.md).
+
+IPC_LOCK instead of `privileged`: registering memory with a NIC needs to lock it, nothing more.
+"""
+
+from collections.abc import Mapping
+
+from ome_operator import keys
+from ome_operator.core.observed.objects import Manifest
+from ome_operator.core.podspec.merge import merge
+
+_COMMON = {"NCCL_SOCKET_IFNAME": "eth0", "GLOO_SOCKET_IFNAME": "eth0", "NCCL_IGNORE_CPU_AFFINITY": "1"}
+PROFILES: Mapping[str, Mapping[str, str]] = {
+    "infiniband": {**_COMMON, "NCCL_IB_TIMEOUT": "22", "NCCL_IB_RETRY_CNT": "7", "UCX_TLS": "rc,tcp,cuda_copy,cuda_ipc,sm"},
+    "roce": {
+        **_COMMON,
+        "NCCL_IB_GID_INDEX": "3",
+        "NCCL_IB_TIMEOUT": "22",
+        "NCCL_IB_QPS_PER_CONNECTION": "4",
+        "UCX_IB_GID_INDEX": "3",
+    },
+    "oci-roce": {
+        **_COMMON,
+        "NCCL_NET_PLUGIN": "none",
+        "NCCL_CROSS_NIC": "2",
+        "NCCL_CUMEM_ENABLE": "0",
+        "NCCL_IB_GID_INDEX": "3",
+        "NCCL_IB_QPS_PER_CONNECTION": "16",
+        "NCCL_IB_SPLIT_DATA_ON_QPS": "0",
+        "NCCL_IB_TC": "41",
+        "NCCL_IB_SL": "0",
+        "NCCL_IB_TIMEOUT": "22",
+        "UCX_TLS": "tcp",
+        "UCX_NET_DEVICES": "eth0",
+    },
+}
+"""Environment per profile: NCCL's and UCX's documented variables for the fabric."""
+DEFAULT = "oci-roce"
+
+_SHM = {"name": "dshm", "emptyDir": {"medium": "Memory"}}
+_DEVICES = {"name": "devinf", "hostPath": {"path": "/dev/infiniband"}}
+
+
+def advice(annotations: Mapping[str, str], containers: list[str]) -> list[str]:
+    """Sentences about annotations that name a profile or container that does not exist."""
+    if annotations.get(keys.RDMA_INJECT) != "true":
+        return []
+    said = []
+    if (profile := annotations.get(keys.RDMA_PROFILE, DEFAULT)) not in PROFILES:
+        said.append(f"annotation {keys.RDMA_PROFILE}: {profile!r} is not a profile; use one of {', '.join(PROFILES)}")
+    if (name := annotations.get(keys.RDMA_CONTAINER) or containers[0]) not in containers:
+        said.append(f"annotation {keys.RDMA_CONTAINER}: there is no container {name!r}, only {', '.join(containers)}")
+    return said
+
+
+def inject(pod: Manifest, annotations: Mapping[str, str]) -> Manifest:
+    """The pod spec with RDMA for the container that the annotations name (default: the runner); what the user set wins."""
+    if annotations.get(keys.RDMA_INJECT) != "true":
+        return pod
+    name = annotations.get(keys.RDMA_CONTAINER) or pod["containers"][0]["name"]
+    env = PROFILES.get(annotations.get(keys.RDMA_PROFILE, DEFAULT), {})
+    box = next((one for one in pod["containers"] if one["name"] == name), None)
+    if box is None:
+        return pod
+    mounted = {one["mountPath"].rstrip("/") for one in box.get("volumeMounts") or ()}
+    volumes = [one for one, path in ((_SHM, "/dev/shm"), (_DEVICES, "/dev/infiniband")) if path not in mounted]
+    mounts = [{"name": "dshm", "mountPath": "/dev/shm"}, {"name": "devinf", "mountPath": "/dev/infiniband"}]
+    added = {
+        "env": [{"name": key, "value": value} for key, value in env.items()],
+        "volumeMounts": [one for one in mounts if one["mountPath"] not in mounted],
+    }
+    security = merge(box.get("securityContext") or {}, {"capabilities": {"add": _capabilities(box)}})
+    wider = {**merge(added, box), "securityContext": security}
+    out = {**pod, "containers": [wider if one is box else one for one in pod["containers"]]}
+    if volumes:
+        out["volumes"] = merge(volumes, pod.get("volumes") or [], "volumes")
+    return out
+
+
+def _capabilities(container: Manifest) -> list[str]:
+    """What the container asks for, and IPC_LOCK, without which it cannot register memory with a NIC."""
+    asked = ((container.get("securityContext") or {}).get("capabilities") or {}).get("add") or []
+    return [*asked, *(["IPC_LOCK"] if not {"IPC_LOCK", "ALL"} & {*asked} else [])]

@@ -1,0 +1,97 @@
+"""Disruption budgets, scale objects and autoscalers of a service."""
+
+from ome_operator import keys, names
+from ome_operator.core.observed.objects import Manifest
+from ome_operator.core.render import meta
+from ome_operator.core.resolve.scaling import Policy
+from ome_operator.quantity import part
+from ome_operator.util.memoize import by_identity
+
+
+@by_identity(4096)
+def budget(owner: meta.Owner, component: str, revision: str, allowed: int) -> Manifest:
+    """Budget over all pods of one role of one slice: a pod under two budgets could not be evicted at all (decisions 14)."""
+    selector = meta.labels(owner.name, component, revision)
+    spec = {
+        "maxUnavailable": allowed,
+        "selector": {"matchLabels": selector},
+        "unhealthyPodEvictionPolicy": "AlwaysAllow",
+    }
+    name = names.budget(owner.name, component, revision)
+    return meta.manifest(owner, "policy/v1", "PodDisruptionBudget", name, selector, {"spec": spec})
+
+
+def allowed_disruptions(policy: Policy, groups: int) -> int:
+    """Pods that may be evicted at once: user values count groups, and one eviction takes one group. Default 1.
+
+    Percentages are rounded up, as the API rounds for budgets.
+    """
+    if policy.max_unavailable is not None:
+        return part(policy.max_unavailable, groups, up=True)
+    if policy.min_available is not None:
+        return max(0, groups - part(policy.min_available, groups, up=True))
+    return 1
+
+
+def role_scale(owner: meta.Owner, component: str, replicas: int) -> Manifest:
+    """The scale object of a role, for its creation; then its spec belongs to autoscalers and people (decisions 4)."""
+    name = names.component(owner.name, component)
+    body = {"spec": {"replicas": replicas}}
+    return meta.manifest(owner, keys.API_VERSION, "RoleScale", name, meta.labels(owner.name, component), body)
+
+
+def role_scale_status(owner: meta.Owner, component: str, groups: int, ready: int) -> Manifest:
+    """Status of a scale object: an autoscaler reads the selector to find the leaders, of every revision."""
+    selector = meta.requirement(meta.leaders(owner.name, component))
+    return {
+        "apiVersion": keys.API_VERSION,
+        "kind": "RoleScale",
+        "metadata": {"name": names.component(owner.name, component), "namespace": owner.namespace},
+        "status": {"replicas": groups, "readyReplicas": ready, "selector": selector},
+    }
+
+
+@by_identity(1024)
+def autoscaler(owner: meta.Owner, component: str, policy: Policy) -> Manifest:
+    """HorizontalPodAutoscaler on the role's scale object; it cannot wake a role from zero, so it starts at 1."""
+    name = names.component(owner.name, component)
+    spec: Manifest = {
+        "scaleTargetRef": {"apiVersion": keys.API_VERSION, "kind": "RoleScale", "name": name},
+        "minReplicas": max(1, policy.low),
+        "maxReplicas": policy.high,
+        "metrics": policy.hpa.get("metrics") or [_resource_metric(policy)],
+    }
+    if policy.hpa.get("behavior"):
+        spec["behavior"] = policy.hpa["behavior"]
+    labels = meta.labels(owner.name, component)
+    return meta.manifest(owner, "autoscaling/v2", "HorizontalPodAutoscaler", name, labels, {"spec": spec})
+
+
+def _resource_metric(policy: Policy) -> Manifest:
+    name = policy.scale_metric if policy.scale_metric in ("cpu", "memory") else "cpu"
+    target = {"type": "Utilization", "averageUtilization": policy.scale_target}
+    return {"type": "Resource", "resource": {"name": name, "target": target}}
+
+
+def advice(component: str, policy: Policy, groups: int) -> list[str]:
+    """What the user should know about the scaling and the budget that were asked for."""
+    said = []
+    if groups and allowed_disruptions(policy, groups) == 0:
+        said.append(
+            f"the disruption budget of {component} allows no eviction at {groups} groups: node drains wait for ever; lower "
+            "minAvailable or raise maxUnavailable"
+        )
+    if component == keys.ROUTER:
+        if policy.scaled:
+            said.append("spec.router is not scaled automatically: set its minReplicas to the number that you want")
+        return said
+    if policy.low < policy.high and policy.scaler == "hpa" and policy.scale_metric not in ("cpu", "memory"):
+        said.append(
+            f"spec.{component}.scaleMetric {policy.scale_metric} cannot be read by a HorizontalPodAutoscaler: it scales on "
+            "cpu; set autoscaler.hpa.metrics, or autoscalerClass external"
+        )
+    if policy.low == 0 and policy.high > 0 and policy.scaler == "hpa":
+        said.append(f"spec.{component}.minReplicas 0: an HPA cannot wake a role from zero: scale it by hand")
+    if policy.scaler == "keda":
+        said.append("autoscalerClass keda: no ScaledObject is made yet; point yours at the RoleScale of the component")
+    return said

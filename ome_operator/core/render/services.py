@@ -1,0 +1,50 @@
+"""Services of an InferenceService: the URL, one Service per component, and the headless one that names the pods."""
+
+from ome_operator import keys, names
+from ome_operator.core.observed.objects import Manifest
+from ome_operator.core.render import meta
+from ome_operator.util.memoize import by_identity
+
+DOMAIN = "svc.cluster.local"
+
+
+@by_identity(1024)
+def services(owner: meta.Owner, ports: tuple[tuple[str, int], ...], front: str, service_type: str) -> list[Manifest]:
+    """All Services; `ports` has each component that exists with the port where its leaders or routers serve HTTP.
+
+    `front` is the component behind the URL: the router, or the engine where there is none.
+    The external Service comes first: it has priority over another service's component Service of the same name.
+    """
+    out = [_external(owner, front, dict(ports)[front], service_type), _headless(owner, ports[0][1])]
+    for component, port in ports:
+        out.append(_service(owner, names.component(owner.name, component), component, [_port("http", port, port)]))
+    return out
+
+
+def url(owner: meta.Owner, port: int) -> str:
+    """Where the service answers inside the cluster."""
+    return f"http://{owner.name}.{owner.namespace}.{DOMAIN}:{port}"
+
+
+def _external(owner: meta.Owner, component: str, port: int, service_type: str) -> Manifest:
+    entries = [_port("http", keys.SERVICE_PORT, port)]
+    if port != keys.SERVICE_PORT:
+        entries.append(_port("engine" if component == keys.ENGINE else "router", port, port))
+    return _service(owner, owner.name, component, entries, service_type or "ClusterIP")
+
+
+def _service(owner: meta.Owner, name: str, component: str, ports: list[Manifest], type_: str = "ClusterIP") -> Manifest:
+    spec = {"type": type_, "selector": meta.leaders(owner.name, component), "ports": ports}
+    return meta.manifest(owner, "v1", "Service", name, meta.labels(owner.name, component), {"spec": spec})
+
+
+def _headless(owner: meta.Owner, port: int) -> Manifest:
+    # Ranks must find their leader before any of them is ready. Nobody asks for the port, but Kubernetes 1.34 writes the
+    # slice of a Service without ports anew each time it looks: the stored `ports: null` is not the `[]` that it wants.
+    ports = [_port("http", port, port)]
+    spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": meta.labels(owner.name), "ports": ports}
+    return meta.manifest(owner, "v1", "Service", names.headless(owner.name), meta.labels(owner.name), {"spec": spec})
+
+
+def _port(name: str, port: int, target: int) -> Manifest:
+    return {"name": name, "port": port, "targetPort": target, "protocol": "TCP"}

@@ -1,0 +1,123 @@
+"""StatefulSets of a slice: rendered once per revision, stored, and stamped from what is stored ever after (decisions 3).
+
+`workloads` is the renderer; its result lives in the ControllerRevision. `stamp` is all that runs later: it sets replicas,
+and name and label of a group, so a repaired child or a group added by a newer operator is equal to its siblings.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ome_operator import keys, names
+from ome_operator.core.observed.objects import Manifest
+from ome_operator.core.podspec.compose import Composed, compose
+from ome_operator.core.render import meta, pod_template
+from ome_operator.core.resolve.finetuned import mounted
+from ome_operator.core.selection.accelerator import beneath
+from ome_operator.engines import servers
+from ome_operator.util.memoize import by_identity
+
+RENDER = 2
+"""Version of the renderer, stored with what it made."""
+
+
+class Stored(NamedTuple):
+    """One role of a stored revision."""
+
+    component: str
+    size: int
+    """Pods per group."""
+    port: int
+    """Where leaders serve HTTP."""
+    leader: Manifest
+    """StatefulSet of the leaders, without replicas, owner and namespace."""
+    worker: Manifest | None
+    """StatefulSet of one group's workers, without the group in name and labels."""
+
+
+def workloads(
+    service: str, namespace: str, revision: str, inputs: Mapping[str, Any], directories: Sequence[str] = ()
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What a ControllerRevision stores besides the inputs, and what was dropped on the way as sentences.
+
+    `directories` are those of the model's revision and of every adapter's, "" for weights that lie at their path. The
+    result is JSON data: component -> {size, port, leader, worker}. Raises ProblemError when inputs cannot be rendered.
+    """
+    out: dict[str, Any] = {}
+    dropped: list[str] = []
+    for component in (keys.ENGINE, keys.DECODER):
+        if component not in inputs:
+            continue
+        composed = compose(component, inputs["runtime"], inputs[component])
+        accelerator = beneath((inputs.get("accelerator") or {}).get(component) or {}, inputs[component])
+        context = pod_template.Context(service, namespace, revision, mounted(inputs), accelerator, directories)
+        leader = pod_template.leader(context, composed)
+        out[component] = {
+            "size": composed.size,
+            "port": pod_template.port(leader["spec"]["containers"][0], 30000 if "decoder" in inputs else 8080),
+            "leader": _leader_set(context, composed, leader),
+            "worker": _worker_set(context, composed) if composed.size > 1 else None,
+        }
+        dropped += composed.dropped
+        if context.weights[1:] and not servers.takes_adapters(composed.leader["containers"][0]):
+            dropped.append(
+                f"{component}: fineTunedWeights are mounted, but the engine gets them as arguments only when it is a known "
+                "one that takes them and no shell starts it: name their directories in its args"
+            )
+    return out, tuple(dict.fromkeys(dropped))
+
+
+def stored(data: Mapping[str, Any]) -> dict[str, Stored]:
+    """The roles of a stored revision, by component."""
+    return {
+        name: Stored(name, int(role["size"]), int(role["port"]), role["leader"], role.get("worker"))
+        for name, role in (data.get("workloads") or {}).items()
+    }
+
+
+def stamp(owner: meta.Owner, role: Stored, groups: int, worker_groups: range | tuple[int, ...]) -> list[Manifest]:
+    """The StatefulSets of a role: leaders for `groups` groups, and workers for each of `worker_groups`."""
+    manifests = [_stamp(owner, role.leader, "", groups)]
+    if role.worker is not None:
+        manifests += [_stamp(owner, role.worker, str(group), role.size - 1) for group in worker_groups]
+    return manifests
+
+
+@by_identity(4096)
+def _stamp(owner: meta.Owner, template: Manifest, group: str, replicas: int) -> Manifest:
+    """The StatefulSet of all leaders, or of the workers of one group."""
+    marks = {keys.GROUP_INDEX: group} if group else {}
+    spec = dict(template["spec"])
+    if marks:
+        inner = spec["template"]
+        metadata = {**inner["metadata"], "labels": {**inner["metadata"]["labels"], **marks}}
+        spec["template"] = {**inner, "metadata": metadata}
+        spec["selector"] = {"matchLabels": {**spec["selector"]["matchLabels"], **marks}}
+    labels = {**template["metadata"]["labels"], **marks}
+    name = template["metadata"]["name"] + (f"-{group}" if group else "")
+    return meta.manifest(owner, "apps/v1", "StatefulSet", name, labels, {"spec": {**spec, "replicas": replicas}})
+
+
+def _leader_set(context: pod_template.Context, composed: Composed, template: Manifest) -> Manifest:
+    return _stateful_set(context, composed.component, template, {keys.WORKER_INDEX: "0"}, {})
+
+
+def _worker_set(context: pod_template.Context, composed: Composed) -> Manifest:
+    # Ordinals start at 1 so that the pod index is the rank; a group is only ever removed whole, never by its highest rank.
+    return _stateful_set(context, composed.component, pod_template.worker(context, composed), {}, {"ordinals": {"start": 1}})
+
+
+def _stateful_set(
+    context: pod_template.Context, component: str, template: Manifest, marks: Mapping[str, str], more: Manifest
+) -> Manifest:
+    labels = meta.labels(context.service, component, context.revision)
+    spec = {
+        "serviceName": names.headless(context.service),
+        "podManagementPolicy": "Parallel",
+        "updateStrategy": {"type": "OnDelete"},
+        "revisionHistoryLimit": 1,
+        "selector": {"matchLabels": {**labels, **marks}},
+        "template": template,
+        **more,
+    }
+    name = names.leader(context.service, component, context.revision)
+    return {"metadata": {"name": name, "labels": {**labels, **marks}}, "spec": spec}

@@ -1,0 +1,69 @@
+"""Weights that were trained on a service's model: LoRA adapters beside it, or merged weights in its place."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ome_operator.api import FineTunedWeight, InferenceService, Invalid, Model
+from ome_operator.core.observed.objects import Deps, Manifest
+from ome_operator.core.problem import Problem
+from ome_operator.core.weights.mount import weights
+
+ADAPTERS = "adapters"
+"""In stored inputs: identities of the LoRA weights, in the order in which the service names them."""
+BASE = "base"
+"""In stored inputs: identity of the model that merged weights stand in for."""
+
+
+def fine_tuned(
+    service: InferenceService, model: Model | None, identity: Manifest, deps: Deps
+) -> tuple[Manifest, tuple[Problem, ...]]:
+    """What the fine-tuned weights of a service add to its revision's inputs, and the problems with them.
+
+    `identity`: of the model's weights, as the revision has them.
+    """
+    names = (service.spec.model.fine_tuned_weights if service.spec.model else None) or ()
+    found: list[FineTunedWeight] = []
+    problems: list[Problem] = []
+    for name in names:
+        one = deps.weights.get(name)
+        said = _wrong(name, one, model)
+        if said is not None:
+            problems.append(said)
+        elif isinstance(one, FineTunedWeight):
+            found.append(one)
+    merged = [one for one in found if is_merged(one)]
+    if merged and len(found) > 1:
+        alone = f"FineTunedWeight {merged[0].name} is merged into its model: name it alone in spec.model.fineTunedWeights"
+        problems.append(Problem("ModelReady", "WeightsDoNotMix", alone))
+    if problems or model is None or not found:
+        return {}, tuple(problems)
+    if merged:
+        return {"model": weights(merged[0])._asdict(), BASE: identity}, ()
+    return {ADAPTERS: [weights(one)._asdict() for one in found]}, ()
+
+
+def _wrong(name: str, one: FineTunedWeight | Invalid | None, model: Model | None) -> Problem | None:
+    if one is None:
+        said = f"FineTunedWeight {name} does not exist: apply it, or fix spec.model.fineTunedWeights"
+        return Problem("ModelReady", "FineTunedWeightNotFound", said)
+    if isinstance(one, Invalid):
+        return Problem("ModelReady", "InvalidFineTunedWeight", f"FineTunedWeight {name} cannot be read: {one.why}")
+    if one.spec.disabled:
+        said = f"FineTunedWeight {name} is disabled: set its spec.disabled to false"
+        return Problem("ModelReady", "FineTunedWeightDisabled", said)
+    base = one.spec.base_model_ref
+    if model is not None and (base.name, base.namespace or model.namespace) != (model.name, model.namespace):
+        said = f"FineTunedWeight {name} was trained on model {base.name}, not on {model.name}: name one of this model"
+        return Problem("ModelReady", "WrongBaseModel", said)
+    return None
+
+
+def is_merged(one: FineTunedWeight) -> bool:
+    """Whether the weights hold the whole model: OME says so in `configuration.merged_weights`, others in the type."""
+    configuration = one.spec.configuration or {}
+    return one.spec.model_type.lower() == "merged" or configuration.get("merged_weights") is True
+
+
+def mounted(inputs: Mapping[str, Any]) -> list[Mapping[str, str]]:
+    """Identities of everything that pods of a revision mount, the model first; [] without inputs."""
+    return [inputs["model"], *(inputs.get(ADAPTERS) or ())] if inputs else []

@@ -1,0 +1,252 @@
+"""What a service is made of: find the objects that it names and take from them what belongs to a revision.
+
+A revision is what the user wrote for engine and decoder and what was chosen for it, nothing else: no status, no replica
+counts, no autoscaling, no budgets, no router, no metadata (decisions 2).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ome_operator.api import Component, InferenceService, Invalid, Model, Runtime, RuntimeSpec, migrate
+from ome_operator.core.observed.objects import Deps, Manifest, Ref
+from ome_operator.core.problem import Problem
+from ome_operator.core.resolve.finetuned import BASE, fine_tuned
+from ome_operator.core.resolve.identity import CHOSEN
+from ome_operator.core.resolve.ignored_fields import idle
+from ome_operator.core.resolve.pinned import Part, Pinned, pinned
+from ome_operator.core.selection.accelerator import Accelerated, accelerated
+from ome_operator.core.selection.match import broken
+from ome_operator.core.selection.model_profile import known
+from ome_operator.core.selection.runtime import select, still
+from ome_operator.core.weights.mount import weights
+from ome_operator.util.memoize import by_identity
+
+NOT_IDENTITY = frozenset(
+    {
+        "minReplicas", "maxReplicas", "scaleTarget", "scaleMetric", "minAvailable", "maxUnavailable", "deploymentStrategy",
+        "containerConcurrency", "canaryTrafficPercent", "kedaConfig", "autoscaler", "acceleratorOverride", "lifecycle",
+        "topologyKey", "topologySpread", "topologySpreadKey",
+    }
+)  # fmt: skip
+"""Fields of a component that never make a new revision."""
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A service together with what it refers to, or the reasons why that cannot be had."""
+
+    model: Model | None = None
+    runtime: Runtime | None = None
+    inputs: Manifest | None = None
+    """Inputs of the revision that the service wants now; None while something that they need is missing."""
+    router: tuple[Manifest, Manifest] | None = None
+    """(runtime's spec, service's router) to compose the router from; None without a router or runtime."""
+    problems: tuple[Problem, ...] = ()
+    advice: tuple[str, ...] = field(default=())
+    """What the user should know and need not act on."""
+    drift: Mapping[str, str | None] = field(default_factory=dict)
+    """How what the service keeps differs from what there is by now, "" when it does not; None for what it follows."""
+
+
+def model_refs(service: InferenceService) -> tuple[Ref, ...]:
+    """What a service's model may be, best first: without a kind a BaseModel of its namespace, then a ClusterBaseModel."""
+    named = migrate(service.spec).model
+    return _refs(named.name, named.kind, service.namespace, "BaseModel", "ClusterBaseModel") if named else ()
+
+
+def object_refs(service: InferenceService) -> tuple[Ref, ...]:
+    """Everything that holds weights and that a service may refer to: its model and what was trained on it."""
+    named = migrate(service.spec).model
+    return model_refs(service) + tuple(Ref("FineTunedWeight", "", one) for one in (named and named.fine_tuned_weights) or ())
+
+
+def runtime_refs(service: InferenceService) -> tuple[Ref, ...]:
+    """What a service's runtime may be, in the same way; () when it names none."""
+    named = migrate(service.spec).runtime
+    if named is None or not named.name:
+        return ()
+    return _refs(named.name, named.kind, service.namespace, "ServingRuntime", "ClusterServingRuntime")
+
+
+def _refs(name: str, kind: str | None, namespace: str, here: str, everywhere: str) -> tuple[Ref, ...]:
+    found = Ref(here, namespace, name), Ref(everywhere, "", name)
+    return tuple(one for one in found if kind in (None, one.kind))
+
+
+def resolve(service: InferenceService, deps: Deps, kept: Mapping[str, Mapping[str, Any]] | None = None) -> Resolved:
+    """Find model, runtime and accelerators, and make the revision's inputs of them.
+
+    `kept`: revision -> stored inputs, oldest first. What was chosen for the newest stays chosen (decisions 2), and what a
+    service does not follow comes from one of them.
+    """
+    kept = kept or {}
+    before: Mapping[str, Any] = next(iter([*kept.values()][-1:]), {})
+    model, about_model = _model(service, deps)
+    runtime, about_runtime = _runtime(service, model, deps, before)
+    of_model = _pinned(service, "model", model, weights(model)._asdict() if model is not None else {}, kept)
+    of_runtime = _pinned(service, "runtime", runtime, runtime_parts(runtime.spec) if runtime is not None else {}, kept)
+    seen = known(model) if model is not None else None
+    own = None if of_runtime.inputs is None else of_runtime.inputs.get("accelerator") or {}
+    chosen, refused = accelerated(service, runtime, of_runtime.part, deps, seen, before, own)
+    trained, about_trained = fine_tuned(service, model, of_model.part, deps)
+    lacking = (*of_model.problems, *of_runtime.problems, *refused, *about_trained)
+    inputs = None
+    if model is not None and runtime is not None and service.spec.engine is not None and not lacking:
+        inputs = _inputs(service, of_model.part, of_runtime.part, runtime, chosen) | trained
+    router = None
+    if runtime is not None and service.spec.router is not None:
+        router = runtime_parts(runtime.spec, True), written(service.spec.router, True)
+    advice = idle(service, runtime)
+    if model is not None and runtime is not None and runtime_refs(service):
+        advice = _mismatch(runtime, model) + advice
+    problems = (*about_model, *about_runtime, *_shape(service), *lacking)
+    return Resolved(model, runtime, inputs, router, problems, advice, {"runtime": of_runtime.drift, "model": of_model.drift})
+
+
+def _pinned(
+    service: InferenceService, part: Part, one: Model | Runtime | None, now: Manifest, kept: Mapping[str, Mapping[str, Any]]
+) -> Pinned:
+    if one is None:
+        return Pinned(now)
+    return pinned(service, part, Ref(one.kind, one.namespace, one.name), now, kept)
+
+
+@by_identity(1024)
+def _mismatch(runtime: Runtime, model: Model) -> tuple[str, ...]:
+    """What speaks against a runtime that a service names: it runs all the same, for whoever names it may know better."""
+    rules = [one.sentence for one in broken(runtime, known(model), chosen=False) if one.sure]
+    return (f"runtime {runtime.name} may not fit model {model.name}: {', '.join(rules)}",) if rules else ()
+
+
+def _inputs(
+    service: InferenceService, model: Manifest, runtime: Manifest, made_from: Runtime, chosen: Accelerated
+) -> Manifest:
+    spec = service.spec
+    out: Manifest = {
+        "model": model,
+        "runtime": runtime,
+        "engine": written(spec.engine),
+        CHOSEN: Ref(made_from.kind, made_from.namespace, made_from.name)._asdict(),
+    }
+    if spec.decoder is not None:
+        out["decoder"] = written(spec.decoder)
+    if chosen.parts:
+        out["accelerator"] = chosen.parts
+    if spec.rollout is not None and spec.rollout.restarted_at:
+        out["restartedAt"] = spec.rollout.restarted_at
+    return out
+
+
+@by_identity(2048)
+def written(component: Component | None, router: bool = False) -> Manifest:
+    """What a user wrote for a component, without the fields that do not reach its pods."""
+    if component is None:
+        return {}
+    raw = component.dump()
+    keep = NOT_IDENTITY - {"config"} if router else NOT_IDENTITY | {"config"}
+    return {key: value for key, value in raw.items() if key not in keep}
+
+
+@by_identity(512)
+def runtime_parts(spec: RuntimeSpec, router: bool = False) -> Manifest:
+    """The parts of a runtime's spec that reach the pods of engine and decoder, or of the router."""
+    if router:
+        return {"routerConfig": written(spec.router_config, True)}
+    parts: Manifest = {
+        "engineConfig": written(spec.engine_config),
+        "decoderConfig": written(spec.decoder_config),
+        "pod": spec.pod,
+        "labels": spec.labels,
+        "annotations": spec.annotations,
+        "workers": spec.workers.dump() if spec.workers else None,
+    }
+    return {key: value for key, value in parts.items() if value}
+
+
+def _model(service: InferenceService, deps: Deps) -> tuple[Model | None, tuple[Problem, ...]]:
+    refs = model_refs(service)
+    if not refs:
+        said = "spec.model.name is missing or its kind is unknown: name the model to serve"
+        return None, (Problem("ModelReady", "ModelNotNamed", said),)
+    found = next((deps.models[ref] for ref in refs if ref in deps.models), None)
+    where = _where(refs, deps.models)
+    if found is None:
+        said = f"{where} does not exist: apply it, or fix spec.model.name"
+        return None, (Problem("ModelReady", "BaseModelNotFound", said),)
+    if isinstance(found, Invalid):
+        return None, (Problem("ModelReady", "InvalidModel", f"{where} cannot be read: {found.why}"),)
+    if found.spec.disabled:
+        return found, (Problem("ModelReady", "ModelDisabled", f"{where} is disabled: set its spec.disabled to false"),)
+    return found, ()
+
+
+def _runtime(
+    service: InferenceService, model: Model | None, deps: Deps, before: Mapping[str, Any]
+) -> tuple[Runtime | None, tuple[Problem, ...]]:
+    named = runtime_refs(service)
+    refs, problem = (named, None) if named else _chosen(service, model, deps, before)
+    if problem is not None:
+        return None, (problem,)
+    remedy = "fix spec.runtime.name" if named else "name another in spec.runtime.name"
+    found = next((deps.runtimes[ref] for ref in refs if ref in deps.runtimes), None)
+    where = _where(refs, deps.runtimes) + ("" if named else ", chosen for this service,")
+    if found is None:
+        said = f"{where} does not exist: apply it, or {remedy}"
+        return None, (Problem("RuntimeReady", "RuntimeNotFound", said),)
+    if isinstance(found, Invalid):
+        return None, (Problem("RuntimeReady", "InvalidRuntime", f"{where} cannot be read: {found.why}"),)
+    if found.spec.disabled:
+        return found, (Problem("RuntimeReady", "RuntimeDisabled", f"{where} is disabled: set its spec.disabled to false"),)
+    return found, ()
+
+
+def _chosen(
+    service: InferenceService, model: Model | None, deps: Deps, before: Mapping[str, Any]
+) -> tuple[tuple[Ref, ...], Problem | None]:
+    """(the runtime, nothing) or (nothing, the problem) for a service that names none."""
+    if service.spec.runtime is not None and service.spec.runtime.name:
+        said = "the kind of spec.runtime is unknown: write ClusterServingRuntime or ServingRuntime, or remove kind"
+        return (), Problem("RuntimeReady", "RuntimeNotNamed", said)
+    if model is None:
+        said = "spec.runtime.name is missing: a runtime is chosen when the model is there"
+        return (), Problem("RuntimeReady", "ModelUnknown", said)
+    kept = _kept(service, model, deps, before)
+    if kept is not None:
+        return (kept,), None
+    seen = known(model)
+    selection = select(service, seen, deps)
+    if selection.best is not None:
+        return (selection.best,), None
+    said = selection.sentence(model.name)
+    if not seen.learned and not seen.architecture:
+        said += f". The architecture of model {model.name} is learned when a node has its files, or write it in its spec"
+    return (), Problem("RuntimeReady", "NoRuntimeFits", said)
+
+
+def _kept(service: InferenceService, model: Model, deps: Deps, before: Mapping[str, Any]) -> Ref | None:
+    """The runtime that was chosen before, while neither the service's own spec nor an edit of it speaks against it."""
+    of, named = before.get(BASE) or before.get("model") or {}, service.spec.runtime
+    if not before.get(CHOSEN) or any(of.get(name) != getattr(model, name) for name in ("kind", "namespace", "name")):
+        return None
+    kept = Ref(**before[CHOSEN])
+    if named is not None and named.kind not in (None, kept.kind):
+        return None
+    found = deps.runtimes.get(kept)
+    follows = named is None or named.auto_sync is not False
+    if follows and isinstance(found, Runtime) and not still(found, service, known(model, False)):
+        return None
+    return kept
+
+
+def _where(refs: tuple[Ref, ...], known: Mapping[Ref, object]) -> str:
+    """The object that is meant, for people: the one that exists, else the cluster-wide spelling."""
+    ref = next((one for one in refs if one in known), refs[-1])
+    return f"{ref.kind} {ref.name}" + (f" in namespace {ref.namespace}" if ref.namespace else "")
+
+
+def _shape(service: InferenceService) -> tuple[Problem, ...]:
+    if service.spec.engine is None:
+        said = "spec.decoder needs spec.engine (the prefill)" if service.spec.decoder else "spec.engine is missing"
+        return (Problem("EngineReady", "NoEngine", f"{said}: add `engine: {{}}` to use what the runtime brings"),)
+    return ()

@@ -1,0 +1,56 @@
+"""Groups that are to go serve no new requests before their leader is stopped (decisions 9).
+
+A leader is marked first; the registry takes it out of the routers. When that has surely happened its StatefulSet is made
+smaller: the leader gets its SIGTERM, finishes what it has within its grace period, and its workers go after it.
+"""
+
+from datetime import datetime
+from typing import NamedTuple
+
+from ome_operator import keys, quantity
+from ome_operator.core.observed.objects import Pod
+from ome_operator.core.plan import Patch
+from ome_operator.core.rollout.slices import Slice, is_leader_set
+
+NOTICE = 15.0
+"""Seconds between the mark and the stop: the registry lists pods every 5 s, and a request on its way arrives."""
+
+
+class Held(NamedTuple):
+    """What draining makes of a wanted number of groups."""
+
+    groups: int
+    """How many groups the role keeps for now, at least those that are wanted."""
+    patch: tuple[Patch, ...] = ()
+    again: float | None = None
+    """Seconds until a marked leader may be stopped."""
+
+
+def hold(component: str, wanted: int, one: Slice, now: datetime) -> Held:
+    """The groups of a role to keep for now, and the marks to set and to take back."""
+    mine = [child for child in one.workloads if is_leader_set(child) and child.labels.get(keys.COMPONENT) == component]
+    uids = {child.uid for child in mine}
+    leaders = [pod for pod in one.pods if pod.rank == 0 and pod.workload_uid in uids and not pod.deleting]
+    unmark = tuple(_mark(pod, None) for pod in leaders if pod.draining and pod.group < wanted)
+    goes = [pod for pod in leaders if pod.ready and pod.group >= wanted]  # one that is not ready has no requests
+    mark = tuple(_mark(pod, now) for pod in goes if _marked(pod, now) is None)
+    left = max((_left(pod, now) for pod in goes), default=0.0)
+    if left <= 0:
+        return Held(wanted, unmark)
+    return Held(max(wanted, *(child.replicas for child in mine)), (*unmark, *mark), left)
+
+
+def _left(pod: Pod, now: datetime) -> float:
+    """Seconds until the leader may be stopped."""
+    since = _marked(pod, now)
+    return NOTICE if since is None else NOTICE - (now - since).total_seconds()
+
+
+def _marked(pod: Pod, now: datetime) -> datetime | None:
+    """When the leader was marked; None when it is not, or by somebody who did not say when."""
+    return quantity.moment(pod.draining, now)
+
+
+def _mark(pod: Pod, when: datetime | None) -> Patch:
+    value = when.isoformat(timespec="seconds") if when else None
+    return Patch("Pod", pod.name, pod.uid, {"metadata": {"annotations": {keys.DRAINING: value}}})

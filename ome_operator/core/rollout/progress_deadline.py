@@ -1,0 +1,76 @@
+"""How long a new slice may go without another pod becoming ready, and what happens then (decisions 12).
+
+The clock is in the status: the most pods that were ready, and since when. It starts when the slice has engines, starts anew
+with every further ready pod, and is gone once the slice is whole or while the service is paused. So it survives any restart,
+and a slice that grows step by step has the whole time for each step.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from ome_operator import keys, quantity
+from ome_operator.api import InferenceService
+from ome_operator.core.rollout.shared_edits import whole_before
+from ome_operator.core.rollout.slices import Slice, started
+from ome_operator.core.rollout.target import Target
+
+DEFAULT = "1h"
+"""As long as the start-up probes of the shipped runtimes allow (360 times 10 s): loading a terabyte takes its time."""
+ROLLBACK = "Rollback"
+
+
+class Clock(NamedTuple):
+    """How long a slice has not come farther."""
+
+    stored: dict[str, Any]
+    """`{revision, readyPods, since}` as the status has it; empty while no time runs."""
+    left: float | None = None
+    """Seconds until the slice counts as failed, 0 when it does; None while no time runs."""
+    back: bool = False
+    """The user wants the last whole revision back when the slice fails, and there is one."""
+
+    @property
+    def again(self) -> float | None:
+        """Seconds until the next pass has something to do: time is over, or a rejection was stored and is to be acted on."""
+        return self.left if self.left or self.back else None
+
+
+STOPPED = Clock({})
+
+
+def clock(service: InferenceService, aim: Target, present: Mapping[str, Slice], now: datetime) -> Clock:
+    """The clock of the target's slice; a slice that was whole once is not new and has none."""
+    one, rollout = present.get(aim.revision), service.spec.rollout
+    paused = rollout is not None and bool(rollout.paused)
+    if one is None or paused or not started(one) or aim.revision in whole_before(service.status):
+        return STOPPED
+    ready, wanted = count(one)
+    if ready >= wanted:
+        return STOPPED
+    before = service.status.get("progress") or {}
+    most, since = before.get("readyPods", 0), quantity.moment(before.get("since", ""), now)
+    if before.get("revision") != aim.revision or ready > most or since is None:
+        most, since = ready, now.replace(microsecond=0)
+    stored = {"revision": aim.revision, "readyPods": most, "since": since.isoformat()}
+    passed = (now - since).total_seconds()
+    back = rollout is not None and rollout.on_failure == ROLLBACK and bool(aim.back)
+    return Clock(stored, max(0.0, quantity.seconds(allowed(service)) - passed), back)
+
+
+def allowed(service: InferenceService) -> str:
+    """The time that a slice has, as a person writes it."""
+    return (service.spec.rollout.ready_timeout if service.spec.rollout else None) or DEFAULT
+
+
+def count(one: Slice) -> tuple[int, int]:
+    """(ready pods, wanted pods) of a slice, over its groups and its router."""
+    ready = Counter(_workload(pod.component, pod.workload) for pod in one.pods if pod.ready and not pod.deleting)
+    sets = [child for child in one.workloads if child.kind in ("StatefulSet", "Deployment") and not child.deleting]
+    return sum(min(child.replicas, ready[child.name]) for child in sets), sum(child.replicas for child in sets)
+
+
+def _workload(component: str, owner: str) -> str:
+    """The workload of a pod; a router's belongs to it through a ReplicaSet."""
+    return owner.rpartition("-")[0] if component == keys.ROUTER else owner

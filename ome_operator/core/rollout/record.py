@@ -1,0 +1,83 @@
+"""Recording: a revision's inputs and templates are stored before anything is made of them (decisions 2 and 3)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ome_operator.core.observed.objects import Manifest
+from ome_operator.core.problem import Problem, ProblemError
+from ome_operator.core.render import meta
+from ome_operator.core.render.statefulsets import RENDER, workloads
+from ome_operator.core.rollout import revisions
+
+
+@dataclass(frozen=True)
+class Record:
+    """The stored revisions, what was written today included."""
+
+    data: Mapping[str, Mapping[str, Any]]
+    """Revision -> what its ControllerRevision stores."""
+    numbers: Mapping[str, int]
+    """Revision -> its place in the order; the largest is what the user wrote last."""
+    write: tuple[Manifest, ...] = ()
+    """ControllerRevisions to write before anything else."""
+    problems: tuple[Problem, ...] = ()
+    current: bool = False
+    """Whether what was written today is stored as the newest revision already."""
+
+
+def record(
+    owner: meta.Owner, inputs: Manifest | None, known: list[revisions.Revision], directories: Sequence[str]
+) -> Record:
+    """Store `inputs` as the newest revision unless they are that already; None (something is missing) stores nothing.
+
+    `directories` as in `workloads`.
+    """
+    data: dict[str, Mapping[str, Any]] = {one.name: one.data for one in known}
+    numbers = {one.name: one.number for one in known}
+    write: tuple[Manifest, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    current = False
+    if inputs is not None:
+        matched = revisions.match(inputs, known)
+        number = (known[-1].number if known else 0) + 1
+        if matched is None:
+            name = revisions.name_of(inputs, known)
+            new, problems = _render(owner, name, inputs, directories)
+            if new is not None:
+                data[name], numbers[name] = new, number
+                write = (revisions.manifest(owner, name, number, new),)
+        elif matched.name != known[-1].name:  # back to an older revision: it becomes the newest again
+            numbers[matched.name] = number
+            write = (revisions.manifest(owner, matched.name, number, matched.data),)
+        else:
+            current = True
+    recorded = {one["metadata"]["name"] for one in write}
+    write += tuple(  # orphans are adopted by applying them again
+        revisions.manifest(owner, one.name, one.number, one.data)
+        for one in known
+        if not one.child.owner and one.child.name not in recorded
+    )
+    return Record(data, numbers, write, problems, current)
+
+
+def _render(
+    owner: meta.Owner, name: str, inputs: Manifest, directories: Sequence[str]
+) -> tuple[Manifest | None, tuple[Problem, ...]]:
+    try:
+        roles, dropped = workloads(owner.name, owner.namespace, name, inputs, directories)
+    except ProblemError as error:
+        return None, (error.problem,)
+    data: Manifest = {"inputs": inputs, "render": RENDER, "workloads": roles}
+    if any(directories):  # not of the inputs: where weights lie on nodes must roll nothing
+        data["directories"] = list(directories)
+    if dropped:
+        data["dropped"] = list(dropped)
+    size = revisions.size(data)
+    if size > revisions.SIZE_LIMIT:
+        said = (
+            f"engine and decoder render to {size:,} bytes, more than the {revisions.SIZE_LIMIT:,} that a revision may "
+            "hold: move large values (chat templates, configuration files) to a ConfigMap and mount it"
+        )
+        return None, (Problem("EngineReady", "RevisionTooLarge", said),)
+    return data, ()

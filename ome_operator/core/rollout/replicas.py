@@ -1,0 +1,61 @@
+"""What exists and what is wanted, as the numbers that a rollout is planned with."""
+
+from collections.abc import Mapping
+
+from ome_operator import keys
+from ome_operator.core.observed.objects import Child
+from ome_operator.core.rollout.intent import Choice
+from ome_operator.core.rollout.planner import Counts, Groups, Numbers, Share
+from ome_operator.core.rollout.slices import Slice, is_leader_set
+from ome_operator.core.rollout.strategy import RECREATE, Strategy
+
+
+def numbers(choice: Choice, present: Mapping[str, Slice]) -> Numbers:
+    """Count. Slices of other roles than the target's cannot stand beside it (another router is in front): they go first."""
+    built = {name: _counts(one, choice) for name, one in present.items()}
+    routed = keys.ROUTER in choice.groups
+    seen = {name: counts if not routed or _router(present[name]) else _dark(counts) for name, counts in built.items()}
+    wanted = {name: _wanted(name, choice, built.get(name, {})) for name in {*present, choice.target} - {""}}
+    mine = wanted.get(choice.target, {})
+    alike = all(wanted[name].keys() == mine.keys() for name, one in present.items() if one.workloads)
+    asked = choice.strategy if alike else Strategy(RECREATE)
+    return Numbers(wanted, built, seen, asked.bounds(mine), choice.strategy.paused)
+
+
+def _wanted(revision: str, choice: Choice, counts: Counts) -> Share:
+    """Groups per role of a slice: those that it has where the service does not name the role any more."""
+    roles = choice.roles(revision)
+    return {  # in one order, stored or not: people read it
+        role: choice.groups[role] if role in choice.groups else counts[role].have if role in counts else 1
+        for role in (keys.ENGINE, keys.DECODER)
+        if role in roles
+    }
+
+
+def _router(one: Slice) -> bool:
+    return any(pod.component == keys.ROUTER and pod.ready and not pod.deleting for pod in one.pods)
+
+
+def _dark(counts: Counts) -> Counts:
+    return {role: one._replace(ready=(False,) * one.have) for role, one in counts.items()}
+
+
+def _counts(one: Slice, choice: Choice) -> Counts:
+    return {role: groups(role, stored.size, one) for role, stored in choice.roles(one.revision).items()}
+
+
+def groups(role: str, size: int, one: Slice) -> Groups:
+    """The groups of a role of a slice, each of `size` pods."""
+    sets = [child for child in one.workloads if child.kind == "StatefulSet" and child.labels.get(keys.COMPONENT) == role]
+    have = max((child.replicas for child in sets if is_leader_set(child) and not child.deleting), default=0)
+    pods = [pod for pod in one.pods if pod.component == role]
+    uids = {child.uid for child in sets}
+    ready = [pod.group for pod in pods if pod.ready and not pod.deleting and pod.workload_uid in uids]
+    left = {*range(have), *(pod.group for pod in pods), *(_group(child) for child in sets if not child.deleting)} - {None}
+    return Groups(have, tuple(ready.count(group) >= size for group in range(have)), len(left))
+
+
+def _group(child: Child) -> int | None:
+    """The group of a worker StatefulSet, None for leaders."""
+    text = child.labels.get(keys.GROUP_INDEX, "")
+    return int(text) if text.isdigit() else None

@@ -1,0 +1,99 @@
+"""How a service wants to go from one revision to the next: its `rollout` block, or OME's older `deploymentStrategy`."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ome_operator import keys
+from ome_operator.api import Component, DeploymentUpdate, InferenceService, RollingUpdate, Rollout, RolloutGroup, Runtime
+from ome_operator.core.rollout.planner import Bounds
+from ome_operator.quantity import part
+
+ROLLING, BLUE_GREEN, RECREATE = "rollingUpdate", "blueGreen", "recreate"
+
+
+class Strategy(NamedTuple):
+    """What the user asked for, with the defaults in place."""
+
+    name: str = ROLLING
+    surge: int | str = 0
+    """Groups above the wanted number, or percent of a role's groups rounded up; 0 needs no spare accelerator."""
+    unavailable: int | str = 1
+    """Groups that may be missing, or percent of a role's groups rounded down."""
+    paused: bool = False
+    advice: tuple[str, ...] = ()
+    """What was asked for and has no effect."""
+
+    def bounds(self, wanted: Mapping[str, int]) -> Bounds:
+        """The bounds in groups per role. A role that could not move at all may miss one group."""
+        if self.name == RECREATE:
+            return Bounds({}, wanted, alone=True)
+        if self.name == BLUE_GREEN:
+            return Bounds(wanted, {}, whole=True)
+        surge = {role: part(self.surge, count, up=True) for role, count in wanted.items()}
+        missing = {role: part(self.unavailable, count, up=False) for role, count in wanted.items()}
+        return Bounds(surge, {role: count if count or surge[role] else 1 for role, count in missing.items()})
+
+
+def strategy(service: InferenceService, runtime: Runtime | None) -> Strategy:
+    """The strategy of a service: its rollout block counts more than a component's deploymentStrategy."""
+    rollout = service.spec.rollout
+    if rollout is None:
+        return _older(service, runtime)
+    said = _looser(service, rollout.groups) if rollout.groups else []
+    if rollout.pairing_protocol:
+        said.append("spec.rollout.pairingProtocol has no effect: prefill and decode of different revisions never meet")
+    found = _named(rollout.groups[0] if rollout.groups else rollout) or _older(service, runtime)
+    return found._replace(paused=bool(rollout.paused), advice=(*said, *found.advice))
+
+
+def _named(block: Rollout | RolloutGroup) -> Strategy | None:
+    """The strategy that a block names, None when it names none."""
+    if block.blue_green is not None:
+        return Strategy(BLUE_GREEN)
+    if block.recreate is not None:
+        return Strategy(RECREATE)
+    return _rolling(block.rolling_update) if block.rolling_update is not None else None
+
+
+def _rolling(bounds: RollingUpdate | DeploymentUpdate) -> Strategy:
+    surge, missing = bounds.max_surge, bounds.max_unavailable
+    default = Strategy()
+    return Strategy(
+        surge=default.surge if surge is None else surge, unavailable=default.unavailable if missing is None else missing
+    )
+
+
+def _looser(service: InferenceService, groups: list[RolloutGroup]) -> list[str]:
+    """What a list of groups asks for and does not get."""
+    said = []
+    if len(groups) > 1 or not {*service.spec.components} <= {*groups[0].components}:
+        said.append(
+            "spec.rollout.groups: all components of a service roll together, so the strategy of the first group counts for "
+            "all of them: write it directly below spec.rollout"
+        )
+    if any(one.canary for one in groups):
+        said.append("spec.rollout.groups.canary has no effect yet: use rollingUpdate or blueGreen")
+    ignored = {"order": "order", "soak": "soak", "maintain_ratio": "maintainRatio"}
+    return said + [
+        f"spec.rollout.groups.{word} has no effect: prefill and decode step together"
+        for name, word in ignored.items()
+        if any(getattr(one, name) is not None for one in groups)
+    ]
+
+
+def _older(service: InferenceService, runtime: Runtime | None) -> Strategy:
+    """From `deploymentStrategy` of the engine, or of the decoder where the engine has none."""
+    for role in (keys.ENGINE, keys.DECODER):
+        above: Component | None = getattr(service.spec, role)
+        below: Component | None = getattr(runtime.spec, f"{role}_config") if runtime and above else None
+        asked = (above and above.deployment_strategy) or (below and below.deployment_strategy)
+        if not asked:
+            continue
+        if asked.type == "Recreate":
+            return Strategy(RECREATE)
+        found = _rolling(asked.rolling_update) if asked.rolling_update else Strategy()
+        if asked.type in (None, "RollingUpdate"):
+            return found
+        said = f"spec.{role}.deploymentStrategy.type {asked.type} is unknown: write RollingUpdate or Recreate"
+        return found._replace(advice=(said,))
+    return Strategy()

@@ -1,0 +1,95 @@
+"""Which revision a service goes to: its pin or what was written last, unless that was rejected (decisions 12).
+
+Everything that counts is stored (revisions, the pin in the spec, rejections and the last whole revision in the status), so
+an operator that restarts decides the same.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from ome_operator import keys
+from ome_operator.api import InferenceService
+from ome_operator.core.problem import Problem
+from ome_operator.core.rollout.shared_edits import whole_before
+
+
+class Target(NamedTuple):
+    """Where a service goes, and why not where it was asked to."""
+
+    revision: str
+    """The revision to go to, "" when none is stored."""
+    wish: str
+    """What the user asks for: the pin, or what was written last."""
+    pin: str
+    """The kept revision that the spec names, "" without."""
+    back: str
+    """The revision that comes back when the wish is rejected, "" when none was whole before."""
+    edit: int
+    """Number of what was written last."""
+    retry: str
+    """Value of the annotation with which users ask to try a rejected revision again, "" without."""
+    rejected: tuple[Mapping[str, Any], ...] = ()
+    """The rejections that count, as the status stores them."""
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def rejection(self) -> Mapping[str, Any] | None:
+        """Why the wish is not the target; None when it is."""
+        return None if self.revision == self.wish else _of(self.wish, self.rejected)
+
+    @property
+    def named(self) -> bool:
+        """Whether the revision is taken from the store, so that it does not depend on what is written today."""
+        return bool(self.pin) or self.revision != self.wish
+
+    @property
+    def used(self) -> frozenset[str]:
+        """Revisions that a later decision may name: they are kept whatever the history limit says."""
+        return frozenset({self.revision, self.wish, self.back, *(one["revision"] for one in self.rejected)} - {""})
+
+    def reject(self, reason: str, message: str, now: datetime) -> dict[str, Any]:
+        """A rejection of the revision as the status stores it: it counts until the next edit or request to try again."""
+        said = {"revision": self.revision, "edit": self.edit, "reason": reason, "message": message}
+        return {**said, "time": now.isoformat(timespec="seconds"), **({"retry": self.retry} if self.retry else {})}
+
+
+def target(
+    pin: str, numbers: Mapping[str, int], whole: Iterable[str], rejected: Iterable[Mapping[str, Any]], retry: str
+) -> Target:
+    """The revision that a service goes to.
+
+    `numbers`: stored revisions in their order. `whole`: revisions that were complete last. `rejected`: as the status stores
+    them. `retry`: as in Target.
+
+    A rejection never ends by time: equal inputs are not tried twice.
+    """
+    newest = max(numbers, key=numbers.__getitem__, default="")
+    problems = (_unknown(pin, numbers),) if pin and pin not in numbers else ()
+    pin = pin if pin in numbers else ""
+    wish = pin or newest
+    edit = numbers.get(newest, 0)
+    counted = tuple(
+        one for one in rejected if one["revision"] in numbers and (one.get("edit"), one.get("retry", "")) == (edit, retry)
+    )
+    out = {one["revision"] for one in counted} | {wish}
+    back = max((one for one in whole if one in numbers and one not in out), key=numbers.__getitem__, default="")
+    revision = back if back and _of(wish, counted) is not None else wish
+    return Target(revision, wish, pin, back, edit, retry, counted, problems)
+
+
+def of(service: InferenceService, numbers: Mapping[str, int]) -> Target:
+    """The revision that a service goes to, from its spec, annotations and status."""
+    pin = (service.spec.rollout.revision if service.spec.rollout else None) or ""
+    rejected, retry = service.status.get("rejected") or (), service.annotations.get(keys.RETRY, "")
+    return target(pin, numbers, whole_before(service.status), rejected, retry)
+
+
+def _of(revision: str, rejected: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    return next((one for one in rejected if one["revision"] == revision), None)
+
+
+def _unknown(pin: str, numbers: Mapping[str, int]) -> Problem:
+    kept = ", ".join(sorted(numbers)) or "none"
+    said = f"spec.rollout.revision {pin} is not kept (kept: {kept}): name one of them, or remove the pin"
+    return Problem("RolledOut", "RevisionNotFound", said)

@@ -1,0 +1,70 @@
+"""What is known of a model when something is chosen for it: what people wrote in its spec, else the facts of its files."""
+
+import re
+from typing import NamedTuple
+
+from ome_operator.api import Facts, Model, Version
+from ome_operator.util.memoize import by_identity
+
+_SIZE = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([KMBT]?)\s*$", re.IGNORECASE)
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
+PLAIN = "none"
+"""The quantization of weights that have none."""
+
+
+class Known(NamedTuple):
+    """A model, as far as it is known; None and "" are not known."""
+
+    name: str
+    format: Version | None
+    framework: Version | None
+    architecture: str
+    quantization: str
+    """"" for plain weights, too: nobody writes that."""
+    parameters: float | None
+    pipeline: str
+    """Class of a diffusion pipeline."""
+    weight_bytes: int | None
+    learned: bool
+    """Whether the facts of its files are there."""
+
+
+@by_identity(512)
+def known(model: Model, files: bool = True) -> Known:
+    """What is known of a model; without `files` only what people wrote.
+
+    A version that was only learned from its files is left out: nobody asked for it.
+    """
+    spec, facts = model.spec, learned(model) if files else Facts()
+    pipeline = spec.diffusion_pipeline
+    named = facts.quantization.name if facts.quantization else ""
+    return Known(
+        name=model.name,
+        format=spec.model_format or (Version(name=facts.format.name) if facts.format else None),
+        framework=spec.model_framework or (Version(name=facts.framework.name) if facts.framework else None),
+        architecture=spec.model_architecture or facts.architecture or "",
+        quantization=spec.quantization or ("" if named == PLAIN else named),
+        parameters=size(spec.model_parameter_size) or facts.parameters,
+        pipeline=(pipeline.class_name if pipeline else None) or facts.pipeline or "",
+        weight_bytes=facts.weight_bytes,
+        learned=bool(facts.model_fields_set),
+    )
+
+
+def learned(model: Model) -> Facts:
+    """The facts in a model's status; empty where another version of the operator wrote what this one cannot read, and where
+    they are of files that the model does not name any more.
+    """
+    uri, status = model.spec.storage.storage_uri, model.status
+    if (status.get("weights") or {}).get("uri", uri) != uri:
+        return Facts()
+    try:
+        return Facts.read(status.get("facts") or {})
+    except ValueError:
+        return Facts()
+
+
+def size(text: str | None) -> float | None:
+    """Parameters of "7B", "1.04T" or "500M"; None when it is no such text."""
+    found = _SIZE.match(text or "")
+    return float(found[1]) * _UNITS[found[2].upper()] if found else None

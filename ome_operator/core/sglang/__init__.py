@@ -1,0 +1,1 @@
+"""The short kinds of sglang.ai: what they become, and what their status says."""

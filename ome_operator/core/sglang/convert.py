@@ -1,0 +1,91 @@
+"""What is made of the kinds of sglang.ai: a ClusterBaseModel of its source, an InferenceService of a model and an engine."""
+
+from ome_operator import keys, names
+from ome_operator.api import InferenceService, Invalid, Model, Runtime, Serving, ShortModel
+from ome_operator.core.observed.objects import Deps, Manifest, Ref
+from ome_operator.core.selection.model_profile import known
+from ome_operator.core.selection.runtime import select
+
+Why = tuple[str, str]
+"""(reason, sentence)."""
+_FINE: Why = ("", "")
+
+
+def source(short: ShortModel | Serving) -> str:
+    """Digest of what was written: what is made of it is made anew when this changes."""
+    return names.digest(short.spec.dump())
+
+
+def wanted(short: ShortModel | Serving, deps: Deps) -> tuple[Manifest | None, Why]:
+    """The object to make, or why that cannot be known yet."""
+    return _model(short) if isinstance(short, ShortModel) else _service(short, deps)
+
+
+def _model(short: ShortModel) -> tuple[Manifest | None, Why]:
+    origin, hub = short.spec.source, short.spec.source.huggingface
+    uri = origin.storage_uri
+    if hub is not None:
+        uri = f"hf://{hub.repo}" + (f"@{hub.revision}" if hub.revision else "")
+    if not uri:
+        return None, ("InvalidSpec", "spec.source names no place: write huggingface.repo or storageUri")
+    storage = {"storageUri": uri, **({"path": short.spec.path} if short.spec.path else {})}
+    return _manifest(short, "ClusterBaseModel", {}, {"storage": storage}), _FINE
+
+
+def _service(short: Serving, deps: Deps) -> tuple[Manifest | None, Why]:
+    """A service with the components that its runtime brings: prefill and decode apart where it keeps them apart."""
+    refs = Ref("BaseModel", short.namespace, short.spec.base_model), Ref("ClusterBaseModel", "", short.spec.base_model)
+    model = next((found for ref in refs if isinstance(found := deps.models.get(ref), Model)), None)
+    if model is None:
+        return None, ("BaseModelNotFound", f"no model {short.spec.base_model} exists: apply it, or fix spec.baseModel")
+    runtime = _named(short, deps)
+    notes, spec = _begun(short, runtime)
+    if runtime is None:
+        first = draft(short, deps)
+        if isinstance(first, Invalid):
+            return None, ("InvalidSpec", first.why)
+        selection = select(first, known(model), deps)
+        chosen = deps.runtimes[selection.best] if selection.best else None
+        if not isinstance(chosen, Runtime):
+            return None, ("NoRuntimeFits", selection.sentence(model.name))
+        runtime = chosen
+    return _manifest(short, "InferenceService", notes, {**spec, **{name: {} for name in _brings(runtime)}}), _FINE
+
+
+def draft(short: Serving, deps: Deps) -> InferenceService | Invalid:
+    """The service as a runtime is chosen for it: its components are those that the runtime will bring."""
+    notes, spec = _begun(short, _named(short, deps))
+    return InferenceService.parse(_manifest(short, "InferenceService", notes, spec))
+
+
+def _begun(short: Serving, named: Runtime | None) -> tuple[dict[str, str], Manifest]:
+    """Annotations and spec of a service without components; `named`: the runtime that it names."""
+    spec: Manifest = {"model": {"name": short.spec.base_model}}
+    if named is not None:
+        return {}, {**spec, "runtime": {"name": named.name}}
+    return ({keys.ENGINE_NAME: short.spec.runtime} if short.spec.runtime else {}), spec
+
+
+def _named(short: Serving, deps: Deps) -> Runtime | None:
+    """The runtime of the name that stands in `runtime`, which else is the name of an engine."""
+    name = short.spec.runtime or ""
+    refs = Ref("ServingRuntime", short.namespace, name), Ref("ClusterServingRuntime", "", name)
+    return next((found for ref in refs if isinstance(found := deps.runtimes.get(ref), Runtime)), None)
+
+
+def _brings(runtime: Runtime) -> list[str]:
+    spec = runtime.spec
+    parts = {keys.ENGINE: True, keys.DECODER: spec.decoder_config, keys.ROUTER: spec.router_config}
+    return [name for name, config in parts.items() if config]
+
+
+def _manifest(short: ShortModel | Serving, kind: str, notes: dict[str, str], spec: Manifest) -> Manifest:
+    owner = {"apiVersion": short.API_VERSION, "kind": short.kind, "name": short.name, "uid": short.uid, "controller": True}
+    metadata: Manifest = {
+        "name": short.name,
+        **({"namespace": short.namespace} if short.namespace else {}),
+        "labels": {keys.MANAGED_BY: keys.MANAGER},
+        "annotations": {keys.SOURCE_DIGEST: source(short), **notes},
+        "ownerReferences": [owner],
+    }
+    return {"apiVersion": keys.API_VERSION, "kind": kind, "metadata": metadata, "spec": spec}

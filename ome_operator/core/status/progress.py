@@ -1,0 +1,99 @@
+"""How far a role is, and why not farther: counts and one sentence from the facts of its pods."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from ome_operator import keys
+from ome_operator.core.observed.objects import Pod
+
+WORDS = {
+    "Unschedulable": "unschedulable",
+    "Pending": "waiting for the scheduler",
+    "Starting": "starting",
+    "NotReady": "not ready",
+    "Terminating": "terminating",
+    "ImagePullBackOff": "cannot pull their image",
+    "ErrImagePull": "cannot pull their image",
+    "CrashLoopBackOff": "crash again and again",
+}
+"""How a reason reads behind a number of pods; other reasons are said as they are."""
+
+_GRAVITY = ("CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "Unschedulable")
+
+
+class Role(NamedTuple):
+    """What a component should be: `groups` of `size` pods (a router's groups have one pod)."""
+
+    component: str
+    title: str
+    """What people call it: prefill, decode, engine or router."""
+    groups: int
+    size: int
+    workloads: tuple[tuple[str, str], ...]
+    """(kind, name) of its workloads."""
+
+
+class Progress(NamedTuple):
+    """How far a role is."""
+
+    role: Role
+    ready_pods: int
+    ready_groups: int
+    reason: str
+    message: str
+    missing: int
+    """Pods that do not exist, though they should."""
+
+    @property
+    def wanted(self) -> int:
+        """Pods that the role should have."""
+        return self.role.groups * self.role.size
+
+    @property
+    def complete(self) -> bool:
+        """Whether every pod of every wanted group is ready."""
+        return self.ready_groups >= self.role.groups
+
+    @property
+    def counts(self) -> str:
+        """`ready/wanted` in pods."""
+        return f"{min(self.ready_pods, self.wanted)}/{self.wanted}"
+
+
+def title(component: str, disaggregated: bool) -> str:
+    """Prefill and decode where both exist, else the component's own name."""
+    return {keys.ENGINE: "prefill", keys.DECODER: "decode"}.get(component, component) if disaggregated else component
+
+
+def progress(role: Role, pods: Iterable[Pod], failures: Mapping[tuple[str, str], str]) -> Progress:
+    """How far a role is, over all slices."""
+    mine = [pod for pod in pods if pod.component == role.component]
+    present = [pod for pod in mine if not pod.deleting]
+    ready = [pod for pod in present if pod.ready]
+    whole = Counter((pod.revision, pod.workload if role.size == 1 else "", pod.group) for pod in ready)
+    groups = len(ready) if role.size == 1 else sum(1 for count in whole.values() if count >= role.size)
+    missing = max(0, role.groups * role.size - len(present))
+    reason, sentence = _explain(role, mine, missing, failures)
+    head = f"{role.title} {min(len(ready), role.groups * role.size)}/{role.groups * role.size}"
+    if groups >= role.groups:
+        return Progress(role, len(ready), groups, "Ready", f"{head} pods ready", missing)
+    return Progress(role, len(ready), groups, reason, f"{head}: {sentence}" if sentence else head, missing)
+
+
+def _explain(role: Role, pods: list[Pod], missing: int, failures: Mapping[tuple[str, str], str]) -> tuple[str, str]:
+    """(reason, sentence): the gravest reason first, with the words of whoever knows it."""
+    said: list[str] = []
+    failed = next((failures[key] for key in role.workloads if failures.get(key)), "")
+    if failed:
+        return "PodsRefused", f"{missing} pods cannot be created: {failed}"
+    reasons = Counter("Terminating" if pod.deleting else pod.reason or "NotReady" for pod in pods if not pod.ready)
+    order = sorted(reasons, key=lambda name: (_GRAVITY.index(name) if name in _GRAVITY else len(_GRAVITY), name))
+    for name in order:
+        words = next((pod.message for pod in pods if pod.reason == name and pod.message), "")
+        number = f"{reasons[name]} pod{'s' if reasons[name] > 1 else ''}"
+        said.append(f"{number} {WORDS.get(name, name)}" + (f", {words}" if words else ""))
+    if missing:
+        said.append(f"{missing} not created yet")
+    first = order[0] if order else "Creating"
+    return ("Progressing" if first in ("Pending", "Starting", "NotReady", "Terminating") else first), "; ".join(said)

@@ -1,0 +1,196 @@
+"""Status of an InferenceService: one condition per component, each with a reason and what to do."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from ome_operator import keys
+from ome_operator.core.observed.objects import Pod
+from ome_operator.core.plan import Event
+from ome_operator.core.problem import Problem
+from ome_operator.core.status import conditions as cond
+from ome_operator.core.status.progress import Progress
+
+CONDITION = {keys.ENGINE: cond.ENGINE, keys.DECODER: cond.DECODER, keys.ROUTER: cond.ROUTER}
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that the status of a service is made of."""
+
+    generation: int
+    before: Mapping[str, Any]
+    """The status stored now."""
+    now: datetime
+    progress: tuple[Progress, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    advice: tuple[str, ...] = ()
+    model: cond.Condition | None = None
+    """How many nodes hold the model; None when a problem says more."""
+    runtime: str = ""
+    url: str = ""
+    revision: str = ""
+    serving: tuple[str, ...] = ()
+    """Revisions that have pods or workloads, the target included."""
+    rollout: cond.Condition | None = None
+    hold: Mapping[str, Any] = field(default_factory=dict)
+    """Why the rollout does not move; empty when it does."""
+    updated: Mapping[str, int] = field(default_factory=dict)
+    """Component -> groups of the wanted revision that exist."""
+    bounded: bool | None = None
+    """Whether two slices together serve what the rollout's bounds leave; None without a second one."""
+    clock: Mapping[str, Any] = field(default_factory=dict)
+    """Since when the new slice has not come farther; empty when it need not."""
+    rejected: tuple[Mapping[str, Any], ...] = ()
+    drift: Mapping[str, str | None] = field(default_factory=dict)
+    """runtime, model -> how what is kept of it differs from what it is by now; see `resolve.inputs.Resolved`."""
+    tokens: Mapping[str, str] = field(default_factory=dict)
+    """Fields with the values of annotations that were acted on."""
+    pods: tuple[Pod, ...] = ()
+    component_urls: Mapping[str, str] = field(default_factory=dict)
+    groups: tuple[dict[str, Any], ...] = ()
+    recovered: cond.Condition | None = None
+    """Whether groups that failed came back; None while none ever failed."""
+
+
+def status(report: Report) -> dict[str, Any]:
+    """The whole status, with only the fields that have something to say."""
+    wanted = _conditions(report)
+    out: dict[str, Any] = {
+        "observedGeneration": report.generation,
+        "conditions": cond.stamp(wanted, report.before.get("conditions") or (), report.generation, report.now),
+    }
+    if report.url:
+        out["url"] = report.url
+        out["address"] = {"url": report.url}
+    if report.runtime:
+        out["runtime"] = report.runtime
+    if report.revision:
+        old = [name for name in report.serving if name != report.revision]
+        out["revision"] = "→".join([*old, report.revision])
+    out |= report.tokens
+    if report.clock:
+        out["progress"] = dict(report.clock)
+    if report.rejected:
+        out["rejected"] = [dict(one) for one in report.rejected]
+    if report.progress:
+        out["components"] = {one.role.component: _component(one, report) for one in report.progress}
+    if report.serving and report.progress:
+        out["slices"] = [_slice(name, report) for name in report.serving]
+    if report.groups:
+        out["groups"] = list(report.groups)
+    return out
+
+
+def _component(one: Progress, report: Report) -> dict[str, Any]:
+    groups = one.role.groups
+    out: dict[str, Any] = {"ready": one.counts, "replicas": groups, "readyReplicas": min(one.ready_groups, groups)}
+    if report.revision:
+        out["latestCreatedRevision"] = out["updateRevision"] = report.revision
+    if whole := _whole(one.role.component, report):
+        out["latestReadyRevision"] = out["currentRevision"] = whole
+    if one.role.component in report.updated:
+        out["updatedReplicas"] = report.updated[one.role.component]
+    if report.hold:
+        out["rolloutHold"] = dict(report.hold)
+    if url := report.component_urls.get(one.role.component):
+        out["url"] = url
+    return out
+
+
+def _whole(component: str, report: Report) -> str:
+    """The revision that was complete and alone last; the one before stays until the next is."""
+    if report.rollout and report.rollout.status:
+        return report.revision
+    stored = (report.before.get("components") or {}).get(component) or {}
+    return str(stored.get("latestReadyRevision") or "")
+
+
+def _slice(revision: str, report: Report) -> dict[str, Any]:
+    out: dict[str, Any] = {"revision": revision}
+    for one in report.progress:
+        mine = [pod for pod in report.pods if pod.revision == revision and pod.component == one.role.component]
+        out[one.role.title] = f"{sum(pod.ready and not pod.deleting for pod in mine)}/{len(mine)}"
+    return out
+
+
+def _conditions(report: Report) -> list[cond.Condition]:
+    told: dict[str, list[Problem]] = {}
+    for problem in report.problems:
+        told.setdefault(problem.condition, []).append(problem)
+    out: dict[str, cond.Condition] = {}
+    if report.model:
+        out[cond.MODEL] = report.model
+    if report.runtime and cond.RUNTIME not in told:
+        out[cond.RUNTIME] = cond.Condition(cond.RUNTIME, True, "Found", f"runtime {report.runtime}")
+    for one in report.progress:
+        name = CONDITION[one.role.component]
+        out[name] = cond.Condition(name, one.complete, one.reason, one.message)
+    for name, problems in told.items():
+        if name != cond.READY:
+            message = "; ".join(dict.fromkeys(problem.message for problem in problems))
+            out[name] = cond.Condition(name, False, problems[0].reason, message)
+    if report.recovered:
+        out[cond.RECOVERED] = report.recovered
+    if report.rollout and cond.ROLLED_OUT not in told:
+        out[cond.ROLLED_OUT] = report.rollout
+    out[cond.READY] = _ready(report, out, told.get(cond.READY, []))
+    for part, said in report.drift.items():
+        if said is not None:
+            name, reason = cond.DRIFTED[part], "RevisionMismatch" if said else "InSync"
+            out[name] = cond.Condition(name, bool(said), reason, said or f"the {part} is as this service keeps it")
+    if report.advice:
+        out[cond.ADVICE] = cond.Condition(cond.ADVICE, True, "NoEffect", "; ".join(report.advice))
+    return [out[name] for name in cond.ORDER if name in out]
+
+
+def _ready(report: Report, others: Mapping[str, cond.Condition], problems: list[Problem]) -> cond.Condition:
+    """Ready: the URL serves every wanted group, over all slices, or what a rollout leaves of them (decisions 12)."""
+    if problems:
+        return cond.Condition(cond.READY, False, problems[0].reason, "; ".join(one.message for one in problems))
+    whole = bool(report.progress) and all(one.complete and one.role.groups for one in report.progress)
+    if whole if report.bounded is None else report.bounded:
+        return cond.Condition(cond.READY, True, "Serving", f"{report.url} serves")
+    components = [others[CONDITION[one.role.component]] for one in report.progress if not one.complete]
+    blocking = [one for name in (cond.MODEL, cond.RUNTIME) if (one := others.get(name)) and one.status is False]
+    waiting = [one for one in (others.get(cond.ROLLED_OUT),) if one and one.status is False and one.reason != "Progressing"]
+    if (rollout := others.get(cond.ROLLED_OUT)) and rollout.reason == cond.EXCEEDED:
+        components = [rollout]
+    causes = [*blocking, *components] if not report.progress or components else []
+    causes = causes or waiting or [one for one in others.values() if one.status is False]
+    if not causes:
+        return cond.Condition(cond.READY, False, "ScaledToZero", "no component has replicas: raise minReplicas")
+    return cond.Condition(cond.READY, False, causes[0].reason, "; ".join(dict.fromkeys(one.message for one in causes)))
+
+
+def urgent(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether more than counts changed: a flip, something new for a person to do, or another thing served."""
+    if any(before.get(name) != after.get(name) for name in ("url", "revision", "runtime", "observedGeneration", "rejected")):
+        return True
+    old, new = (status.get("conditions") or () for status in (before, after))
+    return _flags(old) != _flags(new) or bool(events(old, new))
+
+
+def _flags(conditions: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, str]]:
+    """What flips; and what is said of the runtime, which counts nothing: it answers an edit of the catalog."""
+    return {one["type"]: (one["status"], one["message"] if one["type"] == cond.RUNTIME else "") for one in conditions}
+
+
+def events(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]]) -> tuple[Event, ...]:
+    """A Warning for every condition that became False for a reason that a person has to act on."""
+    return tuple(
+        Event("Warning", str(one["reason"]), str(one["message"]))
+        for one in cond.flips(before, after)
+        if one["status"] == "False" and _loud(one)
+    )
+
+
+def _loud(one: Mapping[str, Any]) -> bool:
+    if one["type"] == cond.ROLLED_OUT:
+        return one["reason"] in (cond.EXCEEDED, cond.ROLLED_BACK, *cond.REFUSED)
+    quiet = {
+        "Progressing", "Creating", "Serving", "RetiringOldSlice", "WaitingForNodes", "WaitingForTurn", "Starting",
+        "NotReady", "Restarting", "Recycling",
+    }  # fmt: skip
+    return one["reason"] not in quiet and one["type"] != cond.READY

@@ -1,0 +1,1 @@
+"""Where pods find a model's files, and which nodes hold them."""

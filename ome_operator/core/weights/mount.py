@@ -1,0 +1,119 @@
+"""Where a model's weights are on a node and how a pod sees them.
+
+Everything that the model plane will change about this (a directory per revision, decisions 7) changes here only.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ome_operator import keys, names
+from ome_operator.api import FineTunedWeight, Model
+from ome_operator.core.observed.objects import Manifest
+from ome_operator.core.problem import ProblemError
+
+FETCHED = frozenset({"hf", "s3", "gs", "az", "oci"})
+"""Schemes whose files agents fetch."""
+DEFAULT_ROOT = "/mnt/models"
+VOLUME = "model"
+
+
+class Weights(NamedTuple):
+    """Storage identity of a model: the part of it that belongs to a revision (decisions 2)."""
+
+    kind: str
+    namespace: str
+    name: str
+    uri: str
+    path: str
+
+
+class Mount(NamedTuple):
+    """What a pod needs to see the weights."""
+
+    volume: Manifest
+    mount: Manifest
+    affinity: Manifest | None
+    """A required node-selector expression, or None when the volume itself decides where the pod can run."""
+    preferred: Manifest | None = None
+    """One that the scheduler shall rather meet: the model's plain label, where a revision's own is required."""
+
+
+def weights(model: Model | FineTunedWeight) -> Weights:
+    """Storage identity of a model; `spec.storage.path` defaults to `/mnt/models/<name>`."""
+    storage = model.spec.storage
+    path = storage.path or f"{DEFAULT_ROOT}/{model.name}"
+    return Weights(model.kind, model.namespace, model.name, storage.storage_uri, path.rstrip("/") or "/")
+
+
+def node_label(kind: str, namespace: str, name: str) -> str:
+    """Label key that a node carries as `Ready` when it holds the model."""
+    return names.model_label(kind, namespace, name)
+
+
+def managed(uri: str) -> bool:
+    """Whether an agent can fetch what a URI names."""
+    return uri.partition("://")[0] in FETCHED
+
+
+def unserved(uri: str) -> str:
+    """A sentence for URIs that nobody can fetch, "" for all others."""
+    scheme = uri.partition("://")[0]
+    if scheme not in ("vendor", "github"):
+        return ""
+    return (
+        f"spec.storage.storageUri {uri} cannot be fetched: {scheme}:// is not served; put the files on the nodes and write "
+        "local:///path, or label the nodes that hold them"
+    )
+
+
+def claim(uri: str) -> tuple[str, str, str] | None:
+    """(namespace or "", claim, path inside) of `pvc://[namespace:]claim[/path]`, None for every other scheme."""
+    if not uri.startswith("pvc://"):
+        return None
+    place, _, inside = uri.removeprefix("pvc://").partition("/")
+    namespace, _, name = place.rpartition(":")
+    return namespace, name, inside.strip("/")
+
+
+def required_label(identity: Mapping[str, str], directory: str) -> str:
+    """Label key that a node must carry as `Ready` for pods of this identity; `directory` as in `mount`."""
+    ref = identity["kind"], identity["namespace"], identity["name"]
+    return names.revision_label(*ref, directory) if directory else node_label(*ref)
+
+
+def directory(identity: Mapping[str, str], agents: bool) -> str:
+    """Digest of the model revision's own directory, "" where the weights just lie at the path (decisions 7)."""
+    return names.weights_digest(identity["uri"]) if agents and managed(identity["uri"]) else ""
+
+
+def placed(identities: Sequence[Mapping[str, str]], directories: Sequence[str]) -> list[tuple[Mapping[str, str], str]]:
+    """Every identity with its `directory`, "" where none is said."""
+    return list(zip(identities, (*directories, *("" for _ in identities)), strict=False))
+
+
+def mount(identity: Mapping[str, str], namespace: str, volume_name: str = VOLUME, directory: str = "") -> Mount:
+    """Volume, mount and affinity for the stored identity of a model, for a service in `namespace`.
+
+    `directory` names the revision's own directory where an agent made it.
+    """
+    path, uri = identity["path"], identity["uri"]
+    entry: dict[str, Any] = {"name": volume_name, "mountPath": path, "readOnly": True}
+    if (found := claim(uri)) is None:
+        plain, required = (_ready(required_label(identity, one)) for one in ("", directory))
+        place = f"{path.rpartition('/')[0]}/{keys.WEIGHTS}/{directory}" if directory else path
+        volume = {"name": volume_name, "hostPath": {"path": place, "type": "Directory"}}
+        return Mount(volume, entry, required, plain if directory else None)
+    owner, name, inside = found
+    if owner and owner != namespace:
+        raise ProblemError(
+            "ModelReady",
+            "ClaimInOtherNamespace",
+            f"spec.storage.storageUri {uri} names a claim of namespace {owner}, which pods of namespace {namespace} cannot "
+            f"mount: create the claim in {namespace} and use a BaseModel there",
+        )
+    claimed = {"name": volume_name, "persistentVolumeClaim": {"claimName": name, "readOnly": True}}
+    return Mount(claimed, {**entry, "subPath": inside} if inside else entry, None)
+
+
+def _ready(label: str) -> Manifest:
+    return {"key": label, "operator": "In", "values": [keys.MODEL_READY]}

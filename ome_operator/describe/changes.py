@@ -1,0 +1,110 @@
+"""Which objects differ between two outcomes of a service, and how."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import unified_diff
+from typing import NamedTuple
+
+import yaml
+
+from ome_operator import keys
+from ome_operator.core.observed.managed_fields import digest
+from ome_operator.core.observed.objects import Manifest
+from ome_operator.describe.outcome import Outcome
+from ome_operator.describe.text import count
+
+ADDED, CHANGED, REMOVED = "+", "~", "-"
+_CONTEXT = 3
+_HIDDEN = frozenset({"ownerReferences", "resourceVersion", "uid"})
+Key = tuple[str, ...]
+
+
+class Change(NamedTuple):
+    """One object, or several that change alike."""
+
+    mark: str
+    kind: str
+    before: tuple[str, ...]
+    """Names now; () for what is added."""
+    after: tuple[str, ...]
+    """Names then; () for what is removed."""
+    lines: tuple[str, ...] = ()
+    """A unified diff of what is changed, without the revision's name, which is another everywhere."""
+
+    @property
+    def title(self) -> str:
+        """`Deployment a → b (and 11 more alike)`."""
+        old, new = (self.before or ("",))[0], (self.after or ("",))[0]
+        name = f"{old} → {new}" if old and new and old != new else new or old
+        more = max(len(self.before), len(self.after)) - 1
+        return f"{self.kind} {name}" + (f" (and {more} more alike)" if more else "")
+
+
+def changes(before: Outcome | None, after: Outcome | None) -> tuple[Change, ...]:
+    """What is added, changed and removed; objects of two revisions that play the same part are one that changes."""
+    old, new = _parts(before), _parts(after)
+    found = [*_one_by_one(old, new, before.revision if before else "", after.revision if after else "")]
+    alike: dict[tuple[str, str, tuple[str, ...]], Change] = {}
+    for one in found:
+        known = alike.get((one.mark, one.kind, one.lines)) if one.lines else None
+        if known is not None:
+            one = known._replace(before=known.before + one.before, after=known.after + one.after)
+        alike[one.mark, one.kind, one.lines or (*one.before, *one.after)] = one
+    return tuple(alike.values())
+
+
+def _one_by_one(old: Mapping[Key, Manifest], new: Mapping[Key, Manifest], was: str, will: str) -> Iterator[Change]:
+    for key in [*old, *(key for key in new if key not in old)]:
+        left, right = old.get(key), new.get(key)
+        if left is None and right is not None:
+            yield Change(ADDED, key[0], (), (_name(right),))
+        elif right is None and left is not None:
+            yield Change(REMOVED, key[0], (_name(left),), ())
+        elif left is not None and right is not None and (_name(left) != _name(right) or digest(left) != digest(right)):
+            lines = [*unified_diff(_text(left, was), _text(right, will), lineterm="", n=_CONTEXT)][2:]
+            # Line numbers differ between leaders and workers of one edit, and nobody has the file that they speak of.
+            hunks = tuple("…" if line.startswith("@@") else line for line in lines)
+            yield Change(CHANGED, key[0], (_name(left),), (_name(right),), hunks)
+
+
+def _name(manifest: Manifest) -> str:
+    return str(manifest["metadata"]["name"])
+
+
+def _parts(one: Outcome | None) -> dict[Key, Manifest]:
+    """The objects by the part that they play, which is the same in every revision.
+
+    Stored revisions are left out: they hold what the StatefulSets show.
+    """
+    found = one.manifests if one else ()
+    return {_part(manifest): manifest for manifest in found if manifest["kind"] != "ControllerRevision"}
+
+
+def _part(manifest: Manifest) -> Key:
+    labels = manifest["metadata"].get("labels") or {}
+    if keys.REVISION not in labels:
+        return manifest["kind"], _name(manifest)
+    leads = "leaders" if keys.WORKER_INDEX in labels else ""
+    return manifest["kind"], labels.get(keys.COMPONENT, ""), leads, labels.get(keys.GROUP_INDEX, "")
+
+
+def _text(manifest: Manifest, revision: str) -> list[str]:
+    """YAML for people, the same for all groups of a role."""
+    metadata = {name: value for name, value in manifest["metadata"].items() if name not in _HIDDEN}
+    notes = {name: value for name, value in (metadata.pop("annotations", None) or {}).items() if name != keys.HASH}
+    group = metadata.get("labels", {}).get(keys.GROUP_INDEX)
+    del metadata["name"]
+    body = {**manifest, "metadata": {**metadata, **({"annotations": notes} if notes else {})}}
+    text = yaml.safe_dump(body, sort_keys=True, allow_unicode=True, width=200)
+    if revision:
+        text = text.replace(revision, "REVISION")
+    return [line for line in text.splitlines() if not (group and line.strip() == f"{keys.GROUP_INDEX}: '{group}'")]
+
+
+def words(found: Iterable[Change]) -> str:
+    """`2 objects added, 1 changed`; "" for nothing."""
+    counts = {ADDED: 0, CHANGED: 0, REMOVED: 0}
+    for one in found:
+        counts[one.mark] += max(len(one.before), len(one.after))
+    verbs = {ADDED: "added", CHANGED: "changed", REMOVED: "removed"}
+    said = [(number, verbs[mark]) for mark, number in counts.items() if number]
+    return ", ".join(f"{number if place else count(number, 'object')} {verb}" for place, (number, verb) in enumerate(said))

@@ -1,0 +1,173 @@
+"""Why a service is not ready: what its conditions, pods and events say, alike things together, each with a next step."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from ome_operator import keys
+from ome_operator.core.status import conditions as cond
+from ome_operator.describe.text import count
+from ome_operator.describe.tree import CONDITION, WHEN_TRUE, Group, Rank, Role, Tree
+
+EVENTS = 8
+"""Newest events that are told."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """An event about something of the service."""
+
+    when: datetime
+    type: str
+    """Normal or Warning."""
+    reason: str
+    about: str
+    """Kind and name."""
+    message: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A condition that is not as it should be."""
+
+    condition: str
+    reason: str
+    message: str
+    since: str
+    """RFC 3339, "" when it is not known."""
+    next: str
+    """What to do, "" when the message says it."""
+
+
+@dataclass(frozen=True)
+class Stuck:
+    """Pods of a role that are not ready for the same reason."""
+
+    role: str
+    reason: str
+    message: str
+    pods: tuple[str, ...]
+    """Names; "" for those that do not exist."""
+    lacks: tuple[str, ...]
+    """What speaks against the nodes, the most frequent first: the scheduler's words."""
+    next: str
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """All of it."""
+
+    namespace: str
+    name: str
+    ready: bool
+    reason: str
+    message: str
+    findings: tuple[Finding, ...]
+    pods: tuple[Stuck, ...]
+    events: tuple[Seen, ...]
+
+
+def trouble(tree: Tree, conditions: Iterable[Mapping[str, Any]], events: Iterable[Seen]) -> Trouble:
+    """What keeps a service from being ready; `events` are those about it and its objects."""
+    pods = tuple(_stuck(tree))
+    told = [one.message for one in pods if one.message]
+    return Trouble(
+        namespace=tree.namespace,
+        name=tree.name,
+        ready=tree.ready,
+        reason=tree.reason,
+        message=tree.message,
+        findings=tuple(_findings(tree, conditions)),
+        pods=pods,
+        events=tuple(_news(one for one in events if not any(words in one.message for words in told))),
+    )
+
+
+def _findings(tree: Tree, conditions: Iterable[Mapping[str, Any]]) -> Iterable[Finding]:
+    """In the order in which a person reads them; Ready only repeats the others."""
+    found = {one.get("type"): one for one in conditions}
+    shown = {(CONDITION[role.component], rank.reason) for role, _, rank in _unready(tree)}
+    for name in dict.fromkeys((cond.ANOTHER, *cond.ORDER)):
+        one = found.get(name) or {}
+        bad = "True" if name in WHEN_TRUE else "False"
+        reason = one.get("reason") or ""
+        # What the pods say is told with the pods; that a revision comes up says nothing beside it.
+        if name == cond.READY or one.get("status") != bad or (name, reason) in shown or reason == "Progressing":
+            continue
+        yield Finding(name, reason, one.get("message") or "", one.get("lastTransitionTime") or "", step(reason, tree))
+
+
+def _stuck(tree: Tree) -> Iterable[Stuck]:
+    alike: dict[tuple[str, str, str], list[Rank]] = {}
+    groups: dict[tuple[str, str, str], set[int]] = {}
+    for role, group, rank in _unready(tree):
+        key = role.role, rank.reason, rank.message
+        alike.setdefault(key, []).append(rank)
+        groups.setdefault(key, set()).add(group.group)
+    for key, ranks in alike.items():
+        name, reason, message = key
+        which = f"--role {name}" + (f" --group {min(groups[key])}" if name != keys.ROUTER else "")
+        pods = tuple(rank.pod for rank in ranks)
+        yield Stuck(name, reason, message, pods, tuple(lacks(message)), step(reason, tree, which))
+
+
+def _unready(tree: Tree) -> Iterator[tuple[Role, Group, Rank]]:
+    for part in tree.slices:
+        for role in part.roles:
+            for group in role.groups:
+                yield from ((role, group, rank) for rank in group.ranks if not rank.ready)
+
+
+def lacks(message: str) -> list[str]:
+    """What speaks against how many nodes, from the scheduler's sentence, the most frequent first."""
+    head, found, rest = message.partition(" nodes are available: ")
+    if not found or not re.fullmatch(r"\d+/\d+", head):
+        return []
+    # A taint is shown as {key: value, …}: commas inside braces separate nothing.
+    parts = [part.strip(" .") for part in re.split(r",(?![^{]*\})\s*(?=\d+ )", rest)]
+    matches = (re.fullmatch(r"(\d+) (?:node\(s\) )?(.+)", part, re.DOTALL) for part in parts)
+    known = [(int(match[1]), match[2]) for match in matches if match]
+    return [f"{count(number, 'node')}: {why}" for number, why in sorted(known, key=lambda one: -one[0])]
+
+
+def _news(events: Iterable[Seen]) -> list[Seen]:
+    """Newest first, the same words about several objects once."""
+    found: dict[tuple[str, str], Seen] = {}
+    for one in sorted(events, key=lambda one: one.when):
+        if one.type != "Warning":
+            continue
+        key = one.reason, one.message
+        before = found.pop(key, None)
+        found[key] = replace(one, count=one.count + before.count) if before else one
+    return list(reversed(found.values()))[:EVENTS]
+
+
+def step(reason: str, tree: Tree, which: str = "") -> str:
+    """What to do about a reason, where its message does not say it; with the names filled in."""
+    found = _STEPS.get(reason, "")
+    return found.format(service=f"{tree.name} -n {tree.namespace}", model=tree.model, which=f" {which}" if which else "")
+
+
+_STEPS = {
+    "Unschedulable": "free GPUs, or see what the nodes lack: kubectl get nodes -L models.ome.io/clusterbasemodel.{model}",
+    "Pending": "the scheduler has not looked at it yet; if that stays so, is kube-scheduler running?",
+    "CrashLoopBackOff": "ome logs {service}{which} --previous",
+    "Error": "ome logs {service}{which} --previous",
+    "OOMKilled": "the container needs more memory: raise resources.limits.memory of its runner",
+    "ImagePullBackOff": "check the image's name and tag, and the pull secret of the pods' ServiceAccount",
+    "ErrImagePull": "check the image's name and tag, and the pull secret of the pods' ServiceAccount",
+    "NotReady": "ome logs {service}{which} --since 10m",
+    "Starting": "weights are being loaded: ome logs {service}{which} -f",
+    "NodeLost": "look at the node: kubectl get nodes",
+    "Terminating": "wait for its grace period; a pod that stays is on a lost node",
+    "PodsRefused": "mend what the API server names: quota, Pod Security, ServiceAccount or webhook",
+    "NotCreated": "its StatefulSet creates it; if that stays so, the events say why",
+    "WaitingForNodes": "kubectl get nodes -l models.ome.io/clusterbasemodel.{model}=Ready shows the nodes that hold it",
+    "WaitingForTurn": "ome explain the service that the message names: it has to be whole first",
+    "Paused": "remove spec.rollout.paused to go on",
+    "InternalError": "a bug of the operator: report it with its log",
+}
+"""Reasons of pods and conditions. Most reasons of conditions need none: their messages name the fix."""

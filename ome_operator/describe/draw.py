@@ -1,0 +1,194 @@
+"""Trees and previews for a terminal, as rich text; whether there are colours is the console's business."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.text import Text
+from rich.tree import Tree as Drawn
+
+from ome_operator.core.catalog.node_models import duration
+from ome_operator.describe.changes import ADDED, CHANGED, REMOVED, Change
+from ome_operator.describe.diagnosis import Trouble
+from ome_operator.describe.preview import Preview
+from ome_operator.describe.text import count, numbers, together
+from ome_operator.describe.tree import MISSING, Group, Rank, Role, Tree
+from ome_operator.quantity import moment
+
+MANY = 4
+"""So many ready groups in a row are shown as one line."""
+_COLOURS = {ADDED: "green", CHANGED: "yellow", REMOVED: "red"}
+
+
+def service(tree: Tree, *, every: bool = False) -> Drawn:
+    """A service; `every` rank, or only those that are not ready."""
+    head = Text.assemble(_mark(tree.ready), " ", (tree.name, "bold"), (f"  in {tree.namespace}", "dim"))
+    drawn = Drawn(head, guide_style="dim")
+    if tree.ready:
+        drawn.add(Text(tree.url))
+    else:
+        reasons = {rank.reason for one in tree.slices for role in one.roles for group in role.groups for rank in group.ranks}
+        # What its pods say is told with them.
+        drawn.add(Text.assemble((tree.reason, "yellow"), "" if tree.reason in reasons else f": {tree.message}"))
+    drawn.add(Text(f"model {tree.model or '-'}, runtime {tree.runtime or '-'}"))
+    for said in tree.conditions:
+        if said.message not in tree.message:
+            drawn.add(Text.assemble((f"{said.type} ", "yellow"), f"{said.reason}: {said.message}"))
+    for one in tree.slices:
+        state = f"  {one.state}" if len(tree.slices) > 1 else ""
+        branch = drawn.add(Text.assemble("revision ", (one.revision, "bold"), (state, "dim")))
+        for role in one.roles:
+            _role(branch, role, max(len(role.role) for role in one.roles), every, tree.message)
+    return drawn
+
+
+def _role(branch: Drawn, role: Role, width: int, every: bool, said_above: str) -> None:
+    whole = role.ready >= role.wanted and role.ready_pods == role.pods
+    said = [] if role.component == "router" else [f"{role.ready}/{count(role.wanted, 'group')}"]
+    said.append(f"{role.ready_pods}/{count(role.pods, 'pod')}")
+    if role.gpus:
+        said.append(count(role.gpus, "GPU"))
+    below = branch.add(Text.assemble(_mark(whole), " ", f"{role.role:{width}}  ", ", ".join(said)))
+    if role.why not in said_above:
+        below.add(Text(role.why, style="yellow"))
+    if role.component == "router":
+        _ranks(below, role.groups[0].ranks, every, "pod")
+        return
+    for groups in [[one] for one in role.groups] if every else _runs(role.groups):
+        _groups(below, groups, every)
+
+
+def _runs(groups: Sequence[Group]) -> Iterator[list[Group]]:
+    """Groups in their order, many ready ones in a row together."""
+    run: list[Group] = []
+    for one in (*groups, None):
+        if one is not None and one.ready and not one.note and not any(rank.restarts or rank.draining for rank in one.ranks):
+            run.append(one)
+            continue
+        yield from [run] if len(run) >= MANY else [[each] for each in run]
+        run = []
+        if one is not None:
+            yield [one]
+
+
+def _groups(below: Drawn, groups: Sequence[Group], every: bool) -> None:
+    first = groups[0]
+    ranks = [rank for one in groups for rank in one.ranks]
+    ready = sum(rank.ready for rank in ranks)
+    name = f"group {first.group}" if len(groups) == 1 else f"groups {numbers(one.group for one in groups)}"
+    many = count(len(ranks), "rank") if ready == len(ranks) else f"{ready}/{count(len(ranks), 'rank')}"
+    nodes = together(rank.node for rank in ranks if rank.node)
+    text = Text.assemble(_mark(all(one.ready for one in groups)), f" {name}  {many}", f" on {nodes}" if nodes else "")
+    if len(groups) == 1 and first.note:
+        text.append(f"  {first.note}", "yellow")
+    _ranks(below.add(text), [rank for rank in ranks if len(groups) == 1], every, "rank")
+
+
+def _ranks(below: Drawn, ranks: Sequence[Rank], every: bool, what: str) -> None:
+    """Ranks one by one, or those that are worth a word, alike ones together."""
+    if every:
+        width = max((len(str(rank.rank)) for rank in ranks), default=0)
+        for rank in ranks:
+            name = f"{what} {rank.rank:>{width}}  {rank.pod or '-'}" + (f" on {rank.node}" if rank.node else "")
+            below.add(Text.assemble(_mark(rank.ready), f" {name}", _how([rank])))
+        return
+    alike: dict[tuple[str, str, int, bool], list[Rank]] = {}
+    for rank in ranks:
+        if not rank.ready or rank.restarts or rank.draining:
+            alike.setdefault((rank.reason, rank.message, rank.restarts, rank.draining), []).append(rank)
+    for found in alike.values():
+        name = f"{what}{'s' if len(found) > 1 else ''} {numbers(one.rank for one in found)}"
+        below.add(Text.assemble(_mark(found[0].ready), f" {name}", _how(found)))
+
+
+def _how(ranks: Sequence[Rank]) -> Text:
+    """What there is to say of ranks that are alike."""
+    one, text = ranks[0], Text()
+    if one.restarts:
+        text.append(f"  {count(one.restarts, 'restart')}{' each' if len(ranks) > 1 else ''}", "yellow")
+    if one.draining:
+        text.append("  draining", "yellow")
+    if not one.ready:
+        text.append(f"  {_reason(one.reason)}", "red" if one.message else "yellow")
+        text.append(f": {one.message}" if one.message else "")
+    return text
+
+
+def _reason(reason: str) -> str:
+    return "not created yet" if reason == MISSING else reason
+
+
+def _mark(ready: bool) -> Text:
+    return Text("✓", style="green") if ready else Text("✗", style="red")
+
+
+def preview(found: Preview, brief: bool) -> Iterator[RenderableType]:
+    """Lines of `ome diff`."""
+    for one in found.objects:
+        mark = ADDED if one.new else CHANGED
+        where = f" in {one.object.namespace}" if one.object.namespace else ""
+        yield Text(f"{mark} {one.object.kind} {one.object.name}{where}", style=_COLOURS[mark])
+        yield from (Padding(Text(edit), (0, 0, 0, 4), expand=False) for edit in one.edits)
+    for service in found.services:
+        yield Text()
+        yield Text(f"{service.service.namespace}/{service.service.name}", style="bold")
+        yield _indented(Text(service.sentence))
+        if not brief:
+            yield from _changes(service.changes)
+    if found.objects and not found.services:
+        yield Text("No service changes.")
+
+
+def _changes(found: Sequence[Change]) -> Iterator[RenderableType]:
+    renamed = [one for one in found if one.mark == CHANGED and not one.lines]
+    for one in found:
+        if one not in renamed:
+            yield Text(f"  {one.mark} {one.title}", style=_COLOURS[one.mark])
+            yield from (Text(f"    {line}", style=_COLOURS.get(line[:1], "dim")) for line in one.lines)
+    if renamed:
+        said = "the same under the new revision's name: " + ", ".join(f"{one.kind} {one.before[0]}" for one in renamed)
+        yield _indented(Text(f"{CHANGED} {said}", style=_COLOURS[CHANGED]))
+
+
+def trouble(found: Trouble, now: datetime) -> Iterator[RenderableType]:
+    """Lines of `ome explain SERVICE`."""
+    state = "is Ready" if found.ready else f"is not Ready: {found.reason}"
+    yield Text.assemble(_mark(found.ready), " ", (found.name, "bold"), f" in namespace {found.namespace} {state}")
+    if not found.ready and not (found.findings or found.pods):
+        yield _indented(Text(found.message))
+    for one in found.findings:
+        ago = _ago(one.since, now)
+        yield Text()
+        yield Text.assemble((one.condition, "bold"), f"  {one.reason}", (f"  for {ago}" if ago else "", "dim"))
+        yield _indented(Text(one.message))
+        yield from _next(one.next)
+    for stuck in found.pods:
+        yield Text()
+        yield Text.assemble((stuck.role, "bold"), f"  {count(len(stuck.pods), 'pod')} {_reason(stuck.reason)}")
+        said = stuck.lacks or ((stuck.message,) if stuck.message else ())
+        yield from (_indented(Text(line)) for line in said)
+        if names := together((name for name in stuck.pods if name), shown=4):
+            yield _indented(Text(names, style="dim"))
+        yield from _next(stuck.next)
+    if found.events:
+        yield Text()
+        yield Text("events", style="bold")
+    for event in found.events:
+        times = f" ({event.count} times)" if event.count > 1 else ""
+        ago = f"{duration((now - event.when).total_seconds())} ago"
+        yield _indented(Text.assemble((f"{ago:>10}  ", "dim"), f"{event.reason} of {event.about}{times}: {event.message}"))
+
+
+def _next(step: str) -> Iterator[RenderableType]:
+    if step:
+        yield _indented(Text.assemble(("→ ", "green"), step))
+
+
+def _indented(text: Text) -> Padding:
+    return Padding(text, (0, 0, 0, 2), expand=False)
+
+
+def _ago(since: str, now: datetime) -> str:
+    when = moment(since, now)
+    return duration((now - when).total_seconds()) if when is not None else ""

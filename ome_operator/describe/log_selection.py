@@ -1,0 +1,79 @@
+"""Whose logs to show, and under which names."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ome_operator import keys, quantity
+from ome_operator.core.observed.objects import Pod
+from ome_operator.core.status.progress import title
+from ome_operator.describe.text import numbers
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a person asked for; None is all."""
+
+    role: str | None = None
+    """prefill, decode, engine, decoder or router."""
+    group: int | None = None
+    rank: int | None = None
+
+    def takes(self, pod: Pod, role: str) -> bool:
+        """Whether a pod of this role is meant."""
+        engine = pod.component != keys.ROUTER
+        return (
+            self.role in (None, role, pod.component)
+            and (self.group is None or (engine and self.group == pod.group))
+            and (self.rank is None or (engine and self.rank == pod.rank))
+        )
+
+
+def labelled(pods: Iterable[Pod], choice: Choice) -> dict[str, str]:
+    """Pod → the name in front of its lines, `role/group/rank`, in that order; with the revision where there are several."""
+    every = list(pods)
+    both = any(pod.component == keys.DECODER for pod in every)
+    several = len({pod.revision for pod in every}) > 1
+    found: list[tuple[str, int, int, str, str]] = []
+    for pod in every:
+        role = title(pod.component, both)
+        if not choice.takes(pod, role):
+            continue
+        place = pod.name.rpartition("-")[2] if pod.component == keys.ROUTER else f"{pod.group}/{pod.rank}"
+        behind = f"@{pod.revision}" if several else ""
+        found.append((_ORDER.get(pod.component, ""), pod.group, pod.rank, pod.name, f"{role}/{place}{behind}"))
+    return {name: label for _, _, _, name, label in sorted(found)}
+
+
+_ORDER = {keys.ENGINE: "a", keys.DECODER: "b", keys.ROUTER: "c"}
+
+
+def nothing(pods: Iterable[Pod], choice: Choice) -> str:
+    """Why nothing was chosen: what there is instead."""
+    every = list(pods)
+    both = any(pod.component == keys.DECODER for pod in every)
+    roles: dict[str, list[Pod]] = {}
+    for pod in every:
+        roles.setdefault(title(pod.component, both), []).append(pod)
+    if not roles:
+        return "it has no pods"
+    groups = (
+        f"{role} (groups {numbers({pod.group for pod in mine})}, ranks {numbers({pod.rank for pod in mine})})"
+        if mine[0].component != keys.ROUTER
+        else role
+        for role, mine in roles.items()
+    )
+    return f"no pod is meant by these options; there are {', '.join(groups)}"
+
+
+def seconds(text: str) -> int | None:
+    """`90`, `30s`, `5m`, `1h30m`; None when it is no duration."""
+    if not re.fullmatch(r"(\d+[hms])+|\d+", text):
+        return None
+    return int(text) if text.isdigit() else int(quantity.seconds(text))
+
+
+def moment(when: str) -> tuple[str, str]:
+    """What orders the times of one log, and those of nodes that write UTC: RFC 3339 without its zone, and the fraction."""
+    match = re.match(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?", when)
+    return (match[1], (match[2] or "").ljust(9, "0")) if match else ("", "")

@@ -1,0 +1,66 @@
+"""What an edit of several objects comes to: the objects themselves, and every service that it reaches."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ome_operator.api import InferenceService, Invalid
+from ome_operator.core.observed.objects import Child, Deps, Ref
+from ome_operator.describe.edits import edits
+from ome_operator.describe.forecast import Forecast, forecast
+from ome_operator.describe.outcome import Outcome, outcome
+
+
+@dataclass(frozen=True)
+class Edited:
+    """An object of the files that is not on the cluster as it is written there."""
+
+    object: Ref
+    new: bool
+    edits: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Preview:
+    """All of it."""
+
+    objects: tuple[Edited, ...]
+    services: tuple[Forecast, ...]
+    problems: tuple[str, ...] = ()
+    """Objects of the files that cannot be read as they are."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """Services and what they may refer to, before or after the edit."""
+
+    services: Mapping[Ref, InferenceService | Invalid]
+    deps: Deps
+
+
+def edited(ref: Ref, before: Any, after: Any) -> Edited | None:
+    """Parsed objects of our kinds; `before` is None for one that is new."""
+    if before is None:
+        return Edited(ref, True, ())
+    if isinstance(before, Invalid):
+        return Edited(ref, False, ("it could not be read",))
+    found = tuple(str(edit) for edit in edits(before.dump(), after.dump()))
+    return Edited(ref, False, found) if found else None
+
+
+def forecasts(
+    before: Side, after: Side, children: Mapping[Ref, Iterable[Child]], waits: Mapping[Ref, str] | None = None
+) -> tuple[Forecast, ...]:
+    """Every service to which something would happen; `waits` says for some what they would have to wait for."""
+    found = []
+    for ref, new in sorted(after.services.items()):
+        old, there = before.services.get(ref), tuple(children.get(ref, ()))
+        then = _outcome(new, after.deps, there)
+        now = _outcome(old, before.deps, there) if old is not None else None
+        if then is not None and (one := forecast(ref, now, then, (waits or {}).get(ref, ""))):
+            found.append(one)
+    return tuple(found)
+
+
+def _outcome(service: InferenceService | Invalid, deps: Deps, children: Iterable[Child]) -> Outcome | None:
+    return None if isinstance(service, Invalid) else outcome(service, deps, children)

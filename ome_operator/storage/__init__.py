@@ -1,0 +1,1 @@
+"""Hubs, object stores and OCI registries, with proof of every byte."""

@@ -1,0 +1,1 @@
+"""Small helpers without a word of this domain."""

@@ -1,0 +1,157 @@
+"""Models in buckets with SHA256SUMS beside them, in stand-ins for S3 and for Google's XML interface that have faults."""
+
+import asyncio
+import hashlib
+import random
+
+import pytest
+
+from ome_operator.agent import verify
+from ome_operator.agent.download import Failed
+from ome_operator.storage import sha256sums
+from ome_operator.storage.sources import Access, bucket
+from tests.agent.conftest import Node
+from tests.support.hub import Answer
+from tests.support.sha256sums import written
+
+BIG = "model-00001-of-00003.safetensors"
+ENCRYPTED = "a" * 32
+"""Looks like an MD5 and is none."""
+GENERATION = "CPjq7_DvtoYDEAE="
+"""An ETag of Google's for an object that was composed of others."""
+
+
+@pytest.fixture
+def summed(node: Node) -> Node:
+    """A bucket with sums, and ETags that say nothing of the bytes."""
+    node.hub.files[sha256sums.NAME] = written(node.hub.files)
+    node.hub.etag = lambda data: GENERATION
+    return node
+
+
+def fetch(node: Node, scheme: str = "s3", **parameters: str) -> set[str]:
+    """Download all of it; the algorithms of its proofs."""
+    made = node.fetch(f"{scheme}://bucket/", endpoint=node.hub.url, anonymous="true", **parameters)
+    return {one.hash.algorithm for one in made.files}
+
+
+def asked(node: Node) -> int:
+    """Times that somebody wanted SHA256SUMS."""
+    return [one.name for one in node.hub.sent].count(sha256sums.NAME)
+
+
+def spoil(node: Node) -> None:
+    """Another byte in the store; the size is the same."""
+    data = bytearray(node.hub.files[BIG])
+    data[1_234_567] ^= 1
+    node.hub.files[BIG] = bytes(data)
+
+
+@pytest.mark.parametrize("scheme", ["s3", "gs"])
+@pytest.mark.parametrize("given", [{}, {"verify": "size"}])
+def test_every_file_is_proven_by_sha_256_whatever_the_etags_are(summed: Node, scheme: str, given: dict[str, str]) -> None:
+    assert fetch(summed, scheme, **given) == {"sha256"}
+    assert summed.wrong() == [] and summed.hub.total == summed.hub.size and asked(summed) == 1
+
+
+@pytest.mark.parametrize("scheme", ["s3", "gs"])
+@pytest.mark.parametrize("etag", [GENERATION, ENCRYPTED, "md5"])
+def test_a_byte_that_changed_in_the_store_is_never_ready(summed: Node, scheme: str, etag: str) -> None:
+    summed.hub.etag = lambda data: hashlib.md5(data).hexdigest() if etag == "md5" else etag
+    spoil(summed)
+    with pytest.raises(Failed, match=f"{BIG} came 5 times with another SHA-256 than its source says"):
+        fetch(summed, scheme, verify="size")
+    assert summed.store.manifest() is None and not summed.store.root.exists()
+
+
+def test_without_sums_sizes_alone_let_it_pass(node: Node) -> None:
+    node.hub.etag = lambda data: GENERATION
+    spoil(node)
+    assert fetch(node) == {"size"}, "what SHA256SUMS is for"
+
+
+def test_google_proves_by_md5_where_the_etag_is_one(node: Node) -> None:
+    assert fetch(node, "gs") == {"md5"} and node.wrong() == []
+
+
+def test_google_s_wrong_bytes_are_found_out_where_the_etag_is_an_md5(node: Node) -> None:
+    node.hub.fault = lambda number, name: Answer(wrong=name == BIG)
+    with pytest.raises(Failed, match=f"{BIG} came 5 times with another MD5 than its source says"):
+        fetch(node, "gs")
+
+
+def test_a_bucket_encrypted_with_own_keys_is_proven_without_a_setting(summed: Node) -> None:
+    summed.hub.etag = lambda data: ENCRYPTED
+    assert fetch(summed) == {"sha256"}
+    assert asked(summed) == 2, "its ETag says other bytes than came, so it is read again to be sure"
+
+
+def test_sums_that_come_wrong_are_read_again(summed: Node) -> None:
+    summed.hub.etag = lambda data: hashlib.md5(data).hexdigest()
+    summed.hub.fault = lambda number, name: Answer(wrong=number == 0)
+    assert fetch(summed) == {"sha256"} and summed.wrong() == []
+    assert asked(summed) == 2
+
+
+@pytest.mark.parametrize("fault", [Answer(status=503), Answer(status=429), Answer(cut=10)])
+def test_a_store_that_fails_once_is_asked_again(summed: Node, fault: Answer) -> None:
+    summed.hub.fault = lambda number, name: fault if number == 0 else Answer()
+    assert fetch(summed) == {"sha256"} and asked(summed) == 2
+
+
+def test_sums_that_may_not_be_read_are_said_at_once(summed: Node) -> None:
+    summed.hub.fault = lambda number, name: Answer(status=403 if name == sha256sums.NAME else 0)
+    with pytest.raises(Failed, match="SHA256SUMS: the object store answers 403: look at"):
+        fetch(summed)
+    assert asked(summed) == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"<html>\n", "line 1 of SHA256SUMS is not"),
+        (b"", "SHA256SUMS names no file"),
+        (b"\n" * (sha256sums.LIMIT + 1), "SHA256SUMS has 4194305 bytes"),
+        (b"0" * 64 + b"  lost.bin\n", "names 'lost.bin', which is not in the object store"),
+    ],
+)
+def test_sums_that_cannot_be_used_are_a_sentence(summed: Node, data: bytes, said: str) -> None:
+    summed.hub.files[sha256sums.NAME] = data
+    with pytest.raises(Failed, match=said):
+        fetch(summed)
+    assert {one.name for one in summed.hub.sent} <= {sha256sums.NAME} and summed.progress.revision == ""
+
+
+def test_damage_is_repaired_and_what_is_whole_is_kept(summed: Node) -> None:
+    fetch(summed)
+    broken = summed.store.root / BIG
+    broken.write_bytes(b"!" + broken.read_bytes()[1:])
+    made = summed.store.manifest()
+    assert made is not None
+    assert [one.name for one in verify.verify(summed.store.root, made, sample=1, chance=random.Random(1))] == [BIG]
+    summed.store.damage()
+    summed.hub.sent.clear()
+    fetch(summed)
+    assert summed.wrong() == [] and {one.name for one in summed.hub.sent} == {sha256sums.NAME, BIG}
+
+
+def test_other_bytes_and_sums_are_another_revision(summed: Node) -> None:
+    fetch(summed)
+    made = summed.store.manifest()
+    assert made is not None
+    spoil(summed)
+    del summed.hub.files[sha256sums.NAME]
+    summed.hub.files[sha256sums.NAME] = written(summed.hub.files)
+    summed.store.damage()
+    with pytest.raises(Failed, match="are not those of revision"):
+        summed.fetch("s3://bucket/", made.revision, endpoint=summed.hub.url)
+
+
+def test_nodes_agree_on_the_revision_also_when_etags_change(summed: Node) -> None:
+    async def revision() -> str:
+        found = bucket("s3://bucket/", Access({"endpoint": summed.hub.url, "anonymous": "true"}, {}))
+        return (await found.listing("")).revision
+
+    before = asyncio.run(revision())
+    summed.hub.etag = lambda data: hashlib.md5(data).hexdigest()
+    assert asyncio.run(revision()) == before

@@ -1,0 +1,265 @@
+"""Real agents on simulated nodes: a model from a hub to labels and status, with the agents' own tokens."""
+
+import base64
+import json
+import ssl
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ome_local.kubeapi import load
+from ome_local.kubeconfig import with_token_file
+from ome_operator import names
+from tests.support import hub as hubs
+from tests.support import yamls
+from tests.support.rig import ROOT, Rig
+
+URI = "hf://org/model"
+LABEL = "models.ome.io/clusterbasemodel.fetched"
+WHOLE = f"{LABEL}.{names.weights_digest(URI)}"
+RECORDS = "/apis/ome.io/v1beta1/nodemodels"
+
+
+@pytest.fixture(scope="module")
+def agents(installed: Rig) -> Iterator[Rig]:
+    """The chart with agents. Their pods only seem to run: tests run the agents, with tokens that are bound to those pods."""
+    chart = ("upgrade", "ome", str(ROOT / "charts/ome-resources"), "-n", "ome", "--set", "operator.external=true")
+    installed.cluster.helm(*chart, "--set", "agent.enabled=true")
+    installed.stop()
+    installed.start("operator", "--model-agent")
+    yield installed
+    installed.stop()
+    installed.cluster.helm(*chart)
+
+
+@pytest.fixture
+def hub() -> Iterator[hubs.Hub]:
+    with hubs.served(hubs.Hub(hubs.model(1, [2_000_000, 300_000]), token="hf_very-secret")) as one:
+        yield one
+
+
+def account(rig: Rig, node: str, folder: Path) -> Path:
+    """A kubeconfig with the token of the agent's pod on a node."""
+    select = "app.kubernetes.io/name=ome-agent"
+
+    def found() -> dict[str, Any] | None:
+        return next((one for one in rig.all("Pod", "ome", select) if one["spec"].get("nodeName") == node), None)
+
+    pod = rig.wait(f"agent's pod on {node}", found)
+    assert pod is not None
+    bound = {"kind": "Pod", "apiVersion": "v1", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
+    asked = {"spec": {"expirationSeconds": 3600, "boundObjectRef": bound}}
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", **asked}
+    made = rig.api.request("POST", "/api/v1/namespaces/ome/serviceaccounts/ome-agent/token", request)
+    token = folder / f"{node}.token"
+    token.write_text(made["status"]["token"])
+    cluster = load(rig.cluster.at.kubeconfig)["clusters"][0]["cluster"]
+    authority = cluster["certificate-authority-data"]
+    with_token_file(folder / node, name="test", server=cluster["server"], authority=authority, user="ome-agent", token=token)
+    return folder / node
+
+
+def start(rig: Rig, node: str, folder: Path, hub: hubs.Hub, *more: str) -> None:
+    """An agent of this node, on a disk of its own, with the hub's token in a mounted Secret."""
+    secret = folder / "secrets" / "hub"
+    secret.mkdir(parents=True)
+    (secret / "token").write_text(hub.token)
+    argv = [
+        sys.executable, "-m", "ome_operator", "agent", "--node", node, "--root", str(folder / "disk"),
+        "--endpoint", hub.url, "--secrets", str(secret.parent), "--kubeconfig", str(account(rig, node, folder)),
+        "--address", "127.0.0.1", "--port", "0", "--log-level", "DEBUG", *more,
+    ]  # fmt: skip
+    rig.cluster.spawn(f"agent-{node}", argv, {})
+
+
+def storage(uri: str, path: Path, node: str) -> dict[str, Any]:
+    """Files for one node, from the hub that wants a token."""
+    return {"storageUri": uri, "path": str(path), "key": "hub", "nodeSelector": {"kubernetes.io/hostname": node}}
+
+
+class Token:
+    """Requests with the token of a kubeconfig."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        config = load(kubeconfig)
+        cluster = config["clusters"][0]["cluster"]
+        self._server = cluster["server"]
+        authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
+        self._tls = ssl.create_default_context(cadata=authority)
+        self._token = Path(config["users"][0]["user"]["tokenFile"]).read_text().strip()
+
+    def send(self, method: str, where: str, body: Any = None, content: str = "application/json") -> tuple[int, str]:
+        """Status and message of the answer."""
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": content}
+        request = urllib.request.Request(self._server + where, data, headers, method=method)
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=self._tls))
+        try:
+            with opener.open(request, timeout=10) as answer:
+                return answer.status, ""
+        except urllib.error.HTTPError as error:
+            return error.code, json.loads(error.read())["message"]
+
+
+def labels(rig: Rig, node: str) -> dict[str, str]:
+    """Labels of a node about the model of these tests."""
+    found = rig.get("Node", "", node) or {}
+    return {key: value for key, value in found["metadata"]["labels"].items() if key.startswith(LABEL)}
+
+
+def test_a_model_goes_from_the_hub_to_a_label(agents: Rig, rig: Rig, namespace: str, tmp_path: Path, hub: hubs.Hub) -> None:
+    node, other = (one["metadata"]["name"] for one in rig.all("Node", "")[:2])
+    path = str(tmp_path / "disk" / "fetched")
+    model = yamls.model("fetched", URI)
+    model["spec"]["storage"] = storage(URI, Path(path), node)
+    hub.rate = 400_000
+    rig.create(model)
+    try:
+        start(rig, node, tmp_path, hub)
+
+        def said(words: str) -> bool:
+            status = (rig.get("ClusterBaseModel", "", "fetched") or {}).get("status", {})
+            return words in json.dumps(status)
+
+        rig.wait("Downloading", lambda: said("Downloading") and said("0/1 nodes") and said(hubs.COMMIT))
+        rig.wait("Updating", lambda: labels(rig, node) == {LABEL: "Updating"})
+        rig.wait("both labels", lambda: labels(rig, node) == {LABEL: "Ready", WHOLE: "Ready"})
+        rig.wait("1/1 nodes", lambda: said("1/1 nodes") and said("OnNodes") and said("DeepseekV3ForCausalLM"))
+        for name, data in hub.files.items():
+            assert (Path(path) / name).read_bytes() == data
+        assert labels(rig, other) == {}
+        only_its_own_record(rig, node, other, tmp_path)
+        nothing_tells_the_token(rig, node, hub.token)
+        only_these_labels(rig, node)
+        pods_mount_the_revision(rig, namespace, node, path)
+        (record,) = [one for one in rig.api.get(RECORDS)["items"] if one["metadata"]["name"] == node]
+        assert record["metadata"]["ownerReferences"][0]["name"] == node
+    finally:
+        rig.stop(process=f"agent-{node}")
+        rig.delete("ClusterBaseModel", "", "fetched")
+        rig.api.request("DELETE", f"{RECORDS}/{node}")
+
+
+def only_its_own_record(rig: Rig, node: str, other: str, folder: Path) -> None:
+    """What an agent's own token can and cannot do."""
+    own = Token(folder / node)
+    manifest = {"apiVersion": "ome.io/v1beta1", "kind": "NodeModels", "metadata": {"name": other}}
+    merge = "application/merge-patch+json"
+    refused = [
+        ("POST", RECORDS, manifest, "application/json"),
+        ("PATCH", f"/api/v1/nodes/{node}", {"metadata": {"labels": {LABEL: "Ready"}}}, merge),
+        ("PATCH", f"{RECORDS}/{node}", {"metadata": {"labels": {"a": "b"}}}, merge),
+        ("PATCH", "/apis/ome.io/v1beta1/clusterbasemodels/fetched/status", {"status": {"state": "Ready"}}, merge),
+        ("DELETE", f"{RECORDS}/{node}", None, "application/json"),
+        ("GET", "/api/v1/namespaces/ome/secrets", None, "application/json"),
+        ("GET", "/api/v1/pods", None, "application/json"),
+    ]
+    rig.api.request("POST", RECORDS, manifest)
+    try:
+        refused.append(("PATCH", f"{RECORDS}/{other}/status", {"status": {"summary": "mine"}}, merge))
+        for method, where, body, content in refused:
+            code, said = own.send(method, where, body, content)
+            assert code in (403, 422), (method, where, code, said)
+        _, said = own.send("PATCH", f"{RECORDS}/{other}/status", {"status": {"summary": "mine"}}, merge)
+        assert "only write the NodeModels of the node that it runs on" in said
+        assert own.send("PATCH", f"{RECORDS}/{node}/status", {"status": {"summary": "mine"}}, merge)[0] == 200
+    finally:
+        rig.api.request("DELETE", f"{RECORDS}/{other}")
+
+
+def pods_mount_the_revision(rig: Rig, namespace: str, node: str, path: str) -> None:
+    """With agents a service's pods go to the node that has the revision, and mount its directory at the model's path."""
+    rig.create(yamls.runtime("w-agent", router=False))
+    try:
+        rig.create(yamls.service(namespace, "fetched", "w-agent", "engine", model="fetched"))
+        rig.ready(namespace, "fetched")
+        (pod,) = rig.all("Pod", namespace, "component=engine")
+        assert pod["spec"]["nodeName"] == node
+        place = str(Path(path).parent / ".ome" / names.weights_digest(URI))
+        assert [one["hostPath"]["path"] for one in pod["spec"]["volumes"] if "hostPath" in one] == [place]
+        assert path in [one["mountPath"] for one in pod["spec"]["containers"][0]["volumeMounts"]]
+        rig.delete("InferenceService", namespace, "fetched")
+    finally:
+        rig.delete("ClusterServingRuntime", "", "w-agent")
+
+
+def only_these_labels(rig: Rig, node: str) -> None:
+    """What the operator's own token can and cannot do to a node."""
+    own = Token(rig.kubeconfig)
+    where, merge = f"/api/v1/nodes/{node}", "application/merge-patch+json"
+    for change in (
+        {"metadata": {"labels": {"a": "b"}}},
+        {"metadata": {"labels": {"kubernetes.io/hostname": None}}},
+        {"metadata": {"annotations": {"a": "b"}}},
+        {"spec": {"unschedulable": True}},
+        {"spec": {"taints": [{"key": "a", "effect": "NoExecute"}]}},
+    ):
+        code, said = own.send("PATCH", where, change, merge)
+        assert code in (403, 422) and "labels of nodes" in said, (change, code, said)
+    for value in ("y", None):
+        assert own.send("PATCH", where, {"metadata": {"labels": {"models.ome.io/x": value}}}, merge) == (200, "")
+
+
+def nothing_tells_the_token(rig: Rig, node: str, token: str) -> None:
+    """Not in an object, an event, a log, or what anybody sees of a process, after it opened the hub."""
+    process = rig.cluster.process(f"agent-{node}")
+    assert process is not None
+    seen = {name: Path(f"/proc/{process.pid}/{name}").read_bytes() for name in ("cmdline", "environ")}
+    seen |= {name: rig.cluster.log(name).read_bytes() for name in (f"agent-{node}", "operator", "apiserver")}
+    for kind in ("ConfigMap", "Event", "Pod", "ClusterBaseModel", "NodeModels", "Node"):
+        seen[kind] = json.dumps(rig.all(kind, "")).encode()
+    assert all(seen.values()), "each of them says something"
+    assert [name for name, said in seen.items() if token.encode() in said] == []
+
+
+def test_what_nothing_refers_to_is_removed(agents: Rig, rig: Rig, namespace: str, tmp_path: Path, hub: hubs.Hub) -> None:
+    """A model and weights trained on it, on their way from the hub to a pod; and the old revision away again."""
+    node, home = rig.all("Node", "")[2]["metadata"]["name"], tmp_path / "disk" / ".ome"
+    model = yamls.model("fetched", URI)
+    model["spec"]["storage"] = storage(URI, tmp_path / "disk" / "fetched", node)
+    where = storage(f"{URI}@v1", tmp_path / "disk" / "poet", node)
+    poet = {"baseModelRef": {"name": "fetched"}, "modelType": "LoRA", "hyperParameters": {}, "storage": where}
+    old, new = (home / names.weights_digest(one) for one in (URI, f"{URI}@{hubs.COMMIT}"))
+    try:
+        rig.create(model)
+        rig.create({"apiVersion": yamls.API, "kind": "FineTunedWeight", "metadata": {"name": "poet"}, "spec": poet})
+        rig.create(yamls.runtime("w-leftovers", router=False))
+        service = yamls.service(namespace, "leftovers", "w-leftovers", "engine", model="fetched")
+        service["spec"]["model"]["fineTunedWeights"] = ["poet"]
+        rig.create(service)
+        start(rig, node, tmp_path, hub, "--remove-after=1")
+        rig.ready(namespace, "leftovers", 60)
+        (pod,) = rig.all("Pod", namespace, "component=engine")
+        lora = home / names.weights_digest(f"{URI}@v1")
+        assert [one["hostPath"]["path"] for one in pod["spec"]["volumes"] if "hostPath" in one] == [str(old), str(lora)]
+
+        def holds_poet() -> bool:
+            status = (rig.get("FineTunedWeight", "", "poet") or {})["status"]
+            return bool(status["state"] == "Ready" and status.get("nodesReady") == [node])
+
+        rig.wait("status of the weights", holds_poet)
+
+        rig.patch("ClusterBaseModel", "", "fetched", {"spec": {"storage": {"storageUri": f"{URI}@{hubs.COMMIT}"}}})
+        rig.wait("offered, and not allowed", lambda: '"offer": "2' in json.dumps(rig.get("NodeModels", "", node)))
+        rig.wait("the new revision runs", lambda: new.is_dir() and str(new) in json.dumps(rig.all("Pod", namespace)))
+        rig.ready(namespace, "leftovers", 60)
+        found = rig.get("NodeModels", "", node) or {}
+        assert old.is_dir() and not found.get("spec", {}).get("remove"), "a rollback would need it"
+        assert labels(rig, node)[WHOLE] == "Ready"
+
+        rig.clear(namespace)
+        rig.wait("the old revision is gone", lambda: not old.exists(), 60)
+        rig.wait("and its label", lambda: WHOLE not in labels(rig, node))
+        assert new.is_dir() and lora.is_dir()
+    finally:
+        rig.stop(process=f"agent-{node}")
+        rig.delete("InferenceService", namespace, "leftovers")
+        rig.delete("ClusterBaseModel", "", "fetched")
+        rig.delete("FineTunedWeight", "", "poet")
+        rig.delete("ClusterServingRuntime", "", "w-leftovers")
+        rig.delete("NodeModels", "", node)

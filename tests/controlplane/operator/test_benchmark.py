@@ -1,0 +1,140 @@
+"""BenchmarkJobs on a real API server with a real Job controller; what their pods say is a kwok Stage."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ome_local import stages
+from ome_operator import keys
+from ome_operator.errors import UserError
+from tests.support import yamls
+from tests.support.rig import Manifest, Rig
+
+REPORT = {"scenario": "D(8,8)", "concurrency": 1, "requests": 10, "failed": 0, "ttft": "12.0", "output": "/out"}
+
+
+@pytest.fixture
+def empty(rig: Rig, namespace: str) -> Iterator[str]:
+    """A namespace whose Jobs go when the test ends, and pods that live as usual then."""
+    yield namespace
+    for kind in ("BenchmarkJob", "Job"):
+        for one in rig.all(kind, namespace):
+            rig.delete(kind, namespace, one["metadata"]["name"])
+    rig.cluster.set_stages()
+
+
+def ends(rig: Rig, name: str, code: int, **report: Any) -> None:
+    """From now on the pod of this BenchmarkJob ends with this code and report."""
+    said = json.dumps({**REPORT, **report})
+    rig.cluster.set_stages(stages.finish({keys.BENCHMARK: name}, exit_code=code, message=said))
+
+
+def says(rig: Rig, namespace: str, name: str, state: str, reason: str, seconds: float = 30.0) -> Manifest:
+    """Wait until its status says so; the status."""
+
+    def holds() -> Manifest | None:
+        status: Manifest = (rig.get("BenchmarkJob", namespace, name) or {}).get("status", {})
+        told = {one["type"]: one["reason"] for one in status.get("conditions", ())}
+        return status if (status.get("state"), told.get("Complete")) == (state, reason) else None
+
+    found = rig.wait(f"{name} {state} {reason}", holds, seconds)
+    assert found is not None
+    return found
+
+
+def test_it_waits_for_its_service_and_runs_once(rig: Rig, empty: str) -> None:
+    rig.create(yamls.runtime(f"rt-{empty}"))
+    service = {"inferenceService": {"name": "svc", "namespace": empty}}
+    ends(rig, "speed", 0)
+    rig.create(yamls.benchmark(empty, "speed", endpoint=service))
+    says(rig, empty, "speed", "Pending", "ServiceNotFound")
+    assert not rig.all("Job", empty)
+    rig.create(yamls.service(empty, "svc", f"rt-{empty}"))
+    rig.ready(empty, "svc")
+    status = says(rig, empty, "speed", "Completed", "Completed")
+    assert (status["report"]["requests"], status["report"]["ttft"]) == (10, "12.0")
+    assert status["startTime"] and status["completionTime"]
+    (job,) = rig.all("Job", empty)
+    rig.quiet()
+    mark = rig.cluster.audit_mark()
+    rig.restart()
+    rig.leads()
+    rig.quiet()
+    assert [one for one in rig.requests(mark) if one.writes] == [], "a second look writes nothing"
+    rig.delete("Job", empty, job["metadata"]["name"])
+    rig.patch("BenchmarkJob", empty, "speed", {"spec": {"numConcurrency": [2]}})
+
+    def told() -> bool:
+        conditions = (rig.get("BenchmarkJob", empty, "speed") or {})["status"]["conditions"]
+        return [one["reason"] for one in conditions] == ["Completed", "EditedAfterStart"]
+
+    rig.wait("the edit is told", told)
+    assert not rig.all("Job", empty), "what has run is not run again, though its Job is gone"
+    rig.delete("ClusterServingRuntime", "", f"rt-{empty}")
+
+
+def test_failed_requests_make_it_failed_and_its_job_goes_with_it(rig: Rig, empty: str) -> None:
+    ends(rig, "broken", 1, failed=3, error="Bad Gateway")
+    rig.create(yamls.benchmark(empty, "broken"))
+    status = says(rig, empty, "broken", "Failed", "RequestsFailed")
+    assert status["failureMessage"].endswith("the first error: Bad Gateway")
+    assert rig.all("Job", empty)
+    rig.delete("BenchmarkJob", empty, "broken")
+    rig.wait("Job and pod are collected", lambda: not rig.all("Job", empty) and not rig.all("Pod", empty))
+
+
+def test_one_that_is_made_anew_runs_as_soon_as_the_former_is_gone(rig: Rig, empty: str) -> None:
+    ends(rig, "again", 0)
+    rig.create(yamls.benchmark(empty, "again"))
+    says(rig, empty, "again", "Completed", "Completed")
+    hold = {"metadata": {"finalizers": ["test/hold"]}}
+    former = rig.patch("Job", empty, "benchmark-again", hold)["metadata"]["uid"]
+    rig.delete("BenchmarkJob", empty, "again")
+    rig.create(yamls.benchmark(empty, "again"))
+    says(rig, empty, "again", "Pending", "Waiting")
+    rig.patch("Job", empty, "benchmark-again", {"metadata": {"finalizers": None}})
+    rig.wait("the former is collected", lambda: former not in [one["metadata"]["uid"] for one in rig.all("Job", empty)], 40)
+    says(rig, empty, "again", "Completed", "Completed", 10)
+
+
+def test_a_job_of_somebody_else_is_left_alone(rig: Rig, empty: str) -> None:
+    box = {"name": "c", "image": "i"}
+    template = {"spec": {"restartPolicy": "Never", "containers": [box], "nodeSelector": {"no": "node"}}}
+    metadata = {"name": "benchmark-taken", "namespace": empty}
+    theirs = rig.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": template}})
+    rig.create(yamls.benchmark(empty, "taken"))
+    says(rig, empty, "taken", "Pending", "NameTaken")
+    now = rig.get("Job", empty, "benchmark-taken")
+    assert now is not None and now["metadata"]["uid"] == theirs["metadata"]["uid"]
+    assert keys.BENCHMARK not in now["metadata"].get("labels", {})
+
+
+def test_what_cannot_run_is_said_and_can_be_mended(rig: Rig, empty: str) -> None:
+    ends(rig, "mended", 0)
+    rig.create(yamls.benchmark(empty, "mended", trafficScenarios=["E(9)"]))
+    says(rig, empty, "mended", "Pending", "TrafficNotServed")
+    rig.patch("BenchmarkJob", empty, "mended", {"spec": {"trafficScenarios": ["D(9,9)"]}})
+    says(rig, empty, "mended", "Completed", "Completed")
+
+
+def test_a_refused_pod_is_told(rig: Rig, empty: str) -> None:
+    hard = {"spec": {"hard": {"pods": "0"}}}
+    rig.create({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": empty}, **hard})
+    rig.create(yamls.benchmark(empty, "starved"))
+    says(rig, empty, "starved", "Pending", "PodsRefused", 40)
+
+
+def test_the_operators_token_makes_no_other_jobs(rig: Rig, namespace: str) -> None:
+    """Whatever its Role allows; see the chart's admission policy."""
+    for labels in ("", "ome.io/benchmark: x, ome.io/managed-by: ome-operator"):
+        pod = "{restartPolicy: Never, containers: [{name: c, image: i}]}"
+        body = (
+            f"{{apiVersion: batch/v1, kind: Job, metadata: {{name: mine, labels: {{{labels}}}}}, "
+            f"spec: {{template: {{spec: {pod}}}}}}}"
+        )
+        with pytest.raises(UserError, match="may only write Jobs"):
+            config = f"--kubeconfig={rig.kubeconfig}"  # applied as the operator does: its audit log is counted
+            rig.cluster.kubectl("apply", "--server-side", "-n", namespace, "-f", "-", config, stdin=body)
+    assert not rig.all("Job", namespace)

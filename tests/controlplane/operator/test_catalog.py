@@ -1,0 +1,90 @@
+"""Every file of the catalog at once on simulated nodes: applied as it is, and Ready."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ome_local.nodes import simulated
+from ome_operator import keys
+from ome_operator.errors import UserError
+from tests.support import catalog, parts
+from tests.support.rig import USER, Rig, path
+
+NODES = 64
+CONFIG = parts.ROOT / "config"
+Body = dict[str, Any]
+
+
+def bodies(*folders: str) -> list[Body]:
+    """The objects of the files in folders of config."""
+    files = [file for folder in folders for file in sorted((CONFIG / folder).rglob("*.yaml"))]
+    return [body for file in files for body in parts.read(file)]
+
+
+def holds_every_model() -> dict[str, str]:
+    """What an agent writes on a node that has the weights."""
+    names = [body["metadata"]["name"] for body in bodies("models")]
+    return {f"{keys.MODEL_LABEL_PREFIX}clusterbasemodel.{name}": "Ready" for name in names}
+
+
+@pytest.fixture
+def large(rig: Rig) -> Iterator[Rig]:
+    """The cluster with enough nodes for all samples, each with every model."""
+    there = {node["metadata"]["name"] for node in rig.all("Node", "")}
+    added = [node for node in simulated("h200", NODES) if node["metadata"]["name"] not in there]
+    for node in added:
+        node["metadata"]["labels"] |= holds_every_model()
+        rig.create(node)
+    for name in there:
+        rig.patch("Node", "", name, {"metadata": {"labels": holds_every_model()}})
+    yield rig
+    for node in added:
+        rig.delete("Node", "", node["metadata"]["name"])
+
+
+def place(body: Body, name: bool = True) -> str:
+    """URL of an object, or of those of its kind beside it."""
+    metadata = body["metadata"]
+    return path(body["kind"], metadata.get("namespace", ""), metadata["name"] if name else "")
+
+
+def test_every_sample_of_the_catalog_comes_up(large: Rig) -> None:
+    api, rig = large.api, large
+    shown = bodies("accelerators", "models", "runtimes")
+    samples = [body for one in catalog.samples() for body in parts.read(CONFIG / "samples/isvc" / one)]
+    services = [body for body in samples if body["kind"] == "InferenceService"]
+    try:
+        for body in (*shown, *samples):  # in the order of the files; strict as kubectl is, which would take a minute
+            api.request("POST", f"{place(body, False)}?fieldValidation=Strict", body)
+        for one in services:
+            found = rig.ready(one["metadata"]["namespace"], one["metadata"]["name"], 100)
+            assert found["status"]["url"]
+        boxes = [box for pod in rig.all("Pod", "") for box in pod["spec"]["containers"]]
+        gpus = sum(int(box.get("resources", {}).get("limits", {}).get("nvidia.com/gpu", 0)) for box in boxes)
+        assert len(services) > 20 and gpus > 3 * 128
+        keys_of_ssh(rig)
+    finally:
+        for body in reversed((*shown, *services)):
+            rig.delete(body["kind"], body["metadata"].get("namespace", ""), body["metadata"]["name"])
+        rig.wait("all gone", lambda: not rig.all("StatefulSet", "") and not rig.all("Deployment", ""), 60)
+
+
+def keys_of_ssh(rig: Rig) -> None:
+    """One Secret, of its own type, with the service as its owner; the operator sent it and looked at none."""
+    name = "kimi-k2-trtllm"
+    (secret,) = rig.api.get(path("Secret", name))["items"]
+    assert secret["type"] == keys.SSH_SECRET and secret["immutable"] is True
+    assert set(secret["data"]) == {"ssh_host_ed25519_key", "known_hosts", "id_ed25519", "authorized_keys"}
+    (owner,) = secret["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"]) == ("InferenceService", name)
+    asked = [one for one in rig.requests(0) if one.resource == "secrets"]
+    assert {one.verb for one in asked} == {"create"} and 201 in {one.code for one in asked}, [one.uri for one in asked]
+    operator = (f"--as={USER}", "-n", name)
+    with pytest.raises(UserError, match="cannot list"):
+        rig.cluster.kubectl(*operator, "get", "secrets")
+    metadata = {key: secret["metadata"][key] for key in ("labels", "ownerReferences")} | {"name": "other"}
+    other = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "immutable": True}
+    with pytest.raises(UserError, match="may only create Secrets of type"):
+        rig.cluster.kubectl(*operator, "create", "-f", "-", stdin=json.dumps(other))

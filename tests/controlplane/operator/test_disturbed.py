@@ -1,0 +1,78 @@
+"""Lives that are disturbed in every way that a control plane knows, and come out as if nothing had happened.
+
+Within 30 s after the last fault there are the same objects as in an undisturbed life, with statuses that say the same; no
+pod of a group that was not concerned has started again; what belongs to strangers is as it was; and the operator writes no
+more.
+"""
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conftest import SOAK
+from tests.support import disturb
+from tests.support.fault_bench import Account, Disturb, Field
+from tests.support.rig import Rig
+from tests.support.scenario import RUNTIMES
+
+SEED = 6
+LIVES = 12 if SOAK else 1
+"""Of each test."""
+KILLS = 200 if SOAK else 3
+
+
+@pytest.fixture(scope="module")
+def field(installed: Rig, account: Account) -> Iterator[Field]:
+    """An operator behind a proxy that has served an undisturbed life; afterwards there is none."""
+    made = Field(installed, account)
+    for body in RUNTIMES:
+        installed.create(body)
+    try:
+        made.start()
+        made.live()
+        yield made
+    finally:
+        made.stop()
+        for body in RUNTIMES:
+            installed.delete("ClusterServingRuntime", "", body["metadata"]["name"])
+
+
+@pytest.fixture
+def chance() -> random.Random:
+    """The same every time."""
+    return random.Random(SEED)
+
+
+def live(field: Field, *kinds: tuple[str, Disturb]) -> None:
+    """One life, or many in which every step meets every kind."""
+    for number in range(LIVES):
+        first = number % len(kinds)
+        field.live(*kinds[first:], *kinds[:first])
+    for kind, _ in kinds:
+        assert field.account.tried[kind], f"{kind}: the steps were over before"
+
+
+def test_the_operator_is_killed_and_what_lies_between_it_and_the_server_breaks(field: Field, chance: random.Random) -> None:
+    killed = "operator killed", disturb.kills(field, chance, of_a_step=5)
+    requests = disturb.errors(field, chance, of_a_step=12)
+    watches = disturb.watches(field, chance, of_a_step=3)
+    both = disturb.at_once(requests, watches, disturb.kills(field, chance, of_a_step=2))
+    live(field, ("requests fail", requests), killed, ("watches break", watches), ("all of these", both))
+    while field.account.tried[killed[0]] < KILLS:
+        field.live(killed, killed, killed, killed)
+
+
+def test_servers_die_clocks_jump_and_strangers_meddle(field: Field, chance: random.Random) -> None:
+    live(
+        field,
+        ("API server killed", disturb.killed_server(field, chance)),
+        ("strangers edit and delete", disturb.strangers(field, chance, of_a_step=4)),
+        ("clock jumps", disturb.clocks(field, chance)),
+        ("etcd stands still", disturb.paused_etcd(field, chance)),
+    )
+
+
+def test_there_are_two_operators(field: Field, chance: random.Random) -> None:
+    crowded = "two operators lead at once", disturb.crowded(field)
+    live(field, crowded, ("frozen past its Lease", disturb.frozen(field, chance)), crowded)

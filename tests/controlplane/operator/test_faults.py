@@ -1,0 +1,118 @@
+"""Slow, failing and dying parts of a real control plane: the same objects come out, and nothing that works is lost."""
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from ome_local import stages
+from tests.support import yamls
+from tests.support.rig import Rig
+
+SLOW = {"engine": {"annotations": {stages.START_DELAY: "3s"}}}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def runtimes(installed: Rig) -> Iterator[None]:
+    bodies = [yamls.runtime("f-single"), yamls.runtime("f-pairs", size=2, decoder=True)]
+    for body in bodies:
+        installed.create(body)
+    yield
+    for body in bodies:
+        installed.delete("ClusterServingRuntime", "", body["metadata"]["name"])
+
+
+def objects(rig: Rig, namespace: str, service: str) -> set[tuple[str, str]]:
+    """Kind and name, without the service's, of what it is made of."""
+    kinds = ("StatefulSet", "Deployment", "Service", "PodDisruptionBudget", "Role", "RoleBinding", "ServiceAccount")
+    names = ((kind, one["metadata"]["name"]) for kind in kinds for one in rig.all(kind, namespace))
+    return {(kind, name.removeprefix(service)) for kind, name in names if name.startswith(service)}
+
+
+def test_ready_waits_for_the_last_pod(rig: Rig, namespace: str) -> None:
+    rig.create(yamls.service(namespace, "slow", "f-single", **SLOW))
+    rig.says(namespace, "slow", "EngineReady", "Progressing", "engine 0/1: 1 pod starting")
+    rig.wait("router", lambda: rig.condition(namespace, "slow", "RouterReady").get("status") == "True")
+    assert rig.condition(namespace, "slow", "Ready")["status"] == "False"
+    rig.ready(namespace, "slow")
+
+
+def test_an_image_that_cannot_be_pulled_and_a_crash_are_told(rig: Rig, namespace: str) -> None:
+    labels = {"ome.io/inferenceservice": "pull", "component": "engine"}
+    rig.cluster.set_stages(stages.never_ready(labels, message="no such tag"))
+    try:
+        rig.create(yamls.service(namespace, "pull", "f-single"))
+        told = rig.says(namespace, "pull", "EngineReady", "ImagePullBackOff", "no such tag")
+        assert told["message"].startswith("engine 0/1: 1 pod cannot pull")
+    finally:
+        rig.cluster.set_stages()
+    labels = {"ome.io/inferenceservice": "crash", "component": "engine"}
+    rig.cluster.set_stages(stages.crash(labels, exit_code=137, reason="OOMKilled", message="out of memory", after_s=1))
+    try:
+        rig.create(yamls.service(namespace, "crash", "f-single"))
+        rig.says(namespace, "crash", "EngineReady", "CrashLoopBackOff", "137")
+    finally:
+        rig.cluster.set_stages()
+
+
+@pytest.mark.parametrize("kill", [False, True], ids=["undisturbed", "operator-killed"])
+def test_the_next_slice_waits_for_pods_that_end_slowly(rig: Rig, namespace: str, kill: bool) -> None:
+    labels = {"ome.io/inferenceservice": "tail", "component": "decoder"}
+    rig.cluster.set_stages(stages.terminate(4, labels))
+    try:
+        rig.create(yamls.service(namespace, "tail", "f-pairs", "engine", "decoder", "router"))
+        old = rig.ready(namespace, "tail")["status"]["revision"]
+        rig.patch("InferenceService", namespace, "tail", {"spec": {"engine": {"runner": {"image": "engine:2"}}}})
+        rig.says(namespace, "tail", "RolledOut", "RetiringOldSlice", old)
+        if kill:
+            rig.restart()
+        mixed = []
+
+        def rolled() -> bool:
+            pods = rig.all("Pod", namespace)
+            engines = [pod["metadata"]["labels"] for pod in pods if pod["metadata"]["labels"]["component"] != "router"]
+            here = {one["ome.io/revision"] for one in engines}
+            if len(here) > 1:
+                mixed.append(here)
+            return bool(here) and old not in here and rig.condition(namespace, "tail", "RolledOut").get("status") == "True"
+
+        rig.wait("rolled", rolled, 60)
+        assert not mixed
+        rig.ready(namespace, "tail")
+    finally:
+        rig.cluster.set_stages()
+
+
+def test_the_operator_dies_while_a_service_comes_up(rig: Rig, namespace: str) -> None:
+    rig.create(yamls.service(namespace, "plain", "f-pairs", "engine", "decoder", "router"))
+    rig.ready(namespace, "plain")
+    rig.create(yamls.service(namespace, "torn", "f-pairs", "engine", "decoder", "router"))
+    rig.wait("begun", lambda: rig.all("ControllerRevision", namespace, "ome.io/inferenceservice=torn"))
+    rig.restart()
+    rig.ready(namespace, "torn", 40)
+    needed = {one for one in objects(rig, namespace, "plain") if one[0] != "PodDisruptionBudget"}
+    assert needed and needed <= objects(rig, namespace, "torn"), "nothing is Ready before what it needs is there"
+    rig.wait("budgets", lambda: objects(rig, namespace, "torn") == objects(rig, namespace, "plain"))
+
+
+def lease(rig: Rig) -> str:
+    """When the operator renewed its Lease last."""
+    found = rig.api.get("/apis/coordination.k8s.io/v1/namespaces/ome/leases/ome-operator")
+    return str(found["spec"]["renewTime"])
+
+
+def test_the_api_server_is_killed_while_things_change(rig: Rig, namespace: str) -> None:
+    rig.create(yamls.service(namespace, "stay", "f-pairs", "engine", "decoder", "router"))
+    rig.ready(namespace, "stay")
+    pods = {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)}
+    rig.create(yamls.service(namespace, "born", "f-single"))
+    renewed = lease(rig)
+    rig.wait("the Lease is fresh", lambda: lease(rig) != renewed)  # an outage may take most of its time
+    rig.cluster.restart("apiserver", signal.SIGKILL)
+    rig.api = rig.cluster.api()
+    rig.ready(namespace, "born", 60)
+    rig.patch("InferenceService", namespace, "born", {"spec": {"engine": {"minReplicas": 2}}})
+    rig.wait("scaled", lambda: rig.condition(namespace, "born", "EngineReady").get("message") == "engine 2/2 pods ready", 40)
+    kept = {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace, "ome.io/inferenceservice=stay")}
+    assert kept == pods
+    assert rig.cluster.process("operator"), "the operator ended"

@@ -1,0 +1,83 @@
+"""What `ome generate` writes, on a real API server and with the operator."""
+
+import itertools
+import random
+from collections.abc import Iterator
+from contextlib import suppress
+
+import yaml
+from typer.testing import CliRunner
+
+from ome_operator.cli.generate import app, bookshelf
+from ome_operator.cookbook.ask import Ask, RefusedError
+from ome_operator.cookbook.layout import Plan, plan
+from ome_operator.cookbook.library import engine, engines
+from ome_operator.cookbook.manifests import manifests
+from tests.conftest import SOAK
+from tests.support.rig import Rig
+
+MODEL = "kimi-k2-instruct"
+SAMPLE = 60
+"""Answers that the API server looks at; with OME_SOAK=1 all."""
+
+
+def answers(namespace: str) -> Iterator[Plan]:
+    """Every combination that is not refused, all for one namespace."""
+    shelf = bookshelf()
+    for name, versions in engines().items():
+        for version in versions:
+            strategies = engine(name, version).strategies
+            for hardware, served, strategy in itertools.product(shelf.hardware, shelf.models, strategies):
+                ask = Ask(hardware=hardware, model=served, strategy=strategy, engine=name, version=version, name=namespace)
+                with suppress(RefusedError):
+                    yield plan(ask, shelf)
+
+
+def test_the_api_server_takes_the_answers(rig: Rig, namespace: str) -> None:
+    """A server-side dry run, strict about fields, of each distinct object."""
+    found = list(answers(namespace))
+    chosen = found if SOAK else random.Random(7).sample(found, SAMPLE)
+    bodies = [one for each in chosen for one in yaml.load_all(manifests(each).all, Loader=yaml.CSafeLoader)]
+    distinct = {yaml.dump(one, Dumper=yaml.CSafeDumper) for one in bodies if one["kind"] != "Namespace"}
+    said = rig.cluster.kubectl("apply", "--dry-run=server", "-f", "-", stdin="---\n".join(distinct)).splitlines()
+    assert len(said) == len(distinct) > SAMPLE
+    assert [line for line in said if not line.endswith("(server dry run)")] == []
+
+
+def generated(name: str, *options: str) -> str:
+    """What a person pipes into kubectl."""
+    made = CliRunner().invoke(app, ["--hardware", "h200", "--model", "instruct", "--name", name, *options, "-o", "yaml"])
+    assert made.exit_code == 0
+    return made.stdout
+
+
+def test_what_is_piped_into_kubectl_becomes_ready(rig: Rig) -> None:
+    """Two copies of TP 16 behind a router, and prefill and decode apart, side by side on 12 of 16 nodes."""
+    for node in rig.all("Node", ""):
+        label = {f"models.ome.io/clusterbasemodel.{MODEL}": "Ready"}
+        rig.patch("Node", "", node["metadata"]["name"], {"metadata": {"labels": label}})
+    options = {
+        "generated-tp": ("--strategy", "tp", "--tp", "16", "--nodes", "4", "--tool-call-parser"),
+        "generated-pd": ("--strategy", "pd", "--nodes", "8"),
+    }
+    ready = {
+        "generated-tp": {"engine": "4/4", "router": "1/1"},
+        "generated-pd": {"engine": "2/2", "decoder": "6/6", "router": "1/1"},
+    }
+    try:
+        for name, words in options.items():
+            rig.cluster.kubectl("apply", "-f", "-", stdin=generated(name, *words))
+        for name, parts in ready.items():
+            service = rig.ready(name, name, 60)
+            assert {component: part["ready"] for component, part in service["status"]["components"].items()} == parts
+            assert rig.condition(name, name, "Advice") == {}
+            pods = [one for one in rig.all("Pod", name) if one["metadata"]["labels"]["component"] != "router"]
+            assert {one["spec"]["nodeSelector"]["nvidia.com/gpu.product"] for one in pods} == {"NVIDIA-H200"}
+    finally:
+        for name in options:
+            rig.delete("InferenceService", name, name)
+        for name in options:
+            rig.wait(f"{name} gone", lambda name=name: not rig.all("Pod", name), 60)
+        for runtime in rig.all("ClusterServingRuntime", ""):
+            if runtime["metadata"]["name"].startswith("generated"):
+                rig.delete("ClusterServingRuntime", "", runtime["metadata"]["name"])

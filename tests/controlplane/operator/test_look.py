@@ -1,0 +1,187 @@
+"""What the commands say about Kimi K2 on 128 simulated GPUs, against what the operator then does."""
+
+import json
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from ome_operator import keys
+from ome_operator.cli.app import app
+from ome_operator.errors import Unanswered
+from tests.support.rig import ROOT, Manifest, Rig
+
+MODEL = ROOT / "config/models/moonshotai/Kimi-K2-Instruct.yaml"
+RUNTIME = ROOT / "config/runtimes/srt/kimi-k2-pd-rt.yaml"
+SAMPLE = ROOT / "config/samples/isvc/moonshotai/kimi-k2-pd.yaml"
+NAME = "kimi-k2-instruct"
+CHILDREN = (
+    "ControllerRevision", "StatefulSet", "Deployment", "Service", "ServiceAccount", "Role", "RoleBinding",
+    "PodDisruptionBudget", "HorizontalPodAutoscaler", "RoleScale",
+)  # fmt: skip
+
+
+def ome(rig: Rig, *words: object, raises: bool = True) -> Result:
+    """A command against the rig's cluster."""
+    arguments = [*map(str, words), "--kubeconfig", str(rig.cluster.kubeconfig)]
+    return CliRunner().invoke(app, arguments, catch_exceptions=not raises)
+
+
+@pytest.fixture(scope="module")
+def kimi(installed: Rig) -> Iterator[Rig]:
+    """The model on every node, and the runtime; the service is each test's own."""
+    rig = installed
+    if not rig.cluster.process("operator"):
+        rig.start()
+    for node in rig.all("Node", ""):
+        label = {f"models.ome.io/clusterbasemodel.{NAME}": "Ready"}
+        rig.patch("Node", "", node["metadata"]["name"], {"metadata": {"labels": label}})
+    rig.cluster.kubectl("apply", "-f", str(MODEL), "-f", str(RUNTIME))
+    yield rig
+    rig.delete("InferenceService", NAME, NAME)
+    rig.wait("all gone", lambda: not rig.all("Pod", NAME), 60)
+
+
+def gpu_pods(rig: Rig) -> dict[str, str]:
+    """UID → name of the engine pods."""
+    found = rig.all("Pod", NAME, "component%20in%20(engine,decoder)")
+    return {one["metadata"]["uid"]: one["metadata"]["name"] for one in found}
+
+
+def edited(tmp_path: Path, old: str, new: str) -> Path:
+    """The runtime's file with one flag replaced."""
+    text, file = RUNTIME.read_text(), tmp_path / "runtime.yaml"
+    assert old in text
+    file.write_text(text.replace(old, new))
+    return file
+
+
+def forecast(result: Result) -> Any:
+    """The one service of `ome diff -o json`."""
+    assert result.exit_code == 1, result.output
+    (one,) = json.loads(result.stdout)["services"]
+    return one
+
+
+def test_what_is_said_is_what_happens(kimi: Rig, tmp_path: Path) -> None:
+    """A service is foreseen, made, seen and rendered; an edit restarts what was said, and another one nothing."""
+    rig = kimi
+    sample = tmp_path / "service.yaml"
+    documents = list(yaml.safe_load_all(SAMPLE.read_text()))
+    documents[1]["spec"]["decoder"]["maxReplicas"] = 2  # an autoscaler, so that there is one object of every kind
+    sample.write_text(yaml.safe_dump_all(documents))
+    new = forecast(ome(rig, "diff", "-f", sample, "-o", "json"))
+    assert new["sentence"].startswith(f"new: revision {new['after']} with prefill (1 group of 4 pods, 32 GPUs)")
+
+    rig.cluster.kubectl("apply", "-f", str(sample))
+    service = rig.ready(NAME, NAME, 60)
+    assert service["status"]["revision"] == new["after"]
+    same_objects_as_rendered(rig, sample, service, tmp_path)
+    shown = ome(rig, "status", NAME, "-n", NAME)
+    assert shown.exit_code == 0
+    assert "├── ✓ decode   1/1 group, 12/12 pods, 96 GPUs\n" in shown.stdout
+    unchanged = ome(rig, "diff", "-f", sample, "-f", RUNTIME, "-f", MODEL)
+    assert (unchanged.exit_code, unchanged.stdout) == (0, "")
+
+    before = gpu_pods(rig)
+    router = edited(tmp_path, "--request-timeout-secs=600", "--request-timeout-secs=500")
+    quiet = forecast(ome(rig, "diff", "-f", router, "-o", "json"))
+    assert quiet["sentence"].startswith("no new revision, no GPU pod restarts; the router's pods are replaced; ")
+    (deployment,) = (one["before"][0] for one in quiet["changes"])
+    was = rig.get("Deployment", NAME, deployment)
+    rig.cluster.kubectl("apply", "-f", str(router))
+    rig.wait("the router changes", lambda: generation(rig, deployment) != generation_of(was))
+    assert gpu_pods(rig) == before
+
+    flags = edited(tmp_path, "--mem-fraction-static=0.8\n", "--mem-fraction-static=0.85\n")
+    loud = forecast(ome(rig, "diff", "-f", flags, "-o", "json"))
+    assert "restart, 128 GPUs in all, at once: nothing serves meanwhile. Why: runtime kimi-k2-pd-rt" in loud["sentence"]
+    assert "--mem-fraction-static 0.8 → 0.85" in loud["sentence"]
+    rig.cluster.kubectl("apply", "-f", str(flags))
+    rig.wait("the new revision", lambda: rig.condition(NAME, NAME, "Ready").get("status") == "False")
+    assert rig.ready(NAME, NAME, 60)["status"]["revision"] == loud["after"]
+    after = gpu_pods(rig)
+    assert len(after) == 16 and not after.keys() & before.keys()
+
+
+def generation(rig: Rig, deployment: str) -> Any:
+    return generation_of(rig.get("Deployment", NAME, deployment))
+
+
+def generation_of(one: Manifest | None) -> Any:
+    return (one or {}).get("metadata", {}).get("generation")
+
+
+def same_objects_as_rendered(rig: Rig, sample: Path, service: Manifest, tmp_path: Path) -> None:
+    """Hash by hash; the service's UID, which owner references carry, is all that a file does not know."""
+    documents = list(yaml.safe_load_all(sample.read_text()))
+    documents[1]["metadata"]["uid"] = service["metadata"]["uid"]
+    file = tmp_path / "with-uid.yaml"
+    file.write_text(yaml.safe_dump_all(documents))
+    result = CliRunner().invoke(app, ["render", "-f", str(file), "--catalog", str(ROOT / "config"), "-o", "json"])
+    assert result.exit_code == 0, result.output
+    rendered = {named(one): hash_of(one) for one in json.loads(result.stdout)["items"]}
+    there = [{"kind": kind, **one} for kind in CHILDREN for one in rig.all(kind, NAME, f"{keys.MANAGED_BY}={keys.MANAGER}")]
+    mine = [one for one in there if one["metadata"]["ownerReferences"][0]["uid"] == service["metadata"]["uid"]]
+    assert rendered == {named(one): hash_of(one) for one in mine}
+    assert {kind for kind, _ in rendered} == set(CHILDREN)
+
+
+def named(one: Manifest) -> tuple[str, str]:
+    return one["kind"], one["metadata"]["name"]
+
+
+def hash_of(one: Manifest) -> str:
+    return str((one["metadata"].get("annotations") or {}).get(keys.HASH, ""))
+
+
+def test_what_is_wrong_is_explained_down_to_the_nodes(kimi: Rig, namespace: str) -> None:
+    rig = kimi
+    body = list(yaml.safe_load_all(SAMPLE.read_text()))[1]
+    body["metadata"] = {"name": "big", "namespace": namespace}
+    body["spec"]["engine"] = {"minReplicas": 9}  # 36 nodes of 16
+    rig.create(body)
+    rig.says(namespace, "big", "EngineReady", "Unschedulable")
+    told = ome(rig, "explain", "big", "-n", namespace)
+    assert told.exit_code == 1
+    assert told.stdout.startswith(f"✗ big in namespace {namespace} is not Ready: WaitingForNodes\n\nModelReady  ")
+    assert "Insufficient nvidia.com/gpu\n" in told.stdout
+    tree = ome(rig, "status", "big", "-n", namespace, "-o", "json")
+    assert tree.exit_code == 1
+    ((prefill, *_),) = (part["roles"] for part in json.loads(tree.stdout)[0]["slices"])
+    assert (prefill["wanted"], prefill["pods"], prefill["gpus"]) == (9, 36, 288)
+    assert {rank["reason"] for group in prefill["groups"] for rank in group["ranks"]} <= {
+        "", "Unschedulable", "Pending", "Starting", "NotCreated",
+    }  # fmt: skip
+
+
+def test_as_a_plugin_of_kubectl(kimi: Rig, namespace: str, tmp_path: Path) -> None:
+    """It is `kubectl-ome` on the PATH; exit codes and completion work through it."""
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    for program in ("kubectl-ome", "kubectl_complete-ome"):  # as pip writes them
+        module, _, function = scripts[program].partition(":")
+        (tmp_path / program).write_text(f"#!{sys.executable}\nfrom {module} import {function}\n{function}()\n")
+        (tmp_path / program).chmod(0o755)
+    there = kimi.cluster.environment()
+    environment = {**there, "PATH": f"{tmp_path}:{there['PATH']}", "PYTHONPATH": str(ROOT)}
+
+    def kubectl(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [str(kimi.cluster.program("kubectl")), *words]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    metadata = {"name": "plug", "namespace": namespace}
+    kimi.create({"apiVersion": keys.API_VERSION, "kind": "InferenceService", "metadata": metadata, "spec": {}})
+    shown = kubectl("ome", "status", "plug", "-n", namespace)
+    assert shown.returncode == 1 and shown.stdout.startswith(f"✗ plug  in {namespace}\n")
+    assert "\x1b" not in shown.stdout
+    completed = kubectl("__complete", "ome", "status", "-n", namespace, "pl").stdout.splitlines()
+    assert completed[0] == "plug" and ":4" in completed
+    nothing = ome(kimi, "status", "other", "-n", namespace, raises=False)
+    assert isinstance(nothing.exception, Unanswered)
+    assert str(nothing.exception).startswith(f"there is no InferenceService other in namespace {namespace}: ")

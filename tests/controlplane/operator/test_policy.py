@@ -1,0 +1,112 @@
+"""What admission refuses: to someone with the operator's token, and to the operator where a webhook is in its way."""
+
+import json
+from typing import Any
+
+import pytest
+
+from ome_operator.errors import UserError
+from tests.support import ome, yamls
+from tests.support.rig import USER, Manifest, Rig
+
+OURS = {"ome.io/inferenceservice": "s", "ome.io/managed-by": "ome-operator"}
+PODS = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
+RIGHTS = "rbac.authorization.k8s.io/v1"
+OTHERS = "may only write and delete objects with the label"
+
+
+def service(namespace: str, labels: dict[str, str] | None, **metadata: Any) -> Manifest:
+    if labels is not None:
+        metadata["labels"] = labels
+    metadata = {"name": "s", "namespace": namespace, **metadata}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": [{"port": 80}]}}
+
+
+def rights(namespace: str, kind: str, **content: Any) -> Manifest:
+    return {"apiVersion": RIGHTS, "kind": kind, "metadata": {"name": "s", "namespace": namespace, "labels": OURS}, **content}
+
+
+def tried(
+    rig: Rig, namespace: str, *command: str, stdin: Manifest | None = None, by: tuple[str, ...] = (f"--as={USER}",)
+) -> str:
+    """What the API server says to the operator's user, or with `by=()` to an administrator; nothing is carried out."""
+    try:
+        text = json.dumps(stdin) if stdin is not None else None
+        return rig.cluster.kubectl(*by, "-n", namespace, *command, "--dry-run=server", stdin=text)
+    except UserError as error:
+        return str(error)
+
+
+@pytest.fixture
+def api(rig: Rig, namespace: str) -> Rig:
+    """A stranger's Service, one of ours, and one of ours that lost its labels."""
+    made = rig.create(yamls.service(namespace, "s", "nowhere"))
+    owner = {"apiVersion": yamls.API, "kind": made["kind"], "name": "s", "uid": made["metadata"]["uid"], "controller": True}
+    for name, labels, owners in (("theirs", {}, []), ("ours", OURS, [owner]), ("bare", {}, [owner])):
+        rig.create(service(namespace, labels, name=name, ownerReferences=owners))
+    return rig
+
+
+@pytest.mark.parametrize(("labels", "said"), [(OURS, "service/s created"), (None, OTHERS), ({"a": "b"}, OTHERS)])
+def test_what_is_created_carries_the_operators_label(rig: Rig, namespace: str, labels: dict[str, str], said: str) -> None:
+    assert said in tried(rig, namespace, "create", "-f", "-", stdin=service(namespace, labels))
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("delete", "service", "ours"), "deleted"),
+        (("annotate", "service", "ours", "a=b"), "annotated"),
+        (("label", "service", "ours", "ome.io/managed-by-"), OTHERS),
+        (("delete", "service", "theirs"), OTHERS),
+        (("annotate", "service", "theirs", "a=b"), OTHERS),
+        (("label", "service", "theirs", "ome.io/managed-by=ome-operator", "ome.io/inferenceservice=s"), OTHERS),
+        (("delete", "service", "bare"), OTHERS),
+        (("label", "service", "bare", "ome.io/managed-by=ome-operator"), "labeled"),
+    ],
+)
+def test_objects_of_others_stay_as_they_are(api: Rig, namespace: str, command: tuple[str, ...], said: str) -> None:
+    assert said in tried(api, namespace, *command)
+
+
+@pytest.mark.parametrize("namespace", ["kube-system", "kube-public", "kube-node-lease"])
+def test_no_label_opens_a_namespace_of_the_system(rig: Rig, namespace: str) -> None:
+    assert "may not write in this namespace" in tried(rig, namespace, "create", "-f", "-", stdin=service(namespace, OURS))
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "said"),
+    [
+        ("Role", {"rules": PODS}, "created"),
+        ("Role", {"rules": [{**PODS[0], "resources": ["secrets"]}]}, "forbidden"),
+        ("Role", {"rules": [{**PODS[0], "verbs": ["get"]}]}, "may only write Roles that get, list and watch pods"),
+        (
+            "RoleBinding",
+            {"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"}},
+            "forbidden",
+        ),
+    ],
+)
+def test_roles_are_those_of_routers(rig: Rig, namespace: str, kind: str, content: Manifest, said: str) -> None:
+    assert said in tried(rig, namespace, "create", "-f", "-", stdin=rights(namespace, kind, **content))
+
+
+def test_a_webhook_that_does_not_answer_is_told(rig: Rig, namespace: str) -> None:
+    """It fails whatever it would see, and the status says so, until it answers or is gone."""
+    rig.create(yamls.runtime("hooked"))
+    hook = {
+        "name": "down.ome.test", "sideEffects": "None", "admissionReviewVersions": ["v1"], "timeoutSeconds": 1,
+        "clientConfig": {"url": "https://127.0.0.1:1/nobody"},
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["services"]}],
+    }  # fmt: skip
+    rig.cluster.apply(ome.configuration("Validating", "down.ome.test", [hook]))
+    service_of_any = ("create", "service", "clusterip", "x", "--tcp=80")
+    try:
+        rig.wait("the webhook is asked", lambda: "down.ome.test" in tried(rig, namespace, *service_of_any, by=()))
+        rig.create(yamls.service(namespace, "s", "hooked"))
+        rig.says(namespace, "s", "Ready", "ServerError", 'failed calling webhook "down.ome.test"')
+    finally:
+        rig.cluster.kubectl("delete", "validatingwebhookconfiguration", "down.ome.test")
+    rig.ready(namespace, "s")
+    rig.delete("ClusterServingRuntime", "", "hooked")

@@ -1,0 +1,134 @@
+"""The operator's Role against what it really did: the last file of the suite, the audit log of all of it is the evidence."""
+
+import yaml
+
+from ome_local import stages
+from ome_local.audit_log import Request
+from tests.support import yamls
+from tests.support.rig import ROOT, USER, Rig
+
+
+def what(one: Request) -> tuple[str, str, str]:
+    """Group, resource with its subresource, verb."""
+    return one.group, one.resource + (f"/{one.subresource}" if one.subresource else ""), one.verb
+
+
+def live_through_everything(rig: Rig, namespace: str) -> None:
+    """Every effect that a plan can have: created, adopted, edited, scaled, without router, with a full history."""
+    engine = {"minReplicas": 2, "maxReplicas": 3, "annotations": {"ome.io/ssh-keys": "ssh"}}
+    body = yamls.service(namespace, "role", "w-pairs", engine=engine)
+    rig.create(body)
+    rig.ready(namespace, "role")
+    rig.wait("scale status", lambda: (rig.get("RoleScale", namespace, "role-engine") or {}).get("status"))
+    rig.delete("InferenceService", namespace, "role", propagationPolicy="Orphan")
+    rig.wait("deleted", lambda: rig.get("InferenceService", namespace, "role") is None)
+    rig.create(body)
+    rig.ready(namespace, "role", 40)
+    rig.patch("InferenceService", namespace, "role", {"spec": {"engine": {"minReplicas": 1, "maxReplicas": 1}}})
+    rig.wait("one group", lambda: len(rig.all("Pod", namespace, "component=engine")) == 2)
+    rig.patch("InferenceService", namespace, "role", {"spec": {"router": None}})
+    rig.wait("no router", lambda: not rig.all("Deployment", namespace) and not rig.all("RoleBinding", namespace))
+    rig.cluster.set_stages(stages.terminate(2, {"component": "engine"}))  # workers are hurried after their leader
+    rig.patch("InferenceService", namespace, "role", {"spec": {"engine": {"runner": {"image": "engine:2"}}}})
+    rig.wait("rolled", lambda: rig.condition(namespace, "role", "RolledOut").get("reason") == "Complete", 40)
+    rig.cluster.set_stages()
+    for number in range(12):
+        edit = {"rollout": {"paused": True}, "engine": {"runner": {"image": f"engine:{number}"}}}
+        rig.patch("InferenceService", namespace, "role", {"spec": edit})
+        rig.quiet(0.5)
+
+    def kept() -> int:
+        owners = [one["metadata"]["ownerReferences"][0]["kind"] for one in rig.all("ControllerRevision", namespace)]
+        return owners.count("InferenceService")  # StatefulSets make ControllerRevisions too
+
+    rig.wait("ten revisions kept", lambda: kept() == 10)
+
+
+def look_at_every_kind(rig: Rig, namespace: str) -> None:
+    """Statuses of the kinds that no service of the suite uses, and events of a workload without pods."""
+    accelerator = ROOT / "config/accelerators/nvidia-h200.yaml"
+    rig.cluster.kubectl("apply", "-f", str(accelerator))
+    here = {"namespace": namespace}
+    model, runtime = yamls.model("w-base"), yamls.runtime("w-runtime")
+    rig.cluster.apply({**model, "kind": "BaseModel", "metadata": {**model["metadata"], **here}})
+    rig.cluster.apply({**runtime, "kind": "ServingRuntime", "metadata": {**runtime["metadata"], **here}})
+    label_a_node(rig)
+    measure(rig, namespace)
+    hard = {"spec": {"hard": {"pods": "0"}}}
+    rig.create({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "w", "namespace": namespace}, **hard})
+    rig.create(yamls.service(namespace, "starved", "w-pairs"))
+    rig.says(namespace, "starved", "EngineReady", "PodsRefused", "exceeded quota")
+    for kind in ("basemodel/w-base", "servingruntime/w-runtime"):
+        asked = ("get", "-n", namespace, kind, "-o", "jsonpath={.status.conditions[0].type}")
+        rig.wait(f"status of {kind}", lambda asked=asked: rig.cluster.kubectl(*asked) == "Ready")
+    asked = ("get", "acceleratorclass", "-o", "jsonpath={.items[0].status.availableAccelerators}")
+    rig.wait("accelerators counted", lambda: rig.cluster.kubectl(*asked) == "128")
+    short_kinds_and_weights(rig, namespace)
+
+
+def short_kinds_and_weights(rig: Rig, namespace: str) -> None:
+    """What is made of sglang.ai's kinds, and the status of weights that were trained on a model."""
+    storage = {"storageUri": "hf://test/w", "path": "/weights/w"}
+    spec = {"baseModelRef": {"name": "tiny"}, "modelType": "LoRA", "storage": storage, "hyperParameters": {}}
+    rig.cluster.apply({"apiVersion": yamls.API, "kind": "FineTunedWeight", "metadata": {"name": "w"}, "spec": spec})
+    short = {"apiVersion": "sglang.ai/v1", "kind": "ClusterBaseModel", "metadata": {"name": "w-short"}}
+    rig.cluster.apply({**short, "spec": {"source": {"huggingface": {"repo": "test/w"}}}})
+    serving = {**short, "kind": "Serving", "metadata": {"name": "w-short", "namespace": namespace}}
+    rig.cluster.apply({**serving, "spec": {"baseModel": "w-short", "runtime": "w-pairs"}})
+    for kind in ("finetunedweight/w", "clusterbasemodels.sglang.ai/w-short", "servings.sglang.ai/w-short"):
+        asked = ("get", "-n", namespace, kind, "-o", "jsonpath={.status.conditions[*].type}")
+        rig.wait(f"status of {kind}", lambda asked=asked: "Ready" in rig.cluster.kubectl(*asked))
+    rig.cluster.kubectl("delete", "-n", namespace, "servings.sglang.ai/w-short")
+    rig.cluster.kubectl("delete", "finetunedweight/w", "clusterbasemodels.sglang.ai/w-short")
+
+
+def measure(rig: Rig, namespace: str) -> None:
+    """A Job is made, and its name is looked for where one is in the way."""
+    box = {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}
+    metadata = {"name": "benchmark-taken", "namespace": namespace}
+    rig.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": {"spec": box}}})
+    for name, state in (("taken", "Pending"), ("w", "Completed")):
+        rig.create(yamls.benchmark(namespace, name))
+        asked = ("get", "benchmarkjob", name, "-n", namespace, "-o", "jsonpath={.status.state}")
+        rig.wait(f"{name} {state}", lambda asked=asked, state=state: rig.cluster.kubectl(*asked) == state)
+        rig.delete("BenchmarkJob", namespace, name)
+    rig.delete("Job", namespace, "benchmark-taken")
+
+
+def label_a_node(rig: Rig) -> None:
+    """An agent's record becomes a label."""
+    records, node = "/apis/ome.io/v1beta1/nodemodels", rig.all("Node", "")[0]["metadata"]["name"]
+    rig.api.request("POST", records, {"apiVersion": yamls.API, "kind": "NodeModels", "metadata": {"name": node}})
+    model = {"kind": "ClusterBaseModel", "name": "told", "uri": "hf://a/b", "state": "Failed", "message": "no"}
+    merge = "application/merge-patch+json"
+    rig.api.request("PATCH", f"{records}/{node}/status", {"status": {"models": [model]}}, merge)
+    asked = ("get", "node", node, "-o", r"jsonpath={.metadata.labels.models\.ome\.io/clusterbasemodel\.told}")
+    rig.wait("label", lambda: rig.cluster.kubectl(*asked) == "Failed")
+
+
+def test_the_role_is_what_the_operator_needs_and_no_more(rig: Rig, namespace: str) -> None:
+    rig.create(yamls.runtime("w-pairs", size=2))
+    live_through_everything(rig, namespace)
+    look_at_every_kind(rig, namespace)
+    rig.delete("ClusterServingRuntime", "", "w-pairs")
+    rig.quiet()
+    sent = [one for one in rig.cluster.audit() if one.user == USER and one.resource]
+    used = {what(one) for one in sent}
+    # An apply that creates is logged as a patch answered by 201; it needs both verbs.
+    used |= {(group, resource, "create") for group, resource, _ in {what(one) for one in sent if one.code == 201}}
+    used |= {("", "pods", verb) for verb in ("get", "list", "watch")}  # what it gives to routers it must have itself
+    refused = {what(one) for one in sent if one.code == 403} - {what(one) for one in sent if one.code != 403}
+    assert refused == set()  # (an API server that has just started refuses everything for a moment)
+    chart = rig.cluster.helm("template", "ome", str(ROOT / "charts/ome-resources"), "-n", "ome")
+    granted = {
+        (group, resource, verb)
+        for body in yaml.safe_load_all(chart)
+        if body and body["kind"] in ("ClusterRole", "Role") and body["metadata"]["name"].startswith("ome-operator")
+        for rule in body["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert used - granted == set()
+    unused = sorted(" ".join(one) for one in granted - used)
+    assert unused == [], "\n".join(unused)

@@ -1,0 +1,284 @@
+"""Ranks are lost and hang on a real control plane: each failure is one recycle of one group, also when the operator dies.
+
+Simulated kubelets restart nothing and lose nothing by themselves, so a container's end and a silent leader are written into
+the pod's status here, as a kubelet writes them.
+"""
+
+import itertools
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+
+import pytest
+
+from ome_local.kubeapi import ApiError
+from tests.support import yamls
+from tests.support.fault_bench import Account
+from tests.support.kubelet import KWOK, deleted, evicted, exited, lose, reports, silent, tainted, write_status
+from tests.support.rig import Manifest, Rig, path
+
+NAME = "fall"
+QUICK = {"hangTimeout": "2s", "selfHealTimeout": "2s", "forceDeleteAfter": "1s"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def runtimes(installed: Rig) -> Iterator[None]:
+    bodies = [yamls.runtime("r-pairs", size=2, decoder=True), yamls.runtime("r-four", size=4)]
+    for body in bodies:
+        installed.create(body)
+    yield
+    for body in bodies:
+        installed.delete("ClusterServingRuntime", "", body["metadata"]["name"])
+
+
+def groups(rig: Rig, namespace: str) -> dict[tuple[str, int], dict[str, Any]]:
+    """(component, number) -> what the status says about a group."""
+    found = (rig.get("InferenceService", namespace, NAME) or {}).get("status", {}).get("groups", ())
+    return {(one["component"], one["index"]): one for one in found}
+
+
+def pods(rig: Rig, namespace: str) -> dict[tuple[str, int], dict[int, Manifest]]:
+    """(component, number of the group) -> rank -> pod."""
+    out: dict[tuple[str, int], dict[int, Manifest]] = {}
+    for pod in rig.all("Pod", namespace, "component%21=router"):
+        labels = pod["metadata"]["labels"]
+        index = int(labels["apps.kubernetes.io/pod-index"])
+        group, rank = (int(labels["ome.io/group"]), index) if "ome.io/group" in labels else (index, 0)
+        out.setdefault((labels["component"], group), {})[rank] = pod
+    return out
+
+
+def uids(members: dict[int, Manifest]) -> dict[int, str]:
+    """Rank -> UID."""
+    return {rank: pod["metadata"]["uid"] for rank, pod in sorted(members.items())}
+
+
+class Fault(NamedTuple):
+    """Something that happens to a rank of a group."""
+
+    rank: int
+    happens: Callable[[Rig, Manifest], None]
+    cause: str
+    """What the status calls it."""
+    words: str = ""
+
+
+def delete(rig: Rig, pod: Manifest) -> None:
+    """Somebody deletes it."""
+    rig.delete("Pod", pod["metadata"]["namespace"], pod["metadata"]["name"])
+
+
+def drain(rig: Rig, pod: Manifest) -> None:
+    """Somebody drains its node, as `kubectl drain` does it: what the budget refuses is tried again."""
+    metadata = {name: pod["metadata"][name] for name in ("name", "namespace")}
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
+
+    def taken() -> bool:
+        try:
+            rig.api.request("POST", path("Pod", metadata["namespace"], metadata["name"]) + "/eviction", body)
+        except ApiError as error:
+            if error.code != 429:  # the budget's own status may be older than the pods are ready
+                raise
+            return False
+        return True
+
+    rig.wait("the eviction is taken", taken)
+
+
+FAULTS = {  # the drain first: the disruption budget allows it only while no pod is missing
+    "drained": Fault(1, drain, ""),
+    "worker-deleted": Fault(1, delete, "Pod"),
+    "leader-deleted": Fault(0, delete, "Pod"),
+    "exit-0": Fault(1, lambda rig, pod: write_status(rig, pod, exited), "Completed", "ValueError: lost"),
+    "hung": Fault(0, lambda rig, pod: write_status(rig, pod, silent), "NotReady", "was ready, and then not for 2 s"),
+    "evicted": Fault(1, lambda rig, pod: write_status(rig, pod, evicted), ""),
+}
+
+
+def test_each_failure_is_one_recycle_of_one_group(rig: Rig, namespace: str) -> None:
+    """All at the same time, each in a group of its own; one more group, and the decoder, are not touched."""
+    parts = {"minReplicas": len(FAULTS) + 1, "lifecycle": QUICK}
+    rig.create(yamls.service(namespace, NAME, "r-pairs", "engine", "decoder", "router", engine=parts))
+    settled(rig, namespace)
+    before, told = pods(rig, namespace), groups(rig, namespace)
+    for number, fault in enumerate(FAULTS.values()):
+        fault.happens(rig, before["engine", number][fault.rank])
+    for number in range(len(FAULTS)):
+        back(rig, namespace, number)
+    now, after = pods(rig, namespace), groups(rig, namespace)
+    for number, (name, fault) in enumerate(FAULTS.items()):
+        hit = after["engine", number]
+        assert hit["recycles"] == 1, name
+        assert fault.cause in hit["lastFailure"]["reason"], name
+        assert fault.words in hit["lastFailure"]["message"], name
+        assert not set(uids(now["engine", number]).values()) & gone(fault, before["engine", number]), name
+    for key in (("engine", len(FAULTS)), ("decoder", 0)):
+        assert uids(now[key]) == uids(before[key]) and after[key] == told[key]
+    events = [one["message"] for one in rig.all("Event", namespace) if one["reason"] == "GroupRecycled"]
+    assert len(events) == len(FAULTS) == len(set(events)), events
+    assert rig.condition(namespace, NAME, "Recovered")["status"] == "True"
+    rig.quiet()
+
+
+def gone(fault: Fault, before: dict[int, Manifest]) -> set[str]:
+    """UIDs that cannot be in the group any more: all of them, but for a pod that started again by itself and is newer."""
+    return {uid for rank, uid in uids(before).items() if fault.cause != "Completed" or rank != fault.rank}
+
+
+def back(rig: Rig, namespace: str, number: int, seconds: float = 30) -> None:
+    """Wait until a group has come up for the second time."""
+
+    def holds() -> bool:
+        one = groups(rig, namespace).get(("engine", number), {})
+        return one.get("phase") == "Ready" and one.get("incarnation") == 2
+
+    rig.wait(f"group {number} is back", holds, seconds)
+
+
+def test_an_operator_that_dies_in_the_middle_deletes_no_pod_twice(rig: Rig, namespace: str) -> None:
+    """Two of three deletions are done when it dies; the pods that came in their place are not touched afterwards."""
+    rig.create(yamls.service(namespace, NAME, "r-four", engine={"lifecycle": QUICK}))
+    settled(rig, namespace)
+    old = uids(pods(rig, namespace)["engine", 0])
+    keep = pods(rig, namespace)["engine", 0][3]["metadata"]["name"]
+    shield = forbid(rig, keep)
+    try:
+        delete(rig, pods(rig, namespace)["engine", 0][1])
+
+        def halfway() -> dict[int, str] | None:
+            now = uids(pods(rig, namespace)["engine", 0])
+            return now if len(now) == 4 and [rank for rank in now if now[rank] == old[rank]] == [3] else None
+
+        new = rig.wait("all but one are new", halfway)
+        assert new
+        mark = rig.cluster.audit_mark()
+        rig.restart()
+        rig.wait("it goes on", lambda: any((one.verb, one.code) == ("delete", 422) for one in rig.requests(mark)))
+        assert uids(pods(rig, namespace)["engine", 0]) == new
+        assert groups(rig, namespace)["engine", 0]["phase"] == "Recycling"
+    finally:
+        shield()
+    back(rig, namespace, 0)
+    now = uids(pods(rig, namespace)["engine", 0])
+    assert {rank: now[rank] for rank in (0, 1, 2)} == {rank: new[rank] for rank in (0, 1, 2)}
+    assert now[3] != old[3]
+    assert groups(rig, namespace)["engine", 0]["recycles"] == 1
+
+
+def forbid(rig: Rig, pod: str) -> Callable[[], None]:
+    """Nobody may delete this pod until the result is called."""
+    name, api = f"keep-{next(_NUMBER)}", "admissionregistration.k8s.io/v1"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["pods"]}
+    spec = {
+        "matchConstraints": {"resourceRules": [rule]},
+        "matchConditions": [{"name": "this", "expression": f"request.name == '{pod}'"}],
+        "validations": [{"expression": "false", "message": "kept by a test"}],
+    }
+    policy = {"apiVersion": api, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name}, "spec": spec}
+    bound = {"policyName": name, "validationActions": ["Deny"]}
+    binding = {**policy, "kind": "ValidatingAdmissionPolicyBinding", "spec": bound}
+    rig.cluster.apply(policy)
+    rig.cluster.apply(binding)
+    namespace = next(one["metadata"]["namespace"] for one in rig.all("Pod", "") if one["metadata"]["name"] == pod)
+
+    def holds() -> bool:
+        try:
+            rig.api.request("DELETE", path("Pod", namespace, pod) + "?dryRun=All")
+        except ApiError as error:
+            return "kept by a test" in str(error)
+        return False
+
+    rig.wait("the policy holds", holds)
+
+    def lift() -> None:
+        for kind in ("validatingadmissionpolicybinding", "validatingadmissionpolicy"):
+            rig.cluster.kubectl("delete", kind, name)
+
+    return lift
+
+
+_NUMBER = itertools.count()
+
+
+def test_a_pod_that_ends_on_a_lost_node_is_let_go_by_policy(rig: Rig, namespace: str) -> None:
+    rig.create(yamls.service(namespace, NAME, "r-pairs", "engine", engine={"lifecycle": QUICK}))
+    settled(rig, namespace)
+    old = pods(rig, namespace)["engine", 0]
+    node = old[1]["spec"]["nodeName"]
+    lose(rig, node)
+    try:
+        delete(rig, old[1])
+        back(rig, namespace, 0, 60)
+        now = pods(rig, namespace)["engine", 0]
+        assert not set(uids(now).values()) & set(uids(old).values())
+        assert now[1]["spec"]["nodeName"] != node
+        assert groups(rig, namespace)["engine", 0]["recycles"] == 1
+    finally:
+        rig.patch("Node", "", node, {"metadata": {"annotations": {KWOK: "fake"}}})
+        rig.cluster.set_stages()
+        rig.wait("the node is back", lambda: reports(rig, node))
+
+
+@pytest.mark.parametrize("happens", [tainted, deleted])
+def test_a_lost_node_costs_the_groups_on_it_one_recycle(
+    rig: Rig, namespace: str, account: Account, happens: Callable[[Rig, str], AbstractContextManager[None]]
+) -> None:
+    rig.create(yamls.service(namespace, NAME, "r-pairs", engine={"minReplicas": 3, "lifecycle": QUICK}))
+    settled(rig, namespace)
+    before = pods(rig, namespace)
+    nodes = {key: [pod["spec"]["nodeName"] for _, pod in sorted(members.items())] for key, members in before.items()}
+    node = next(worker for leader, worker in nodes.values() if leader != worker)
+    hit = {key for key, of_group in nodes.items() if node in of_group}
+    with account.fault(f"node {happens.__name__}"), happens(rig, node):
+        for _, number in hit:
+            back(rig, namespace, number, 150)
+    now, told = pods(rig, namespace), groups(rig, namespace)
+    for key, group in told.items():
+        whole = set(nodes[key]) == {node}  # lost with all its ranks at once it may come back with nothing left to delete
+        assert group.get("recycles", 0) in ({0, 1} if whole else {int(key in hit)}), key
+    for key, members in now.items():
+        assert not hit & {key} or not set(uids(members).values()) & set(uids(before[key]).values()), "whole groups"
+        assert key in hit or uids(members) == uids(before[key]), "a group on other nodes"
+    rig.quiet()
+
+
+@pytest.mark.parametrize("down", [False, True], ids=["operator-runs", "operator-down"])
+def test_ranks_of_a_template_that_a_stranger_changed_are_made_again(
+    rig: Rig, namespace: str, account: Account, down: bool
+) -> None:
+    """A rank is lost at the same moment, so that the next one is made from the stranger's template."""
+    rig.create(yamls.service(namespace, NAME, "r-pairs", engine={"minReplicas": 2, "lifecycle": QUICK}))
+    settled(rig, namespace)
+    before = pods(rig, namespace)
+    lost = before["engine", 0][1]
+    if down:
+        rig.stop(signal.SIGKILL)
+    wrong = {"spec": {"template": {"spec": {"containers": [{**yamls.container(), "image": "stranger:1"}]}}}}
+    with account.fault("template changed, rank lost"):
+        for name in (pod["metadata"]["ownerReferences"][0]["name"] for pod in before["engine", 0].values()):
+            rig.patch("StatefulSet", namespace, name, wrong)
+        delete(rig, lost)
+        if down:
+            rig.wait("a strange rank", lambda: "stranger:1" in images(rig, namespace))
+            rig.start()
+
+        def well() -> bool:
+            now = groups(rig, namespace)["engine", 0]
+            return now["phase"] == "Ready" and now["incarnation"] >= 2 and images(rig, namespace) == {"engine:1"}
+
+        rig.wait("the group is back, as it should be", well, 60)
+    assert uids(pods(rig, namespace)["engine", 1]) == uids(before["engine", 1])
+    assert not set(uids(pods(rig, namespace)["engine", 0]).values()) & set(uids(before["engine", 0]).values())
+    rig.quiet()
+
+
+def settled(rig: Rig, namespace: str) -> None:
+    """Wait until the service is ready and its groups are recorded."""
+    rig.ready(namespace, NAME, 60)
+    rig.wait("recorded", lambda: all(one.get("phase") == "Ready" for one in groups(rig, namespace).values()))
+
+
+def images(rig: Rig, namespace: str) -> set[str]:
+    """Of all ranks."""
+    return {pod["spec"]["containers"][0]["image"] for members in pods(rig, namespace).values() for pod in members.values()}

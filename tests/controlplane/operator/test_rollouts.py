@@ -1,0 +1,180 @@
+"""Every strategy on a real control plane, with pods that take their time and the operator killed in the middle.
+
+The bounds are read from a film of the pods, not from how things stand in the end. All services roll at the same time, so
+that the test takes as long as the slowest of them.
+"""
+
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import pytest
+
+from ome_local import stages
+from ome_local.kubeapi import ApiError
+from tests.support import future_operator, yamls
+from tests.support.pod_history import Film, recording
+from tests.support.rig import Manifest, Rig
+
+FULL = bool(os.environ.get("OME_SOAK"))
+"""Every case, with a pause and a third revision in the middle; otherwise those that need no more than one drain."""
+SLOW = {"annotations": {stages.START_DELAY: "2s"}}
+PATIENCE_S = 90.0
+
+
+class Case(NamedTuple):
+    """A service, its strategy and what that promises."""
+
+    prefill: int
+    decode: int
+    rollout: dict[str, Any]
+    least: float
+    """The capacity that is served at every moment."""
+    most: tuple[int, int]
+    """Groups of prefill and decode at any moment."""
+    runtime: str = "r-one"
+    size: int = 1
+
+
+CASES = {
+    "even": Case(2, 2, {}, 0.5, (2, 2)),
+    "full": Case(4, 4, {"rollingUpdate": {"maxUnavailable": "50%"}}, 0.5, (4, 4), "r-gpus", 2),
+    "surge": Case(2, 1, {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}, 1.0, (3, 2)),
+    "blue": Case(1, 2, {"blueGreen": {}}, 1.0, (2, 4), "r-pairs", 2),
+    "anew": Case(2, 1, {"recreate": {}}, 0.0, (2, 1), "r-pairs", 2),
+}
+PAUSED = {"paused": Case(3, 3, {}, 2 / 3, (3, 3))}
+AGAIN = {"again": Case(3, 3, {}, 2 / 3, (3, 3))}
+if FULL:
+    CASES |= PAUSED | AGAIN
+else:
+    del CASES["even"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def runtimes(installed: Rig) -> Iterator[None]:
+    bodies = [
+        yamls.runtime("r-one", decoder=True),
+        yamls.runtime("r-pairs", size=2, decoder=True),
+        yamls.runtime("r-gpus", size=2, gpus=8, decoder=True),
+    ]
+    for body in bodies:
+        installed.create(body)
+    yield
+    for body in bodies:
+        installed.delete("ClusterServingRuntime", "", body["metadata"]["name"])
+
+
+def made(namespace: str, name: str, case: Case) -> Manifest:
+    """The service of a case."""
+    engine, decoder = ({"minReplicas": count, **SLOW} for count in (case.prefill, case.decode))
+    more = {"rollout": case.rollout} if case.rollout else {}
+    parts = ("engine", "decoder", "router")
+    return yamls.service(namespace, name, case.runtime, *parts, **{"engine": engine, "decoder": decoder, **more})
+
+
+def edit(rig: Rig, namespace: str, name: str, image: str) -> None:
+    """Another image for prefill: a new revision of the whole service."""
+    rig.patch("InferenceService", namespace, name, {"spec": {"engine": {"runner": {"image": image}}}})
+
+
+def status(rig: Rig, namespace: str, name: str) -> Mapping[str, Any]:
+    """As it is stored."""
+    return (rig.get("InferenceService", namespace, name) or {}).get("status", {})
+
+
+def begun(rig: Rig, namespace: str, name: str, old: str) -> bool:
+    """Whether a prefill and a decode group of the new revision are ready."""
+    ready = {
+        pod["metadata"]["labels"]["component"]
+        for pod in rig.all("Pod", namespace, f"ome.io/inferenceservice={name},ome.io/revision!={old}")
+        if any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions", ()))
+    }
+    return {"engine", "decoder"} <= ready
+
+
+def out(rig: Rig, namespace: str, name: str, old: str) -> bool:
+    """Whether another revision is complete and alone."""
+    found = status(rig, namespace, name).get("revision", "")
+    return found != old and "→" not in found and rig.condition(namespace, name, "RolledOut").get("status") == "True"
+
+
+def resume(rig: Rig, namespace: str, name: str) -> None:
+    """A rollout that was paused half-way still stands there, and both slices serve; then it goes on."""
+    rig.says(namespace, name, "RolledOut", "Paused", "prefill 1/3 new, decode 1/3 new")
+    assert rig.condition(namespace, name, "Ready")["status"] == "True"
+    (gate,) = {one["rolloutHold"]["gate"] for one in status(rig, namespace, name)["components"].values()}
+    assert gate == "Paused"
+    rig.patch("InferenceService", namespace, name, {"spec": {"rollout": {"paused": None}}})
+
+
+def recorded(rig: Rig, namespace: str, name: str) -> int:
+    """How many revisions of a service are stored; those of StatefulSets are not meant."""
+    found = rig.all("ControllerRevision", namespace, f"ome.io/inferenceservice={name}")
+    return sum(one["metadata"]["ownerReferences"][0]["kind"] == "InferenceService" for one in found)
+
+
+def images(film: Film, service: str, component: str) -> list[set[str]]:
+    """Images of a component after every event."""
+    return [{one.image for one in frame.values() if one.component == component} for frame in film.frames(service)]
+
+
+@pytest.mark.timeout(240)
+def test_every_strategy_keeps_its_bounds_while_operators_come_and_go(rig: Rig, namespace: str) -> None:
+    rig.create(yamls.service(namespace, "calm", "r-pairs", "engine", "decoder", "router"))
+    for name, case in CASES.items():
+        rig.create(made(namespace, name, case))
+    for name in ("calm", *CASES):
+        rig.ready(namespace, name, PATIENCE_S)
+    old = {name: status(rig, namespace, name)["revision"] for name in CASES}
+    calm = {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace, "ome.io/inferenceservice=calm")}
+    with recording(rig, namespace) as film:
+        for name in CASES:
+            edit(rig, namespace, name, "engine:2")
+        first = "paused" if FULL else "surge"
+        rig.wait("begun", lambda: begun(rig, namespace, first, old[first]), PATIENCE_S)
+        for name in CASES.keys() & PAUSED:
+            rig.patch("InferenceService", namespace, name, {"spec": {"rollout": {"paused": True}}})
+        for name in CASES.keys() & AGAIN:
+            edit(rig, namespace, name, "engine:3")
+            rig.wait("a third revision", lambda name=name: recorded(rig, namespace, name) == 3)
+        rig.restart(signal.SIGKILL, program="tests.support.future_operator")
+        for name in CASES.keys() - PAUSED.keys():
+            rig.wait(f"{name} rolled out", lambda name=name: out(rig, namespace, name, old[name]), PATIENCE_S)
+        for name in CASES.keys() & PAUSED:
+            resume(rig, namespace, name)
+            rig.wait(f"{name} rolled out", lambda name=name: out(rig, namespace, name, old[name]), PATIENCE_S)
+        rig.restart(signal.SIGTERM)
+        rig.quiet()
+    for name, case in CASES.items():
+        wanted = {"engine": case.prefill, "decoder": case.decode}
+        lowest = min(film.capacity(name, wanted, case.size)[-1:] + whole(film, name, wanted, case.size))
+        print(f"{name}: at least {lowest:.2f} of the capacity ({case.least:.2f} promised), at most", end=" ")
+        most = film.most(name, "engine"), film.most(name, "decoder")
+        print(f"{most[0]} prefill and {most[1]} decode groups")
+        assert lowest >= case.least - 1e-9 and most <= case.most, name
+        assert images(film, name, "engine")[-1] == {"engine:3" if name == "again" else "engine:2"}
+    assert {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace, "ome.io/inferenceservice=calm")} == calm
+    marked = [pod["metadata"]["name"] for pod in rig.all("Pod", namespace) if future_operator.MARK in str(pod)]
+    assert marked == [], "a newer operator rendered a revision that was stored before"
+
+
+def whole(film: Film, service: str, wanted: Mapping[str, int], size: int) -> list[float]:
+    """The capacity after every event from the moment at which the film had shown every pod that existed at its begin."""
+    every = film.capacity(service, dict(wanted), size)
+    return every[next(number for number, one in enumerate(every) if one >= 1.0) :]
+
+
+MESSAGES = {
+    "exclude each other": {"blueGreen": {}, "recreate": {}},
+    'write a count such as 1, or a share such as "25%"': {"rollingUpdate": {"maxSurge": "many"}},
+    "should be greater than or equal to 0": {"groups": [{"components": ["engine"], "maintainRatio": {"tolerance": -1}}]},
+}
+
+
+@pytest.mark.parametrize("words", MESSAGES)
+def test_the_api_server_says_what_is_wrong_with_a_rollout_block(rig: Rig, namespace: str, words: str) -> None:
+    body = yamls.service(namespace, "wrong", "r-one", rollout=MESSAGES[words])
+    with pytest.raises(ApiError, match=words):
+        rig.create(body)

@@ -1,0 +1,217 @@
+"""A user's mistake is a condition with a sentence, and mending it heals without a restart."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ome_local import stages
+from tests.support import yamls
+from tests.support.proxy import Answer, Proxy, Sent, Verdict
+from tests.support.rig import Rig
+
+
+@pytest.fixture
+def single(rig: Rig, namespace: str) -> Any:
+    """A runtime of this test's own."""
+    name = f"single-{namespace}"
+    rig.create(yamls.runtime(name))
+    yield name
+    rig.delete("ClusterServingRuntime", "", name)
+
+
+def test_any_order_of_apply(rig: Rig, namespace: str) -> None:
+    name = f"late-{namespace}"
+    rig.create(yamls.service(namespace, "late", name, model=name))
+    rig.says(namespace, "late", "ModelReady", "BaseModelNotFound", f"ClusterBaseModel {name} does not exist")
+    rig.says(namespace, "late", "RuntimeReady", "RuntimeNotFound", f"ClusterServingRuntime {name} does not exist")
+    assert rig.condition(namespace, "late", "Ready")["status"] == "False"
+    rig.create(yamls.runtime(name))
+    rig.create(yamls.model(name))
+    rig.says(namespace, "late", "ModelReady", "WaitingForNodes", "0 nodes")
+    for node in rig.all("Node", "")[:2]:
+        labels = {f"models.ome.io/clusterbasemodel.{name}": "Ready"}
+        rig.patch("Node", "", node["metadata"]["name"], {"metadata": {"labels": labels}})
+    rig.ready(namespace, "late")
+    rig.delete("ClusterServingRuntime", "", name)
+    rig.delete("ClusterBaseModel", "", name)
+
+
+def test_a_vanished_runtime_takes_nothing_down(rig: Rig, namespace: str) -> None:
+    name = f"brief-{namespace}"
+    rig.create(yamls.runtime(name))
+    rig.create(yamls.service(namespace, "brief", name))
+    rig.ready(namespace, "brief")
+    pods = {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)}
+    rig.delete("ClusterServingRuntime", "", name)
+    rig.says(namespace, "brief", "RuntimeReady", "RuntimeNotFound")
+    rig.quiet()
+    assert {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)} == pods
+    assert rig.condition(namespace, "brief", "Ready")["status"] == "True"
+    rig.create(yamls.runtime(name))
+    rig.wait("healed", lambda: rig.condition(namespace, "brief", "RuntimeReady").get("status") == "True")
+    assert {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)} == pods
+    rig.delete("ClusterServingRuntime", "", name)
+
+
+def test_a_name_that_is_taken(rig: Rig, namespace: str, single: str) -> None:
+    stranger = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "taken", "namespace": namespace},
+        "spec": {"ports": [{"port": 80}], "selector": {"app": "theirs"}},
+    }
+    made = rig.create(stranger)
+    rig.create(yamls.service(namespace, "taken", single))
+    told = rig.says(namespace, "taken", "Ready", "NameTaken", "Service taken")
+    assert "delete or rename it" in told["message"]
+    now = rig.get("Service", namespace, "taken")
+    assert now is not None and now["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+    rig.delete("Service", namespace, "taken")
+    rig.ready(namespace, "taken", 40)
+
+
+def test_pods_that_no_node_can_take(rig: Rig, namespace: str) -> None:
+    name = f"greedy-{namespace}"
+    rig.create(yamls.runtime(name, gpus=9, router=False))
+    rig.create(yamls.service(namespace, "greedy", name, "engine"))
+    told = rig.says(namespace, "greedy", "EngineReady", "Unschedulable", "Insufficient nvidia.com/gpu")
+    assert told["message"].startswith("engine 0/1: 1 pod unschedulable, 0/16 nodes are available")
+    rig.delete("ClusterServingRuntime", "", name)
+
+
+def test_pods_that_were_never_created(rig: Rig, namespace: str, single: str) -> None:
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "none", "namespace": namespace},
+        "spec": {"hard": {"pods": "0"}},
+    }
+    rig.create(quota)
+    rig.create(yamls.service(namespace, "quota", single))
+    told = rig.says(namespace, "quota", "EngineReady", "PodsRefused", "exceeded quota: none", 30)
+    assert told["message"].startswith("engine 0/1: 1 pods cannot be created")
+    rig.delete("ResourceQuota", namespace, "none")
+    rig.ready(namespace, "quota", 120)
+
+
+def test_a_refused_dry_run_keeps_what_works(rig: Rig, namespace: str, single: str) -> None:
+    rig.create(yamls.service(namespace, "typo", single))
+    rig.ready(namespace, "typo")
+    pods = {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)}
+    bad = {"engine": {"runner": {"imagePullPolicy": "Sometimes"}}}
+    rig.patch("InferenceService", namespace, "typo", {"spec": bad})
+    rig.says(namespace, "typo", "RolledOut", "DryRunRefused", "imagePullPolicy")
+    assert rig.condition(namespace, "typo", "Ready")["status"] == "True"
+    assert {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)} == pods
+    rig.patch("InferenceService", namespace, "typo", {"spec": {"engine": {"runner": {"imagePullPolicy": "Always"}}}})
+    rig.wait("rolled", lambda: rig.condition(namespace, "typo", "RolledOut").get("reason") == "Complete", 40)
+    assert not {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace, "component=engine")} & pods
+
+
+def test_a_first_apply_that_is_refused(rig: Rig, namespace: str, single: str) -> None:
+    bad = {"runner": {"imagePullPolicy": "Sometimes"}}
+    rig.create(yamls.service(namespace, "bad", single, engine=bad))
+    rig.says(namespace, "bad", "EngineReady", "Invalid", "imagePullPolicy")
+    rig.patch("InferenceService", namespace, "bad", {"spec": {"engine": {"runner": None}}})
+    rig.ready(namespace, "bad")
+
+
+def test_a_deletion_that_is_always_refused(rig: Rig, namespace: str, single: str, tmp_path: Path) -> None:
+    rig.create(yamls.service(namespace, "stuck", single))
+    rig.ready(namespace, "stuck")
+    rig.stop()
+    proxy, asked = Proxy(rig.kubeconfig), list[float]()
+
+    def judge(sent: Sent) -> Verdict:
+        if sent.method != "DELETE" or "/deployments/" not in sent.path:
+            return None
+        asked.append(time.monotonic())
+        return Answer(409, "Conflict")
+
+    proxy.start()
+    try:
+        rig.start(kubeconfig=proxy.kubeconfig(tmp_path / "kubeconfig"))
+        with proxy.judging(judge):
+            rig.patch("InferenceService", namespace, "stuck", {"spec": {"router": None}})
+            told = rig.says(namespace, "stuck", "RolledOut", "Conflict", "cannot be deleted: by a test")
+            assert told["message"].startswith("Deployment stuck-router-")
+            assert rig.condition(namespace, "stuck", "Ready")["status"] == "True"
+            rig.wait("it is tried later", lambda: len(asked) > 4)
+        assert asked[-1] - asked[-2] > 4.0 > asked[1] - asked[0]
+        rig.wait("it goes", lambda: rig.condition(namespace, "stuck", "RolledOut").get("reason") == "Complete", 30)
+        assert not rig.all("Deployment", namespace)
+    finally:
+        rig.stop()
+        proxy.stop()
+
+
+def test_a_stranger_edits_and_deletes_children(rig: Rig, namespace: str, single: str) -> None:
+    rig.create(yamls.service(namespace, "drift", single))
+    rig.ready(namespace, "drift")
+    rig.quiet()
+    rig.patch("Service", namespace, "drift", {"spec": {"selector": {"component": "nothing"}}})
+    front = lambda: (rig.get("Service", namespace, "drift") or {}).get("spec", {}).get("selector", {})  # noqa: E731
+    rig.wait("selector restored", lambda: front().get("component") == "router")
+    rig.patch("Service", namespace, "drift", {"metadata": {"labels": {"theirs": "stays"}}})
+    name = rig.all("StatefulSet", namespace)[0]["metadata"]["name"]
+    rig.delete("StatefulSet", namespace, name)
+
+    def back() -> int:
+        found = rig.get("StatefulSet", namespace, name) or {}
+        return int(found.get("status", {}).get("readyReplicas", 0))
+
+    rig.wait("StatefulSet back", back)
+    assert rig.get("Service", namespace, "drift")["metadata"]["labels"]["theirs"] == "stays"  # type: ignore[index]
+
+
+def test_a_runtime_edit_reaches_its_services_one_at_a_time(rig: Rig, namespace: str, single: str) -> None:
+    names = ["one", "two", "three"]
+    for name in names:
+        rig.create(yamls.service(namespace, name, single))
+    for name in names:
+        rig.ready(namespace, name)
+    rig.patch("ClusterServingRuntime", "", single, {"spec": {"engineConfig": {"runner": yamls.container(image="engine:9")}}})
+    most = 0
+
+    def rolled() -> bool:
+        nonlocal most
+        pods = rig.all("Pod", namespace, "component=engine")
+        stay = [pod["metadata"] for pod in pods if not pod["metadata"].get("deletionTimestamp")]
+        whole = {one["labels"]["ome.io/inferenceservice"] for one in stay}
+        most = max(most, len(names) - len(whole))
+        return len(pods) == 3 and {pod["spec"]["containers"][0]["image"] for pod in pods} == {"engine:9"}
+
+    rig.wait("all on the new runtime", rolled, 60)
+    assert most <= 1
+    for name in names:
+        rig.ready(namespace, name)
+
+
+def test_a_runtime_edit_that_works_for_nobody_stops_at_its_first_service(rig: Rig, namespace: str, single: str) -> None:
+    for name in ("one", "two"):
+        rig.create(yamls.service(namespace, name, single))
+    for name in ("one", "two"):
+        rig.ready(namespace, name)
+    never = {"engineConfig": {"annotations": {stages.START_DELAY: "1h"}}}
+    rig.patch("ClusterServingRuntime", "", single, {"spec": never})
+    rig.wait("one waits", lambda: waits(rig, namespace) is not None)
+    waiting = waits(rig, namespace)
+    other = "two" if waiting == "one" else "one"
+    rig.wait("the other comes up", lambda: rolled(rig, namespace, other) == "Progressing", 40)
+    rig.restart()  # the turn outlives the operator
+    rig.says(namespace, str(waiting), "RolledOut", "WaitingForTurn", f"{namespace}/{other}")
+    assert rig.condition(namespace, str(waiting), "Ready")["status"] == "True"
+    rig.patch("ClusterServingRuntime", "", single, {"spec": {"engineConfig": {"annotations": None}}})
+    rig.wait("both whole", lambda: {rolled(rig, namespace, name) for name in ("one", "two")} == {"Complete"}, 60)
+
+
+def rolled(rig: Rig, namespace: str, name: str) -> str:
+    """The reason of its RolledOut."""
+    return str(rig.condition(namespace, name, "RolledOut").get("reason", ""))
+
+
+def waits(rig: Rig, namespace: str) -> str | None:
+    """The service that waits for its turn."""
+    return next((name for name in ("one", "two") if rolled(rig, namespace, name) == "WaitingForTurn"), None)

@@ -1,0 +1,213 @@
+"""The client against a real API server: what our writes may and may not do."""
+
+import asyncio
+import itertools
+from typing import Any
+
+import pytest
+
+from ome_operator import keys
+from ome_operator.controllers.inferenceservice import controller_ref
+from ome_operator.core.observed import managed_fields
+from ome_operator.kube.client import Client
+from ome_operator.kube.errors import AlreadyExists, Conflict, Invalid, NotFound, NotServed
+from ome_operator.kube.resources import RESOURCES
+
+_NUMBER = itertools.count()
+POD = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}}
+SELECTOR = {"matchLabels": {"a": "b"}}
+CONTENT: dict[str, dict[str, Any]] = {
+    "ConfigMap": {"data": {"x": "1"}},
+    "Service": {"spec": {"selector": {"a": "b"}, "ports": [{"name": "http", "port": 80, "targetPort": 8080}]}},
+    "ServiceAccount": {"automountServiceAccountToken": False},
+    "Role": {"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]},
+    "StatefulSet": {
+        "spec": {"replicas": 0, "serviceName": "s", "selector": SELECTOR, "template": POD, "ordinals": {"start": 1}}
+    },
+    "Deployment": {"spec": {"replicas": 0, "selector": SELECTOR, "template": POD}},
+    "ControllerRevision": {"revision": 1, "data": {"inputs": {"a": {}, "b": [], "c": [{"d": 1}]}}},
+    "PodDisruptionBudget": {"spec": {"selector": SELECTOR, "maxUnavailable": 1}},
+    "HorizontalPodAutoscaler": {
+        "spec": {
+            "minReplicas": 1,
+            "maxReplicas": 2,
+            "scaleTargetRef": {"apiVersion": keys.API_VERSION, "kind": "RoleScale", "name": "r"},
+            "metrics": [
+                {
+                    "type": "Resource",
+                    "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}},
+                }
+            ],
+        }
+    },
+    "RoleScale": {"spec": {"replicas": 2}},
+}
+ABSENT = "11111111-2222-3333-4444-555555555555"
+NOT_HERE = {"ScaledObject", "LeaderWorkerSet"}
+"""Kinds that the operator knows and this cluster has not."""
+VERSIONS = {
+    "Role": "rbac.authorization.k8s.io/v1",
+    "StatefulSet": "apps/v1",
+    "Deployment": "apps/v1",
+    "ControllerRevision": "apps/v1",
+    "PodDisruptionBudget": "policy/v1",
+    "HorizontalPodAutoscaler": "autoscaling/v2",
+    "RoleScale": keys.API_VERSION,
+}
+
+
+def manifest(kind: str, **metadata: Any) -> dict[str, Any]:
+    name = {"name": f"o{next(_NUMBER)}", "namespace": "default", "labels": {"empty": ""}, **metadata}
+    made = {"apiVersion": VERSIONS.get(kind, "v1"), "kind": kind, "metadata": name, **CONTENT[kind]}
+    made["metadata"]["annotations"] = {keys.HASH: managed_fields.digest(made)}
+    return made
+
+
+async def test_any_character_can_be_applied(client: Client) -> None:
+    """What an engine says last, and what it was told, is not for us to choose."""
+    every = "".join(chr(n) for n in (*range(0xD800), *range(0xE000, 0x10000), *range(0x10000, 0x110000, 0x101)))
+    body = {**manifest("ConfigMap"), "data": {"every": every}}
+    assert (await client.apply(body)).body["data"]["every"] == every
+
+
+@pytest.mark.parametrize("kind", CONTENT)
+async def test_an_apply_without_uid_creates_and_never_touches_what_is_there(client: Client, kind: str) -> None:
+    """One atomic request: a resourceVersion that no object has makes the apply create-only."""
+    wanted = manifest(kind)
+    first = await client.apply(wanted)
+    with pytest.raises(Conflict):
+        await client.apply(wanted)
+    uid = first.body["metadata"]["uid"]
+    again = await client.apply(wanted, uid)
+    assert again.body["metadata"]["uid"] == uid
+    with pytest.raises(Conflict):
+        await client.apply(wanted, "11111111-2222-3333-4444-555555555555")
+    await client.delete(kind, "default", wanted["metadata"]["name"], uid)
+    with pytest.raises(Conflict):
+        await client.apply(wanted, uid)
+
+
+@pytest.mark.parametrize("kind", CONTENT)
+async def test_what_we_own_after_an_apply_is_what_we_applied(client: Client, kind: str) -> None:
+    wanted = manifest(kind)
+    body = (await client.apply(wanted)).body
+    assert managed_fields.owned(body) == wanted["metadata"]["annotations"][keys.HASH]
+
+
+async def test_a_strangers_edit_is_seen_on_a_kind_without_generation(client: Client) -> None:
+    wanted = manifest("ConfigMap")
+    body = (await client.apply(wanted)).body
+    edited = await client.update({**body, "data": {"x": "2", "more": "y"}}, "stranger")
+    assert managed_fields.owned(edited) != wanted["metadata"]["annotations"][keys.HASH]
+    assert edited["metadata"]["annotations"] == body["metadata"]["annotations"], "the hash alone would not have told"
+    mended = (await client.apply(wanted, body["metadata"]["uid"])).body
+    assert managed_fields.owned(mended) == wanted["metadata"]["annotations"][keys.HASH]
+    assert mended["data"] == {"x": "1", "more": "y"}
+
+
+async def test_of_many_who_create_at_once_one_wins(client: Client) -> None:
+    wanted = manifest("ConfigMap")
+    answers = await asyncio.gather(*(client.apply(wanted) for _ in range(8)), return_exceptions=True)
+    assert sum(isinstance(one, Conflict) for one in answers) == 7
+
+
+async def test_a_strangers_object_keeps_its_name_and_an_orphan_of_ours_is_adopted(client: Client) -> None:
+    theirs = await client.create(manifest("ConfigMap"), "stranger")
+    refusal = controller_ref.claim(theirs, "kimi", "me").refusal
+    assert refusal is not None
+    assert "last written by stranger" in refusal.message
+    labels = {keys.MANAGED_BY: keys.MANAGER, keys.SERVICE: "kimi"}
+    orphan = (await client.apply(manifest("ConfigMap", labels=labels))).body
+    assert controller_ref.claim(orphan, "kimi", "me").uid == orphan["metadata"]["uid"]
+
+
+async def test_deletes_mean_one_uid(client: Client) -> None:
+    body = (await client.apply(manifest("ConfigMap"))).body
+    name, uid = body["metadata"]["name"], body["metadata"]["uid"]
+    with pytest.raises(Conflict):
+        await client.delete("ConfigMap", "default", name, ABSENT)
+    await client.delete("ConfigMap", "default", name, uid)
+    with pytest.raises(NotFound):
+        await client.delete("ConfigMap", "default", name, uid)
+
+
+@pytest.mark.parametrize("kind", sorted(RESOURCES.keys() - NOT_HERE))
+async def test_an_absent_object_is_not_found(client: Client, kind: str) -> None:
+    """By the API server's own words, which name it: whoever else says 404 names nothing, or something else."""
+    where = kind, "default" if RESOURCES[kind].namespaced else "", "absent"
+    with pytest.raises(NotFound):
+        await client.get(*where)
+    with pytest.raises(NotFound):
+        await client.delete(*where, ABSENT)
+    with pytest.raises(NotFound):
+        await client.patch_merge(*where, ABSENT, {})
+
+
+@pytest.mark.parametrize("kind", sorted(NOT_HERE))
+async def test_of_a_kind_that_is_not_served_nothing_is_said(client: Client, kind: str) -> None:
+    with pytest.raises(NotServed):
+        await client.get(kind, "default", "absent")
+    with pytest.raises(NotServed):
+        await client.delete(kind, "default", "absent", ABSENT)
+    with pytest.raises(NotServed):
+        await client.list_objects(kind)
+    assert await client.served(RESOURCES[kind].api_version) == frozenset()
+
+
+async def test_a_status_of_what_is_absent_is_told_so(client: Client) -> None:
+    for kind in ("InferenceService", "NodeModels", "RoleScale"):
+        metadata = {"name": "absent", **({"namespace": "default"} if RESOURCES[kind].namespaced else {})}
+        body = {"apiVersion": keys.API_VERSION, "kind": kind, "metadata": metadata, "status": {}}
+        with pytest.raises(NotFound):
+            await client.apply(body, subresource="status")
+
+
+async def test_in_a_namespace_that_is_not_there_nothing_is_made_and_nothing_is_missing(client: Client) -> None:
+    wanted = manifest("ConfigMap", namespace="nowhere")
+    for write in (client.create, client.apply):
+        with pytest.raises(NotServed, match='namespaces "nowhere" not found'):
+            await write(wanted)
+    with pytest.raises(NotFound):
+        await client.get("ConfigMap", "nowhere", "absent")
+
+
+async def test_patches_mean_one_uid(client: Client) -> None:
+    body = (await client.apply(manifest("ConfigMap"))).body
+    name, uid = body["metadata"]["name"], body["metadata"]["uid"]
+    patched = await client.patch_merge("ConfigMap", "default", name, uid, {"metadata": {"annotations": {"d": "1"}}})
+    assert patched["metadata"]["annotations"]["d"] == "1"
+    with pytest.raises(Conflict):
+        await client.patch_merge("ConfigMap", "default", name, "1111", {"data": {"x": "9"}})
+
+
+async def test_a_dry_run_says_what_is_wrong_and_changes_nothing(client: Client) -> None:
+    wanted = manifest("StatefulSet")
+    await client.apply(wanted, dry_run=True)
+    with pytest.raises(NotFound):
+        await client.get("StatefulSet", "default", wanted["metadata"]["name"])
+    wanted["spec"] = {**wanted["spec"], "podManagementPolicy": "Sometimes"}
+    with pytest.raises(Invalid, match="podManagementPolicy"):
+        await client.apply(wanted, dry_run=True)
+
+
+async def test_a_post_under_another_manager_says_when_the_name_is_taken(client: Client) -> None:
+    wanted = manifest("RoleScale")
+    body = await client.create(wanted, keys.SCALE_MANAGER)
+    assert managed_fields.owned(body) == ""
+    with pytest.raises(AlreadyExists):
+        await client.create(wanted, keys.SCALE_MANAGER)
+
+
+async def test_lists_have_pages_and_metadata_only(client: Client) -> None:
+    for _ in range(3):
+        await client.apply(manifest("ConfigMap", labels={"page": "yes"}))
+    found = await client.list_metadata("ConfigMap", label_selector="page=yes")
+    assert len(found) == 3
+    assert all(one["uid"] for one in found)
+    assert len(await client.list_objects("ConfigMap", label_selector="page=yes", limit=1)) == 1
+    assert await client.list_objects("ConfigMap", field_selector="metadata.name=nobody") == []
+
+
+async def test_which_kinds_are_served(client: Client) -> None:
+    assert "inferenceservices" in await client.served(keys.API_VERSION)
+    assert await client.served("nobody.io/v1") == frozenset()

@@ -1,0 +1,129 @@
+"""`ome operator` as a process: leading, standing by, taking over, stopping."""
+
+import asyncio
+import itertools
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import aiohttp
+import pytest
+
+from ome_local.cluster import Cluster
+from ome_local.ports import choose
+from ome_operator.kube.client import Client
+from ome_operator.kube.leader_election import Election, Lost, Terms
+from tests.support.manager import service, until
+
+_NUMBER = itertools.count()
+
+
+@dataclass
+class Process:
+    """An operator of this cluster."""
+
+    cluster: Cluster
+    name: str
+    health: int
+    metrics: int
+
+    async def get(self, path: str, port: int = 0) -> tuple[int, str]:
+        """An endpoint's answer; (0, "") while nobody listens."""
+        try:
+            async with aiohttp.ClientSession() as http, http.get(f"http://127.0.0.1:{port or self.health}{path}") as said:
+                return said.status, await said.text()
+        except aiohttp.ClientError:
+            return 0, ""
+
+    async def is_state(self, state: str, seconds: float = 30) -> None:
+        """Wait for a state."""
+        async with asyncio.timeout(seconds):
+            while (await self.get("/readyz")) != (200, state):  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+
+
+Start = Callable[..., Process]
+
+
+@pytest.fixture
+def start(cluster: Cluster) -> Iterator[Start]:
+    started: list[Process] = []
+
+    def run(lease: str = "default", identity: str = "") -> Process:
+        health, metrics = choose(2)
+        made = Process(cluster, f"operator-{next(_NUMBER)}", health, metrics)
+        argv = [
+            sys.executable, "-m", "ome_operator", "operator", "--kubeconfig", str(cluster.kubeconfig),
+            "--namespace-of-lease", lease, "--address", "127.0.0.1", "--health-port", str(health),
+            "--metrics-port", str(metrics), "--identity", identity or made.name, "--log-format", "json",
+        ]  # fmt: skip
+        cluster.spawn(made.name, argv)
+        started.append(made)
+        return made
+
+    yield run
+    for one in started:
+        if cluster.process(one.name):
+            cluster.stop(one.name, signal.SIGKILL)
+
+
+async def test_one_leads_the_other_stands_by_and_takes_over(cluster: Cluster, client: Client, start: Start) -> None:
+    first = start()
+    await first.is_state("leading")
+    second = start()
+    await second.is_state("standby")
+    assert (await first.get("/healthz"))[0] == (await second.get("/healthz"))[0] == 200
+    assert "ome_leader 1.0" in (await first.get("/metrics", first.metrics))[1]
+    assert "ome_leader 0.0" in (await second.get("/metrics", second.metrics))[1]
+    await client.create(service())
+    await asyncio.sleep(1)
+    assert 'ome_services{ready="False"}' in (await first.get("/metrics", first.metrics))[1]
+
+    began = time.monotonic()
+    await asyncio.to_thread(cluster.stop, first.name, signal.SIGTERM)
+    assert time.monotonic() - began < 5
+    await second.is_state("leading", 20)
+    lease = await client.get("Lease", "default", "ome-operator")
+    assert lease["spec"]["holderIdentity"] == second.name, "a graceful stop hands the Lease over at once"
+
+    third = start(identity=second.name)
+    await asyncio.to_thread(cluster.stop, second.name, signal.SIGKILL)
+    await third.is_state("leading", 30)
+    lease = await client.get("Lease", "default", "ome-operator")
+    assert lease["spec"]["leaseTransitions"] == 1, "the same identity goes on at once after a crash"
+    await asyncio.to_thread(cluster.stop, third.name, signal.SIGTERM)
+
+
+async def test_a_leader_that_lost_the_lease_ends(cluster: Cluster, client: Client, start: Start) -> None:
+    one = start()
+    await one.is_state("leading", 40)
+    lease = await client.get("Lease", "default", "ome-operator")
+    usurped = {"spec": {"holderIdentity": "usurper"}}
+    await asyncio.to_thread(cluster.kubectl, "patch", "lease", "ome-operator", "--type=merge", "-p", json.dumps(usurped))
+    await until("it ends", lambda: cluster.process(one.name) is None, 15)
+    assert "another operator holds the Lease" in cluster.log(one.name).read_text()
+    await client.delete("Lease", "default", "ome-operator", lease["metadata"]["uid"])
+
+
+async def test_two_candidates(client: Client) -> None:
+    def candidate(name: str) -> Election:
+        return Election(client, Terms("default", "contest", name, duration=2, renew=1.9, retry=0.2))
+
+    a, b = candidate("a"), candidate("b")
+    await a.acquire()
+    holding = asyncio.create_task(a.hold())
+    waiting = asyncio.create_task(b.acquire())
+    await asyncio.sleep(3)
+    assert not waiting.done(), "a renews"
+    assert not holding.done()
+    holding.cancel()
+    began = time.monotonic()
+    await asyncio.wait_for(waiting, 5)
+    assert time.monotonic() - began > 1, "not before the duration is over"
+    with pytest.raises(Lost):
+        await asyncio.wait_for(a.hold(), 5)
+    await b.release()
+    await asyncio.wait_for(candidate("c").acquire(), 1)

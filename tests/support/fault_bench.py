@@ -1,0 +1,226 @@
+"""Where faults happen: an operator behind a proxy, lives that are disturbed, and the account of what that cost."""
+
+import os
+import signal
+import statistics
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ome_local.kubeapi import ApiError, Unreachable
+from tests.support.proxy import Proxy
+from tests.support.restarting_operator import CHILD, CLOCK
+from tests.support.rig import Rig, said
+from tests.support.scenario import STEPS, Life, State, well
+
+UNDISTURBED = "undisturbed"
+RIGHT_WITHIN_S = 30.0
+QUIET_S = 2.5
+"""No time-out of a life is longer, so an operator that wrote nothing for so long has nothing left to do."""
+LOOK_EVERY_S = 0.15
+
+Poke = Callable[[int], None]
+"""Called again and again while a step goes on, with the number of writes since it began."""
+Disturb = Callable[[int, Life], AbstractContextManager[Poke | None]]
+"""Disturbs a step, given by its number, while the context is open."""
+
+
+class Cost(NamedTuple):
+    """What a step took, or what it took above an undisturbed one; None where there is nothing to compare with."""
+
+    seconds: float
+    """From its begin, or the last fault in it, until all was right: always of the step itself."""
+    requests: int | None = None
+    writes: int | None = None
+
+
+@dataclass
+class Account:
+    """What was tried, and what the steps cost that it disturbed."""
+
+    tried: Counter[str] = field(default_factory=Counter)
+    costs: dict[str, list[Cost]] = field(default_factory=lambda: defaultdict(list))
+
+    @contextmanager
+    def fault(self, kind: str) -> Iterator[None]:
+        """One fault, and how long it takes until the block is left."""
+        began = time.monotonic()
+        yield
+        self.tried[kind] += 1
+        self.costs[kind].append(Cost(time.monotonic() - began))
+
+    def lines(self) -> Iterator[str]:
+        """The table: median and maximum over the steps."""
+        yield f"{'':<36}{'faults':>8}" + "".join(
+            f"{head:>24}" for head in ("seconds until right", "requests above usual", "writes above usual")
+        )
+        for kind, costs in self.costs.items():
+            columns = zip(*costs, strict=True)
+            told = [_spread(column, digits) for column, digits in zip(columns, (1, 0, 0), strict=True)]
+            yield f"{kind:<36}{self.tried[kind]:>8}" + "".join(f"{one:>24}" for one in told)
+
+
+def _spread(column: tuple[Any, ...], digits: int) -> str:
+    known = [one for one in column if one is not None]
+    return f"{statistics.median(known):.{digits}f}, at most {max(known):.{digits}f}" if known else ""
+
+
+class Field:
+    """One cluster, one operator behind one proxy."""
+
+    def __init__(self, rig: Rig, account: Account) -> None:
+        self.rig, self.account = rig, account
+        self.proxy = Proxy(rig.kubeconfig)
+        rig.api = rig.cluster.api(RIGHT_WITHIN_S)  # a busy machine may let one wait
+        root = rig.cluster.at.root
+        self._clock, self._kubeconfig = root / "operator.clock", root / "proxied.kubeconfig"
+        self.right: list[State] = []
+        """What there was after each step of an undisturbed life."""
+        self.usual: list[Cost] = []
+        """What each took."""
+        self._lives = 0
+        self._kind = ""
+        self._struck = 0.0
+
+    # --- operators --------------------------------------------------------------------------------------------------
+    def start(self) -> None:
+        """Start the proxy, and an operator behind it in the place of the one that runs."""
+        self.proxy.start()
+        self.rig.stop()
+        self.clock(0)
+        self._start(self.rig.process, kubeconfig=self.proxy.kubeconfig(self._kubeconfig))
+        self.rig.leads()
+
+    def stop(self) -> None:
+        """End both."""
+        self.rig.stop()
+        self.proxy.stop()
+
+    def _start(self, process: str, *words: str, kubeconfig: Path | None = None) -> int:
+        """Start an operator; its port of probes."""
+        env = {CHILD: str(self._child(process)), CLOCK: str(self._clock)}
+        self.rig.start(process, *words, program="tests.support.restarting_operator", kubeconfig=kubeconfig, env=env)
+        return self.rig.port
+
+    @contextmanager
+    def second(self, *words: str) -> Iterator[Callable[[], str]]:
+        """A second operator, with these words on its command line, not behind the proxy; what it says of itself."""
+        port = self._start("second", *words)
+        try:
+            self.rig.wait("the second operator has started", lambda: said(port) in ("standby", "leading"), 60)
+            yield lambda: said(port)
+        finally:
+            self.rig.stop(process="second")
+
+    def _child(self, process: str) -> Path:
+        return self.rig.cluster.at.root / f"{process}.child"
+
+    def signal(self, number: int = signal.SIGKILL) -> None:
+        """To the operator behind the proxy; it starts again at once when it ends."""
+        os.kill(self.pid(), number)
+
+    def pid(self) -> int:
+        """Of the operator behind the proxy."""
+        return int(self._child(self.rig.process).read_text())
+
+    def clock(self, off: float) -> None:
+        """The operators' wall clock jumps to so many seconds off the true time."""
+        self._clock.write_text(str(off))
+
+    def struck(self) -> None:
+        """Note that a fault happened just now."""
+        self.account.tried[self._kind] += 1
+        self._struck = time.monotonic()
+
+    # --- lives ------------------------------------------------------------------------------------------------------
+    def live(self, *kinds: tuple[str, Disturb]) -> None:
+        """A life, each step of which is disturbed by one of these (the last are not); right after each, quiet in the end."""
+        self._lives += 1
+        namespace = f"life{self._lives}-{os.getpid()}"
+        self.rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+        try:
+            life = Life(self.rig, namespace)
+            for number in range(len(STEPS)):
+                self._kind, disturb = kinds[number] if number < len(kinds) else (UNDISTURBED, undisturbed)
+                with disturb(number, life) as poke:
+                    self._step(life, number, poke)
+            self.quiet()
+            wrong = difference(life.state(), self.right[-1])
+            assert not wrong, f"it did not stay right: {wrong}"
+            assert life.strangers() == life.theirs, "what belongs to strangers changed"
+        finally:
+            for service in self.rig.all("InferenceService", namespace):
+                self.rig.delete("InferenceService", namespace, service["metadata"]["name"])
+            self.rig.delete("Namespace", "", namespace)
+
+    def _step(self, life: Life, number: int, poke: Poke | None) -> None:
+        before, step = life.starts(), STEPS[number]
+        requests, writes = self.proxy.requests, self.proxy.writes
+        self._struck = time.monotonic()
+        step.act(life)
+        right_at = self._learn(life) if number == len(self.right) else self._wait_right(life, number, poke, writes)
+        cost = Cost(right_at - self._struck, self.proxy.requests - requests, self.proxy.writes - writes)
+        after = life.starts()
+        lost = {place for place, start in before.items() if not step.concerns(place) and after.get(place) != start}
+        assert not lost, f"{self._kind}, {step.name}: these pods were none of its business: {lost}"
+        if number == len(self.usual):
+            self.usual.append(cost)
+        above = (here - usual for here, usual in zip(cost[1:], self.usual[number][1:], strict=True))
+        self.account.costs[self._kind].append(Cost(cost.seconds, *above))
+
+    def _learn(self, life: Life) -> float:
+        """Remember what there is when all is well and nothing is written any more, and since when."""
+        state, since = life.state(), time.monotonic()
+        begun, writes, wrote_at, end = self.proxy.writes, self.proxy.writes, since, since + 3 * RIGHT_WITHIN_S
+        while (now := time.monotonic()) < wrote_at + QUIET_S or writes == begun or not well(state):
+            if self.proxy.writes != writes:
+                writes, wrote_at = self.proxy.writes, now
+            assert now < end, f"all is not well without any fault: {state}"
+            if (fresh := life.state()) != state:
+                state, since = fresh, now
+            time.sleep(LOOK_EVERY_S)
+        self.right.append(state)
+        return since
+
+    def _wait_right(self, life: Life, number: int, poke: Poke | None, begun: int) -> float:
+        """Wait until all is as it should be after a step; when that was."""
+        while True:
+            struck = self._struck
+            try:
+                wrong = difference(life.state(), self.right[number])
+            except (Unreachable, ApiError, OSError) as error:
+                wrong = {"API server": str(error)}
+            now = time.monotonic()
+            if poke is not None:
+                poke(self.proxy.writes - begun)
+            if not wrong and self._struck == struck:
+                return now
+            told = "\n".join(f"{what}: {how}" for what, how in wrong.items())
+            assert now < struck + RIGHT_WITHIN_S, f"{self._kind}, {STEPS[number].name}: wrong after 30 s:\n{told}"
+            time.sleep(LOOK_EVERY_S)
+
+    def quiet(self) -> None:
+        """Wait until the operator writes nothing any more."""
+        end = time.monotonic() + RIGHT_WITHIN_S
+        while time.monotonic() < end:
+            writes = self.proxy.writes
+            time.sleep(QUIET_S)
+            if self.proxy.writes == writes:
+                return
+        raise AssertionError(f"{self._kind}: the operator still writes after {RIGHT_WITHIN_S:.0f} s")
+
+
+@contextmanager
+def undisturbed(number: int, life: Life) -> Iterator[None]:
+    """Nothing happens but the step."""
+    yield
+
+
+def difference(state: State, right: State) -> dict[str, Any]:
+    """What is not as it should be: what there is, and what should be there."""
+    names = sorted(state.keys() | right.keys())
+    return {name: (state.get(name), right.get(name)) for name in names if state.get(name) != right.get(name)}

@@ -1,0 +1,133 @@
+"""A leader in this process, with a pure side that a test supplies, on the real API server."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from ome_operator import keys
+from ome_operator.api import InferenceService
+from ome_operator.app import CENTRE
+from ome_operator.controllers.manager import Leader, watched
+from ome_operator.core.observed.objects import Deps, Observed
+from ome_operator.core.plan import Plan
+from ome_operator.kube.client import Client
+from ome_operator.kube.connection import Connection
+from ome_operator.machinery.metrics import Metrics
+from ome_operator.settings import Settings
+from ome_operator.watch.watcher import Watcher
+
+_NUMBER = itertools.count()
+
+
+def refuse(before: dict[str, object], generation: int, reason: str, why: str, now: datetime) -> Plan:
+    """Like sync.refuse_spec, without times."""
+    return Plan(status=status("False", reason, why))
+
+
+def status(ready: str, reason: str, message: str = "") -> dict[str, Any]:
+    """A status with one condition."""
+    since = "2026-01-01T00:00:00Z"
+    one = {"type": "Ready", "status": ready, "reason": reason, "message": message, "lastTransitionTime": since}
+    return {"conditions": [one]}
+
+
+class Quiet:
+    """A catalog that has nothing to say."""
+
+    def model(self, model: Any, users: tuple[str, ...], ready: frozenset[str], now: datetime) -> dict[str, Any]:
+        return {}
+
+    def runtime(self, runtime: Any, users: tuple[str, ...], now: datetime) -> dict[str, Any]:
+        return {}
+
+    def accelerator(self, accelerator: Any, nodes: Any, now: datetime) -> dict[str, Any]:
+        return {}
+
+
+Sync = Callable[[InferenceService, Deps, Observed, datetime], Plan]
+
+
+def idle(service: InferenceService, deps: Deps, seen: Observed, now: datetime) -> Plan:
+    """Want nothing."""
+    return Plan(status=dict(service.status))
+
+
+class Counted:
+    """Requests by verb and kind."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, str, int]] = []
+
+    def __call__(self, verb: str, kind: str, code: int, seconds: float) -> None:
+        self.requests.append((verb, kind, code))
+
+    def writes(self) -> list[tuple[str, str, int]]:
+        """All but reads."""
+        return [one for one in self.requests if one[0] not in ("get", "list")]
+
+
+@asynccontextmanager
+async def leading(
+    connection: Connection, sync: Sync = idle, settings: Settings | None = None
+) -> AsyncIterator[tuple[Leader, Watcher, Counted]]:
+    """A leader at work."""
+    settings, counted = settings or Settings(), Counted()
+    client, session = Client(connection, count=counted), connection.session(limit=0, agent="test")
+    centre = replace(CENTRE, sync=sync, refuse=refuse, say=Quiet(), models_of=lambda _: (), runtimes_of=lambda _: ())
+    leader = Leader(settings, centre, client, Metrics("test"))
+    watcher = Watcher(watched(), leader, session=session, server=connection.server, server_timeout=600)
+    watching = asyncio.create_task(watcher.run())
+
+    async def work() -> None:
+        await watcher.complete.wait()
+        await leader.run()
+
+    working = asyncio.create_task(work())
+    try:
+        async with asyncio.timeout(30):
+            await watcher.complete.wait()
+        yield leader, watcher, counted
+        assert not watching.done(), watching
+        assert not working.done(), working
+    finally:
+        await leader.stop(5)
+        for task in (working, watching):
+            task.cancel()
+        await asyncio.wait([working, watching], timeout=10)
+        await client.close()
+        await session.close()
+
+
+async def until(what: str, holds: Callable[[], bool], seconds: float = 15.0) -> None:
+    """Wait for something that happens on its own."""
+    try:
+        async with asyncio.timeout(seconds):
+            while not holds():  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        raise AssertionError(f"not within {seconds} s: {what}") from None
+
+
+def service(**spec: Any) -> dict[str, Any]:
+    """A service with a name of its own."""
+    name = {"name": f"s{next(_NUMBER)}", "namespace": "default"}
+    return {"apiVersion": keys.API_VERSION, "kind": "InferenceService", "metadata": name, "spec": {"engine": {}, **spec}}
+
+
+def labels(owner: str) -> dict[str, str]:
+    """Labels of a child."""
+    return {keys.MANAGED_BY: keys.MANAGER, keys.SERVICE: owner}
+
+
+def small_role(name: str, owner: str, uid: str = "") -> dict[str, Any]:
+    """A child."""
+    metadata: dict[str, Any] = {"name": name, "namespace": "default", "labels": labels(owner)}
+    if uid:
+        reference = {"apiVersion": keys.API_VERSION, "kind": "InferenceService", "name": owner, "uid": uid}
+        metadata["ownerReferences"] = [{**reference, "controller": True}]
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
+    return {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": metadata, "rules": rules}

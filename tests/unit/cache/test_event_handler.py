@@ -1,0 +1,271 @@
+"""Facts of the cluster, and which keys a change makes dirty."""
+
+from typing import Any
+
+import pytest
+
+from ome_operator import keys
+from ome_operator.api import InferenceService
+from ome_operator.cache.event_handler import Cluster
+from ome_operator.core.observed.objects import Child, Ref
+from ome_operator.core.resolve.inputs import model_refs, runtime_refs
+from ome_operator.core.selection.model_profile import known
+
+SERVICE = Ref("InferenceService", "ns", "kimi")
+MODEL = Ref("ClusterBaseModel", "", "k2")
+
+
+class Told:
+    """A cluster and what it has enqueued."""
+
+    def __init__(self) -> None:
+        self.dirty: list[tuple[Ref, bool]] = []
+        self.cluster = Cluster(lambda ref, edit: self.dirty.append((ref, edit)), model_refs, runtime_refs)
+        self.versions = 0
+
+    def see(self, kind: str, name: str, **parts: Any) -> list[tuple[Ref, bool]]:
+        """What seeing a body makes dirty."""
+        self.versions += 1
+        self.dirty.clear()
+        self.cluster.seen(kind, body(name, self.versions, **parts))
+        return list(self.dirty)
+
+
+def body(name: str, version: int, **parts: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "resourceVersion": str(version), "generation": 1}
+    return {"metadata": {**metadata, **parts.pop("metadata", {})}, **parts}
+
+
+def child_labels() -> dict[str, Any]:
+    return {"labels": {keys.SERVICE: "kimi", keys.MANAGED_BY: keys.MANAGER}}
+
+
+@pytest.fixture
+def told() -> Told:
+    made = Told()
+    made.see("ClusterBaseModel", "k2", metadata={"namespace": ""}, spec=MODEL_SPEC)
+    made.see("InferenceService", "kimi", spec=SPEC)
+    return made
+
+
+MODEL_SPEC = {"modelFormat": {"name": "safetensors"}, "storage": {"storageUri": "hf://a/b"}}
+SPEC = {"model": {"name": "k2", "kind": "ClusterBaseModel"}, "runtime": {"name": "rt"}, "engine": {}}
+
+
+def test_an_edit_of_a_service_is_its_own_key_and_those_of_what_it_names(told: Told) -> None:
+    assert (SERVICE, True) in told.see("InferenceService", "kimi", spec={"engine": {}}, metadata={"generation": 2})
+    assert (MODEL, False) in told.dirty, "one user less"
+    assert told.cluster.users(MODEL) == ()
+
+
+def test_an_edit_of_a_model_concerns_exactly_its_users(told: Told) -> None:
+    told.see("InferenceService", "other", spec={"engine": {}})
+    edited = told.see("ClusterBaseModel", "k2", metadata={"namespace": "", "generation": 2}, spec=MODEL_SPEC)
+    assert edited == [(MODEL, True), (SERVICE, True)]
+    assert told.see("ClusterBaseModel", "k2", metadata={"namespace": "", "generation": 2}, spec=MODEL_SPEC) == []
+
+
+def test_a_service_without_a_runtime_looks_at_every_runtime(told: Told) -> None:
+    told.see("InferenceService", "any", spec={"engine": {}})
+    dirty = [ref for ref, _ in told.see("ClusterServingRuntime", "new", metadata={"namespace": ""}, spec={})]
+    assert dirty == [Ref("ClusterServingRuntime", "", "new"), Ref("InferenceService", "ns", "any")]
+
+
+@pytest.mark.parametrize("kind", ["ServiceAccount", "Pod"])
+def test_what_is_labelled_for_another_service_concerns_the_one_that_lost_it(told: Told, kind: str) -> None:
+    other = Ref("InferenceService", "ns", "other")
+    told.see(kind, "w", metadata=child_labels())
+    assert told.see(kind, "w", metadata={"labels": {keys.SERVICE: "other"}}) == [(other, False), (SERVICE, False)]
+
+
+def test_a_child_concerns_its_service_when_its_facts_change(told: Told) -> None:
+    assert told.see("StatefulSet", "w", metadata=child_labels(), spec={"replicas": 1}) == [(SERVICE, False)]
+    assert told.see("StatefulSet", "w", metadata=child_labels(), spec={"replicas": 1}, status={"replicas": 1}) == []
+    assert told.see("StatefulSet", "w", metadata=child_labels(), spec={"replicas": 2}) == [(SERVICE, False)]
+    assert told.cluster.children_of("ns", "kimi")["StatefulSet", "w"].replicas == 2
+    told.dirty.clear()
+    told.cluster.gone("StatefulSet", "uid-w")
+    assert told.dirty == [(SERVICE, False)]
+    assert told.cluster.children_of("ns", "kimi") == {}
+
+
+def test_a_hpa_whose_status_moves_is_no_news(told: Told) -> None:
+    kind = "HorizontalPodAutoscaler"
+    assert told.see(kind, "h", metadata=child_labels(), status={"currentReplicas": 1}) == [(SERVICE, False)]
+    for number in range(3):
+        assert told.see(kind, "h", metadata=child_labels(), status={"currentReplicas": number}) == []
+
+
+def test_a_node_concerns_models_only_when_what_it_holds_changes(told: Told) -> None:
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    label = {keys.MODEL_LABEL_PREFIX + "clusterbasemodel.k2": "Ready"}
+    assert told.see("Node", "n", status=ready) == []
+    assert told.see("Node", "n", status=ready, metadata={"labels": label}) == [(MODEL, False), (SERVICE, False)]
+    assert told.cluster.deps().holders == {"models.ome.io/clusterbasemodel.k2": frozenset({"n"})}
+    assert told.see("Node", "n", status={**ready, "images": []}, metadata={"labels": label}) == []
+    same = told.cluster.deps()
+    told.see("Node", "n", status={**ready, "images": []}, metadata={"labels": label})
+    assert told.cluster.deps() is same
+
+
+def test_our_own_status_write_is_no_news_and_is_read_at_once(told: Told) -> None:
+    answer = body("kimi", 50, spec=SPEC, status={"url": "x"})
+    told.dirty.clear()
+    told.cluster.wrote("InferenceService", answer)
+    kept = told.cluster.find(SERVICE)
+    assert kept is not None
+    assert isinstance(kept.parsed, InferenceService)
+    assert kept.parsed.status == {"url": "x"}
+    told.cluster.seen("InferenceService", answer)
+    assert told.dirty == []
+
+
+def test_an_edit_just_before_our_status_write_is_looked_at(told: Told) -> None:
+    """Its own event comes after our answer, is older, and tells nothing any more."""
+    edited = {"generation": 2}
+    told.dirty.clear()
+    told.cluster.wrote("InferenceService", body("kimi", 50, spec=SPEC, status={"url": "x"}, metadata=edited))
+    assert told.dirty == [(SERVICE, True)]
+    told.cluster.seen("InferenceService", body("kimi", 49, spec=SPEC, metadata=edited))
+    assert told.dirty == [(SERVICE, True)]
+
+
+def test_a_runtime_that_we_chose_has_a_user_at_once(told: Told) -> None:
+    """What was chosen stands in our own status, of which no event tells."""
+    first, second = (Ref("ClusterServingRuntime", "", name) for name in ("first", "second"))
+    told.see("InferenceService", "any", spec={"engine": {}})
+    told.dirty.clear()
+    told.cluster.wrote("InferenceService", body("any", 50, spec={"engine": {}}, status={"runtime": "first"}))
+    assert [ref.name for ref in told.cluster.users(first)] == ["any"] and (first, False) in told.dirty
+    told.cluster.wrote("InferenceService", body("any", 51, spec={"engine": {}}, status={"runtime": "second"}))
+    assert (told.cluster.users(first), len(told.cluster.users(second))) == ((), 1)
+
+
+def test_facts_of_a_models_new_weights_are_read_again(told: Told) -> None:
+    """The same facts, which counted for other weights before."""
+    spec = {"modelFormat": {"name": "safetensors"}, "storage": {"storageUri": "oci://mirror/a"}}
+
+    def learned(version: int, uri: str) -> dict[str, Any]:
+        status = {"weights": {"uri": uri}, "facts": {"architecture": "LlamaForCausalLM"}}
+        metadata = {"namespace": "", "generation": 2}
+        return body("k2", version, spec=spec, status=status, metadata=metadata)
+
+    told.cluster.seen("ClusterBaseModel", learned(60, "hf://a/b"))
+    assert known(told.cluster.deps().models[MODEL]).architecture != "LlamaForCausalLM"
+    told.dirty.clear()
+    told.cluster.wrote("ClusterBaseModel", learned(61, "oci://mirror/a"))
+    assert known(told.cluster.deps().models[MODEL]).architecture == "LlamaForCausalLM"
+    assert (SERVICE, True) in told.dirty
+
+
+def test_a_label_that_we_put_on_again_before_its_loss_was_told(told: Told) -> None:
+    """A watch by label says DELETED of the version without it, which is older than the answer to our write."""
+    told.see("ServiceAccount", "w", metadata=child_labels())
+    told.cluster.wrote("ServiceAccount", body("w", 59, metadata=child_labels()))
+    told.cluster.gone("ServiceAccount", "uid-w", 57)
+    assert told.cluster.uids("ServiceAccount") == {"uid-w"}
+    told.cluster.gone("ServiceAccount", "uid-w", 60)
+    assert told.cluster.uids("ServiceAccount") == set()
+
+
+def test_a_late_answer_does_not_hide_what_somebody_changed_since(told: Told) -> None:
+    def labelled(version: int, team: str, ours: bool) -> dict[str, Any]:
+        fields = {"f:metadata": {"f:labels": {f"f:{keys.SERVICE}": {}, **({"f:team": {}} if ours else {})}}}
+        metadata = {"labels": {**child_labels()["labels"], "team": team}}
+        entry = {"manager": keys.MANAGER, "operation": "Apply", "fieldsV1": fields}
+        return body("w", version, metadata={**metadata, "managedFields": [entry]}, spec={"replicas": 1})
+
+    told.cluster.seen("StatefulSet", labelled(60, "a", True))
+    right = told.cluster.children_of("ns", "kimi")["StatefulSet", "w"].owned
+    told.cluster.seen("StatefulSet", labelled(62, "x", False))
+    told.cluster.wrote("StatefulSet", labelled(61, "a", True))
+    repaired = told.cluster.wrote("StatefulSet", labelled(63, "a", True))
+    assert isinstance(repaired, Child) and repaired.owned == right
+
+
+def test_a_node_that_is_seen_after_its_record_gets_its_labels(told: Told) -> None:
+    told.see("NodeModels", "n", metadata={"namespace": ""})
+    record, ready = Ref("NodeModels", "", "n"), {"conditions": [{"type": "Ready", "status": "True"}]}
+    assert told.see("Node", "n", status=ready) == [(record, False)]
+    assert told.see("Node", "n", status=ready, metadata={"labels": {"zone": "a"}}) == [(record, False)]
+
+
+@pytest.mark.parametrize("status", ["Unknown", None])
+def test_a_node_that_comes_or_goes_concerns_the_services_of_its_pods(told: Told, status: str | None) -> None:
+    told.see("Node", "n", status={"conditions": [{"type": "Ready", "status": "True"}]})
+    told.see("Pod", "p", metadata=child_labels(), spec={"nodeName": "n"})
+    told.dirty.clear()
+    if status is None:
+        told.cluster.gone("Node", "uid-n")
+    else:
+        told.see("Node", "n", status={"conditions": [{"type": "Ready", "status": status}]})
+    assert told.dirty == [(SERVICE, False)]
+
+
+def test_a_cordoned_node_that_holds_a_model_counts(told: Told) -> None:
+    cordoned = {"spec": {"unschedulable": True}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    label = {keys.MODEL_LABEL_PREFIX + "clusterbasemodel.k2": "Ready"}
+    told.see("Node", "n", **cordoned)
+    assert told.see("Node", "n", metadata={"labels": label}, **cordoned) == [(MODEL, False), (SERVICE, False)]
+
+
+def test_an_answer_that_is_older_than_what_was_seen_is_no_edit(told: Told) -> None:
+    told.cluster.seen("InferenceService", body("kimi", 60, spec={"engine": {}}, metadata={"generation": 2}))
+    told.dirty.clear()
+    told.cluster.wrote("InferenceService", body("kimi", 50, spec=SPEC, status={"url": "x"}))
+    assert told.dirty == [] and told.cluster.users(MODEL) == ()
+
+
+def test_an_invalid_spec_is_kept_as_such(told: Told) -> None:
+    told.see("InferenceService", "bad", spec={"engine": {"minReplicas": "two"}})
+    kept = told.cluster.find(Ref("InferenceService", "ns", "bad"))
+    assert kept is not None
+    assert "minReplicas" in kept.parsed.why
+
+
+def test_a_name_that_was_used_before_means_the_newest_object(told: Told) -> None:
+    told.see("InferenceService", "kimi", metadata={"uid": "second"}, spec=SPEC)
+    kept = told.cluster.find(SERVICE)
+    assert kept is not None
+    assert kept.uid == "second"
+    told.cluster.gone("InferenceService", "uid-kimi")
+    assert told.cluster.users(MODEL) == (SERVICE,), "the old incarnation takes nothing of the new one along"
+
+
+def test_our_own_status_of_a_model_reaches_its_short_form() -> None:
+    dirty: list[tuple[Ref, bool]] = []
+    cluster = Cluster(lambda ref, edit: dirty.append((ref, edit)), model_refs, runtime_refs)
+    metadata = {"name": "chat", "uid": "short", "resourceVersion": "5"}
+    cluster.seen("ShortModel", {"metadata": metadata, "spec": {"source": {"huggingface": {"repo": "a/b"}}}})
+    body = {"metadata": {**metadata, "uid": "model"}, "spec": {"storage": {"storageUri": "hf://a/b"}}}
+    cluster.seen("ClusterBaseModel", body)
+    dirty.clear()
+    body["metadata"]["resourceVersion"] = "7"
+    cluster.wrote("ClusterBaseModel", {**body, "status": {"state": "Ready"}})
+    assert dirty == [(Ref("ShortModel", "", "chat"), False)]
+
+
+def test_a_record_concerns_its_node_and_the_models_that_it_names(told: Told) -> None:
+    entry = {"kind": "ClusterBaseModel", "name": "k2", "uri": "hf://a/b", "state": "Updating", "bytes": 1}
+    node = Ref("NodeModels", "", "n")
+    here = {"namespace": ""}
+    assert told.see("NodeModels", "n", metadata=here, status={"models": [entry]}) == [(node, False), (MODEL, False)]
+    assert told.cluster.holdings(MODEL)["n"].bytes == 1
+    assert told.see("NodeModels", "n", metadata=here, status={"models": [entry]}) == []
+    assert told.see("NodeModels", "n", metadata=here) == [(node, False), (MODEL, False)], "it is gone from there"
+    assert told.cluster.holdings(MODEL) == {}
+
+
+def test_a_label_of_one_revision_concerns_its_model(told: Told) -> None:
+    label = {keys.MODEL_LABEL_PREFIX + "clusterbasemodel.k2.0123abcd": "Ready"}
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    assert told.see("Node", "n", status=ready, metadata={"labels": label}) == [(MODEL, False), (SERVICE, False)]
+
+
+def test_the_last_pod_that_turns_ready_is_waited_for(told: Told) -> None:
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    told.see("Pod", "a", metadata=child_labels())
+    told.see("Pod", "b", metadata=child_labels())
+    assert told.see("Pod", "a", metadata=child_labels(), status=ready) == [(SERVICE, False)]
+    assert told.see("Pod", "b", metadata=child_labels(), status=ready) == [(SERVICE, True)]
+    assert told.see("Pod", "b", metadata=child_labels()) == [(SERVICE, False)]

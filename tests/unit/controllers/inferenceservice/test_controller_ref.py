@@ -1,0 +1,67 @@
+"""Whose an object is that has a name we want."""
+
+from typing import Any
+
+from ome_operator import keys
+from ome_operator.controllers.inferenceservice import controller_ref
+
+APPLIED = [{"manager": keys.MANAGER, "operation": "Apply", "fieldsV1": {"f:spec": {}}}]
+THEIRS = [{"manager": "manager", "operation": "Update", "time": "2026-01-01T00:00:00Z"}]
+LABELS = {keys.MANAGED_BY: keys.MANAGER, keys.SERVICE: "kimi"}
+
+
+def live(
+    owner: dict[str, Any] | None, entries: list[dict[str, Any]], labels: dict[str, str] | None = None
+) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": "kimi", "namespace": "ns", "uid": "object", "managedFields": entries}
+    metadata["labels"] = labels or LABELS
+    if owner is not None:
+        metadata["ownerReferences"] = [{"kind": "InferenceService", "name": "kimi", "controller": True, **owner}]
+    return {"kind": "Service", "metadata": metadata}
+
+
+def test_ours_by_uid_and_by_our_apply() -> None:
+    assert controller_ref.claim(live({"uid": "me"}, APPLIED), "kimi", "me") == controller_ref.Claim(uid="object")
+
+
+def test_of_this_service_but_made_by_another_operator() -> None:
+    found = controller_ref.claim(live({"uid": "me"}, THEIRS), "kimi", "me").refusal
+    assert found is not None
+    assert found.reason == "NameTaken"
+    assert "made by manager: run `ome adopt service ns/kimi`" in found.message
+
+
+def test_of_a_former_service_of_this_name() -> None:
+    found = controller_ref.claim(live({"uid": "former"}, APPLIED), "kimi", "me").refusal
+    assert found is not None
+    assert found.reason == "Waiting"
+
+
+def test_an_orphan_of_ours_is_adopted() -> None:
+    assert controller_ref.claim(live(None, APPLIED), "kimi", "me") == controller_ref.Claim(uid="object")
+
+
+def test_somebody_elses() -> None:
+    for other in (
+        live({"uid": "x", "kind": "Deployment", "name": "web"}, THEIRS),
+        live({"uid": "x", "name": "other"}, APPLIED),
+        live(None, THEIRS),
+        live(None, APPLIED, {keys.SERVICE: "other", keys.MANAGED_BY: keys.MANAGER}),
+    ):
+        found = controller_ref.claim(other, "kimi", "me").refusal
+        assert found is not None
+        assert found.reason == "NameTaken"
+        assert "Service kimi" in found.message
+
+
+def test_scales_are_ours_by_their_owner() -> None:
+    assert controller_ref.scale(live({"uid": "me"}, THEIRS), "kimi", "me").uid == "object"
+    assert controller_ref.scale(live(None, THEIRS), "kimi", "me").uid == "object", "an orphan with our labels"
+    waiting = controller_ref.scale(live({"uid": "former"}, THEIRS), "kimi", "me").refusal
+    assert waiting is not None
+    assert waiting.reason == "Waiting"
+    taken = controller_ref.scale(
+        live(None, THEIRS, {keys.SERVICE: "other", keys.MANAGED_BY: keys.MANAGER}), "kimi", "me"
+    ).refusal
+    assert taken is not None
+    assert taken.reason == "NameTaken"

@@ -1,0 +1,77 @@
+"""What passes remember."""
+
+from ome_operator.controllers.inferenceservice.memory import Memory, pause
+from ome_operator.core.observed.objects import Child, Pod, Refusal
+
+KEY = ("StatefulSet", "w")
+
+
+def workload(kind: str = "StatefulSet", replicas: int = 2, deleting: bool = False) -> dict[tuple[str, str], Child]:
+    child = Child(kind, "ns", "w", "u", 1, "o", {}, "h", "h", deleting, replicas, "", None)
+    return {(kind, "w"): child}
+
+
+def pods(count: int, owner: str = "w") -> tuple[Pod, ...]:
+    return tuple(
+        Pod("ns", f"p{i}", f"u{i}", 1, "s", "engine", "r", 0, 0, owner, "", False, False, 0, 0, "", "") for i in range(count)
+    )
+
+
+def test_pauses_double_up_to_five_minutes() -> None:
+    assert [pause(n) for n in (1, 4, 5, 6, 10, 50)] == [5.0, 5.0, 10.0, 20.0, 300.0, 300.0]
+
+
+def test_a_refusal_is_news_once_and_pauses_longer_each_time() -> None:
+    memory = Memory()
+    no = Refusal("Invalid", "no")
+    assert memory.refuse(KEY, no, "h", 0.0)
+    for now in (5.0, 10.0, 15.0, 20.0):
+        assert not memory.refuse(KEY, no, "h", now)
+    assert memory.refused[KEY].next == 30.0
+    assert memory.refuse(KEY, Refusal("Invalid", "still no"), "other", 30.0)
+    assert memory.refused[KEY].next == 35.0, "another manifest starts anew"
+    memory.free(KEY)
+    assert memory.refused[KEY].next < 0
+    assert memory.refusals() == {KEY: Refusal("Invalid", "still no")}
+
+
+def test_waiting_for_a_name_is_asked_steadily() -> None:
+    memory = Memory()
+    for now in (0.0, 5.0, 10.0):
+        memory.refuse(KEY, Refusal("Waiting", "soon"), "h", now)
+    assert memory.refused[KEY].next == 15.0
+
+
+def test_pods_are_missing_since_the_number_last_grew() -> None:
+    memory = Memory()
+    memory.count(workload(), pods(0), 0.0)
+    memory.count(workload(), pods(0), 2.0)
+    assert memory.missing == {KEY: 0.0}
+    memory.count(workload(), pods(1), 3.0)
+    assert memory.missing == {KEY: 3.0}, "a controller that makes progress is only slow"
+    memory.failures[KEY], memory.looks[KEY] = "why", (1, 0.0)
+    memory.count(workload(), pods(2), 4.0)
+    assert (memory.missing, memory.failures, memory.looks) == ({}, {}, {})
+
+
+def test_a_deployments_pods_belong_to_its_replica_set() -> None:
+    memory = Memory()
+    memory.count(workload("Deployment"), pods(2, "w-5d4f"), 0.0)
+    assert memory.missing == {}
+
+
+def test_what_is_gone_is_forgotten() -> None:
+    memory = Memory()
+    memory.accepted["u"] = "x"
+    memory.count(workload(), pods(0), 0.0)
+    memory.count({}, (), 0.0)
+    assert (memory.missing, memory.accepted) == ({}, {})
+    memory.count(workload(deleting=True), pods(0), 0.0)
+    assert memory.missing == {}
+
+
+def test_workers_do_not_count_as_pods_of_their_leaders_workload() -> None:
+    """Worker StatefulSets are named like their leader's, with the number of the group behind."""
+    memory = Memory()
+    memory.count(workload(replicas=1), pods(3, "w-0"), 0.0)
+    assert memory.missing == {KEY: 0.0}

@@ -1,0 +1,235 @@
+"""What a pass takes for granted about others."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ome_operator import keys
+from ome_operator.cache.event_handler import Cluster
+from ome_operator.controllers.inferenceservice.executor import Executor
+from ome_operator.controllers.inferenceservice.reconciler import ACCESS, FIRST_WITHIN, Passes, another, first_wait
+from ome_operator.core.observed.objects import Ref
+from ome_operator.core.plan import Apply, Plan
+from ome_operator.kube.errors import Forbidden, Invalid, KubeError, TooMany
+from ome_operator.machinery.workqueue import WorkQueue
+from ome_operator.settings import Settings
+
+WRITTEN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("later", "known"),
+    [
+        (timedelta(minutes=4), True),
+        (timedelta(minutes=5), False),
+        (timedelta(seconds=-2), True),  # the API server's clock is a little ahead of ours
+        (timedelta(days=-1), False),  # ours was set back
+    ],
+)
+def test_somebody_else_who_writes_our_statuses_is_known_for_five_minutes(later: timedelta, known: bool) -> None:
+    assert another([("manager", WRITTEN)], WRITTEN + later) == ("manager" if known else "")
+
+
+def status(ready: str) -> dict[str, object]:
+    return {"conditions": [{"type": "Ready", "status": ready}]}
+
+
+def test_the_first_status_of_what_comes_up_waits_for_a_second() -> None:
+    assert first_wait({}, status("False"), 10.0, 10.0) == FIRST_WITHIN
+    assert first_wait({}, status("False"), 10.0, 10.9) == pytest.approx(0.1)
+    assert first_wait({}, status("False"), 10.0, 11.0) <= 0.0
+
+
+@pytest.mark.parametrize(
+    ("stored", "ready", "made_at"),
+    [
+        ({}, "True", 10.0),
+        ({"url": "http://x"}, "False", 10.0),  # it tells something already
+        ({}, "False", None),  # nothing was made, as of a spec that cannot be read: no pass will know more
+    ],
+)
+def test_any_other_status_is_written_at_once(stored: dict[str, object], ready: str, made_at: float | None) -> None:
+    assert first_wait(stored, status(ready), made_at, 10.0) == 0.0
+
+
+class Api:
+    """An API server that does not write objects of some kinds."""
+
+    def __init__(self, *full: str, refuses: KubeError | None = None) -> None:
+        self._full, self._refuses, self.asked = full, refuses or TooMany("later", 429, 30.0), list[str]()
+
+    async def apply(self, manifest: dict[str, Any], *_: object, **__: object) -> Any:
+        self.asked.append(manifest["kind"])
+        if manifest["kind"] in self._full:
+            raise self._refuses
+        owner = {"kind": "InferenceService", "name": "svc", "uid": "u", "controller": True}
+        answered = {"uid": manifest["kind"], "resourceVersion": "9", "ownerReferences": [owner]}
+        metadata = {**manifest["metadata"], **answered}
+        return SimpleNamespace(body={**manifest, "metadata": metadata}, warnings=())
+
+
+SERVICE, ACCESS_KEY = Ref("InferenceService", "ns", "svc"), Ref(ACCESS, "ns", "svc")
+
+
+def passes(api: Api, plan: Plan, clock: Callable[[], float]) -> tuple[Any, WorkQueue[Ref]]:
+    """Passes over a new service, of which `sync` always wants the same."""
+    queue: WorkQueue[Ref] = WorkQueue(workers=1, first=0.5, last=9.0, jitter=lambda: 0.5, clock=clock)
+    cluster = Cluster(lambda *_: None, lambda _: (), lambda _: ())
+    metadata = {"name": "svc", "namespace": "ns", "uid": "u", "resourceVersion": "5"}
+    cluster.seen("InferenceService", {"metadata": metadata, "spec": {"engine": {}}})
+    made: Any = Passes
+    executor = Executor(api, cluster, 1.0)  # type: ignore[arg-type]
+    return made(cluster, api, executor, queue, Settings(), lambda *_: plan, None, clock=clock), queue
+
+
+def applies(*kinds: str) -> tuple[Apply, ...]:
+    """Of objects that are not there yet."""
+    labels = {keys.SERVICE: "svc", keys.MANAGED_BY: keys.MANAGER}
+    metadata = {"name": "svc", "namespace": "ns", "labels": labels}
+    return tuple(Apply({"apiVersion": "v1", "kind": kind, "metadata": metadata, "spec": {}}, "") for kind in kinds)
+
+
+async def test_what_is_due_at_once_waits_where_its_status_cannot_be_written() -> None:
+    """A rollback is due until the status that tells of it was stored."""
+    now, api = 0.0, Api("InferenceService")
+    made, queue = passes(api, Plan(status={"rejected": ["r"]}, requeue_after=0.0), lambda: now)
+    await made.handle(SERVICE)
+    assert api.asked == ["InferenceService"]
+    now = 29.0
+    assert queue.depth == 0
+    now = 30.0
+    assert queue.depth == 1
+
+
+@pytest.mark.parametrize("full", [False, True])
+async def test_a_first_status_waits_only_where_everything_was_made(full: bool) -> None:
+    now, api = 0.0, Api("StatefulSet") if full else Api()
+    made, queue = passes(api, Plan(apply=applies("StatefulSet", "ServiceAccount"), status=status("False")), lambda: now)
+    await made.handle(SERVICE)
+    assert sorted(api.asked) == [*["InferenceService"] * full, "ServiceAccount", "StatefulSet"]
+    now = FIRST_WITHIN
+    assert queue.depth == 1
+
+
+@pytest.mark.parametrize("ready", ["False", "True"])
+async def test_a_budget_is_made_with_the_first_status(ready: str) -> None:
+    """By then most pods are as they stay."""
+    now, api, said = 0.0, Api(), status("False")
+    (new,) = applies("ControllerRevision")
+    new.manifest["metadata"]["annotations"] = {keys.HASH: "h"}
+    made, _ = passes(api, Plan(first=(new,), apply=applies("PodDisruptionBudget", "StatefulSet"), status=said), lambda: now)
+    await made.handle(SERVICE)
+    assert api.asked == ["ControllerRevision", "StatefulSet"]
+    said.update(status(ready))
+    now = 0.1 if ready == "True" else FIRST_WITHIN
+    await made.handle(SERVICE)
+    assert "PodDisruptionBudget" in api.asked
+
+
+class Broken(Api):
+    """An API server that writes no budget for ever, and whose answer about a status nobody foresaw."""
+
+    left = 0
+
+    async def apply(self, manifest: dict[str, Any], *more: object, **options: object) -> Any:
+        if manifest["kind"] == "InferenceService":
+            await asyncio.sleep(0)
+            raise RuntimeError("a bug")
+        if manifest["kind"] == "PodDisruptionBudget":
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.left += 1
+        return await super().apply(manifest, *more, **options)
+
+
+async def test_nothing_of_a_pass_that_failed_goes_on_beside_the_next() -> None:
+    api = Broken()
+    made, _ = passes(api, Plan(apply=applies("PodDisruptionBudget"), status=status("True")), lambda: 0.0)
+    with pytest.raises(ExceptionGroup):
+        await made.handle(SERVICE)
+    assert api.left == 1
+
+
+@pytest.mark.parametrize(("full", "told"), [(("Service",), False), ((), True)])
+async def test_nothing_is_ready_before_its_url_is_there(full: tuple[str, ...], told: bool) -> None:
+    api = Api(*full)
+    made, _ = passes(api, Plan(apply=applies("Service"), status=status("True")), lambda: 0.0)
+    await made.handle(SERVICE)
+    assert api.asked == ["Service", *["InferenceService"] * told]
+
+
+async def test_nothing_is_ready_before_it_has_its_rights() -> None:
+    """A router that may not look for its workers serves nobody."""
+    api = Api()
+    made, queue = passes(api, Plan(apply=applies("RoleBinding"), status=status("True")), lambda: 0.0)
+    await made.handle(SERVICE)
+    assert queue.depth == 1, "its rights"
+    await made.access(ACCESS_KEY)
+    assert (api.asked, queue.depth) == (["RoleBinding"], 2), "the service, at once"
+    await made.handle(SERVICE)
+    assert api.asked == ["RoleBinding", "InferenceService"]
+
+
+@pytest.mark.parametrize(
+    ("refuses", "order"),
+    [
+        (TooMany("later", 429, 30.0), [SERVICE, ACCESS_KEY]),
+        (Forbidden("no"), [SERVICE, ACCESS_KEY, SERVICE, ACCESS_KEY]),  # that it was refused is news once
+    ],
+)
+async def test_a_service_and_its_rights_do_not_wake_each_other_for_nothing(refuses: KubeError, order: list[Ref]) -> None:
+    """What is due until a status tells of it (`requeue_after`) has to wait, too."""
+    plan = Plan(apply=applies("RoleBinding"), status=status("True"), requeue_after=0.0)
+    api, seen = Api("RoleBinding", refuses=refuses), list[Ref]()
+    made, queue = passes(api, plan, time.monotonic)
+
+    async def work(ref: Ref) -> None:
+        seen.append(ref)
+        await (made.handle if ref == SERVICE else made.access)(ref)
+
+    queue.add(SERVICE)
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(queue.run(work), Settings().guard_delay / 2)
+    assert seen == order
+    assert api.asked == ["RoleBinding"], "the API server is not asked again, nor told that it is Ready"
+
+
+async def test_what_nobody_needs_to_be_served_holds_nothing_up() -> None:
+    api = Api("HorizontalPodAutoscaler", refuses=Invalid("spec.metrics", 422))
+    made, _ = passes(api, Plan(apply=applies("HorizontalPodAutoscaler"), status=status("True")), lambda: 0.0)
+    await made.handle(SERVICE)
+    assert api.asked[-1] == "InferenceService"
+
+
+async def test_rights_have_passes_of_their_own() -> None:
+    """An API server takes its time to allow one, and no other object waits for it."""
+    now, api = 0.0, Api()
+    made, queue = passes(api, Plan(apply=applies("RoleBinding", "Role", "StatefulSet")), lambda: now)
+    await made.handle(SERVICE)
+    assert "Role" not in api.asked and queue.depth == 1
+    await made.access(ACCESS_KEY)
+    assert api.asked[-2:] == ["Role", "RoleBinding"], "a binding is refused while its Role is not there"
+
+
+async def test_rights_are_tried_again_by_themselves_and_the_service_hears_of_them() -> None:
+    now, api = 0.0, Api("RoleBinding")
+    made, queue = passes(api, Plan(apply=applies("Role", "RoleBinding")), lambda: now)
+    await made.access(ACCESS_KEY)
+    now = 29.0
+    assert queue.depth == 1, "the service, for its Role is there"
+    now = 30.0
+    assert queue.depth == 2
+
+
+async def test_rights_of_a_service_that_is_gone_are_forgotten() -> None:
+    api = Api()
+    made, queue = passes(api, Plan(apply=applies("Role")), lambda: 0.0)
+    await made.access(Ref(ACCESS, "ns", "another"))
+    assert (api.asked, queue.depth) == ([], 0)

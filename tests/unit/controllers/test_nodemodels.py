@@ -1,0 +1,34 @@
+"""Which labels of a node are written."""
+
+from ome_operator.cache.cluster_cache import KeptNode
+from ome_operator.controllers.nodemodels import differs, settled
+from ome_operator.core.observed.objects import Node
+
+KEY = "models.ome.io/clusterbasemodel.k2"
+
+
+def node(ours: bool = True, **labels: str) -> KeptNode:
+    """A node whose labels are ours, or a person's."""
+    found = {KEY if key == "k2" else key: value for key, value in labels.items()}
+    return KeptNode("uid", 1, Node("n", 1, found, True, 8, frozenset(found) if ours else frozenset()))
+
+
+def test_a_label_is_written_when_it_is_missing_or_wrong() -> None:
+    assert differs(node(), {KEY: "Ready"})
+    assert differs(node(k2="Updating"), {KEY: "Ready"})
+    assert not differs(node(k2="Ready"), {KEY: "Ready"})
+    assert differs(node(ours=False, k2="Ready"), {KEY: "Ready"}), "it becomes ours"
+
+
+def test_a_label_of_ours_goes_with_its_model_and_a_persons_stays() -> None:
+    assert differs(node(k2="Ready"), {})
+    assert not differs(node(ours=False, k2="Ready"), {})
+    assert not differs(node(zone="a"), {}), "not one about models"
+
+
+def test_what_a_person_called_ready_stays_until_the_agent_says_so_too() -> None:
+    theirs = node(ours=False, k2="Ready")
+    assert settled(theirs, {KEY: "Updating"}) == {} and settled(theirs, {KEY: "Failed"}) == {}
+    assert settled(theirs, {KEY: "Ready"}) == {KEY: "Ready"}
+    assert settled(node(k2="Ready"), {KEY: "Failed"}) == {KEY: "Failed"}, "ours tells the truth"
+    assert settled(node(ours=False, k2="Failed"), {KEY: "Updating"}) == {KEY: "Updating"}

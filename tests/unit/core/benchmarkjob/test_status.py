@@ -1,0 +1,132 @@
+"""What a BenchmarkJob says about its Job."""
+
+import json
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from ome_operator.core.benchmarkjob.status import begun, benchmark_status, over, unreadable
+from ome_operator.core.observed import from_api
+from ome_operator.core.observed.objects import Child
+from tests.unit.core.benchmarkjob import jobs
+
+NOW = datetime(2026, 1, 1)
+STARTED, ENDED = "2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z"
+GOOD = {"scenario": "D(1,1)", "concurrency": 4, "requests": 10, "failed": 0, "output": "/out", "ttft": "12.0"}
+
+
+def made(*conditions: str, generation: int = jobs.GENERATION) -> Child:
+    """The Job, with these conditions True."""
+    shared = {"status": "True", "lastTransitionTime": ENDED, "message": "why"}
+    status = {"startTime": STARTED, "conditions": [{"type": one, **shared} for one in conditions]}
+    metadata = {"name": "benchmark-speed", "uid": "j", "annotations": {"ome.io/generation": str(generation)}}
+    return from_api.child("Job", {"metadata": metadata, "status": status})
+
+
+def pod(report: dict[str, Any] | str | None = None, run: dict[str, Any] | None = None, code: int = 0) -> dict[str, Any]:
+    """Its pod: `report` is the last container's termination message, `run` the state of the benchmark's container."""
+    said = report if isinstance(report, str) else json.dumps(report)
+    ended = [] if report is None else [{"name": "report", "state": {"terminated": {"exitCode": code, "message": said}}}]
+    first = [] if run is None else [{"name": "run", "state": run}]
+    phase = "Pending" if report is None else "Failed" if code else "Succeeded"
+    return {
+        "metadata": {"name": "p", "creationTimestamp": STARTED},
+        "spec": {"nodeName": "n"},
+        "status": {"phase": phase, "initContainerStatuses": first, "containerStatuses": ended},
+    }
+
+
+def said(job: Any, child: Child | None = None, *pods: dict[str, Any], why: tuple[str, str] = ("", "")) -> dict[str, Any]:
+    """The status."""
+    return benchmark_status(job, child, pods, why, NOW)
+
+
+def complete(status: dict[str, Any]) -> tuple[str, str]:
+    """Status and reason of the condition Complete."""
+    return next((one["status"], one["reason"]) for one in status["conditions"] if one["type"] == "Complete")
+
+
+def test_it_waits_and_says_for_what() -> None:
+    found = said(jobs.job(), why=("ServiceNotReady", "InferenceService team/svc is not Ready"))
+    assert (found["state"], complete(found)) == ("Pending", ("False", "ServiceNotReady"))
+    assert not begun(found)
+
+
+@pytest.mark.parametrize(
+    ("pods", "state", "reason"),
+    [
+        ((), "Pending", "Creating"),
+        ((pod(run={"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}),), "Pending", "ImagePullBackOff"),
+        ((pod(run={"running": {}}),), "Running", "Running"),
+    ],
+)
+def test_before_it_has_ended(pods: tuple[dict[str, Any], ...], state: str, reason: str) -> None:
+    found = said(jobs.job(), made(), *pods)
+    assert (found["state"], complete(found), found["startTime"]) == (state, ("False", reason), STARTED)
+    assert begun(found) and not over(found)
+
+
+def test_a_pod_that_nobody_may_create() -> None:
+    found = said(jobs.job(), made(), why=("PodsRefused", "violates PodSecurity"))
+    assert (found["state"], complete(found)) == ("Pending", ("False", "PodsRefused"))
+
+
+def test_completed() -> None:
+    found = said(jobs.job(), made("Complete"), pod(GOOD))
+    assert (found["state"], complete(found), found["completionTime"]) == ("Completed", ("True", "Completed"), ENDED)
+    assert found["report"]["ttft"] == "12.0"
+    assert found["details"] == "10 requests answered, 0 failed; results: /out"
+
+
+def test_failed_requests_make_it_failed() -> None:
+    bad = {**GOOD, "failed": 2, "error": "Bad Gateway"}
+    found = said(jobs.job(), made("Failed"), pod(bad, code=1))
+    assert (found["state"], complete(found)) == ("Failed", ("False", "RequestsFailed"))
+    assert found["failureMessage"].endswith("2 failed; results: /out; the first error: Bad Gateway")
+    assert said(jobs.job(), made("Complete"), pod(bad))["state"] == "Failed", "whatever an exit code says"
+
+
+@pytest.mark.parametrize(
+    ("pods", "words"),
+    [
+        ((pod(run={"terminated": {"exitCode": 137, "reason": "OOMKilled"}}) | {"x": 1},), "code 137 (OOMKilled)"),
+        ((pod("spec.outputLocation: /ome/output: Permission denied", code=1),), "Permission denied"),
+        ((), "why"),
+    ],
+)
+def test_a_job_that_could_not_report(pods: tuple[dict[str, Any], ...], words: str) -> None:
+    found = said(jobs.job(), made("Failed"), *pods)
+    assert found["state"] == "Failed"
+    assert words in found["failureMessage"]
+    assert "report" not in found
+
+
+def test_what_has_ended_stays_when_the_job_is_gone() -> None:
+    before = said(jobs.job(), made("Complete"), pod(GOOD))
+    assert said(jobs.job(before)) == before
+    assert said(jobs.job(before), made("Complete")) == before, "without looking at pods"
+
+
+def test_a_job_that_was_deleted_is_not_made_again() -> None:
+    before = said(jobs.job(), made(), pod(run={"running": {}}))
+    found = said(jobs.job(before))
+    assert (found["state"], complete(found)) == ("Failed", ("False", "JobDeleted"))
+
+
+@pytest.mark.parametrize("ended", [(), ("Complete",)])
+def test_an_edit_after_the_start_is_told(ended: tuple[str, ...]) -> None:
+    pods = (pod(GOOD),) if ended else (pod(run={"running": {}}),)
+    found = said(jobs.job(), made(*ended, generation=2), *pods)
+    advice = [one for one in found["conditions"] if one["type"] == "Advice"]
+    assert [one["reason"] for one in advice] == ["EditedAfterStart"]
+    assert said(jobs.job(found), made(*ended, generation=2), *pods) == found
+    assert len(said(jobs.job(), made(*ended), *pods)["conditions"]) == 1
+
+
+def test_an_object_that_cannot_be_read() -> None:
+    found = unreadable({}, 4, ("InvalidSpec", "spec.task is missing: set it"), NOW)
+    assert (found["state"], complete(found)) == ("Pending", ("False", "InvalidSpec"))
+    ended = said(jobs.job(), made("Complete"), pod(GOOD))
+    after = unreadable(ended, 4, ("InvalidSpec", "spec.task is missing: set it"), NOW)
+    assert (after["state"], complete(after), after["report"]) == ("Completed", ("True", "Completed"), ended["report"])

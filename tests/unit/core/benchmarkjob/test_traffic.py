@@ -1,0 +1,113 @@
+"""What is sent: genai-bench's scenarios as arguments of SGLang's benchmark."""
+
+from typing import Any
+
+import pytest
+
+from ome_operator.core.benchmarkjob.traffic import CONCURRENCY, SCENARIOS, Lengths, body, params, runs
+from ome_operator.core.problem import ProblemError
+from tests.unit.core.benchmarkjob import jobs
+
+
+def one(scenario: str, dataset: str = "") -> Any:
+    """The only run of a scenario."""
+    (found,) = runs(jobs.job(trafficScenarios=[scenario], numConcurrency=[8]).spec, dataset)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("scenario", "lengths"),
+    [
+        ("D(100,1000)", Lengths("D", (100, 100), (1000, 1000))),
+        ("N(480,240)/(300,150)", Lengths("N", (480, 240), (300, 150))),
+        ("U(50,200)/(20,40)", Lengths("U", (50, 200), (20, 40))),
+        ("U(200, 40)", Lengths("U", (1, 200), (1, 40))),
+    ],
+)
+def test_lengths(scenario: str, lengths: Lengths) -> None:
+    run = one(scenario)
+    assert (run.lengths, run.program) == (lengths, "serving")
+    assert run.args == ("--num-prompts", "50", "--max-concurrency", "8", "--dataset-name", "random-ids")
+
+
+def test_a_shared_prefix() -> None:
+    assert " ".join(one("P(2000,500)/200").args[4:]) == (
+        "--dataset-name generated-shared-prefix --gsp-num-groups 1 --gsp-prompts-per-group 50 "
+        "--gsp-system-prompt-len 2000 --gsp-question-len 500 --gsp-output-len 200"
+    )
+
+
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        ("", ["sharegpt"]),
+        ("/ome/dataset/a.json", ["sharegpt", "--dataset-path", "/ome/dataset/a.json"]),
+        ("/ome/dataset/a.jsonl", ["custom", "--dataset-path", "/ome/dataset/a.jsonl"]),
+    ],
+)
+def test_conversations(file: str, words: list[str]) -> None:
+    assert list(one("dataset", file).args[4:]) == ["--dataset-name", *words]
+
+
+def test_questions() -> None:
+    run = one("gsm8k", "/ome/dataset/test.jsonl")
+    assert (run.program, run.lengths) == ("gsm8k", None)
+    assert run.args == ("--num-questions", "50", "--parallel", "8", "--data-path", "/ome/dataset/test.jsonl")
+
+
+def test_every_scenario_at_every_number_in_flight() -> None:
+    found = runs(jobs.job(trafficScenarios=["D(1,1)", "dataset"], numConcurrency=[1, 4]).spec, "")
+    assert [run.scenario for run in found] == ["D(1,1)", "D(1,1)", "dataset", "dataset"]
+    assert [run.concurrency for run in found] == [1, 4, 1, 4]
+
+
+def test_what_is_not_written() -> None:
+    found = runs(jobs.job(trafficScenarios=None, numConcurrency=None).spec, "")
+    assert [run.scenario for run in found[:: len(CONCURRENCY)]] == list(SCENARIOS)
+    assert tuple(run.concurrency for run in found[: len(CONCURRENCY)]) == CONCURRENCY
+    data = {"storageUri": "pvc://data/a.json"}
+    (run,) = runs(jobs.job(trafficScenarios=None, numConcurrency=[1], dataset=data).spec, "/a.json")
+    assert run.scenario == "dataset"
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"trafficScenarios": ["E(1024)"]}, "spec.trafficScenarios: 'E(1024)' is not served: write D(in,out)"),
+        ({"trafficScenarios": ["D(100)"]}, "'D(100)' is not served"),
+        ({"trafficScenarios": [""]}, "'' is not served"),
+        ({"trafficScenarios": ["U(9,1)/(1,2)"]}, "empty range"),
+        ({"task": "text-to-embeddings"}, "spec.task text-to-embeddings is not served"),
+        ({"numConcurrency": [1, 0]}, "spec.numConcurrency"),
+        ({"maxRequestsPerIteration": 0}, "must be 1 or more"),
+    ],
+)
+def test_what_cannot_be_sent(spec: dict[str, Any], words: str) -> None:
+    with pytest.raises(ProblemError, match="spec") as caught:
+        runs(jobs.job(**spec).spec, "")
+    assert words in caught.value.problem.message
+    assert caught.value.problem.reason == "TrafficNotServed"
+
+
+def test_parameters_of_requests() -> None:
+    given = {"temperature": "0.6", "top_p": "0.9", "ignore_eos": "false", "stop": "END", "n": "2"}
+    spec = jobs.job(additionalRequestParams=given).spec
+    own = ("--temperature", "0.6", "--top-p", "0.9", "--disable-ignore-eos")
+    assert body(spec, native=True) == (*own, "--extra-request-body", '{"n": 2, "stop": "END"}')
+    everything = '{"ignore_eos": false, "n": 2, "stop": "END", "temperature": 0.6, "top_p": 0.9}'
+    assert body(spec, native=False) == ("--extra-request-body", everything)
+    assert body(jobs.job().spec, native=True) == ()
+
+
+def test_numbers_that_no_model_reads_are_refused() -> None:
+    with pytest.raises(ProblemError, match=r"'D.9+\.\.\.' has a number of more than 9 digits") as refused:
+        one(f"D({'9' * 5000},1)")
+    assert len(refused.value.problem.message) < 200
+    assert one("D(999999999,1)").lengths == Lengths("D", (999_999_999, 999_999_999), (1, 1))
+
+
+def test_parameters_are_json_where_they_are_json() -> None:
+    given = {"a": "null", "b": "1", "c": "x", "d": '{"e": [1]}', "f": "[" * 100 + "]" * 100, "g": "9" * 5000}
+    found = params(jobs.job(additionalRequestParams=given).spec)
+    assert [found[name] for name in "abcdg"] == [None, 1, "x", {"e": [1]}, "9" * 5000]
+    assert found["f"] is not None

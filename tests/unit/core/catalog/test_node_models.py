@@ -1,0 +1,139 @@
+"""Records of agents become labels of nodes and statuses of models."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from ome_operator import names
+from ome_operator.api import FineTunedWeight
+from ome_operator.core.catalog import node_models
+from ome_operator.core.catalog.status import model_status
+from ome_operator.core.observed.objects import Holding, Ref, Unused
+from ome_operator.core.selection.model_profile import known
+from tests.support import parts
+
+MODEL = Ref("ClusterBaseModel", "", "k2")
+URI, OLD = "hf://a/b@2", "hf://a/b@1"
+NEW_DIR, OLD_DIR = names.weights_digest(URI), names.weights_digest(OLD)
+PLAIN, WHOLE = "models.ome.io/clusterbasemodel.k2", f"models.ome.io/clusterbasemodel.k2.{NEW_DIR}"
+PIN = {MODEL: node_models.Pin(URI, "c1")}
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def one(state: str = "Ready", **more: Any) -> Holding:
+    """What one agent says."""
+    known: dict[str, Any] = {"uri": URI, "revision": "c1", "directories": (NEW_DIR,) if state == "Ready" else ()}
+    return Holding(MODEL, state=state, **{**known, "total": 1000, **more})
+
+
+def test_a_whole_model_gets_both_labels() -> None:
+    assert node_models.labels([one()], PIN) == {PLAIN: "Ready", WHOLE: "Ready"}
+
+
+def test_an_older_revision_keeps_its_label_while_the_new_one_comes() -> None:
+    found = node_models.labels([one("Updating")], PIN, [Unused(f"/m/.ome/{OLD_DIR}", (PLAIN,))])
+    assert found == {PLAIN: "Updating", f"{PLAIN}.{OLD_DIR}": "Ready"}
+
+
+def test_a_revision_keeps_its_label_when_its_model_is_deleted() -> None:
+    assert node_models.labels([], {}, [Unused(f"/m/.ome/{OLD_DIR}", (PLAIN,))]) == {f"{PLAIN}.{OLD_DIR}": "Ready"}
+    assert node_models.labels([], {}, [Unused(f"/m/.ome/{OLD_DIR}")]) == {}, "it is not whole"
+
+
+def test_a_directory_below_another_path_says_nothing_about_the_present_one() -> None:
+    """Both have the name of the URI, and pods of the present revision look only below the model's path."""
+    assert node_models.labels([one("Updating")], PIN, [Unused(f"/elsewhere/.ome/{NEW_DIR}", (PLAIN,))]) == {
+        PLAIN: "Updating"
+    }
+
+
+def test_a_node_with_another_commit_than_the_others_is_not_ready() -> None:
+    assert node_models.labels([one(revision="c2")], PIN) == {PLAIN: "Updating"}
+    assert node_models.labels([one()], {}) == {PLAIN: "Updating"}, "nothing is pinned yet"
+
+
+def test_looking_again_takes_no_label_and_damage_does() -> None:
+    assert node_models.labels([one("Updating", directories=(NEW_DIR,))], PIN)[WHOLE] == "Ready"
+    assert node_models.labels([one("Failed", directories=())], PIN) == {PLAIN: "Failed"}
+
+
+def test_long_names_still_fit_a_label() -> None:
+    key = names.revision_label("BaseModel", "n" * 40, "m" * 40, NEW_DIR).partition("/")[2]
+    assert len(key) <= 63 and key.endswith(f".{NEW_DIR}")
+
+
+def test_the_first_revision_stays_until_the_uri_is_another() -> None:
+    nodes = {"b": one(revision="c2"), "a": one(revision="c1")}
+    assert node_models.pin(URI, {}, nodes) == node_models.Pin(URI, "c1")
+    assert node_models.pin(URI, {"weights": {"uri": URI, "revision": "c2"}}, nodes) == node_models.Pin(URI, "c2")
+    assert node_models.pin(URI, {"weights": {"uri": OLD, "revision": "c0"}}, nodes) == node_models.Pin(URI, "c1")
+    assert node_models.pin(URI, {}, {"a": one(revision="")}) is None
+
+
+def test_the_summary_is_nodes_share_and_time() -> None:
+    nodes = [one(), one("Updating", bytes=420, speed=1), one("Updating", bytes=710, speed=1)]
+    assert node_models.summary(1, nodes) == "1/3 nodes, 71 %, 10 min"
+    assert node_models.summary(3, [one()] * 3) == "3/3 nodes"
+    assert node_models.summary(0, [one("Updating", bytes=0, speed=0)]) == "0/1 nodes, 0 %", "nobody knows how long"
+    assert node_models.duration(7200) == "2.0 h" and node_models.duration(0) == "1 s"
+
+
+def condition(nodes: dict[str, Holding], ready: frozenset[str] = frozenset(), uri: str = URI) -> tuple[str, str, str]:
+    """State of the model, reason and message of its condition."""
+    status = model_status(parts.model(uri, "k2"), (), ready, NOW, nodes)
+    said = status["conditions"][0]
+    return status["state"], said["reason"], said["message"]
+
+
+def test_what_the_model_says_while_its_files_come() -> None:
+    assert condition({"a": one("Updating", bytes=500)})[:2] == ("In_Transit", "Downloading")
+    state, reason, said = condition({"a": one("Failed", message="the disk is full")})
+    assert (state, reason, said) == ("Failed", "DownloadFailed", "node a: the disk is full")
+    assert condition({"a": one(), "b": one("Failed")}, frozenset({"a"}))[:2] == ("Ready", "OnNodes")
+    assert condition({})[:2] == ("Creating", "OnNoNode")
+    assert condition({"a": one()})[:2] == ("In_Transit", "Downloading"), "the label is still to come"
+
+
+def test_what_cannot_be_fetched_is_said_at_once() -> None:
+    state, reason, said = condition({}, uri="vendor://x/y")
+    assert (state, reason) == ("Failed", "NotServed") and "vendor:// is not served" in said
+    assert condition({}, frozenset({"a"}), uri="vendor://x/y")[1] == "OnNodes", "somebody put it there"
+
+
+def test_facts_and_pin_reach_the_status() -> None:
+    nodes = {"a": one(facts={"layers": 61}), "b": one("Failed", message="x")}
+    status = model_status(parts.model(URI, "k2"), (), frozenset({"a"}), NOW, nodes)
+    assert status["weights"] == {"uri": URI, "revision": "c1", "directory": NEW_DIR}
+    assert (status["facts"], status["nodesFailed"], status["summary"]) == ({"layers": 61}, ["b"], "1/2 nodes")
+    assert status["nodes"]["b"] == {"state": "Failed", "bytes": 0, "total": 1000, "message": "x"}
+
+
+def test_pin_and_facts_outlive_the_records_and_go_with_the_uri() -> None:
+    before = {"weights": {"uri": URI, "revision": "c1"}, "facts": {"layers": 61}}
+    kept = node_models.status(URI, before, {})
+    assert (kept["weights"]["revision"], kept["facts"]) == ("c1", {"layers": 61}), "every node was drained"
+    assert node_models.status(URI, before, {"a": one("Updating")})["facts"] == {"layers": 61}
+    assert node_models.status(URI, before, {"a": one(facts={"layers": 7})})["facts"] == {"layers": 7}
+    assert node_models.status(OLD, before, {}) == {}, "they were of other files"
+    assert "facts" not in node_models.status(OLD, before, {"a": one("Updating", uri=OLD)})
+    other = {"a": one("Updating"), "b": one(revision="c2", facts={"layers": 9})}
+    assert "facts" not in node_models.status(URI, {}, other), "of a node that holds another commit than the others"
+
+
+def test_facts_of_other_files_are_not_believed() -> None:
+    """Between an edit of the URI and the next report, choices rest on what the spec says."""
+    model = parts.model(URI, "k2")
+    told = {"facts": {"architecture": "DeepseekV3ForCausalLM"}, "weights": {"uri": URI, "revision": "c1"}}
+    assert known(replace(model, status=told)).architecture == "DeepseekV3ForCausalLM"
+    assert not known(replace(model, status={**told, "weights": {"uri": OLD, "revision": "c0"}})).learned
+    status = model_status(replace(model, status={**told, "weights": {"uri": OLD}}), (), frozenset(), NOW)
+    assert "facts" not in status and "architecture" not in status
+
+
+def test_fine_tuned_weights_tell_as_models_do() -> None:
+    spec = {"baseModelRef": {"name": "k2"}, "modelType": "LoRA", "storage": {"storageUri": URI}}
+    weight = parts.good(FineTunedWeight.parse({"kind": "FineTunedWeight", "metadata": {"name": "poet"}, "spec": spec}))
+    status = model_status(weight, (), frozenset(), NOW, {"a": one("Updating", bytes=500)})
+    assert (status["state"], status["conditions"][0]["reason"]) == ("In_Transit", "Downloading")
+    assert status["weights"]["revision"] == "c1" and status["summary"] == "0/1 nodes, 50 %"
+    assert model_status(weight, (), frozenset({"a"}), NOW)["conditions"][0]["message"] == "1 nodes hold the weights"

@@ -1,0 +1,103 @@
+"""Status of models, runtimes and accelerator classes."""
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from ome_operator.core.catalog.node_models import LISTED
+from ome_operator.core.catalog.status import accelerator_status, model_status, runtime_status
+from ome_operator.core.observed.objects import Node
+from ome_operator.core.sync import refuse_spec
+from tests.support import parts
+
+NOW = datetime(2026, 1, 1)
+
+
+def ready(status: dict[str, Any]) -> tuple[str, str]:
+    """Status and reason of Ready."""
+    (one,) = status["conditions"]
+    return one["status"], one["reason"]
+
+
+def test_a_model_on_nodes() -> None:
+    found = model_status(parts.model(), ("team/b", "team/a"), frozenset({"n2", "n1"}), NOW)
+    assert (found["state"], found["nodesReady"], found["summary"], found["users"]) == ("Ready", ["n1", "n2"], "2", 2)
+    assert found["usedBy"] == [{"namespace": "team", "name": "a"}, {"namespace": "team", "name": "b"}]
+    assert ready(found) == ("True", "OnNodes")
+
+
+@pytest.mark.parametrize(
+    ("model", "state", "condition"),
+    [
+        (parts.model(), "Creating", ("False", "OnNoNode")),
+        (parts.model("pvc://weights"), "Ready", ("True", "Claim")),
+        (parts.model(disabled=True), "Creating", ("False", "Disabled")),
+    ],
+)
+def test_a_model_on_no_node(model: Any, state: str, condition: tuple[str, str]) -> None:
+    found = model_status(model, (), frozenset(), NOW)
+    assert (found["state"], ready(found)) == (state, condition)
+    assert [] not in found.values(), "empty lists would be written again after each restart"
+
+
+def test_long_lists_are_cut_and_counted() -> None:
+    users = tuple(f"team/{number}" for number in range(200))
+    found = model_status(parts.model(), users, frozenset(users), NOW)
+    assert (len(found["usedBy"]), found["users"], len(found["nodesReady"]), found["summary"]) == (LISTED, 200, LISTED, "200")
+
+
+def test_kimis_runtime_in_a_row_of_a_table() -> None:
+    _, deps = parts.kimi()
+    (runtime,) = deps.runtimes.values()
+    found = runtime_status(runtime, ("kimi/kimi",), NOW)  # type: ignore[arg-type]
+    assert (found["roles"], found["nodes"], found["gpus"]) == ("prefill+decode+router", "4+12", "128")
+    assert found["strategy"] == "TP32 DP32 EP + TP96 DP96 EP"
+    assert found["engine"].startswith("sglang:")
+    assert ready(found) == ("True", "Usable")
+
+
+RUNTIMES: dict[str, tuple[Any, tuple[str, str]]] = {
+    "nothing": (parts.runtime(), ("False", "Empty")),
+    "disabled": (parts.runtime(disabled=True, containers=[parts.container()]), ("False", "Disabled")),
+    "services bring the image": (parts.runtime(engineConfig={}), ("False", "Incomplete")),
+    "no pod spec": (parts.runtime(engineConfig={"runner": {"env": {"A": "1"}}}), ("False", "InvalidPod")),
+    "containers at the top": (parts.runtime(containers=[parts.container()]), ("True", "Usable")),
+}
+
+
+@pytest.mark.parametrize("case", RUNTIMES)
+def test_what_is_wrong_with_a_runtime(case: str) -> None:
+    runtime, expected = RUNTIMES[case]
+    assert ready(runtime_status(runtime, (), NOW)) == expected
+
+
+def node(name: str, up: bool = True, **labels: str) -> Node:
+    """A node of 8 GPUs."""
+    return Node(name, 1, labels, up, 8)
+
+
+def test_accelerators_are_counted_on_their_nodes() -> None:
+    nodes = [
+        node("b", gpu="h200"),
+        node("a", gpu="h200"),
+        node("down", up=False, gpu="h200"),
+        node("x", gpu="b200"),
+        node("y"),
+    ]
+    found = accelerator_status(parts.accelerator("h200", discovery={"nodeSelector": {"gpu": "h200"}}), nodes, NOW)
+    assert found["nodes"] == ["a", "b", "down"]
+    counts = (found["availableNodes"], found["availableAccelerators"], found["totalAccelerators"])
+    assert counts == (2, 16, 24)
+    assert ready(found) == ("True", "Found")
+
+
+def test_accelerators_without_nodes_or_discovery() -> None:
+    lost = parts.accelerator("h200", discovery={"nodeSelector": {"gpu": "h200"}})
+    assert ready(accelerator_status(lost, [node("a")], NOW)) == ("False", "NoNodes")
+    assert ready(accelerator_status(parts.accelerator("any"), [node("a")], NOW)) == ("False", "NoDiscovery")
+
+
+def test_an_object_that_cannot_be_read_keeps_the_rest_of_its_status() -> None:
+    found = refuse_spec({"users": 3}, 7, "InvalidSpec", "spec.x is wrong", NOW).status
+    assert (found["users"], found["observedGeneration"], ready(found)) == (3, 7, ("False", "InvalidSpec"))

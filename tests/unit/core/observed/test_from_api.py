@@ -1,0 +1,77 @@
+"""Facts of children and nodes, and who else writes a status."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from ome_operator import keys
+from ome_operator.core.observed import from_api
+
+
+def child(kind: str, **parts: Any) -> from_api.Child:
+    metadata = {
+        "name": "c",
+        "namespace": "ns",
+        "uid": "u",
+        "resourceVersion": "9",
+        "labels": {keys.SERVICE: "kimi"},
+        "annotations": {keys.HASH: "h"},
+        "ownerReferences": [{"uid": "other"}, {"uid": "owner", "controller": True}],
+        **parts.pop("metadata", {}),
+    }
+    return from_api.child(kind, {"metadata": metadata, **parts})
+
+
+def test_a_workload() -> None:
+    one = child("StatefulSet", spec={"replicas": 3})
+    assert (one.kind, one.namespace, one.name, one.uid, one.version) == ("StatefulSet", "ns", "c", "u", 9)
+    assert (one.owner, one.hash, one.owned, one.deleting, one.replicas) == ("owner", "h", "", False, 3)
+    assert one.content is None
+
+
+def test_content_is_kept_only_where_it_is_needed() -> None:
+    revision = child("ControllerRevision", revision=4, data={"a": 1})
+    assert revision.content == {"revision": 4, "data": {"a": 1}}
+    assert child("RoleScale", status={"replicas": 1}, spec={"replicas": 2}).content == {"replicas": 1}
+    assert child("ConfigMap", data={"large": "x"}).content is None
+
+
+def test_a_deployment_that_cannot_create_pods() -> None:
+    failing = {"conditions": [{"type": "ReplicaFailure", "status": "True", "message": "exceeded quota"}]}
+    assert child("Deployment", status=failing).message == "exceeded quota"
+    assert child("Deployment", status={"conditions": [{"type": "Available", "status": "True"}]}).message == ""
+
+
+def test_nodes() -> None:
+    node: dict[str, Any] = {
+        "metadata": {"name": "n", "resourceVersion": "3", "labels": {"a": "b"}},
+        "status": {
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "allocatable": {"cpu": "192", "nvidia.com/gpu": "8", "amd.com/gpu": "2", "rdma/ib": "1k"},
+        },
+    }
+    assert from_api.node(node) == ("n", 3, {"a": "b"}, True, 10, frozenset(), True)
+    cordoned = from_api.node({**node, "spec": {"unschedulable": True}})
+    assert (cordoned.ready, cordoned.alive) == (False, True)
+    assert not from_api.node({**node, "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}).alive
+
+
+def test_the_template_of_a_stateful_set_counts_when_its_controller_has_seen_it() -> None:
+    told = {"observedGeneration": 2, "updateRevision": "svc-5d4b8c9"}
+    body = {"metadata": {"name": "svc", "generation": 2}, "spec": {}, "status": told}
+    assert from_api.child("StatefulSet", body).template == "svc-5d4b8c9"
+    assert from_api.child("StatefulSet", {**body, "metadata": {"name": "svc", "generation": 3}}).template == ""
+
+
+def test_foreign_writers_of_a_status() -> None:
+    def entry(manager: str, subresource: str, time: str = "2026-01-01T00:00:00Z") -> dict[str, str]:
+        return {"manager": manager, "subresource": subresource, "time": time}
+
+    entries = [
+        entry(keys.MANAGER, "status"),
+        entry("kubectl-edit", "status"),
+        entry("manager", ""),
+        entry("manager", "status"),
+        entry("odd", "status", "yesterday"),
+    ]
+    found = from_api.status_writers({"metadata": {"managedFields": entries}})
+    assert found == (("manager", datetime(2026, 1, 1, tzinfo=UTC)),)

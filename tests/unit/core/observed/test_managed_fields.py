@@ -1,0 +1,138 @@
+"""Digest of a manifest, and of what we own of a stored object. The real API server's answer: tests/controlplane."""
+
+from copy import deepcopy
+from typing import Any
+
+from ome_operator import keys
+from ome_operator.core.observed import managed_fields
+
+MANIFEST: dict[str, Any] = {
+    "apiVersion": "apps/v1",
+    "kind": "StatefulSet",
+    "metadata": {
+        "name": "a",
+        "namespace": "x",
+        "labels": {"l": "1", "empty": ""},
+        "annotations": {keys.HASH: "old"},
+        "ownerReferences": [{"apiVersion": "v", "kind": "K", "name": "n", "uid": "u", "controller": True}],
+    },
+    "spec": {
+        "replicas": 0,
+        "template": {
+            "spec": {
+                "containers": [
+                    {
+                        "name": "main",
+                        "args": ["a", "b"],
+                        "env": [{"name": "E", "value": ""}, {"name": "F", "value": "1"}],
+                        "ports": [{"containerPort": 80}],
+                        "securityContext": {},
+                    }
+                ]
+            }
+        },
+    },
+}
+
+FIELDS: dict[str, Any] = {
+    "f:metadata": {
+        "f:labels": {"f:l": {}, "f:empty": {}},
+        "f:annotations": {f"f:{keys.HASH}": {}},
+        "f:ownerReferences": {'k:{"uid":"u"}': {}},
+    },
+    "f:spec": {
+        "f:replicas": {},
+        "f:template": {
+            "f:spec": {
+                "f:containers": {
+                    'k:{"name":"main"}': {
+                        ".": {},
+                        "f:name": {},
+                        "f:args": {},
+                        "f:env": {
+                            'k:{"name":"E"}': {".": {}, "f:name": {}, "f:value": {}},
+                            'k:{"name":"F"}': {".": {}, "f:name": {}, "f:value": {}},
+                        },
+                        "f:ports": {'k:{"containerPort":80,"protocol":"TCP"}': {".": {}, "f:containerPort": {}}},
+                        "f:securityContext": {},
+                    }
+                }
+            }
+        },
+    },
+}
+
+
+def stored() -> dict[str, Any]:
+    """What a server keeps of MANIFEST: zero values dropped, defaults and a stranger's sidecar added."""
+    body = deepcopy(MANIFEST)
+    body["metadata"] |= {"uid": "1", "resourceVersion": "7", "generation": 1}
+    body["metadata"]["annotations"]["other"] = "x"
+    body["metadata"]["managedFields"] = [
+        {"manager": "kubectl", "operation": "Apply", "fieldsV1": {"f:spec": {"f:paused": {}}}},
+        {"manager": keys.MANAGER, "operation": "Apply", "subresource": "status", "fieldsV1": {"f:status": {}}},
+        {"manager": keys.MANAGER, "operation": "Apply", "fieldsV1": deepcopy(FIELDS)},
+    ]
+    pod = body["spec"]["template"]["spec"]
+    main = pod["containers"][0]
+    del main["env"][0]["value"]
+    main["ports"][0]["protocol"] = "TCP"
+    main["imagePullPolicy"] = "Always"
+    pod["containers"].insert(0, {"name": "sidecar"})
+    pod["restartPolicy"] = "Always"
+    body["status"] = {"replicas": 3}
+    return body
+
+
+def test_owned_equals_digest_after_the_first_apply() -> None:
+    assert managed_fields.owned(stored()) == managed_fields.digest(MANIFEST)
+    assert len(managed_fields.digest(MANIFEST)) == 16
+
+
+def test_identity_and_our_own_hash_do_not_count() -> None:
+    other = deepcopy(MANIFEST)
+    other["metadata"] |= {"name": "b", "namespace": "y", "uid": "z"}
+    other["metadata"]["annotations"] = {keys.HASH: "new"}
+    assert managed_fields.digest(other) == managed_fields.digest(MANIFEST)
+    del other["metadata"]["annotations"]
+    assert managed_fields.digest(other) == managed_fields.digest(MANIFEST)
+    other["metadata"]["annotations"] = {"mine": "1"}
+    assert managed_fields.digest(other) != managed_fields.digest(MANIFEST)
+
+
+def test_a_changed_value_is_seen() -> None:
+    body = stored()
+    body["spec"]["template"]["spec"]["containers"][1]["args"] = ["c"]
+    assert managed_fields.owned(body) != managed_fields.digest(MANIFEST)
+
+
+def test_a_stranger_who_takes_a_field_is_seen_even_where_the_value_is_a_zero() -> None:
+    body = stored()
+    del body["metadata"]["managedFields"][2]["fieldsV1"]["f:spec"]["f:replicas"]
+    body["spec"]["replicas"] = 5
+    assert managed_fields.owned(body) != managed_fields.digest(MANIFEST)
+
+
+def test_a_status_change_is_nothing() -> None:
+    body = stored()
+    body["status"] = {"replicas": 4}
+    body["metadata"]["resourceVersion"] = "8"
+    assert managed_fields.owned(body) == managed_fields.digest(MANIFEST)
+
+
+def test_an_object_that_we_never_applied() -> None:
+    assert managed_fields.owned({"metadata": {"name": "a"}}) == ""
+    assert managed_fields.owned({}) == ""
+
+
+def test_sets_and_indices() -> None:
+    body = {"a": ["x", "y", "z"], "b": [1, 2, 3]}
+    assert managed_fields.project(body, {"f:a": {'v:"z"': {}, 'v:"x"': {}}, "f:b": {"i:1": {}}}) == {
+        "a": ["x", "z"],
+        "b": [2],
+    }
+
+
+def test_the_order_of_names_is_nothing_the_order_of_lists_is() -> None:
+    assert managed_fields.digest({"spec": {"a": 1, "b": 2}}) == managed_fields.digest({"spec": {"b": 2, "a": 1}})
+    assert managed_fields.digest({"spec": [1, 2]}) != managed_fields.digest({"spec": [2, 1]})

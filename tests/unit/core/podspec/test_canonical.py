@@ -1,0 +1,65 @@
+"""A merged pod spec in the server's spelling, without what server-side apply refuses."""
+
+from typing import Any
+
+import pytest
+
+from ome_operator.core.podspec.canonical import tidy
+
+CASES: dict[str, tuple[Any, Any]] = {
+    "nulls go": ({"a": None, "b": {"c": None, "d": 1}}, {"b": {"d": 1}}),
+    "quantities": (
+        {"resources": {"limits": {"cpu": "1000m", "memory": "1024Mi", "x": None}}, "emptyDir": {"sizeLimit": "0.5Gi"}},
+        {"resources": {"limits": {"cpu": "1", "memory": "1Gi"}}, "emptyDir": {"sizeLimit": "512Mi"}},
+    ),
+    "downward API": (
+        {"env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "x"}}}]},
+        {"env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "x", "apiVersion": "v1"}}}]},
+    ),
+    "divisors": (
+        {"valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}},
+        {"valueFrom": {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "0"}}},
+    ),
+    "values of variables are texts": (
+        {"env": [{"name": "A", "value": 1}, {"name": "B", "value": True}, {"name": "C"}, {"name": "D", "value": 0.5}]},
+        {
+            "env": [
+                {"name": "A", "value": "1"},
+                {"name": "B", "value": "true"},
+                {"name": "C", "value": ""},
+                {"name": "D", "value": "0.5"},
+            ]
+        },
+    ),
+    "arguments are texts": ({"args": ["--port", 80, True]}, {"args": ["--port", "80", "true"]}),
+    "ports say TCP": ({"ports": [{"containerPort": 1}]}, {"ports": [{"containerPort": 1, "protocol": "TCP"}]}),
+    "empty maps that mean something stay": ({"emptyDir": {}}, {"emptyDir": {}}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_tidy(case: str) -> None:
+    pod, tidied = CASES[case]
+    assert tidy(pod) == (tidied, ())
+    assert tidy(tidied) == (tidied, ())
+
+
+def test_the_last_duplicate_counts_and_the_others_are_reported() -> None:
+    env = [{"name": "A", "value": "1"}, {"name": "B", "value": "1"}, {"name": "A", "value": "2"}]
+    mounts = [{"name": "x", "mountPath": "/m"}, {"name": "y", "mountPath": "/m"}]
+    pod, said = tidy({"env": env, "volumeMounts": mounts})
+    assert pod["env"] == [{"name": "B", "value": "1"}, {"name": "A", "value": "2"}]
+    assert pod["volumeMounts"] == [{"name": "y", "mountPath": "/m"}]
+    assert said == ("env A is given twice: the last one counts", "volumeMounts /m is given twice: the last one counts")
+
+
+def test_two_ports_of_one_name_cannot_be_and_nameless_ones_can() -> None:
+    ports = [
+        {"containerPort": 1, "name": "http"},
+        {"containerPort": 2, "name": "http"},
+        {"containerPort": 3},
+        {"containerPort": 4},
+    ]
+    pod, said = tidy({"ports": ports})
+    assert [one["containerPort"] for one in pod["ports"]] == [2, 3, 4]
+    assert said == ("ports http is given twice: the last one counts",)

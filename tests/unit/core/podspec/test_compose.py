@@ -1,0 +1,170 @@
+"""The pods of a component: layers, group sizes, the runner, and refusals in words."""
+
+from typing import Any
+
+import pytest
+
+from ome_operator.core.podspec.compose import Composed, compose
+from ome_operator.core.problem import ProblemError
+
+Data = dict[str, Any]
+
+
+def made(runtime: Data, written: Data | None = None, component: str = "engine") -> Composed:
+    """A component composed from a runtime's parts."""
+    return compose(component, runtime, written)
+
+
+def test_layers_from_the_lowest_to_the_highest() -> None:
+    """Each layer overrides one key of the one below, so the result names them all in order."""
+    runtime = {
+        "pod": {
+            "containers": [{"name": "main", "image": "1"}],
+            "nodeSelector": {"a": "1", "b": "1", "c": "1", "d": "1", "e": "1"},
+        },
+        "engineConfig": {
+            "nodeSelector": {"b": "2", "c": "2", "d": "2", "e": "2"},
+            "leader": {"nodeSelector": {"c": "3", "d": "3", "e": "3"}},
+        },
+    }
+    written = {"nodeSelector": {"d": "4", "e": "4"}, "leader": {"nodeSelector": {"e": "5"}}}
+    assert made(runtime, written).leader["nodeSelector"] == {"a": "1", "b": "2", "c": "3", "d": "4", "e": "5"}
+
+
+def test_runners_follow_the_same_layers() -> None:
+    def runner(value: str, **more: Any) -> Data:
+        return {"image": value, "env": [{"name": value, "value": value}], **more}
+
+    runtime = {"engineConfig": {"runner": runner("a", command=["x"]), "leader": {"runner": runner("b")}}}
+    (box,) = made(runtime, {"runner": runner("c"), "leader": {"runner": runner("d", name="main")}}).leader["containers"]
+    assert (box["name"], box["image"], box["command"]) == ("main", "d", ["x"])
+    assert [one["name"] for one in box["env"]] == ["a", "b", "c", "d"]
+
+
+def test_the_default_name_of_the_main_container() -> None:
+    assert made({"engineConfig": {"runner": {"image": "i"}}}).leader["containers"][0]["name"] == "ome-container"
+
+
+def test_a_nameless_runner_means_the_container_that_is_there() -> None:
+    runtime = {"pod": {"containers": [{"name": "sglang", "image": "i", "args": ["a"]}]}}
+    (box,) = made(runtime, {"runner": {"args": ["b"], "env": [{"name": "A"}]}}).leader["containers"]
+    assert (box["name"], box["image"], box["args"]) == ("sglang", "i", ["a", "b"])
+
+
+def test_a_nameless_runner_prefers_the_container_of_the_default_name() -> None:
+    runtime = {"pod": {"containers": [{"name": "side"}, {"name": "ome-container", "image": "i"}]}}
+    main, side = made(runtime, {"runner": {"args": ["b"]}}).leader["containers"]
+    assert (main["name"], main["image"], side["name"]) == ("ome-container", "i", "side")
+
+
+BOX = {"runner": {"image": "i"}}
+SIZES: dict[str, tuple[Data, Data, int]] = {
+    "no worker is one node": ({"engineConfig": BOX}, {}, 1),
+    "a worker without a size is one": ({"engineConfig": {**BOX, "worker": {}}}, {}, 2),
+    "the runtime's size": ({"engineConfig": {**BOX, "worker": {"size": 3}}}, {}, 4),
+    "the service's size above it": ({"engineConfig": {**BOX, "worker": {"size": 3}}}, {"worker": {"size": 1}}, 2),
+    "the service's worker without a size keeps the runtime's": (
+        {"engineConfig": {**BOX, "worker": {"size": 3}}},
+        {"worker": {}},
+        4,
+    ),
+    "zero is one node": ({"engineConfig": {**BOX, "worker": {"size": 3}}}, {"worker": {"size": 0}}, 1),
+    "the old top-level workers": ({"engineConfig": BOX, "workers": {"size": 2}}, {}, 3),
+    "a leader alone is one node": ({"engineConfig": {**BOX, "leader": {}}}, {}, 1),
+}
+
+
+@pytest.mark.parametrize("case", SIZES)
+def test_pods_of_a_group(case: str) -> None:
+    runtime, written, size = SIZES[case]
+    composed = made(runtime, written)
+    assert composed.size == size
+    assert (composed.worker is None) == (size == 1)
+
+
+def test_old_workers_are_the_engines_alone() -> None:
+    runtime = {"engineConfig": BOX, "decoderConfig": BOX, "workers": {"size": 2, "nodeSelector": {"w": "1"}}}
+    engine = made(runtime)
+    assert made(runtime, {}, "decoder").size == 1
+    assert engine.worker is not None and engine.worker["nodeSelector"] == {"w": "1"}
+    assert "nodeSelector" not in engine.leader
+
+
+def test_labels_and_annotations_merge_and_the_runtime_may_have_them_at_the_top() -> None:
+    runtime = {"labels": {"a": "1", "b": "1"}, "annotations": {"n": "1"}, "engineConfig": {**BOX, "labels": {"b": "2"}}}
+    composed = made(runtime, {"labels": {"c": "3"}, "annotations": {"n": "2"}})
+    assert composed.labels == {"a": "1", "b": "2", "c": "3"}
+    assert composed.annotations == {"n": "2"}
+
+
+def test_timeout_and_router_variables() -> None:
+    runtime = {"routerConfig": {**BOX, "timeoutSeconds": 9, "config": {"A": "1", "B": "1"}}}
+    composed = made(runtime, {"config": {"B": "2"}}, "router")
+    assert (composed.timeout, composed.config) == (9, {"A": "1", "B": "2"})
+    assert made(runtime, {"timeoutSeconds": 0}, "router").timeout == 0
+
+
+def test_the_top_level_pod_of_a_runtime_is_not_the_routers() -> None:
+    with pytest.raises(ProblemError):
+        made({"pod": {"containers": [{"name": "main", "image": "i"}]}}, {}, "router")
+
+
+REFUSED: dict[str, tuple[Data, Data, str]] = {
+    "nothing to run": ({}, {}, "nothing to run"),
+    "env as a map": ({"engineConfig": BOX}, {"runner": {"env": {"A": "1"}}}, "spec.engine.runner.env must be a list"),
+    "env without a name": (
+        {"engineConfig": {"runner": {"image": "i", "env": [{"value": "1"}]}}},
+        {},
+        "the runtime's spec.engineConfig.runner.env[0] must be a map with a name",
+    ),
+    "args as a text": (
+        {"engineConfig": BOX},
+        {"leader": {"runner": {"args": "--x"}}},
+        "spec.engine.leader.runner.args must be a list of texts",
+    ),
+    "a container without a name": (
+        {"pod": {"containers": [{"image": "i"}]}},
+        {},
+        "the runtime's spec.containers[0] must be a map with a name",
+    ),
+    "containers as a map": ({"engineConfig": BOX}, {"containers": {"a": {}}}, "spec.engine.containers must be a list"),
+    "a port that is no number": (
+        {"engineConfig": BOX},
+        {"runner": {"ports": [{"containerPort": "http"}]}},
+        "containerPort must be a whole number",
+    ),
+    "limits as a list": ({"engineConfig": BOX}, {"runner": {"resources": {"limits": []}}}, "limits must be a map"),
+    "an empty entry": ({"engineConfig": BOX}, {"volumes": [None]}, "spec.engine.volumes[0] must be a map with a name"),
+    "tolerations": (
+        {"engineConfig": BOX},
+        {"worker": {"tolerations": ["x"]}},
+        "spec.engine.worker.tolerations[0] must be a map",
+    ),
+    "affinity": (
+        {"engineConfig": BOX},
+        {"affinity": {"nodeAffinity": "a"}},
+        "spec.engine.affinity.nodeAffinity must be a map",
+    ),
+    "grace": ({"engineConfig": BOX}, {"terminationGracePeriodSeconds": "long"}, "must be a whole number"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_no_pod_is_refused_with_its_path(case: str) -> None:
+    runtime, written, sentence = REFUSED[case]
+    with pytest.raises(ProblemError) as refused:
+        made(runtime, written)
+    assert sentence in refused.value.problem.message
+    assert refused.value.problem.condition == "EngineReady"
+
+
+def test_what_an_older_operator_stored_beyond_todays_bounds_is_refused_in_words() -> None:
+    with pytest.raises(ProblemError) as refused:
+        made({"engineConfig": {**BOX, "worker": {"size": 5000}}})
+    assert refused.value.problem.message == "the runtime's spec.engineConfig.worker.size is 5000: write 1000 or less"
+
+
+def test_null_removes_what_the_runtime_says() -> None:
+    runtime = {"engineConfig": {"runner": {"image": "i", "command": ["x"]}, "hostNetwork": True}}
+    composed = made(runtime, {"hostNetwork": None, "runner": {"command": None}})
+    assert composed.leader == {"containers": [{"image": "i", "name": "ome-container"}]}

@@ -1,0 +1,28 @@
+"""What users say about recovery, in the service and in its runtime."""
+
+from ome_operator.core.recovery.policy import FIRST, HANG, LAST, Policy, pause, policy
+from tests.support import parts
+
+
+def test_defaults() -> None:
+    assert policy(parts.service(engine={}), None, "engine") == Policy()
+
+
+def test_the_service_wins_over_its_runtime_field_by_field() -> None:
+    runtime = parts.simple(lifecycle={"restartPolicy": "None", "hangTimeout": "90s", "maxRecycles": 0})
+    service = parts.service(engine={"lifecycle": {"restartPolicy": "RecreateInstanceOnPodRestart", "selfHealTimeout": "0s"}})
+    found = policy(service, runtime, "engine")
+    assert (found.recycles, found.self_heal, found.hang, found.limit) == (True, 0.0, 90.0, 0)
+    assert not policy(parts.service(engine={}), runtime, "engine").recycles
+    assert policy(parts.service(engine={}, decoder={}), runtime, "decoder").hang == HANG
+
+
+def test_the_other_settings() -> None:
+    lifecycle = {"instanceReadyTimeout": "1h30m", "toleratedLostRanks": 2, "forceDeleteAfter": "5m"}
+    found = policy(parts.service(engine={"lifecycle": lifecycle}), None, "engine")
+    assert (found.start, found.spare, found.force) == (5400.0, 2, 300.0)
+
+
+def test_pauses_double_up_to_a_bound() -> None:
+    assert [pause(number) for number in (0, 1, 2, 3)] == [0.0, FIRST, 2 * FIRST, 4 * FIRST]
+    assert pause(99) == LAST

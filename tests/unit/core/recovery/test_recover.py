@@ -1,0 +1,134 @@
+"""All groups of a service in one pass, in a cluster in memory: what is announced, deleted, forced and told."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from ome_operator.core.observed.objects import Ending, Node, Observed, Pod
+from ome_operator.core.plan import NodeLost, Plan
+from ome_operator.core.recovery.record import stamp
+from ome_operator.core.sync import sync
+from tests.support import parts
+from tests.support.shapes import Shape
+from tests.support.world import World
+
+NODES = {name: Node(name, 1, {}, True, 8) for name in ("n0", "n1")}
+
+
+def settled(shape: Shape, **lifecycle: Any) -> World:
+    """A service that has come up, on nodes."""
+    service = parts.service(engine={"minReplicas": shape.engines, "lifecycle": lifecycle}, router={})
+    world = World(service, replace(shape.deps(), nodes=NODES), 3)
+    world.settle()
+    return world
+
+
+def changed(world: World, name: str, **fields: Any) -> Observed:
+    """The facts with one pod changed."""
+    observed = world.observed()
+    pods = tuple(pod._replace(**fields) if pod.name.endswith(name) else pod for pod in observed.pods)
+    return replace(observed, pods=pods)
+
+
+def go(world: World, observed: Observed, later: float = 0.0) -> Plan:
+    """One pass over these facts; the status is stored."""
+    plan = sync(world.service, world.deps, observed, world.now + timedelta(seconds=later))
+    world.service = replace(world.service, status=plan.status)
+    return plan
+
+
+def recovered(plan: Plan) -> tuple[str, str, str]:
+    """Status, reason and message of the condition."""
+    one = next(one for one in plan.status["conditions"] if one["type"] == "Recovered")
+    return one["status"], one["reason"], one["message"]
+
+
+def test_a_service_that_never_failed_says_nothing() -> None:
+    world = settled(Shape(size=2, engines=2))
+    assert not world.condition("Recovered")
+    assert [one["phase"] for one in world.service.status["groups"]] == ["Ready", "Ready"]
+
+
+def test_a_recycle_is_stored_before_anything_is_deleted() -> None:
+    world = settled(Shape(size=2, engines=2))
+    ended = Ending("ome-container", "OOMKilled", 137, "CUDA\nOutOfMemoryError: no", stamp(world.now))
+    broken = changed(world, "-1-1", uid="newer-uid", ending=ended)
+    first = go(world, broken)
+    assert not first.recycle and first.urgent and first.requeue_after is not None and first.requeue_after < 1
+    assert [one.reason for one in first.events] == ["GroupRecycled"]
+    assert recovered(first)[:2] == ("False", "Recycling")
+    second = go(world, broken)
+    (recycle,) = second.recycle
+    (delete,) = recycle.delete
+    assert (delete.name[-2:], delete.grace) == ("-1", 1), "the leader, whose start is the recorded one"
+    assert len(recycle.pods) == len(recycle.selectors) == 2 and not second.events
+    assert go(world, broken).recycle == (recycle,), "until it is gone"
+
+
+@pytest.mark.parametrize(
+    ("force", "over", "lost"), [("5m", 301, True), ("5m", 301, False), ("5m", 200, True), ("", 9999, True)]
+)
+def test_a_pod_that_ends_on_a_lost_node_goes_by_force_only_where_that_is_allowed(force: str, over: int, lost: bool) -> None:
+    world = settled(Shape(size=2), forceDeleteAfter=force or None)
+    if lost:
+        world.deps = replace(world.deps, nodes={**NODES, "n1": NODES["n1"]._replace(alive=False)})
+    ends = stamp(world.now - timedelta(seconds=over))
+    stuck = changed(world, "-0-1", deleting=True, grace=1, ends=ends, node="n1")
+    plan = go(world, stuck)
+    forced = [(one.grace, one.guard) for one in plan.delete]
+    assert forced == ([(0, NodeLost("n1"))] if force and over > 300 and lost else [])
+    assert ("stays Terminating on node n1" in recovered(plan)[2]) == lost
+
+
+def test_half_of_a_role_is_a_fault_of_something_else() -> None:
+    world = settled(Shape(size=2, engines=4))
+    observed = world.observed()
+    leaders = sorted(pod.name for pod in observed.pods if pod.component == "engine" and pod.rank == 0)
+
+    def silent(names: list[str]) -> Observed:
+        pods = tuple(pod._replace(ready=False) if pod.name in names else pod for pod in observed.pods)
+        return replace(observed, pods=pods)
+
+    half = silent(leaders[:2])
+    assert recovered(go(world, half))[:2] == ("False", "SystemicFault")
+    assert recovered(go(world, half, 3600))[:2] == ("False", "SystemicFault")
+    one = silent(leaders[:1])
+    assert go(world, one, 3601).requeue_after is not None, "its clock begins when the others are back"
+    announced = go(world, one, 3700)
+    assert recovered(announced)[:2] == ("False", "Recycling")
+    two = silent([leaders[0], leaders[3]])
+    assert [each["phase"] for each in go(world, two, 3800).status["groups"]].count("Recycling") == 1
+
+
+def test_a_draining_group_keeps_its_record_and_is_left_alone() -> None:
+    world = settled(Shape(size=2, engines=2))
+    before = world.service.status["groups"]
+    plan = go(world, changed(world, "-1", draining="2026-01-01T00:00:00+00:00", ready=False), 3600)
+    assert plan.status["groups"][1] == before[1] and not plan.recycle
+
+
+def test_without_a_record_nothing_goes_before_the_start_up_deadline() -> None:
+    """A lost status."""
+    world = settled(Shape(size=2))
+    world.service = replace(world.service, status={})
+    broken = changed(world, "-0", ready=False)
+    for later in (0, 60, 3600):
+        assert not go(world, broken, later).recycle
+    assert {one["phase"] for one in world.service.status["groups"]} <= {"Pending", "Starting"}
+
+
+def test_scale_that_is_not_as_it_was_is_part_of_the_guard() -> None:
+    shape = Shape(size=2, scaled=True)
+    world = World(shape.service(), shape.deps(), 3)
+    world.settle()
+    gone = replace(world.observed(), pods=tuple(pod for pod in world.observed().pods if not worker(pod)))
+    go(world, gone)
+    (recycle,) = go(world, gone).recycle
+    assert recycle.scale == ("svc-engine", 1)
+
+
+def worker(pod: Pod) -> bool:
+    """A rank above 0."""
+    return pod.rank > 0

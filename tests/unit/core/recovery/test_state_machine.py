@@ -1,0 +1,266 @@
+"""One group through its failures; a minute of waiting is a minute added to a clock. tests/property has random histories."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from ome_operator.core.observed.objects import Ending, Pod
+from ome_operator.core.recovery import record as rec
+from ome_operator.core.recovery.group import Group
+from ome_operator.core.recovery.policy import FIRST, STABLE, Policy
+from ome_operator.core.recovery.record import Record, stamp
+from ome_operator.core.recovery.state_machine import TURN, Ground, Step, advance
+from ome_operator.core.recovery.systemic import PLACING, together
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+PLAIN = Policy()
+NEW = Record("g-0", "engine", "r", 0)
+
+
+def pod(rank: int, uid: str = "", **more: Any) -> Pod:
+    """A rank that runs; the leader is ready."""
+    fields: dict[str, Any] = {"ready": rank == 0, "deleting": False, "restarts": 0, "node": "n", **more}
+    return Pod(
+        namespace="ns", name=f"g-0-{rank}", uid=uid or f"{rank:08d}-old", version=1, service="s", component="engine",
+        revision="r", group=0, rank=rank, workload="w", grace=0, reason="", message="", **fields,
+    )  # fmt: skip
+
+
+def group(*pods: Pod, size: int = 2, **more: Any) -> Group:
+    return Group("g-0", "engine", "r", 0, size, "engine group 0", {one.rank: one for one in pods}, **more)
+
+
+WHOLE = group(pod(0), pod(1))
+LOST = group(pod(0), pod(1, "1new"))
+
+
+def go(one: Group, record: Record, policy: Policy = PLAIN, later: float = 0.0, lost: bool = False, **more: Any) -> Step:
+    """One pass."""
+    return advance(one, record, Ground(policy, lambda _: lost, NOW + timedelta(seconds=later), **more))
+
+
+READY = go(WHOLE, NEW).record
+
+
+def test_a_start_is_recorded_when_all_pods_are_there_and_the_leader_is_ready() -> None:
+    ended = group(pod(0), pod(1, running=False))
+    for unfit in (group(pod(0)), group(pod(0, ready=False), pod(1)), group(pod(0), pod(1, deleting=True)), ended):
+        assert not go(unfit, NEW).record.members
+    assert (READY.phase, READY.incarnation, READY.ready_since, READY.node) == (rec.READY, 1, stamp(NOW), "n")
+    assert READY.members == {"0": "00000000.0", "1": "00000001.0"}
+    assert go(WHOLE, READY, later=9).record == READY, "a second pass says the same"
+
+
+@pytest.mark.parametrize(
+    ("one", "why"),
+    [
+        (LOST, "PodReplaced"),
+        (group(pod(0)), "PodMissing"),
+        (group(pod(0), pod(1, deleting=True)), "PodDeleted"),
+        (group(pod(0), pod(1, over=True, ending=Ending("", "Evicted", None, "disk", stamp(NOW)))), "Evicted"),
+    ],
+    ids=["replaced", "missing", "deleted", "evicted"],
+)
+def test_a_lost_rank_is_a_recycle_at_once_with_its_cause(one: Group, why: str) -> None:
+    record = go(one, READY).record
+    assert (record.phase, record.recycles, record.in_a_row) == (rec.RECYCLING, 1, 1)
+    assert record.failure and record.failure["reason"] == why
+    assert record.members == READY.members, "what has to go is what was recorded"
+
+
+def test_ranks_that_start_again_by_themselves_are_waited_for() -> None:
+    ended = Ending("main", "Completed", 0, "bye", stamp(NOW))
+    half = group(pod(0), pod(1, restarts=1, ending=ended))
+    step = go(half, READY)
+    assert (step.record.phase, step.again) == (rec.RESTARTING, 60.0)
+    assert step.record.failure and step.record.failure["exitCode"] == 0
+    met = go(group(pod(0, restarts=1), pod(1, restarts=1)), step.record, later=45).record
+    assert (met.phase, met.recycles, met.incarnation) == (rec.READY, 0, 2)
+    late = go(half, step.record, later=60).record
+    assert (late.phase, late.recycles) == (rec.RECYCLING, 1)
+    at_once = go(half, READY, Policy(self_heal=0.0)).record
+    assert at_once.phase == rec.RECYCLING
+
+
+def test_a_rank_that_the_restarted_leader_found_as_it_was_recorded_has_joined_it() -> None:
+    """It was recorded between its own restart and the moment when its leader noticed."""
+    too_early = go(group(pod(0), pod(1, restarts=1)), NEW).record
+    waits = go(group(pod(0, ready=False, restarts=1), pod(1, restarts=1)), too_early).record
+    assert (waits.phase, waits.recycles) == (rec.RESTARTING, 0)
+    joined = group(pod(0, restarts=1, probed=True), pod(1, restarts=1))
+    met = go(joined, waits, later=60).record
+    assert (met.phase, met.recycles, met.incarnation) == (rec.READY, 0, 2)
+    assert go(joined._replace(settled=False), waits, later=9).record.phase == rec.RESTARTING
+
+
+def test_a_new_leader_is_believed_to_have_met_the_ranks_only_when_it_is_probed() -> None:
+    """Its pod was lost, and a recycle announced; without a probe it is ready as soon as it runs."""
+    announced = go(group(pod(1)), READY).record
+    assert announced.phase == rec.RECYCLING
+    for leader in (pod(0, "0new"), pod(0, "0new", probed=True, ready=False)):
+        assert go(group(leader, pod(1)), announced).record == announced
+        assert go(group(leader, pod(1)), READY).record.phase == rec.RECYCLING
+    leader = pod(0, "0new", probed=True)
+    assert go(group(leader, pod(1, running=False)), announced).record == announced
+    for before in (announced, READY):
+        met = go(group(leader, pod(1)), before).record
+        assert (met.phase, met.incarnation, met.members["0"]) == (rec.READY, 2, "0new.0")
+
+
+def test_a_leader_without_a_probe_goes_with_its_group_when_ranks_did_not_start_anew() -> None:
+    """Left alone it would be Ready beside a new rank 1 at once, end when it notices, and cost that rank again and again."""
+    too_early = go(group(pod(0), pod(1, restarts=1)), NEW).record
+    mixed = group(pod(0, restarts=1), pod(1, restarts=1))
+    waits = go(mixed, too_early).record
+    assert waits.phase == rec.RESTARTING
+    record = go(mixed, waits, later=60).record
+    assert (record.phase, record.members) == (rec.RECYCLING, mixed.marks())
+    assert go(mixed, record, later=61).record == record, "that it is Ready does not save it"
+    older = go(group(pod(0), pod(1, restarts=2)), replace(waits, since=stamp(NOW)), later=60).record
+    assert (older.phase, older.members) == (rec.RECYCLING, too_early.members), "a rank that is newer than the record stays"
+
+
+def test_a_recycled_group_that_finds_no_nodes_holds_up_no_hung_one_for_long() -> None:
+    def at(later: float, records: dict[str, Record]) -> dict[str, Record]:
+        hung = Group("g-1", "engine", "r", 1, 2, "engine group 1", {0: pod(0, ready=False), 1: pod(1)})
+        lost = group(pod(0, "0new", node="", ready=False), pod(1, "1new", node=""))
+        quiet = Group("g-2", "engine", "r", 2, 2, "engine group 2", {0: pod(0), 1: pod(1)})
+        steps, _ = together([lost, hung, quiet], records, PLAIN, lambda _: False, NOW + timedelta(seconds=later))
+        return {name: step.record for name, step in steps.items()}
+
+    recycled = replace(READY, phase=rec.PENDING, since=stamp(NOW), recycled_at=stamp(NOW), recycles=1, ready_since="")
+    others = {f"g-{index}": replace(READY, name=f"g-{index}", index=index) for index in (1, 2)}
+    records = at(1, {"g-0": recycled, **others})
+    assert (records["g-0"].phase, records["g-1"].phase) == (rec.PENDING, rec.NOT_READY)
+    assert at(PLACING - 1, records)["g-1"].phase == rec.NOT_READY
+    assert at(PLACING + 1, records)["g-1"].phase == rec.RECYCLING
+
+
+def test_a_hung_leader_is_recycled_after_a_time_and_not_when_it_comes_back() -> None:
+    silent = group(pod(0, ready=False), pod(1))
+    step = go(silent, READY)
+    assert (step.record.phase, step.again) == (rec.NOT_READY, 60.0)
+    assert go(WHOLE, step.record, later=59).record.recycles == 0
+    hung = go(silent, step.record, later=60).record
+    assert hung.phase == rec.RECYCLING and hung.failure and hung.failure["reason"] == "NotReady"
+    waits = go(silent, step.record, later=60, busy=True)
+    assert (waits.record.phase, waits.again) == (rec.NOT_READY, TURN)
+    assert go(silent, step.record, later=60, systemic=True).record.phase == rec.SYSTEMIC
+    back = go(WHOLE, hung, later=61).record
+    assert back.phase == rec.READY and back.members == READY.members, "it answered before anything was deleted"
+
+
+def test_the_clock_of_a_hang_begins_when_the_node_reports_again() -> None:
+    silent = group(pod(0, ready=False), pod(1))
+    lost = go(silent, READY, later=5, lost=True)
+    assert (lost.record.phase, lost.again) == (rec.NODE_LOST, None)
+    assert go(silent, lost.record, later=900).again == 60.0
+
+
+def test_a_leader_that_ends_politely_keeps_its_ranks_until_it_is_gone() -> None:
+    """A drain of its node: what it has in flight needs them."""
+    ends = stamp(NOW + timedelta(seconds=600))
+    step = go(group(pod(0, deleting=True, ends=ends), pod(1)), READY)
+    assert (step.record.phase, step.again) == (rec.NOT_READY, 600.0)
+    assert go(group(pod(1)), step.record, later=100).record.phase == rec.RECYCLING
+    assert go(group(pod(0, deleting=True, ends=ends), pod(1)), step.record, later=601).record.phase == rec.RECYCLING
+    alone = group(pod(0, deleting=True, ends=ends), pod(1, "1new"))
+    assert go(alone, step.record, later=1).record.phase == rec.RECYCLING, "it cannot finish anything without its ranks"
+
+
+def test_recycles_in_a_row_wait_longer_and_longer_and_end_at_the_limit() -> None:
+    policy = Policy(limit=2)
+    first = go(LOST, READY, policy).record
+    again = go(group(pod(0, "0new"), pod(1, "1new")), first, policy, later=5).record
+    broken = group(pod(0, "0new"), pod(1, "1newer"))
+    step = go(broken, again, policy, later=6)
+    assert (step.record.phase, step.again) == (rec.NOT_READY, FIRST - 6)
+    second = go(broken, step.record, policy, later=FIRST).record
+    assert (second.phase, second.recycles, second.in_a_row) == (rec.RECYCLING, 2, 2)
+    third = go(group(pod(0, "0newer"), pod(1, "1newer")), second, policy, later=20).record
+    failed = go(group(pod(0, "0newer"), pod(1, "1last")), third, policy, later=60).record
+    assert (failed.phase, failed.recycles) == (rec.FAILED, 2)
+    assert go(group(pod(0, "0newer"), pod(1, "1last")), failed, policy, later=9999).record == failed, "it stays as it is"
+    by_hand = go(group(pod(0, "0last"), pod(1, "1last")), failed, policy, later=9999).record
+    assert by_hand.phase == rec.READY
+    assert go(group(pod(0, "0last"), pod(1, "1last")), by_hand, policy, later=9999 + STABLE).record.in_a_row == 0
+
+
+def test_what_happens_before_a_group_was_ready_is_its_boot() -> None:
+    booting = group(pod(0, ready=False), pod(1, restarts=3, ending=Ending("m", "Error", 1, "no", stamp(NOW))))
+    step = go(booting, NEW)
+    assert (step.record.phase, step.record.failure, step.again) == (rec.STARTING, None, PLAIN.start)
+    late = go(booting, step.record, later=PLAIN.start).record
+    assert (late.phase, late.members) == (rec.RECYCLING, booting.marks())
+    assert late.failure and late.failure["exitCode"] == 1, "the last ending says more than that it was late"
+    assert go(group(pod(0, node="", ready=False), pod(1, node="")), NEW, later=99999).record.phase == rec.PENDING
+
+
+def test_a_group_that_gets_ready_while_it_is_to_be_recycled_for_being_late_is_recorded() -> None:
+    late = go(group(pod(0, ready=False), pod(1)), replace(NEW, phase=rec.STARTING, since=stamp(NOW)), later=99999).record
+    assert late.phase == rec.RECYCLING
+    assert go(WHOLE, late, later=99999).record == late, "that it runs proves nothing"
+    record = go(group(pod(0, probed=True), pod(1)), late, later=99999).record
+    assert (record.phase, record.incarnation, record.members) == (rec.READY, 1, WHOLE.marks())
+
+
+def test_pods_of_a_drifted_template_go_with_their_group() -> None:
+    new = group(pod(0, "0new"), pod(1, "1new"), drifted=frozenset({"1new"}))
+    record = go(new, replace(READY, phase=rec.STARTING)).record
+    assert (record.phase, record.members) == (rec.RECYCLING, new.marks())
+    assert record.failure and record.failure["reason"] == "TemplateDrift"
+    assert go(new, record).record == record, "that its leader is ready does not save it"
+    same = WHOLE._replace(drifted=frozenset({pod(1).uid}))
+    assert go(same, READY).record == READY, "recorded pods stay, whatever an upgrade calls their template"
+    in_place = group(pod(0, restarts=1), pod(1, restarts=1), drifted=frozenset({pod(1).uid}))
+    assert go(in_place, READY).record.recycles == 0
+    again = group(pod(0, "0new", restarts=1, probed=True), pod(1, "1new"), drifted=frozenset({"0new"}))
+    assert go(again, record).record == record, "nor that it started again since, as what it should not be"
+    alone = group(pod(0, restarts=1), size=1, drifted=frozenset({pod(0).uid}))
+    assert go(alone, replace(READY, phase=rec.RECYCLING, ready_since="")).record.phase == rec.RECYCLING
+    assert go(new._replace(drifted=frozenset(), settled=False), record).record == record, "nor a further edit meanwhile"
+    unsettled = group(pod(0, "0new"), pod(1, "1new"), settled=False)
+    assert go(unsettled, READY).record.incarnation == 1, "not recorded while the template is a stranger's"
+
+
+def test_an_engine_that_survives_a_lost_rank_keeps_its_group() -> None:
+    elastic = Policy(spare=1)
+    away = group(pod(0), pod(2), size=3)
+    ready = go(group(pod(0), pod(1), pod(2), size=3), NEW, elastic).record
+    assert go(away, ready, elastic).record == ready
+    back = group(pod(0), pod(1, "1new", ready=True), pod(2), size=3)
+    record = go(back, ready, elastic).record
+    assert (record.phase, record.recycles, record.members["1"]) == (rec.READY, 0, "1new.0")
+    in_place = group(pod(0, restarts=1, probed=True), pod(1, running=False), pod(2, restarts=1), size=3)
+    assert go(in_place, ready, elastic).record.incarnation == 2, "with a new leader, too, it serves without one of them"
+    two = group(pod(0), pod(1, "1new"), pod(2, "2new"), size=3)
+    assert go(two, ready, elastic).record.phase == rec.RECYCLING, "more ranks than it survives"
+    headless = group(pod(0, "0new"), pod(1), pod(2), size=3)
+    assert go(headless, ready, elastic).record.phase == rec.RECYCLING, "nothing survives its leader"
+
+
+def test_none_recycles_nothing_and_still_tells() -> None:
+    off = Policy(recycles=False)
+    record = go(LOST, READY, off).record
+    assert (record.phase, record.recycles, record.incarnation) == (rec.READY, 0, 2)
+    assert record.failure and record.failure["reason"] == "PodReplaced"
+    silent = go(group(pod(0, ready=False), pod(1)), READY, off, later=9999)
+    assert (silent.record.phase, silent.again) == (rec.NOT_READY, None)
+
+
+def test_a_record_survives_the_status() -> None:
+    record = replace(go(LOST, READY).record, recycled_at=stamp(NOW))
+    assert rec.read({"groups": rec.written([record])}) == {"g-0": record}
+    assert rec.written([NEW])[0] == {
+        "name": "g-0", "component": "engine", "revision": "r", "index": 0, "phase": "Pending", "since": "", "incarnation": 0,
+    }  # fmt: skip
+
+
+def test_a_clock_that_was_set_back_begins_every_wait_anew() -> None:
+    ahead = stamp(NOW + timedelta(hours=1))
+    record = replace(READY, since=ahead, ready_since=ahead, recycled_at=ahead)
+    now = record.believed(NOW)
+    assert (now.since, now.ready_since, now.recycled_at) == (stamp(NOW),) * 3
+    assert now.believed(NOW) is now and READY.believed(NOW) is READY

@@ -1,0 +1,202 @@
+"""What every engine pod gets beyond what runtime and service say."""
+
+from typing import Any
+
+import pytest
+
+from ome_operator.core.observed.objects import Manifest
+from ome_operator.core.podspec.compose import compose
+from ome_operator.core.render import pod_template
+from ome_operator.core.weights.mount import weights
+from tests.support import parts
+
+CONTEXT = pod_template.Context("svc", "team", "r1", [weights(parts.model())._asdict()], {})
+
+
+def leader(engine: Manifest, accelerator: Manifest | None = None, uri: str = "", component: str = "engine") -> Manifest:
+    """Leader template of a component that the runtime describes like this."""
+    context = CONTEXT._replace(accelerator=accelerator or {})
+    if uri:
+        context = context._replace(weights=[weights(parts.model(uri))._asdict()])
+    return pod_template.leader(context, compose(component, {f"{component}Config": engine}, {}))
+
+
+def main(template: Manifest) -> Manifest:
+    """Its main container."""
+    found: Manifest = template["spec"]["containers"][0]
+    return found
+
+
+def env(template: Manifest) -> dict[str, Any]:
+    """Name -> value, or path of the downward API."""
+    return {
+        one["name"]: one.get("value", one.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath"))
+        for one in main(template)["env"]
+    }
+
+
+def box(**more: Any) -> Manifest:
+    """An engine with this main container."""
+    return {"runner": parts.container(**more)}
+
+
+def test_labels_of_a_leader_win_over_the_users() -> None:
+    template = leader({**box(), "labels": {"component": "mine", "team": "a", "ome.io/revision": "x"}})
+    assert template["metadata"]["labels"] == {
+        "team": "a",
+        "component": "engine",
+        "ome.io/inferenceservice": "svc",
+        "ome.io/managed-by": "ome-operator",
+        "ome.io/revision": "r1",
+        "leaderworkerset.sigs.k8s.io/worker-index": "0",
+    }
+
+
+def test_variables_of_a_single_pod() -> None:
+    assert env(leader(box(resources={"limits": {"nvidia.com/gpu": 8}}))) == {
+        "INFERENCESERVICE_NAME": "svc",
+        "NAMESPACE": "team",
+        "POD_NAME": "metadata.name",
+        "POD_IP": "status.podIP",
+        "MODEL_PATH": "/models/tiny",
+        "PARALLELISM_SIZE": "8",
+        "LWS_GROUP_INDEX": "metadata.labels['apps.kubernetes.io/pod-index']",
+        "LWS_LEADER_ADDRESS": "$(POD_NAME).svc-pods.team",
+        "LWS_GROUP_SIZE": "1",
+        "LWS_WORKER_INDEX": "0",
+    }
+
+
+def test_variables_of_a_group_are_those_of_leader_worker_set() -> None:
+    composed = compose(
+        "engine", {"engineConfig": {**box(resources={"limits": {"nvidia.com/gpu": 8}}), "worker": {"size": 3}}}, {}
+    )
+    first, others = env(pod_template.leader(CONTEXT, composed)), env(pod_template.worker(CONTEXT, composed))
+    assert first["PARALLELISM_SIZE"] == others["PARALLELISM_SIZE"] == "32"
+    assert first["LWS_GROUP_SIZE"] == others["LWS_GROUP_SIZE"] == "4"
+    assert (first["LWS_WORKER_INDEX"], others["LWS_WORKER_INDEX"]) == (
+        "0",
+        "metadata.labels['apps.kubernetes.io/pod-index']",
+    )
+    assert first["LWS_LEADER_ADDRESS"] == "$(POD_NAME).svc-pods.team"
+    assert others["LWS_LEADER_ADDRESS"] == "svc-engine-r1-$(LWS_GROUP_INDEX).svc-pods.team"
+    assert others["LWS_GROUP_INDEX"] == "metadata.labels['ome.io/group']"
+
+
+def test_workers_are_not_found_as_leaders() -> None:
+    composed = compose("engine", {"engineConfig": {**box(), "worker": {"size": 1}}}, {})
+    assert "leaderworkerset.sigs.k8s.io/worker-index" not in pod_template.worker(CONTEXT, composed)["metadata"]["labels"]
+
+
+ENVS: dict[str, tuple[list[Manifest], list[str]]] = {
+    "ours come first": ([{"name": "X", "value": "$(A)"}], ["A", "B", "X"]),
+    "a plain one of the user takes our place": ([{"name": "X"}, {"name": "A", "value": "mine"}], ["A", "B", "X"]),
+    "one of the user that refers to others stays behind them": (
+        [{"name": "X"}, {"name": "A", "value": "$(X)"}],
+        ["B", "X", "A"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ENVS)
+def test_order_of_variables(case: str) -> None:
+    """A reference sees only what stands before it."""
+    theirs, order = ENVS[case]
+    ours = [{"name": "A", "value": "1"}, {"name": "B", "value": "$(A)"}]
+    found = pod_template.add_env({"env": theirs}, ours)["env"]
+    assert [one["name"] for one in found] == order
+    assert all(one in found for one in theirs)
+
+
+def test_the_users_pod_name_stands_before_the_leaders_address() -> None:
+    """Runtimes written for OME define POD_NAME themselves."""
+    theirs = {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    names = list(env(leader({**box(env=[{"name": "X", "value": "1"}, theirs]), "worker": {"size": 1}})))
+    assert names.index("POD_NAME") < names.index("LWS_LEADER_ADDRESS") < names.index("X")
+
+
+def test_the_model_is_mounted_unless_the_user_mounts_something_there() -> None:
+    (mount,) = main(leader(box()))["volumeMounts"]
+    assert mount == {"name": "model", "mountPath": "/models/tiny", "readOnly": True}
+    own = {"name": "mine", "mountPath": "/models/tiny/"}
+    assert main(leader(box(volumeMounts=[own])))["volumeMounts"] == [own]
+
+
+def test_a_volume_of_the_user_called_model_stays_his() -> None:
+    theirs = {"name": "model", "emptyDir": {}}
+    template = leader({**box(volumeMounts=[{"name": "model", "mountPath": "/cache"}]), "volumes": [theirs]})
+    assert [one["name"] for one in template["spec"]["volumes"]] == ["model", "model-weights"]
+    assert {"name": "model-weights", "mountPath": "/models/tiny", "readOnly": True} in main(template)["volumeMounts"]
+
+
+def terms(template: Manifest) -> list[list[str]]:
+    """Keys of the required node expressions, per alternative."""
+    required = template["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    return [[one["key"] for one in term["matchExpressions"]] for term in required["nodeSelectorTerms"]]
+
+
+def test_every_alternative_of_the_users_affinity_needs_the_model_too() -> None:
+    label = "models.ome.io/clusterbasemodel.tiny"
+    assert terms(leader(box())) == [[label]]
+    given = [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}, {"matchFields": []}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": given}}
+    other = {"podAntiAffinity": {"x": 1}}
+    template = leader({**box(), "affinity": {"nodeAffinity": required, **other}})
+    assert terms(template) == [["a", label], [label]]
+    assert template["spec"]["affinity"]["podAntiAffinity"] == {"x": 1}
+
+
+def test_a_model_with_a_claim_may_run_anywhere() -> None:
+    assert "affinity" not in leader(box(), uri="pvc://weights")["spec"]
+
+
+def test_leaders_get_the_time_of_their_longest_request_and_workers_do_not() -> None:
+    composed = compose("engine", {"engineConfig": {**box(), "worker": {"size": 1}, "timeoutSeconds": 600}}, {})
+    assert pod_template.leader(CONTEXT, composed)["spec"]["terminationGracePeriodSeconds"] == 615
+    assert "terminationGracePeriodSeconds" not in pod_template.worker(CONTEXT, composed)["spec"]
+    assert leader({**box(), "timeoutSeconds": 1})["spec"]["terminationGracePeriodSeconds"] == 30
+    assert (
+        leader({**box(), "timeoutSeconds": 60, "terminationGracePeriodSeconds": 5})["spec"]["terminationGracePeriodSeconds"]
+        == 5
+    )
+    assert "terminationGracePeriodSeconds" not in leader({**box(), "timeoutSeconds": 0})["spec"]
+
+
+def test_what_the_user_says_about_the_pod_wins() -> None:
+    spec = leader({**box(terminationMessagePolicy="File"), "automountServiceAccountToken": True})["spec"]
+    assert spec["automountServiceAccountToken"] is True
+    assert spec["enableServiceLinks"] is False
+    assert spec["containers"][0]["terminationMessagePolicy"] == "File"
+
+
+def test_an_accelerator_adds_nodes_arguments_variables_and_parallelism() -> None:
+    chosen = {
+        "nodeSelector": {"gpu": "h200", "zone": "x"},
+        "args": ["--tp=16"],
+        "env": {"A": "2", "C": "3"},
+        "parallelism": 16,
+    }
+    template = leader(
+        {**box(args=["--tp=8", "--x"], env=[{"name": "A", "value": "1"}]), "nodeSelector": {"zone": "a"}}, chosen
+    )
+    assert template["spec"]["nodeSelector"] == {"gpu": "h200", "zone": "a"}
+    assert main(template)["args"] == ["--x", "--tp=16"]
+    assert {"A": "2", "C": "3", "PARALLELISM_SIZE": "16"}.items() <= env(template).items()
+
+
+PORTS: dict[str, tuple[Manifest, int]] = {
+    "the one called http": ({"ports": [{"containerPort": 1, "name": "metrics"}, {"containerPort": 2, "name": "http"}]}, 2),
+    "the one whose name begins so": ({"ports": [{"containerPort": 1}, {"containerPort": 2, "name": "http1"}]}, 2),
+    "the first": ({"ports": [{"containerPort": 3}, {"containerPort": 4}], "args": ["--port=5"]}, 3),
+    "--port=": ({"args": ["--x", "--port=6"]}, 6),
+    "--port and a number": ({"command": ["serve", "--port", "7"]}, 7),
+    "in a shell script": ({"command": ["sh", "-c"], "args": ["exec serve --port 8 --x"]}, 8),
+    "a variable says nothing": ({"args": ["--port=$(PORT)"]}, 8080),
+    "nothing": ({}, 8080),
+}
+
+
+@pytest.mark.parametrize("case", PORTS)
+def test_where_a_container_serves(case: str) -> None:
+    container, found = PORTS[case]
+    assert pod_template.port(container) == found

@@ -1,0 +1,76 @@
+"""What pods of known engines get for being watched."""
+
+from typing import Any
+
+import pytest
+
+from ome_operator.core.render.pod_template import port as port_of
+from ome_operator.core.render.probes import advice, watched
+
+SERVER = ["python3", "-m", "sglang.launch_server"]
+
+
+def pod(command: list[str], **main: Any) -> dict[str, Any]:
+    """A pod spec with this main container."""
+    return {"containers": [{"name": "main", "command": command, **main}, {"name": "side"}]}
+
+
+STARTS: list[tuple[list[str], bool]] = [
+    (SERVER, True),
+    (["/usr/local/bin/sglang", "serve", "--port=1"], True),
+    (["/bin/bash", "-c", "exec python3 -m sglang.launch_server --tp 8"], True),
+    (["vllm", "serve", "/models/kimi"], True),
+    (["/bin/bash", "-c", "ray start --head && exec vllm serve $MODEL_PATH"], True),
+    (["mpirun", "-np", "16", "trtllm-llmapi-launch", "trtllm-serve", "serve"], True),
+    (["python", "/workspace/ktransformers/ktransformers/server/main.py"], True),
+    (["python3", "-m", "sglang_router.launch_router"], False),
+    (["/bin/bash", "-c", "exec ray start --block --address=$LWS_LEADER_ADDRESS:6379"], False),
+    (["vllm", "bench", "serve"], False),
+    (["/usr/sbin/sshd", "-D"], False),
+]
+
+
+@pytest.mark.parametrize(("command", "known"), STARTS)
+def test_only_servers_of_known_engines_are_changed(command: list[str], known: bool) -> None:
+    assert (watched(pod(command), 1) != pod(command)) == known
+
+
+def test_rank_0_gets_probes_and_every_rank_another_pid_1() -> None:
+    lead, worker = watched(pod(SERVER), 31000), watched(pod(SERVER), None)
+    assert lead["shareProcessNamespace"] is True and worker["shareProcessNamespace"] is True
+    main = lead["containers"][0]
+    assert main["startupProbe"]["httpGet"] == main["readinessProbe"]["httpGet"] == {"path": "/health", "port": 31000}
+    assert main["startupProbe"]["periodSeconds"] * main["startupProbe"]["failureThreshold"] == 3600
+    assert main["readinessProbe"]["timeoutSeconds"] == 5
+    assert worker["containers"] == pod(SERVER)["containers"], "no probe of a rank whose /health proves nothing"
+    assert lead["containers"][1] == {"name": "side"}
+
+
+@pytest.mark.parametrize(
+    ("command", "port", "path"),
+    [
+        (["vllm", "serve", "model"], 8000, "/health"),
+        (["trtllm-serve", "model"], 8000, "/health"),
+        (["python", "-m", "ktransformers.server.main"], 10002, "/v1/models"),
+    ],
+)
+def test_every_engine_is_asked_where_it_answers(command: list[str], port: int, path: str) -> None:
+    serving = port_of({"command": command})
+    main = watched(pod(command), serving)["containers"][0]
+    assert serving == port
+    assert main["readinessProbe"]["httpGet"] == main["startupProbe"]["httpGet"] == {"path": path, "port": port}
+
+
+def test_what_the_user_says_stays() -> None:
+    mine = {"readinessProbe": {"tcpSocket": {"port": 1}}}
+    found = watched({**pod(SERVER, **mine), "shareProcessNamespace": False}, 1)
+    assert found["shareProcessNamespace"] is False
+    assert found["containers"][0]["readinessProbe"] == mine["readinessProbe"]
+    assert "startupProbe" in found["containers"][0]
+    assert "shareProcessNamespace" not in watched({**pod(SERVER), "hostPID": True}, 1), "the API allows only one of them"
+
+
+def test_a_probe_of_the_dummy_server_is_told() -> None:
+    probe = {"httpGet": {"path": "/health_generate", "port": 1}}
+    assert "move it" in advice(pod(SERVER, readinessProbe=probe))[0]
+    assert advice(pod(SERVER)) == () and advice(pod(["vllm", "serve"], readinessProbe=probe)) == ()

@@ -1,0 +1,82 @@
+"""RDMA for pods that ask for it by annotation."""
+
+from typing import Any
+
+import pytest
+
+from ome_operator.core.render import rdma
+
+ASK = {"rdma.ome.io/auto-inject": "true"}
+
+
+def injected(box: dict[str, Any] | None = None, pod: dict[str, Any] | None = None, **annotations: str) -> dict[str, Any]:
+    """A pod with a main container and a sidecar after injection."""
+    main = {"name": "main", **(box or {})}
+    asked = {**ASK, **{f"rdma.ome.io/{key.replace('_', '-')}": value for key, value in annotations.items()}}
+    return rdma.inject({"containers": [main, {"name": "side"}], **(pod or {})}, asked)
+
+
+@pytest.mark.parametrize("value", ["false", "True", ""])
+def test_nothing_without_the_annotation(value: str) -> None:
+    pod = {"containers": [{"name": "main"}]}
+    assert rdma.inject(pod, {"rdma.ome.io/auto-inject": value}) is pod
+
+
+@pytest.mark.parametrize("profile", rdma.PROFILES)
+def test_environment_memory_devices_and_no_more_power_than_needed(profile: str) -> None:
+    pod = injected(profile=profile)
+    main, side = pod["containers"]
+    assert {one["name"]: one["value"] for one in main["env"]} == rdma.PROFILES[profile]
+    assert [one["mountPath"] for one in main["volumeMounts"]] == ["/dev/shm", "/dev/infiniband"]
+    assert main["securityContext"] == {"capabilities": {"add": ["IPC_LOCK"]}}
+    assert [one["name"] for one in pod["volumes"]] == ["dshm", "devinf"]
+    assert side == {"name": "side"}
+
+
+def test_the_named_container_gets_it() -> None:
+    main, side = injected(container_name="side")["containers"]
+    assert main == {"name": "main"} and side["volumeMounts"]
+
+
+def test_a_container_that_is_not_there_gets_nothing_and_is_told() -> None:
+    pod = injected(container_name="other")
+    assert pod == {"containers": [{"name": "main"}, {"name": "side"}]}
+    (said,) = rdma.advice({**ASK, "rdma.ome.io/container-name": "other"}, ["main", "side"])
+    assert "'other'" in said and "main, side" in said
+
+
+def test_an_unknown_profile_is_told() -> None:
+    (said,) = rdma.advice({**ASK, "rdma.ome.io/profile": "x"}, ["main"])
+    assert "'x' is not a profile" in said and "infiniband" in said
+    assert rdma.advice({"rdma.ome.io/profile": "x"}, ["main"]) == []
+    assert rdma.advice(ASK, ["main"]) == []
+
+
+def test_what_the_user_set_wins() -> None:
+    shm = {"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": "64Gi"}}
+    pod = injected({"env": [{"name": "NCCL_IB_TIMEOUT", "value": "7"}]}, {"volumes": [shm]}, profile="infiniband")
+    assert {"name": "NCCL_IB_TIMEOUT", "value": "7"} in pod["containers"][0]["env"]
+    assert shm in pod["volumes"]
+
+
+def test_what_the_container_mounts_already_is_left_alone() -> None:
+    mounts = [{"name": "a", "mountPath": "/dev/shm/"}, {"name": "b", "mountPath": "/dev/infiniband"}]
+    pod = injected({"volumeMounts": mounts})
+    assert pod["containers"][0]["volumeMounts"] == mounts
+    assert "volumes" not in pod
+
+
+def test_another_containers_shared_memory_is_not_the_main_ones() -> None:
+    pod = {"containers": [{"name": "main"}, {"name": "side", "volumeMounts": [{"name": "x", "mountPath": "/dev/shm"}]}]}
+    main, _ = rdma.inject(pod, ASK)["containers"]
+    assert [one["mountPath"] for one in main["volumeMounts"]] == ["/dev/shm", "/dev/infiniband"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "got"),
+    [(["SYS_NICE"], ["SYS_NICE", "IPC_LOCK"]), (["IPC_LOCK"], ["IPC_LOCK"]), (["ALL"], ["ALL"])],
+)
+def test_capabilities_of_the_user_stay(asked: list[str], got: list[str]) -> None:
+    security = {"runAsUser": 0, "capabilities": {"add": asked, "drop": ["NET_RAW"]}}
+    main = injected({"securityContext": security})["containers"][0]
+    assert main["securityContext"] == {"runAsUser": 0, "capabilities": {"add": got, "drop": ["NET_RAW"]}}

@@ -1,0 +1,179 @@
+"""The registry beside routers: for which ones, what it is told, and what it may do."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from ome_operator.cli import registry as command
+from ome_operator.core.observed.objects import Observed
+from ome_operator.core.render import meta, registry_sidecar
+from ome_operator.core.render.registry_sidecar import Groups, Sidecar
+from ome_operator.core.render.statefulsets import Stored
+from ome_operator.core.sync import sync
+from ome_operator.engines.routers import sglang_router
+from tests.support import parts
+from tests.support.world import START
+
+OWNER = meta.Owner("svc", "team", "u")
+PD = Sidecar("ome:1", (Groups("engine", 30001, 4), Groups("decoder", 30002, 12)))
+ONE = Sidecar("ome:1", (Groups("engine", 8080, 1),))
+BASE = ["python3", "-m", "sglang_router.launch_router"]
+STANDARD = "component=engine leaderworkerset.sigs.k8s.io/worker-index=0 ome.io/inferenceservice=$(INFERENCESERVICE_NAME)"
+
+
+def beside(
+    *args: str, wanted: Sidecar = PD, notes: dict[str, str] | None = None, image: str = "gateway:v0.3.2", **box: Any
+) -> dict[str, Any] | None:
+    """The sidecar of a router with these arguments."""
+    main = {"name": "router", "image": image, "command": BASE, "args": list(args), **box}
+    pod = registry_sidecar.with_registry({"containers": [main]}, OWNER, "r1", notes or {}, wanted)
+    boxes = pod.get("initContainers") or [None]
+    assert pod["containers"] == [main] and len(boxes) == 1
+    return boxes[0]
+
+
+def args(**more: Any) -> list[str]:
+    """Arguments of the sidecar beside a prefill and decode router."""
+    words = more.pop("words", ["--pd-disaggregation"])
+    box = beside(*words, **more)
+    assert box is not None
+    return [str(one) for one in box["args"]]
+
+
+def test_what_it_is_told() -> None:
+    assert args(words=["--pd-disaggregation", "--port", "8080"]) == [
+        "registry",
+        "--router=http://127.0.0.1:8080",
+        "--namespace=team",
+        "--selector=ome.io/managed-by=ome-operator,ome.io/inferenceservice=svc,ome.io/revision=r1",
+        "--role=engine:prefill:30001:4",
+        "--role=decoder:decode:30002:12",
+        "--bootstrap-port=8998",
+    ]
+
+
+def test_a_router_of_one_kind_of_worker() -> None:
+    said = args(words=["--service-discovery", "--service-discovery-port=9000"], wanted=ONE)
+    assert said[4:] == ["--role=engine:regular:9000:1"]
+
+
+def test_the_command_understands_what_is_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+
+    async def run(settings: Any) -> None:
+        seen.append(settings)
+
+    monkeypatch.setattr(command, "run", run)
+    done = CliRunner().invoke(command.app, [*args()[1:], "--server=http://api"])
+    assert done.exit_code == 0, done.output
+    (settings,) = seen
+    assert [tuple(one) for one in settings.terms.roles] == [
+        ("engine", "prefill", 30001, 4),
+        ("decoder", "decode", 30002, 12),
+    ]
+
+
+@pytest.mark.parametrize("role", ["engine", "engine:prefill:30000", "engine:other:1:1", "engine:prefill:x:1"])
+def test_a_wrong_role_is_one_sentence(role: str) -> None:
+    done = CliRunner().invoke(command.app, ["--router=r", "--namespace=n", "--selector=s", f"--role={role}"])
+    assert done.exit_code == 2 and "component:type:port:pods" in done.output
+
+
+def test_it_may_do_nothing_special() -> None:
+    box = beside("--pd-disaggregation")
+    assert box is not None and box["restartPolicy"] == "Always"
+    safe = box["securityContext"]
+    assert safe["runAsNonRoot"] and safe["readOnlyRootFilesystem"] and not safe["allowPrivilegeEscalation"]
+    assert safe["capabilities"] == {"drop": ["ALL"]} and safe["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert "env" not in box and "volumeMounts" not in box
+
+
+ADDRESSES = {
+    "default": ([], "http://127.0.0.1:30000"),
+    "everywhere": (["--host=0.0.0.0", "--port=80"], "http://127.0.0.1:80"),
+    "one address": (["--host", "$(POD_IP)"], "http://$(POD_IP):30000"),
+    "IPv6": (["--host", "fd00::1"], "http://[fd00::1]:30000"),
+    "with a certificate": (["--tls-cert-path=/c", "--port=443"], "https://127.0.0.1:443"),
+}
+
+
+@pytest.mark.parametrize("case", ADDRESSES)
+def test_where_the_router_is(case: str) -> None:
+    words, address = ADDRESSES[case]
+    assert args(words=["--pd-disaggregation", *words])[1] == f"--router={address}"
+
+
+def test_variables_that_it_needs_come_along_and_no_others() -> None:
+    secret = {"name": "SECRET", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
+    env = [secret, {"name": "OTHER", "value": "1"}, {"name": "KEY", "value": "$(SECRET)"}]
+    box = beside("--pd-disaggregation", "--api-key=$(KEY)", env=env)
+    assert box is not None
+    assert box["args"][-1] == "--key=$(KEY)"
+    assert box["env"] == [secret, env[2]]
+
+
+def test_an_admins_key_counts_more() -> None:
+    words = ["--pd-disaggregation", "--control-plane-api-keys", "u:U:user:a", "x:X:admin:b", "--api-key", "c"]
+    assert args(words=words)[-1] == "--key=b"
+
+
+NONE: dict[str, dict[str, Any]] = {
+    "workers by name": {"words": ["--pd-disaggregation", "--prefill", "http://p", "--decode", "http://d"]},
+    "workers by URL": {"words": ["--service-discovery", "--worker-urls", "http://p"], "wanted": ONE},
+    "labels of the user's": {"words": ["--pd-disaggregation", "--prefill-selector", "tier=a component=engine"]},
+    "no discovery": {"words": ["--port=80"], "wanted": ONE},
+    "no image": {"words": ["--pd-disaggregation"], "wanted": PD._replace(image="")},
+    "not wanted": {"words": ["--pd-disaggregation"], "notes": {"ome.io/registry": "false"}},
+    "another program": {"words": ["--pd-disaggregation"], "command": ["nginx"]},
+    "too old": {"words": ["--pd-disaggregation"], "image": "r:5000/lmsysorg/sglang:v0.4.9.post2"},
+    "no decode": {"words": ["--pd-disaggregation"], "wanted": ONE},
+}
+
+
+@pytest.mark.parametrize("case", NONE)
+def test_routers_without_a_registry(case: str) -> None:
+    given = dict(NONE[case])
+    assert beside(*given.pop("words"), **given) is None
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--prefill-selector", STANDARD, "--decode-selector", STANDARD],
+        [f"--prefill-selector={STANDARD}"],
+        ["--selector", *STANDARD.split(), "--policy", "a=b"],
+    ],
+)
+def test_the_operators_own_labels_are_no_obstacle(words: list[str]) -> None:
+    assert beside("--pd-disaggregation", *words) is not None
+
+
+@pytest.mark.parametrize("image", ["gateway:v0.3.2", "own/router", "own/router:v0.1", "sglang:v0.5.23-cu126", "a@sha256:00"])
+def test_images_that_may_have_the_api(image: str) -> None:
+    assert beside("--pd-disaggregation", image=image) is not None
+
+
+@pytest.mark.parametrize("start", [["smg", "launch"], ["/usr/bin/sglang-router"], ["sh", "-c"], []])
+def test_ways_to_start_it(start: list[str]) -> None:
+    words = ["python3 -m sglang_router.launch_router --pd-disaggregation"] if "sh" in start else ["--pd-disaggregation"]
+    assert sglang_router({"command": start, "args": words}) is not None
+
+
+def test_the_order_of_stored_roles_changes_nothing() -> None:
+    """The API server gives stored data back with its keys in another order."""
+    leader = {"spec": {"template": {"spec": {"containers": [{"args": ["--disaggregation-bootstrap-port=9000"]}]}}}}
+    roles = [Stored(name, 2, 30000, leader, None) for name in ("engine", "decoder")]
+    one, other = ({role.component: role for role in order} for order in (roles, roles[::-1]))
+    assert registry_sidecar.sidecar("i", one) == registry_sidecar.sidecar("i", other)
+    assert registry_sidecar.sidecar("i", one).bootstrap_port == 9000
+
+
+def test_a_service_can_do_without() -> None:
+    service, deps = parts.kimi()
+    for annotation, there in ((None, True), ("true", True), ("false", False)):
+        notes = {} if annotation is None else {"ome.io/registry": annotation}
+        plan = sync(replace(service, annotations={**service.annotations, **notes}), deps, Observed(), START)
+        (router,) = [one.manifest for one in plan.apply if one.manifest["kind"] == "Deployment"]
+        assert ("initContainers" in router["spec"]["template"]["spec"]) is there

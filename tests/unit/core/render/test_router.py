@@ -1,0 +1,177 @@
+"""The router of a slice: it sees only its own slice, drains before it goes, and may only look at pods."""
+
+from typing import Any
+
+import pytest
+
+from ome_operator.core.podspec.compose import Composed, compose
+from ome_operator.core.render import meta, router
+from ome_operator.core.render.registry_sidecar import Sidecar
+
+OWNER = meta.Owner("svc", "team", "u")
+OURS = "ome.io/revision=r1"
+
+
+def composed(written: dict[str, Any] | None = None, **box: Any) -> Composed:
+    """A router."""
+    return compose("router", {"routerConfig": {"runner": {"name": "router", "image": "i", **box}}}, written or {})
+
+
+def deployed(written: dict[str, Any] | None = None, replicas: int = 1, **box: Any) -> dict[str, Any]:
+    """Its Deployment."""
+    return router.deployment(OWNER, "r1", composed(written, **box), replicas, Sidecar(""))
+
+
+FORMS: dict[str, tuple[list[str], list[str]]] = {
+    "one argument with several pairs": (["--selector", "a=b c=d", "--x"], ["--selector", f"a=b c=d {OURS}", "--x"]),
+    "several arguments": (["--selector", "a=b", "c=d", "--x"], ["--selector", "a=b", "c=d", OURS, "--x"]),
+    "one argument with one pair": (["--selector", "a=b", "--x"], ["--selector", "a=b", OURS, "--x"]),
+    "at the end": (["--x", "--selector", "a=b c=d"], ["--x", "--selector", f"a=b c=d {OURS}"]),
+    "with an equals sign": (["--selector=a=b c=d"], [f"--selector=a=b c=d {OURS}"]),
+    "prefill and decode": (
+        ["--prefill-selector", "a=b x=y", "--decode-selector", "c=d", "e=f"],
+        ["--prefill-selector", f"a=b x=y {OURS}", "--decode-selector", "c=d", "e=f", OURS],
+    ),
+    "before a short flag": (["--selector", "a=b", "c=d", "-v"], ["--selector", "a=b", "c=d", OURS, "-v"]),
+    "an empty selector stays empty": (["--selector", "--x"], ["--selector", "--x"]),
+    "no selector": (["--x", "a=b c=d"], ["--x", "a=b c=d"]),
+    "another flag that begins alike": (["--selectors", "a=b"], ["--selectors", "a=b"]),
+}
+
+
+@pytest.mark.parametrize("part", ["args", "command"])
+@pytest.mark.parametrize("case", FORMS)
+def test_the_revision_joins_every_selector_in_its_form(case: str, part: str) -> None:
+    words, scoped = FORMS[case]
+    assert router.own_slice({part: words}, "r1") == {part: scoped}
+
+
+def test_deployment() -> None:
+    spec = deployed({"labels": {"component": "x", "team": "a"}, "annotations": {"n": "1"}}, replicas=3)["spec"]
+    wanted = {
+        "component": "router",
+        "ome.io/inferenceservice": "svc",
+        "ome.io/managed-by": "ome-operator",
+        "ome.io/revision": "r1",
+    }
+    assert spec["replicas"] == 3
+    assert spec["selector"] == {"matchLabels": wanted}
+    assert spec["template"]["metadata"] == {"labels": {"team": "a", **wanted}, "annotations": {"n": "1"}}
+    assert spec["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
+
+
+TOLD = (("engine", ("p0", "p1")), ("decoder", ("d0",)))
+
+
+def test_a_router_is_told_every_leader_in_its_arguments() -> None:
+    """Each argument that refers to leaders stands there once for every one of them, with the values behind it."""
+    args = [
+        "--mini-lb",
+        "--prefill",
+        "http://$(ENGINE_LEADER_ADDRESS):1",
+        "8998",
+        "--decode=http://$(DECODER_LEADER_ADDRESS):1",
+    ]
+    box = composed(args=args)
+    assert router.is_told(box)
+    found = router.deployment(OWNER, "r1", box, 1, Sidecar(""), TOLD)["spec"]["template"]["spec"]["containers"][0]["args"]
+    prefill = ["--prefill", "http://p0:1", "8998", "--prefill", "http://p1:1", "8998"]
+    assert found == ["--mini-lb", *prefill, "--decode=http://d0:1"]
+
+
+def test_a_router_that_looks_for_workers_itself_is_told_nothing() -> None:
+    assert not router.is_told(composed(args=["--service-discovery", "--selector", "$(INFERENCESERVICE_NAME)"]))
+    assert not router.is_told(composed())
+
+
+def names(deployment: dict[str, Any]) -> dict[str, Any]:
+    """Variables of the router."""
+    return {one["name"]: one.get("value") for one in deployment["spec"]["template"]["spec"]["containers"][0]["env"]}
+
+
+def test_config_becomes_variables_behind_ours_and_above_the_runners() -> None:
+    found = names(
+        deployed({"config": {"B": "2", "A": "$(POD_IP)"}}, env=[{"name": "B", "value": "1"}, {"name": "C", "value": "$(A)"}])
+    )
+    assert list(found) == ["INFERENCESERVICE_NAME", "NAMESPACE", "POD_NAME", "POD_IP", "A", "B", "C"]
+    assert found["B"] == "2"
+    assert names(deployed({"config": {"NAMESPACE": "x"}}))["NAMESPACE"] == "x"
+
+
+GRACE: list[tuple[dict[str, Any], int, int]] = [
+    ({}, 15, 205),
+    ({"args": ["--shutdown-grace-period-secs", "20"]}, 15, 45),
+    ({"args": ["--shutdown-grace-period-secs=20"]}, 15, 45),
+    ({"command": ["router", "--shutdown-grace-period-secs=0"]}, 15, 25),
+    ({"args": ["--shutdown-grace-period-secs", "²"]}, 15, 205),
+    ({"args": ["--shutdown-grace-period-secs=" + "9" * 5000]}, 15, 205),
+]
+
+
+@pytest.mark.parametrize(("box", "pause", "grace"), GRACE)
+def test_it_serves_until_endpoints_have_noticed_and_then_ends_in_its_own_time(
+    box: dict[str, Any], pause: int, grace: int
+) -> None:
+    spec = deployed(None, **box)["spec"]["template"]["spec"]
+    assert spec["containers"][0]["lifecycle"] == {"preStop": {"sleep": {"seconds": pause}}}
+    assert spec["terminationGracePeriodSeconds"] == grace
+
+
+def lifecycle(seconds: int, **box: Any) -> Any:
+    """Lifecycle of the router in a pod with this grace period."""
+    spec = deployed({"terminationGracePeriodSeconds": seconds}, **box)["spec"]["template"]["spec"]
+    assert spec["terminationGracePeriodSeconds"] == seconds
+    return spec["containers"][0].get("lifecycle")
+
+
+def test_the_pause_ends_before_a_grace_period_of_the_users() -> None:
+    assert lifecycle(2) == {"preStop": {"sleep": {"seconds": 1}}}
+    assert lifecycle(1) is None
+    assert lifecycle(600) == {"preStop": {"sleep": {"seconds": 15}}}
+
+
+def test_a_pre_stop_of_the_users_stays_and_a_post_start_goes_with_ours() -> None:
+    theirs = {"preStop": {"exec": {"command": ["x"]}}}
+    assert lifecycle(60, lifecycle=theirs) == theirs
+    started = {"postStart": {"exec": {"command": ["x"]}}}
+    assert lifecycle(60, lifecycle=started) == {**started, "preStop": {"sleep": {"seconds": 15}}}
+
+
+def test_routers_may_look_at_pods_and_nothing_else() -> None:
+    account, role, binding = router.access(OWNER, composed())
+    assert (account["kind"], role["kind"], binding["kind"]) == ("ServiceAccount", "Role", "RoleBinding")
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "svc-router", "namespace": "team"}]
+    assert deployed()["spec"]["template"]["spec"]["serviceAccountName"] == "svc-router"
+
+
+def test_a_service_account_of_the_users_gets_the_role() -> None:
+    """The Role is bound to the ServiceAccount that the router really uses (decisions 23)."""
+    role, binding = router.access(OWNER, composed({"serviceAccountName": "own"}))
+    assert role["kind"] == "Role"
+    assert binding["subjects"][0]["name"] == "own"
+    assert deployed({"serviceAccountName": "own"})["spec"]["template"]["spec"]["serviceAccountName"] == "own"
+
+
+WATCHED: dict[str, tuple[list[str], bool]] = {
+    "discovery": (["--service-discovery"], True),
+    "prefill and decode": (["--pd-disaggregation"], True),
+    "the user's own interval": (["--service-discovery", "--health-check-interval-secs", "9"], False),
+    "started by the image": (["--pd-disaggregation"], True),
+    "no checks": (["--service-discovery", "--disable-health-check"], False),
+    "workers by name": (["--worker-urls", "http://a"], False),
+}
+
+
+@pytest.mark.parametrize("case", WATCHED)
+def test_sglang_routers_look_at_their_workers_often(case: str) -> None:
+    args, added = WATCHED[case]
+    command = [] if "image" in case else ["python3", "-m", "sglang_router.launch_router"]
+    spec = deployed(command=command, args=args)["spec"]["template"]["spec"]
+    assert spec["containers"][0]["args"] == [*args, *(["--health-check-interval-secs=5"] if added else [])]
+
+
+def test_other_routers_and_shells_keep_their_arguments() -> None:
+    for command in (["nginx", "--service-discovery"], ["sh", "-c", "smg launch --service-discovery"]):
+        spec = deployed(command=command)["spec"]["template"]["spec"]
+        assert "args" not in spec["containers"][0]

@@ -1,0 +1,88 @@
+"""Budgets, scale objects, autoscalers."""
+
+from typing import Any
+
+import pytest
+
+from ome_operator.core.render import meta, scaling
+from ome_operator.core.resolve.scaling import Policy
+
+OWNER = meta.Owner("svc", "team", "u")
+
+
+def counts(**changed: Any) -> Policy:
+    """A policy of one group."""
+    return Policy(1, 1, None, None, "cpu", 80, {}, "hpa")._replace(**changed)
+
+
+@pytest.mark.parametrize(
+    ("said", "groups", "pods"),
+    [
+        ({}, 4, 1),
+        ({}, 0, 1),
+        ({"max_unavailable": 2}, 4, 2),
+        ({"max_unavailable": 0}, 4, 0),
+        ({"max_unavailable": "25%"}, 4, 1),
+        ({"max_unavailable": "26%"}, 4, 2),
+        ({"min_available": 1}, 1, 0),
+        ({"min_available": 3}, 4, 1),
+        ({"min_available": 9}, 4, 0),
+        ({"min_available": "50%"}, 3, 1),
+        ({"min_available": "100%"}, 3, 0),
+        ({"min_available": 1}, 5, 4),
+    ],
+)
+def test_users_count_groups_and_budgets_count_pods(said: dict[str, Any], groups: int, pods: int) -> None:
+    """One eviction takes one group, so u groups are u pods (decisions 14)."""
+    assert scaling.allowed_disruptions(counts(**said), groups) == pods
+
+
+def test_a_budget_is_over_all_pods_of_one_role_of_one_slice() -> None:
+    spec = scaling.budget(OWNER, "engine", "r1", 2)["spec"]
+    labels = {
+        "component": "engine",
+        "ome.io/revision": "r1",
+        "ome.io/inferenceservice": "svc",
+        "ome.io/managed-by": "ome-operator",
+    }
+    assert spec == {"maxUnavailable": 2, "selector": {"matchLabels": labels}, "unhealthyPodEvictionPolicy": "AlwaysAllow"}
+
+
+ADVICE: list[tuple[str, dict[str, Any], str]] = [
+    ("engine", {}, ""),
+    ("engine", {"min_available": 1}, "allows no eviction"),
+    ("engine", {"high": 3, "scale_metric": "rps"}, "cannot be read"),
+    ("engine", {"low": 0, "high": 3}, "cannot wake"),
+    ("engine", {"scaler": "keda"}, "no ScaledObject"),
+    ("router", {"high": 3}, "not scaled automatically"),
+    ("router", {}, ""),
+]
+
+
+@pytest.mark.parametrize(("component", "said", "words"), ADVICE)
+def test_advice(component: str, said: dict[str, Any], words: str) -> None:
+    found = scaling.advice(component, counts(**said), 1)
+    assert bool(found) == bool(words)
+    assert words in "".join(found)
+
+
+def test_an_autoscaler_moves_the_scale_object() -> None:
+    behavior = {"scaleDown": {"stabilizationWindowSeconds": 60}}
+    spec = scaling.autoscaler(OWNER, "engine", counts(low=0, high=4, hpa={"behavior": behavior}))["spec"]
+    assert spec["scaleTargetRef"] == {"apiVersion": "ome.io/v1beta1", "kind": "RoleScale", "name": "svc-engine"}
+    assert (spec["minReplicas"], spec["maxReplicas"], spec["behavior"]) == (1, 4, behavior)
+    (metric,) = spec["metrics"]
+    assert metric["resource"] == {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}
+
+
+def test_metrics_of_the_user_replace_ours() -> None:
+    assert scaling.autoscaler(OWNER, "engine", counts(high=4, hpa={"metrics": [{"type": "Pods"}]}))["spec"]["metrics"] == [
+        {"type": "Pods"}
+    ]
+
+
+def test_the_scale_objects_selector_finds_leaders_of_every_revision() -> None:
+    status = scaling.role_scale_status(OWNER, "decoder", 3, 2)["status"]
+    assert (status["replicas"], status["readyReplicas"]) == (3, 2)
+    assert "component=decoder" in status["selector"] and "worker-index=0" in status["selector"]
+    assert "revision" not in status["selector"]

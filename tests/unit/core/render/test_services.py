@@ -1,0 +1,63 @@
+"""Services of an InferenceService."""
+
+import pytest
+
+from ome_operator.core.render import meta, services
+
+OWNER = meta.Owner("svc", "team", "u")
+ALL = (("engine", 30000), ("decoder", 30000), ("router", 8080))
+
+
+def by_name(ports: tuple[tuple[str, int], ...], front: str, type_: str = "") -> dict[str, dict]:  # type: ignore[type-arg]
+    """Name -> spec."""
+    return {one["metadata"]["name"]: one["spec"] for one in services.services(OWNER, ports, front, type_)}
+
+
+def test_one_each_the_url_first() -> None:
+    assert list(by_name(ALL, "router")) == ["svc", "svc-pods", "svc-engine", "svc-decoder", "svc-router"]
+    assert list(by_name((("engine", 8080),), "engine")) == ["svc", "svc-pods", "svc-engine"]
+
+
+@pytest.mark.parametrize(
+    ("port", "front", "ports"),
+    [(8080, "router", {80: 8080, 8080: 8080}), (30000, "engine", {80: 30000, 30000: 30000}), (80, "engine", {80: 80})],
+)
+def test_port_80_and_the_containers_own_lead_to_the_same(port: int, front: str, ports: dict[int, int]) -> None:
+    """Equal ports are merged: the API refuses duplicates."""
+    entries = by_name(((front, port),), front)["svc"]["ports"]
+    assert {one["port"]: one["targetPort"] for one in entries} == ports
+    assert len({one["name"] for one in entries}) == len(entries) == len(ports)
+
+
+def test_selectors_find_what_serves_http_and_nothing_else() -> None:
+    found = by_name(ALL, "router")
+    ours = {"ome.io/managed-by": "ome-operator", "ome.io/inferenceservice": "svc"}
+    leader = {"leaderworkerset.sigs.k8s.io/worker-index": "0"}
+    assert found["svc"]["selector"] == found["svc-router"]["selector"] == {**ours, "component": "router"}
+    assert found["svc-engine"]["selector"] == {**ours, "component": "engine", **leader}
+    assert found["svc-pods"]["selector"] == ours
+
+
+def test_an_engine_may_stand_before_a_router_that_is_not_ready_yet() -> None:
+    spec = by_name((("engine", 1), ("router", 2)), "engine")["svc"]
+    assert spec["selector"]["component"] == "engine"
+    assert [one["port"] for one in spec["ports"]] == [80, 1]
+
+
+def test_ranks_find_their_leader_before_anything_is_ready() -> None:
+    spec = by_name(ALL, "router")["svc-pods"]
+    assert (spec["clusterIP"], spec["publishNotReadyAddresses"]) == ("None", True)
+
+
+def test_what_names_the_pods_has_a_port_that_stays_when_the_front_changes() -> None:
+    fronts = [by_name(ALL, front)["svc-pods"]["ports"] for front in ("engine", "router")]
+    assert fronts[0] == fronts[1] and [one["port"] for one in fronts[0]] == [30000]
+
+
+def test_the_annotation_changes_the_type_of_the_external_service_alone() -> None:
+    found = by_name(ALL, "router", "LoadBalancer")
+    assert [one.get("type") for one in found.values()] == ["LoadBalancer", None, "ClusterIP", "ClusterIP", "ClusterIP"]
+
+
+def test_url() -> None:
+    assert services.url(OWNER, 8080) == "http://svc.team.svc.cluster.local:8080"

@@ -1,0 +1,120 @@
+"""Fine-tuned weights of a service: LoRA beside its model, merged weights in its place."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ome_operator import names
+from ome_operator.api import FineTunedWeight, Invalid
+from ome_operator.core.observed.objects import Deps, Observed
+from ome_operator.core.render.statefulsets import workloads
+from ome_operator.core.resolve.inputs import object_refs, resolve
+from ome_operator.core.rollout.intent import choose
+from tests.support import parts
+
+
+def weight(name: str = "poet", base: str = "tiny", kind: str = "LoRA", **more: Any) -> FineTunedWeight:
+    """Weights that were trained on `base`."""
+    storage = {"storageUri": f"hf://test/{name}", "path": f"/weights/{name}"}
+    spec = {"baseModelRef": {"name": base}, "modelType": kind, "storage": storage, "hyperParameters": {}, **more}
+    return parts.good(FineTunedWeight.parse({"kind": "FineTunedWeight", "metadata": {"name": name}, "spec": spec}))
+
+
+def having(*weights: FineTunedWeight, image: str = "engine:1", args: list[str] | None = None) -> Deps:
+    """A model, a runtime of SGLang, and weights."""
+    box = parts.container(image=image, command=["python3"], args=args or ["-m", "sglang.launch_server"])
+    deps = parts.deps(parts.model(), parts.runtime(engineConfig={"runner": box}))
+    return replace(deps, weights={one.name: one for one in weights})
+
+
+def service(*names: str) -> Any:
+    """A service with these weights."""
+    return parts.service(model={"name": "tiny", "fineTunedWeights": list(names)}, engine={})
+
+
+def pod(deps: Deps, *names: str) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """(pod spec, what was dropped) of the leader."""
+    inputs = resolve(service(*names), deps).inputs
+    assert inputs is not None
+    roles, dropped = workloads("svc", "team", "r1", inputs)
+    return roles["engine"]["leader"]["spec"]["template"]["spec"], dropped
+
+
+def test_lora_weights_are_mounted_beside_the_model_and_named_to_the_engine() -> None:
+    spec, dropped = pod(having(weight("poet"), weight("jurist")), "poet", "jurist")
+    (main,) = spec["containers"]
+    assert main["args"][-3:] == ["--lora-paths", "poet=/weights/poet", "jurist=/weights/jurist"]
+    assert [one["mountPath"] for one in main["volumeMounts"]] == ["/models/tiny", "/weights/poet", "/weights/jurist"]
+    assert len({one["name"] for one in spec["volumes"]}) == 3
+    (term,) = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert [one["key"] for one in term["matchExpressions"]] == [
+        "models.ome.io/clusterbasemodel.tiny", "models.ome.io/finetunedweight.poet", "models.ome.io/finetunedweight.jurist",
+    ]  # fmt: skip
+    assert not dropped
+
+
+def test_with_agents_lora_weights_have_directories_of_their_own() -> None:
+    """A recycled group must not load another adapter than its siblings, either; and every node needs both."""
+    deps = replace(having(weight()), model_agent=True, holders=HOLDERS)
+    one = service("poet")
+    choice = choose(one, resolve(one, deps), deps, Observed(), {}, [])
+    data = choice.data[choice.target]
+    assert data["directories"] == [MODEL_DIR, LORA_DIR]
+    spec = data["workloads"]["engine"]["leader"]["spec"]["template"]["spec"]
+    assert [one["hostPath"]["path"] for one in spec["volumes"]] == [f"/models/.ome/{MODEL_DIR}", f"/weights/.ome/{LORA_DIR}"]
+    assert [one["mountPath"] for one in spec["containers"][0]["volumeMounts"]] == ["/models/tiny", "/weights/poet"]
+    assert choice.held is not None and choice.held.have == 1, "only b has the model and the weights"
+
+
+MODEL_DIR, LORA_DIR = names.weights_digest("hf://test/tiny"), names.weights_digest("hf://test/poet")
+HOLDERS = {
+    f"models.ome.io/clusterbasemodel.tiny.{MODEL_DIR}": frozenset({"a", "b"}),
+    f"models.ome.io/finetunedweight.poet.{LORA_DIR}": frozenset({"b", "c"}),
+}
+
+
+def test_own_arguments_for_lora_stay() -> None:
+    spec, _ = pod(having(weight(), args=["-m", "sglang.launch_server", "--lora-paths", "a=/a"]), "poet")
+    assert spec["containers"][0]["args"][-2:] == ["--lora-paths", "a=/a"]
+
+
+def test_an_engine_behind_a_shell_is_said() -> None:
+    spec, dropped = pod(having(weight(), args=["-c", "python3 -m sglang.launch_server"]), "poet")
+    assert "--lora-paths" not in spec["containers"][0]["args"]
+    assert "name their directories" in dropped[0]
+
+
+@pytest.mark.parametrize("merged", [weight(kind="merged"), weight(configuration={"merged_weights": True})])
+def test_merged_weights_stand_in_for_the_model(merged: FineTunedWeight) -> None:
+    deps = having(merged)
+    spec, _ = pod(deps, "poet")
+    (main,) = spec["containers"]
+    assert {"name": "MODEL_PATH", "value": "/weights/poet"} in main["env"]
+    assert [one["mountPath"] for one in main["volumeMounts"]] == ["/weights/poet"]
+    inputs = resolve(service("poet"), deps).inputs
+    assert inputs is not None and inputs["base"]["name"] == "tiny"
+
+
+@pytest.mark.parametrize(
+    ("weights", "reason"),
+    [
+        ([], "FineTunedWeightNotFound"),
+        ([weight(disabled=True)], "FineTunedWeightDisabled"),
+        ([weight(base="other")], "WrongBaseModel"),
+        ([weight(kind="merged"), weight("more")], "WeightsDoNotMix"),
+    ],
+)
+def test_what_cannot_be_attached_is_a_problem(weights: list[FineTunedWeight], reason: str) -> None:
+    found = resolve(service("poet", *(one.name for one in weights[1:])), having(*weights))
+    assert [(one.condition, one.reason) for one in found.problems] == [("ModelReady", reason)]
+    assert found.inputs is None
+
+
+def test_weights_that_cannot_be_read_say_why() -> None:
+    found = resolve(service("poet"), replace(having(), weights={"poet": Invalid("spec.storage is missing")}))
+    assert "spec.storage is missing" in found.problems[0].message
+
+
+def test_a_service_uses_its_weights() -> None:
+    assert object_refs(service("poet"))[-1] == ("FineTunedWeight", "", "poet")

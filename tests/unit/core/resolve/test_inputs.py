@@ -1,0 +1,232 @@
+"""What a revision is made of: what the user wrote for engine and decoder and what was chosen for it (decisions 2)."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ome_operator.api import InferenceService, Model, Runtime
+from ome_operator.core.observed.objects import Deps, Observed, Ref
+from ome_operator.core.resolve.inputs import model_refs, resolve, runtime_refs
+from ome_operator.core.rollout.revisions import same
+from ome_operator.core.sync import sync
+from tests.support import parts
+from tests.support.world import START
+
+Data = dict[str, Any]
+
+
+def body(**engine: Any) -> Data:
+    """A service that says a lot, so that edits have something to change."""
+    spec: Data = {
+        "model": {"name": "tiny"},
+        "runtime": {"name": "rt"},
+        "engine": {"minReplicas": 1, "labels": {"a": "1"}, "runner": {"env": [{"name": "A", "value": "1"}]}, **engine},
+        "decoder": {},
+        "router": {"config": {"L": "1"}},
+    }
+    return {"kind": "InferenceService", "metadata": {"name": "svc", "namespace": "team", "uid": parts.UID}, "spec": spec}
+
+
+def runtime_body() -> Data:
+    """Its runtime."""
+    formats = [{"name": "safetensors", "acceleratorConfig": {"h200": {"runtimeArgsOverride": ["--tp=8"]}}}]
+    engine = {"runner": parts.container(args=["--x"])}
+    router = {"runner": parts.container("router")}
+    spec: Data = {"supportedModelFormats": formats, "engineConfig": engine, "decoderConfig": engine, "routerConfig": router}
+    return {"kind": "ClusterServingRuntime", "metadata": {"name": "rt"}, "spec": spec}
+
+
+def model_body() -> Data:
+    """Its model."""
+    spec = {"storage": {"storageUri": "hf://a/b", "path": "/m/tiny"}, "modelFormat": {"name": "safetensors"}}
+    return {"kind": "ClusterBaseModel", "metadata": {"name": "tiny"}, "spec": spec}
+
+
+def revision(service: Data, runtime: Data, model: Data) -> str:
+    """Name of the revision that these make."""
+    parsed = parts.good(InferenceService.parse(service))
+    deps = parts.deps(
+        parts.good(Model.parse(model)),
+        parts.good(Runtime.parse(runtime)),
+        parts.accelerator("h200"),
+        parts.accelerator("b200"),
+    )
+    return str(sync(parsed, deps, Observed(), START).status["revision"])
+
+
+def edited(whole: Data, path: str, value: Any) -> Data:
+    """The body with another value at `a.b.c`; None removes."""
+    first, _, rest = path.partition(".")
+    if rest:
+        return {**whole, first: edited(whole.get(first) or {}, rest, value)}
+    return {key: inner for key, inner in {**whole, first: value}.items() if inner is not None}
+
+
+MUST: list[tuple[str, str, Any]] = [
+    ("service", "spec.engine.runner.image", "engine:2"),
+    ("service", "spec.engine.runner.args", ["--y"]),
+    ("service", "spec.engine.runner.env", [{"name": "A", "value": "2"}]),
+    ("service", "spec.engine.labels", {"a": "2"}),
+    ("service", "spec.engine.annotations", {"a": "2"}),
+    ("service", "spec.engine.worker", {"size": 1}),
+    ("service", "spec.engine.nodeSelector", {"zone": "a"}),
+    ("service", "spec.engine.timeoutSeconds", 60),  # it is the leaders' grace period
+    ("service", "spec.decoder.runner", {"image": "engine:2"}),
+    ("service", "spec.decoder", None),
+    ("service", "spec.rollout", {"restartedAt": "today"}),
+    ("service", "spec.acceleratorSelector", {"acceleratorClass": "h200"}),
+    ("service", "spec.engine.acceleratorOverride", {"acceleratorClass": "b200"}),
+    ("runtime", "spec.engineConfig.runner.image", "engine:2"),
+    ("runtime", "spec.engineConfig.worker", {"size": 1}),
+    ("runtime", "spec.decoderConfig.labels", {"x": "y"}),
+    ("runtime", "spec.tolerations", [{"key": "gpu"}]),
+    ("runtime", "spec.labels", {"x": "y"}),
+    ("model", "spec.storage.storageUri", "hf://a/b@v2"),
+    ("model", "spec.storage.path", "/m/other"),
+]
+MUST_NOT: list[tuple[str, str, Any]] = [
+    ("service", "spec.engine.minReplicas", 3),
+    ("service", "spec.engine.minReplicas", None),
+    ("service", "spec.engine.maxReplicas", 4),
+    ("service", "spec.engine.minAvailable", 1),
+    ("service", "spec.engine.maxUnavailable", "50%"),
+    ("service", "spec.engine.scaleTarget", 10),
+    ("service", "spec.engine.scaleMetric", "memory"),
+    ("service", "spec.engine.autoscaler", {"class": "External"}),
+    ("service", "spec.engine.deploymentStrategy", {"type": "Recreate"}),
+    ("service", "spec.engine.lifecycle", {"readyPolicy": "AllPodReady"}),
+    ("service", "spec.engine.topologyKey", "rack"),
+    ("service", "spec.router.config", {"L": "2"}),
+    ("service", "spec.router.runner", {"image": "router:2"}),
+    ("service", "spec.router", None),
+    ("service", "spec.rollout", {"paused": True}),
+    ("service", "spec.rollout", {"recreate": {}}),
+    ("service", "metadata.labels", {"x": "y"}),
+    ("service", "metadata.annotations", {"x": "y"}),
+    ("service", "status", {"url": "http://x"}),
+    ("runtime", "spec.routerConfig.runner.args", ["--z"]),
+    ("runtime", "spec.disabled", False),
+    ("runtime", "spec.supportedModelFormats", [{"name": "safetensors", "priority": 9}]),
+    ("runtime", "spec.modelSizeRange", {"min": "1B", "max": "2B"}),
+    ("runtime", "spec.engineConfig.minReplicas", 2),
+    ("runtime", "metadata.labels", {"x": "y"}),
+    ("model", "spec.modelParameterSize", "1T"),
+    ("model", "spec.additionalMetadata", {"x": "y"}),
+    ("model", "spec.disabled", False),
+    ("model", "status", {"nodesReady": ["a"], "state": "Ready"}),
+]
+
+
+@pytest.mark.parametrize(("whose", "path", "value"), MUST, ids=lambda one: one if isinstance(one, str) else "")
+def test_edits_that_make_a_new_revision(whose: str, path: str, value: Any) -> None:
+    bodies = {"service": body(), "runtime": runtime_body(), "model": model_body()}
+    before = revision(**bodies)
+    assert revision(**{**bodies, whose: edited(bodies[whose], path, value)}) != before
+
+
+@pytest.mark.parametrize(("whose", "path", "value"), MUST_NOT, ids=lambda one: one if isinstance(one, str) else "")
+def test_edits_that_do_not(whose: str, path: str, value: Any) -> None:
+    bodies = {"service": body(), "runtime": runtime_body(), "model": model_body()}
+    before = revision(**bodies)
+    changed = edited(bodies[whose], path, value)
+    assert changed != bodies[whose], "the edit changes something"
+    assert revision(**{**bodies, whose: changed}) == before
+
+
+def test_an_accelerators_override_counts_only_when_it_is_chosen() -> None:
+    bodies = {"service": body(), "runtime": runtime_body(), "model": model_body()}
+    chosen = {**bodies, "service": edited(bodies["service"], "spec.acceleratorSelector", {"acceleratorClass": "h200"})}
+    path, value = "spec.supportedModelFormats", [{"acceleratorConfig": {"h200": {"runtimeArgsOverride": ["--tp=4"]}}}]
+    assert revision(**bodies) == revision(**{**bodies, "runtime": edited(runtime_body(), path, value)})
+    assert revision(**chosen) != revision(**{**chosen, "runtime": edited(runtime_body(), path, value)})
+
+
+def test_inputs_are_compared_as_the_running_code_reads_them() -> None:
+    """A field that another version stored differently, or that this one cannot read, is no exception."""
+    stored = {"engine": {"runner": {"image": "a"}, "timeoutSeconds": None}, "runtime": {}, "model": {}}
+    assert same(stored, {"engine": {"runner": {"image": "a"}}, "runtime": {}, "model": {}})
+    assert not same({"engine": {"timeoutSeconds": "soon"}}, {"engine": {}})
+    assert same({"engine": {"timeoutSeconds": "soon"}}, {"engine": {"timeoutSeconds": "soon"}})
+
+
+def refs(**spec: Any) -> InferenceService:
+    """A service with these references."""
+    return parts.service({"engine": {}, **spec})
+
+
+def test_a_kind_that_is_not_said_is_looked_for_in_the_namespace_first() -> None:
+    service = refs(model={"name": "m"}, runtime={"name": "r"})
+    assert model_refs(service) == (Ref("BaseModel", "team", "m"), Ref("ClusterBaseModel", "", "m"))
+    assert runtime_refs(service) == (Ref("ServingRuntime", "team", "r"), Ref("ClusterServingRuntime", "", "r"))
+    named = refs(model={"name": "m", "kind": "ClusterBaseModel"}, runtime={"name": "r", "kind": "ServingRuntime"})
+    assert model_refs(named) == (Ref("ClusterBaseModel", "", "m"),)
+    assert runtime_refs(named) == (Ref("ServingRuntime", "team", "r"),)
+
+
+def test_the_older_form_means_the_same() -> None:
+    old = parts.service({"predictor": {"model": {"baseModel": "tiny", "runtime": "rt"}, "minReplicas": 2}})
+    deps = parts.deps(parts.model(), parts.simple(router=False))
+    plan = sync(old, deps, Observed(), START)
+    assert plan.status["components"]["engine"]["replicas"] == 2
+    assert plan.status["revision"] == sync(parts.service(engine={}), deps, Observed(), START).status["revision"]
+
+
+PROBLEMS: dict[str, tuple[Data, Deps, tuple[str, str]]] = {
+    "no model named": ({"runtime": {"name": "rt"}}, Deps(), ("ModelReady", "ModelNotNamed")),
+    "unknown kind of model": ({"model": {"name": "m", "kind": "X"}}, Deps(), ("ModelReady", "ModelNotNamed")),
+    "no such model": ({"model": {"name": "m"}}, Deps(), ("ModelReady", "BaseModelNotFound")),
+    "a model that cannot be read": (
+        {"model": {"name": "m"}},
+        Deps(models={Ref("ClusterBaseModel", "", "m"): parts.invalid_runtime()}),
+        ("ModelReady", "InvalidModel"),
+    ),
+    "a disabled model": (
+        {"model": {"name": "tiny"}},
+        parts.deps(parts.model(disabled=True)),
+        ("ModelReady", "ModelDisabled"),
+    ),
+    "no runtime named and no model": ({"model": {"name": "m"}}, Deps(), ("RuntimeReady", "ModelUnknown")),
+    "no runtime named and none there": (
+        {"model": {"name": "tiny"}},
+        parts.deps(parts.model()),
+        ("RuntimeReady", "NoRuntimeFits"),
+    ),
+    "unknown kind of runtime": (
+        {"model": {"name": "tiny"}, "runtime": {"name": "rt", "kind": "X"}},
+        parts.deps(parts.model()),
+        ("RuntimeReady", "RuntimeNotNamed"),
+    ),
+    "no such runtime": ({"runtime": {"name": "rt"}}, Deps(), ("RuntimeReady", "RuntimeNotFound")),
+    "a runtime that cannot be read": (
+        {"runtime": {"name": "rt"}},
+        Deps(runtimes={Ref("ClusterServingRuntime", "", "rt"): parts.invalid_runtime()}),
+        ("RuntimeReady", "InvalidRuntime"),
+    ),
+    "a disabled runtime": (
+        {"runtime": {"name": "rt"}},
+        parts.deps(parts.runtime(disabled=True)),
+        ("RuntimeReady", "RuntimeDisabled"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", PROBLEMS)
+def test_what_is_missing_is_a_problem_with_a_name_and_a_remedy(case: str) -> None:
+    spec, deps, expected = PROBLEMS[case]
+    found = resolve(parts.service({"engine": {}, **spec}), deps)
+    assert expected in {(one.condition, one.reason) for one in found.problems}
+    assert all(one.message for one in found.problems)
+
+
+def test_without_an_engine_there_is_nothing_to_run() -> None:
+    found = resolve(parts.service(router={}), parts.deps(parts.model(), parts.simple()))
+    assert [one.reason for one in found.problems] == ["NoEngine"]
+    assert found.inputs is None
+
+
+def test_a_model_of_the_namespace_comes_before_one_of_the_cluster() -> None:
+    everywhere = parts.model()
+    here = replace(parts.model("hf://mine/tiny"), kind="BaseModel", namespace="team")
+    found = resolve(parts.service(engine={}), parts.deps(everywhere, here, parts.simple()))
+    assert found.inputs is not None and found.inputs["model"]["uri"] == "hf://mine/tiny"

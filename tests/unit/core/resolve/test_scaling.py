@@ -1,0 +1,143 @@
+"""Accelerators, weights, their holders, and how many groups."""
+
+from typing import Any
+
+import pytest
+
+from ome_operator.core.problem import ProblemError
+from ome_operator.core.resolve.scaling import policy
+from ome_operator.core.selection.accelerator import accelerated
+from ome_operator.core.weights.availability import held
+from ome_operator.core.weights.mount import claim, mount, weights
+from tests.support import parts
+
+FORMATS = [
+    {"name": "a"},
+    {
+        "name": "b",
+        "acceleratorConfig": {
+            "h200": {
+                "runtimeArgsOverride": ["--tp=8"],
+                "environmentOverride": {"A": "1"},
+                "tensorParallelismOverride": {"tensorParallelSize": 8, "pipelineParallelSize": 2},
+            }
+        },
+    },
+]
+H200 = parts.accelerator("h200", discovery={"nodeSelector": {"gpu": "h200"}})
+
+
+def chosen(**spec: Any) -> tuple[dict[str, Any], list[str]]:
+    """(parts, reasons of problems)."""
+    having = parts.deps(H200, parts.accelerator("other"))
+    found, problems = accelerated(parts.service(**spec), parts.runtime(supportedModelFormats=FORMATS), {}, having, None, {})
+    return found.parts, [one.reason for one in problems]
+
+
+def test_a_class_brings_nodes_arguments_variables_and_parallelism() -> None:
+    part = {"class": "h200", "nodeSelector": {"gpu": "h200"}, "args": ["--tp=8"], "env": {"A": "1"}, "parallelism": 16}
+    found = chosen(engine={}, decoder={}, acceleratorSelector={"acceleratorClass": "h200"})
+    assert found == ({"engine": part, "decoder": part}, [])
+
+
+def test_a_components_own_class_counts_more() -> None:
+    found, _ = chosen(
+        engine={"acceleratorOverride": {"acceleratorClass": "other"}}, acceleratorSelector={"acceleratorClass": "h200"}
+    )
+    assert found == {"engine": {"class": "other"}}
+
+
+def test_an_unknown_class_is_a_problem() -> None:
+    assert chosen(engine={}, acceleratorSelector={"acceleratorClass": "x"})[1] == ["AcceleratorNotFound"]
+
+
+@pytest.mark.parametrize(
+    ("uri", "found"),
+    [
+        ("pvc://weights", ("", "weights", "")),
+        ("pvc://weights/llama/8b/", ("", "weights", "llama/8b")),
+        ("pvc://team:weights/llama", ("team", "weights", "llama")),
+        ("hf://org/model", None),
+        ("local:///models/x", None),
+    ],
+)
+def test_claims(uri: str, found: object) -> None:
+    assert claim(uri) == found
+
+
+def identity(uri: str, **storage: Any) -> dict[str, str]:
+    """What a revision stores of a model."""
+    model = parts.model(storage={"storageUri": uri, **storage})
+    return dict(weights(model)._asdict())
+
+
+def test_a_model_on_nodes_is_mounted_read_only_where_it_lies() -> None:
+    found = mount(identity("hf://a/b", path="/raid/tiny/"), "team")
+    assert found.volume == {"name": "model", "hostPath": {"path": "/raid/tiny", "type": "Directory"}}
+    assert found.mount == {"name": "model", "mountPath": "/raid/tiny", "readOnly": True}
+    expression = {"key": "models.ome.io/clusterbasemodel.tiny", "operator": "In", "values": ["Ready"]}
+    assert found.affinity == expression
+
+
+def test_a_model_without_a_path_has_a_default() -> None:
+    assert identity("hf://a/b")["path"] == "/mnt/models/tiny"
+
+
+def test_a_claim_needs_no_node_and_another_namespaces_is_refused() -> None:
+    found = mount(identity("pvc://team:weights/x"), "team")
+    assert found.volume["persistentVolumeClaim"] == {"claimName": "weights", "readOnly": True}
+    assert (found.mount["subPath"], found.affinity) == ("x", None)
+    with pytest.raises(ProblemError, match="claim of namespace other"):
+        mount(identity("pvc://other:weights/x"), "team")
+
+
+@pytest.mark.parametrize(
+    ("groups", "need"),
+    [([(1, 4), (1, 12)], 16), ([(3, 1), (2, 1)], 1), ([(2, 2), (5, 1)], 4), ([(0, 4)], 0), ([(0, 1)], 0), ([], 0)],
+)
+def test_nodes_that_groups_need(groups: list[tuple[int, int]], need: int) -> None:
+    found = held([identity("hf://a/b")], groups, parts.deps(parts.model(), nodes=4))
+    assert (found.have, found.need, found.enough) == (4, need, need <= 4)
+
+
+def test_a_claim_is_everywhere() -> None:
+    assert held([identity("pvc://weights")], [(9, 9)], parts.deps()).enough
+
+
+def counts(above: dict[str, Any], below: dict[str, Any] | None = None, scaler: str = "") -> Any:
+    """Policy of the engine."""
+    service = parts.service(engine=above, annotations={"ome.io/autoscalerClass": scaler} if scaler else {})
+    return policy(service, parts.runtime(engineConfig=below or {}), "engine")
+
+
+def test_one_group_and_no_autoscaler_unless_asked_for() -> None:
+    found = counts({})
+    assert (found.low, found.high, found.scaled, found.scaler) == (1, 1, False, "hpa")
+
+
+@pytest.mark.parametrize(
+    ("above", "below", "expected"),
+    [
+        ({"minReplicas": 2}, {"minReplicas": 5, "maxReplicas": 6}, (2, 6)),
+        ({}, {"minReplicas": 5}, (5, 5)),
+        ({"minReplicas": 0}, {}, (0, 0)),
+        ({"minReplicas": 4}, {"maxReplicas": 2}, (4, 4)),
+        ({"maxReplicas": 3}, {}, (1, 3)),
+    ],
+)
+def test_the_services_counts_are_above_the_runtimes(above: Any, below: Any, expected: tuple[int, int]) -> None:
+    found = counts(above, below)
+    assert (found.low, found.high) == expected
+
+
+def test_a_budget_of_the_service_replaces_the_runtimes_whichever_kind_it_is() -> None:
+    found = counts({"maxUnavailable": 2}, {"minAvailable": 1})
+    assert (found.min_available, found.max_unavailable) == (None, 2)
+
+
+def test_who_scales() -> None:
+    assert counts({"maxReplicas": 2}).scaled
+    assert not counts({"maxReplicas": 2, "autoscaler": {"class": "None"}}).scaled
+    assert counts({"autoscaler": {"class": "External"}}).scaled
+    assert counts({}, None, "keda").scaler == "keda"
+    assert counts({"autoscaler": {"class": "HPA"}}, None, "keda").scaler == "hpa"

@@ -1,0 +1,119 @@
+"""Which revisions are stored, which one is wanted, and what becomes of the others."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ome_operator import names
+from ome_operator.core.observed.objects import Child
+from ome_operator.core.render import meta
+from ome_operator.core.rollout import revisions
+from tests.support import parts
+from tests.support.shapes import Shape
+from tests.support.world import World
+
+OWNER = meta.Owner("svc", "team", "u")
+
+
+def stored(name: str, number: int, inputs: Any = None, owner: str = "u", deleting: bool = False, owned: str = "h") -> Child:
+    """A ControllerRevision."""
+    labels = meta.labels("svc", revision=name)
+    content = {"revision": number, "data": {"inputs": inputs or {"n": name}}}
+    return Child(
+        "ControllerRevision", "team", f"svc-{name}", f"uid-{name}", 1, owner, labels, "h", owned, deleting, 0, "", content
+    )
+
+
+def test_ours_by_number_with_orphans_that_we_may_adopt() -> None:
+    children = [
+        stored("c", 3), stored("a", 1), stored("b", 2, owner=""), stored("x", 9, owner="StatefulSet"),
+        stored("y", 9, owner="", owned=""), stored("z", 9, deleting=True), stored("", 9),
+    ]  # fmt: skip
+    assert [one.name for one in revisions.stored(children, "u")] == ["a", "b", "c"]
+
+
+def test_equal_inputs_are_the_same_revision_the_newest_first() -> None:
+    inputs = {"engine": {"labels": {"a": "1"}}}
+    known = revisions.stored([stored("a", 1, inputs), stored("b", 2, inputs), stored("c", 3)], "u")
+    found = revisions.match(inputs, known)
+    assert found is not None and found.name == "b"
+    assert revisions.match({"engine": {}}, known) is None
+
+
+def test_a_name_that_is_taken_gets_a_counter() -> None:
+    inputs = {"engine": {}}
+    taken = names.digest(inputs)
+    known = revisions.stored([stored(taken, 1)], "u")
+    other = revisions.name_of(inputs, known)
+    assert other != taken and len(other) == len(taken)
+    assert revisions.name_of(inputs, []) == taken
+
+
+@pytest.mark.parametrize(
+    ("used", "gone"), [(frozenset(), ["a", "b"]), (frozenset({"a"}), ["b", "c"]), (frozenset("abcde"), [])]
+)
+def test_the_oldest_that_nothing_uses_go(used: frozenset[str], gone: list[str]) -> None:
+    known = revisions.stored([stored(name, number) for number, name in enumerate("abcde")], "u")
+    assert [one.name for one in revisions.surplus(known, used, 3)] == gone
+
+
+def rolled(*images: str) -> World:
+    """A service that had these images one after the other."""
+    shape = Shape(image=images[0])
+    world = World(shape.service(), shape.deps(), 1)
+    world.settle()
+    for image in images[1:]:
+        world.edit(deps=replace(shape, image=image).deps())
+        world.settle()
+    return world
+
+
+def numbers(world: World) -> list[int]:
+    """Numbers of the stored revisions."""
+    return sorted(one.manifest["revision"] for (kind, _), one in world.children.items() if kind == "ControllerRevision")
+
+
+def test_going_back_uses_the_old_revision_again_as_the_newest() -> None:
+    world = rolled("a", "b", "a")
+    assert numbers(world) == [2, 3]
+    assert world.service.status["revision"] == rolled("a").service.status["revision"]
+
+
+def test_history_is_limited() -> None:
+    assert numbers(rolled(*(f"image-{number}" for number in range(14)))) == list(range(5, 15))
+
+
+def test_a_pin_brings_an_old_revision_back_also_when_the_model_of_today_is_missing() -> None:
+    world = rolled("a", "b")
+    old, new = (f"svc-{name}" for name in (rolled("a").service.status["revision"], world.service.status["revision"]))
+    pinned = Shape(pin=old.removeprefix("svc-"))
+    world.edit(pinned.service(), replace(Shape(image="c").deps(), models={}))  # the files are still on the nodes
+    world.settle()
+    assert world.service.status["revision"] == pinned.pin
+    assert world.condition("Ready")["status"] == "True"
+    assert "spec.rollout.revision pins it" in world.condition("RolledOut")["message"]
+    assert {one.labels["ome.io/revision"] for one in world.pods.values()} == {pinned.pin}
+    assert {("ControllerRevision", old), ("ControllerRevision", new)} <= world.children.keys()
+
+
+def test_new_inputs_are_recorded_while_pinned_or_paused() -> None:
+    """So that they can be looked at, and pinned (decisions 12)."""
+    for shape in (Shape(paused=True), Shape(pin=str(rolled("a").service.status["revision"]))):
+        world = rolled("a")
+        world.edit(shape.service(), Shape(image="b").deps())
+        world.settle()
+        assert numbers(world) == [1, 2]
+        assert len(world.alive()) == Shape().pods
+
+
+def test_a_revision_that_is_too_large_is_refused_and_the_old_one_lives_on() -> None:
+    world = rolled("a")
+    pods = world.alive()
+    template = "x" * (revisions.SIZE_LIMIT + 1)
+    engine = {"runner": {"args": [template]}}
+    world.edit(parts.service(engine=engine, router={}))
+    world.settle()
+    assert world.condition("EngineReady")["reason"] == "RevisionTooLarge"
+    assert world.alive() == pods
+    assert numbers(world) == [1]

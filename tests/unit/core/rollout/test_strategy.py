@@ -1,0 +1,98 @@
+"""How a service wants to be rolled out, from what its user wrote."""
+
+from typing import Any
+
+import pytest
+
+from ome_operator.core.rollout.planner import Bounds
+from ome_operator.core.rollout.strategy import BLUE_GREEN, RECREATE, ROLLING, Strategy, strategy
+from tests.support import parts
+
+WANTED = {"engine": 2, "decoder": 4}
+
+
+def asked(rollout: dict[str, Any] | None = None, **engine: Any) -> Strategy:
+    """The strategy of a service with this rollout block and engine."""
+    more = {"rollout": rollout} if rollout else {}
+    return strategy(parts.service(engine=engine, decoder={}, router={}, **more), parts.simple(decoder=True))
+
+
+EVERY = ["engine", "decoder", "router"]
+CASES: dict[str, tuple[Strategy, tuple[str, int | str, int | str]]] = {
+    "nothing": (asked(), (ROLLING, 0, 1)),
+    "short": (asked({"rollingUpdate": {"maxSurge": 1, "maxUnavailable": "25%"}}), (ROLLING, 1, "25%")),
+    "rolling with the defaults": (asked({"rollingUpdate": {}}), (ROLLING, 0, 1)),
+    "blue and green": (asked({"blueGreen": {}}), (BLUE_GREEN, 0, 1)),
+    "recreate": (asked({"recreate": {}}), (RECREATE, 0, 1)),
+    "a group": (asked({"groups": [{"components": EVERY, "blueGreen": {}}]}), (BLUE_GREEN, 0, 1)),
+    "OME's": (asked(deploymentStrategy={"type": "Recreate"}), (RECREATE, 0, 1)),
+    "OME's with bounds": (
+        asked(deploymentStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "50%"}}),
+        (ROLLING, "50%", 1),
+    ),
+    "the block counts more": (asked({"blueGreen": {}}, deploymentStrategy={"type": "Recreate"}), (BLUE_GREEN, 0, 1)),
+    "a block without a strategy": (asked({"paused": True}, deploymentStrategy={"type": "Recreate"}), (RECREATE, 0, 1)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_asked_for(case: str) -> None:
+    found, wanted = CASES[case]
+    assert (found.name, found.surge, found.unavailable) == wanted
+    assert found.advice == ()
+
+
+def test_the_runtime_may_say_it() -> None:
+    runtime = parts.simple(deploymentStrategy={"type": "Recreate"})
+    assert strategy(parts.service(engine={}), runtime).name == RECREATE
+    assert strategy(parts.service(engine={}), None).name == ROLLING
+
+
+def test_a_pause_is_part_of_it() -> None:
+    assert asked({"paused": True}).paused and not asked({"paused": False}).paused
+
+
+ADVICE = {
+    "spec.rollout.groups: all components": {"groups": [{"components": ["engine"]}, {"components": ["decoder", "router"]}]},
+    "canary has no effect yet": {"groups": [{"components": EVERY, "canary": {"steps": [{"capacity": 1}]}}]},
+    "soak has no effect": {"groups": [{"components": EVERY, "soak": "5m"}]},
+    "order has no effect": {"groups": [{"components": EVERY, "order": ["engine"]}]},
+    "maintainRatio has no effect": {"groups": [{"components": EVERY, "maintainRatio": {"tolerance": 5}}]},
+    "pairingProtocol has no effect": {"pairingProtocol": "v2"},
+}
+
+
+@pytest.mark.parametrize("words", ADVICE)
+def test_what_has_no_effect_is_told(words: str) -> None:
+    (said,) = asked(ADVICE[words]).advice
+    assert words in said
+
+
+def test_a_type_that_nobody_knows_is_told() -> None:
+    found = asked(deploymentStrategy={"type": "Sometimes"})
+    assert found.name == ROLLING and "Sometimes is unknown: write RollingUpdate or Recreate" in found.advice[0]
+
+
+BOUNDS = {
+    "default": (Strategy(), Bounds({"engine": 0, "decoder": 0}, {"engine": 1, "decoder": 1})),
+    "percent: surge up, missing down": (
+        Strategy(surge="30%", unavailable="30%"),
+        Bounds({"engine": 1, "decoder": 2}, {"engine": 0, "decoder": 1}),
+    ),
+    "a role that could not move": (
+        Strategy(surge=0, unavailable="25%"),
+        Bounds({"engine": 0, "decoder": 0}, {"engine": 1, "decoder": 1}),
+    ),
+    "nothing may be missing": (
+        Strategy(surge=1, unavailable=0),
+        Bounds({"engine": 1, "decoder": 1}, {"engine": 0, "decoder": 0}),
+    ),
+    "blue and green": (Strategy(BLUE_GREEN), Bounds(WANTED, {}, whole=True)),
+    "recreate": (Strategy(RECREATE), Bounds({}, WANTED, alone=True)),
+}
+
+
+@pytest.mark.parametrize("case", BOUNDS)
+def test_bounds_in_groups_per_role(case: str) -> None:
+    found, wanted = BOUNDS[case]
+    assert found.bounds(WANTED) == wanted

@@ -1,0 +1,220 @@
+"""Which revision a service goes to, and what becomes of one that fails."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from ome_operator.core.rollout.target import Target, target
+from tests.support.shapes import Shape
+from tests.support.world import World, effects
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+STORED = {"a": 1, "b": 2, "c": 3}
+
+
+def to(pin: str = "", whole: str = "a", rejected: tuple[dict[str, Any], ...] = (), retry: str = "", **more: int) -> Target:
+    """The target of a service with three revisions of which `whole` was complete last."""
+    return target(pin, {**STORED, **more}, whole, rejected, retry)
+
+
+FAILED = to().reject("ProgressDeadlineExceeded", "0/1 pods", NOW)
+
+
+@pytest.mark.parametrize(
+    ("aim", "revision"),
+    [
+        (to(), "c"),
+        (to("b"), "b"),
+        (to(b=4), "b"),  # written again
+        (to(rejected=(FAILED,)), "a"),
+        (to("b", rejected=(FAILED,)), "b"),
+        (to("c", rejected=(FAILED,)), "a"),  # a pin tries the same thing, too
+        (to(rejected=(FAILED,), whole=""), "c"),  # nothing to go back to
+        (to(rejected=(FAILED,), whole="x"), "c"),
+        (to(rejected=(FAILED,), d=4), "d"),
+        (to(rejected=(FAILED,), retry="now"), "c"),
+        (to(rejected=(to(retry="now").reject("R", "", NOW),), retry="now"), "a"),
+        (target("", {}, "", (), ""), ""),
+    ],
+)
+def test_the_pin_or_the_newest_unless_it_was_rejected(aim: Target, revision: str) -> None:
+    assert aim.revision == revision
+
+
+def test_only_what_is_taken_from_the_store_does_not_depend_on_today() -> None:
+    assert not to().named and not to("x").named
+    assert to("b").named and to("c").named and to(rejected=(FAILED,)).named
+
+
+def test_an_unknown_pin_is_told_with_what_is_kept() -> None:
+    (problem,) = to("x").problems
+    assert (problem.condition, problem.reason) == ("RolledOut", "RevisionNotFound")
+    assert "x is not kept (kept: a, b, c)" in problem.message
+
+
+def test_rejections_end_with_an_edit_or_a_request_and_not_by_themselves() -> None:
+    assert to(rejected=(FAILED,)).rejected == to("b", rejected=(FAILED,)).rejected == (FAILED,)
+    assert to(rejected=(FAILED,), d=4).rejected == to(rejected=(FAILED,), retry="x").rejected == ()
+
+
+def test_whatever_may_be_named_later_is_kept() -> None:
+    assert to("b", rejected=(FAILED,)).used == {"a", "b", "c"}
+    assert to(whole="").used == {"c"}
+
+
+# --- the whole way, through sync -------------------------------------------------------------------------------------
+
+
+def failed(shape: Shape, **more: Any) -> tuple[World, str, str]:
+    """A service whose edit never becomes ready, and the revisions before and after the edit."""
+    world = World(shape.service(), shape.deps(), 1)
+    world.settle()
+    before = str(world.service.status["revision"])
+    world.healthy = lambda pod: pod.labels["ome.io/revision"] == before
+    world.edit(replace(shape, **more).service(), replace(shape, image="b", **more).deps())
+    world.settle()
+    stored = {one.labels["ome.io/revision"] for (kind, _), one in world.children.items() if kind == "ControllerRevision"}
+    (after,) = stored - {before}
+    return world, before, after
+
+
+def templates(world: World) -> dict[str, Any]:
+    """Pod templates of the StatefulSets that exist."""
+    return {name: one.manifest["spec"]["template"] for (kind, name), one in world.children.items() if kind == "StatefulSet"}
+
+
+def test_a_slice_that_never_becomes_ready_is_told_and_stays() -> None:
+    world, before, after = failed(Shape())
+    assert world.service.status["revision"] == after
+    for type_ in ("RolledOut", "Ready"):
+        said = world.condition(type_)
+        assert (said["status"], said["reason"]) == ("False", "ProgressDeadlineExceeded")
+        assert "1h (spec.rollout.readyTimeout): engine 0/2" in said["message"]
+        assert f"go back to {before}: `ome undo svc -n team`" in said["message"]
+    world.healthy = lambda _: True
+    world.settle()
+    assert world.condition("RolledOut")["status"] == "True"
+    assert "progress" not in world.service.status
+
+
+def test_a_first_slice_has_nothing_to_go_back_to() -> None:
+    shape = Shape(rollback=True)
+    world = World(shape.service(), shape.deps(), 1)
+    world.healthy = lambda _: False
+    world.settle()
+    assert world.condition("RolledOut")["reason"] == "ProgressDeadlineExceeded"
+    assert "ome undo" not in world.condition("RolledOut")["message"]
+    assert "rejected" not in world.service.status
+
+
+@pytest.mark.parametrize("shape", [Shape(rollback=True), Shape(rollback=True, size=3, engines=2, decoders=1)])
+def test_a_rollback_stamps_the_old_slice_again_byte_for_byte(shape: Shape) -> None:
+    world = World(shape.service(), shape.deps(), 1)
+    world.settle()
+    pods = templates(world)
+    world, before, after = failed(shape)
+    assert templates(world) == pods
+    assert world.service.status["revision"] == before
+    (one,) = world.service.status["rejected"]
+    assert (one["revision"], one["reason"]) == (after, "ProgressDeadlineExceeded")
+    assert world.condition("Ready")["status"] == "True"
+    said = world.condition("RolledOut")
+    assert (said["status"], said["reason"]) == ("False", "RolledBack")
+    assert said["message"].startswith(f"revision {after} has not come farther for 5m (spec.rollout.readyTimeout): ")
+    assert f": it was rejected, and revision {before} serves. " in said["message"]
+    assert "`ome retry svc -n team`" in said["message"]
+
+
+def test_what_was_rejected_is_remembered_and_not_tried_again() -> None:
+    world, before, _ = failed(Shape(rollback=True))
+    log = list(world.log)
+    world.restart()
+    world.edit(Shape(rollback=True, engines=1).service())
+    world.settle()
+    assert world.log == log
+    assert {one.labels["ome.io/revision"] for one in world.pods.values()} == {before}
+
+
+def test_an_edit_or_a_request_tries_again() -> None:
+    world, _, after = failed(Shape(rollback=True))
+    world.healthy = lambda _: True
+    world.edit(replace(world.service, annotations={"ome.io/rollout-retry": "1"}))
+    world.settle()
+    assert world.service.status["revision"] == after and "rejected" not in world.service.status
+    world, before, after = failed(Shape(rollback=True))
+    world.edit(deps=Shape().deps())
+    world.settle()
+    assert world.service.status["revision"] == before and "rejected" not in world.service.status
+    world.healthy = lambda _: True
+    world.edit(deps=Shape(image="b").deps())
+    world.settle()
+    assert world.service.status["revision"] == after
+    assert world.condition("RolledOut")["status"] == "True"
+
+
+def test_others_do_not_try_what_was_rejected_here() -> None:
+    """An edit of a runtime stops at the first service that does not become whole with it, also when that went back."""
+    world, *_ = failed(Shape(rollback=True))
+    assert world.sync().rolls
+    world.edit(Shape(rollback=True).service(), Shape(image="c").deps())
+    world.healthy = lambda _: True
+    world.settle()
+    assert not world.sync().rolls
+
+
+def test_the_way_back_waits_for_nobodys_turn() -> None:
+    shape = Shape(rollback=True)
+    world = World(shape.service(), shape.deps(), 1)
+    world.settle()
+    before = str(world.service.status["revision"])
+    world.healthy = lambda pod: pod.labels["ome.io/revision"] == before
+    world.edit(deps=Shape(image="b").deps())
+    world.run(20)
+    world.may_roll = False
+    world.settle()
+    assert {one.labels["ome.io/revision"] for one in world.pods.values()} == {before}
+
+
+def test_time_stands_still_while_paused() -> None:
+    shape = Shape(rollback=True)
+    world = World(shape.service(), shape.deps(), 1)
+    world.settle()
+    world.healthy = lambda _: False
+    world.edit(deps=Shape(image="b").deps())
+    world.run(20)
+    assert world.service.status["progress"]["readyPods"] == 0
+    world.edit(replace(shape, paused=True).service())
+    world.run(60)
+    assert "progress" not in world.service.status and "rejected" not in world.service.status
+    assert effects(world.sync()) == ()
+
+
+def test_every_further_pod_starts_the_clock_anew_and_a_restart_does_not() -> None:
+    shape = Shape(size=4, router=False)
+    world = World(shape.service(), shape.deps(), 1)
+    world.healthy = lambda pod: pod.rank in (1, 2)
+    world.run(30)
+    first = world.service.status["progress"]
+    assert first["readyPods"] == 2
+    world.restart()
+    world.run(30)
+    assert world.service.status["progress"] == first
+    world.healthy = lambda pod: pod.rank > 0
+    world.run(10)
+    second = world.service.status["progress"]
+    assert second["readyPods"] == 3 and second["since"] > first["since"]
+    next(pod for pod in world.pods.values() if pod.rank == 3).ready = False
+    world.healthy = lambda _: False
+    world.run(10)
+    assert world.service.status["progress"] == second, "what comes and goes is no progress"
+
+
+def test_a_clock_that_somebody_spoiled_starts_anew() -> None:
+    world = World(Shape().service(), Shape().deps(), 1)
+    world.healthy = lambda _: False
+    world.run(20)
+    spoiled = {**world.service.status["progress"], "since": "yesterday"}
+    world.service = replace(world.service, status={**world.service.status, "progress": spoiled})
+    assert world.sync().status["progress"]["since"] == world.now.isoformat()

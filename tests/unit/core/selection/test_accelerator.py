@@ -1,0 +1,20 @@
+"""What an accelerator class adds to a component."""
+
+from ome_operator.core.selection.accelerator import beneath
+
+NODES = {"gpu": "h200"}
+PART = {"class": "h200", "args": ["--tp=8", "--ep", "4", "--x"], "env": {"A": "1", "B": "2"}, "nodeSelector": NODES}
+
+
+def test_what_the_service_writes_itself_counts_more() -> None:
+    written = {
+        "runner": {"args": ["--ep=2"], "env": [{"name": "A", "value": "9"}]},
+        "worker": {"runner": {"command": ["serve", "--x"]}},
+    }
+    found = beneath(PART, written)
+    assert found == {"class": "h200", "args": ["--tp=8"], "env": {"B": "2"}, "nodeSelector": NODES}
+
+
+def test_a_service_that_says_nothing_gets_everything() -> None:
+    assert beneath(PART, {}) == PART
+    assert beneath({}, {"runner": {"args": ["--ep=2"]}}) == {}

@@ -1,0 +1,270 @@
+"""The choice of a runtime for a service that names none, and what is said about every other candidate."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ome_operator.api import InferenceService, Model, Runtime
+from ome_operator.core.observed.objects import Deps, Ref
+from ome_operator.core.resolve.identity import CHOSEN
+from ome_operator.core.resolve.inputs import resolve
+from ome_operator.core.selection.model_profile import known, size
+from ome_operator.core.selection.runtime import Selection, select
+from tests.support import parts
+
+FORMAT: dict[str, Any] = {
+    "modelFormat": {"name": "safetensors", "version": "1.0.0"},
+    "modelFramework": {"name": "transformers"},
+    "modelArchitecture": "DeepseekV3ForCausalLM",
+    "quantization": "fp8",
+    "autoSelect": True,
+}
+MODEL: dict[str, Any] = {
+    "modelFormat": {"name": "safetensors", "version": "1.0.0"},
+    "modelFramework": {"name": "transformers", "version": "4.48.3"},
+    "modelArchitecture": "DeepseekV3ForCausalLM",
+    "quantization": "fp8",
+    "modelParameterSize": "1.03T",
+}
+
+
+def candidate(name: str, *, low: str = "", high: str = "", here: str = "", **edit: Any) -> Runtime:
+    """A runtime that fits MODEL, with edits of its format; None removes a field."""
+    format_ = {key: value for key, value in (FORMAT | edit).items() if value is not None}
+    spec: dict[str, Any] = {"supportedModelFormats": [format_], "engineConfig": {"runner": parts.container()}}
+    if low or high:
+        spec["modelSizeRange"] = {"min": low, "max": high}
+    found = parts.runtime(name, **spec)
+    return replace(found, kind="ServingRuntime", namespace=here) if here else found
+
+
+def unnamed(**spec: Any) -> InferenceService:
+    """A service that names no runtime."""
+    return parts.service({"model": {"name": "tiny"}, "engine": {}, **spec})
+
+
+def choice(*runtimes: Runtime, model: Model | None = None, **spec: Any) -> Selection:
+    """What is chosen for MODEL."""
+    return select(unnamed(**spec), known(model or parts.model(**MODEL)), parts.deps(*runtimes))
+
+
+def best(*runtimes: Runtime, **spec: Any) -> str:
+    """The name of the chosen one."""
+    found = choice(*runtimes, **spec).best
+    return found.name if found else ""
+
+
+def why(runtime: Runtime, **more: Any) -> tuple[str, ...]:
+    """Why it is excluded."""
+    found = choice(runtime, **more)
+    assert found.best is None
+    return found.excluded[0].broken
+
+
+@pytest.mark.parametrize(
+    ("edit", "sentence"),
+    [
+        ({"modelArchitecture": "LlamaForCausalLM"},
+         "it is for architecture LlamaForCausalLM, and the model has DeepseekV3ForCausalLM"),
+        ({"modelArchitecture": None}, "it names no architecture, and the model has DeepseekV3ForCausalLM"),
+        ({"quantization": "int4"}, "it is for quantization int4, and the model has fp8"),
+        ({"quantization": None}, "it names no quantization, and the model has fp8"),
+        ({"modelFormat": {"name": "gguf"}}, "it is for format gguf, and the model has safetensors"),
+        ({"modelFormat": {"name": "safetensors", "version": "2"}},
+         "it is for format safetensors 2, and the model has 1.0.0"),
+        ({"modelFramework": {"name": "transformers", "version": "4.50", "operator": "GreaterThan"}},
+         "it is for framework transformers newer than 4.50, and the model has 4.48.3"),
+        ({"diffusionPipeline": {"className": "FluxPipeline"}},
+         "it is for diffusion pipeline FluxPipeline, and the model's is not known"),
+        ({"low": "1B", "high": "700B"}, "it is for sizes from 1B to 700B, and the model has 1,030.0B parameters"),
+        ({"autoSelect": None}, "none of its supportedModelFormats has autoSelect: true"),
+    ],
+)  # fmt: skip
+def test_every_rule_that_excludes_says_so(edit: dict[str, Any], sentence: str) -> None:
+    assert why(candidate("one", **edit)) == (sentence,)
+
+
+@pytest.mark.parametrize(
+    ("operator", "version", "fits"),
+    [
+        ("Equal", "4.48.3", True), ("Equal", "4.48", False), (None, "4.48.3.0", True),
+        ("GreaterThanOrEqual", "4.48.3", True), ("GreaterThanOrEqual", "4.9", True),
+        ("GreaterThan", "4.48.3", False), ("GreaterThan", "4.48.2", True),
+    ],
+)  # fmt: skip
+def test_versions_are_compared_as_the_runtime_says(operator: str | None, version: str, fits: bool) -> None:
+    framework = {"name": "transformers", "version": version} | ({"operator": operator} if operator else {})
+    assert bool(best(candidate("one", modelFramework=framework))) == fits
+
+
+def test_a_component_that_nothing_brings_excludes() -> None:
+    assert why(candidate("one"), decoder={}, router={}) == ("it has no decoderConfig", "it has no routerConfig")
+    assert best(candidate("one"), router={"runner": parts.container("router")}) == "one"
+
+
+def test_a_runtime_of_two_halves_is_not_for_one_engine() -> None:
+    one = parts.runtime("pd", supportedModelFormats=[FORMAT], engineConfig={"runner": parts.container()}, decoderConfig={})
+    assert why(one) == ("it keeps prefill and decode apart, and the service names no decoder",)
+
+
+def test_disabled_and_foreign_runtimes_are_out() -> None:
+    off = parts.runtime("off", supportedModelFormats=[FORMAT], engineConfig={"runner": parts.container()}, disabled=True)
+    assert why(off) == ("it is disabled",)
+    assert choice(candidate("one", here="elsewhere")) == Selection((), ())
+
+
+def test_weights_times_priority_decide_then_the_namespace_then_the_range_then_the_name() -> None:
+    plain = candidate("b")
+    assert best(plain, candidate("a", priority=2)) == "a"
+    assert best(plain, candidate("c", modelFormat={"name": "safetensors", "weight": 3})) == "c"
+    assert best(plain, candidate("z", here="team")) == "z"
+    assert best(plain, candidate("c", low="1T", high="2T"), candidate("d", low="1B", high="2T")) == "c"
+    assert best(plain, candidate("a")) == "a"
+
+
+def test_an_engine_may_be_asked_for() -> None:
+    found = choice(candidate("one"), annotations={"ome.io/engine": "sglang"})
+    assert found.excluded[0].broken == ("its engine is not sglang",)
+
+
+def test_accelerators_that_do_not_exist_exclude() -> None:
+    runtime = parts.runtime(
+        "one", supportedModelFormats=[FORMAT], engineConfig={"runner": parts.container()},
+        acceleratorRequirements={"acceleratorClasses": ["h200"]},
+    )  # fmt: skip
+    assert why(runtime) == ("it needs an accelerator h200, and no AcceleratorClass fits",)
+    named = {"acceleratorSelector": {"acceleratorClass": "b200"}}
+    assert why(runtime, **named) == ("it is for accelerators h200, and the service names b200",)
+    fits = select(unnamed(), known(parts.model(**MODEL)), parts.deps(runtime, parts.accelerator("h200")))
+    assert fits.best is not None
+
+
+def test_facts_of_the_files_count_where_the_spec_is_silent() -> None:
+    bare = parts.model()
+    facts = {"architecture": "DeepseekV3ForCausalLM", "quantization": {"name": "fp8"}, "framework": {"name": "transformers"}}
+    assert not choice(candidate("one"), model=bare).best
+    assert choice(candidate("one"), model=replace(bare, status={"facts": facts})).best
+
+
+def test_nothing_fits_is_a_bounded_sentence_with_the_closest_first() -> None:
+    runtimes = [candidate(f"r{number:02}", quantization="int4", modelArchitecture="Other") for number in range(20)]
+    found = resolve(unnamed(), parts.deps(parts.model(**MODEL), *runtimes, candidate("close", quantization="int4")))
+    problem = next(one for one in found.problems if one.reason == "NoRuntimeFits")
+    assert problem.message.startswith("no runtime fits model tiny: ClusterServingRuntime close: it is for quantization int4")
+    assert "more (ome explain runtime)" in problem.message
+    assert len(problem.message) < 1024
+
+
+def chosen(deps: Deps, stored: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    """The inputs of the revision."""
+    found = resolve(unnamed(**spec), deps, stored and {"r1": stored})
+    assert found.inputs is not None, found.problems
+    return found.inputs
+
+
+def test_a_choice_stays_when_a_better_candidate_comes() -> None:
+    model = parts.model(**MODEL)
+    before = chosen(parts.deps(model, candidate("one")))
+    assert before[CHOSEN] == {"kind": "ClusterServingRuntime", "namespace": "", "name": "one"}
+    assert chosen(parts.deps(model, candidate("one"), candidate("two", priority=9)), before) == before
+
+
+def test_a_choice_is_made_again_when_the_chosen_runtime_is_edited_away() -> None:
+    model, other = parts.model(**MODEL), candidate("two")
+    before = chosen(parts.deps(model, candidate("one")))
+    edited = parts.deps(model, candidate("one", quantization="int4"), other)
+    assert chosen(edited, before)[CHOSEN]["name"] == "two"
+
+
+def test_a_choice_is_made_again_for_another_model() -> None:
+    before = chosen(parts.deps(parts.model(**MODEL), candidate("one")))
+    moved = before | {"model": before["model"] | {"name": "before"}}
+    assert chosen(parts.deps(parts.model(**MODEL), candidate("one"), candidate("a")), moved)[CHOSEN]["name"] == "a"
+
+
+def test_facts_that_come_later_change_no_choice() -> None:
+    bare = parts.model(**{name: value for name, value in MODEL.items() if name != "modelParameterSize"})
+    one = candidate("one", low="1T", high="2T")
+    before = chosen(parts.deps(bare, one))
+    small = replace(bare, status={"facts": {"parameters": 7_000_000_000}})
+    assert chosen(parts.deps(small, one, candidate("two")), before) == before
+
+
+def test_a_chosen_runtime_that_is_gone_is_a_condition() -> None:
+    model = parts.model(**MODEL)
+    before = chosen(parts.deps(model, candidate("one")))
+    found = resolve(unnamed(), parts.deps(model, candidate("two")), {"r1": before})
+    assert [(one.reason, one.message) for one in found.problems] == [
+        (
+            "RuntimeNotFound",
+            "ClusterServingRuntime one, chosen for this service, does not exist: apply it, or name another in "
+            "spec.runtime.name",
+        )
+    ]
+    assert found.inputs is None
+
+
+def test_to_name_the_chosen_runtime_is_the_same_revision() -> None:
+    from ome_operator.core.resolve.identity import same
+    from ome_operator.core.rollout.revisions import name_of
+
+    deps = parts.deps(parts.model(**MODEL), candidate("one"))
+    left = chosen(deps)
+    right = resolve(unnamed(runtime={"name": "one"}), deps).inputs
+    assert right is not None
+    assert same(left, right | {CHOSEN: {}}) and name_of(left, []) == name_of(right | {CHOSEN: {}}, [])
+
+
+def test_a_named_runtime_that_does_not_match_runs_with_advice() -> None:
+    deps = parts.deps(parts.model(**MODEL), candidate("one", quantization="int4"))
+    found = resolve(unnamed(runtime={"name": "one"}), deps)
+    assert found.inputs is not None and not found.problems
+    assert found.advice == ("runtime one may not fit model tiny: it is for quantization int4, and the model has fp8",)
+
+
+@pytest.mark.parametrize(("text", "number"), [("7B", 7e9), ("1.04T", 1.04e12), ("500m", 5e8), ("x", None), (None, None)])
+def test_sizes(text: str | None, number: float | None) -> None:
+    assert size(text) == (None if number is None else pytest.approx(number))
+
+
+EDITS = st.fixed_dictionaries(
+    {},
+    optional={
+        "quantization": st.sampled_from(["fp8", "int4", None]),
+        "modelArchitecture": st.sampled_from(["DeepseekV3ForCausalLM", "Other", None]),
+        "priority": st.integers(0, 3),
+        "autoSelect": st.booleans(),
+        "low": st.sampled_from(["1B", "1T"]),
+        "high": st.sampled_from(["900B", "2T"]),
+        "here": st.sampled_from(["team", "elsewhere"]),
+    },
+)
+RUNTIMES = st.lists(st.tuples(st.sampled_from("abcdef"), EDITS), max_size=6).map(
+    lambda found: [candidate(name, **edit) for name, edit in found]
+)
+
+
+@given(RUNTIMES, st.randoms(use_true_random=False))
+def test_the_order_is_total_and_everybody_excluded_has_a_reason(runtimes: list[Runtime], chance: Any) -> None:
+    refs = {Ref(one.kind, one.namespace, one.name): one for one in runtimes}
+    mixed = list(refs.values())
+    chance.shuffle(mixed)
+    found = choice(*refs.values())
+    assert found == choice(*mixed)
+    assert all(one.broken for one in found.excluded)
+    assert len(found.fitting) + len(found.excluded) == sum(ref.namespace in ("", "team") for ref in refs)
+    lengths = [len(one.broken) for one in found.excluded]
+    assert lengths == sorted(lengths)
+
+
+@given(RUNTIMES, RUNTIMES)
+def test_candidates_that_appear_never_change_a_choice(first: list[Runtime], more: list[Runtime]) -> None:
+    model = parts.model(**MODEL)
+    inputs = resolve(unnamed(), parts.deps(model, *first)).inputs
+    names = {one.name for one in first}
+    later = parts.deps(model, *first, *(one for one in more if one.name not in names))
+    if inputs is not None:
+        assert chosen(later, inputs) == inputs

@@ -1,0 +1,104 @@
+"""What is made of the kinds of sglang.ai."""
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from ome_operator.api import InferenceService, Model, Serving, ShortModel
+from ome_operator.core.observed.objects import Deps, Ref
+from ome_operator.core.sglang.convert import source, wanted
+from ome_operator.core.sglang.status import mirrored
+from tests.support import parts
+
+NOW = datetime(2026, 1, 1)
+
+
+def short(repo: str = "kimi-ai/Kimi-K2-Chat", **spec: Any) -> ShortModel:
+    """The model of the announcement."""
+    body = {"source": {"huggingface": {"repo": repo}}, **spec}
+    metadata = {"name": "kimi-k2-chat", "uid": "u", "generation": 3}
+    return parts.good(ShortModel.parse({"kind": "ClusterBaseModel", "metadata": metadata, "spec": body}))
+
+
+def serving(runtime: str | None = "sglang") -> Serving:
+    """The service of the announcement."""
+    spec = {"baseModel": "kimi-k2-chat"} | ({"runtime": runtime} if runtime else {})
+    metadata = {"name": "kimi-k2-chat", "namespace": "team", "uid": "u", "generation": 3}
+    return parts.good(Serving.parse({"kind": "Serving", "metadata": metadata, "spec": spec}))
+
+
+def made(one: ShortModel | Serving, deps: Deps | None = None) -> dict[str, Any]:
+    """What is made of it."""
+    manifest, why = wanted(one, deps or Deps())
+    assert manifest is not None, why
+    return manifest
+
+
+def catalog(**status: Any) -> Deps:
+    """The shipped runtimes, and a model of whose files the facts are known."""
+    _, deps = parts.kimi()
+    model = parts.good(Model.parse(made(short())))
+    facts = {
+        "architecture": "DeepseekV3ForCausalLM", "quantization": {"name": "fp8"}, "parameters": 1026408232448,
+        "format": {"name": "safetensors"}, "framework": {"name": "transformers"}, **status,
+    }  # fmt: skip
+    return replace(deps, models={Ref("ClusterBaseModel", "", model.name): replace(model, status={"facts": facts})})
+
+
+def test_a_model_of_the_hub() -> None:
+    manifest = made(short())
+    assert manifest["spec"] == {"storage": {"storageUri": "hf://kimi-ai/Kimi-K2-Chat"}}
+    assert manifest["metadata"]["ownerReferences"] == [
+        {"apiVersion": "sglang.ai/v1", "kind": "ClusterBaseModel", "name": "kimi-k2-chat", "uid": "u", "controller": True}
+    ]
+    parts.good(Model.parse(manifest))
+
+
+def test_a_revision_and_a_path_go_along() -> None:
+    one = short(source={"huggingface": {"repo": "a/b", "revision": "v2"}}, path="/raid/b")
+    assert made(one)["spec"]["storage"] == {"storageUri": "hf://a/b@v2", "path": "/raid/b"}
+
+
+def test_a_source_without_a_place_is_said() -> None:
+    assert wanted(short(source={}), Deps())[1][0] == "InvalidSpec"
+
+
+def test_a_service_gets_the_components_of_the_runtime_that_fits() -> None:
+    manifest = made(serving(), catalog())
+    assert manifest["spec"] == {"model": {"name": "kimi-k2-chat"}, "engine": {}, "decoder": {}, "router": {}}
+    assert manifest["metadata"]["annotations"]["ome.io/engine"] == "sglang"
+    parts.good(InferenceService.parse(manifest))
+
+
+def test_a_runtime_may_be_named() -> None:
+    name = next(iter(catalog().runtimes)).name
+    assert made(serving(name), catalog())["spec"]["runtime"] == {"name": name}
+
+
+def test_why_there_is_no_service_yet_is_said() -> None:
+    assert wanted(serving(), Deps())[1][0] == "BaseModelNotFound"
+    reason, sentence = wanted(serving("vllm"), catalog())[1]
+    assert reason == "NoRuntimeFits" and "its engine is not vllm" in sentence
+
+
+def test_the_source_changes_with_the_spec_alone() -> None:
+    assert source(short()) == source(replace(short(), uid="other", generation=9))
+    assert source(short()) != source(short("a/b"))
+
+
+def test_status_comes_back() -> None:
+    conditions = [{"type": "Ready", "status": "True", "reason": "Serving", "message": "m", "observedGeneration": 1}]
+    found = mirrored(serving(), {"url": "http://x", "runtime": "rt", "state": "?", "conditions": conditions}, ("", ""), NOW)
+    assert found == {
+        "url": "http://x",
+        "runtime": "rt",
+        "observedGeneration": 3,
+        "conditions": [{**conditions[0], "observedGeneration": 3}],
+    }
+
+
+def test_status_says_why_nothing_was_made() -> None:
+    found = mirrored(serving(), None, ("NoRuntimeFits", "none fits"), NOW)
+    assert [(one["status"], one["reason"], one["message"]) for one in found["conditions"]] == [
+        ("False", "NoRuntimeFits", "none fits")
+    ]

@@ -1,0 +1,53 @@
+"""Conditions: their time moves only when their status flips."""
+
+from datetime import datetime
+
+from ome_operator.core.status.conditions import MESSAGE_LIMIT, Condition, flips, stamp
+
+EARLY, LATE = datetime(2026, 1, 1), datetime(2026, 1, 2)
+
+
+def one(status: bool | None, reason: str = "R", message: str = "m") -> list[Condition]:
+    """One condition."""
+    return [Condition("Ready", status, reason, message)]
+
+
+def test_a_first_condition_has_the_time_of_now() -> None:
+    assert stamp(one(True), (), 3, EARLY) == [
+        {
+            "type": "Ready",
+            "status": "True",
+            "reason": "R",
+            "message": "m",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+            "observedGeneration": 3,
+        }
+    ]
+
+
+def test_reason_message_and_generation_move_without_the_time() -> None:
+    (after,) = stamp(one(True, "S", "n"), stamp(one(True), (), 1, EARLY), 2, LATE)
+    assert (after["reason"], after["message"], after["observedGeneration"]) == ("S", "n", 2)
+    assert after["lastTransitionTime"] == "2026-01-01T00:00:00Z"
+
+
+def test_the_time_moves_with_the_status_in_every_direction() -> None:
+    for before, after in ((True, False), (False, None), (None, True)):
+        (found,) = stamp(one(after), stamp(one(before), (), 1, EARLY), 1, LATE)
+        assert found["lastTransitionTime"] == "2026-01-02T00:00:00Z"
+
+
+def test_unknown_is_none() -> None:
+    assert stamp(one(None), (), 1, EARLY)[0]["status"] == "Unknown"
+
+
+def test_long_messages_are_cut() -> None:
+    (found,) = stamp(one(False, "R", "x" * 5000), (), 1, EARLY)
+    assert len(found["message"]) == MESSAGE_LIMIT and found["message"].endswith("…")
+
+
+def test_flips_are_new_conditions_and_changed_statuses_or_reasons() -> None:
+    before = stamp(one(False), (), 1, EARLY)
+    assert flips(before, stamp(one(False, message="other"), before, 1, LATE)) == []
+    assert len(flips(before, stamp(one(False, "S"), before, 1, LATE))) == 1
+    assert len(flips((), before)) == 1

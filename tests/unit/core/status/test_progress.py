@@ -1,0 +1,119 @@
+"""How far a role is and why not farther, in a sentence that a person can act on."""
+
+from typing import Any
+
+from ome_operator.core.observed.objects import Pod
+from ome_operator.core.status.progress import Progress, Role, progress, title
+from tests.unit.core.rollout.makers import pod
+
+SETS = (("StatefulSet", "leaders"), ("StatefulSet", "workers"))
+
+
+def role(groups: int, size: int) -> Role:
+    """Decode."""
+    return Role("decoder", "decode", groups, size, SETS)
+
+
+def group(number: int, size: int, revision: str = "r1", ready: int | None = None, **more: Any) -> list[Pod]:
+    """Pods of a group, the first `ready` of them ready."""
+    count = size if ready is None else ready
+    return [
+        pod(f"{revision}-{number}-{rank}", rank, number, "decoder", revision=revision, **{"ready": rank < count, **more})
+        for rank in range(size)
+    ]
+
+
+def seen(wanted: Role, *pods: Pod, **failures: str) -> Progress:
+    """Progress with these pods."""
+    return progress(wanted, pods, {("StatefulSet", name): said for name, said in failures.items()})
+
+
+def waiting(number: int, reason: str, message: str = "") -> Pod:
+    """A pod that is not ready."""
+    return pod(f"w{number}", number, 0, "decoder", ready=False)._replace(reason=reason, message=message)
+
+
+def test_complete() -> None:
+    found = seen(role(2, 3), *group(0, 3), *group(1, 3))
+    assert (found.complete, found.ready_groups, found.counts, found.reason) == (True, 2, "6/6", "Ready")
+    assert found.message == "decode 6/6 pods ready"
+
+
+def test_ready_pods_of_half_groups_do_not_serve() -> None:
+    found = seen(role(2, 3), *group(0, 3, ready=2), *group(1, 3, ready=2))
+    assert (found.complete, found.ready_groups, found.counts) == (False, 0, "4/6")
+
+
+def test_groups_of_two_slices_are_not_put_together() -> None:
+    found = seen(role(1, 2), *group(0, 2, ready=1), *group(0, 2, revision="r2", ready=1))
+    assert found.ready_groups == 0
+
+
+def test_groups_of_one_count_over_all_slices() -> None:
+    found = seen(role(2, 1), *group(0, 1), *group(0, 1, revision="r2"))
+    assert (found.complete, found.counts) == (True, "2/2")
+
+
+def test_pods_that_go_do_not_count() -> None:
+    found = seen(role(1, 1), *group(0, 1, deleting=True))
+    assert (found.ready_groups, found.missing) == (0, 1)
+
+
+def test_more_than_wanted_is_not_shown() -> None:
+    assert seen(role(1, 1), *group(0, 1), *group(1, 1)).counts == "1/1"
+
+
+def test_another_roles_pods_are_not_counted() -> None:
+    assert seen(role(1, 1), pod("x", component="engine")).ready_pods == 0
+
+
+def test_zero_groups_are_complete() -> None:
+    assert seen(role(0, 4)).complete
+
+
+def test_the_scheduler_is_quoted() -> None:
+    words = "0/16 nodes have 8 free nvidia.com/gpu"
+    pods = [*group(0, 12, ready=7)[:7], *(waiting(number, "Unschedulable", words) for number in range(5))]
+    found = seen(role(1, 12), *pods)
+    assert (found.reason, found.message) == ("Unschedulable", f"decode 7/12: 5 pods unschedulable, {words}")
+
+
+def test_the_gravest_reason_comes_first() -> None:
+    pods = [
+        waiting(0, "Starting"),
+        waiting(1, "Unschedulable"),
+        waiting(2, "CrashLoopBackOff", "exit 1"),
+        waiting(3, "OOMKilled"),
+    ]
+    found = seen(role(1, 4), *pods)
+    assert found.reason == "CrashLoopBackOff"
+    assert found.message == (
+        "decode 0/4: 1 pod crash again and again, exit 1; 1 pod unschedulable; 1 pod OOMKilled; 1 pod starting"
+    )
+
+
+def test_what_heals_by_itself_is_progress() -> None:
+    for reason in ("Starting", "NotReady"):
+        assert seen(role(1, 1), waiting(0, reason)).reason == "Progressing"
+    assert seen(role(1, 1), *group(0, 1, deleting=True, ready=0)).reason == "Progressing"
+
+
+def test_missing_pods() -> None:
+    found = seen(role(1, 2), waiting(0, "Starting"))
+    assert found.message == "decode 0/2: 1 pod starting; 1 not created yet"
+    assert seen(role(1, 2)).reason == "Creating"
+
+
+def test_pods_that_cannot_be_created_are_explained_by_whoever_refused_them() -> None:
+    found = seen(role(1, 2), workers="exceeded quota")
+    assert (found.reason, found.message) == ("PodsRefused", "decode 0/2: 2 pods cannot be created: exceeded quota")
+
+
+def test_titles() -> None:
+    assert [title(one, True) for one in ("engine", "decoder", "router")] == ["prefill", "decode", "router"]
+    assert title("engine", False) == "engine"
+
+
+def test_a_pod_that_the_scheduler_has_not_seen_yet_is_progress() -> None:
+    found = seen(role(1, 1), waiting(0, "Pending"))
+    assert (found.reason, found.message) == ("Progressing", "decode 0/1: 1 pod waiting for the scheduler")

@@ -1,0 +1,182 @@
+"""Status of a service: what it says, when it is urgent, what becomes an event."""
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from ome_operator.core.problem import Problem
+from ome_operator.core.status import conditions as cond
+from ome_operator.core.status.progress import Progress, Role
+from ome_operator.core.status.service import Report, events, status, urgent
+from tests.unit.core.rollout.makers import pod
+
+NOW = datetime(2026, 1, 1)
+URL = "http://svc.team.svc.cluster.local:8080"
+
+
+def far(component: str, ready: int, groups: int = 1, reason: str = "Progressing") -> Progress:
+    """A role of one-pod groups."""
+    done = ready >= groups
+    made = Role(component, component, groups, 1, ())
+    return Progress(made, ready, ready, "Ready" if done else reason, f"{component} {ready}/{groups}", groups - ready)
+
+
+DONE = (far("engine", 1), far("router", 1))
+OUT = cond.Condition(cond.ROLLED_OUT, True, "Complete", "alone")
+BASE = Report(
+    generation=2, before={}, now=NOW, progress=DONE, url=URL, runtime="rt", revision="r1", serving=("r1",), rollout=OUT
+)
+
+
+def said(report: Report) -> dict[str, tuple[str, str]]:
+    """Type -> (status, reason)."""
+    return {one["type"]: (one["status"], one["reason"]) for one in status(report)["conditions"]}
+
+
+def ready(**changed: Any) -> tuple[str, str, str]:
+    """Ready's status, reason and message."""
+    (found,) = [one for one in status(replace(BASE, **changed))["conditions"] if one["type"] == "Ready"]
+    return found["status"], found["reason"], found["message"]
+
+
+def test_a_service_that_serves() -> None:
+    found = status(BASE)
+    assert (found["url"], found["revision"], found["runtime"], found["observedGeneration"]) == (URL, "r1", "rt", 2)
+    assert found["components"]["engine"] == {
+        "ready": "1/1",
+        "replicas": 1,
+        "readyReplicas": 1,
+        "latestCreatedRevision": "r1",
+        "updateRevision": "r1",
+        "latestReadyRevision": "r1",
+        "currentRevision": "r1",
+    }
+    assert said(BASE) == {
+        "RuntimeReady": ("True", "Found"),
+        "EngineReady": ("True", "Ready"),
+        "RouterReady": ("True", "Ready"),
+        "RolledOut": ("True", "Complete"),
+        "Ready": ("True", "Serving"),
+    }
+
+
+def test_ready_names_every_component_that_is_not() -> None:
+    progress = (far("engine", 0, reason="Unschedulable"), far("decoder", 0), far("router", 1))
+    assert ready(progress=progress) == ("False", "Unschedulable", "engine 0/1; decoder 0/1")
+
+
+def test_what_blocks_them_comes_first() -> None:
+    model = cond.Condition(cond.MODEL, False, "WaitingForNodes", "model on 0 nodes")
+    assert ready(progress=(far("engine", 0),), model=model) == ("False", "WaitingForNodes", "model on 0 nodes; engine 0/1")
+
+
+def test_a_missing_model_does_not_make_what_serves_unready() -> None:
+    problem = Problem("ModelReady", "BaseModelNotFound", "gone")
+    assert ready(problems=(problem,))[:2] == ("True", "Serving")
+    assert said(replace(BASE, problems=(problem,)))["ModelReady"] == ("False", "BaseModelNotFound")
+
+
+def test_a_problem_of_the_whole_service_makes_it_unready() -> None:
+    assert ready(problems=(Problem("Ready", "NameTaken", "Service svc is taken"),)) == (
+        "False",
+        "NameTaken",
+        "Service svc is taken",
+    )
+
+
+def test_nothing_at_all_says_what_is_missing() -> None:
+    problem = Problem("ModelReady", "BaseModelNotFound", "gone")
+    bare = {"progress": (), "url": "", "revision": "", "serving": (), "rollout": None}
+    assert ready(problems=(problem,), **bare) == ("False", "BaseModelNotFound", "gone")
+
+
+def test_scaled_to_zero() -> None:
+    assert ready(progress=(far("engine", 0, 0), far("router", 1)))[:2] == ("False", "ScaledToZero")
+
+
+def test_a_rollout_that_waits_is_the_reason_when_nothing_else_is() -> None:
+    waiting = cond.Condition(cond.ROLLED_OUT, False, "Paused", "spec.rollout.paused is true")
+    assert ready(progress=(), rollout=waiting) == ("False", "Paused", "spec.rollout.paused is true")
+
+
+def test_a_pin_that_is_not_known_is_told_though_the_rollout_is_complete() -> None:
+    problem = Problem("RolledOut", "RevisionNotFound", "not kept")
+    assert said(replace(BASE, problems=(problem,)))["RolledOut"] == ("False", "RevisionNotFound")
+
+
+def test_several_problems_of_one_condition_are_one_sentence() -> None:
+    problems = (
+        Problem("RuntimeReady", "A", "one"),
+        Problem("RuntimeReady", "B", "two"),
+        Problem("RuntimeReady", "B", "two"),
+    )
+    (found,) = [one for one in status(replace(BASE, problems=problems))["conditions"] if one["type"] == "RuntimeReady"]
+    assert (found["reason"], found["message"]) == ("A", "one; two")
+
+
+def test_two_slices_are_shown_with_an_arrow_and_their_pods() -> None:
+    pods = (pod("a"), pod("b", revision="r2", ready=False), pod("c", revision="r2", component="router"))
+    found = status(replace(BASE, serving=("r1", "r2"), revision="r2", pods=pods))
+    assert found["revision"] == "r1→r2"
+    assert found["slices"] == [
+        {"revision": "r1", "engine": "1/1", "router": "0/0"},
+        {"revision": "r2", "engine": "0/1", "router": "1/1"},
+    ]
+
+
+def test_advice_is_no_fault() -> None:
+    found = said(replace(BASE, advice=("a", "b")))
+    assert found["Advice"] == ("True", "NoEffect") and found["Ready"] == ("True", "Serving")
+
+
+BEFORE = status(BASE)
+URGENT: dict[str, tuple[dict[str, Any], bool]] = {
+    "nothing": ({}, False),
+    "a flip": ({"progress": (far("engine", 0),)}, True),
+    "a generation": ({"generation": 3}, True),
+    "a revision": ({"revision": "r2"}, True),
+    "a URL": ({"url": "http://other"}, True),
+    "a count": ({"progress": (far("engine", 2, 2), far("router", 1))}, False),
+    "a new condition": ({"advice": ("x",)}, True),
+}
+
+
+@pytest.mark.parametrize("case", URGENT)
+def test_flips_are_urgent_and_counts_are_not(case: str) -> None:
+    changed, expected = URGENT[case]
+    assert urgent(BEFORE, status(replace(BASE, **changed))) is expected
+
+
+def test_a_reason_to_act_is_urgent_and_its_end_is_not() -> None:
+    reasons = ("Progressing", "PodsRefused")
+    comes, refused = (status(replace(BASE, progress=(far("engine", 0, reason=one),))) for one in reasons)
+    assert urgent(comes, refused) and not urgent(refused, comes) and not urgent(refused, refused)
+
+
+def test_other_words_about_the_runtime_are_urgent() -> None:
+    none, other = (
+        status(replace(BASE, problems=(Problem(cond.RUNTIME, "NoRuntimeFits", words),))) for words in ("of none", "of x")
+    )
+    assert urgent(none, other)
+
+
+def told(*wanted: cond.Condition) -> list[str]:
+    """Reasons of the events of conditions that are new."""
+    return [one.reason for one in events((), cond.stamp(wanted, (), 1, NOW))]
+
+
+def test_events_are_about_what_a_person_has_to_do() -> None:
+    assert told(cond.Condition(cond.ENGINE, False, "CrashLoopBackOff", "m")) == ["CrashLoopBackOff"]
+    assert (
+        told(cond.Condition(cond.ENGINE, False, "Progressing", "m"), cond.Condition(cond.ENGINE, True, "Ready", "m")) == []
+    )
+    assert told(cond.Condition(cond.READY, False, "CrashLoopBackOff", "said already"), OUT) == []
+
+
+def test_the_revision_that_was_whole_last_stays_until_the_next_one_is() -> None:
+    comes = cond.Condition(cond.ROLLED_OUT, False, "Progressing", "revision r2 comes up")
+    found = status(replace(BASE, before=status(BASE), revision="r2", rollout=comes))["components"]["engine"]
+    assert (found["latestCreatedRevision"], found["latestReadyRevision"]) == ("r2", "r1")
+    assert "latestReadyRevision" not in status(replace(BASE, rollout=comes))["components"]["engine"]

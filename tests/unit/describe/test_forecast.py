@@ -1,0 +1,151 @@
+"""What an edit would do to a service, in one sentence."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ome_operator.api import InferenceService, Runtime
+from ome_operator.core.observed.objects import Deps, Observed, Ref
+from ome_operator.core.sync import sync
+from ome_operator.describe.changes import CHANGED
+from ome_operator.describe.forecast import Forecast, forecast
+from ome_operator.describe.outcome import outcome
+from tests.support import parts
+from tests.support.world import START, World
+
+REF = Ref("InferenceService", "team", "svc")
+
+
+def edited(deps: Deps, old: str, new: str, component: str = "decoderConfig") -> Deps:
+    """With one word of the runtime's arguments replaced."""
+    ((ref, runtime),) = deps.runtimes.items()
+    assert isinstance(runtime, Runtime)
+    body = runtime.dump()
+    args = body["spec"][component]["runner"]["args"]
+    assert old in args
+    body["spec"][component]["runner"]["args"] = [new if one == old else one for one in args]
+    return replace(deps, runtimes={ref: parts.good(Runtime.parse(body))})
+
+
+def told(before: tuple[InferenceService, Deps], after: tuple[InferenceService, Deps]) -> Forecast:
+    """What would happen; it must be something."""
+    found = forecast(REF, outcome(*before), outcome(*after))
+    assert found is not None
+    return found
+
+
+def service(**spec: Any) -> InferenceService:
+    return parts.service(engine={}, router={}, **spec)
+
+
+def test_an_outcome_is_what_the_first_pass_writes() -> None:
+    case = parts.kimi()
+    plan = sync(*case, Observed(), START)
+    assert outcome(*case).manifests == tuple(one.manifest for one in (*plan.first, *plan.apply, *plan.create))
+
+
+def test_an_edit_of_the_runtime_restarts_every_group_and_says_which_flag_did_it() -> None:
+    service, deps = parts.kimi()
+    found = told((service, deps), (service, edited(deps, "--mem-fraction-static=0.8", "--mem-fraction-static=0.85")))
+    assert found.sentence == (
+        f"revision {found.before} → {found.after}: prefill (1 group of 4 pods, 32 GPUs) and decode (1 group of 12 pods, "
+        "96 GPUs) restart, 128 GPUs in all, at once: nothing serves meanwhile. Why: runtime kimi-k2-pd-rt "
+        "decoderConfig.runner.args --mem-fraction-static 0.8 → 0.85"
+    )
+    assert found.gpus == 128
+    changed = [one for one in found.changes if one.lines]
+    assert [(one.kind, len(one.before)) for one in changed] == [("StatefulSet", 2)]  # leaders and workers of decode, alike
+    edits = [line for line in changed[0].lines if line[0] in "+-"]
+    assert [line.split("- ")[-1] for line in edits] == ["--mem-fraction-static=0.8", "--mem-fraction-static=0.85"]
+    assert {one.mark for one in found.changes} == {CHANGED}
+
+
+@pytest.mark.parametrize(
+    ("groups", "rollout", "how"),
+    [
+        (1, {}, "restart, at once: nothing serves meanwhile."),
+        (4, {}, "restart, of engine 1 of 4 at a time."),
+        (
+            4,
+            {"rollingUpdate": {"maxSurge": 2, "maxUnavailable": 0}},
+            "restart, of engine 2 of 4 at a time, with 4 GPUs more meanwhile.",
+        ),
+        (4, {"blueGreen": {}}, "restart, side by side, with 8 GPUs more until the old ones go."),
+        (4, {"recreate": {}}, "restart, the old ones before the new ones start: nothing serves meanwhile."),
+    ],
+)
+def test_how_groups_go(groups: int, rollout: dict[str, Any], how: str) -> None:
+    one = parts.service(engine={"minReplicas": groups}, router={}, rollout=rollout)
+    old, new = (parts.deps(parts.model(), parts.simple(2, image=image)) for image in ("engine:1", "engine:2"))
+    found = told((one, old), (one, new))
+    assert f"{how} Why: " in found.sentence
+
+
+def test_an_edit_of_the_router_restarts_no_gpu_pod() -> None:
+    service, deps = parts.kimi()
+    found = told((service, deps), (service, edited(deps, "--port=8080", "--port=8081", "routerConfig")))
+    assert found.gpus == 0 and found.before == found.after
+    assert found.sentence.startswith("no new revision, no GPU pod restarts; the router's pods are replaced; ")
+
+
+def test_more_groups_start_and_nothing_restarts() -> None:
+    deps = parts.deps(parts.model(), parts.simple(2))
+    found = told((service(), deps), (parts.service(engine={"minReplicas": 3}, router={}), deps))
+    assert found.restarts == ()
+    assert "; engine 1 → 3 groups: 4 pods with 4 GPUs start; 2 objects added, " in found.sentence
+
+
+def test_nothing_changes_is_none() -> None:
+    deps = parts.deps(parts.model(), parts.simple())
+    assert forecast(REF, outcome(service(), deps), outcome(service(), deps)) is None
+
+
+def test_a_note_on_the_service_changes_nothing_that_runs() -> None:
+    deps = parts.deps(parts.model(), parts.simple())
+    assert forecast(REF, outcome(service(), deps), outcome(service(annotations={"note": "x"}), deps)) is None
+
+
+def test_a_new_service_is_counted() -> None:
+    found = forecast(REF, None, outcome(*parts.kimi()))
+    assert found is not None and found.gpus == 0
+    assert found.sentence.startswith(f"new: revision {found.after} with prefill (1 group of 4 pods, 32 GPUs) and decode")
+    assert found.sentence.endswith("128 GPUs in all; 16 objects added")
+
+
+def test_an_edit_that_cannot_start_leaves_what_runs() -> None:
+    deps = parts.deps(parts.model(), parts.simple())
+    found = told((service(), deps), (service(model={"name": "other"}), deps))
+    said = "it cannot start: ClusterBaseModel other does not exist: apply it, or fix spec.model.name"
+    assert found.sentence == f"{said}; what runs stays as it is"
+    assert found.changes == () and found.gpus == 0
+
+
+def test_a_paused_service_says_what_it_waits_for() -> None:
+    deps = parts.deps(parts.model(), parts.simple())
+    paused = service(rollout={"paused": True})
+    waits = "revision x waits: spec.rollout.paused is true"
+    found = forecast(REF, outcome(paused, deps), outcome(paused, edited_image(deps)), waits)
+    assert found is not None
+    assert found.gpus == 1
+    assert f"engineConfig.runner.image engine:1 → engine:2. But {waits}" in found.sentence
+
+
+def edited_image(deps: Deps) -> Deps:
+    return parts.deps(*deps.models.values(), parts.simple(image="engine:2"))  # type: ignore[arg-type]
+
+
+def test_a_revision_that_is_stored_is_recognised() -> None:
+    """The names in the forecast are those that the operator will give."""
+    deps = parts.deps(parts.model(), parts.simple())
+    world = World(service(), deps, seed=1)
+    world.carry_out(world.sync())
+    children = tuple(world.observed().children.values())
+    world.deps = edited_image(deps)
+    found = forecast(REF, outcome(world.service, deps, children), outcome(world.service, world.deps, children))
+    assert found is not None
+    while world.service.status["revision"] != found.after:
+        world.carry_out(world.sync())
+        world.step()
+    back = outcome(world.service, deps, tuple(world.observed().children.values()))
+    assert back.revision == found.before, "an undo is the old revision again"

@@ -1,0 +1,75 @@
+"""The list of revisions that people read, and where an undo goes."""
+
+from typing import Any
+
+import pytest
+
+from ome_operator.core.rollout import revisions
+from ome_operator.core.rollout.target import Target, target
+from ome_operator.describe.history import before, changed, lines
+from tests.unit.core.rollout.test_revisions import stored
+
+BASE: dict[str, Any] = {
+    "runtime": {"engineConfig": {"runner": {"image": "e:1", "args": ["--tp=8"]}}},
+    "model": {"uri": "hf://a/b"},
+    "chosen": {"kind": "ClusterServingRuntime", "namespace": "", "name": "rt"},
+    "engine": {"runner": {"env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]}},
+}
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ({}, ""),
+        ({"restartedAt": "today"}, "spec.rollout.restartedAt added"),
+        ({"model": {"uri": "hf://a/c"}}, "model uri hf://a/b → hf://a/c"),
+        ({"chosen": {**BASE["chosen"], "name": "other"}}, "runtime rt → other"),
+        ({"engine": {}}, 'spec.engine runner removed, was {"env": [{"name": "A", "value": "1"}, {"name": "B", "value"…'),
+        (
+            {"engine": {"runner": {"env": [{"name": "A", "value": "9"}]}}},
+            'spec.engine runner.env[A].value 1 → 9, spec.engine runner.env[B] removed, was {"name": "B", "value": "2"}',
+        ),
+        (
+            {"runtime": {"engineConfig": {"runner": {"image": "e:1", "args": ["x"]}}}},
+            "runtime rt engineConfig.runner.args --tp 8 → x",
+        ),
+        (
+            {"model": {"uri": "hf://a/b", "a": 1, "b": "x" * 99, "c": "2", "d": 1}},
+            f"model a added: 1, model b added: {'x' * 59}…, model c added: 2, and 1 more",
+        ),
+    ],
+)
+def test_what_changed_in_a_few_words(part: dict[str, Any], said: str) -> None:
+    assert changed(BASE, {**BASE, **part}) == said
+
+
+KNOWN = revisions.stored([stored(name, number) for number, name in enumerate("abcd")], "u")
+NUMBERS = {one.name: one.number for one in KNOWN}
+REJECTED = {"revision": "d", "edit": 3}
+
+
+def test_every_revision_with_what_it_is_now() -> None:
+    aim = target("b", NUMBERS, "a", [REJECTED], "")
+    slices = [{"revision": "b", "prefill": "1/2", "decode": "0/4"}, {"revision": "a", "prefill": "1/1"}]
+    found = {one.revision: (one.state, one.changed) for one in lines(KNOWN, aim, slices)}
+    assert found == {
+        "a": ("runs (prefill 1/1)", "the oldest that is kept"),
+        "b": ("runs (prefill 1/2, decode 0/4), pinned", "n a → b"),
+        "c": ("", "n b → c"),
+        "d": ("rejected", "n c → d"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("aim", "goes"),
+    [
+        (target("", NUMBERS, "b", (), ""), "b"),  # what worked last
+        (target("", NUMBERS, "d", (), ""), "c"),
+        (target("c", NUMBERS, "c", (), ""), "b"),
+        (target("c", NUMBERS, "c", ({"revision": "b", "edit": 3},), ""), "a"),
+        (target("", NUMBERS, "a", (REJECTED,), ""), "a"),  # it is there already, and now it stays
+        (target("a", NUMBERS, "a", (), ""), ""),
+    ],
+)
+def test_an_undo_goes_to_what_worked_or_to_the_one_before(aim: Target, goes: str) -> None:
+    assert before(KNOWN, aim) == goes

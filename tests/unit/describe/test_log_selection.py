@@ -1,0 +1,62 @@
+"""Whose logs are shown, and under which names."""
+
+import pytest
+
+from ome_operator.core.observed.objects import Pod
+from ome_operator.describe.log_selection import Choice, labelled, moment, nothing, seconds
+from tests.support import parts
+from tests.support.world import World
+
+
+def pods(runtime_size: int = 2, **spec: object) -> tuple[Pod, ...]:
+    """Of a service that is up."""
+    world = World(parts.service(**spec), parts.deps(parts.model(), parts.simple(runtime_size, decoder=True)), seed=1)
+    for _ in range(12):
+        world.carry_out(world.sync())
+        world.step()
+    return world.observed().pods
+
+
+def test_prefill_before_decode_before_routers_each_by_group_and_rank() -> None:
+    found = list(labelled(pods(engine={"minReplicas": 2}, decoder={}, router={}), Choice()).values())
+    assert found[:-1] == ["prefill/0/0", "prefill/0/1", "prefill/1/0", "prefill/1/1", "decode/0/0", "decode/0/1"]
+    assert found[-1].startswith("router/")
+
+
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [
+        (Choice(role="decode"), ["decode/0/0", "decode/0/1"]),
+        (Choice(role="decoder", rank=1), ["decode/0/1"]),
+        (Choice(group=1), ["prefill/1/0", "prefill/1/1"]),
+        (Choice(role="engine", group=0, rank=0), ["prefill/0/0"]),
+        (Choice(group=7), []),
+    ],
+)
+def test_a_choice(choice: Choice, said: list[str]) -> None:
+    assert list(labelled(pods(engine={"minReplicas": 2}, decoder={}, router={}), choice).values()) == said
+
+
+def test_the_revision_is_told_where_there_are_two() -> None:
+    one, two = pods(engine={})
+    found = labelled([one, two._replace(revision="other")], Choice())
+    assert set(found.values()) == {f"engine/0/0@{one.revision}", "engine/0/1@other"}
+
+
+def test_what_there_is_instead() -> None:
+    said = nothing(pods(engine={"minReplicas": 2}, decoder={}, router={}), Choice(group=7))
+    assert "prefill (groups 0–1, ranks 0–1)" in said and "decode (groups 0, ranks 0–1)" in said and "router" in said
+    assert nothing((), Choice()) == "it has no pods"
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("90", 90), ("30s", 30), ("5m", 300), ("1h30m", 5400), ("x", None), ("5 m", None)]
+)
+def test_durations(text: str, number: int | None) -> None:
+    assert seconds(text) == number
+
+
+def test_times_are_ordered_to_the_nanosecond() -> None:
+    times = ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00.000000001Z", "2026-01-01T00:00:00.1Z", "2026-01-01T00:00:01.05Z"]
+    assert sorted([times[2], times[0], times[3], times[1]], key=moment) == times
+    assert moment("") == ("", "")

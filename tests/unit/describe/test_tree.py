@@ -1,0 +1,172 @@
+"""Services as trees, and how they look in 80 columns."""
+
+import io
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from ome_operator import keys
+from ome_operator.core.observed.objects import Observed, Pod
+from ome_operator.describe import draw
+from ome_operator.describe.tree import MISSING, Tree, tree
+from tests.support import parts
+from tests.support.world import World
+
+OOM = "container ome-container exited with code 1: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 98.00 GiB"
+FAILED = "container ome of pod p-3 exited with code 9: ValueError: b"
+
+
+def body(world: World) -> dict[str, Any]:
+    """The service as the API server has it."""
+    one = world.service
+    metadata = {"name": one.name, "namespace": one.namespace, "uid": one.uid, "generation": 1}
+    return {"metadata": metadata, "spec": one.spec.dump(), "status": dict(one.status)}
+
+
+def grown(world: World) -> World:
+    """When everything is up."""
+    while not world.service.status.get("conditions") or not tree(body(world), world.observed()).ready:
+        world.carry_out(world.sync())
+        world.step()
+    return world
+
+
+def kimi() -> World:
+    return World(*parts.kimi(), seed=1)
+
+
+def placed(observed: Observed, **changes: dict[str, Any]) -> Observed:
+    """Pods on nodes, those with the given names otherwise too."""
+    pods = (
+        pod._replace(node=f"h200-{number:02}", **changes.get(pod.name.replace("-", "_"), {}))
+        for number, pod in enumerate(observed.pods)
+    )
+    return replace(observed, pods=tuple(pods))
+
+
+def drawn(one: Tree, *, ranks: bool = False, width: int = 80) -> str:
+    screen = Console(file=io.StringIO(), width=width, highlight=False)
+    screen.print(draw.service(one, every=ranks))
+    assert isinstance(screen.file, io.StringIO)
+    return screen.file.getvalue()
+
+
+def test_128_gpus_in_nine_lines() -> None:
+    world = grown(kimi())
+    text = drawn(tree(body(world), placed(world.observed())))
+    revision = world.service.status["revision"]
+    assert text.splitlines()[:1] == ["✓ kimi-k2-instruct  in kimi-k2-instruct"]
+    assert f"└── revision {revision}\n" in text
+    assert "    ├── ✓ prefill  1/1 group, 4/4 pods, 32 GPUs\n" in text
+    assert "    ├── ✓ decode   1/1 group, 12/12 pods, 96 GPUs\n" in text
+    assert "    └── ✓ router   1/1 pod\n" in text
+    assert len(text.splitlines()) == 9
+    assert len(drawn(tree(body(world), placed(world.observed())), ranks=True).splitlines()) == 9 + 16 + 1
+
+
+def test_counts_gpus_and_ranks() -> None:
+    world = grown(kimi())
+    (one,) = tree(body(world), world.observed()).slices
+    prefill, decode, router = one.roles
+    assert (prefill.role, prefill.wanted, prefill.ready, prefill.pods, prefill.ready_pods) == ("prefill", 1, 1, 4, 4)
+    assert prefill.gpus == 32
+    assert [rank.rank for rank in decode.groups[0].ranks] == list(range(12))
+    assert {rank.gpus for rank in decode.groups[0].ranks} == {8}
+    assert (router.wanted, router.ready, router.gpus) == (1, 1, 0)
+
+
+def test_a_rank_that_does_not_exist_is_shown_with_its_group() -> None:
+    world = grown(kimi())
+    observed = world.observed()
+    lost = next(pod for pod in observed.pods if pod.component == keys.DECODER and pod.rank == 5)
+    found = tree(body(world), replace(observed, pods=tuple(pod for pod in observed.pods if pod is not lost)))
+    decode = found.slices[0].roles[1]
+    assert (decode.ready, decode.ready_pods, decode.pods) == (0, 11, 12)
+    assert decode.groups[0].ranks[5].reason == MISSING
+    assert "✗ rank 5  not created yet\n" in drawn(found)
+
+
+def test_alike_ranks_are_told_together_with_their_reason() -> None:
+    world = grown(kimi())
+    observed = world.observed()
+
+    def crashed(pod: Pod) -> Pod:
+        bad = pod.component == keys.DECODER and pod.rank in (3, 4, 5, 9)
+        return pod._replace(ready=False, reason="CrashLoopBackOff", message=OOM, restarts=4) if bad else pod
+
+    found = tree(body(world), replace(observed, pods=tuple(crashed(pod) for pod in observed.pods)))
+    text = " ".join(drawn(found).replace("│", " ").split())
+    assert f"✗ ranks 3–5, 9 4 restarts each CrashLoopBackOff: {OOM}" in text
+    assert max(len(line) for line in drawn(found).splitlines()) <= 80
+
+
+def test_many_ready_groups_are_one_line() -> None:
+    service = parts.service(engine={"minReplicas": 9}, router={"minReplicas": 2})
+    world = grown(World(service, parts.deps(parts.model(), parts.simple(2)), seed=1))
+    observed = world.observed()
+    names = [pod.name for pod in observed.pods if pod.group == 4 and pod.rank == 1]
+    assert len(names) == 1
+    pods = tuple(pod._replace(ready=pod.name not in names, reason="Starting") for pod in observed.pods)
+    text = drawn(tree(body(world), replace(observed, pods=pods)))
+    assert "✓ groups 0–3  8 ranks\n" in text
+    assert "✗ group 4  1/2 ranks\n" in text
+    assert "✓ groups 5–8  8 ranks\n" in text
+    assert "✗ engine  8/9 groups, 17/18 pods, 18 GPUs\n" in text
+    assert "✓ router  2/2 pods\n" in text
+
+
+def test_both_revisions_while_one_replaces_the_other() -> None:
+    world = grown(World(parts.service(engine={}, router={}), parts.deps(parts.model(), parts.simple()), seed=1))
+    old = world.service.status["revision"]
+    world.deps = parts.deps(parts.model(), parts.simple(image="engine:2"))
+    for _ in range(50):
+        world.carry_out(world.sync())
+        found = tree(body(world), world.observed())
+        if found.revision != old:
+            break
+    assert old in [one.revision for one in found.slices]
+    assert found.revision != old
+    assert [one.state for one in found.slices if one.revision == old] == ["old"]
+
+
+def test_conditions_that_no_pod_shows_are_read_out() -> None:
+    world = World(parts.service(engine={}), parts.deps(parts.simple(router=False)), seed=1)
+    world.carry_out(world.sync())
+    found = tree(body(world), world.observed())
+    assert found.slices == () and not found.ready
+    assert [one.type for one in found.conditions] == ["ModelReady"]
+    assert "BaseModelNotFound: ClusterBaseModel tiny does not exist: apply it" in drawn(found, width=200)
+
+
+def test_a_service_without_status_has_a_tree() -> None:
+    found = tree({"metadata": {"name": "new", "namespace": "team"}}, Observed())
+    assert not found.ready
+    assert "no operator has seen it yet" in drawn(found)
+
+
+def test_an_edit_that_the_operator_has_not_seen_is_not_ready() -> None:
+    world = grown(kimi())
+    later = body(world)
+    later["metadata"]["generation"] = 2
+    assert tree(body(world), world.observed()).ready
+    found = tree(later, world.observed())
+    assert (found.ready, found.reason) == (False, "Outdated")
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"phase": "Ready", "recyclesInARow": 1}, f"  recycled 2 times; last failure: {FAILED}\n"),
+        ({"phase": "Ready"}, "  recycled 2 times\n"),
+        ({"phase": "Recycling"}, f"  Recycling; recycled 2 times; last failure: {FAILED}\n"),
+    ],
+)
+def test_what_the_status_remembers_of_a_group(more: dict[str, Any], said: str) -> None:
+    world = grown(kimi())
+    one = body(world)
+    failure = {"podName": "p-3", "containerName": "ome", "reason": "Error", "exitCode": 9, "message": "a\nValueError: b"}
+    group = {"component": "decoder", "revision": one["status"]["revision"], "index": 0}
+    one["status"]["groups"] = [{"name": "x", **group, "recycles": 2, "lastFailure": failure, **more}]
+    assert f"✓ group 0  12 ranks{said}" in drawn(tree(one, world.observed()), width=200)

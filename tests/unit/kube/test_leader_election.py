@@ -1,0 +1,115 @@
+"""Who may take a Lease, by what was seen and not by anybody's wall clock."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from ome_operator.kube.client import Client
+from ome_operator.kube.connection import Connection
+from ome_operator.kube.errors import Conflict, KubeError, Transient
+from ome_operator.kube.leader_election import Election, Sighting, Terms, claimed, may_take
+from tests.support.answers import answers
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+TERMS = Terms("ns", "lease", "me")
+
+
+def lease(holder: str, version: str = "1") -> dict[str, Any]:
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "leaseTransitions": 3, "acquireTime": "then"}
+    return {"metadata": {"name": "lease", "resourceVersion": version}, "spec": spec}
+
+
+def test_ours_and_free_ones_are_taken_at_once() -> None:
+    assert may_take(lease("me"), Sighting("1", 0.0), "me", 0.0)
+    assert may_take(lease(""), Sighting("1", 0.0), "me", 0.0)
+
+
+def test_anothers_is_taken_when_it_has_not_changed_for_its_duration() -> None:
+    seen = Sighting()
+    seen.note(lease("other", "1"), 100.0)
+    seen.note(lease("other", "1"), 110.0)
+    assert not may_take(lease("other"), seen, "me", 114.9)
+    assert may_take(lease("other"), seen, "me", 115.0)
+    seen.note(lease("other", "2"), 114.0)
+    assert not may_take(lease("other"), seen, "me", 128.0)
+
+
+def test_taking_over_counts_a_transition_and_renewing_does_not() -> None:
+    taken, kept = claimed(lease("other"), TERMS, NOW)["spec"], claimed(lease("me"), TERMS, NOW)["spec"]
+    assert (taken["holderIdentity"], taken["leaseTransitions"]) == ("me", 4)
+    assert taken["acquireTime"] == taken["renewTime"] == "2026-01-02T03:04:05.000000Z"
+    assert (kept["leaseTransitions"], kept["acquireTime"]) == (3, "then")
+
+
+class Server(Client):
+    """Holds one Lease, and lets nobody wait."""
+
+    def __init__(self) -> None:
+        self.stored = lease("")
+        self.errors: list[KubeError] = []
+
+    async def get(self, kind: str, namespace: str, name: str) -> dict[str, Any]:
+        self._fail()
+        return self.stored
+
+    def _fail(self) -> None:
+        if self.errors:
+            raise self.errors.pop(0)
+
+    async def update(self, manifest: dict[str, Any], manager: str = "") -> dict[str, Any]:
+        self._fail()
+        self.stored = manifest
+        return manifest
+
+
+async def test_an_operator_that_was_frozen_past_its_lease_sends_no_write() -> None:
+    """It may be thawed in the middle of a pass, long before it finds out that another leads."""
+    now = 100.0
+    election = Election(Server(), TERMS, clock=lambda: now)
+    client = Client(Connection(None), may_write=election.leads)
+    with pytest.raises(Transient, match="not sent"):
+        await client.delete("Pod", "ns", "p", "uid")
+    await election.acquire()
+    assert election.leads()
+    now += TERMS.renew
+    assert not election.leads()
+    with pytest.raises(Transient, match="not sent"):
+        await client.create({"kind": "Pod", "metadata": {"namespace": "ns", "name": "p"}})
+    await client.close()
+
+
+async def test_a_conflict_and_a_failing_read_lose_no_lease() -> None:
+    """Somebody put a label on it, and the server had a bad moment: it is still ours."""
+    server = Server()
+    election = Election(server, TERMS, clock=lambda: 100.0)
+    await election.acquire()
+    server.errors = [Conflict("it has changed", 409), Transient("no answer"), Conflict("it has changed", 409)]
+    with pytest.raises(Transient):
+        await election._try()
+    assert await election._try() and election.leads()
+
+
+@pytest.mark.parametrize("warm", [False, True], ids=["new connection", "kept connection"])
+async def test_a_write_that_lost_its_lease_while_it_got_its_connection_is_not_sent(warm: bool) -> None:
+    """A process may be frozen at any moment, also after it was asked whether it may write."""
+    came: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        came.append(request.method)
+        return web.json_response({})
+
+    leads = iter([True, False, True, True])
+    async with answers(answer) as connection:
+        client = Client(connection, may_write=lambda: next(leads))
+        try:
+            if warm:
+                await client.get("Pod", "ns", "p")
+            with pytest.raises(Transient, match="not sent"):
+                await client.delete("Pod", "ns", "p", "uid")
+            assert came == ["GET"] * warm
+            await client.delete("Pod", "ns", "p", "uid")
+            assert came == [*["GET"] * warm, "DELETE"]
+        finally:
+            await client.close()

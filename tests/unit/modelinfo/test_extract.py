@@ -1,0 +1,226 @@
+"""Facts of published models against the figures that their makers published."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ome_operator.api.learned import Facts
+from ome_operator.modelinfo.architecture import in_words
+from ome_operator.modelinfo.extract import FILES, facts
+from ome_operator.modelinfo.safetensors import header_length
+from ome_operator.modelinfo.weight_sizes import weights
+from tests.unit.modelinfo import configs
+
+
+def of(config: dict[str, Any], **files: dict[str, Any]) -> Facts:
+    return facts({"config.json": json.dumps(config)} | {name: json.dumps(file) for name, file in files.items()})
+
+
+@pytest.mark.parametrize(
+    ("config", "total", "active"),
+    [  # billions, as published by the makers; where they round, the tolerance below covers it
+        (configs.DEEPSEEK_V3, 671.03, 37),
+        (configs.KIMI_K2, 1026.4, 32),
+        (configs.KIMI_K2_THINKING, 1026.4, 32),
+        (configs.KIMI_K25, 1026.4, 32),
+        (configs.GLM_45, 355, 32),
+        (configs.GLM_45_AIR, 106.85, None),
+        (configs.QWEN3_235B, 235, 22),
+        (configs.QWEN3_30B, 30.5, None),
+        (configs.GPT_OSS_120B, 116.83, 5.13),
+        (configs.GPT_OSS_20B, 20.91, 3.61),
+        (configs.LLAMA4_SCOUT, 109, None),
+        (configs.LLAMA4_MAVERICK, 400, None),
+        (configs.LLAMA_31_8B, 8.03, None),
+        (configs.LLAMA_31_405B, 405.9, 405.9),
+        (configs.MIXTRAL, 46.7, 12.9),
+    ],
+)
+def test_parameters_are_the_published_ones(config: dict[str, Any], total: float, active: float | None) -> None:
+    seen = of(config)
+    assert seen.parameters == pytest.approx(total * 1e9, rel=0.015)
+    if active is not None:  # published in whole billions: up to half of one off
+        assert seen.active_parameters == pytest.approx(active * 1e9, rel=0.03)
+
+
+def test_kimi_k2_is_understood_to_the_last_field() -> None:
+    seen = of(configs.KIMI_K2)
+    assert seen.dump() == {
+        "architecture": "DeepseekV3ForCausalLM",
+        "modelType": "kimi_k2",
+        "framework": {"name": "transformers", "version": "4.48.3"},
+        "parameters": 1026408232448,
+        "activeParameters": 31687095808,
+        "parameterSize": "1.03T",
+        "layers": 61,
+        "draftLayers": 0,
+        "hiddenSize": 7168,
+        "vocabulary": 163840,
+        "contextLength": 131072,
+        "experts": {"routed": 384, "shared": 1, "perToken": 8, "layers": 60},
+        "attention": {
+            "heads": 64, "kvHeads": 64, "kvLoraRank": 512, "qLoraRank": 1536, "qkRopeHeadDim": 64, "qkNopeHeadDim": 128,
+            "vHeadDim": 128,
+        },
+        "quantization": {"name": "fp8", "method": "fp8", "bits": 8, "block": [128, 128]},
+        "dtype": "bfloat16",
+        "kvBytesPerToken": {"bfloat16": 70272, "fp8": 35136},
+    }  # fmt: skip
+
+
+def test_sliding_layers_are_not_in_the_growing_cache() -> None:
+    seen = of(configs.GPT_OSS_120B)
+    assert seen.attention is not None
+    assert (seen.attention.sliding_layers, seen.attention.sliding_window) == (18, 128)
+    assert seen.kv_bytes_per_token == {"bfloat16": 18 * 2 * 8 * 64 * 2, "fp8": 18 * 2 * 8 * 64}
+
+
+def test_experts_of_every_second_layer_are_counted() -> None:
+    seen = of(configs.LLAMA4_MAVERICK)
+    assert seen.experts is not None
+    assert seen.experts.dump() == {"routed": 128, "shared": 1, "perToken": 1, "layers": 24}
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "bits"),
+    [
+        (None, "none", None),
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, "fp8", 8),
+        (configs.KIMI_K2_THINKING["quantization_config"], "int4", 4),
+        ({"quant_method": "mxfp4"}, "mxfp4", 4),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "nvfp4", 4),
+        ({"quant_method": "awq", "bits": 4, "group_size": 128}, "awq", 4),
+        ({"quant_method": "gptq", "bits": 8, "group_size": 128}, "gptq", 8),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "bitsandbytes", 4),
+        ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "bitsandbytes", 8),
+        ({"quant_method": "fbgemm_fp8"}, "fbgemm_fp8", 8),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "float", "strategy": "channel"}}},
+            },
+            "fp8",
+            8,
+        ),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "format": "nvfp4-pack-quantized",
+                "config_groups": {"group_0": {"weights": {"num_bits": 4, "type": "float", "group_size": 16}}},
+            },
+            "nvfp4",
+            4,
+        ),
+    ],
+)
+def test_quantization_has_one_name(words: dict[str, Any] | None, name: str, bits: int | None) -> None:
+    seen = of(configs.LLAMA_31_8B | ({"quantization_config": words} if words else {}))
+    assert seen.quantization is not None
+    assert (seen.quantization.name, seen.quantization.bits) == (name, bits)
+
+
+def test_nvidia_writes_the_quantization_beside_the_config() -> None:
+    beside = {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "NVFP4", "group_size": 16}}
+    seen = of(configs.LLAMA_31_8B, **{"hf_quant_config.json": beside})
+    assert seen.quantization is not None
+    assert seen.quantization.dump() == {"name": "nvfp4", "method": "modelopt", "bits": 4, "groupSize": 16}
+
+
+def test_an_unknown_architecture_says_what_is_not_known() -> None:
+    seen = of({"architectures": ["NewForCausalLM"], "model_type": "new", "num_hidden_layers": 12, "hidden_size": 64})
+    assert seen.parameters is None
+    assert seen.layers == 12
+    assert seen.unknown == [
+        "attention: config.json names no attention heads",
+        "contextLength: config.json names none",
+        "parameters: the architecture is not known and no header says them",
+    ]
+
+
+def test_headers_tell_what_an_unknown_architecture_weighs() -> None:
+    header = {
+        "__metadata__": {"format": "pt"},
+        "a.weight": {"dtype": "BF16", "shape": [4, 8], "data_offsets": [0, 64]},
+        "b.weight_packed": {"dtype": "I32", "shape": [4, 1], "data_offsets": [64, 80]},
+        "b.weight_scale": {"dtype": "BF16", "shape": [4, 1], "data_offsets": [80, 88]},
+    }
+    words = {"model_type": "new", "quantization_config": configs.KIMI_K2_THINKING["quantization_config"]}
+    seen = facts({"config.json": json.dumps(words)}, {"model.safetensors": json.dumps(header)})
+    assert seen.tensor_bytes == {"BF16": 72, "I32": 16}
+    assert (seen.weight_bytes, seen.parameters) == (88, 32 + 32)
+
+
+def test_an_index_tells_the_bytes() -> None:
+    index = {"metadata": {"total_size": 1029206016000}, "weight_map": {}}
+    seen = of(configs.KIMI_K2, **{"model.safetensors.index.json": index})
+    assert seen.weight_bytes == 1029206016000
+    assert seen.format is not None
+    assert seen.format.name == "safetensors"
+
+
+def test_a_diffusion_pipeline_is_known_by_its_class() -> None:
+    index = {"_class_name": "FluxPipeline", "_diffusers_version": "0.30.0", "scheduler": ["diffusers", "X"]}
+    seen = facts({"model_index.json": json.dumps(index)})
+    assert seen.dump() == {"framework": {"name": "diffusers", "version": "0.30.0"}, "pipeline": "FluxPipeline"}
+
+
+def test_a_file_that_is_no_json_is_said() -> None:
+    seen = facts({"config.json": "<html>"})
+    assert seen.unknown is not None
+    assert seen.unknown[0] == "config.json cannot be read: it is no JSON object"
+
+
+def test_the_length_of_a_header_is_the_first_eight_bytes() -> None:
+    assert header_length((1234).to_bytes(8, "little")) == 1234
+    assert header_length(b"GGUF") is None
+    assert header_length(b"\xff" * 8) is None
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(1026408232448, "1.03T"), (671026419200, "671B"), (500_000_000, "500M"), (7, "7"), (30_532_122_624, "30.5B")],
+)
+def test_sizes_are_written_as_people_do(number: int, words: str) -> None:
+    assert in_words(number) == words
+
+
+_NAMES = st.sampled_from(sorted(configs.DEEPSEEK_V3))
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 10**6) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_NAMES, inner, max_size=5),
+    max_leaves=10,
+)
+
+
+@given(st.dictionaries(st.sampled_from([*sorted(configs.DEEPSEEK_V3), "text_config", "layer_types", "moe_layers"]), _JSON))
+def test_no_config_makes_it_fail(config: dict[str, Any]) -> None:
+    wild = configs.KIMI_K2 | config
+    assert Facts.read(of(wild).dump()) == of(wild)
+
+
+@given(st.dictionaries(st.sampled_from(FILES), st.text(max_size=20) | st.binary(max_size=20)))
+def test_no_text_makes_it_fail(files: dict[str, str | bytes]) -> None:
+    assert isinstance(facts(files), Facts)
+
+
+@pytest.mark.parametrize(
+    ("config", "published"),
+    [
+        (configs.KIMI_K2, 1.029e12),
+        (configs.KIMI_K2_THINKING, 0.594e12),
+        (configs.GPT_OSS_120B, 65.2e9),
+        (configs.LLAMA_31_8B, 16.06e9),
+    ],
+)
+def test_weights_are_as_large_as_the_published_files(config: dict[str, Any], published: float) -> None:
+    found = weights(config)
+    assert found is not None
+    assert found.total == pytest.approx(published, rel=0.005)
+
+
+def test_weights_of_unknown_tensors_are_not_guessed() -> None:
+    assert weights(configs.KIMI_K2 | {"model_type": "new"}) is None
+    assert weights(configs.KIMI_K2 | {"quantization_config": {"quant_method": "new"}}) is None

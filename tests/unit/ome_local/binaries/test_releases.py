@@ -1,0 +1,203 @@
+"""Release binaries from a server on loopback: good, wrong, unverifiable, absent, silent."""
+
+import dataclasses
+import hashlib
+import http.server
+import io
+import os
+import socket
+import tarfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ome_local.binaries import ensure, gobuild, releases
+from ome_local.binaries.versions import GOMODS, TOOLS, Target, Tool
+from ome_operator.errors import UserError
+
+MACHINE = Target("linux", "amd64")
+PROGRAM = b"#!/bin/sh\necho I am the program\n"
+KUBECTL = TOOLS["kubectl"]
+KUBECTL_PATH = "/v1.34.2/bin/linux/amd64/kubectl"
+
+
+class Host:
+    """A release host: path → content, and the paths that were asked for."""
+
+    def __init__(self, address: str, files: dict[str, bytes], asked: list[str]) -> None:
+        self.address, self.files, self.asked = address, files, asked
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Host]:
+    """A server that every tool's base address points to, with an empty cache."""
+    files: dict[str, bytes] = {}
+    asked: list[str] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            content = files.get(self.path)
+            self.send_response(404 if content is None else 200)
+            self.end_headers()
+            self.wfile.write(content or b"<html>nothing here</html>")
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_port}"
+    for tool in TOOLS.values():
+        if tool.base_env:
+            monkeypatch.setenv(tool.base_env, address + "/")
+    monkeypatch.setenv("OME_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(releases, "_SILENT", set())
+    yield Host(address, files, asked)
+    server.shutdown()
+    server.server_close()
+
+
+def sha(content: bytes) -> str:
+    """Hexadecimal SHA-256."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def archive(member: str, content: bytes) -> bytes:
+    """A .tar.gz with one file."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as file:
+        entry = tarfile.TarInfo(member)
+        entry.size = len(content)
+        file.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def never_build(tools: list[Tool], *_: object) -> None:
+    """Stands in for the Go build: says which programs it was asked for."""
+    raise UserError(f"built {', '.join(tool.name for tool in tools)}")
+
+
+def test_a_plain_binary_with_a_bare_digest(host: Host, tmp_path: Path) -> None:
+    """As Kubernetes publishes."""
+    host.files |= {KUBECTL_PATH: PROGRAM, f"{KUBECTL_PATH}.sha256": sha(PROGRAM).encode()}
+    releases.fetch(KUBECTL, MACHINE, tmp_path / "kubectl")
+    assert (tmp_path / "kubectl").read_bytes() == PROGRAM
+    assert os.access(tmp_path / "kubectl", os.X_OK)
+
+
+def test_an_archive_with_a_list_of_digests(host: Host, tmp_path: Path) -> None:
+    """As etcd publishes: one SHA256SUMS for all platforms."""
+    tar = archive("etcd-v3.6.6-linux-amd64/etcd", PROGRAM)
+    sums = f"{sha(b'other')}  etcd-v3.6.6-linux-arm64.tar.gz\n{sha(tar)}  etcd-v3.6.6-linux-amd64.tar.gz\n"
+    host.files |= {"/v3.6.6/etcd-v3.6.6-linux-amd64.tar.gz": tar, "/v3.6.6/SHA256SUMS": sums.encode()}
+    releases.fetch(TOOLS["etcd"], MACHINE, tmp_path / "etcd")
+    assert (tmp_path / "etcd").read_bytes() == PROGRAM
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["etcd"], "the archive is not left"
+
+
+def test_a_wrong_checksum_is_refused(host: Host, tmp_path: Path) -> None:
+    """Nothing is left of what was downloaded."""
+    host.files |= {KUBECTL_PATH: PROGRAM + b"evil", f"{KUBECTL_PATH}.sha256": sha(PROGRAM).encode()}
+    with pytest.raises(releases.Unavailable, match=f"{sha(PROGRAM)} was published: not used"):
+        releases.fetch(KUBECTL, MACHINE, tmp_path / "kubectl")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("why", "files"),
+    [
+        ("no checksum file", {KUBECTL_PATH: PROGRAM}),
+        ("a page instead of a checksum", {KUBECTL_PATH: PROGRAM, f"{KUBECTL_PATH}.sha256": b"<html>log in</html>"}),
+        ("a checksum and no binary", {f"{KUBECTL_PATH}.sha256": sha(PROGRAM).encode()}),
+    ],
+)
+def test_what_cannot_be_verified_is_not_used(host: Host, tmp_path: Path, why: str, files: dict[str, bytes]) -> None:
+    """Captive portals and half mirrors."""
+    host.files |= files
+    with pytest.raises(releases.Unavailable):
+        releases.fetch(KUBECTL, MACHINE, tmp_path / "kubectl")
+    assert list(tmp_path.iterdir()) == [], why
+
+
+def test_a_silent_host_costs_seconds_and_is_asked_once(host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It accepts connections and never answers; four programs come from it."""
+    monkeypatch.setattr(releases, "ANSWER_WITHIN_S", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("OME_K8S_RELEASES", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        began = time.monotonic()
+        for name in ("kubectl", "kube-apiserver", "kube-scheduler", "kube-controller-manager"):
+            with pytest.raises(releases.Unavailable):
+                releases.fetch(TOOLS[name], MACHINE, tmp_path / name)
+        assert time.monotonic() - began < 3.0
+
+
+def test_nobody_listens(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The reason says so."""
+    monkeypatch.setattr(releases, "_SILENT", set())
+    monkeypatch.setenv("OME_K8S_RELEASES", "http://127.0.0.1:1")
+    with pytest.raises(releases.Unavailable, match="refused"):
+        releases.fetch(KUBECTL, MACHINE, tmp_path / "kubectl")
+
+
+def test_the_cache_keeps_what_was_fetched(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second call asks nobody; what cannot be fetched is built, in one build for its module."""
+    monkeypatch.setattr(gobuild, "build", never_build)
+    monkeypatch.setattr(ensure, "this_machine", lambda **_: MACHINE)
+    host.files |= {KUBECTL_PATH: PROGRAM, f"{KUBECTL_PATH}.sha256": sha(PROGRAM).encode()}
+    path = ensure.ensure(["kubectl"])["kubectl"]
+    assert path == ensure.cache_dir() / "kubectl-1.34.2-linux-amd64" / "kubectl"
+    asked = len(host.asked)
+    assert ensure.ensure(["kubectl"]) == {"kubectl": path}
+    assert len(host.asked) == asked
+    with pytest.raises(UserError, match="built kube-scheduler, kube-proxy"):
+        ensure.ensure(["kubectl", "kube-scheduler", "kube-proxy"])
+    left = [entry.name for entry in ensure.cache_dir().iterdir() if not entry.name.endswith(".lock")]
+    assert left == ["kubectl-1.34.2-linux-amd64"], "nothing half done stays"
+
+
+def test_two_at_once_get_it_once(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second waits for the first and finds the work done."""
+    monkeypatch.setattr(ensure, "this_machine", lambda **_: MACHINE)
+    host.files |= {KUBECTL_PATH: PROGRAM, f"{KUBECTL_PATH}.sha256": sha(PROGRAM).encode()}
+    threads = [threading.Thread(target=ensure.ensure, args=(["kubectl"],)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert host.asked.count(KUBECTL_PATH) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (f"{'a' * 64}\n", "a" * 64),
+        (f"{'A' * 64}  helm.tar.gz\n", "a" * 64),
+        (f"{'a' * 64} *helm.tar.gz\n", "a" * 64),
+        (f"{'b' * 64}  other\n{'a' * 64}  ./helm.tar.gz\n", "a" * 64),
+        (f"{'b' * 64}  other\n", None),
+        ("404 page not found", None),
+        ("", None),
+    ],
+)
+def test_digest_of(text: str, found: str | None) -> None:
+    """Every form that the projects use."""
+    assert releases.digest_of(text, "helm.tar.gz") == found
+
+
+def test_every_program_is_pinned() -> None:
+    """Each has a module with go.mod and go.sum, and a release path without a brace left, or its source is here."""
+    for tool in TOOLS.values():
+        for file in ("go.mod", "go.sum"):
+            assert (GOMODS / tool.module / file).is_file()
+        for pattern in (tool.archive, tool.checksums, tool.member or ""):
+            assert "{" not in tool.fill(pattern, MACHINE)
+        required = (GOMODS / tool.module / "go.mod").read_text()
+        if not tool.archive:
+            assert (GOMODS / tool.module / "main.go").is_file()
+            continue
+        assert f"v{tool.version}" in required, "go.mod and the table name the same version"
+        assert dataclasses.replace(tool, base="x").address()

@@ -1,0 +1,106 @@
+"""What the demo shows, from statuses in every state of completeness."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from ome_local.demo import live_view
+from ome_local.demo.view import view
+
+TYPES = ("ModelReady", "RuntimeReady", "EngineReady", "DecoderReady", "RouterReady", "Ready")
+GOOD = dict.fromkeys(TYPES, "True")
+
+
+def service(conditions: Mapping[str, str] = MappingProxyType({}), **ready: str) -> dict[str, Any]:
+    """Kimi K2 with these conditions (type → status) and counts."""
+    return {
+        "metadata": {"name": "kimi", "generation": 2},
+        "spec": {"model": {"name": "k2"}, "runtime": {"name": "rt"}, "engine": {}, "decoder": {}, "router": {}},
+        "status": {
+            "url": "http://kimi",
+            "components": {name: {"ready": count} for name, count in ready.items()},
+            "conditions": [
+                {"type": kind, "status": status, "message": f"why {kind}", "observedGeneration": 2}
+                for kind, status in conditions.items()
+            ],
+        },
+    }
+
+
+def test_without_a_status() -> None:
+    """Everything is still to come."""
+    seen = view({"metadata": {"name": "kimi"}, "spec": service()["spec"]})
+    assert not seen.ready
+    assert [str(line) for line in seen.lines] == [
+        "… model    k2",
+        "… runtime  rt",
+        "… prefill  -",
+        "… decode   -",
+        "… router   -",
+        "… URL      -",
+    ]
+
+
+def test_filling() -> None:
+    """Counts, and the sentence of what is not ready."""
+    conditions = dict.fromkeys(TYPES, "False") | {"ModelReady": "True"}
+    seen = view(service(conditions, engine="2/4", decoder="0/12"))
+    lines = [str(line) for line in seen.lines]
+    assert lines[0] == "✓ model    k2"
+    assert lines[2] == "… prefill  2/4  why EngineReady"
+    assert seen.why == "why Ready"
+    assert seen.missing() == ["runtime rt", "prefill 2/4", "decode 0/12", "router -"]
+
+
+def test_a_sentence_does_not_repeat_its_line() -> None:
+    """The operator's messages begin with component and count."""
+    body = service({"EngineReady": "False"}, engine="2/4")
+    body["status"]["conditions"][0]["message"] = "prefill 2/4: 2 pods starting"
+    assert str(view(body).lines[2]) == "… prefill  2/4  2 pods starting"
+
+
+def test_ready() -> None:
+    """All ticks; nothing is missing."""
+    seen = view(service(GOOD, engine="4/4", decoder="12/12", router="1/1"))
+    assert seen.ready
+    assert seen.missing() == []
+    assert str(seen.lines[3]) == "✓ decode   12/12"
+
+
+def test_ready_of_an_older_spec_is_not_ready() -> None:
+    """The status speaks of generation 1."""
+    old = service(GOOD)
+    for condition in old["status"]["conditions"]:
+        condition["observedGeneration"] = 1
+    assert not view(old).ready
+
+
+def test_without_a_decoder_it_is_an_engine() -> None:
+    """Only what the service names is shown."""
+    small = service(GOOD)
+    small["spec"] = {"model": {"name": "k2"}, "engine": {}}
+    assert [line.what for line in view(small).lines] == ["model", "runtime", "engine", "URL"]
+
+
+@pytest.mark.parametrize("body", [{}, {"spec": None, "status": None}, {"status": {"conditions": None}}])
+def test_anything_has_a_view(body: dict[str, Any]) -> None:
+    """Never an exception in the middle of a demo."""
+    assert not view(body).ready
+
+
+def test_plain_lines_say_each_change_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """For logs: no line twice, and it ends when the service is ready."""
+    steps = iter([service(), service(), service(GOOD, engine="4/4")])
+    seen = live_view.until_ready(lambda: view(next(steps)), 5.0, lambda: True)
+    said = capsys.readouterr().out.splitlines()
+    assert seen.ready
+    assert said.count("  … model    k2") == 1
+    assert "  ✓ prefill  4/4" in said
+
+
+def test_it_gives_up(capsys: pytest.CaptureFixture[str]) -> None:
+    """When the time is over, or when the operator ended."""
+    assert not live_view.until_ready(lambda: view(service()), 0.0, lambda: True).ready
+    assert not live_view.until_ready(lambda: view(service()), 60.0, lambda: False).ready

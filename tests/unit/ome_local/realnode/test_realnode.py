@@ -1,0 +1,136 @@
+"""The pure parts of the real node: addresses, files, command lines, and why a machine cannot have one."""
+
+import ipaddress
+import json
+import os
+import shutil
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from ome_local import components, creation, layout, spec
+from ome_local.realnode import cgroups, configs, namespaces, requirements
+from ome_local.realnode.spec import NUMBERS, PLACED, TAINT, Network, RealNode, mark
+from ome_local.spec import Spec
+from ome_operator.errors import UserError
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> RealNode:
+    """The fourth of a machine."""
+    return RealNode(layout.Layout(tmp_path / "mine"), Network(3))
+
+
+class TestAddresses:
+    """No two nodes of a machine share one."""
+
+    def test_ranges_do_not_overlap(self) -> None:
+        """Of any two numbers; a node's own addresses are in its range, outside of what pods get."""
+        ranges = [ipaddress.ip_network(text) for n in NUMBERS for text in (Network(n).pods, Network(n).services)]
+        assert not any(one.overlaps(two) for i, one in enumerate(ranges) for two in ranges[:i])
+        network = Network(63)
+        for address in (network.gateway, network.host):
+            assert ipaddress.ip_address(address) in ipaddress.ip_network(network.pods)
+        assert ipaddress.ip_address(network.service_ip) in ipaddress.ip_network(network.services)
+
+    def test_what_the_machine_uses_is_passed_over(self) -> None:
+        """Routes of others, of any size, and numbers of clusters that are stopped."""
+        assert namespaces.free([], ()) == Network(0)
+        assert namespaces.free(["192.0.2.0/24", "10.244.0.0/24", "10.97.3.0/24", "10.244.3.7"], {2}) == Network(4)
+        with pytest.raises(UserError, match="routes use them all"):
+            namespaces.free(["10.0.0.0/8"], ())
+
+    def test_a_home_that_the_node_hides(self) -> None:
+        """Its /run is its own."""
+        with pytest.raises(UserError, match="a /run of its own: set OME_LOCAL_HOME"):
+            namespaces.choose(layout.Layout(Path("/run/x")), ())
+
+    def test_kept_with_the_cluster(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """And taken into account for the next one, and in certificates and kubeconfigs."""
+        monkeypatch.setenv("OME_LOCAL_HOME", str(tmp_path))
+        monkeypatch.setattr(namespaces, "_routes", lambda: ["10.244.1.0/24"])
+        kept = [creation.create(layout.layout(name), Spec(real_node=True)) for name in ("a", "b")]
+        assert [one.network for one in kept] == [Network(0), Network(2)]
+        at = layout.layout("b")
+        assert spec.load(at) == kept[1]
+        for user in ("kubelet", "kube-proxy", "coredns"):
+            server = json.loads(at.component_kubeconfig(user).read_text())["clusters"][0]["cluster"]["server"]
+            assert server == f"https://10.244.2.254:{kept[1].ports['apiserver']}"
+
+
+def test_files_are_valid(node: RealNode) -> None:
+    """Each in its language; nothing that several nodes would share."""
+    files = configs.files(node, "/usr/lib/cni")
+    containerd = tomllib.loads(files["containerd.toml"])
+    assert containerd["root"].startswith(str(node.folder))
+    assert containerd["plugins"]["io.containerd.grpc.v1.cri"]["cni"]["bin_dir"] == "/usr/lib/cni"
+    kubelet = json.loads(files["kubelet.yaml"])
+    assert kubelet["cgroupRoot"] == f"/{mark(node.at.root)}"
+    assert kubelet["clusterDNS"] == [kubelet["address"]] == ["10.244.3.1"]
+    assert kubelet["registerWithTaints"] == [TAINT]
+    [[pods]] = json.loads(files["net.d/10-pods.conflist"])["plugins"][0]["ipam"]["ranges"]
+    assert pods == {
+        "subnet": "10.244.3.0/24", "gateway": "10.244.3.1", "rangeStart": "10.244.3.10", "rangeEnd": "10.244.3.250",
+    }  # fmt: skip
+    assert "bind 10.244.3.1\n" in files["Corefile"]
+
+
+def test_the_api_server_can_be_reached_from_pods(node: RealNode) -> None:
+    """It listens for them and says so in the Service `kubernetes`; a second one stays out of that."""
+    ports = {name: 20000 + number for number, name in enumerate(components.PORTS)}
+    kept = spec.Kept(Spec(real_node=True), ports, node.network)
+    first, second = (
+        components.apiserver(node.at, kept, ports[name], node.at.audit_log) for name in ("apiserver", "apiserver-2")
+    )
+    assert {"--bind-address=0.0.0.0", "--advertise-address=10.244.3.254", "--endpoint-reconciler-type=lease"} <= set(first)
+    assert "--service-cluster-ip-range=10.99.0.0/16" in first
+    assert "--endpoint-reconciler-type=none" in second
+
+
+def test_what_is_placed_tolerates_the_taint() -> None:
+    """And nothing more."""
+    [toleration] = PLACED["tolerations"]
+    assert toleration == {**TAINT, "operator": "Equal"}
+    assert PLACED["nodeSelector"] == {TAINT["key"]: TAINT["value"]}
+
+
+def test_hierarchies_of_both_versions() -> None:
+    """From /proc/mounts."""
+    mounts = """\
+tmpfs /sys/fs/cgroup tmpfs rw 0 0
+cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0
+cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
+"""
+    assert cgroups.hierarchies(mounts) == [Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup/unified")]
+
+
+class TestWhyNot:
+    """One sentence, before anything is started."""
+
+    def test_not_root(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The first thing to be said."""
+        monkeypatch.setattr(os, "geteuid", lambda: 1000)
+        assert str(requirements.why_not()).startswith("A real node makes networks and mounts, which only root may")
+
+    def test_not_linux(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """With the way out."""
+        monkeypatch.setattr(requirements.sys, "platform", "darwin")
+        assert requirements.why_not() == "A real node runs on Linux, not on darwin: use simulated nodes, or --kind."
+
+    def test_no_packages(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It names what to install."""
+        monkeypatch.setattr(os, "geteuid", lambda: 0)
+        monkeypatch.setattr(shutil, "which", lambda program, path=None: None)
+        monkeypatch.setattr(requirements, "_PLUGIN_FOLDERS", ())
+        said = "A real node needs what Debian calls containerd, runc, nftables, iproute2, containernetworking-plugins, and"
+        assert str(requirements.why_not()).startswith(said)
+
+    def test_a_kernel_that_refuses(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The sentence says what was tried and what the kernel said."""
+        monkeypatch.setattr(os, "geteuid", lambda: 0)
+        monkeypatch.setattr(requirements, "_PROBES", (("sh", "echo no >&2; exit 1", "do this in {folder}"),))
+        monkeypatch.setattr(requirements, "missing_packages", list)
+        said = str(requirements.why_not())
+        assert said.startswith("A real node cannot run here: this machine does not let us do this in ")
+        assert "--privileged" in said

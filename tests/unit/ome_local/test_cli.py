@@ -1,0 +1,116 @@
+"""The command line of `ome local`: sentences instead of tracebacks, words passed on as they are."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ome_local import layout
+from ome_local.binaries import versions
+from ome_operator.errors import UserError
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Without a cluster."""
+    monkeypatch.setenv("OME_LOCAL_HOME", str(tmp_path / "clusters"))
+    return tmp_path
+
+
+def ome(*words: str, path: str | None = None) -> tuple[int, str, str]:
+    """Run the command in a process of its own."""
+    environment = {**os.environ, **({"PATH": path} if path is not None else {})}
+    done = subprocess.run(
+        [sys.executable, "-m", "ome_operator", *words], capture_output=True, text=True, check=False, env=environment
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("status",), "There is no cluster 'ome': `ome local up --name ome` makes one."),
+        (("kubeconfig", "--name", "x"), "There is no cluster 'x': `ome local up --name x` makes one."),
+        (("kubectl", "--name", "x", "get", "pods", "--name", "y"), "There is no cluster 'x'"),
+        (("up", "--name", "../x"), "A cluster's name is made of a-z, 0-9 and -, at most 40 of them; '../x' is not."),
+        (("up", "--accelerator", "h300"), "There is no accelerator 'h300'; known are a100, b200, cpu, h100, h200."),
+        (("up", "--accelerator", "cpu", "--gpus-per-node", "8"), "A machine of kind 'cpu' has no GPUs"),
+        (("up", "--kind", "--real-node"), "kind's nodes are real already: leave --real-node out, or --kind."),
+        (("load", "--name", "x", "image.tar"), "There is no cluster 'x'"),
+    ],
+)
+def test_mistakes_are_sentences(home: Path, words: tuple[str, ...], sentence: str) -> None:
+    """On stderr, with exit code 1, and nothing is created."""
+    code, out, complaint = ome("local", *words)
+    assert (code, out) == (1, "")
+    assert complaint.startswith(sentence)
+    assert "Traceback" not in complaint
+    assert not (home / "clusters").exists()
+
+
+def test_kind_needs_docker(home: Path, tmp_path: Path) -> None:
+    """One sentence without Docker, another when its server does not answer."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    assert ome("local", "up", "--kind", path=str(programs))[2].startswith("--kind needs Docker, and there is no `docker`")
+    for name in ("docker", "kind"):
+        (programs / name).write_text("#!/bin/sh\nexit 1\n")
+        (programs / name).chmod(0o755)
+    assert "`docker info` says that its server cannot be reached" in ome("local", "up", "--kind", path=str(programs))[2]
+
+
+def test_down_without_a_cluster_is_no_mistake(home: Path) -> None:
+    """It is gone, which is what was asked for."""
+    assert ome("local", "down") == (0, "There is no cluster ome; nothing to do.\n", "")
+    assert ome("local", "down", "--all") == (0, "", "")
+    assert ome("demo", "--down") == (0, "There is no demo; nothing to do.\n", "")
+
+
+def test_which_cluster_is_meant(home: Path) -> None:
+    """The named one, the default one, the only one; never one of several by chance."""
+
+    def made(*names: str) -> None:
+        for name in names:
+            at = layout.layout(name)
+            at.make()
+            at.spec.write_text("{}")
+
+    assert layout.chosen(None) == "ome"
+    made("demo")
+    assert layout.chosen(None) == "demo"
+    assert layout.chosen("x") == "x"
+    made("other")
+    assert layout.chosen(None) == "ome"
+
+
+def test_a_command_loads_nothing_that_it_does_not_need() -> None:
+    """`ome local kubectl` must start fast: no operator, no cluster client, no drawing."""
+    words = "import sys; import ome_operator.cli.app, ome_local.cli; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"kopf", "kubernetes", "aiohttp", "pydantic", "rich", "ome_operator.app"} & set(loaded)
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "clients", "found"),
+    [
+        ("linux", "x86_64", False, versions.Target("linux", "amd64")),
+        ("linux", "aarch64", False, versions.Target("linux", "arm64")),
+        ("darwin", "arm64", True, versions.Target("darwin", "arm64")),
+        ("darwin", "arm64", False, None),
+        ("linux", "riscv64", False, None),
+        ("win32", "AMD64", True, None),
+    ],
+)
+def test_machines(
+    monkeypatch: pytest.MonkeyPatch, system: str, machine: str, clients: bool, found: versions.Target | None
+) -> None:
+    """Elsewhere one sentence points to kind."""
+    monkeypatch.setattr("sys.platform", system)
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    if found:
+        assert versions.this_machine(clients_only=clients) == found
+    else:
+        with pytest.raises(UserError, match="runs on Linux" if clients else "`ome local up --kind`"):
+            versions.this_machine(clients_only=clients)

@@ -1,0 +1,312 @@
+"""The pure parts of a cluster: names, ports, certificates, command lines, nodes, stages, counts."""
+
+import json
+import random
+import socket
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from ome_local import audit_log, components, creation, kubeconfig, layout, nodes, pki, ports, spec, stages, tokens
+from ome_local.lock import locked
+from ome_local.spec import Kept, Spec
+from ome_operator.errors import UserError
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home for clusters."""
+    monkeypatch.setenv("OME_LOCAL_HOME", str(tmp_path))
+    return tmp_path
+
+
+class TestNames:
+    """A cluster's name is a directory's."""
+
+    @pytest.mark.parametrize("name", ["a", "ome", "ome-demo", "test-123", "x" * 40])
+    def test_good(self, home: Path, name: str) -> None:
+        """Letters, digits and dashes."""
+        assert layout.layout(name).root == home / name
+
+    @pytest.mark.parametrize("name", ["", "-a", "a-", "A", "../a", "a/b", "a b", "x" * 41, "."])
+    def test_bad(self, home: Path, name: str) -> None:
+        """Nothing that could leave the home."""
+        with pytest.raises(UserError, match="A cluster's name"):
+            layout.layout(name)
+
+    def test_where_by_default(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The session's place for state."""
+        monkeypatch.delenv("OME_LOCAL_HOME", raising=False)
+        monkeypatch.setenv("XDG_STATE_HOME", "/state")
+        assert layout.layout("a").root == Path("/state/ome/clusters/a")
+
+
+class TestPorts:
+    """Chosen once, kept, never shared."""
+
+    def test_free_and_distinct(self) -> None:
+        """Within the range."""
+        found = ports.choose(6)
+        assert len(set(found)) == 6
+        assert all(port in ports.RANGE and ports.is_free(port) for port in found)
+
+    def test_a_port_in_use_is_passed_over(self) -> None:
+        """The same dice give another port when the first is taken."""
+        first = ports.choose(1, dice=random.Random(7))[0]
+        with socket.create_server(("127.0.0.1", first)):
+            assert ports.choose(1, dice=random.Random(7))[0] != first
+
+    def test_ports_of_stopped_clusters_are_passed_over(self, home: Path) -> None:
+        """They are free now and will not be when that cluster starts again."""
+        first = creation.create(layout.layout("a"), Spec())
+        assert set(first.ports.values()) == ports.of_clusters(home)
+        dice = [random.Random(7), random.Random(7)]
+        port = ports.choose(1, dice=dice[0])[0]
+        assert ports.choose(1, {port}, dice[1])[0] != port
+
+    def test_unreadable_neighbours_do_not_matter(self, home: Path) -> None:
+        """Being written, or of another version."""
+        for name, text in (("a", ""), ("b", "{}"), ("c", '{"ports": {"x": 20001}}')):
+            (home / name).mkdir()
+            (home / name / "cluster.json").write_text(text)
+        assert ports.of_clusters(home) == {20001}
+
+
+class TestCertificates:
+    """What the API server and its clients check."""
+
+    def test_identities(self, tmp_path: Path) -> None:
+        """User and groups, as the API server reads them."""
+        authority = pki.Authority(tmp_path)
+        authority.client("admin", "admin", ["system:masters"])
+        found = x509.load_pem_x509_certificate((tmp_path / "admin.crt").read_bytes())
+        assert found.subject.rfc4514_string() == "CN=admin,O=system:masters"
+        use = found.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+        assert list(use) == [ExtendedKeyUsageOID.CLIENT_AUTH]
+        assert found.not_valid_after_utc - datetime.now(UTC) > timedelta(days=365)
+        for file in ("admin.key", "ca.key"):
+            assert (tmp_path / file).stat().st_mode & 0o077 == 0
+
+    def test_a_strict_client_believes_the_server(self, tmp_path: Path) -> None:
+        """A TLS handshake over memory, with the strict checks that newer Pythons make by themselves."""
+        authority = pki.Authority(tmp_path)
+        authority.server("server", ["10.244.0.1"])
+        client = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
+        client.verify_flags |= ssl.VERIFY_X509_STRICT
+        server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        server.load_cert_chain(tmp_path / "server.crt", tmp_path / "server.key")
+        for name in ("127.0.0.1", "10.96.0.1", "10.244.0.1", "kubernetes.default.svc"):
+            handshake(client, server, name)
+        with pytest.raises(ssl.SSLCertVerificationError):
+            handshake(client, server, "example.com")
+
+
+def handshake(client: ssl.SSLContext, server: ssl.SSLContext, name: str) -> None:
+    """Both ends of one connection, without a network."""
+    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [client.wrap_bio(down, up, server_hostname=name), server.wrap_bio(up, down, server_side=True)]
+    for _ in range(6):
+        for end in ends:
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+
+
+class TestCommandLines:
+    """What each component is told."""
+
+    def kept(self, **options: bool) -> Kept:
+        """Ports in order."""
+        return Kept(Spec(**options), {name: 20000 + i for i, name in enumerate(components.PORTS)})  # type: ignore[arg-type]
+
+    def test_everything_stays_on_loopback(self, tmp_path: Path) -> None:
+        """No component listens on another address."""
+        at, kept = layout.Layout(tmp_path), self.kept()
+        lines = [
+            components.etcd(at, kept),
+            components.apiserver(at, kept, 20002, at.audit_log),
+            components.controller_manager(at, kept),
+            components.scheduler(at, kept),
+        ]
+        for line in lines[1:]:
+            assert "--bind-address=127.0.0.1" in line
+        for word in lines[0]:
+            if "-urls=" in word:
+                assert "//127.0.0.1:" in word
+
+    def test_speed_and_audit_are_options(self, tmp_path: Path) -> None:
+        """Off unless asked for; the node grace period is always long."""
+        at = layout.Layout(tmp_path)
+        plain, fast = (components.controller_manager(at, self.kept(fast=fast)) for fast in (False, True))
+        assert not [word for word in plain if "kube-api-qps" in word]
+        assert "--kube-api-qps=500" in fast
+        assert "--concurrent-statefulset-syncs=20" in fast
+        for line in (plain, fast):
+            assert "--node-monitor-grace-period=1h" in line
+        for on in (False, True):
+            line = components.apiserver(at, self.kept(audit=on), 20002, at.audit_log)
+            assert any(word.startswith("--audit-log-path") for word in line) is on
+
+    def test_each_component_has_its_own_identity(self) -> None:
+        """The audit log could not tell them apart otherwise; only the administrator is beyond priority and fairness."""
+        users = [user for user, _ in components.IDENTITIES.values()]
+        assert len(set(users)) == len(users)
+        assert [file for file, (_, groups) in components.IDENTITIES.items() if "system:masters" in groups] == ["admin"]
+
+
+class TestKept:
+    """cluster.json."""
+
+    def test_round_trip(self, home: Path) -> None:
+        """What is written is read."""
+        at = layout.layout("a")
+        kept = creation.create(at, Spec(nodes=3, accelerator="b200", audit=True))
+        assert spec.load(at) == kept
+        assert layout.known() == ["a"]
+
+    def test_absent_and_broken(self, home: Path) -> None:
+        """None, or a sentence that names the way out."""
+        at = layout.layout("a")
+        assert spec.load(at) is None
+        at.make()
+        at.spec.write_text("{")
+        with pytest.raises(UserError, match="`ome local down` removes"):
+            spec.load(at)
+
+    def test_lock_on_nothing(self, home: Path) -> None:
+        """`down` without a cluster makes no directory."""
+        with locked(home / "a", create=False) as there:
+            assert not there
+        assert list(home.iterdir()) == []
+
+
+class TestNodes:
+    """Simulated nodes look like the machines."""
+
+    def test_an_h200_node(self) -> None:
+        """The labels that runtimes, accelerator classes and placement look at."""
+        node = nodes.simulated("h200", 16)[5]
+        labels = node["metadata"]["labels"]
+        assert node["metadata"]["name"] == labels["kubernetes.io/hostname"] == "h200-05"
+        assert node["metadata"]["annotations"]["kwok.x-k8s.io/node"] == "fake"
+        assert labels["nvidia.com/gpu.product"] == "NVIDIA-H200"
+        assert labels["nvidia.com/gpu.memory"] == "143771"
+        assert labels[nodes.RACK] == "rack-01"
+        assert labels[nodes.BLOCK] == "block-00"
+        assert node["status"]["allocatable"]["nvidia.com/gpu"] == "8"
+
+    @pytest.mark.parametrize("accelerator", sorted(nodes.MACHINES))
+    def test_every_machine(self, accelerator: str) -> None:
+        """Names and addresses are distinct, also in thousands; label values are valid."""
+        made = nodes.simulated(accelerator, 1100)
+        assert len({node["metadata"]["name"] for node in made}) == 1100
+        assert len({node["status"]["addresses"][0]["address"] for node in made}) == 1100
+        for value in made[0]["metadata"]["labels"].values():
+            assert len(value) <= 63
+
+    def test_gpus_are_an_option(self) -> None:
+        """Count and label agree; a machine without GPUs has none."""
+        node = nodes.simulated("h100", 1, 4)[0]
+        assert node["status"]["capacity"]["nvidia.com/gpu"] == node["metadata"]["labels"]["nvidia.com/gpu.count"] == "4"
+        assert "nvidia.com/gpu" not in nodes.simulated("cpu", 1)[0]["status"]["capacity"]
+        with pytest.raises(UserError, match="has no GPUs"):
+            nodes.simulated("cpu", 1, 4)
+
+    def test_unknown(self) -> None:
+        """The sentence names what exists."""
+        with pytest.raises(UserError, match="known are a100, b200, cpu, h100, h200"):
+            nodes.simulated("h300", 1)
+
+
+class TestStages:
+    """The file for kwok."""
+
+    def test_documents(self) -> None:
+        """One JSON document each, names distinct."""
+        made = [*stages.defaults(2.5), stages.ready(9, {"a": "b"}), stages.crash({"a": "b"})]
+        text = stages.config(made)
+        assert [json.loads(part) for part in text.split("---\n")[1:]] == made
+        assert len({stage["metadata"]["name"] for stage in made}) == len(made)
+
+    def test_more_wins_over_the_defaults(self) -> None:
+        """By weight: kwok drops those without one when another has one."""
+        assert all(stage["spec"].get("weight", 0) == 0 for stage in stages.defaults())
+        for stage in (stages.ready(1), stages.terminate(1), stages.never_ready({"a": "b"}), stages.crash({"a": "b"})):
+            assert stage["spec"]["weight"] > 0
+
+    def test_start_delay(self) -> None:
+        """In milliseconds, and overridden by the pod's annotation."""
+        ready = next(stage for stage in stages.defaults(2.5) if stage["metadata"]["name"] == "pod-ready")
+        assert ready["spec"]["delay"]["durationMilliseconds"] == 2500
+        assert stages.START_DELAY in ready["spec"]["delay"]["durationFrom"]["expressionFrom"]
+
+
+class TestAudit:
+    """Counting requests."""
+
+    def test_each_request_once(self, tmp_path: Path) -> None:
+        """A watch when it starts, others when they end; a line that is still being written does not count."""
+        log = tmp_path / "audit.log"
+        log.write_text("".join(f"{json.dumps(event(verb, stage))}\n" for verb, stage in (
+            ("create", "ResponseComplete"),
+            ("watch", "ResponseStarted"),
+            ("watch", "ResponseComplete"),
+            ("list", "ResponseComplete"),
+        )) + '{"verb": "cre')  # fmt: skip
+        assert [(r.verb, r.writes) for r in audit_log.read(log)] == [("create", True), ("watch", False), ("list", False)]
+        mark = audit_log.mark(log)
+        assert list(audit_log.read(log, mark)) == []
+        with log.open("a") as file:
+            file.write(f'ate"}}\n{json.dumps(event("delete", "ResponseComplete"))}\n')
+        assert [r.verb for r in audit_log.read(log, mark)] == ["delete"], "what had begun before the mark is not after it"
+
+    def test_a_server_that_was_killed_while_it_wrote(self, tmp_path: Path) -> None:
+        """Its half event stands before the first one of the next server, which counts."""
+        log = tmp_path / "audit.log"
+        events = [event(verb, "ResponseComplete") for verb in ("get", "list", "create")]
+        first, torn, after = (json.dumps(one, separators=(",", ":")) for one in events)
+        log.write_text(f"{first}\n{torn[:24]}{after}\n")
+        assert [one.verb for one in audit_log.read(log)] == ["get", "create"]
+
+    def test_no_log_yet(self, tmp_path: Path) -> None:
+        """Nothing was asked."""
+        assert list(audit_log.read(tmp_path / "absent")) == []
+        assert audit_log.mark(tmp_path / "absent") == 0
+
+
+def event(verb: str, stage: str) -> dict[str, object]:
+    """A line as the API server writes it."""
+    return {
+        "kind": "Event",
+        "verb": verb,
+        "stage": stage,
+        "user": {"username": "kwok"},
+        "requestURI": "/api/v1/pods",
+        "objectRef": {"resource": "pods"},
+        "responseStatus": {"code": 200},
+        "requestReceivedTimestamp": "2025-01-01T00:00:00.000000Z",
+    }
+
+
+class TestTokens:
+    """When a token is renewed."""
+
+    @pytest.mark.parametrize(
+        ("written", "due"), [(None, True), (1000.0, False), (-801.0, True), (-800.0, True), (-799.0, False)]
+    )
+    def test_at_half_its_life(self, written: float | None, due: bool) -> None:
+        """At once when there is none."""
+        assert tokens.is_due(written, 3600, 1000.0) is due
+
+    def test_files_are_replaced_in_one_step(self, tmp_path: Path) -> None:
+        """Only the owner can read them, and nothing else is left."""
+        kubeconfig.write_atomically(tmp_path / "token", "one")
+        kubeconfig.write_atomically(tmp_path / "token", "two")
+        assert (tmp_path / "token").read_text() == "two"
+        assert (tmp_path / "token").stat().st_mode & 0o077 == 0
+        assert [path.name for path in tmp_path.iterdir()] == ["token"]

@@ -1,0 +1,129 @@
+"""Processes are known by id and start time, and nothing else is ever signalled."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ome_local import processes
+from ome_local.layout import Layout
+from ome_local.processes import Process
+
+
+@pytest.fixture
+def at(tmp_path: Path) -> Iterator[Layout]:
+    """An empty cluster directory, whose processes are ended."""
+    made = Layout(tmp_path / "c")
+    made.make()
+    yield made
+    processes.end_all(made, 0.1)
+
+
+def test_a_process_is_found_until_it_ends(at: Layout) -> None:
+    """Found by another reader of the directory too; forgotten when stopped."""
+    process = processes.spawn(at, "nap", ["sleep", "1000"])
+    assert processes.find(at, "nap") == process
+    assert os.getsid(process.pid) == process.pid, "a session of its own: Ctrl+C at the terminal does not reach it"
+    processes.stop(at, "nap")
+    assert not process.alive()
+    assert processes.names(at) == []
+
+
+def test_a_process_is_found_whose_starter_was_killed_before_it_could_remember_it(at: Layout) -> None:
+    """A second API server on the same port would end at once."""
+    process = processes.spawn(at, "nap", ["sleep", "1000"])
+    early = at.run / ".nap.early"
+    while not early.exists():
+        assert process.alive()
+    (at.run / "nap.pid").unlink()
+    assert processes.find(at, "nap") == process
+    with subprocess.Popen(["sleep", "1000"]) as stranger:
+        early.write_text(str(stranger.pid))
+        assert processes.find(at, "nap") is None, "another has this id by now"
+        stranger.kill()
+    processes.stop(at, "nap")
+    assert not early.exists()
+
+
+def test_a_reused_id_is_never_signalled(at: Layout) -> None:
+    """The recorded id belongs to somebody else by now."""
+    with subprocess.Popen(["sleep", "1000"]) as stranger:
+        (at.run / "etcd.pid").write_text(json.dumps({"pid": stranger.pid, "started": "1"}))
+        assert processes.find(at, "etcd") is None
+        processes.stop(at, "etcd")
+        processes.end_all(at)
+        assert stranger.poll() is None, "it lives"
+        stranger.kill()
+
+
+def test_a_zombie_is_dead() -> None:
+    """Nobody reaped it yet, and still it does not count as running."""
+    with subprocess.Popen(["true"]) as child:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert processes.started_at(child.pid) is None
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"pid": "x"}', '{"pid": 1}'])
+def test_a_broken_file_means_not_running(at: Layout, content: str) -> None:
+    """A crash in the middle of anything must not keep `up` and `down` from working."""
+    (at.run / "etcd.pid").write_text(content)
+    assert processes.find(at, "etcd") is None
+
+
+def test_names_with_spaces_and_parentheses(at: Layout, tmp_path: Path) -> None:
+    """The program's name stands in /proc/<pid>/stat before the start time."""
+    program = tmp_path / "a) S (b"
+    program.symlink_to("/bin/sleep")
+    process = processes.spawn(at, "odd", [str(program), "1000"])
+    assert process.started.isdigit()
+    assert process.alive()
+
+
+def test_one_that_ignores_sigterm_is_killed(at: Layout) -> None:
+    """After the grace."""
+    words = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(99)"
+    process = processes.spawn(at, "stubborn", [sys.executable, "-c", words])
+    while "up" not in processes.last_words(at, "stubborn"):
+        assert process.alive()
+    processes.stop(at, "stubborn", grace_s=0.1)
+    assert not process.alive()
+
+
+def test_a_frozen_one_is_ended(at: Layout) -> None:
+    """SIGTERM alone would wait for SIGCONT."""
+    process = processes.spawn(at, "frozen", ["sleep", "1000"])
+    process.signal(signal.SIGSTOP)
+    processes.stop(at, "frozen", grace_s=5.0)
+    assert not process.alive()
+
+
+def test_all_are_ended_also_forgotten_ones_and_their_children(at: Layout, tmp_path: Path) -> None:
+    """The mark in the environment finds what no file names; another cluster's process stays."""
+    other = Layout(tmp_path / "c2")
+    other.make()
+    foreign = processes.spawn(other, "nap", ["sleep", "1000"])
+    lost = processes.spawn(at, "lost", ["sh", "-c", "sleep 1000 & wait"])
+    (at.run / "lost.pid").unlink()
+    processes.end_all(at, 0.2)
+    assert not lost.alive()
+    assert processes.marked(at) == []
+    assert foreign.alive()
+    processes.end_all(other, 0.2)
+
+
+def test_words_go_to_the_log(at: Layout) -> None:
+    """Appended, so that a restart does not hide why the last one ended."""
+    for word in ("one", "two"):
+        process = processes.spawn(at, "echo", ["sh", "-c", f"echo {word}; echo trouble >&2"])
+        assert processes.gone([process], 5.0)
+    assert processes.last_words(at, "echo", 4) == "one\ntrouble\ntwo\ntrouble"
+
+
+def test_a_process_that_never_was() -> None:
+    """Signalling it does nothing."""
+    Process(2**22 + 1, "1").signal(signal.SIGKILL)

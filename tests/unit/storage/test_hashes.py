@@ -1,0 +1,69 @@
+"""Hashes that sources name."""
+
+import hashlib
+import random
+
+import pytest
+
+from ome_operator.storage.hashes import BLOCK, MIB, SIZE_ONLY, Checker, Hash, from_etag
+from ome_operator.storage.listing import Refused, RemoteFile, listing
+
+DATA = random.Random(1).randbytes(20 * MIB + 17)
+
+
+def parts(data: bytes, size: int) -> str:
+    """The ETag that S3 shows for an upload in parts."""
+    found = [hashlib.md5(data[at : at + size]).digest() for at in range(0, len(data), size)]
+    return f"{hashlib.md5(b''.join(found)).hexdigest()}-{len(found)}"
+
+
+def holds(data: bytes, wanted: Hash, size: int | None = None) -> bool:
+    """Whether a checker takes these bytes, in odd pieces."""
+    checker = Checker(wanted, len(data) if size is None else size)
+    for at in range(0, len(data), 999_983):
+        checker.update(data[at : at + 999_983])
+    return checker.whole
+
+
+GOOD = [
+    Hash("sha256", hashlib.sha256(DATA).hexdigest()),
+    Hash("git", hashlib.sha1(b"blob %d\0" % len(DATA) + DATA).hexdigest()),
+    Hash("md5", hashlib.md5(DATA).hexdigest()),
+    from_etag(f'"{parts(DATA, 8 * MIB)}"', len(DATA)),
+    from_etag(parts(DATA, 16 * MIB), len(DATA)),
+    from_etag(parts(DATA, len(DATA)), len(DATA)),
+]
+
+
+@pytest.mark.parametrize("wanted", GOOD, ids=str)
+def test_the_right_bytes_pass_and_one_changed_bit_does_not(wanted: Hash) -> None:
+    assert holds(DATA, wanted)
+    changed = bytearray(DATA)
+    changed[12_345_678] ^= 4
+    assert not holds(bytes(changed), wanted)
+    assert Hash.read(str(wanted)) == wanted
+
+
+def test_the_size_counts_even_where_no_hash_is_known() -> None:
+    assert holds(b"abc", SIZE_ONLY)
+    assert not holds(b"abc", SIZE_ONLY, size=4)
+
+
+def test_an_etag_that_is_no_md5_proves_nothing() -> None:
+    for etag in (None, "", "0x8DC0FFEE", "CPjq7_DvtoYDEAE=", "a" * 31, f"{'a' * 32}-x", f"{'a' * 32}-0"):
+        assert from_etag(etag, 100) == SIZE_ONLY
+
+
+def test_blocks_are_independent_of_how_bytes_came() -> None:
+    data = bytes(BLOCK) + b"tail"
+    one, many = Checker(SIZE_ONLY, len(data)), Checker(SIZE_ONLY, len(data))
+    one.update(data)
+    for at in range(0, len(data), 7 * MIB):
+        many.update(data[at : at + 7 * MIB])
+    assert one.blocks == many.blocks and len(one.blocks) == 2
+
+
+@pytest.mark.parametrize("name", ["../evil", "/etc/passwd", "a/../../b", "", "a\0b"])
+def test_no_file_lands_outside_the_directory(name: str) -> None:
+    with pytest.raises(Refused):
+        listing([RemoteFile(name, 1, SIZE_ONLY)])

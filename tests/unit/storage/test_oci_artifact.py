@@ -1,0 +1,94 @@
+"""What oci:// names, and what a manifest says."""
+
+import base64
+from typing import Any
+
+import pytest
+
+from ome_operator.storage.listing import Refused
+from ome_operator.storage.oci_artifact import credentials, files, reference
+
+SHA = "sha256:" + "a" * 64
+
+
+@pytest.mark.parametrize(
+    ("rest", "found"),
+    [
+        ("ghcr.io/org/model:v1", ("ghcr.io", "org/model", "v1")),
+        ("registry:5000/model", ("registry:5000", "model", "latest")),
+        ("localhost/model", ("localhost", "model", "latest")),
+        (f"ghcr.io/org/model:v1@{SHA}", ("ghcr.io", "org/model", SHA)),
+        ("[::1]:5000/model:1", ("[::1]:5000", "model", "1")),
+        ("n/space/b/bucket/o/path", None),
+        ("n/space/b/bucket.with.dots:8/o/path", None),
+        ("registry/model:1", None),
+        ("ghcr.io/Model:1", None),
+        ("ghcr.io/model:1@sha256:12", None),
+        ("ghcr.io/../model", None),
+        ("ghcr.io/", None),
+    ],
+)
+def test_a_registry_is_told_from_object_storage_by_its_host(rest: str, found: tuple[str, str, str] | None) -> None:
+    assert reference(rest) == found
+
+
+def test_dockers_own_registry_answers_elsewhere() -> None:
+    assert [one.address for rest in ("docker.io/org/m", "ghcr.io/org/m") if (one := reference(rest))] == [
+        "https://registry-1.docker.io",
+        "https://ghcr.io",
+    ]
+
+
+def layer(kind: str, name: str = "", **more: Any) -> dict[str, Any]:
+    """A layer as a manifest has it."""
+    notes = {"org.opencontainers.image.title": name} if name else {}
+    return {"mediaType": kind, "digest": SHA, "size": 5, "annotations": notes, **more}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "unpack"),
+    [
+        ("application/vnd.oci.image.layer.v1.tar", "model.safetensors", None),
+        ("application/vnd.oci.image.layer.v1.tar+gzip", "model", "model"),
+        ("application/vnd.cncf.model.weight.v1.raw", "model.safetensors", None),
+        ("application/vnd.cncf.model.weight.v1.tar", "", ""),
+        ("application/vnd.kitops.modelkit.model.v1.tar+gzip", "", ""),
+    ],
+)
+def test_types_say_what_is_an_archive(kind: str, name: str, unpack: str | None) -> None:
+    (one,) = files({"layers": [layer(kind, name)]})
+    assert (one.unpack, one.size, str(one.hash)) == (unpack, 5, SHA)
+
+
+def test_modelpack_names_files_its_own_way() -> None:
+    notes = {"org.cncf.model.filepath": "sub/model.safetensors"}
+    (one,) = files({"layers": [layer("application/vnd.cncf.model.weight.v1.raw", annotations=notes)]})
+    assert one.name == "sub/model.safetensors"
+
+
+@pytest.mark.parametrize(
+    ("manifest", "said"),
+    [
+        ({"mediaType": "application/vnd.oci.image.index.v1+json", "manifests": []}, "by its digest"),
+        ({}, "no artifact"),
+        ({"layers": [layer("application/vnd.oci.image.layer.v1.tar+gzip")]}, "is it a container image"),
+        ({"layers": [layer("application/vnd.cncf.model.weight.v1.tar+zstd")]}, "zstd"),
+        ({"layers": [layer("x", "name", digest="md5:1")]}, "SHA-256"),
+        ({"layers": [layer("x", "name", size=None)]}, "cannot be read"),
+        ({"layers": ["x"]}, "cannot be read"),
+    ],
+)
+def test_what_is_no_artifact_is_said(manifest: dict[str, Any], said: str) -> None:
+    with pytest.raises(Refused, match=said):
+        files(manifest)
+
+
+def test_credentials_are_those_of_the_host() -> None:
+    text = '{"auths": {"ghcr.io": {"auth": "QQ=="}, "https://index.docker.io/v1/": {"username": "u", "password": "p"}}}'
+    secret = {".dockerconfigjson": text}
+    assert [credentials(secret, host) for host in ("ghcr.io", "quay.io")] == ["QQ==", ""]
+    assert credentials(secret, "docker.io") == credentials({"username": "u", "password": "p\n"}, "quay.io")
+    assert base64.b64decode(credentials(secret, "docker.io")) == b"u:p"
+    for broken in ("{", "[]", '{"auths": {"x": 5}}'):
+        with pytest.raises(Refused, match="cannot be read"):
+            credentials({".dockerconfigjson": broken}, "x")

@@ -1,0 +1,73 @@
+"""YAML as Kubernetes reads it."""
+
+import time
+from typing import Any
+
+import pytest
+import yaml
+
+from ome_operator.util.kubeyaml import documents, plain
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("2024-01-01", "2024-01-01"),
+        ("9999-99-99", "9999-99-99"),
+        ("2024-01-01T00:00:00Z", "2024-01-01T00:00:00Z"),
+        ("12:30", "12:30"),
+        ("1:30.5", "1:30.5"),
+        ("=", "="),
+        ("10", 10),
+        ("0x10", 16),
+        ("1.5", 1.5),
+        ("yes", True),
+        ("~", None),
+    ],
+)
+def test_values(text: str, value: Any) -> None:
+    assert list(documents(f"a: {text}")) == [{"a": value}]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("x: 1\na: !!binary aGk=", "no !!binary"),
+        ("x: 1\na: !!set {a}", "no !!set"),
+        ("x: 1\na: !!timestamp 2024-01-01", "no !!timestamp"),
+        ("x: 1\na: " + "9" * 5000, "a number of 5000 characters is too long"),
+        ("x: 1\na: .nan", "no number .nan: put quotes"),
+        ("x: 1\na: .inf", "no number .inf: put quotes"),
+        ("x: 1\n? {a: b}\n: c", "unhashable key"),
+        ("x: 1\na: " + "[" * 3000, "line 2 opens more than 200"),
+        ("x: 1\na: " + "{" * 3000, "line 2 opens more than 200"),
+    ],
+)
+def test_what_kubernetes_does_not_read_is_said_with_its_line(text: str, words: str) -> None:
+    with pytest.raises(yaml.YAMLError) as refused:
+        list(documents(text))
+    assert words in str(refused.value)
+    assert "line 2" in str(refused.value)
+
+
+def test_what_is_too_deep_is_said_soon() -> None:
+    before = time.process_time()
+    for text in ("- " * 1500 + "a", "{" * 50_000):
+        with pytest.raises(yaml.YAMLError, match="lists or maps in each other: write fewer"):
+            list(documents(text))
+    assert time.process_time() - before < 5
+
+
+def test_brackets_that_a_document_closes_open_nothing_in_the_next() -> None:
+    assert len(list(documents("---\n".join(["a: '['\n"] * 300)))) == 300
+
+
+@pytest.mark.parametrize("text", ["true", "null", "yes", "on", "off", "y", "n", "123", "1.5", "~", "a: b", "[", "# a", " a"])
+def test_quotes_stand_where_yaml_would_read_something_else(text: str) -> None:
+    assert plain(text) == f'"{text}"'
+    assert list(documents(f"a: {plain(text)}")) == [{"a": text}]
+
+
+@pytest.mark.parametrize("text", ["kimi-k2", "a", "nan", "truely", "m-9"])
+def test_and_nowhere_else(text: str) -> None:
+    assert plain(text) == text

@@ -1,0 +1,82 @@
+"""A result is kept for the very objects that it was made from."""
+
+import gc
+from typing import Any, NamedTuple
+
+import pytest
+
+from ome_operator.util.memoize import by_identity
+
+
+def counted(size: int = 8) -> tuple[Any, list[Any]]:
+    """A cached function and its calls."""
+    calls: list[Any] = []
+
+    @by_identity(size)
+    def function(*args: Any) -> Any:
+        calls.append(args)
+        return [*args]
+
+    return function, calls
+
+
+def test_the_same_object_is_computed_once_and_an_equal_one_again() -> None:
+    function, calls = counted()
+    data: dict[str, int] = {}
+    assert function(data, "a") is function(data, "a")
+    assert function({}, "a") is not function(data, "a")
+    assert len(calls) == 2
+
+
+def test_values_and_tuples_of_values_count_by_value() -> None:
+    class Owner(NamedTuple):
+        name: str
+        data: dict[str, int]
+
+    function, calls = counted()
+    data = {"a": 1}
+    assert function(Owner("x" * 3, data), 1) is function(Owner("xxx", data), 1)
+    function(Owner("xxx", {"a": 1}), 1)
+    assert len(calls) == 2
+
+
+def test_true_is_not_one_and_a_number_is_no_identity() -> None:
+    function, calls = counted()
+    data = {"a": 1}
+    for value in (1, True, "1", None, data, id(data)):
+        function(value)
+    assert len(calls) == 6
+
+
+def test_a_new_object_at_an_old_address_is_never_mistaken_for_the_old_one() -> None:
+    function, _ = counted(4)
+    for number in range(200):
+        assert function({"n": number}) == [{"n": number}]
+        gc.collect(0)
+
+
+def test_only_so_many_are_kept_and_the_oldest_goes_first() -> None:
+    function, calls = counted(2)
+    for name in ("a", "b", "a", "c", "a", "b"):
+        function(name)
+    assert calls == [("a",), ("b",), ("c",), ("b",)]
+
+
+def test_errors_are_not_kept() -> None:
+    calls = []
+
+    @by_identity(2)
+    def fails(value: str) -> None:
+        calls.append(value)
+        raise ValueError(value)
+
+    for _ in range(2):
+        with pytest.raises(ValueError):
+            fails("x")
+    assert len(calls) == 2
+
+
+def test_arguments_by_name_are_refused() -> None:
+    function, _ = counted()
+    with pytest.raises(TypeError):
+        function(a=1)
