@@ -16,7 +16,7 @@ from typing import Any
 from ome_operator import keys
 from ome_operator.cache.cluster_cache import KINDS
 from ome_operator.cache.resources import SHORT
-from ome_operator.controllers.manager import Centre, Leader, watched
+from ome_operator.controllers.manager import Core, Manager, watched
 from ome_operator.core import sync
 from ome_operator.core.benchmarkjob import job
 from ome_operator.core.benchmarkjob import status as benchmark_status
@@ -27,7 +27,7 @@ from ome_operator.core.sglang.status import mirrored
 from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
 from ome_operator.kube.errors import KubeError
-from ome_operator.kube.leader_election import Election, Lost, Terms
+from ome_operator.kube.leader_election import Election, ElectionSettings, Lost
 from ome_operator.kube.resources import RESOURCES, SHORT_API
 from ome_operator.machinery import health
 from ome_operator.machinery.metrics import Metrics
@@ -66,7 +66,7 @@ class _Measure:
     unreadable = staticmethod(benchmark_status.unreadable)
 
 
-CENTRE = Centre(
+CORE = Core(
     sync=sync.sync,
     refuse=sync.refuse_spec,
     say=_Say(),
@@ -81,7 +81,7 @@ CENTRE = Centre(
 class Operator:
     """One process."""
 
-    def __init__(self, settings: Settings, centre: Centre = CENTRE) -> None:
+    def __init__(self, settings: Settings, centre: Core = CORE) -> None:
         self._settings, self._centre = settings, centre
         self._metrics = Metrics("ome")
         self._stop = asyncio.Event()
@@ -135,7 +135,7 @@ class Operator:
         session = connection.session(limit=0, agent=keys.MANAGER)
         try:
             kinds = (*KINDS, *await _short_kinds(client))
-            leader = Leader(self._settings, self._centre, client, self._metrics, kinds)
+            leader = Manager(self._settings, self._centre, client, self._metrics, kinds)
             watcher = Watcher(
                 watched(kinds),
                 leader,
@@ -159,7 +159,7 @@ class Operator:
         finally:
             await session.close()
 
-    async def _work(self, leader: "Leader", watcher: Watcher) -> None:
+    async def _work(self, leader: "Manager", watcher: Watcher) -> None:
         await watcher.complete.wait()  # half a picture would prune and recover
         leader.watch_metrics(watcher)
         self._state, self._ready = "leading", True
@@ -216,8 +216,8 @@ async def run(settings: Settings) -> int:
     return await Operator(settings).run()
 
 
-def _terms(settings: Settings) -> Terms:
-    return Terms(
+def _terms(settings: Settings) -> ElectionSettings:
+    return ElectionSettings(
         settings.lease_namespace,
         settings.lease_name,
         settings.identity,

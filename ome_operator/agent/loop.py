@@ -14,7 +14,7 @@ from ome_operator.agent import record
 from ome_operator.agent.leftovers import Leftovers
 from ome_operator.agent.nodes import LOCAL, belongs, concerns, misplaced
 from ome_operator.agent.record import Held
-from ome_operator.agent.work import Terms, Work
+from ome_operator.agent.work import AgentSettings, Work
 from ome_operator.api import FineTunedWeight, Invalid, Model
 from ome_operator.core.observed import from_api
 from ome_operator.core.weights.mount import weights
@@ -53,7 +53,7 @@ AUDIT_DEBOUNCE = 1.0
 class Agent:
     """One process on one node; the sink of its watches."""
 
-    def __init__(self, terms: Terms, client: Client) -> None:
+    def __init__(self, terms: AgentSettings, client: Client) -> None:
         self._node, self._terms, self._client = terms.node, terms, client
         self._models: dict[str, Held] = {}
         self._unread: dict[str, str] = {}
@@ -221,7 +221,7 @@ class Agent:
 Serve = Callable[[Agent], Awaitable[None]]
 
 
-async def run(terms: Terms, connection: Connection, stop: asyncio.Event, serve: Serve) -> int:
+async def run(terms: AgentSettings, connection: Connection, stop: asyncio.Event, serve: Serve) -> int:
     """Run an agent until it is stopped; the exit code. `serve` is given the agent once it can answer probes."""
     client = Client(connection, connections=4, manager=keys.AGENT)
     session = connection.session(limit=0, agent=keys.AGENT)

@@ -28,7 +28,7 @@ PRESENT = "local"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Terms:
+class AgentSettings:
     """What an agent may and shall do; made once from the command line."""
 
     roots: tuple[str, ...] = ("/mnt/models",)
@@ -56,7 +56,7 @@ class Terms:
 class Work:
     """One model, as its spec is now."""
 
-    def __init__(self, model: record.Held, terms: Terms) -> None:
+    def __init__(self, model: record.Held, terms: AgentSettings) -> None:
         self.model, self._terms = model, terms
         identity = weights(model)
         self._uri = identity.uri

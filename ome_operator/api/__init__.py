@@ -22,7 +22,7 @@ from ome_operator.api.rollout import RollingUpdate, Rollout, RolloutGroup
 from ome_operator.api.runtime import AcceleratorOverride, Parallelism, Runtime, RuntimeSpec, SupportedModelFormat
 from ome_operator.api.scaling import Autoscaler, DeploymentStrategy, DeploymentUpdate, KedaConfig, ScalingPolicy
 from ome_operator.api.service import InferenceService, ModelRef, RuntimeRef, ServiceSpec, propose_name
-from ome_operator.api.sglang import Serving, ServingSpec, ShortModel, ShortModelSpec
+from ome_operator.api.sglang import Serving, ServingSpec, SglangModel, SglangModelSpec
 from ome_operator.api.weights import FineTunedWeight, FineTunedWeightSpec
 
 __all__ = [
@@ -68,8 +68,8 @@ __all__ = [
     "ServiceSpec",
     "Serving",
     "ServingSpec",
-    "ShortModel",
-    "ShortModelSpec",
+    "SglangModel",
+    "SglangModelSpec",
     "Spec",
     "Storage",
     "SupportedModelFormat",

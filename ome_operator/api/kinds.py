@@ -169,7 +169,7 @@ KINDS = (
     Kind(
         "ClusterBaseModel",
         "clusterbasemodels",
-        sglang.ShortModelSpec,
+        sglang.SglangModelSpec,
         sglang.ShortModelStatus,
         (Column("Repo", ".spec.source.huggingface.repo"), Column("State", ".status.state"), _AGE),
         group="sglang.ai",

@@ -22,7 +22,7 @@ class Source(Spec):
     storage_uri: StorageUri | None = None
 
 
-class ShortModelSpec(Spec):
+class SglangModelSpec(Spec):
     """A model by its source."""
 
     source: Source
@@ -54,12 +54,12 @@ class ServingStatus(Spec):
     observed_generation: int | None = None
 
 
-class ShortModel(Object[ShortModelSpec]):
+class SglangModel(Object[SglangModelSpec]):
     """A parsed sglang.ai/v1 ClusterBaseModel."""
 
     API_VERSION = API_VERSION
     KINDS = ("ClusterBaseModel",)
-    SPEC = ShortModelSpec
+    SPEC = SglangModelSpec
 
 
 class Serving(Object[ServingSpec]):

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from ome_operator import keys
 from ome_operator.api import Invalid
 from ome_operator.cache import node_labels
-from ome_operator.cache.resources import BENCHMARK, CATALOG, MODELS, RUNTIMES, SERVICE, SHORT, Kept, same
+from ome_operator.cache.resources import BENCHMARK, CATALOG, MODELS, RUNTIMES, SERVICE, SHORT, Resource, same
 from ome_operator.core.observed import from_api
-from ome_operator.core.observed.objects import Child, Deps, Holding, Node, Pod, Record, Ref
+from ome_operator.core.observed.objects import Child, Deps, Holding, Node, NodeRecord, Pod, Ref
 from ome_operator.kube.resources import CHILDREN
 from ome_operator.machinery.store import Store
 
@@ -23,7 +23,7 @@ LABELLED = frozenset((*CHILDREN, JOB, "Pod"))
 """Kinds of which only objects with our label are watched."""
 
 
-class KeptNode(NamedTuple):
+class NodeResource(NamedTuple):
     """A node with its UID."""
 
     uid: str
@@ -31,7 +31,7 @@ class KeptNode(NamedTuple):
     node: Node
 
 
-class Stores:
+class ClusterCache:
     """Facts of all kinds."""
 
     def __init__(self, registry_image: str, model_agent: bool) -> None:
@@ -41,9 +41,9 @@ class Stores:
         }
         self.pods: Store[Pod, tuple[str, str]] = Store(pod_group, _same_fact)
         kinds = (SERVICE, *CATALOG, BENCHMARK, *SHORT)
-        self.kept: dict[str, Store[Kept, Ref]] = {kind: Store(_kept_group, same) for kind in kinds}
-        self.nodes: Store[KeptNode, str] = Store(_node_group, _same_node)
-        self.records: Store[Record, str] = Store(_record_group, _same_fact)
+        self.resources: dict[str, Store[Resource, Ref]] = {kind: Store(_kept_group, same) for kind in kinds}
+        self.nodes: Store[NodeResource, str] = Store(_node_group, _same_node)
+        self.records: Store[NodeRecord, str] = Store(_record_group, _same_fact)
         self._stamps: dict[str, Any] = {}
         self._deps: Deps | None = None
 
@@ -51,13 +51,13 @@ class Stores:
         """UIDs of a kind, for audits."""
         return self._store(kind).uids()
 
-    def find(self, ref: Ref) -> Kept | None:
+    def find(self, ref: Ref) -> Resource | None:
         """The object of a key; the newest where an old one of the same name is still going."""
-        return max(self.kept[ref.kind].group(ref), key=lambda one: one.version, default=None)
+        return max(self.resources[ref.kind].group(ref), key=lambda one: one.version, default=None)
 
-    def services(self) -> Iterator[Kept]:
+    def services(self) -> Iterator[Resource]:
         """All services."""
-        return iter(self.kept[SERVICE])
+        return iter(self.resources[SERVICE])
 
     def children_of(self, namespace: str, service: str) -> dict[tuple[str, str], Child]:
         """Everything with the label of a service."""
@@ -69,7 +69,7 @@ class Stores:
                     found[(kind, child.name)] = child
         return found
 
-    def job_of(self, benchmark: Kept) -> Child | None:
+    def job_of(self, benchmark: Resource) -> Child | None:
         """The Job of a BenchmarkJob."""
         found = self.children[JOB].group((benchmark.ref.namespace, ""))
         return next((one for one in found if one.owner == benchmark.uid), None)
@@ -78,11 +78,11 @@ class Stores:
         """All pods with the label of a service, in a stable order."""
         return tuple(sorted(self.pods.group((namespace, service)), key=lambda pod: pod.name))
 
-    def record(self, node: str) -> Record | None:
+    def record(self, node: str) -> NodeRecord | None:
         """The record of a node; the newest where an old one of the same name is still going."""
         return max(self.records.group(node), key=lambda one: one.version, default=None)
 
-    def node(self, name: str) -> KeptNode | None:
+    def node(self, name: str) -> NodeResource | None:
         """A node by its name."""
         return max(self.nodes.group(name), key=lambda one: one.version, default=None)
 
@@ -99,9 +99,11 @@ class Stores:
                 models=self._parsed(MODELS),
                 runtimes=self._parsed(RUNTIMES),
                 accelerators={
-                    one.ref.name: one.parsed for one in self.kept["AcceleratorClass"] if not isinstance(one.parsed, Invalid)
+                    one.ref.name: one.parsed
+                    for one in self.resources["AcceleratorClass"]
+                    if not isinstance(one.parsed, Invalid)
                 },
-                weights={one.ref.name: one.parsed for one in self.kept["FineTunedWeight"]},
+                weights={one.ref.name: one.parsed for one in self.resources["FineTunedWeight"]},
                 nodes=nodes,
                 holders=node_labels.holders(nodes.values()),
                 registry_image=self._registry_image,
@@ -116,7 +118,7 @@ class Stores:
             return self.nodes
         if kind == RECORD:
             return self.records
-        return self.children[kind] if kind in self.children else self.kept[kind]
+        return self.children[kind] if kind in self.children else self.resources[kind]
 
     def _child(self, kind: str, body: Mapping[str, Any]) -> Child:
         """Facts of a child. What we own is the dearest part and stays as it is while only the status moves."""
@@ -133,14 +135,14 @@ class Stores:
         return from_api.child(kind, body)
 
     def _parsed(self, kinds: Iterable[str]) -> dict[Ref, Any]:
-        return {one.ref: one.parsed for kind in kinds for one in self.kept[kind]}
+        return {one.ref: one.parsed for kind in kinds for one in self.resources[kind]}
 
 
 def _same_fact(a: Any, b: Any) -> bool:
     return bool(a == b._replace(version=a.version))
 
 
-def _same_node(a: KeptNode, b: KeptNode) -> bool:
+def _same_node(a: NodeResource, b: NodeResource) -> bool:
     return _same_fact(a.node, b.node)
 
 
@@ -154,13 +156,13 @@ def pod_group(pod: Pod) -> tuple[str, str]:
     return pod.namespace, pod.service
 
 
-def _kept_group(kept: Kept) -> Ref:
-    return kept.ref
+def _kept_group(resource: Resource) -> Ref:
+    return resource.ref
 
 
-def _node_group(kept: KeptNode) -> str:
-    return kept.node.name
+def _node_group(resource: NodeResource) -> str:
+    return resource.node.name
 
 
-def _record_group(record: Record) -> str:
+def _record_group(record: NodeRecord) -> str:
     return record.node

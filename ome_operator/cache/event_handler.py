@@ -9,8 +9,8 @@ from typing import Any
 from ome_operator import keys, names
 from ome_operator.api import Invalid
 from ome_operator.cache import node_labels
-from ome_operator.cache.cluster_cache import JOB, RECORD, KeptNode, Stores, child_group, pod_group
-from ome_operator.cache.reference_index import Referrers, Refs
+from ome_operator.cache.cluster_cache import JOB, RECORD, ClusterCache, NodeResource, child_group, pod_group
+from ome_operator.cache.reference_index import ReferenceIndex, Refs
 from ome_operator.cache.resources import (
     ACCELERATORS,
     BENCHMARK,
@@ -21,26 +21,26 @@ from ome_operator.cache.resources import (
     SERVING,
     SHORT,
     SHORT_MODEL,
-    Kept,
+    Resource,
     edited,
     keep,
 )
 from ome_operator.core.observed import from_api
-from ome_operator.core.observed.objects import Child, Holding, Manifest, Node, Pod, Record, Ref
+from ome_operator.core.observed.objects import Child, Holding, Manifest, Node, NodeRecord, Pod, Ref
 
 Enqueue = Callable[[Ref, bool], None]
 """Called with a dirty key and whether somebody waits for it: who edited the object, or who needs a service whose last pod
 has become ready (else it is any other consequence)."""
 
 
-class Cluster(Stores):
+class EventHandler(ClusterCache):
     """What we know of it; `enqueue` is told about every change that matters to a key."""
 
     def __init__(
         self, enqueue: Enqueue, models_of: Refs, runtimes_of: Refs, registry_image: str = "", *, model_agent: bool = False
     ) -> None:
         super().__init__(registry_image, model_agent)
-        self._enqueue, self._referrers = enqueue, Referrers(models_of, runtimes_of)
+        self._enqueue, self._referrers = enqueue, ReferenceIndex(models_of, runtimes_of)
         self.child_gone: Callable[[Child], None] = lambda _: None
         """Told when a child has vanished: its name is free."""
 
@@ -87,12 +87,12 @@ class Cluster(Stores):
             self._dirty_owner(lost)
         elif isinstance(lost, Pod):
             self._dirty_service(pod_group(lost))
-        elif isinstance(lost, KeptNode):
+        elif isinstance(lost, NodeResource):
             self._deps = None
             self._node_changed(lost.node, None)
-        elif isinstance(lost, Record):
+        elif isinstance(lost, NodeRecord):
             self._record_changed(lost.node, lost.holdings)
-        elif isinstance(lost, Kept):
+        elif isinstance(lost, Resource):
             # A new object of the same name may have been seen before the old one's deletion.
             self._kept_changed(lost, self.find(lost.ref))
 
@@ -102,14 +102,14 @@ class Cluster(Stores):
         """Services that refer to an object, sorted."""
         return tuple(sorted(self._referrers.of(ref)))
 
-    def runtime_of(self, kept: Kept) -> Ref | None:
+    def runtime_of(self, resource: Resource) -> Ref | None:
         """The runtime that a service names, or that was chosen for it, as far as it exists."""
-        refs = self._referrers.runtimes_of(kept)
+        refs = self._referrers.runtimes_of(resource)
         return next((ref for ref in refs if self.find(ref) is not None), refs[-1] if refs else None)
 
     # --- answers to our own writes --------------------------------------------------------------------------------
 
-    def wrote(self, kind: str, body: Manifest) -> Child | Pod | Kept | None:
+    def wrote(self, kind: str, body: Manifest) -> Child | Pod | Resource | None:
         """The server's answer to a write or a live read of ours; later passes see it even before the watch does."""
         if kind in self.children:
             child = self._child(kind, body)
@@ -119,18 +119,18 @@ class Cluster(Stores):
             pod = from_api.pod(body)
             self.pods.wrote(pod)
             return pod
-        if kind in self.kept:
-            old = self.kept[kind].get(from_api.uid(body))
-            kept = keep(kind, body, old)
-            if not self.kept[kind].wrote(kept):
-                return kept  # the watch was faster, and told everybody
+        if kind in self.resources:
+            old = self.resources[kind].get(from_api.uid(body))
+            resource = keep(kind, body, old)
+            if not self.resources[kind].wrote(resource):
+                return resource  # the watch was faster, and told everybody
             # No event will tell of our own write, nor of an edit just before it: that one's event is stale by now.
-            if old is None or edited(old) != edited(kept):
-                self._kept_changed(old, kept)
+            if old is None or edited(old) != edited(resource):
+                self._kept_changed(old, resource)
             else:
-                self._behind(kept.ref, False)
-                self._used(old, kept)
-            return kept
+                self._behind(resource.ref, False)
+                self._used(old, resource)
+            return resource
         return None
 
     # --- changes and whom they concern ----------------------------------------------------------------------------
@@ -140,7 +140,7 @@ class Cluster(Stores):
         if child.kind != JOB:
             self._dirty_service(child_group(child))
             return
-        for one in self.kept[BENCHMARK]:
+        for one in self.resources[BENCHMARK]:
             if (one.ref.namespace, names.benchmark(one.ref.name)) == (child.namespace, child.name):
                 self._enqueue(one.ref, False)
 
@@ -151,12 +151,12 @@ class Cluster(Stores):
             self._enqueue(Ref(SERVICE, namespace, name), whole)
 
     def _seen_kept(self, kind: str, body: Mapping[str, Any]) -> None:
-        old = self.kept[kind].get(from_api.uid(body))
-        kept = keep(kind, body, old)
-        if self.kept[kind].see(kept):
-            self._kept_changed(old, kept)
+        old = self.resources[kind].get(from_api.uid(body))
+        resource = keep(kind, body, old)
+        if self.resources[kind].see(resource):
+            self._kept_changed(old, resource)
 
-    def _kept_changed(self, old: Kept | None, new: Kept | None) -> None:
+    def _kept_changed(self, old: Resource | None, new: Resource | None) -> None:
         one = new or old
         assert one is not None
         edit = old is None or new is None or old.uid != new.uid or edited(old) != edited(new)
@@ -171,7 +171,7 @@ class Cluster(Stores):
             for user in (each.ref for each in self.services()) if everybody else self._referrers.concerned(one.ref):
                 self._enqueue(user, True)
 
-    def _used(self, old: Kept | None, new: Kept | None) -> None:
+    def _used(self, old: Resource | None, new: Resource | None) -> None:
         """What a service refers to, or what was chosen for it, has a user more or less."""
         one = new or old
         if one is not None and one.ref.kind == SERVICE:
@@ -186,7 +186,7 @@ class Cluster(Stores):
         if ref.kind == MODELS[0]:
             mine.append(Ref(SHORT_MODEL, "", ref.name))
         if edit and ref.kind in CATALOG:
-            mine += [one.ref for one in self.kept[SERVING] if not one.status.get("url")]
+            mine += [one.ref for one in self.resources[SERVING] if not one.status.get("url")]
         for one in mine:
             if self.find(one) is not None:
                 self._enqueue(one, False)
@@ -194,7 +194,7 @@ class Cluster(Stores):
     def _waiting(self, service: Ref) -> list[Ref]:
         """BenchmarkJobs of a service that have not begun."""
         found = []
-        for one in self.kept[BENCHMARK]:
+        for one in self.resources[BENCHMARK]:
             if isinstance(one.parsed, Invalid) or one.status.get("startedGeneration"):
                 continue
             named = one.parsed.spec.endpoint.inference_service
@@ -209,18 +209,18 @@ class Cluster(Stores):
                 self._enqueue(ref, False)
 
     def _seen_node(self, body: Mapping[str, Any]) -> None:
-        kept = KeptNode(from_api.uid(body), from_api.version(body), from_api.node(body))
-        old = self.nodes.get(kept.uid)
-        if self.nodes.see(kept):
+        resource = NodeResource(from_api.uid(body), from_api.version(body), from_api.node(body))
+        old = self.nodes.get(resource.uid)
+        if self.nodes.see(resource):
             self._deps = None
-            self._node_changed(old.node if old else None, kept.node)
+            self._node_changed(old.node if old else None, resource.node)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         """Models whose holders changed concern their users, a node's labels its record, a node that comes or goes its pods'
         services; accelerator classes count nodes.
         """
         for ref in ACCELERATORS:
-            for one in self.kept[ref]:
+            for one in self.resources[ref]:
                 self._enqueue(one.ref, False)
         relabelled = new is not None and (old is None or (old.labels, old.ours) != (new.labels, new.ours))
         if new is not None and relabelled and self.record(new.name) is not None:
@@ -232,7 +232,7 @@ class Cluster(Stores):
         if not labels:
             return
         for kind in HELD:
-            for one in self.kept[kind]:
+            for one in self.resources[kind]:
                 if any(node_labels.concerns(label, one.ref) for label in labels):
                     self._enqueue(one.ref, False)
                     for user in self._referrers.of(one.ref):

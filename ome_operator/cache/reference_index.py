@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from ome_operator.api import InferenceService, Invalid
-from ome_operator.cache.resources import RUNTIMES, Kept, edited
+from ome_operator.cache.resources import RUNTIMES, Resource, edited
 from ome_operator.core.observed.objects import Ref
 
 Refs = Callable[[InferenceService], tuple[Ref, ...]]
@@ -13,7 +13,7 @@ _ANY_RUNTIME = Ref("ServingRuntime", "", "*")
 """What a service refers to that names no runtime."""
 
 
-class Referrers:
+class ReferenceIndex:
     """Services by what they refer to, which need not exist."""
 
     def __init__(self, models_of: Refs, runtimes_of: Refs) -> None:
@@ -29,11 +29,11 @@ class Referrers:
         users = self.of(ref)
         return tuple(dict.fromkeys(users + self.of(_ANY_RUNTIME))) if ref.kind in RUNTIMES else users
 
-    def runtimes_of(self, kept: Kept) -> tuple[Ref, ...]:
+    def runtimes_of(self, resource: Resource) -> tuple[Ref, ...]:
         """What the runtime of a service may be: those that it names, else what was chosen for it."""
-        return () if isinstance(kept.parsed, Invalid) else self._runtimes_of(kept.parsed) or _chosen(kept)
+        return () if isinstance(resource.parsed, Invalid) else self._runtimes_of(resource.parsed) or _chosen(resource)
 
-    def changed(self, service: Ref, old: Kept | None, new: Kept | None) -> tuple[Ref, ...]:
+    def changed(self, service: Ref, old: Resource | None, new: Resource | None) -> tuple[Ref, ...]:
         """Take note of a service that changed; what it began or ceased to refer to."""
         if old is not None and new is not None and _same(old, new):
             return ()
@@ -44,19 +44,19 @@ class Referrers:
             self._users.setdefault(ref, {})[service] = None
         return tuple(ref for ref in before ^ after if ref != _ANY_RUNTIME)
 
-    def _refs(self, kept: Kept | None) -> set[Ref]:
-        if kept is None or isinstance(kept.parsed, Invalid):
+    def _refs(self, resource: Resource | None) -> set[Ref]:
+        if resource is None or isinstance(resource.parsed, Invalid):
             return set()
-        named = self._runtimes_of(kept.parsed)
-        return {*self._models_of(kept.parsed), *(named or (_ANY_RUNTIME, *_chosen(kept)))}
+        named = self._runtimes_of(resource.parsed)
+        return {*self._models_of(resource.parsed), *(named or (_ANY_RUNTIME, *_chosen(resource)))}
 
 
-def _same(old: Kept, new: Kept) -> bool:
+def _same(old: Resource, new: Resource) -> bool:
     """Whether two states of a service refer to the same: its spec and what was chosen for it tell."""
     return old.uid == new.uid and edited(old) == edited(new) and old.status.get("runtime") == new.status.get("runtime")
 
 
-def _chosen(kept: Kept) -> tuple[Ref, ...]:
+def _chosen(resource: Resource) -> tuple[Ref, ...]:
     """What the runtime may be that the status of a service names."""
-    name = kept.status.get("runtime")
-    return (Ref("ServingRuntime", kept.ref.namespace, name), Ref("ClusterServingRuntime", "", name)) if name else ()
+    name = resource.status.get("runtime")
+    return (Ref("ServingRuntime", resource.ref.namespace, name), Ref("ClusterServingRuntime", "", name)) if name else ()

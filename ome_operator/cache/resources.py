@@ -14,7 +14,7 @@ from ome_operator.api import (
     Model,
     Runtime,
     Serving,
-    ShortModel,
+    SglangModel,
 )
 from ome_operator.core.observed import from_api, managed_fields
 from ome_operator.core.observed.objects import Ref
@@ -29,12 +29,12 @@ HELD = (*MODELS, FINE_TUNED)
 CATALOG = (*HELD, *RUNTIMES, *ACCELERATORS)
 """What services refer to."""
 BENCHMARK = "BenchmarkJob"
-SHORT_MODEL, SERVING = "ShortModel", "Serving"
+SHORT_MODEL, SERVING = "SglangModel", "Serving"
 SHORT = (SHORT_MODEL, SERVING)
 """Kinds of group sglang.ai, of which models and services are made; watched only where their CRDs are."""
 
 
-class Kept(NamedTuple):
+class Resource(NamedTuple):
     """An object of a kind of ours, parsed."""
 
     ref: Ref
@@ -62,15 +62,15 @@ _PARSE: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     **dict.fromkeys(RUNTIMES, Runtime.parse),
     **dict.fromkeys(ACCELERATORS, AcceleratorClass.parse),
     BENCHMARK: BenchmarkJob.parse,
-    SHORT_MODEL: ShortModel.parse,
+    SHORT_MODEL: SglangModel.parse,
     SERVING: Serving.parse,
 }
 
 
-def keep(kind: str, body: Mapping[str, Any], known: Kept | None) -> Kept:
+def keep(kind: str, body: Mapping[str, Any], known: Resource | None) -> Resource:
     """The object of a body; what was known of it saves parsing it again."""
     metadata, status = body.get("metadata") or {}, body.get("status") or {}
-    kept = Kept(
+    resource = Resource(
         ref=Ref(kind, metadata.get("namespace") or "", metadata.get("name") or ""),
         uid=from_api.uid(body),
         version=from_api.version(body),
@@ -84,23 +84,23 @@ def keep(kind: str, body: Mapping[str, Any], known: Kept | None) -> Kept:
         writers=from_api.status_writers(body),
         owner=(from_api.controller(metadata) or {}).get("uid") or "",
     )
-    if known is None or edited(known) != edited(kept):
-        return kept._replace(parsed=_PARSE[kind](body))
+    if known is None or edited(known) != edited(resource):
+        return resource._replace(parsed=_PARSE[kind](body))
     # Only the status is new, which happens often; parsing a large spec again is the dearest part.
     parsed = known.parsed
-    return kept._replace(parsed=parsed if isinstance(parsed, Invalid) else replace(parsed, status=status))
+    return resource._replace(parsed=parsed if isinstance(parsed, Invalid) else replace(parsed, status=status))
 
 
-def edited(one: Kept) -> tuple[Any, ...]:
+def edited(one: Resource) -> tuple[Any, ...]:
     """What people change of an object, and the facts of a model with the weights that they are of: choices rest on them."""
     weights = one.status.get("weights") or {}
     return one.generation, one.labels, one.annotations, one.deleting, one.status.get("facts"), weights.get("uri")
 
 
-def same(a: Kept, b: Kept) -> bool:
+def same(a: Resource, b: Resource) -> bool:
     """Whether nothing happened that anybody has to look at."""
     return edited(a) == edited(b) and a.status_owned == b.status_owned and _names(a) == _names(b)
 
 
-def _names(one: Kept) -> set[str]:
+def _names(one: Resource) -> set[str]:
     return {name for name, _ in one.writers}

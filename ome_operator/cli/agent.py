@@ -13,7 +13,7 @@ from ome_operator.errors import UserError
 
 if TYPE_CHECKING:
     from ome_operator.agent.peers import Giver
-    from ome_operator.agent.work import Terms
+    from ome_operator.agent.work import AgentSettings
 
 app = typer.Typer()
 PEER_TOKEN = Path("/etc/ome/peers/token")
@@ -51,12 +51,12 @@ def agent(
     """Fetch and verify the weights of the models that this node is to hold, until it is stopped."""
     from ome_operator.agent.download import Limits
     from ome_operator.agent.throttle import Throttle
-    from ome_operator.agent.work import Terms
+    from ome_operator.agent.work import AgentSettings
     from ome_operator.util.log_format import configure
 
     configure(log_format, log_level)
     limits = Limits(files=files, throttle=Throttle(bandwidth * 1e6))
-    terms = Terms(
+    terms = AgentSettings(
         roots=tuple(one.rstrip("/") for one in root),
         secrets=secrets,
         endpoint=endpoint,
@@ -73,7 +73,9 @@ def agent(
     raise typer.Exit(asyncio.run(_run(terms, kubeconfig, address, port, giver, peer_port)))
 
 
-def _among_peers(terms: "Terms", peers: str, port: int, own_address: str, token: str) -> "tuple[Terms, Giver]":
+def _among_peers(
+    terms: "AgentSettings", peers: str, port: int, own_address: str, token: str
+) -> "tuple[AgentSettings, Giver]":
     """The terms of an agent that asks its peers before the hub, and what gives files to them."""
     from ome_operator.agent.peers import Giver, Swarm, resolver
 
@@ -92,7 +94,7 @@ def _token(path: Path) -> str:
 
 
 async def _run(
-    terms: "Terms", kubeconfig: Path | None, address: str, port: int, giver: "Giver | None", peer_port: int
+    terms: "AgentSettings", kubeconfig: Path | None, address: str, port: int, giver: "Giver | None", peer_port: int
 ) -> int:
     from ome_operator.agent import peers
     from ome_operator.agent.loop import Agent, run

@@ -101,7 +101,7 @@ def runtime(
     )
     cluster = gather([*known, *beside])
     failed = False
-    for kept in (*cluster.services(), *cluster.kept[SERVING]):
+    for kept in (*cluster.services(), *cluster.resources[SERVING]):
         if (kept.ref.kind, kept.ref.name) not in asked:
             continue
         short = isinstance(kept.parsed, Serving)

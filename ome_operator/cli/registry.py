@@ -11,8 +11,8 @@ from ome_operator.cli.options import LogFormat, LogLevel
 from ome_operator.errors import UserError
 from ome_operator.machinery.health import PortTaken
 from ome_operator.registry.clients import SERVICE_ACCOUNT, api_server
-from ome_operator.registry.loop import Settings, run
-from ome_operator.registry.reconcile import Role, Terms
+from ome_operator.registry.loop import SidecarSettings, run
+from ome_operator.registry.reconcile import RegistrySettings, RoleSpec
 
 app = typer.Typer()
 
@@ -40,12 +40,12 @@ def registry(
     from ome_operator.util.log_format import configure
 
     configure(log_format, log_level)
-    settings = Settings(
+    settings = SidecarSettings(
         router=router,
         server=server or api_server(),
         namespace=namespace,
         selector=selector,
-        terms=Terms(tuple(_role(one) for one in role), bootstrap_port),
+        terms=RegistrySettings(tuple(_role(one) for one in role), bootstrap_port),
         key=key,
         interval=interval,
         account=account,
@@ -60,11 +60,11 @@ def registry(
         raise UserError(f"{error}. --port chooses another.") from error
 
 
-def _role(text: str) -> Role:
+def _role(text: str) -> RoleSpec:
     component, worker_type, *numbers = [*text.split(":"), ""]
     ends = [one for one in numbers if one.isdigit()]
     if worker_type not in ("prefill", "decode", "regular") or len(numbers) != 3 or len(ends) != 2:
         raise typer.BadParameter(
             f"--role {text}: component:type:port:pods, where type is prefill, decode or regular", param_hint="--role"
         )
-    return Role(component, worker_type, int(ends[0]), int(ends[1]))
+    return RoleSpec(component, worker_type, int(ends[0]), int(ends[1]))

@@ -11,8 +11,8 @@ from ome_operator.errors import Unanswered
 from ome_operator.settings import Settings
 
 if TYPE_CHECKING:
-    from ome_operator.cache.event_handler import Cluster
-    from ome_operator.cache.resources import Kept
+    from ome_operator.cache.event_handler import EventHandler
+    from ome_operator.cache.resources import Resource
     from ome_operator.core.observed.objects import Manifest
 
 app = typer.Typer()
@@ -62,7 +62,7 @@ def render(
     raise typer.Exit(1 if problems else 0)
 
 
-def _service(kept: "Kept", cluster: "Cluster") -> tuple[list["Manifest"], list[str]]:
+def _service(kept: "Resource", cluster: "EventHandler") -> tuple[list["Manifest"], list[str]]:
     """The objects of a service, and what is missing for them."""
     from ome_operator.api import Invalid
     from ome_operator.describe.outcome import outcome

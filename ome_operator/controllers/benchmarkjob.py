@@ -7,10 +7,10 @@ from typing import Any, Protocol
 
 from ome_operator.api import InferenceService, Invalid
 from ome_operator.cache.cluster_cache import JOB
-from ome_operator.cache.event_handler import Cluster
-from ome_operator.cache.resources import SERVICE, Kept
+from ome_operator.cache.event_handler import EventHandler
+from ome_operator.cache.resources import SERVICE, Resource
 from ome_operator.controllers import events
-from ome_operator.controllers.base import Spoken, Status
+from ome_operator.controllers.base import Status, StatusReconciler
 from ome_operator.core.observed.from_api import controller
 from ome_operator.core.observed.objects import Child, Deps, Manifest, Ref
 from ome_operator.kube import errors
@@ -45,65 +45,69 @@ class Measure(Protocol):
         """The status of an object that cannot be read or handled, for this reason."""
 
 
-class Benchmarks(Spoken):
+class BenchmarkJobReconciler(StatusReconciler):
     """Passes over BenchmarkJobs."""
 
-    def __init__(self, cluster: Cluster, client: Client, queue: WorkQueue[Ref], resync: float, measure: Measure) -> None:
+    def __init__(
+        self, cluster: EventHandler, client: Client, queue: WorkQueue[Ref], resync: float, measure: Measure
+    ) -> None:
         super().__init__(cluster, client, queue, resync)
         self._measure = measure
-        self._failures = events.Failures(client, time.monotonic)
+        self._failures = events.CreateFailures(client, time.monotonic)
 
-    async def look(self, kept: Kept) -> float:
+    async def reconcile_resource(self, resource: Resource) -> float:
         """Make the Job where there is none, say how it is, and when to look again."""
         now, measure = datetime.now(UTC), self._measure
-        if isinstance(kept.parsed, Invalid):
-            unread = "InvalidSpec", kept.parsed.why
-            await self.write(kept, measure.unreadable(kept.status, kept.generation, unread, now))
+        if isinstance(resource.parsed, Invalid):
+            unread = "InvalidSpec", resource.parsed.why
+            await self.write(resource, measure.unreadable(resource.status, resource.generation, unread, now))
             return self._resync
-        made, why = self._cluster.job_of(kept), ("", "")
-        if made is None and not measure.begun(kept.status):
-            made, why = await self._started(kept)
+        made, why = self._cluster.job_of(resource), ("", "")
+        if made is None and not measure.begun(resource.status):
+            made, why = await self._started(resource)
         pods: list[Manifest] = []
-        if made is not None and not measure.over(kept.status):
+        if made is not None and not measure.over(resource.status):
             selector = f"batch.kubernetes.io/controller-uid={made.uid}"  # the former Job of this name may have left pods
-            pods = await self._client.list_objects("Pod", kept.ref.namespace, label_selector=selector)
-            if not pods and (said := (await self._failures.of(kept.ref.namespace)).get(made.uid)):
+            pods = await self._client.list_objects("Pod", resource.ref.namespace, label_selector=selector)
+            if not pods and (said := (await self._failures.of(resource.ref.namespace)).get(made.uid)):
                 why = "PodsRefused", said
-        status = measure.status(kept.parsed, made, pods, why, now)
-        await self.write(kept, status)
+        status = measure.status(resource.parsed, made, pods, why, now)
+        await self.write(resource, status)
         if measure.over(status):
             return self._resync
         if made is None:
             return WAIT_S
         return LOOK_S if pods or why[0] else SOON_S
 
-    def failed(self, kept: Kept, why: str) -> Status:
+    def failed_status(self, resource: Resource, why: str) -> Status:
         """What ran before stays."""
-        return self._measure.unreadable(kept.status, kept.generation, ("InternalError", why), datetime.now(UTC))
+        return self._measure.unreadable(resource.status, resource.generation, ("InternalError", why), datetime.now(UTC))
 
-    async def _started(self, kept: Kept) -> tuple[Child | None, Why]:
+    async def _started(self, resource: Resource) -> tuple[Child | None, Why]:
         """The Job, now that it may run, or why it may not."""
-        manifest, why = self._measure.wanted(kept.parsed, self._service(kept), self._cluster.deps())
+        manifest, why = self._measure.wanted(resource.parsed, self._service(resource), self._cluster.deps())
         if manifest is None:
             return None, why
         name = manifest["metadata"]["name"]
         try:
             body = (await self._client.apply(manifest)).body
         except errors.Conflict:
-            found = await self._client.list_objects(JOB, kept.ref.namespace, field_selector=f"metadata.name={name}", limit=1)
+            found = await self._client.list_objects(
+                JOB, resource.ref.namespace, field_selector=f"metadata.name={name}", limit=1
+            )
             if not found:
                 raise
             owner = controller(found[0]["metadata"]) or {}
-            if owner.get("uid") != kept.uid:
-                return None, _taken(name, owner, kept.ref)
+            if owner.get("uid") != resource.uid:
+                return None, _taken(name, owner, resource.ref)
             body = found[0]  # the watch has not told yet
         except (errors.Invalid, errors.Forbidden) as error:
             return None, (type(error).__name__, str(error))
         made = self._cluster.wrote(JOB, body)
         return (made, ("", "")) if isinstance(made, Child) else (None, ("", ""))
 
-    def _service(self, kept: Kept) -> InferenceService | Invalid | None:
-        named = kept.parsed.spec.endpoint.inference_service
+    def _service(self, resource: Resource) -> InferenceService | Invalid | None:
+        named = resource.parsed.spec.endpoint.inference_service
         found = self._cluster.find(Ref(SERVICE, named.namespace, named.name)) if named else None
         return found.parsed if found is not None and not found.deleting else None
 

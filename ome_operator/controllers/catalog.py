@@ -9,9 +9,9 @@ from typing import Any, Protocol
 from ome_operator import names
 from ome_operator.api import Invalid
 from ome_operator.cache.cluster_cache import RECORD
-from ome_operator.cache.event_handler import Cluster
-from ome_operator.cache.resources import HELD, RUNTIMES, Kept
-from ome_operator.controllers.base import Spoken, Status
+from ome_operator.cache.event_handler import EventHandler
+from ome_operator.cache.resources import HELD, RUNTIMES, Resource
+from ome_operator.controllers.base import Status, StatusReconciler
 from ome_operator.controllers.inferenceservice.reconciler import Refuse
 from ome_operator.core.observed.objects import Holding, Node, Ref
 from ome_operator.kube.client import Client
@@ -33,16 +33,16 @@ class Say(Protocol):
         """Of an accelerator class."""
 
 
-class Catalog(Spoken):
+class CatalogReconciler(StatusReconciler):
     """Passes over models, runtimes and accelerator classes: they only write a status."""
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: EventHandler,
         client: Client,
         queue: WorkQueue[Ref],
         resync: float,
-        say: Callable[[Kept], Status],
+        say: Callable[[Resource], Status],
         refuse: Refuse,
         interval: float = 0.0,
     ) -> None:
@@ -57,17 +57,17 @@ class Catalog(Spoken):
         self._written_at.pop(ref, None)
         self._pinned.pop(ref, None)
 
-    def failed(self, kept: Kept, why: str) -> Status:
+    def failed_status(self, resource: Resource, why: str) -> Status:
         """What was learned of it stays."""
-        return self._refuse(dict(kept.status), kept.generation, "InternalError", why, datetime.now(UTC)).status
+        return self._refuse(dict(resource.status), resource.generation, "InternalError", why, datetime.now(UTC)).status
 
-    async def look(self, kept: Kept) -> float:
+    async def reconcile_resource(self, resource: Resource) -> float:
         """Say how it is; how far nodes are is told once per interval."""
-        ref, status = kept.ref, self._say(kept)
+        ref, status = resource.ref, self._say(resource)
         wait = self._written_at.get(ref, -math.inf) + self._interval - time.monotonic()
-        if wait > 0 and self.differs(kept, status) and _only_progress(status, kept.status):
+        if wait > 0 and self.differs(resource, status) and _only_progress(status, resource.status):
             return wait
-        if await self.write(kept, status):
+        if await self.write(resource, status):
             self._written_at[ref] = time.monotonic()
         pin = status.get("weights")
         if self._pinned.get(ref) != pin:  # also where it was written before, and the answer got lost
@@ -87,20 +87,20 @@ def _reasons(status: Mapping[str, Any]) -> list[tuple[Any, ...]]:
     return [(one.get("type"), one.get("status"), one.get("reason")) for one in status.get("conditions") or ()]
 
 
-def sayer(cluster: Cluster, say: Say, refuse: Refuse) -> Callable[[Kept], Status]:
+def sayer(cluster: EventHandler, say: Say, refuse: Refuse) -> Callable[[Resource], Status]:
     """The status of an object of the catalog, from everything that it depends on."""
 
-    def status(kept: Kept) -> Status:
-        now, ref = datetime.now(UTC), kept.ref
+    def status(resource: Resource) -> Status:
+        now, ref = datetime.now(UTC), resource.ref
         users = tuple(f"{user.namespace}/{user.name}" for user in cluster.users(ref))
         deps = cluster.deps()
-        if isinstance(kept.parsed, Invalid):
-            return refuse(dict(kept.status), kept.generation, "InvalidSpec", kept.parsed.why, now).status
+        if isinstance(resource.parsed, Invalid):
+            return refuse(dict(resource.status), resource.generation, "InvalidSpec", resource.parsed.why, now).status
         if ref.kind in HELD:
             ready = deps.holders.get(names.model_label(*ref), frozenset())
-            return say.model(kept.parsed, users, ready, now, cluster.holdings(ref))
+            return say.model(resource.parsed, users, ready, now, cluster.holdings(ref))
         if ref.kind in RUNTIMES:
-            return say.runtime(kept.parsed, users, now)
-        return say.accelerator(kept.parsed, deps.nodes.values(), now)
+            return say.runtime(resource.parsed, users, now)
+        return say.accelerator(resource.parsed, deps.nodes.values(), now)
 
     return status

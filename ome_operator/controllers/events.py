@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ome_operator import keys
-from ome_operator.cache.resources import Kept
+from ome_operator.cache.resources import Resource
 from ome_operator.core.plan import Event
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import KubeError
@@ -22,19 +22,19 @@ SHARED = 3.0
 """Events of a namespace are read once for all services that ask within so many seconds: the API server scans them all."""
 
 
-async def tell(client: Client, kept: Kept, event: Event) -> None:
+async def tell(client: Client, resource: Resource, event: Event) -> None:
     """Post an Event about a service. Losing one is no reason to fail."""
     stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     manifest = {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"generateName": f"{kept.ref.name}.", "namespace": kept.ref.namespace},
+        "metadata": {"generateName": f"{resource.ref.name}.", "namespace": resource.ref.namespace},
         "involvedObject": {
             "apiVersion": keys.API_VERSION,
-            "kind": kept.ref.kind,
-            "namespace": kept.ref.namespace,
-            "name": kept.ref.name,
-            "uid": kept.uid,
+            "kind": resource.ref.kind,
+            "namespace": resource.ref.namespace,
+            "name": resource.ref.name,
+            "uid": resource.uid,
         },
         "type": event.type,
         "reason": event.reason,
@@ -49,10 +49,10 @@ async def tell(client: Client, kept: Kept, event: Event) -> None:
     try:
         await client.create(manifest)
     except KubeError as error:
-        logger.info("event %s about %s/%s is lost: %s", event.reason, kept.ref.namespace, kept.ref.name, error)
+        logger.info("event %s about %s/%s is lost: %s", event.reason, resource.ref.namespace, resource.ref.name, error)
 
 
-class Failures:
+class CreateFailures:
     """Why controllers could not create pods, by the UID of the workload (decisions 15)."""
 
     def __init__(self, client: Client, clock: Callable[[], float]) -> None:
@@ -68,7 +68,7 @@ class Failures:
                 return known
             found = await self._client.list_objects("Event", namespace, field_selector="reason=FailedCreate")
             messages = newest(found, datetime.now(UTC))
-            self._read = {one: kept for one, kept in self._read.items() if self._clock() - kept[0] < SHARED}
+            self._read = {one: resource for one, resource in self._read.items() if self._clock() - resource[0] < SHARED}
             self._read[namespace] = (self._clock(), messages)
             return messages
 

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 
 from ome_operator import keys
 from ome_operator.cache.cluster_cache import KINDS, LABELLED, RECORD
-from ome_operator.cache.event_handler import Cluster
+from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.reference_index import Refs
 from ome_operator.cache.resources import BENCHMARK, SERVICE, SHORT
-from ome_operator.controllers.benchmarkjob import Benchmarks, Measure
-from ome_operator.controllers.catalog import Catalog, Say, sayer
+from ome_operator.controllers.benchmarkjob import BenchmarkJobReconciler, Measure
+from ome_operator.controllers.catalog import CatalogReconciler, Say, sayer
 from ome_operator.controllers.inferenceservice.executor import Executor
-from ome_operator.controllers.inferenceservice.reconciler import ACCESS, Passes, Refuse, Sync
-from ome_operator.controllers.nodemodels import Labels
-from ome_operator.controllers.sglang import Make, Shorts
+from ome_operator.controllers.inferenceservice.reconciler import RBAC, InferenceServiceReconciler, Refuse, Sync
+from ome_operator.controllers.nodemodels import NodeModelsReconciler
+from ome_operator.controllers.sglang import Make, SglangReconciler
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import Ref
 from ome_operator.kube.client import Client
@@ -36,7 +36,7 @@ SELECTORS = dict.fromkeys(LABELLED, SELECTOR) | {"ControllerRevision": f"{SELECT
 
 
 @dataclass(frozen=True)
-class Centre:
+class Core:
     """The pure side."""
 
     sync: Sync
@@ -48,11 +48,11 @@ class Centre:
     measure: Callable[[Settings], Measure]
 
 
-class Leader:
+class Manager:
     """What the leader knows and does; the sink of its watches."""
 
     def __init__(
-        self, settings: Settings, centre: Centre, client: Client, metrics: Metrics, kinds: Sequence[str] = KINDS
+        self, settings: Settings, centre: Core, client: Client, metrics: Metrics, kinds: Sequence[str] = KINDS
     ) -> None:
         self._kinds = kinds
         self._settings, self._client, self._metrics = settings, client, metrics
@@ -65,7 +65,7 @@ class Leader:
             spacing=settings.child_spacing,
             jitter=random.random,
         )
-        self.cluster = Cluster(
+        self.cluster = EventHandler(
             self._enqueue,
             centre.models_of,
             centre.runtimes_of,
@@ -73,13 +73,17 @@ class Leader:
             model_agent=settings.model_agent,
         )
         executor = Executor(client, self.cluster, settings.guard_delay)
-        self._passes = Passes(self.cluster, client, executor, self._queue, settings, centre.sync, centre.refuse)
+        self._passes = InferenceServiceReconciler(
+            self.cluster, client, executor, self._queue, settings, centre.sync, centre.refuse
+        )
         say = sayer(self.cluster, centre.say, centre.refuse)
         interval = settings.status_interval
-        self._catalog = Catalog(self.cluster, client, self._queue, settings.resync, say, centre.refuse, interval)
-        self._shorts = Shorts(self.cluster, client, self._queue, settings.resync, centre.make, centre.refuse)
-        self._benchmarks = Benchmarks(self.cluster, client, self._queue, settings.resync, centre.measure(settings))
-        self._labels = Labels(self.cluster, client, self._queue, settings.resync)
+        self._catalog = CatalogReconciler(self.cluster, client, self._queue, settings.resync, say, centre.refuse, interval)
+        self._shorts = SglangReconciler(self.cluster, client, self._queue, settings.resync, centre.make, centre.refuse)
+        self._benchmarks = BenchmarkJobReconciler(
+            self.cluster, client, self._queue, settings.resync, centre.measure(settings)
+        )
+        self._labels = NodeModelsReconciler(self.cluster, client, self._queue, settings.resync)
         self._audits: WorkQueue[str] = WorkQueue(workers=1, first=5.0, last=60.0, jitter=random.random)
         self._audit = Audit(
             kinds,
@@ -130,7 +134,7 @@ class Leader:
     async def run(self) -> None:
         """Passes and audits, for ever."""
         self._passes.seed()
-        logger.info("watching %d services, %d pods", len(self.cluster.kept[SERVICE]), len(self.cluster.pods))
+        logger.info("watching %d services, %d pods", len(self.cluster.resources[SERVICE]), len(self.cluster.pods))
         self._tasks = [
             asyncio.create_task(self._queue.run(self._pass), name="passes"),
             asyncio.create_task(self._audit.run(), name="audits"),
@@ -147,15 +151,15 @@ class Leader:
     async def _pass(self, ref: Ref) -> None:
         started, result = time.monotonic(), "error"
         passes = {
-            SERVICE: self._passes.handle,
-            ACCESS: self._passes.access,
-            RECORD: self._labels.handle,
-            BENCHMARK: self._benchmarks.handle,
-            **dict.fromkeys(SHORT, self._shorts.handle),
+            SERVICE: self._passes.reconcile,
+            RBAC: self._passes.reconcile_rbac,
+            RECORD: self._labels.reconcile,
+            BENCHMARK: self._benchmarks.reconcile,
+            **dict.fromkeys(SHORT, self._shorts.reconcile),
         }
-        handle: Callable[[Ref], Awaitable[None]] = passes.get(ref.kind, self._catalog.handle)
+        reconcile: Callable[[Ref], Awaitable[None]] = passes.get(ref.kind, self._catalog.reconcile)
         try:
-            await handle(ref)
+            await reconcile(ref)
             result = "ok"
         finally:
             self._metrics.passed(ref.kind, result, time.monotonic() - started)
@@ -175,8 +179,8 @@ class Leader:
 
     def _readiness(self) -> dict[str, float]:
         found = {"True": 0.0, "False": 0.0, "Unknown": 0.0}
-        for kept in self.cluster.services():
-            told = {one.get("type"): one.get("status") for one in kept.status.get("conditions") or ()}
+        for resource in self.cluster.services():
+            told = {one.get("type"): one.get("status") for one in resource.status.get("conditions") or ()}
             ready = told.get("Ready") or "Unknown"
             found[ready] = found.get(ready, 0.0) + 1
         return found

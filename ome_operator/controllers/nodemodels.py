@@ -3,10 +3,10 @@
 import logging
 
 from ome_operator import keys
-from ome_operator.cache.cluster_cache import KeptNode
-from ome_operator.cache.event_handler import Cluster
+from ome_operator.cache.cluster_cache import NodeResource
+from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.resources import HELD
-from ome_operator.controllers.weights_gc import Removals
+from ome_operator.controllers.weights_gc import WeightsGC
 from ome_operator.core.catalog import node_models
 from ome_operator.core.observed.objects import Ref
 from ome_operator.kube.client import Client
@@ -19,24 +19,24 @@ OFFERED_AGAIN = 10.0
 """Seconds until we look again whether something still refers to what an agent offers to remove."""
 
 
-class Labels:
+class NodeModelsReconciler:
     """Passes over nodes that have a record."""
 
-    def __init__(self, cluster: Cluster, client: Client, queue: WorkQueue[Ref], resync: float) -> None:
+    def __init__(self, cluster: EventHandler, client: Client, queue: WorkQueue[Ref], resync: float) -> None:
         self._cluster, self._client, self._queue, self._resync = cluster, client, queue, resync
-        self._removals = Removals(cluster, client)
+        self._removals = WeightsGC(cluster, client)
 
-    async def handle(self, ref: Ref) -> None:
+    async def reconcile(self, ref: Ref) -> None:
         """One pass. A node whose record went away keeps its labels: its files did not go."""
-        record, kept = self._cluster.record(ref.name), self._cluster.node(ref.name)
-        if record is None or kept is None:
+        record, resource = self._cluster.record(ref.name), self._cluster.node(ref.name)
+        if record is None or resource is None:
             self._queue.forget(ref)
             return
-        wanted = settled(kept, node_models.labels(record.holdings, self._pins(), record.unused))
+        wanted = settled(resource, node_models.labels(record.holdings, self._pins(), record.unused))
         try:
-            if differs(kept, wanted):
+            if differs(resource, wanted):
                 metadata = {"name": ref.name, "labels": wanted}
-                await self._client.apply({"apiVersion": "v1", "kind": "Node", "metadata": metadata}, kept.uid)
+                await self._client.apply({"apiVersion": "v1", "kind": "Node", "metadata": metadata}, resource.uid)
             await self._removals.answer(record)
         except NotFound:
             pass  # the node or its record is gone: its events will come
@@ -50,24 +50,24 @@ class Labels:
     def _pins(self) -> dict[Ref, node_models.Pin]:
         found = {}
         for kind in HELD:
-            for kept in self._cluster.kept[kind]:
-                if weights := kept.status.get("weights"):
-                    found[kept.ref] = node_models.Pin(weights.get("uri") or "", weights.get("revision") or "")
+            for resource in self._cluster.resources[kind]:
+                if weights := resource.status.get("weights"):
+                    found[resource.ref] = node_models.Pin(weights.get("uri") or "", weights.get("revision") or "")
         return found
 
 
-def settled(kept: KeptNode, wanted: dict[str, str]) -> dict[str, str]:
+def settled(resource: NodeResource, wanted: dict[str, str]) -> dict[str, str]:
     """The labels to apply: a `Ready` that a person set stays until the agent says the same.
 
     Pods that were made before there were agents require it, and the agent has yet to look at what the person put there.
     """
-    have, ours = kept.node.labels, kept.node.ours
+    have, ours = resource.node.labels, resource.node.ours
     theirs = {key for key, value in have.items() if value == keys.MODEL_READY and key not in ours}
     return {key: value for key, value in wanted.items() if value == keys.MODEL_READY or key not in theirs}
 
 
-def differs(kept: KeptNode, wanted: dict[str, str]) -> bool:
+def differs(resource: NodeResource, wanted: dict[str, str]) -> bool:
     """Whether a node's label is missing, another or not ours yet, or one of ours is not true any more."""
-    have = kept.node.labels
-    ours = {key for key in kept.node.ours if key.startswith(keys.MODEL_LABEL_PREFIX)}
+    have = resource.node.labels
+    ours = {key for key in resource.node.ours if key.startswith(keys.MODEL_LABEL_PREFIX)}
     return ours != wanted.keys() or any(have.get(key) != value for key, value in wanted.items())

@@ -5,9 +5,9 @@ from typing import Any, Protocol
 
 from ome_operator import keys
 from ome_operator.api import Invalid
-from ome_operator.cache.event_handler import Cluster
-from ome_operator.cache.resources import MODELS, SERVICE, SHORT_MODEL, Kept
-from ome_operator.controllers.base import Spoken, Status
+from ome_operator.cache.event_handler import EventHandler
+from ome_operator.cache.resources import MODELS, SERVICE, SHORT_MODEL, Resource
+from ome_operator.controllers.base import Status, StatusReconciler
 from ome_operator.controllers.inferenceservice.reconciler import Refuse
 from ome_operator.core.observed.objects import Deps, Manifest, Ref
 from ome_operator.kube import errors
@@ -28,45 +28,47 @@ class Make(Protocol):
         """Its status from that of what was made of it; without that, why."""
 
 
-class Shorts(Spoken):
+class SglangReconciler(StatusReconciler):
     """Passes over the kinds of sglang.ai."""
 
     def __init__(
-        self, cluster: Cluster, client: Client, queue: WorkQueue[Ref], resync: float, make: Make, refuse: Refuse
+        self, cluster: EventHandler, client: Client, queue: WorkQueue[Ref], resync: float, make: Make, refuse: Refuse
     ) -> None:
         super().__init__(cluster, client, queue, resync)
         self._make, self._refuse = make, refuse
 
-    async def look(self, kept: Kept) -> float:
+    async def reconcile_resource(self, resource: Resource) -> float:
         """Make what has to be made, and say so."""
-        await self.write(kept, await self._said(kept))
+        await self.write(resource, await self._said(resource))
         return self._resync
 
-    def failed(self, kept: Kept, why: str) -> Status:
+    def failed_status(self, resource: Resource, why: str) -> Status:
         """What was made of it stays."""
-        return self._refuse(dict(kept.status), kept.generation, "InternalError", why, datetime.now(UTC)).status
+        return self._refuse(dict(resource.status), resource.generation, "InternalError", why, datetime.now(UTC)).status
 
-    async def _said(self, kept: Kept) -> Status:
+    async def _said(self, resource: Resource) -> Status:
         """Make what has to be made; the status that follows."""
         now = datetime.now(UTC)
-        if isinstance(kept.parsed, Invalid):
-            return self._refuse(dict(kept.status), kept.generation, "InvalidSpec", kept.parsed.why, now).status
-        target = Ref(MODELS[0], "", kept.ref.name) if kept.ref.kind == SHORT_MODEL else Ref(SERVICE, *kept.ref[1:])
+        if isinstance(resource.parsed, Invalid):
+            return self._refuse(dict(resource.status), resource.generation, "InvalidSpec", resource.parsed.why, now).status
+        target = (
+            Ref(MODELS[0], "", resource.ref.name) if resource.ref.kind == SHORT_MODEL else Ref(SERVICE, *resource.ref[1:])
+        )
         made, why = self._cluster.find(target), ("", "")
-        if made is not None and made.owner != kept.uid:
-            if kept.ref.kind != SHORT_MODEL:  # a model may be written by hand beside its short form, and counts then
-                return self._make.status(kept.parsed, None, _taken(target), now)
+        if made is not None and made.owner != resource.uid:
+            if resource.ref.kind != SHORT_MODEL:  # a model may be written by hand beside its short form, and counts then
+                return self._make.status(resource.parsed, None, _taken(target), now)
         elif made is None or not made.deleting:
-            why = await self._made(kept, made)
+            why = await self._made(resource, made)
             made = self._cluster.find(target)
-        return self._make.status(kept.parsed, None if made is None else dict(made.status), why, now)
+        return self._make.status(resource.parsed, None if made is None else dict(made.status), why, now)
 
-    async def _made(self, kept: Kept, made: Kept | None) -> tuple[str, str]:
+    async def _made(self, resource: Resource, made: Resource | None) -> tuple[str, str]:
         """Write what was not made of this very spec yet: choices in it are made once for each edit (decisions 2)."""
-        source = self._make.source(kept.parsed)
+        source = self._make.source(resource.parsed)
         if made is not None and made.annotations.get(keys.SOURCE_DIGEST) == source:
             return "", ""
-        manifest, why = self._make.wanted(kept.parsed, self._cluster.deps())
+        manifest, why = self._make.wanted(resource.parsed, self._cluster.deps())
         if manifest is None:
             return why
         try:

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ome_operator.cache.event_handler import Cluster
-from ome_operator.cache.resources import Kept
+from ome_operator.cache.event_handler import EventHandler
+from ome_operator.cache.resources import Resource
 from ome_operator.core.observed import managed_fields
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import NotFound
@@ -14,10 +14,10 @@ Written = tuple[str, str]
 """Digest of the status that we wrote, and of what the server made of it."""
 
 
-def differs(kept: Kept, status: Mapping[str, Any], last: Written) -> bool:
+def differs(resource: Resource, status: Mapping[str, Any], last: Written) -> bool:
     """Whether the status has to be written. A server that rewrites a value must not make us write for ever."""
     wanted = managed_fields.digest({"status": status})
-    return kept.status_owned != wanted and (wanted, kept.status_owned) != last
+    return resource.status_owned != wanted and (wanted, resource.status_owned) != last
 
 
 def bug(error: Exception) -> str:
@@ -25,17 +25,17 @@ def bug(error: Exception) -> str:
     return f"the operator failed ({type(error).__name__}: {error}): please report this with its log"
 
 
-async def write(client: Client, cluster: Cluster, kept: Kept, status: Mapping[str, Any]) -> Written | None:
+async def write(client: Client, cluster: EventHandler, resource: Resource, status: Mapping[str, Any]) -> Written | None:
     """Write it; None when the object is gone."""
     manifest = {
-        "apiVersion": RESOURCES[kept.ref.kind].api_version,
-        "kind": spelled(kept.ref.kind),
-        "metadata": {"name": kept.ref.name, **({"namespace": kept.ref.namespace} if kept.ref.namespace else {})},
+        "apiVersion": RESOURCES[resource.ref.kind].api_version,
+        "kind": spelled(resource.ref.kind),
+        "metadata": {"name": resource.ref.name, **({"namespace": resource.ref.namespace} if resource.ref.namespace else {})},
         "status": status,
     }
     try:
-        applied = await client.apply(manifest, kept.uid, subresource="status")
+        applied = await client.apply(manifest, resource.uid, subresource="status")
     except NotFound:
         return None
-    cluster.wrote(kept.ref.kind, applied.body)
+    cluster.wrote(resource.ref.kind, applied.body)
     return managed_fields.digest({"status": status}), managed_fields.owned_status(applied.body)

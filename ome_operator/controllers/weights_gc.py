@@ -8,8 +8,8 @@ import logging
 
 from ome_operator import keys
 from ome_operator.cache.cluster_cache import RECORD
-from ome_operator.cache.event_handler import Cluster
-from ome_operator.core.observed.objects import Manifest, Record, Unused
+from ome_operator.cache.event_handler import EventHandler
+from ome_operator.core.observed.objects import Manifest, NodeRecord, Unused
 from ome_operator.core.weights.hostpaths import hosts, reaches
 from ome_operator.kube.client import Client
 
@@ -18,13 +18,13 @@ logger = logging.getLogger(__name__)
 ENDED = ("Succeeded", "Failed")
 
 
-class Removals:
+class WeightsGC:
     """Answers to what agents offer to remove."""
 
-    def __init__(self, cluster: Cluster, client: Client) -> None:
+    def __init__(self, cluster: EventHandler, client: Client) -> None:
         self._cluster, self._client = cluster, client
 
-    async def answer(self, record: Record) -> None:
+    async def answer(self, record: NodeRecord) -> None:
         """Write into the record what may go now; raises KubeError. Pods are read live, for what they have open cannot be had
         again; stored revisions as they are known, for a wrong guess there costs a download.
         """

@@ -4,7 +4,7 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from ome_operator.cookbook.fit import Role
+from ome_operator.cookbook.fit import RoleFit
 from ome_operator.cookbook.layout import Plan
 from ome_operator.cookbook.preset import RANK, Launch, Word, in_pods, in_shell
 
@@ -25,14 +25,14 @@ def commands(plan: Plan) -> str:
     return "\n\n".join(out) + "\n"
 
 
-def _ranks(role: Role, launch: Launch) -> tuple[str, ...]:
+def _ranks(role: RoleFit, launch: Launch) -> tuple[str, ...]:
     """Nodes that get a command of their own; RANK stands for all that get the same."""
     if launch.worker:
         return ("0", "1") if role.nodes == 2 else ("0", RANK)
     return ("0", "1") if role.nodes == 2 else (RANK,)
 
 
-def _title(plan: Plan, role: Role, rank: str, alike: bool) -> str:
+def _title(plan: Plan, role: RoleFit, rank: str, alike: bool) -> str:
     """Where a command runs, as a line of its own; "" where there is only one place."""
     parts = [role.stage.capitalize()] if role.stage else []
     if plan.copies > 1:

@@ -10,7 +10,7 @@ FEWEST_TOKENS = 8192
 
 
 @dataclass(frozen=True)
-class Role:
+class RoleFit:
     """One component: how many nodes a group of it has, and how the model is spread over them."""
 
     component: str
@@ -51,7 +51,7 @@ class Room:
     """That the cache of one rank of attention holds."""
 
 
-def room(served: Served, hardware: Hardware, role: Role, kv_cache_dtype: str | None) -> Room:
+def room(served: Served, hardware: Hardware, role: RoleFit, kv_cache_dtype: str | None) -> Room:
     """What weights leave for the cache.
 
     All but routed experts is divided only by the GPUs that share attention: an upper bound.
@@ -63,7 +63,7 @@ def room(served: Served, hardware: Hardware, role: Role, kv_cache_dtype: str | N
     return Room(each, cache, max(0, cache) // _token(served, role, kv_cache_dtype))
 
 
-def _token(served: Served, role: Role, kv_cache_dtype: str | None) -> int:
+def _token(served: Served, role: RoleFit, kv_cache_dtype: str | None) -> int:
     """Bytes of cache for one token on one GPU."""
     kinds, seen = served.facts.kv_bytes_per_token or {}, served.facts.attention
     whole = kinds["fp8" if (kv_cache_dtype or "").startswith("fp8") else "bfloat16"]
@@ -72,7 +72,7 @@ def _token(served: Served, role: Role, kv_cache_dtype: str | None) -> int:
     return whole // min(role.attention_tp, seen.kv_heads)
 
 
-def uneven(served: Served, role: Role) -> str:
+def uneven(served: Served, role: RoleFit) -> str:
     """What does not divide, as a clause; "" when all does."""
     if role.dp < 1 or role.tp < 1 or role.ep < 1:
         return "sizes must be at least 1"
@@ -89,7 +89,7 @@ def uneven(served: Served, role: Role) -> str:
     return _cut_block(served, role)
 
 
-def _cut_block(served: Served, role: Role) -> str:
+def _cut_block(served: Served, role: RoleFit) -> str:
     """A block has one scale, so it cannot lie on two GPUs."""
     found = served.facts.quantization
     if not found or not found.block or role.cut == 1:
@@ -101,7 +101,7 @@ def _cut_block(served: Served, role: Role) -> str:
     return ""
 
 
-def crowded(served: Served, hardware: Hardware, role: Role, kv_cache_dtype: str | None) -> str:
+def crowded(served: Served, hardware: Hardware, role: RoleFit, kv_cache_dtype: str | None) -> str:
     """Why the memory does not suffice, as a clause; "" when it does."""
     found = room(served, hardware, role, kv_cache_dtype)
     if found.tokens >= FEWEST_TOKENS:
@@ -114,7 +114,7 @@ def crowded(served: Served, hardware: Hardware, role: Role, kv_cache_dtype: str 
     return f"beside {found.weights / GIB:.0f} GiB of weights the cache holds {found.tokens:,} tokens, and {have}"
 
 
-def problem(served: Served, hardware: Hardware, role: Role, kv_cache_dtype: str | None) -> str:
+def problem(served: Served, hardware: Hardware, role: RoleFit, kv_cache_dtype: str | None) -> str:
     """Why a role cannot work, as a clause; "" when it can."""
     return uneven(served, role) or crowded(served, hardware, role, kv_cache_dtype)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ome_operator.api import propose_name
 from ome_operator.cookbook import fit, roles
 from ome_operator.cookbook.ask import STRATEGIES, WIDE, Ask, RefusedError
-from ome_operator.cookbook.fit import Role
+from ome_operator.cookbook.fit import RoleFit
 from ome_operator.cookbook.library import Engine, Hardware, Library, Served, engine
 
 
@@ -18,7 +18,7 @@ class Plan:
     served: Served
     hardware: Hardware
     engine: Engine
-    roles: tuple[Role, ...]
+    roles: tuple[RoleFit, ...]
     copies: int
     """Groups of each role."""
     per_node: int
@@ -115,7 +115,7 @@ def _together(ask: Ask, served: Served, hardware: Hardware, chosen: Engine) -> P
     return Plan(ask, served, hardware, chosen, (role,), copies, per_node, tuple(notes))
 
 
-def _problem(ask: Ask, served: Served, hardware: Hardware, chosen: Engine, role: Role) -> str:
+def _problem(ask: Ask, served: Served, hardware: Hardware, chosen: Engine, role: RoleFit) -> str:
     """Why a role cannot work with this engine, as a clause; "" when it can."""
     most, why = chosen.most_nodes.get(ask.strategy, (role.nodes, ""))
     if role.nodes > most:
@@ -123,7 +123,7 @@ def _problem(ask: Ask, served: Served, hardware: Hardware, chosen: Engine, role:
     return fit.problem(served, hardware, role, ask.kv_cache_dtype)
 
 
-def _smallest(ask: Ask, served: Served, hardware: Hardware, chosen: Engine) -> Role:
+def _smallest(ask: Ask, served: Served, hardware: Hardware, chosen: Engine) -> RoleFit:
     """The fewest nodes that work."""
     said = []
     for role in roles.candidates(ask, chosen):
@@ -159,7 +159,7 @@ def _apart(ask: Ask, served: Served, hardware: Hardware, chosen: Engine) -> Plan
     return Plan(ask, served, hardware, chosen, found, 1, 1, tuple(notes))
 
 
-def _hints(ask: Ask, served: Served, hardware: Hardware, chosen: Engine, found: tuple[Role, ...]) -> Iterator[str]:
+def _hints(ask: Ask, served: Served, hardware: Hardware, chosen: Engine, found: tuple[RoleFit, ...]) -> Iterator[str]:
     wanted = ask.context_length or served.facts.context_length or 0
     for role in found:
         left = fit.room(served, hardware, role, ask.kv_cache_dtype)

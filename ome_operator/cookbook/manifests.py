@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from ome_operator import keys
 from ome_operator.cookbook.ask import STRATEGIES
 from ome_operator.cookbook.command import script_word
-from ome_operator.cookbook.fit import Role
+from ome_operator.cookbook.fit import RoleFit
 from ome_operator.cookbook.layout import Plan
 from ome_operator.cookbook.preset import Launch, environment, in_pods
 from ome_operator.core.selection.model_profile import known
@@ -50,7 +50,7 @@ def manifests(plan: Plan, explain: bool = False) -> Manifests:
     return Manifests(plan.served.manifest, runtime, service)
 
 
-def _pod(plan: Plan, role: Role, launch: Launch) -> dict[str, Any]:
+def _pod(plan: Plan, role: RoleFit, launch: Launch) -> dict[str, Any]:
     """What the template needs for one component."""
     each, more = plan.engine.per_gpu, launch.pod
     annotations = {keys.RDMA_INJECT: "true", keys.RDMA_PROFILE: "infiniband", keys.RDMA_CONTAINER: keys.RUNNER}

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ome_operator import keys
 from ome_operator.cookbook.ask import SPREAD, Ask, RefusedError
-from ome_operator.cookbook.fit import Role
+from ome_operator.cookbook.fit import RoleFit
 from ome_operator.cookbook.library import Engine
 
 MOST_NODES = 8
@@ -24,7 +24,7 @@ def asked(ask: Ask, chosen: Engine) -> int | None:
     return ask.dp if ask.strategy == SPREAD else ask.tp
 
 
-def candidates(ask: Ask, chosen: Engine) -> Iterator[Role]:
+def candidates(ask: Ask, chosen: Engine) -> Iterator[RoleFit]:
     """Roles on whole nodes: 1, 2, 4, 8."""
     nodes = 1
     while nodes <= MOST_NODES:
@@ -32,16 +32,16 @@ def candidates(ask: Ask, chosen: Engine) -> Iterator[Role]:
         nodes *= 2
 
 
-def role(ask: Ask, chosen: Engine, size: int) -> Role:
+def role(ask: Ask, chosen: Engine, size: int) -> RoleFit:
     """One engine on `size` GPUs."""
     gpus, share = ask.gpus_per_node, _share(chosen, ask.strategy)
     if ask.strategy.startswith("cpu"):
-        return Role(keys.ENGINE, "", nodes=1, gpus=1, tp=1, experts_on_cpus=True, share=share)
+        return RoleFit(keys.ENGINE, "", nodes=1, gpus=1, tp=1, experts_on_cpus=True, share=share)
     if size > gpus and size % gpus:
         raise RefusedError(f"{size} GPUs do not fill nodes of {gpus}: take a multiple of {gpus}.")
     nodes = max(1, size // gpus)
     if ask.strategy == SPREAD:
-        return Role(keys.ENGINE, "", nodes, min(size, gpus), tp=size, dp=size, attention_dp=True, ep=size, share=share)
+        return RoleFit(keys.ENGINE, "", nodes, min(size, gpus), tp=size, dp=size, attention_dp=True, ep=size, share=share)
     half = max(1, size // 2)
     copies = 1 if ask.attention_dp else ask.dp or 1
     if copies > 1 and size * copies > gpus:
@@ -49,7 +49,7 @@ def role(ask: Ask, chosen: Engine, size: int) -> Role:
             f"--dp {copies} without DP attention is {copies} copies of {size} GPUs in one node: {size * copies} GPUs, "
             f"and a node has {gpus}. Take --strategy tp+dp for DP attention, or --nodes for copies on more nodes."
         )
-    return Role(
+    return RoleFit(
         component=keys.ENGINE,
         stage="",
         nodes=nodes,
@@ -63,7 +63,7 @@ def role(ask: Ask, chosen: Engine, size: int) -> Role:
     )
 
 
-def apart(ask: Ask, chosen: Engine, experts: int) -> tuple[Role, Role]:
+def apart(ask: Ask, chosen: Engine, experts: int) -> tuple[RoleFit, RoleFit]:
     """Prefill and decode: a rank of attention on each GPU, experts over all GPUs of each."""
     prefill, decode = _halves(ask)
     return _wide(ask, chosen, keys.ENGINE, PREFILL, prefill, experts), _wide(
@@ -82,9 +82,9 @@ def _halves(ask: Ask) -> tuple[int, int]:
     return prefill, decode
 
 
-def _wide(ask: Ask, chosen: Engine, component: str, stage: str, nodes: int, experts: int) -> Role:
+def _wide(ask: Ask, chosen: Engine, component: str, stage: str, nodes: int, experts: int) -> RoleFit:
     gpus = nodes * ask.gpus_per_node
-    return Role(
+    return RoleFit(
         component=component,
         stage=stage,
         nodes=nodes,

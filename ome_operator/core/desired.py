@@ -13,12 +13,12 @@ from ome_operator.core.render import meta, probes, rdma, registry_sidecar, route
 from ome_operator.core.render.pod_template import port
 from ome_operator.core.render.statefulsets import Stored, stamp
 from ome_operator.core.resolve.inputs import Resolved
-from ome_operator.core.rollout.drain import Held, hold
-from ome_operator.core.rollout.intent import Choice
-from ome_operator.core.rollout.planner import Numbers, Share, routers
+from ome_operator.core.rollout.drain import Retained, hold
+from ome_operator.core.rollout.intent import Intent
+from ome_operator.core.rollout.planner import ReplicaCounts, Share, routers
 from ome_operator.core.rollout.slices import Slice, own_pods, started
-from ome_operator.core.rollout.step import Decision
-from ome_operator.core.status.progress import Progress, Role, progress, title
+from ome_operator.core.rollout.step import RolloutStep
+from ome_operator.core.status.progress import Progress, RoleProgressSpec, progress, title
 
 ROUTER_PORT = 8080
 
@@ -39,7 +39,7 @@ class Desired:
     """The component behind the URL."""
     scales: frozenset[str]
     """Names of the RoleScales that should exist."""
-    held: Mapping[tuple[str, str], Held]
+    held: Mapping[tuple[str, str], Retained]
     """(revision, component) -> the groups that it keeps for now, more than wanted while some are drained."""
     progress: tuple[Progress, ...]
     advice: tuple[str, ...]
@@ -50,11 +50,11 @@ class Desired:
 def desired(
     service: InferenceService,
     resolved: Resolved,
-    choice: Choice,
-    decision: Decision,
+    choice: Intent,
+    decision: RolloutStep,
     observed: Observed,
     present: Mapping[str, Slice],
-    numbers: Numbers,
+    numbers: ReplicaCounts,
     now: datetime,
     registry_image: str = "",
 ) -> Desired:
@@ -92,12 +92,12 @@ def desired(
     )
 
 
-def _readable(service: InferenceService, resolved: Resolved, choice: Choice) -> bool:
+def _readable(service: InferenceService, resolved: Resolved, choice: Intent) -> bool:
     """Whether the runtime is there, and the router can be made from it where the service names one."""
     return resolved.runtime is not None and (choice.router is not None or service.spec.router is None)
 
 
-def _lives_on(choice: Choice, decision: Decision, present: Mapping[str, Slice]) -> bool:
+def _lives_on(choice: Intent, decision: RolloutStep, present: Mapping[str, Slice]) -> bool:
     """Whether a slice that runs is kept although the service names other roles by now.
 
     What stands before such a slice was made for it (prefill and decode need a router, one engine may have none), so its
@@ -108,13 +108,13 @@ def _lives_on(choice: Choice, decision: Decision, present: Mapping[str, Slice]) 
     return any(choice.roles(one).keys() != named for one in running)
 
 
-def _shared(service: InferenceService, choice: Choice, ports: Mapping[str, int], front: str) -> list[Manifest]:
+def _shared(service: InferenceService, choice: Intent, ports: Mapping[str, int], front: str) -> list[Manifest]:
     """Services, and what routers need to see pods."""
     manifests = services.services(choice.owner, tuple(ports.items()), front, service.annotations.get(keys.SERVICE_TYPE, ""))
     return manifests + (router.access(choice.owner, choice.router) if choice.router else [])
 
 
-def _scales(choice: Choice, scaled: Iterable[str], observed: Observed) -> tuple[Create, ...]:
+def _scales(choice: Intent, scaled: Iterable[str], observed: Observed) -> tuple[Create, ...]:
     """The scale objects that are not there yet."""
     out = []
     for name in scaled:
@@ -124,14 +124,14 @@ def _scales(choice: Choice, scaled: Iterable[str], observed: Observed) -> tuple[
     return tuple(out)
 
 
-def _ports(choice: Choice, roles: Mapping[str, Stored]) -> dict[str, int]:
+def _ports(choice: Intent, roles: Mapping[str, Stored]) -> dict[str, int]:
     ports = {name: role.port for name, role in roles.items()}
     if ports and choice.router is not None:
         ports[keys.ROUTER] = port(choice.router.leader["containers"][0], ROUTER_PORT)
     return ports
 
 
-def _front(choice: Choice, ports: Mapping[str, int], observed: Observed, pods: Iterable[Pod]) -> str:
+def _front(choice: Intent, ports: Mapping[str, int], observed: Observed, pods: Iterable[Pod]) -> str:
     """The component behind the URL: an engine that serves keeps it until the first router is ready."""
     wanted = keys.ROUTER if keys.ROUTER in ports else keys.ENGINE
     current = observed.children.get(("Service", choice.owner.name))
@@ -142,18 +142,20 @@ def _front(choice: Choice, ports: Mapping[str, int], observed: Observed, pods: I
     return keys.ENGINE if serves and keys.ROUTER not in ready else wanted
 
 
-def _held(choice: Choice, decision: Decision, present: Mapping[str, Slice], now: datetime) -> dict[tuple[str, str], Held]:
+def _held(
+    choice: Intent, decision: RolloutStep, present: Mapping[str, Slice], now: datetime
+) -> dict[tuple[str, str], Retained]:
     """The groups of every kept slice; without a router nobody could take them out of it first."""
     out = {}
     for revision, share in decision.groups.items():
         for name, groups in share.items():
             drains = revision in present and keys.ROUTER in choice.groups
-            out[revision, name] = hold(name, groups, present[revision], now) if drains else Held(groups)
+            out[revision, name] = hold(name, groups, present[revision], now) if drains else Retained(groups)
     return out
 
 
 def _secrets(
-    choice: Choice, decision: Decision, held: Mapping[tuple[str, str], Held], pods: Iterable[Pod]
+    choice: Intent, decision: RolloutStep, held: Mapping[tuple[str, str], Retained], pods: Iterable[Pod]
 ) -> tuple[EnsureSecret, ...]:
     """The Secrets of kept slices that have not all their pods ready; nobody can look whether they exist."""
     ready = Counter((pod.revision, pod.component) for pod in pods if pod.ready and not pod.deleting)
@@ -166,7 +168,7 @@ def _secrets(
     return tuple(out.values())
 
 
-def _leaders(choice: Choice, revision: str, share: Share, pods: Iterable[Pod]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _leaders(choice: Intent, revision: str, share: Share, pods: Iterable[Pod]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """For each role of a slice the addresses of its leaders, for a router that does not look for them itself.
 
     Those that are wanted and ready; all that are wanted while none is, so that one that comes up alone changes nothing.
@@ -183,14 +185,14 @@ def _leaders(choice: Choice, revision: str, share: Share, pods: Iterable[Pod]) -
     return tuple(out)
 
 
-def _routers(choice: Choice, decision: Decision, numbers: Numbers, present: Mapping[str, Slice]) -> dict[str, int]:
+def _routers(choice: Intent, decision: RolloutStep, numbers: ReplicaCounts, present: Mapping[str, Slice]) -> dict[str, int]:
     """Kept slice -> replicas of its router. Where a slice has to be whole before it serves, it has no router before."""
     seen = {name: numbers.seen.get(name, {}) for name in decision.keep}
     replicas = routers(choice.groups[keys.ROUTER], numbers.wanted[decision.keep[-1]], seen) if seen else {}
     return {name: count for name, count in replicas.items() if not _hidden(name, choice, numbers, present)}
 
 
-def _hidden(revision: str, choice: Choice, numbers: Numbers, present: Mapping[str, Slice]) -> bool:
+def _hidden(revision: str, choice: Intent, numbers: ReplicaCounts, present: Mapping[str, Slice]) -> bool:
     """Whether a slice that comes up beside another is not to serve yet; one that had a router keeps it."""
     if not numbers.bounds.whole or revision != choice.target or len(present) < 2:
         return False
@@ -199,10 +201,10 @@ def _hidden(revision: str, choice: Choice, numbers: Numbers, present: Mapping[st
 
 
 def _slice(
-    choice: Choice,
+    choice: Intent,
     revision: str,
     share: Share,
-    held: Mapping[tuple[str, str], Held],
+    held: Mapping[tuple[str, str], Retained],
     routers: int | None,
     image: str,
     pods: Iterable[Pod],
@@ -228,7 +230,9 @@ def _slice(
     return out
 
 
-def _roles(choice: Choice, decision: Decision, source: str, numbers: Numbers, routed: bool) -> list[Role]:
+def _roles(
+    choice: Intent, decision: RolloutStep, source: str, numbers: ReplicaCounts, routed: bool
+) -> list[RoleProgressSpec]:
     """What progress is measured against: the roles of the slice that serves or comes, and the router; over all slices."""
     roles = choice.roles(source)
     both = keys.DECODER in roles
@@ -236,14 +240,14 @@ def _roles(choice: Choice, decision: Decision, source: str, numbers: Numbers, ro
     for name, role in roles.items():
         sets = [("StatefulSet", one) for revision in decision.keep for one in _sets(choice, decision, revision, name)]
         groups = numbers.wanted[source][name]
-        out.append(Role(name, title(name, both), groups, role.size, tuple(sets)))
+        out.append(RoleProgressSpec(name, title(name, both), groups, role.size, tuple(sets)))
     if routed and roles and keys.ROUTER in choice.groups:
         deployments = tuple(("Deployment", names.router(choice.owner.name, revision)) for revision in decision.keep)
-        out.append(Role(keys.ROUTER, keys.ROUTER, choice.groups[keys.ROUTER], 1, deployments))
+        out.append(RoleProgressSpec(keys.ROUTER, keys.ROUTER, choice.groups[keys.ROUTER], 1, deployments))
     return out
 
 
-def _sets(choice: Choice, decision: Decision, revision: str, component: str) -> list[str]:
+def _sets(choice: Intent, decision: RolloutStep, revision: str, component: str) -> list[str]:
     """Names of the StatefulSets of a role of a slice."""
     role = choice.roles(revision).get(component)
     if role is None:
@@ -254,7 +258,7 @@ def _sets(choice: Choice, decision: Decision, revision: str, component: str) -> 
 
 
 def _scale_status(
-    choice: Choice,
+    choice: Intent,
     scaled: Mapping[str, object],
     far: tuple[Progress, ...],
     observed: Observed,
@@ -275,7 +279,7 @@ def _scale_status(
     return tuple(out)
 
 
-def _advice(choice: Choice) -> tuple[str, ...]:
+def _advice(choice: Intent) -> tuple[str, ...]:
     said = list(choice.advice)
     for name, one in choice.policies.items():
         said += scaling.advice(name, one, choice.groups[name])

@@ -8,10 +8,10 @@ from ome_operator.core.observed.objects import Manifest, Observed
 from ome_operator.core.plan import Apply, Delete, Guard, Plan
 from ome_operator.core.resolve.pinned import named
 from ome_operator.core.rollout import revisions
-from ome_operator.core.rollout.intent import Choice
+from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.slices import Slice, leftovers
-from ome_operator.core.rollout.step import Decision
-from ome_operator.util.memoize import by_identity
+from ome_operator.core.rollout.step import RolloutStep
+from ome_operator.util.memoize import memoize_by_identity
 
 HISTORY = 10
 """Revisions kept per service."""
@@ -29,8 +29,8 @@ ACCESS = frozenset({"ServiceAccount", "Role", "RoleBinding"})
 
 def changes(
     service: InferenceService,
-    choice: Choice,
-    decision: Decision,
+    choice: Intent,
+    decision: RolloutStep,
     want: Desired,
     observed: Observed,
     present: dict[str, Slice],
@@ -64,7 +64,7 @@ def changes(
     )
 
 
-_digest = by_identity(8192)(digest)
+_digest = memoize_by_identity(8192)(digest)
 
 
 def _guard(manifest: Manifest, comes: str, alone: Guard | None) -> Guard | None:
@@ -103,7 +103,7 @@ def _scaled_down(service: InferenceService, want: Desired, present: dict[str, Sl
 
 
 def _prune(
-    service: InferenceService, want: Desired, decision: Decision, observed: Observed, present: dict[str, Slice]
+    service: InferenceService, want: Desired, decision: RolloutStep, observed: Observed, present: dict[str, Slice]
 ) -> list[Delete]:
     """Our objects that nothing wants: those of no slice, or of a slice that is kept without them."""
     wanted = {(one["kind"], one["metadata"]["name"]) for one in want.manifests}

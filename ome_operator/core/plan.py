@@ -91,11 +91,11 @@ class Delete:
     guard: Guard | NodeLost | None = None
 
 
-Sight = tuple[str, int, bool, bool]
+PodFingerprint = tuple[str, int, bool, bool]
 """What a recycle rests on: UID and restarts of a pod, whether it is being deleted, and whether it leads and is ready."""
 
 
-def sight(pod: Pod) -> Sight:
+def sight(pod: Pod) -> PodFingerprint:
     """One pod's part of it."""
     return pod.uid, pod.restarts, pod.deleting, pod.rank == 0 and pod.ready
 
@@ -107,7 +107,7 @@ class Recycle:
     delete: tuple[Delete, ...]
     selectors: tuple[str, ...]
     """Label selectors that find the group's pods."""
-    pods: frozenset[Sight]
+    pods: frozenset[PodFingerprint]
     """All of them."""
     scale: tuple[str, int] | None = None
     """Name and replicas of the role's RoleScale, where it has one."""

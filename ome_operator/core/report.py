@@ -15,11 +15,11 @@ from ome_operator.core.render import services
 from ome_operator.core.resolve.inputs import Resolved, runtime_refs
 from ome_operator.core.resolve.pinned import tokens
 from ome_operator.core.rollout import progress_deadline
-from ome_operator.core.rollout.intent import Choice
-from ome_operator.core.rollout.planner import Numbers
+from ome_operator.core.rollout.intent import Intent
+from ome_operator.core.rollout.planner import ReplicaCounts
 from ome_operator.core.rollout.progress_deadline import Clock
 from ome_operator.core.rollout.slices import Slice
-from ome_operator.core.rollout.step import Decision
+from ome_operator.core.rollout.step import RolloutStep
 from ome_operator.core.status import conditions as cond
 from ome_operator.core.status import rollout
 from ome_operator.core.status.service import CONDITION, Report
@@ -28,9 +28,9 @@ from ome_operator.core.status.service import CONDITION, Report
 def report(
     service: InferenceService,
     resolved: Resolved,
-    choice: Choice,
-    decision: Decision,
-    numbers: Numbers,
+    choice: Intent,
+    decision: RolloutStep,
+    numbers: ReplicaCounts,
     want: Desired,
     plan: Plan,
     clock: Clock,
@@ -71,14 +71,14 @@ def report(
     )
 
 
-def _url(service: InferenceService, choice: Choice, want: Desired) -> str:
+def _url(service: InferenceService, choice: Intent, want: Desired) -> str:
     """The URL; while it cannot be known (the runtime is gone) or nothing changes it, the one that we told before."""
     if not want.complete and (before := service.status.get("url")):
         return str(before)
     return services.url(choice.owner, want.ports[want.front]) if want.ports else ""
 
 
-def _model(resolved: Resolved, choice: Choice) -> cond.Condition | None:
+def _model(resolved: Resolved, choice: Intent) -> cond.Condition | None:
     """ModelReady from the nodes that hold it; None when there is no model to speak of."""
     if resolved.model is None or choice.held is None:
         return None
@@ -92,7 +92,7 @@ def _model(resolved: Resolved, choice: Choice) -> cond.Condition | None:
 
 
 def _rollout(
-    service: InferenceService, choice: Choice, decision: Decision, numbers: Numbers, want: Desired, clock: Clock
+    service: InferenceService, choice: Intent, decision: RolloutStep, numbers: ReplicaCounts, want: Desired, clock: Clock
 ) -> cond.Condition | None:
     """RolledOut: what the user asks for is complete and alone."""
     if not choice.target:
@@ -120,7 +120,7 @@ def _held(before: Mapping[str, Any]) -> Mapping[str, Any]:
     return next((one["rolloutHold"] for one in (before.get("components") or {}).values() if "rolloutHold" in one), {})
 
 
-def _way_out(service: InferenceService, choice: Choice, clock: Clock) -> str:
+def _way_out(service: InferenceService, choice: Intent, clock: Clock) -> str:
     """What to do about a slice that failed, or what happens by itself."""
     if clock.back:
         return f"Revision {choice.aim.back} comes back"
@@ -128,7 +128,7 @@ def _way_out(service: InferenceService, choice: Choice, clock: Clock) -> str:
     return f"Mend what that says{undo}"
 
 
-def _failure(service: InferenceService, choice: Choice, want: Desired) -> str:
+def _failure(service: InferenceService, choice: Intent, want: Desired) -> str:
     """Why the new slice counts as failed."""
     lacks = "; ".join(one.message for one in want.progress if not one.complete) or "its pods are not all ready"
     limit = f"{progress_deadline.allowed(service)} (spec.rollout.readyTimeout)"
@@ -136,7 +136,7 @@ def _failure(service: InferenceService, choice: Choice, want: Desired) -> str:
 
 
 def _rejected(
-    service: InferenceService, choice: Choice, want: Desired, clock: Clock, now: datetime
+    service: InferenceService, choice: Intent, want: Desired, clock: Clock, now: datetime
 ) -> tuple[Mapping[str, Any], ...]:
     """The rejections that count, with a new one when the slice failed and the user wants the one before back.
 
@@ -173,7 +173,7 @@ def _undeletable(deletes: Iterable[Delete], observed: Observed) -> Iterator[Prob
             yield Problem(cond.ROLLED_OUT, refusal.reason, f"{one.kind} {one.name} cannot be deleted: {refusal.message}")
 
 
-def _urls(choice: Choice, want: Desired) -> dict[str, str]:
+def _urls(choice: Intent, want: Desired) -> dict[str, str]:
     owner = choice.owner
     return {
         component: f"http://{names.component(owner.name, component)}.{owner.namespace}.{services.DOMAIN}:{port}"

@@ -9,7 +9,7 @@ from typing import Any
 from ome_operator import keys
 from ome_operator.core.status import conditions as cond
 from ome_operator.describe.text import count
-from ome_operator.describe.tree import CONDITION, WHEN_TRUE, Group, Rank, Role, Tree
+from ome_operator.describe.tree import CONDITION, WHEN_TRUE, Group, Rank, RoleView, Tree
 
 EVENTS = 8
 """Newest events that are told."""
@@ -114,7 +114,7 @@ def _stuck(tree: Tree) -> Iterable[Stuck]:
         yield Stuck(name, reason, message, pods, tuple(lacks(message)), step(reason, tree, which))
 
 
-def _unready(tree: Tree) -> Iterator[tuple[Role, Group, Rank]]:
+def _unready(tree: Tree) -> Iterator[tuple[RoleView, Group, Rank]]:
     for part in tree.slices:
         for role in part.roles:
             for group in role.groups:

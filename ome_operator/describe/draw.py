@@ -13,7 +13,7 @@ from ome_operator.describe.changes import ADDED, CHANGED, REMOVED, Change
 from ome_operator.describe.diagnosis import Trouble
 from ome_operator.describe.preview import Preview
 from ome_operator.describe.text import count, numbers, together
-from ome_operator.describe.tree import MISSING, Group, Rank, Role, Tree
+from ome_operator.describe.tree import MISSING, Group, Rank, RoleView, Tree
 from ome_operator.quantity import moment
 
 MANY = 4
@@ -43,7 +43,7 @@ def service(tree: Tree, *, every: bool = False) -> Drawn:
     return drawn
 
 
-def _role(branch: Drawn, role: Role, width: int, every: bool, said_above: str) -> None:
+def _role(branch: Drawn, role: RoleView, width: int, every: bool, said_above: str) -> None:
     whole = role.ready >= role.wanted and role.ready_pods == role.pods
     said = [] if role.component == "router" else [f"{role.ready}/{count(role.wanted, 'group')}"]
     said.append(f"{role.ready_pods}/{count(role.pods, 'pod')}")

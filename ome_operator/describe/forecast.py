@@ -7,7 +7,7 @@ from typing import Any
 from ome_operator.core.observed.objects import Ref
 from ome_operator.describe.changes import Change, changes, words
 from ome_operator.describe.history import differences
-from ome_operator.describe.outcome import Outcome, Role
+from ome_operator.describe.outcome import Outcome, RoleOutcome
 from ome_operator.describe.text import count
 
 SAID = 3
@@ -21,7 +21,7 @@ class Forecast:
     service: Ref
     sentence: str
     """In plain words, with the reason."""
-    restarts: tuple[Role, ...]
+    restarts: tuple[RoleOutcome, ...]
     """Roles whose every group restarts."""
     why: tuple[str, ...]
     """Every input of the revision that differs."""
@@ -58,7 +58,11 @@ _NOTHING = Outcome("", {}, (), (), ())
 
 
 def _sentence(
-    before: Outcome | None, after: Outcome | None, restarts: tuple[Role, ...], why: tuple[str, ...], made: tuple[Change, ...]
+    before: Outcome | None,
+    after: Outcome | None,
+    restarts: tuple[RoleOutcome, ...],
+    why: tuple[str, ...],
+    made: tuple[Change, ...],
 ) -> str:
     if after is None:
         return f"it would be deleted, and {words(made)}" if made else "it would be deleted"
@@ -100,7 +104,7 @@ def _router(one: Outcome) -> Any:
     return next((each["spec"]["template"] for each in one.manifests if each["kind"] == "Deployment"), None)
 
 
-def _listed(roles: Iterable[Role]) -> str:
+def _listed(roles: Iterable[RoleOutcome]) -> str:
     """`prefill (1 group of 4 pods, 32 GPUs) and decode (…)`."""
     return " and ".join(
         f"{one.title} ({count(one.groups, 'group')} of {count(one.size, 'pod')}{_gpus(one.groups * one.gpus, ', ')})"
@@ -108,11 +112,11 @@ def _listed(roles: Iterable[Role]) -> str:
     )
 
 
-def _in_all(roles: Sequence[Role]) -> str:
+def _in_all(roles: Sequence[RoleOutcome]) -> str:
     return _gpus(_sum(roles), ", ", " in all") if len(roles) > 1 else ""
 
 
-def _sum(roles: Iterable[Role]) -> int:
+def _sum(roles: Iterable[RoleOutcome]) -> int:
     """GPUs of all groups."""
     return sum(one.groups * one.gpus for one in roles)
 
@@ -121,7 +125,7 @@ def _gpus(number: int, before: str = "", behind: str = "") -> str:
     return f"{before}{count(number, 'GPU')}{behind}" if number else ""
 
 
-def _scaled(old: Iterable[Role], new: Iterable[Role]) -> list[str]:
+def _scaled(old: Iterable[RoleOutcome], new: Iterable[RoleOutcome]) -> list[str]:
     """What starts or ends because there are more or fewer groups."""
     before = {role.component: role for role in old}
     said = []

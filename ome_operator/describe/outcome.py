@@ -24,7 +24,7 @@ _NEVER = datetime(1970, 1, 1)
 
 
 @dataclass(frozen=True)
-class Role:
+class RoleOutcome:
     """A role of the wanted revision."""
 
     component: str
@@ -46,7 +46,7 @@ class Outcome:
     """What the revision is made of."""
     manifests: tuple[Manifest, ...]
     """Everything that the operator writes, in its order; empty while something is missing."""
-    roles: tuple[Role, ...]
+    roles: tuple[RoleOutcome, ...]
     """Engine and decoder."""
     problems: tuple[str, ...]
     """Why it cannot start, each with what to do."""
@@ -116,7 +116,7 @@ def _data(revision: str, written: Iterable[Manifest], known: Iterable[Child]) ->
     return {}
 
 
-def _roles(found: Mapping[str, Stored], written: Iterable[Manifest]) -> tuple[Role, ...]:
+def _roles(found: Mapping[str, Stored], written: Iterable[Manifest]) -> tuple[RoleOutcome, ...]:
     groups = {
         one["metadata"]["labels"][keys.COMPONENT]: one["spec"]["replicas"]
         for one in written
@@ -124,7 +124,7 @@ def _roles(found: Mapping[str, Stored], written: Iterable[Manifest]) -> tuple[Ro
     }
     both = keys.DECODER in found
     return tuple(
-        Role(name, title(name, both), groups.get(name, 0), found[name].size, gpus(found[name]))
+        RoleOutcome(name, title(name, both), groups.get(name, 0), found[name].size, gpus(found[name]))
         for name in (keys.ENGINE, keys.DECODER)
         if name in found
     )

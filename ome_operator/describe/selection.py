@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from ome_operator.api import InferenceService, Model
 from ome_operator.core.observed.objects import Deps
 from ome_operator.core.resolve.inputs import model_refs, resolve, runtime_refs
-from ome_operator.core.selection.model_profile import Known, known
+from ome_operator.core.selection.model_profile import ModelProfile, known
 from ome_operator.core.selection.runtime import called, select
 
 
@@ -43,7 +43,7 @@ def _problems(service: InferenceService, deps: Deps, quiet: Collection[str]) -> 
     yield from (f"advice   {one}" for one in result.advice)
 
 
-def _words(model: Known) -> str:
+def _words(model: ModelProfile) -> str:
     said = [
         f"format {model.format.name}{' ' + model.format.version if model.format.version else ''}" if model.format else "",
         f"framework {model.framework.name}" if model.framework else "",

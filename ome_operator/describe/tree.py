@@ -56,7 +56,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Role:
+class RoleView:
     """A component of a slice."""
 
     role: str
@@ -80,7 +80,7 @@ class Slice:
     revision: str
     state: str
     """`wanted`, or `old` while another revision is."""
-    roles: tuple[Role, ...]
+    roles: tuple[RoleView, ...]
 
 
 class Said(NamedTuple):
@@ -167,7 +167,7 @@ def _slice_state(name: str, status: Mapping[str, Any]) -> str:
 
 def _role(
     component: str, one: slices.Slice, role: Stored | None, disaggregated: bool, status: Mapping[str, Any]
-) -> Role | None:
+) -> RoleView | None:
     """A role of a slice, None when the slice has none of it."""
     pods = [pod for pod in one.pods if pod.component == component]
     wanted = _wanted(component, one)
@@ -186,7 +186,7 @@ def _role(
     ranks = [rank for group in groups for rank in group.ranks]
     missing = any(rank.reason == MISSING for rank in ranks)
     ready = sum(rank.ready for rank in ranks)
-    return Role(
+    return RoleView(
         role=title(component, disaggregated),
         component=component,
         wanted=wanted,

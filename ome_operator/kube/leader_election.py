@@ -25,7 +25,7 @@ class Lost(Exception):
 
 
 @dataclass(frozen=True)
-class Terms:
+class ElectionSettings:
     """Whose Lease, where, and how long; see Settings."""
 
     namespace: str
@@ -57,7 +57,7 @@ def may_take(lease: Manifest, sighting: Sighting, identity: str, now: float) -> 
     return holder in ("", identity) or now >= sighting.at + float(spec.get("leaseDurationSeconds") or 0)
 
 
-def claimed(lease: Manifest, terms: Terms, wall: datetime) -> Manifest:
+def claimed(lease: Manifest, terms: ElectionSettings, wall: datetime) -> Manifest:
     """The Lease as we hold it; its resourceVersion makes writing it a compare-and-swap."""
     old = lease.get("spec") or {}
     stamp = wall.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -75,7 +75,7 @@ def claimed(lease: Manifest, terms: Terms, wall: datetime) -> Manifest:
 class Election:
     """One candidate."""
 
-    def __init__(self, client: Client, terms: Terms, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, client: Client, terms: ElectionSettings, clock: Callable[[], float] = time.monotonic) -> None:
         self._client, self._terms, self._clock = client, terms, clock
         self._sighting = Sighting()
         self._lease: Manifest | None = None

@@ -43,7 +43,7 @@ RESOURCES: dict[str, Resource] = {
     "FineTunedWeight": _ours("finetunedweights", namespaced=False),
     "RoleScale": _ours("rolescales", namespaced=True),
     # Group sglang.ai has a ClusterBaseModel, too, so its kind is called by another name here.
-    "ShortModel": Resource("sglang.ai/v1", "clusterbasemodels", namespaced=False),
+    "SglangModel": Resource("sglang.ai/v1", "clusterbasemodels", namespaced=False),
     "Serving": Resource("sglang.ai/v1", "servings", namespaced=True),
     "NodeModels": _ours("nodemodels", namespaced=False),
     "StatefulSet": Resource("apps/v1", "statefulsets", namespaced=True),
@@ -88,7 +88,7 @@ CHILDREN: tuple[str, ...] = (
 
 
 SHORT_API = "sglang.ai/v1"
-_NAMES = {(SHORT_API, "ClusterBaseModel"): "ShortModel"}
+_NAMES = {(SHORT_API, "ClusterBaseModel"): "SglangModel"}
 
 
 def called(api_version: str, kind: str) -> str:

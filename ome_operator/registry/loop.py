@@ -17,7 +17,7 @@ import aiohttp
 
 from ome_operator.machinery import health
 from ome_operator.registry.clients import SERVICE_ACCOUNT, TIMEOUT, Pods, Router, Unreachable, engine_load
-from ome_operator.registry.reconcile import Leader, Memory, Pod, Step, Terms, reconcile
+from ome_operator.registry.reconcile import LeaderState, Pod, RegistrySettings, Step, WorkerMemory, reconcile
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ STUCK = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class SidecarSettings:
     """Made once from the command line."""
 
     router: str
@@ -38,7 +38,7 @@ class Settings:
     namespace: str
     selector: str
     """Labels of the pods of our slice."""
-    terms: Terms
+    terms: RegistrySettings
     key: str = ""
     """What the router wants to see in `Authorization`, "" for nothing."""
     interval: float = 3.0
@@ -54,13 +54,13 @@ class Settings:
 class Registry:
     """One process beside one router."""
 
-    def __init__(self, settings: Settings, session: aiohttp.ClientSession) -> None:
+    def __init__(self, settings: SidecarSettings, session: aiohttp.ClientSession) -> None:
         self._settings, self._session = settings, session
         self._pods = Pods(session, settings.server, settings.namespace, settings.selector, settings.account)
         self._router = Router(session, settings.router, settings.key)
         self._known: tuple[Pod, ...] | None = None
-        self._memory = Memory()
-        self._leaders: tuple[Leader, ...] = ()
+        self._memory = WorkerMemory()
+        self._leaders: tuple[LeaderState, ...] = ()
         self._loads: dict[str, int | None] = {}
         self._listed_at = self._passed_at = time.monotonic()
         self._said: dict[str, str] = {}
@@ -182,7 +182,7 @@ class Registry:
         return True, json.dumps(body)
 
 
-async def run(settings: Settings) -> None:
+async def run(settings: SidecarSettings) -> None:
     """Run until the router beside us is gone and we were told to stop; raises PortTaken."""
     async with aiohttp.ClientSession(timeout=TIMEOUT, headers={"User-Agent": "ome-registry"}) as session:
         registry = Registry(settings, session)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 
-class Role(NamedTuple):
+class RoleSpec(NamedTuple):
     """One component of the slice."""
 
     component: str
@@ -21,10 +21,10 @@ class Role(NamedTuple):
     """In a group."""
 
 
-class Terms(NamedTuple):
+class RegistrySettings(NamedTuple):
     """What does not change while we run; times in seconds."""
 
-    roles: tuple[Role, ...]
+    roles: tuple[RoleSpec, ...]
     bootstrap_port: int = 8998
     """Of prefill leaders whose annotation says nothing."""
     unready: float = 20.0
@@ -92,7 +92,7 @@ class Removal(NamedTuple):
     why: str
 
 
-class Leader(NamedTuple):
+class LeaderState(NamedTuple):
     """How a group stands, for people and for the operator."""
 
     pod: str
@@ -109,7 +109,7 @@ class Leader(NamedTuple):
     """Requests of this router that run there; None when the router does not list it."""
 
 
-class Memory(NamedTuple):
+class WorkerMemory(NamedTuple):
     """What one call tells the next."""
 
     pods: Mapping[str, str] = {}
@@ -127,8 +127,8 @@ class Step(NamedTuple):
 
     add: tuple[Target, ...]
     remove: tuple[Removal, ...]
-    leaders: tuple[Leader, ...]
-    memory: Memory
+    leaders: tuple[LeaderState, ...]
+    memory: WorkerMemory
 
 
 class _Verdict(NamedTuple):
@@ -142,7 +142,12 @@ class _Verdict(NamedTuple):
 
 
 def reconcile(
-    pods: Iterable[Pod], workers: Iterable[Worker], memory: Memory, terms: Terms, now: float, fresh: bool = True
+    pods: Iterable[Pod],
+    workers: Iterable[Worker],
+    memory: WorkerMemory,
+    terms: RegistrySettings,
+    now: float,
+    fresh: bool = True,
 ) -> Step:
     """What makes the router's workers equal to the groups that can serve; `now` in seconds since the epoch.
 
@@ -175,7 +180,7 @@ def reconcile(
         add=add,
         remove=remove if fresh else (),
         leaders=tuple(_report(pod, target, verdict, listed, wanted) for pod, target, verdict in judged),
-        memory=Memory(
+        memory=WorkerMemory(
             _known(listed, stay, memory, remove) if fresh else memory.pods,
             {**asked, **{one.url: now for one in add}},
             unready,
@@ -185,7 +190,7 @@ def reconcile(
 
 
 def _surplus(
-    listed: Mapping[str, list[Worker]], stay: Mapping[str, Target], memory: Memory, because: Mapping[str, str]
+    listed: Mapping[str, list[Worker]], stay: Mapping[str, Target], memory: WorkerMemory, because: Mapping[str, str]
 ) -> tuple[Removal, ...]:
     """Workers that the router lists and must not."""
     return tuple(
@@ -196,14 +201,16 @@ def _surplus(
     )
 
 
-def _known(listed: Iterable[str], stay: Mapping[str, Target], memory: Memory, remove: Iterable[Removal]) -> dict[str, str]:
+def _known(
+    listed: Iterable[str], stay: Mapping[str, Target], memory: WorkerMemory, remove: Iterable[Removal]
+) -> dict[str, str]:
     """The pods of the workers that are listed; of those that are to go what was remembered, for a removal may fail."""
     kept = {url: stay[url].uid for url in listed if url in stay}
     gone = {one.worker.base for one in remove} & kept.keys()
     return {**kept, **{url: memory.pods[url] for url in gone if url in memory.pods}}
 
 
-def _leaders(pods: Iterable[Pod], terms: Terms) -> list[tuple[Pod, Role, list[Pod]]]:
+def _leaders(pods: Iterable[Pod], terms: RegistrySettings) -> list[tuple[Pod, RoleSpec, list[Pod]]]:
     """Every leader of a known role with the other ranks of its group, in the order of their names."""
     roles = {role.component: role for role in terms.roles}
     first: list[Pod] = []
@@ -218,13 +225,15 @@ def _leaders(pods: Iterable[Pod], terms: Terms) -> list[tuple[Pod, Role, list[Po
     return [(pod, roles[pod.component], others.get((pod.component, pod.group), [])) for pod in first]
 
 
-def _target(pod: Pod, role: Role, terms: Terms) -> Target:
+def _target(pod: Pod, role: RoleSpec, terms: RegistrySettings) -> Target:
     host = f"[{pod.ip}]" if ":" in pod.ip else pod.ip
     bootstrap = (pod.bootstrap_port or terms.bootstrap_port) if role.worker_type == "prefill" else None
     return Target(f"http://{host}:{role.port}", role.worker_type, bootstrap, pod.name, pod.uid)
 
 
-def _judge(leader: Pod, ranks: list[Pod], role: Role, terms: Terms, unready: Mapping[str, float], now: float) -> _Verdict:
+def _judge(
+    leader: Pod, ranks: list[Pod], role: RoleSpec, terms: RegistrySettings, unready: Mapping[str, float], now: float
+) -> _Verdict:
     """Whether a group can serve. A group that lost a rank is broken: its leader hangs, and dies some seconds later."""
     if leader.deleting:
         return _Verdict("the leader is being deleted")
@@ -271,7 +280,7 @@ def _wrong(worker: Worker, target: Target | None, uid: str | None, why: str | No
 
 def _report(
     pod: Pod, target: Target, verdict: _Verdict, listed: Mapping[str, list[Worker]], wanted: Mapping[str, Target]
-) -> Leader:
+) -> LeaderState:
     known = listed.get(target.url) if pod.ip else None
     mine = wanted.get(target.url, target).uid == target.uid
     if verdict.draining:
@@ -282,4 +291,4 @@ def _report(
         state = "serving" if known and mine else "adding"
     running = sum(one.running for one in known) if known is not None else None
     url = target.url if pod.ip else ""
-    return Leader(pod.name, pod.uid, url, target.worker_type, state, verdict.why, known is not None, running)
+    return LeaderState(pod.name, pod.uid, url, target.worker_type, state, verdict.why, known is not None, running)

@@ -13,7 +13,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def by_identity(size: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def memoize_by_identity(size: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Decorator for a pure function of positional arguments that keeps the last `size` results.
 
     Texts, numbers and None count by value, tuples by their items, everything else by identity.

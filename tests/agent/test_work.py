@@ -9,7 +9,7 @@ import pytest
 from ome_operator import names
 from ome_operator.agent.download import Limits
 from ome_operator.agent.leftovers import directories
-from ome_operator.agent.work import Terms, Work
+from ome_operator.agent.work import AgentSettings, Work
 from ome_operator.api import Model
 from tests.support import parts
 from tests.support.hub import COMMIT, Answer, Hub
@@ -23,7 +23,7 @@ class Here:
 
     def __init__(self, folder: Path, hub: Hub) -> None:
         self.root, self.hub = folder / "models", hub
-        self.terms = Terms(
+        self.terms = AgentSettings(
             roots=(str(self.root),), secrets=folder / "secrets", endpoint=hub.url, again=30.0,
             limits=Limits(first=0.001, last=0.01, tries=2, wrong=2),
         )  # fmt: skip
@@ -121,7 +121,7 @@ def test_damage_is_found_and_mended(here: Here) -> None:
     here.work(here.model())
     broken = here.root / "m" / BIG
     broken.write_bytes(broken.read_bytes()[:-1])
-    terms = Terms(**{**here.terms.__dict__, "verify_every": 0.0})
+    terms = AgentSettings(**{**here.terms.__dict__, "verify_every": 0.0})
     work = Work(here.model(), terms)
     asyncio.run(work.run())
     assert work.report().state == "Ready"

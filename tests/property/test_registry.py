@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ome_operator.registry.reconcile import Memory, Pod, Role, Step, Terms, Worker, reconcile
+from ome_operator.registry.reconcile import Pod, RegistrySettings, RoleSpec, Step, Worker, WorkerMemory, reconcile
 
-ROLES = (Role("engine", "prefill", 30000, 2), Role("decoder", "decode", 30001, 3))
-TERMS = Terms(ROLES)
+ROLES = (RoleSpec("engine", "prefill", 30000, 2), RoleSpec("decoder", "decode", 30001, 3))
+TERMS = RegistrySettings(ROLES)
 NOW = 1000.0
 IPS = [f"10.0.0.{number}" for number in range(4)]
 
@@ -43,7 +43,7 @@ workers = st.lists(
     unique_by=lambda worker: worker.url,
 )
 memories = st.builds(
-    Memory,
+    WorkerMemory,
     pods=st.dictionaries(st.sampled_from([f"http://{ip}:30000" for ip in IPS]), st.sampled_from("123456"), max_size=3),
     unready=st.dictionaries(st.sampled_from("123456"), st.sampled_from([900.0, 999.0]), max_size=3),
 )
@@ -57,7 +57,7 @@ def carried_out(before: list[Worker], step: Step) -> list[Worker]:
 
 
 @given(pods, workers, memories)
-def test_it_converges_and_then_rests(some: list[Pod], listed: list[Worker], memory: Memory) -> None:
+def test_it_converges_and_then_rests(some: list[Pod], listed: list[Worker], memory: WorkerMemory) -> None:
     for _ in range(2):
         step = reconcile(some, listed, memory, TERMS, NOW)
         listed, memory = carried_out(listed, step), step.memory
@@ -67,7 +67,7 @@ def test_it_converges_and_then_rests(some: list[Pod], listed: list[Worker], memo
 
 
 @given(pods, workers, memories)
-def test_an_old_list_removes_nothing(some: list[Pod], listed: list[Worker], memory: Memory) -> None:
+def test_an_old_list_removes_nothing(some: list[Pod], listed: list[Worker], memory: WorkerMemory) -> None:
     step = reconcile(some, listed, memory, TERMS, NOW, fresh=False)
     assert not step.remove
     assert not listed or {one.url for one in step.add} <= memory.refill
@@ -75,7 +75,7 @@ def test_an_old_list_removes_nothing(some: list[Pod], listed: list[Worker], memo
 
 
 @given(pods, workers, memories)
-def test_only_whole_groups_are_added(some: list[Pod], listed: list[Worker], memory: Memory) -> None:
+def test_only_whole_groups_are_added(some: list[Pod], listed: list[Worker], memory: WorkerMemory) -> None:
     sizes = {role.component: role.pods for role in ROLES}
     for target in reconcile(some, listed, memory, TERMS, NOW).add:
         (leader,) = [pod for pod in some if pod.uid == target.uid]
@@ -87,7 +87,7 @@ def test_only_whole_groups_are_added(some: list[Pod], listed: list[Worker], memo
 
 @given(pods, workers, memories)
 def test_a_worker_of_a_leader_that_can_serve_is_never_removed_twice(
-    some: list[Pod], listed: list[Worker], memory: Memory
+    some: list[Pod], listed: list[Worker], memory: WorkerMemory
 ) -> None:
     """It may go once, to be listed anew for what it is; then it stays."""
     first = reconcile(some, listed, memory, TERMS, NOW)

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ome_operator import keys
-from ome_operator.cache.event_handler import Cluster
-from ome_operator.controllers.weights_gc import Removals
+from ome_operator.cache.event_handler import EventHandler
+from ome_operator.controllers.weights_gc import WeightsGC
 from ome_operator.core.observed import from_api
 from ome_operator.core.resolve.inputs import model_refs, runtime_refs
 from ome_operator.kube.client import Applied
@@ -75,7 +75,7 @@ def body(**parts: Any) -> dict[str, Any]:
     return {"metadata": {"name": NODE, "uid": "uid-n", "resourceVersion": "7"}, **parts}
 
 
-def stored(cluster: Cluster, number: int, use: Use) -> None:
+def stored(cluster: EventHandler, number: int, use: Use) -> None:
     """A ControllerRevision whose workers use weights."""
     labels = {keys.SERVICE: "svc", keys.MANAGED_BY: keys.MANAGER}
     worker = {"spec": {"template": {"spec": use.pod()}}}
@@ -88,7 +88,7 @@ def stored(cluster: Cluster, number: int, use: Use) -> None:
 def test_only_what_nothing_refers_to_may_go(
     revisions: list[Use], pods: list[Use], offered: set[str], before: set[str]
 ) -> None:
-    cluster = Cluster(lambda *_: None, model_refs, runtime_refs)
+    cluster = EventHandler(lambda *_: None, model_refs, runtime_refs)
     for number, use in enumerate(revisions):
         stored(cluster, number, use)
     unused = [
@@ -98,7 +98,7 @@ def test_only_what_nothing_refers_to_may_go(
     already = [{"directory": f"{HOME}/{one}", "offer": "now"} for one in sorted(before)]
     fake = Fake(pods)
     record = from_api.record(body(status={"unused": unused}, spec={"remove": already}))
-    asyncio.run(Removals(cluster, fake).answer(record))  # type: ignore[arg-type]
+    asyncio.run(WeightsGC(cluster, fake).answer(record))  # type: ignore[arg-type]
     needed = {one.target for one in revisions} | {one.target for one in pods if one.alive}
     expected = offered - needed
     if expected == before:
@@ -110,8 +110,8 @@ def test_only_what_nothing_refers_to_may_go(
 
 
 def test_what_was_allowed_for_an_older_offer_is_taken_back() -> None:
-    cluster, fake = Cluster(lambda *_: None, model_refs, runtime_refs), Fake([])
+    cluster, fake = EventHandler(lambda *_: None, model_refs, runtime_refs), Fake([])
     place = f"{HOME}/{DIGESTS[0]}"
     spec = {"remove": [{"directory": place, "offer": "then"}]}
-    asyncio.run(Removals(cluster, fake).answer(from_api.record(body(spec=spec))))  # type: ignore[arg-type]
+    asyncio.run(WeightsGC(cluster, fake).answer(from_api.record(body(spec=spec))))  # type: ignore[arg-type]
     assert [one["spec"]["remove"] for one in fake.written] == [[]]

@@ -10,8 +10,8 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.api import InferenceService
-from ome_operator.app import CENTRE
-from ome_operator.controllers.manager import Leader, watched
+from ome_operator.app import CORE
+from ome_operator.controllers.manager import Manager, watched
 from ome_operator.core.observed.objects import Deps, Observed
 from ome_operator.core.plan import Plan
 from ome_operator.kube.client import Client
@@ -73,12 +73,12 @@ class Counted:
 @asynccontextmanager
 async def leading(
     connection: Connection, sync: Sync = idle, settings: Settings | None = None
-) -> AsyncIterator[tuple[Leader, Watcher, Counted]]:
+) -> AsyncIterator[tuple[Manager, Watcher, Counted]]:
     """A leader at work."""
     settings, counted = settings or Settings(), Counted()
     client, session = Client(connection, count=counted), connection.session(limit=0, agent="test")
-    centre = replace(CENTRE, sync=sync, refuse=refuse, say=Quiet(), models_of=lambda _: (), runtimes_of=lambda _: ())
-    leader = Leader(settings, centre, client, Metrics("test"))
+    centre = replace(CORE, sync=sync, refuse=refuse, say=Quiet(), models_of=lambda _: (), runtimes_of=lambda _: ())
+    leader = Manager(settings, centre, client, Metrics("test"))
     watcher = Watcher(watched(), leader, session=session, server=connection.server, server_timeout=600)
     watching = asyncio.create_task(watcher.run())
 

@@ -9,10 +9,10 @@ import random
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from ome_operator.core.observed.objects import Ending, Pod
+from ome_operator.core.observed.objects import Pod, Termination
 from ome_operator.core.recovery.group import Group, ranks, view
 from ome_operator.core.recovery.policy import Policy
-from ome_operator.core.recovery.record import NOT_READY, RECYCLING, Record, mark, stamp
+from ome_operator.core.recovery.record import NOT_READY, RECYCLING, GroupRecord, mark, stamp
 from ome_operator.core.recovery.recover import announced
 from ome_operator.core.recovery.systemic import together
 from ome_operator.core.rollout.slices import hurry
@@ -70,7 +70,7 @@ class Fleet:
     def __init__(self, sizes: list[int], policy: Policy, seed: int) -> None:
         self.chance, self.policy = random.Random(seed), policy
         self.truths = [Truth(size) for size in sizes]
-        self.stored: dict[str, Record] = {}
+        self.stored: dict[str, GroupRecord] = {}
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
         self.off = timedelta(0)
         """By how much the operator's clock is wrong."""
@@ -94,7 +94,7 @@ class Fleet:
                 probed=rank == 0, deleting=one.deleting, grace=one.grace, restarts=one.restarts, reason="", message="",
                 running=one.running,
                 ends=stamp(self.now + timedelta(seconds=one.left)) if one.deleting else "",
-                ending=Ending("main", "Error", 1, "lost its peers", one.ended_at) if one.ended_at else None,
+                ending=Termination("main", "Error", 1, "lost its peers", one.ended_at) if one.ended_at else None,
             )
             for rank, one in truth.ranks.items()
         ]  # fmt: skip

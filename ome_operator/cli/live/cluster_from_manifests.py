@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from ome_operator import keys
 from ome_operator.api import Invalid
 from ome_operator.cache.cluster_cache import KINDS
-from ome_operator.cache.event_handler import Cluster
+from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.resources import SHORT
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import Manifest, Ref
@@ -26,14 +26,14 @@ def ref(body: Mapping[str, Any]) -> Ref:
     return Ref(kind, metadata.get("namespace") or "", metadata.get("name") or "")
 
 
-def gather(bodies: Iterable[Mapping[str, Any]], registry_image: str = "", *, model_agent: bool = False) -> Cluster:
+def gather(bodies: Iterable[Mapping[str, Any]], registry_image: str = "", *, model_agent: bool = False) -> EventHandler:
     """The facts of these objects, as if a watch had shown them; of two bodies of one object the later one counts.
 
     `registry_image` and `model_agent` are the operator's settings of these names. What is made of the kinds of sglang.ai
     is there too, where no such object was given.
     """
     found = {which: body for body in bodies if (which := ref(body)).kind in KNOWN}
-    cluster = Cluster(lambda *_: None, object_refs, runtime_refs, registry_image, model_agent=model_agent)
+    cluster = EventHandler(lambda *_: None, object_refs, runtime_refs, registry_image, model_agent=model_agent)
     for which, body in found.items():
         cluster.seen(which.kind, _stored(which, body))
     for kind in SHORT:  # models first: services are chosen for them
@@ -43,7 +43,7 @@ def gather(bodies: Iterable[Mapping[str, Any]], registry_image: str = "", *, mod
     return cluster
 
 
-def _make(cluster: Cluster, manifest: Manifest, known: Mapping[str, Any] | None) -> None:
+def _make(cluster: EventHandler, manifest: Manifest, known: Mapping[str, Any] | None) -> None:
     """Put what is made of a short form in place of what was made of an older one, never of what a person wrote."""
     which = ref(manifest)
     if known is None:
@@ -72,10 +72,10 @@ class Made(NamedTuple):
     """Why it cannot make anything yet, "" when it can."""
 
 
-def made(cluster: Cluster, kind: str) -> list[Made]:
+def made(cluster: EventHandler, kind: str) -> list[Made]:
     """What it makes of each object of a kind of sglang.ai."""
     found = []
-    for one in cluster.kept[kind]:
+    for one in cluster.resources[kind]:
         if isinstance(one.parsed, Invalid):
             found.append(Made(one.ref, None, one.parsed.why))
         else:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ome_operator.api import InferenceService, Invalid
 from ome_operator.cache.cluster_cache import RECORD
-from ome_operator.cache.event_handler import Cluster
+from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.resources import CATALOG, SERVICE, SHORT
 from ome_operator.cli.live.cluster_from_manifests import gather, over, ref
 from ome_operator.cli.live.trees import OURS, selector
@@ -51,16 +51,16 @@ async def preview(client: Client, given: Sequence[Manifest]) -> Preview:
     )
 
 
-def _side(cluster: Cluster) -> Side:
+def _side(cluster: EventHandler) -> Side:
     return Side({one.ref: one.parsed for one in cluster.services() if not one.deleting}, cluster.deps())
 
 
-def _parsed(cluster: Cluster, which: Ref) -> Any:
+def _parsed(cluster: EventHandler, which: Ref) -> Any:
     found = cluster.find(which)
     return found.parsed if found is not None else None
 
 
-async def _waits(client: Client, after: Cluster, which: Ref) -> str:
+async def _waits(client: Client, after: EventHandler, which: Ref) -> str:
     """What the new revision of a service would wait for, "" when it may start."""
     found = await listed(client, (*CHILDREN, "Pod"), which.namespace, selector(which.name))
     there = gather(found)

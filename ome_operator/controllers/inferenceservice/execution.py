@@ -4,8 +4,8 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ome_operator.cache.resources import Kept
-from ome_operator.controllers.inferenceservice.memory import Key, Memory
+from ome_operator.cache.resources import Resource
+from ome_operator.controllers.inferenceservice.memory import Key, ServiceMemory
 from ome_operator.core.observed.objects import Child, Refusal
 from ome_operator.kube.client import Applied
 from ome_operator.kube.errors import KubeError
@@ -14,32 +14,32 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass
-class Outcome:
+class Result:
     """What came of a plan's effects."""
 
     wrote: bool = False
     """Something was changed: another pass should look at the result."""
-    learned: bool = False
+    status_changed: bool = False
     """Something was found out that the status must tell: `sync` should run again, before it is written where that may be."""
     error: KubeError | None = None
     """The last error that may be better soon."""
-    again: float | None = None
+    requeue_after: float | None = None
     """Seconds until the next pass at the latest."""
 
-    def within(self, seconds: float) -> None:
+    def requeue_within(self, seconds: float) -> None:
         """Another pass within so many seconds."""
-        self.again = seconds if self.again is None else min(self.again, max(0.0, seconds))
+        self.requeue_after = seconds if self.requeue_after is None else min(self.requeue_after, max(0.0, seconds))
 
 
 @dataclass
-class Run:
+class Execution:
     """One service's plan being carried out."""
 
-    service: Kept
-    memory: Memory
+    service: Resource
+    memory: ServiceMemory
     tried: set[Key]
     """Objects that this pass has tried to write already."""
-    outcome: Outcome
+    result: Result
     clock: Callable[[], float]
     """Monotonic."""
 
@@ -54,7 +54,7 @@ class Run:
             return False
         known = self.memory.refused.get(key)
         if known is not None and known.hash == hash_ and (wait := known.next - self.clock()) > 0:
-            self.outcome.within(wait)
+            self.result.requeue_within(wait)
             return False
         self.tried.add(key)
         return True
@@ -64,15 +64,15 @@ class Run:
         now = self.clock()
         if self.memory.refuse(key, refusal, hash_, now):
             logger.warning("%s/%s: %s %s: %s", self.namespace, self.service.ref.name, *key, refusal.message)
-            self.outcome.learned = True
-        self.outcome.within(self.memory.refused[key].next - now)
+            self.result.status_changed = True
+        self.result.requeue_within(self.memory.refused[key].next - now)
 
     def accepted(self, key: Key, applied: Applied, child: Child | None) -> None:
         """An apply was carried out; the object that is stored now, where it is one of a service's."""
         if self.memory.refused.pop(key, None) is not None:
-            self.outcome.learned = True
+            self.result.status_changed = True
         if applied.warnings != self.memory.warnings.get(key, ()):
             self.memory.warnings[key] = applied.warnings
-            self.outcome.learned = True
+            self.result.status_changed = True
         if child is not None and child.owned != child.hash:
             self.memory.accepted[child.uid] = child.owned

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Awaitable, Iterable
 
 from ome_operator import keys
-from ome_operator.cache.event_handler import Cluster
+from ome_operator.cache.event_handler import EventHandler
 from ome_operator.controllers.inferenceservice import controller_ref, sshkeys
-from ome_operator.controllers.inferenceservice.execution import Run
+from ome_operator.controllers.inferenceservice.execution import Execution
 from ome_operator.controllers.inferenceservice.memory import PATIENCE, Checked, Key, pause
 from ome_operator.core.observed import from_api, managed_fields
 from ome_operator.core.observed.objects import Child, Manifest, Refusal
@@ -54,115 +54,115 @@ who asked first: of a dozen that waited there with full cores one took 3.5 s, of
 class Executor:
     """Stateless but for the client and the cluster's facts."""
 
-    def __init__(self, client: Client, cluster: Cluster, guard_delay: float) -> None:
+    def __init__(self, client: Client, cluster: EventHandler, guard_delay: float) -> None:
         self._client, self._cluster, self._guard_delay = client, cluster, guard_delay
         self._addressed = asyncio.Semaphore(ADDRESSED)
 
-    async def effects(self, plan: Plan, run: Run) -> bool:
+    async def effects(self, plan: Plan, execution: Execution) -> bool:
         """Everything but rights, budgets, status and events, in the plan's order; False where it stopped before pods."""
         for check in plan.check:
-            await self._try(run, self._check(run, check))
+            await self._try(execution, self._check(execution, check))
         for apply in plan.first:
-            await self._try(run, self._apply(run, apply))
-        stored = all(self._stored(run, apply.manifest) for apply in plan.first)
-        if not stored or (plan.first and run.outcome.error is not None):
+            await self._try(execution, self._apply(execution, apply))
+        stored = all(self._stored(execution, apply.manifest) for apply in plan.first)
+        if not stored or (plan.first and execution.result.error is not None):
             return False  # a slice is stamped from what is stored: nothing of it may exist before
-        await self._together(run, (self._secret(run, secret) for secret in plan.ensure_secret))
-        if not all(_settled(run, secret) for secret in plan.ensure_secret):
+        await self._together(execution, (self._secret(execution, secret) for secret in plan.ensure_secret))
+        if not all(_settled(execution, secret) for secret in plan.ensure_secret):
             return False  # pods that cannot mount it would look again only after minutes
-        await self._together(run, (self._apply(run, one) for one in plan.apply if one.kind not in LATER))
-        await self._together(run, (self._address(run, one) for one in plan.apply if one.kind == "Service"))
-        await self._together(run, (self._create(run, create) for create in plan.create))
-        await self._together(run, (self._status(run, status) for status in plan.apply_status))
-        await self._together(run, (self._patch(run, patch) for patch in plan.patch))
-        await self._together(run, (self._delete(run, delete) for delete in plan.delete))
-        await self._together(run, (self._recycle(run, recycle) for recycle in plan.recycle))
+        await self._together(execution, (self._apply(execution, one) for one in plan.apply if one.kind not in LATER))
+        await self._together(execution, (self._address(execution, one) for one in plan.apply if one.kind == "Service"))
+        await self._together(execution, (self._create(execution, create) for create in plan.create))
+        await self._together(execution, (self._status(execution, status) for status in plan.apply_status))
+        await self._together(execution, (self._patch(execution, patch) for patch in plan.patch))
+        await self._together(execution, (self._delete(execution, delete) for delete in plan.delete))
+        await self._together(execution, (self._recycle(execution, recycle) for recycle in plan.recycle))
         return True
 
-    async def budgets(self, plan: Plan, run: Run) -> None:
+    async def budgets(self, plan: Plan, execution: Execution) -> None:
         """PodDisruptionBudgets."""
-        await self._together(run, (self._apply(run, one) for one in plan.apply if one.kind == BUDGET))
+        await self._together(execution, (self._apply(execution, one) for one in plan.apply if one.kind == BUDGET))
 
-    async def rights(self, plan: Plan, run: Run) -> None:
+    async def rights(self, plan: Plan, execution: Execution) -> None:
         """Roles and RoleBindings."""
         for kind in RIGHTS:
-            await self._together(run, (self._apply(run, one) for one in plan.apply if one.kind == kind))
+            await self._together(execution, (self._apply(execution, one) for one in plan.apply if one.kind == kind))
 
-    def _stored(self, run: Run, manifest: Manifest) -> bool:
+    def _stored(self, execution: Execution, manifest: Manifest) -> bool:
         """Whether the API server has a ControllerRevision as it is wanted."""
-        child = self._cluster.children_of(run.namespace, run.service.ref.name).get(_key(manifest))
+        child = self._cluster.children_of(execution.namespace, execution.service.ref.name).get(_key(manifest))
         return child is not None and child.hash == _hash(manifest)
 
-    async def _together(self, run: Run, effects: Iterable[Awaitable[None]]) -> None:
+    async def _together(self, execution: Execution, effects: Iterable[Awaitable[None]]) -> None:
         async with asyncio.TaskGroup() as group:
             for effect in effects:
-                group.create_task(self._try(run, effect))
+                group.create_task(self._try(execution, effect))
 
-    async def _try(self, run: Run, effect: Awaitable[None]) -> None:
+    async def _try(self, execution: Execution, effect: Awaitable[None]) -> None:
         """Errors that are nobody's fault end one effect, not the others."""
         try:
             await effect
         except KubeError as error:
-            logger.info("%s/%s: %s", run.namespace, run.service.ref.name, error)
+            logger.info("%s/%s: %s", execution.namespace, execution.service.ref.name, error)
             if isinstance(error, Conflict):
-                run.outcome.within(self._guard_delay)  # somebody was faster; the next pass sees it
+                execution.result.requeue_within(self._guard_delay)  # somebody was faster; the next pass sees it
             else:
-                run.outcome.error = error
+                execution.result.error = error
 
     # --- applies ----------------------------------------------------------------------------------------------------
 
-    async def _address(self, run: Run, apply: Apply) -> None:
+    async def _address(self, execution: Execution, apply: Apply) -> None:
         headless = apply.manifest["spec"].get("clusterIP") == "None"
         async with contextlib.nullcontext() if headless else self._addressed:
-            await self._apply(run, apply)
+            await self._apply(execution, apply)
 
-    async def _apply(self, run: Run, apply: Apply) -> None:
+    async def _apply(self, execution: Execution, apply: Apply) -> None:
         # With the UID: what was refused as a stranger's is tried at once when the object has become ours.
         key, hash_ = _key(apply.manifest), _hash(apply.manifest) + apply.uid
-        if not run.due(key, hash_):
+        if not execution.due(key, hash_):
             return
-        if await self._blocked(run, apply.guard):
+        if await self._blocked(execution, apply.guard):
             return
         try:
-            applied = await self._claimed(run, apply, key, hash_)
+            applied = await self._claimed(execution, apply, key, hash_)
         except REFUSED as error:
-            run.refuse(key, Refusal(type(error).__name__, str(error)), hash_)
+            execution.refuse(key, Refusal(type(error).__name__, str(error)), hash_)
             return
         if applied is None:
             return
         child = self._cluster.wrote(key[0], applied.body)
-        run.outcome.wrote = True
-        run.accepted(key, applied, child if isinstance(child, Child) else None)
+        execution.result.wrote = True
+        execution.accepted(key, applied, child if isinstance(child, Child) else None)
 
-    async def _claimed(self, run: Run, apply: Apply, key: Key, hash_: str) -> Applied | None:
+    async def _claimed(self, execution: Execution, apply: Apply, key: Key, hash_: str) -> Applied | None:
         """Apply to an absent object or to ours; None when the name is refused."""
         try:
             return await self._client.apply(apply.manifest, apply.uid)
         except (Conflict, NotFound) as error:
             if apply.uid:
-                await self._conflict(run, key, apply.uid, Refusal(type(error).__name__, str(error)), hash_)
+                await self._conflict(execution, key, apply.uid, Refusal(type(error).__name__, str(error)), hash_)
                 return None
-        live = await self._client.get(key[0], run.namespace, key[1])
-        claim = controller_ref.claim(live, run.service.ref.name, run.service.uid)
+        live = await self._client.get(key[0], execution.namespace, key[1])
+        claim = controller_ref.claim(live, execution.service.ref.name, execution.service.uid)
         if claim.refusal is not None:
-            run.refuse(key, claim.refusal, hash_)
+            execution.refuse(key, claim.refusal, hash_)
             return None
         return await self._client.apply(apply.manifest, claim.uid)
 
-    async def _conflict(self, run: Run, key: Key, uid: str, refusal: Refusal, hash_: str) -> None:
+    async def _conflict(self, execution: Execution, key: Key, uid: str, refusal: Refusal, hash_: str) -> None:
         """The object that was meant may be another now, or none, for the next pass to decide anew; else it was refused."""
         try:
-            live = await self._client.get(key[0], run.namespace, key[1])
+            live = await self._client.get(key[0], execution.namespace, key[1])
         except NotFound:
             live = {}
         if live.get("metadata", {}).get("uid") == uid:
-            run.refuse(key, refusal, hash_)
+            execution.refuse(key, refusal, hash_)
         else:
             self._cluster.gone(key[0], uid)
-            run.outcome.within(self._guard_delay)
+            execution.result.requeue_within(self._guard_delay)
 
-    async def _check(self, run: Run, check: Check) -> None:
-        now, memory = run.clock(), run.memory
+    async def _check(self, execution: Execution, check: Check) -> None:
+        now, memory = execution.clock(), execution.memory
         hash_ = "".join(managed_fields.digest(manifest) for manifest in check.manifests)
         known = memory.checked.get(check.revision)
         if known is not None and known.hash == hash_ and (not known.why or now < known.next):
@@ -176,100 +176,100 @@ class Executor:
                 break
         tries = known.tries + 1 if known is not None and known.hash == hash_ else 1
         memory.checked[check.revision] = Checked(hash_, why, tries, now + pause(tries))
-        run.outcome.learned |= known is None or (known.hash, known.why) != (hash_, why)
+        execution.result.status_changed |= known is None or (known.hash, known.why) != (hash_, why)
         if why:
-            run.outcome.within(pause(tries))
+            execution.result.requeue_within(pause(tries))
 
     # --- other effects ----------------------------------------------------------------------------------------------
 
-    async def _create(self, run: Run, create: Create) -> None:
+    async def _create(self, execution: Execution, create: Create) -> None:
         key, hash_ = _key(create.manifest), managed_fields.digest(create.manifest)
-        if not run.due(key, hash_):
+        if not execution.due(key, hash_):
             return
         try:
             body = await self._client.create(create.manifest, keys.SCALE_MANAGER)
-            run.outcome.wrote = True
+            execution.result.wrote = True
         except AlreadyExists:
-            body = await self._client.get(key[0], run.namespace, key[1])
-            claim = controller_ref.scale(body, run.service.ref.name, run.service.uid)
+            body = await self._client.get(key[0], execution.namespace, key[1])
+            claim = controller_ref.scale(body, execution.service.ref.name, execution.service.uid)
             if claim.refusal is not None:
-                run.refuse(key, claim.refusal, hash_)
+                execution.refuse(key, claim.refusal, hash_)
                 return
             if lacks := _lacks(body["metadata"], create.manifest["metadata"]):
-                body = await self._client.patch_merge(key[0], run.namespace, key[1], claim.uid, {"metadata": lacks})
-            run.outcome.learned = True
+                body = await self._client.patch_merge(key[0], execution.namespace, key[1], claim.uid, {"metadata": lacks})
+            execution.result.status_changed = True
         except REFUSED as error:
-            run.refuse(key, Refusal(type(error).__name__, str(error)), hash_)
+            execution.refuse(key, Refusal(type(error).__name__, str(error)), hash_)
             return
         self._cluster.wrote(key[0], body)
-        run.outcome.learned |= run.memory.refused.pop(key, None) is not None
+        execution.result.status_changed |= execution.memory.refused.pop(key, None) is not None
 
-    async def _secret(self, run: Run, secret: EnsureSecret) -> None:
+    async def _secret(self, execution: Execution, secret: EnsureSecret) -> None:
         """Make a Secret with new keys; that there is one of its name is success."""
-        key, hash_, now = _key(secret.manifest), managed_fields.digest(secret.manifest), run.clock()
-        if now < run.memory.secrets.get(key[1], now) or not run.due(key, hash_):
+        key, hash_, now = _key(secret.manifest), managed_fields.digest(secret.manifest), execution.clock()
+        if now < execution.memory.secrets.get(key[1], now) or not execution.due(key, hash_):
             return
         try:
             await self._client.create({**secret.manifest, "stringData": sshkeys.generate(), "immutable": True})
-            run.outcome.wrote = True
+            execution.result.wrote = True
         except AlreadyExists:
             pass
         except REFUSED as error:
-            run.refuse(key, Refusal(type(error).__name__, str(error)), hash_)
+            execution.refuse(key, Refusal(type(error).__name__, str(error)), hash_)
             return
-        run.memory.secrets[key[1]] = now + SECRET_AGAIN
-        run.outcome.within(SECRET_AGAIN)
-        run.outcome.learned |= run.memory.refused.pop(key, None) is not None
+        execution.memory.secrets[key[1]] = now + SECRET_AGAIN
+        execution.result.requeue_within(SECRET_AGAIN)
+        execution.result.status_changed |= execution.memory.refused.pop(key, None) is not None
 
-    async def _status(self, run: Run, status: ApplyStatus) -> None:
+    async def _status(self, execution: Execution, status: ApplyStatus) -> None:
         kind, name = _key(status.manifest)
-        child = self._cluster.children_of(run.namespace, run.service.ref.name).get((kind, name))
+        child = self._cluster.children_of(execution.namespace, execution.service.ref.name).get((kind, name))
         if child is None or child.content == status.manifest.get("status"):
             return
         applied = await self._client.apply(status.manifest, child.uid, subresource="status")
         written = self._cluster.wrote(kind, applied.body)
         if isinstance(written, Child) and written.replicas != child.replicas:
-            run.outcome.wrote = True  # somebody scaled just before, and that event is stale by now
+            execution.result.wrote = True  # somebody scaled just before, and that event is stale by now
 
-    async def _patch(self, run: Run, patch: Patch) -> None:
+    async def _patch(self, execution: Execution, patch: Patch) -> None:
         try:
-            body = await self._client.patch_merge(patch.kind, run.namespace, patch.name, patch.uid, patch.body)
+            body = await self._client.patch_merge(patch.kind, execution.namespace, patch.name, patch.uid, patch.body)
         except NotFound:
             self._cluster.gone(patch.kind, patch.uid)
             return
         self._cluster.wrote(patch.kind, body)
-        run.outcome.wrote = True
+        execution.result.wrote = True
 
-    async def _delete(self, run: Run, delete: Delete) -> None:
+    async def _delete(self, execution: Execution, delete: Delete) -> None:
         key = delete.kind, delete.name
-        if not run.due(key, delete.uid) or await self._blocked(run, delete.guard):
+        if not execution.due(key, delete.uid) or await self._blocked(execution, delete.guard):
             return
         try:
-            body = await self._client.delete(delete.kind, run.namespace, delete.name, delete.uid, delete.grace)
+            body = await self._client.delete(delete.kind, execution.namespace, delete.name, delete.uid, delete.grace)
         except NotFound:
             body = {}
         except Conflict as error:  # not only where the name is another object's: what is taken for gone never comes back
-            await self._conflict(run, key, delete.uid, Refusal("Conflict", str(error), delete.uid), delete.uid)
+            await self._conflict(execution, key, delete.uid, Refusal("Conflict", str(error), delete.uid), delete.uid)
             return
         except REFUSED as error:
-            run.refuse(key, Refusal(type(error).__name__, str(error), delete.uid), delete.uid)
+            execution.refuse(key, Refusal(type(error).__name__, str(error), delete.uid), delete.uid)
             return
-        run.outcome.learned |= run.memory.refused.pop(key, None) is not None
+        execution.result.status_changed |= execution.memory.refused.pop(key, None) is not None
         if (body.get("metadata") or {}).get("uid") == delete.uid:
             self._cluster.wrote(delete.kind, body)  # terminating
         else:
             self._cluster.gone(delete.kind, delete.uid)
-        run.outcome.wrote = True
+        execution.result.wrote = True
 
-    async def _recycle(self, run: Run, recycle: Recycle) -> None:
-        if await self._as_seen(run, recycle):
-            await self._together(run, (self._delete(run, delete) for delete in recycle.delete))
+    async def _recycle(self, execution: Execution, recycle: Recycle) -> None:
+        if await self._as_seen(execution, recycle):
+            await self._together(execution, (self._delete(execution, delete) for delete in recycle.delete))
         else:
-            run.outcome.within(self._guard_delay)
+            execution.result.requeue_within(self._guard_delay)
 
-    async def _as_seen(self, run: Run, recycle: Recycle) -> bool:
+    async def _as_seen(self, execution: Execution, recycle: Recycle) -> bool:
         """Whether the pods, and the scale, are live what the decision rests on; else what is there is known from now on."""
-        lists = (self._client.list_objects("Pod", run.namespace, label_selector=one) for one in recycle.selectors)
+        lists = (self._client.list_objects("Pod", execution.namespace, label_selector=one) for one in recycle.selectors)
         bodies = [body for found in await asyncio.gather(*lists) for body in found]
         live = {sight(from_api.pod(body)) for body in bodies}
         for body in bodies:
@@ -281,13 +281,13 @@ class Executor:
             return live == recycle.pods
         name, replicas = recycle.scale
         try:
-            scale = await self._client.get("RoleScale", run.namespace, name)
+            scale = await self._client.get("RoleScale", execution.namespace, name)
         except NotFound:
             return False
         self._cluster.wrote("RoleScale", scale)
         return bool(scale["spec"].get("replicas") == replicas)
 
-    async def _blocked(self, run: Run, guard: Guard | NodeLost | None) -> bool:
+    async def _blocked(self, execution: Execution, guard: Guard | NodeLost | None) -> bool:
         """Whether a pod exists, read live, that must not, or a node is there that was taken for lost."""
         if guard is None:
             return False
@@ -296,10 +296,10 @@ class Executor:
             return any(from_api.node(body).alive for body in nodes)
         field = f"metadata.name={guard.name}" if guard.name else ""
         found = await self._client.list_objects(
-            "Pod", run.namespace, label_selector=guard.selector, field_selector=field, limit=1
+            "Pod", execution.namespace, label_selector=guard.selector, field_selector=field, limit=1
         )
         if found:
-            run.outcome.within(self._guard_delay)
+            execution.result.requeue_within(self._guard_delay)
         return bool(found)
 
 
@@ -310,11 +310,11 @@ def _lacks(metadata: Manifest, wanted: Manifest) -> Manifest:
     return lacks if labelled else {**lacks, "labels": wanted["labels"]}
 
 
-def _settled(run: Run, secret: EnsureSecret) -> bool:
+def _settled(execution: Execution, secret: EnsureSecret) -> bool:
     """Whether a Secret is there, or was refused again and again, which the status tells."""
     key = _key(secret.manifest)
-    refused = run.memory.refused.get(key)
-    return key[1] in run.memory.secrets or (refused is not None and refused.tries >= PATIENCE)
+    refused = execution.memory.refused.get(key)
+    return key[1] in execution.memory.secrets or (refused is not None and refused.tries >= PATIENCE)
 
 
 def _key(manifest: Manifest) -> Key:

@@ -62,7 +62,7 @@ def _wait(reason: str, tries: int) -> float:
 
 
 @dataclass
-class Memory:
+class ServiceMemory:
     """About one service (by UID)."""
 
     refused: dict[Key, Refused] = field(default_factory=dict)

@@ -9,13 +9,13 @@ from typing import Any, Protocol
 
 from ome_operator import keys
 from ome_operator.api import InferenceService, Invalid
-from ome_operator.cache.event_handler import Cluster
-from ome_operator.cache.resources import SERVICE, Kept
+from ome_operator.cache.event_handler import EventHandler
+from ome_operator.cache.resources import SERVICE, Resource
 from ome_operator.controllers import events as kube_events
 from ome_operator.controllers import status_writer
-from ome_operator.controllers.inferenceservice.execution import Outcome, Run
+from ome_operator.controllers.inferenceservice.execution import Execution, Result
 from ome_operator.controllers.inferenceservice.executor import Executor
-from ome_operator.controllers.inferenceservice.memory import Key, Memory, pause
+from ome_operator.controllers.inferenceservice.memory import Key, ServiceMemory, pause
 from ome_operator.core.observed.objects import Child, Deps, Observed, Ref
 from ome_operator.core.plan import NEEDED, RIGHTS, Event, Plan
 from ome_operator.core.rollout.shared_edits import whole_before
@@ -34,7 +34,7 @@ FIRST_WITHIN = 1.0
 """Seconds from when a service's first objects were made to its first status, and to its budgets: what is Ready by then
 needs one write, which costs the servers as much CPU time as the creation of three services (11 to 12 ms against 3.9,
 whatever it changes)."""
-ACCESS = "Access"
+RBAC = "Access"
 """Kind of the key of a pass over a service's rights alone. An API server allows a right when it has listed all that we have,
 as they are stored now: with full cores a Role and its binding took 2 s, a dozen other objects 1 s (`make bench`)."""
 ROUNDS = 3
@@ -55,12 +55,12 @@ class Refuse(Protocol):
         """Say so and touch nothing."""
 
 
-class Passes:
+class InferenceServiceReconciler:
     """Passes over services."""
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: EventHandler,
         client: Client,
         executor: Executor,
         queue: WorkQueue[Ref],
@@ -71,84 +71,84 @@ class Passes:
     ) -> None:
         self._cluster, self._client, self._executor, self._queue = cluster, client, executor, queue
         self._settings, self._sync, self._refuse, self._clock = settings, sync, refuse, clock
-        self._failures = kube_events.Failures(client, clock)
-        self._memories: dict[Ref, tuple[str, Memory]] = {}
+        self._failures = kube_events.CreateFailures(client, clock)
+        self._memories: dict[Ref, tuple[str, ServiceMemory]] = {}
         self._permits: Permits[Ref, Ref | None] = Permits(settings.max_concurrent_services)
         cluster.child_gone = self._child_gone
 
     def seed(self) -> None:
         """Services that were replacing a slice when the operator stopped hold their permits before any pass runs."""
-        for kept in self._cluster.services():
-            if isinstance(kept.parsed, InferenceService) and self._replacing(kept):
-                self._permits.take(kept.ref, self._cluster.runtime_of(kept))
+        for resource in self._cluster.services():
+            if isinstance(resource.parsed, InferenceService) and self._replacing(resource):
+                self._permits.take(resource.ref, self._cluster.runtime_of(resource))
 
-    async def handle(self, ref: Ref) -> None:
+    async def reconcile(self, ref: Ref) -> None:
         """One pass."""
-        kept = self._cluster.find(ref)
-        if kept is None or kept.deleting:
-            self._leave(ref)  # owner references remove what there is
+        resource = self._cluster.find(ref)
+        if resource is None or resource.deleting:
+            self._forget(ref)  # owner references remove what there is
             return
-        memory = self._memory(kept)
-        outcome, tried = Outcome(), set[Key]()
+        memory = self._memory(resource)
+        result, tried = Result(), set[Key]()
         for _ in range(ROUNDS):
-            outcome.learned = False
-            plan = self._plan(kept, memory, outcome)
+            result.status_changed = False
+            plan = self._plan(resource, memory, result)
             if any(one.kind in RIGHTS for one in plan.apply):
-                self._queue.add(_access(ref))
-            run = Run(kept, memory, tried, outcome, self._clock)
-            carried_out = await self._executor.effects(plan, run)
-            await self._look(kept, memory, plan, outcome)
-            if not outcome.learned:
+                self._queue.add(_rbac_key(ref))
+            execution = Execution(resource, memory, tried, result, self._clock)
+            carried_out = await self._executor.effects(plan, execution)
+            await self._inspect_missing_pods(resource, memory, plan, result)
+            if not result.status_changed:
                 break
-            kept = self._cluster.find(ref)
-            if kept is None:
+            resource = self._cluster.find(ref)
+            if resource is None:
                 return
-        settling = self._settling(kept, memory, plan, outcome)
+        settling = self._first_status_delay(resource, memory, plan, result)
         async with asyncio.TaskGroup() as group:  # neither outlives a pass that fails: the next one would meet it
-            group.create_task(self._status(kept, memory, plan, outcome, settling))
+            group.create_task(self._write_status(resource, memory, plan, result, settling))
             if carried_out and not settling:
-                group.create_task(self._executor.budgets(plan, run))
-        self._next(ref, plan, outcome, memory)
+                group.create_task(self._executor.budgets(plan, execution))
+        self._requeue_after(ref, plan, result, memory)
 
-    async def access(self, ref: Ref) -> None:
+    async def reconcile_rbac(self, ref: Ref) -> None:
         """One pass over a service's rights, beside the passes over the service."""
         service = Ref(SERVICE, ref.namespace, ref.name)
-        kept = self._cluster.find(service)
-        if kept is None or kept.deleting:
+        resource = self._cluster.find(service)
+        if resource is None or resource.deleting:
             self._queue.forget(ref)
             return
-        outcome = Outcome()
-        memory = self._memory(kept)
-        plan = self._plan(kept, memory, outcome)
-        await self._executor.rights(plan, Run(kept, memory, set(), outcome, self._clock))
-        if outcome.learned or (memory.held_up and not self._lacks(kept, plan)):
+        result = Result()
+        memory = self._memory(resource)
+        plan = self._plan(resource, memory, result)
+        await self._executor.rights(plan, Execution(resource, memory, set(), result, self._clock))
+        if result.status_changed or (memory.held_up and not self._unreachable(resource, plan)):
             self._queue.add(service)
-        elif outcome.wrote:
+        elif result.wrote:
             self._queue.add(service, self._settings.child_delay, spaced=True)
-        self._again(ref, outcome, outcome.again)
+        self._schedule(ref, result, result.requeue_after)
 
     # --- asking -----------------------------------------------------------------------------------------------------
 
-    def _plan(self, kept: Kept, memory: Memory, outcome: Outcome) -> Plan:
+    def _plan(self, resource: Resource, memory: ServiceMemory, result: Result) -> Plan:
         now = datetime.now(UTC)
-        before = dict(kept.status)
-        if isinstance(kept.parsed, Invalid):
-            return self._refuse(before, kept.generation, "InvalidSpec", kept.parsed.why, now)
+        before = dict(resource.status)
+        if isinstance(resource.parsed, Invalid):
+            return self._refuse(before, resource.generation, "InvalidSpec", resource.parsed.why, now)
         try:
-            observed = self._observed(kept, memory, now)
-            plan = self._sync(kept.parsed, self._cluster.deps(), observed, now)
-            self._roll(kept, plan, observed)
+            observed = self._observed(resource, memory, now)
+            plan = self._sync(resource.parsed, self._cluster.deps(), observed, now)
+            self._acquire_rollout_permit(resource, plan, observed)
         except Exception as error:
             traceback = repr(error) != memory.bug
             memory.bug = repr(error)
-            logger.error("sync failed for %s/%s: %r", kept.ref.namespace, kept.ref.name, error, exc_info=traceback)
-            outcome.error = KubeError(f"{type(error).__name__}: {error}")
-            return self._refuse(before, kept.generation, "InternalError", status_writer.bug(error), now)
+            logger.error("sync failed for %s/%s: %r", resource.ref.namespace, resource.ref.name, error, exc_info=traceback)
+            result.error = KubeError(f"{type(error).__name__}: {error}")
+            return self._refuse(before, resource.generation, "InternalError", status_writer.bug(error), now)
         memory.bug = ""
         return plan
 
-    def _observed(self, kept: Kept, memory: Memory, now: datetime) -> Observed:
-        ref = kept.ref
+    def _observed(self, resource: Resource, memory: ServiceMemory, now: datetime) -> Observed:
+        ref = resource.ref
         children = self._cluster.children_of(ref.namespace, ref.name)
         pods = self._cluster.pods_of(ref.namespace, ref.name)
         memory.count(children, pods, self._clock())
@@ -160,50 +160,50 @@ class Passes:
             checks=memory.checks(self._clock()),
             failures=memory.failures,
             warnings=tuple(dict.fromkeys(text for texts in memory.warnings.values() for text in texts)),
-            ahead=_names(self._permits.ahead(ref, self._cluster.runtime_of(kept))),
-            another=another(kept.writers, now),
+            ahead=_names(self._permits.ahead(ref, self._cluster.runtime_of(resource))),
+            another=another(resource.writers, now),
         )
 
-    def _replacing(self, kept: Kept) -> bool:
+    def _replacing(self, resource: Resource) -> bool:
         """Whether StatefulSets of another revision than the one that was whole last exist, or it went back to that one.
 
         What one service rejected is not tried on the next.
         """
-        if kept.status.get("rejected"):
+        if resource.status.get("rejected"):
             return True
-        group = self._cluster.children["StatefulSet"].group((kept.ref.namespace, kept.ref.name))
-        return len({child.labels.get(keys.REVISION) for child in group} | whole_before(kept.status)) > 1
+        group = self._cluster.children["StatefulSet"].group((resource.ref.namespace, resource.ref.name))
+        return len({child.labels.get(keys.REVISION) for child in group} | whole_before(resource.status)) > 1
 
-    def _roll(self, kept: Kept, plan: Plan, observed: Observed) -> None:
+    def _acquire_rollout_permit(self, resource: Resource, plan: Plan, observed: Observed) -> None:
         """Take, keep or give back the permit to replace a slice; no await may come between asking and taking."""
-        place = self._cluster.runtime_of(kept)
-        if plan.rolls and (not observed.ahead or self._replacing(kept)):
-            self._wake(self._permits.take(kept.ref, place))
+        place = self._cluster.runtime_of(resource)
+        if plan.rolls and (not observed.ahead or self._replacing(resource)):
+            self._requeue(self._permits.take(resource.ref, place))
         else:
-            self._give_back(kept.ref)  # where it rolls, one of another place
+            self._release_rollout_permit(resource.ref)  # where it rolls, one of another place
             if plan.rolls:
-                self._permits.wait(kept.ref, place)
+                self._permits.wait(resource.ref, place)
 
-    def _give_back(self, ref: Ref) -> None:
-        self._wake(self._permits.leave(ref))
+    def _release_rollout_permit(self, ref: Ref) -> None:
+        self._requeue(self._permits.leave(ref))
 
-    def _wake(self, refs: Iterable[Ref]) -> None:
+    def _requeue(self, refs: Iterable[Ref]) -> None:
         for other in refs:
             self._queue.add(other)
 
-    def _settling(self, kept: Kept, memory: Memory, plan: Plan, outcome: Outcome) -> float:
+    def _first_status_delay(self, resource: Resource, memory: ServiceMemory, plan: Plan, result: Result) -> float:
         """Seconds that the first status of a service which comes up waits for more to tell, and its budgets with it.
 
         They count from the pass that first made something, which is noted here.
         """
         now = self._clock()
-        if outcome.wrote and memory.made_at is None:
+        if result.wrote and memory.made_at is None:
             memory.made_at = now
-        return first_wait(kept.status, plan.status, memory.made_at, now) if outcome.error is None else 0.0
+        return first_wait(resource.status, plan.status, memory.made_at, now) if result.error is None else 0.0
 
     # --- telling ----------------------------------------------------------------------------------------------------
 
-    async def _look(self, kept: Kept, memory: Memory, plan: Plan, outcome: Outcome) -> None:
+    async def _inspect_missing_pods(self, resource: Resource, memory: ServiceMemory, plan: Plan, result: Result) -> None:
         """Find out why pods are missing, when they have been for some seconds and nobody looked recently."""
         now, due = self._clock(), []
         for key in plan.watch_failures:
@@ -216,90 +216,92 @@ class Passes:
                 tries, wait = tries + 1, pause(tries + 1)
                 memory.looks[key] = tries, now + wait
                 due.append(key)
-            outcome.within(wait)
+            result.requeue_within(wait)
         if not due:
             return
         try:
-            messages = await self._failures.of(kept.ref.namespace)
+            messages = await self._failures.of(resource.ref.namespace)
         except KubeError as error:
-            logger.info("cannot read events in %s: %s", kept.ref.namespace, error)
+            logger.info("cannot read events in %s: %s", resource.ref.namespace, error)
             return
-        children = self._cluster.children_of(kept.ref.namespace, kept.ref.name)
+        children = self._cluster.children_of(resource.ref.namespace, resource.ref.name)
         for key in due:
             child = children.get(key)
             message = messages.get(child.uid, "") if child is not None else ""
             if message != memory.failures.get(key, ""):
                 memory.failures[key] = message
-                outcome.learned = True
+                result.status_changed = True
 
-    async def _status(self, kept: Kept, memory: Memory, plan: Plan, outcome: Outcome, settling: float) -> None:
-        memory.held_up = _ready(plan.status) and self._lacks(kept, plan)
-        if memory.held_up or not status_writer.differs(kept, plan.status, memory.status):
+    async def _write_status(
+        self, resource: Resource, memory: ServiceMemory, plan: Plan, result: Result, settling: float
+    ) -> None:
+        memory.held_up = _ready(plan.status) and self._unreachable(resource, plan)
+        if memory.held_up or not status_writer.differs(resource, plan.status, memory.status):
             return  # what could not be made is tried again, and rights, which are made beside us, call for a pass
         due = 0.0 if plan.urgent else memory.status_at + self._settings.status_interval - self._clock()
         if (wait := max(due, settling)) > 0:
-            outcome.within(wait)
+            result.requeue_within(wait)
             return
         try:
-            written = await status_writer.write(self._client, self._cluster, kept, plan.status)
+            written = await status_writer.write(self._client, self._cluster, resource, plan.status)
         except KubeError as error:
-            logger.info("cannot write the status of %s/%s: %s", kept.ref.namespace, kept.ref.name, error)
-            outcome.error = error
+            logger.info("cannot write the status of %s/%s: %s", resource.ref.namespace, resource.ref.name, error)
+            result.error = error
             return
         if written is None:
-            outcome.within(self._settings.guard_delay)
+            result.requeue_within(self._settings.guard_delay)
             return
         memory.status, memory.status_at = written, self._clock()
-        await self._tell(kept, memory, plan.events)
+        await self._record_events(resource, memory, plan.events)
 
-    def _lacks(self, kept: Kept, plan: Plan) -> bool:
+    def _unreachable(self, resource: Resource, plan: Plan) -> bool:
         """Whether it has no address or no rights of its own yet: pods may be ready without, and serve nobody."""
         wanted = {(one.kind, one.manifest["metadata"]["name"]) for one in plan.apply if one.kind in NEEDED}
-        children = self._cluster.children_of(kept.ref.namespace, kept.ref.name) if wanted else {}
-        return not wanted <= {key for key, child in children.items() if child.owner == kept.uid}
+        children = self._cluster.children_of(resource.ref.namespace, resource.ref.name) if wanted else {}
+        return not wanted <= {key for key, child in children.items() if child.owner == resource.uid}
 
-    async def _tell(self, kept: Kept, memory: Memory, events: tuple[Event, ...]) -> None:
+    async def _record_events(self, resource: Resource, memory: ServiceMemory, events: tuple[Event, ...]) -> None:
         """Post events that were not told lately."""
         now = self._clock()
         memory.events = {key: at for key, at in memory.events.items() if now - at < kube_events.REPEAT}
         for event in events:
             if (event.reason, event.message) not in memory.events:
                 memory.events[(event.reason, event.message)] = now
-                await kube_events.tell(self._client, kept, event)
+                await kube_events.tell(self._client, resource, event)
 
     # --- the next pass ----------------------------------------------------------------------------------------------
 
-    def _next(self, ref: Ref, plan: Plan, outcome: Outcome, memory: Memory) -> None:
-        if outcome.wrote or outcome.learned:
+    def _requeue_after(self, ref: Ref, plan: Plan, result: Result, memory: ServiceMemory) -> None:
+        if result.wrote or result.status_changed:
             self._queue.add(ref, self._settings.child_delay, spaced=True)
         # What is due until a status tells of it stays due while none may be written.
         least = self._settings.guard_delay if memory.held_up else 0.0
-        self._again(ref, outcome, outcome.again, plan.requeue_after, self._settings.resync, least=least)
+        self._schedule(ref, result, result.requeue_after, plan.requeue_after, self._settings.resync, least=least)
 
-    def _again(self, ref: Ref, outcome: Outcome, *waits: float | None, least: float = 0.0) -> None:
+    def _schedule(self, ref: Ref, result: Result, *waits: float | None, least: float = 0.0) -> None:
         """After the first of these waits in seconds but not before `least`, or when it failed after a backoff."""
-        if outcome.error is not None:
-            delay = self._queue.retry(ref, at_least=outcome.error.retry_after)
-            logger.info("%s/%s: again in %.1f s: %s", ref.namespace, ref.name, delay, outcome.error)
+        if result.error is not None:
+            delay = self._queue.retry(ref, at_least=result.error.retry_after)
+            logger.info("%s/%s: again in %.1f s: %s", ref.namespace, ref.name, delay, result.error)
         else:
             self._queue.succeeded(ref)
-        soonest = max(outcome.error.retry_after, self._settings.guard_delay) if outcome.error is not None else least
+        soonest = max(result.error.retry_after, self._settings.guard_delay) if result.error is not None else least
         for after in waits:
             if after is not None:
                 self._queue.add(ref, max(after, soonest))
 
-    def _memory(self, kept: Kept) -> Memory:
+    def _memory(self, resource: Resource) -> ServiceMemory:
         """A new incarnation of a name starts with an empty memory."""
-        uid, memory = self._memories.get(kept.ref, ("", Memory()))
-        if uid != kept.uid:
-            memory = Memory()
-            self._memories[kept.ref] = kept.uid, memory
+        uid, memory = self._memories.get(resource.ref, ("", ServiceMemory()))
+        if uid != resource.uid:
+            memory = ServiceMemory()
+            self._memories[resource.ref] = resource.uid, memory
         return memory
 
-    def _leave(self, ref: Ref) -> None:
+    def _forget(self, ref: Ref) -> None:
         self._memories.pop(ref, None)
-        self._give_back(ref)
-        for one in (ref, _access(ref)):
+        self._release_rollout_permit(ref)
+        for one in (ref, _rbac_key(ref)):
             self._queue.forget(one)
 
     def _child_gone(self, child: Child) -> None:
@@ -315,9 +317,9 @@ def first_wait(stored: Mapping[str, object], said: Mapping[str, Any], made_at: f
     return max(0.0, made_at + FIRST_WITHIN - now)
 
 
-def _access(ref: Ref) -> Ref:
+def _rbac_key(ref: Ref) -> Ref:
     """The key for its rights."""
-    return Ref(ACCESS, ref.namespace, ref.name)
+    return Ref(RBAC, ref.namespace, ref.name)
 
 
 def _ready(status: Mapping[str, Any]) -> bool:

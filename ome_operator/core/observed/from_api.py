@@ -10,7 +10,7 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.core.observed import managed_fields
-from ome_operator.core.observed.objects import Child, Ending, Holding, Node, Pod, Record, Ref, Unused
+from ome_operator.core.observed.objects import Child, Holding, Node, NodeRecord, Pod, Ref, Termination, Unused
 from ome_operator.core.observed.termination import tail, telling
 
 Body = Mapping[str, Any]
@@ -125,17 +125,19 @@ def _main(boxes: Sequence[Body], status: Body) -> Body:
     return next((one for one in found if one.get("name") == name), found[0] if found and name is None else {})
 
 
-def _ending(status: Body, main: Body, conditions: Mapping[str, Body]) -> Ending | None:
+def _ending(status: Body, main: Body, conditions: Mapping[str, Body]) -> Termination | None:
     """How the main container ended last, else who took the pod away."""
     for state in ("state", "lastState"):
         if ended := (main.get(state) or {}).get("terminated"):
             said = tail(ended.get("message") or "")
             reason, code = ended.get("reason") or "Error", _number(ended.get("exitCode"), 0)
-            return Ending(main.get("name") or "", reason, code, said, ended.get("finishedAt") or "")
+            return Termination(main.get("name") or "", reason, code, said, ended.get("finishedAt") or "")
     if (taken := conditions.get("DisruptionTarget") or {}).get("status") == "True":
-        return Ending("", taken.get("reason") or "Disrupted", None, taken.get("message") or "", taken["lastTransitionTime"])
+        return Termination(
+            "", taken.get("reason") or "Disrupted", None, taken.get("message") or "", taken["lastTransitionTime"]
+        )
     if status.get("phase") == "Failed":
-        return Ending("", status.get("reason") or "Failed", None, status.get("message") or "", "")
+        return Termination("", status.get("reason") or "Failed", None, status.get("message") or "", "")
     return None
 
 
@@ -248,10 +250,10 @@ def _applied_labels(body: Body) -> frozenset[str]:
     return frozenset(name[2:] for name in labels if name.startswith("f:"))
 
 
-def record(body: Body) -> Record:
+def record(body: Body) -> NodeRecord:
     """An agent's record."""
     spec, status = body.get("spec") or {}, body.get("status") or {}
-    return Record(
+    return NodeRecord(
         node=(body.get("metadata") or {}).get("name") or "",
         uid=uid(body),
         version=version(body),

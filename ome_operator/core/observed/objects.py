@@ -50,7 +50,7 @@ class Child(NamedTuple):
     """Name of a StatefulSet's present template, as its pods carry it; "" for other kinds and while it is not known."""
 
 
-class Ending(NamedTuple):
+class Termination(NamedTuple):
     """How the main container of a pod ended last, or who took the pod away."""
 
     container: str
@@ -106,7 +106,7 @@ class Pod(NamedTuple):
     """When the grace period of a deletion is over, in RFC 3339; "" when it is not being deleted."""
     template: str = ""
     """Name of the template that its StatefulSet made it from."""
-    ending: Ending | None = None
+    ending: Termination | None = None
 
 
 class Node(NamedTuple):
@@ -156,7 +156,7 @@ class Unused(NamedTuple):
     """Since when the agent would remove it, "" where it keeps it."""
 
 
-class Record(NamedTuple):
+class NodeRecord(NamedTuple):
     """An agent's record of its node."""
 
     node: str

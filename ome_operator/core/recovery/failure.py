@@ -7,7 +7,7 @@ from typing import Any
 from ome_operator.core.observed.objects import Pod
 from ome_operator.core.observed.termination import telling
 from ome_operator.core.recovery.group import Group, uid_of
-from ome_operator.core.recovery.record import UID, Record, mark, stamp
+from ome_operator.core.recovery.record import UID, GroupRecord, mark, stamp
 
 Failure = dict[str, Any]
 """As `status.groups[].lastFailure`."""
@@ -19,7 +19,7 @@ _WEAK = frozenset({DELETED, REPLACED, MISSING, HUNG})
 _PLAIN = frozenset({"Error", "Completed"})
 
 
-def found(group: Group, record: Record, lost: Callable[[str], bool], now: datetime) -> Failure | None:
+def found(group: Group, record: GroupRecord, lost: Callable[[str], bool], now: datetime) -> Failure | None:
     """The failure to remember: what ended first since the recorded start, else what was remembered."""
     known = record.failure
     current = known if known is not None and known.get("time", "") >= record.ready_since else None
@@ -54,7 +54,7 @@ def late(group: Group, why: str, now: datetime) -> Failure:
     return max(endings, key=lambda one: str(one["time"]), default=about(group, LATE, why, now))
 
 
-def _failed(pod: Pod, rank: int, record: Record) -> bool:
+def _failed(pod: Pod, rank: int, record: GroupRecord) -> bool:
     """Whether the recorded pod of a rank has lost its recorded start, or is about to."""
     same = uid_of(record, rank) == pod.uid[:UID]
     return same and (record.members[str(rank)] != mark(pod) or pod.deleting or pod.over or not pod.running)
@@ -68,7 +68,7 @@ def _ended(pod: Pod, now: datetime) -> Failure | None:
     return out if one.code is None else out | {"containerName": one.container, "exitCode": one.code}
 
 
-def _seen(group: Group, record: Record, lost: Callable[[str], bool], now: datetime) -> Iterator[Failure]:
+def _seen(group: Group, record: GroupRecord, lost: Callable[[str], bool], now: datetime) -> Iterator[Failure]:
     """What the pods look like from outside."""
     for rank in range(group.size):
         pod = group.pods.get(rank)

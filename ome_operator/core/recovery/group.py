@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.recovery.record import UID, Record, mark
+from ome_operator.core.recovery.record import UID, GroupRecord, mark
 
 
 class Group(NamedTuple):
@@ -63,7 +63,7 @@ class View(NamedTuple):
     """Every pod is the recorded one; main containers were started again, or are about to be."""
 
 
-def view(group: Group, record: Record, spare: int = 0) -> View:
+def view(group: Group, record: GroupRecord, spare: int = 0) -> View:
     """Compare a group with its record; `spare` ranks above 0 may differ."""
     recorded = {rank: pod for rank, pod in group.pods.items() if record.members.get(str(rank)) == mark(pod)}
     alive = {rank for rank, pod in recorded.items() if pod.running and not (pod.deleting or pod.over)}
@@ -80,7 +80,7 @@ def _finishes(leader: Pod) -> bool:
     return leader.deleting and leader.running and not leader.over
 
 
-def uid_of(record: Record, rank: int) -> str:
+def uid_of(record: GroupRecord, rank: int) -> str:
     """The beginning of the UID of the pod that was recorded for a rank."""
     return record.members.get(str(rank), "").partition(".")[0]
 

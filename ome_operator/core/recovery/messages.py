@@ -6,7 +6,16 @@ from ome_operator.core.plan import Event
 from ome_operator.core.recovery import failure
 from ome_operator.core.recovery.group import Group
 from ome_operator.core.recovery.policy import Policy
-from ome_operator.core.recovery.record import FAILED, NODE_LOST, NOT_READY, READY, RECYCLING, RESTARTING, SYSTEMIC, Record
+from ome_operator.core.recovery.record import (
+    FAILED,
+    NODE_LOST,
+    NOT_READY,
+    READY,
+    RECYCLING,
+    RESTARTING,
+    SYSTEMIC,
+    GroupRecord,
+)
 from ome_operator.core.status import conditions as cond
 
 LIMIT, STUCK = "RecycleLimit", "StuckTerminating"
@@ -14,7 +23,7 @@ _GRAVITY = (SYSTEMIC, LIMIT, STUCK, RECYCLING, "NotReady", RESTARTING)
 
 
 def condition(
-    records: Mapping[str, Record],
+    records: Mapping[str, GroupRecord],
     groups: Mapping[str, Group],
     policies: Mapping[str, Policy],
     more: list[tuple[str, str]],
@@ -33,12 +42,12 @@ def condition(
     return cond.Condition(cond.RECOVERED, True, "Recovered", f"{groups[last.name].title} came back{_times(last)}: {why}")
 
 
-def _went_down(record: Record) -> bool:
+def _went_down(record: GroupRecord) -> bool:
     """Whether it was ready once, or had to be recycled before."""
     return bool(record.incarnation or record.recycles)
 
 
-def _said(record: Record, group: Group, policy: Policy) -> tuple[str, str]:
+def _said(record: GroupRecord, group: Group, policy: Policy) -> tuple[str, str]:
     """(reason, sentence) about a group that is not as it was."""
     why = f": {failure.sentence(record.failure)}" if record.failure else ""
     title = group.title
@@ -59,7 +68,7 @@ def _said(record: Record, group: Group, policy: Policy) -> tuple[str, str]:
     return RESTARTING, back + wait
 
 
-def _times(record: Record) -> str:
+def _times(record: GroupRecord) -> str:
     return f" ({_ordinal(record.recycles)} recycle)" if record.recycles else ""
 
 
@@ -68,7 +77,7 @@ def _ordinal(number: int) -> str:
     return f"{number}{ending}"
 
 
-def event(record: Record, group: Group) -> Event:
+def event(record: GroupRecord, group: Group) -> Event:
     """A recycle begins."""
     why = failure.sentence(record.failure) if record.failure else "a rank was lost"
     what = f"{group.title} of revision {group.revision} is recycled{_times(record)}"

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from ome_operator.api import Component, InferenceService, Lifecycle, Runtime
 from ome_operator.quantity import seconds
-from ome_operator.util.memoize import by_identity
+from ome_operator.util.memoize import memoize_by_identity
 
 SELF_HEAL = 60.0
 """Ranks of SGLang that were restarted in place meet again after 40 to 48 s (measured)."""
@@ -45,7 +45,7 @@ def policy(service: InferenceService, runtime: Runtime | None, component: str) -
     return _policy(above.lifecycle if above else None, below.lifecycle if below else None)
 
 
-@by_identity(1024)
+@memoize_by_identity(1024)
 def _policy(above: Lifecycle | None, below: Lifecycle | None) -> Policy:
     def said(field: str) -> Any:
         values = [getattr(one, field) for one in (above, below) if one is not None]

@@ -24,7 +24,7 @@ def mark(pod: Pod) -> str:
 
 
 @dataclass(frozen=True)
-class Record:
+class GroupRecord:
     """One group: its recorded start, and how often and why it was recycled."""
 
     name: str
@@ -49,12 +49,12 @@ class Record:
     failure: dict[str, Any] | None = None
     """The last one, as `status.groups[].lastFailure`."""
 
-    def to(self, phase: str, now: datetime, **changes: Any) -> "Record":
+    def to(self, phase: str, now: datetime, **changes: Any) -> "GroupRecord":
         """In another phase, or in this one since when it began."""
         since = self.since if phase == self.phase and self.since else stamp(now)
         return replace(self, phase=phase, since=since, **changes)
 
-    def believed(self, now: datetime) -> "Record":
+    def believed(self, now: datetime) -> "GroupRecord":
         """With no time that is still to come: a clock was set back since, and a wait would last for as long as that."""
         times = {name: getattr(self, name) for name in ("since", "ready_since", "recycled_at")}
         late: dict[str, Any] = {name: stamp(now) for name, time in times.items() if passed(time, now) < 0}
@@ -75,13 +75,13 @@ def passed(since: str, now: datetime) -> float:
     return (now.astimezone(UTC) - when.astimezone(UTC)).total_seconds()
 
 
-def read(status: Mapping[str, Any]) -> dict[str, Record]:
+def read(status: Mapping[str, Any]) -> dict[str, GroupRecord]:
     """The records in a service's stored status, by name."""
     return {one["name"]: _read(one) for one in status.get("groups") or ()}
 
 
-def _read(one: Mapping[str, Any]) -> Record:
-    return Record(
+def _read(one: Mapping[str, Any]) -> GroupRecord:
+    return GroupRecord(
         name=one["name"],
         component=one.get("component") or "",
         revision=one.get("revision") or "",
@@ -99,12 +99,12 @@ def _read(one: Mapping[str, Any]) -> Record:
     )
 
 
-def written(records: Iterable[Record]) -> list[dict[str, Any]]:
+def written(records: Iterable[GroupRecord]) -> list[dict[str, Any]]:
     """The same for the status, sorted, with only the fields that have something to say."""
     return [_written(one) for one in sorted(records, key=lambda one: (one.component, one.revision, one.index))]
 
 
-def _written(one: Record) -> dict[str, Any]:
+def _written(one: GroupRecord) -> dict[str, Any]:
     told: dict[str, Any] = {
         "name": one.name,
         "component": one.component,

@@ -13,13 +13,13 @@ from ome_operator.core.plan import Delete, Event, NodeLost, Recycle, sight
 from ome_operator.core.recovery import messages
 from ome_operator.core.recovery.group import Group, ranks, view
 from ome_operator.core.recovery.policy import Policy, policy
-from ome_operator.core.recovery.record import RECYCLING, Record, passed, read, written
-from ome_operator.core.recovery.scope import Role, scope
+from ome_operator.core.recovery.record import RECYCLING, GroupRecord, passed, read, written
+from ome_operator.core.recovery.scope import RoleGroups, scope
 from ome_operator.core.recovery.state_machine import Step
 from ome_operator.core.recovery.systemic import together
 from ome_operator.core.render import meta
 from ome_operator.core.resolve.inputs import Resolved
-from ome_operator.core.rollout.intent import Choice
+from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.slices import hurry, own_pods
 from ome_operator.core.status.conditions import Condition
 
@@ -49,7 +49,7 @@ class Recovery:
 def recover(
     service: InferenceService,
     resolved: Resolved,
-    choice: Choice,
+    choice: Intent,
     want: Desired,
     observed: Observed,
     present: Iterable[str],
@@ -85,19 +85,19 @@ def recover(
     )
 
 
-def announced(stored: Record | None) -> bool:
+def announced(stored: GroupRecord | None) -> bool:
     """Whether a recycle stands in the stored status with its cause and count: only then may anything be deleted."""
     return stored is not None and stored.phase == RECYCLING
 
 
-def _moved(stored: Record | None, now: Record) -> bool:
+def _moved(stored: GroupRecord | None, now: GroupRecord) -> bool:
     """Whether a group that was ready once is in another phase."""
     return stored is not None and bool(stored.incarnation) and stored.phase != now.phase
 
 
 def _steps(
     groups: Mapping[str, Group],
-    before: Mapping[str, Record],
+    before: Mapping[str, GroupRecord],
     policies: Mapping[str, Policy],
     lost: Callable[[str], bool],
     now: datetime,
@@ -114,19 +114,19 @@ def _steps(
 
 
 def _carried(
-    before: Mapping[str, Record], after: Mapping[str, Record], roles: list[Role], present: Iterable[str]
-) -> list[Record]:
+    before: Mapping[str, GroupRecord], after: Mapping[str, GroupRecord], roles: list[RoleGroups], present: Iterable[str]
+) -> list[GroupRecord]:
     """Records of groups that are left alone now, and of slices that go: they are forgotten with their slice."""
     wanted = {(role.revision, role.component): role.groups for role in roles}
     here = frozenset(present)
 
-    def stays(one: Record) -> bool:
+    def stays(one: GroupRecord) -> bool:
         return one.revision in here and one.index < wanted.get((one.revision, one.component), one.index + 1)
 
     return [one for name, one in before.items() if name not in after and stays(one)]
 
 
-def _groups(role: Role, pods: Iterable[Pod], observed: Observed) -> list[Group]:
+def _groups(role: RoleGroups, pods: Iterable[Pod], observed: Observed) -> list[Group]:
     """The groups of a role, without those that are taken out of service."""
     mine = [pod for pod in pods if pod.component == role.component and pod.revision == role.revision]
     out = []
@@ -157,7 +157,7 @@ def _groups(role: Role, pods: Iterable[Pod], observed: Observed) -> list[Group]:
     return out
 
 
-def _recycling(service: str, group: Group, role: Role, record: Record) -> Recycle:
+def _recycling(service: str, group: Group, role: RoleGroups, record: GroupRecord) -> Recycle:
     """Deletions of what is left of the recorded start, with all that they rest on."""
     labels = meta.labels(service, group.component, group.revision)
     leader = {**labels, keys.WORKER_INDEX: "0", keys.POD_INDEX: str(group.number)}

@@ -5,11 +5,11 @@ from typing import NamedTuple
 from ome_operator import keys, names
 from ome_operator.core.desired import Desired
 from ome_operator.core.observed.objects import Observed
-from ome_operator.core.rollout.intent import Choice
+from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.status.progress import title
 
 
-class Role(NamedTuple):
+class RoleGroups(NamedTuple):
     """The groups of one component of one slice that are to stay."""
 
     component: str
@@ -24,7 +24,7 @@ class Role(NamedTuple):
     """Name and replicas of its RoleScale."""
 
 
-def scope(choice: Choice, want: Desired, observed: Observed) -> list[Role]:
+def scope(choice: Intent, want: Desired, observed: Observed) -> list[RoleGroups]:
     """The roles of all kept slices. Slices that go, and groups beyond the wanted number, have their own order of ending."""
     out = []
     for (revision, component), held in sorted(want.held.items()):
@@ -32,7 +32,7 @@ def scope(choice: Choice, want: Desired, observed: Observed) -> list[Role]:
         scale = observed.children.get(("RoleScale", names.component(choice.owner.name, component)))
         mine = scale is not None and scale.owner == choice.owner.uid
         out.append(
-            Role(
+            RoleGroups(
                 component=component,
                 revision=revision,
                 title=title(component, keys.DECODER in roles),

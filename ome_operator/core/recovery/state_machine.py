@@ -24,7 +24,7 @@ from ome_operator.core.recovery.record import (
     STARTING,
     SYSTEMIC,
     UID,
-    Record,
+    GroupRecord,
     passed,
     stamp,
 )
@@ -36,12 +36,12 @@ TURN = 5.0
 class Step(NamedTuple):
     """What becomes of a group."""
 
-    record: Record
+    record: GroupRecord
     again: float | None = None
     """Seconds until something is due if nothing happens before."""
 
 
-class Ground(NamedTuple):
+class Circumstances(NamedTuple):
     """What a group's fate depends on besides itself."""
 
     policy: Policy
@@ -54,7 +54,7 @@ class Ground(NamedTuple):
     """Whether another group of the role is being recycled: then none is for a hang."""
 
 
-def advance(group: Group, record: Record, ground: Ground) -> Step:
+def advance(group: Group, record: GroupRecord, ground: Circumstances) -> Step:
     """The next record of a group."""
     seen = view(group, record, ground.policy.spare)
     if not ground.policy.recycles:
@@ -71,7 +71,7 @@ def advance(group: Group, record: Record, ground: Ground) -> Step:
     return _broken(group, _told(group, record, ground), seen, ground)
 
 
-def _met(group: Group, record: Record, seen: View, spare: int) -> bool:
+def _met(group: Group, record: GroupRecord, seen: View, spare: int) -> bool:
     """Whether a new leader is ready: it has met every rank, also one whose start is the recorded one.
 
     Such a rank was recorded when it had just ended and started again, which its leader notices some seconds later. A leader
@@ -85,20 +85,20 @@ def _met(group: Group, record: Record, seen: View, spare: int) -> bool:
     return not record.incarnation or (group.settled and not _drifted(group, record))
 
 
-def _came_back(group: Group, record: Record, seen: View) -> bool:
+def _came_back(group: Group, record: GroupRecord, seen: View) -> bool:
     """Whether what was to go serves after all, and is what it should be; of a start that never was ready a probe says so."""
     proven = bool(record.ready_since) or (group.settled and group.pods[0].probed)
     return seen.whole and group.ready and proven and not _drifted(group, record)
 
 
-def _told(group: Group, record: Record, ground: Ground) -> Record:
+def _told(group: Group, record: GroupRecord, ground: Circumstances) -> GroupRecord:
     """With the failure that can be seen now, where a recorded start was lost."""
     if not record.incarnation:
         return record  # whatever happens before a group was first ready belongs to its boot
     return replace(record, failure=found(group, record, ground.lost, ground.now))
 
 
-def _recorded(group: Group, record: Record, now: datetime) -> Record:
+def _recorded(group: Group, record: GroupRecord, now: datetime) -> GroupRecord:
     """A new start: every pod exists, none is being deleted, and the leader is ready."""
     return replace(
         record.to(READY, now),
@@ -109,7 +109,7 @@ def _recorded(group: Group, record: Record, now: datetime) -> Record:
     )
 
 
-def _watched(group: Group, record: Record, ground: Ground) -> Step:
+def _watched(group: Group, record: GroupRecord, ground: Circumstances) -> Step:
     """Nothing is recycled: every pod is left to the kubelet and its StatefulSet."""
     if group.ready:
         same = record.phase == READY and record.members == group.marks()
@@ -119,7 +119,7 @@ def _watched(group: Group, record: Record, ground: Ground) -> Step:
     return Step(_told(group, record, ground).to(STARTING if group.bound else PENDING, ground.now))
 
 
-def _coming(group: Group, record: Record, ground: Ground) -> Step:
+def _coming(group: Group, record: GroupRecord, ground: Circumstances) -> Step:
     """A new start, of which nothing is recorded: it is waited for."""
     if record.incarnation and (strange := _drifted(group, record)):
         why = "it was made from a template that is not the revision's"
@@ -135,7 +135,7 @@ def _coming(group: Group, record: Record, ground: Ground) -> Step:
     return _recycle(record, late(group, why, ground.now), ground, group.marks())
 
 
-def _drifted(group: Group, record: Record) -> str:
+def _drifted(group: Group, record: GroupRecord) -> str:
     """Name of a pod that was made from a template that is not the slice's; "" without one.
 
     Pods of a start that was ready were right when they were recorded, whatever an upgrade of Kubernetes makes of the
@@ -145,7 +145,7 @@ def _drifted(group: Group, record: Record) -> str:
     return next((pod.name for rank, pod in strange if not record.ready_since or uid_of(record, rank) != pod.uid[:UID]), "")
 
 
-def _whole(group: Group, record: Record, ground: Ground) -> Step:
+def _whole(group: Group, record: GroupRecord, ground: Circumstances) -> Step:
     """Every rank runs since the recorded start: it serves, or it hangs."""
     now, policy = ground.now, ground.policy
     if group.ready and not record.ready_since:
@@ -167,7 +167,7 @@ def _whole(group: Group, record: Record, ground: Ground) -> Step:
     return _recycle(record, about(group, HUNG, why, now), ground)
 
 
-def _ready(record: Record, now: datetime) -> Step:
+def _ready(record: GroupRecord, now: datetime) -> Step:
     """It serves; after some time its recycles are forgiven."""
     if record.phase != READY:
         record = replace(record.to(READY, now), ready_since=stamp(now))
@@ -177,7 +177,7 @@ def _ready(record: Record, now: datetime) -> Step:
     return Step(record, left)
 
 
-def _replaced(group: Group, record: Record, ground: Ground) -> Record:
+def _replaced(group: Group, record: GroupRecord, ground: Circumstances) -> GroupRecord:
     """Ranks that the engine survived losing are recorded anew when they are back."""
     if not ground.policy.spare:
         return record
@@ -187,7 +187,7 @@ def _replaced(group: Group, record: Record, ground: Ground) -> Record:
     return replace(_told(group, record, ground), members={**record.members, **back})
 
 
-def _broken(group: Group, record: Record, seen: View, ground: Ground) -> Step:
+def _broken(group: Group, record: GroupRecord, seen: View, ground: Circumstances) -> Step:
     """Some of the recorded start are left and some are not: the group cannot go on, unless it comes back by itself."""
     now = ground.now
     if seen.restarting:
@@ -204,7 +204,9 @@ def _broken(group: Group, record: Record, seen: View, ground: Ground) -> Step:
     return _recycle(record, record.failure, ground)
 
 
-def _recycle(record: Record, failure: Failure | None, ground: Ground, never_ready: dict[str, str] | None = None) -> Step:
+def _recycle(
+    record: GroupRecord, failure: Failure | None, ground: Circumstances, never_ready: dict[str, str] | None = None
+) -> Step:
     """Announce a recycle, unless it is too soon after the last one or there were too many.
 
     `never_ready`: the starts that have to go, where they are not the recorded ones.
@@ -219,6 +221,6 @@ def _recycle(record: Record, failure: Failure | None, ground: Ground, never_read
     return Step(gone.to(RECYCLING, now))
 
 
-def _exhausted(record: Record, policy: Policy) -> bool:
+def _exhausted(record: GroupRecord, policy: Policy) -> bool:
     """Whether a group was recycled as often in a row as is allowed."""
     return policy.limit is not None and record.in_a_row >= policy.limit

@@ -5,18 +5,18 @@ from datetime import datetime
 
 from ome_operator.core.recovery.group import Group, view
 from ome_operator.core.recovery.policy import Policy
-from ome_operator.core.recovery.record import NOT_READY, PENDING, READY, RECYCLING, STARTING, SYSTEMIC, Record, passed
-from ome_operator.core.recovery.state_machine import Ground, Step, advance
+from ome_operator.core.recovery.record import NOT_READY, PENDING, READY, RECYCLING, STARTING, SYSTEMIC, GroupRecord, passed
+from ome_operator.core.recovery.state_machine import Circumstances, Step, advance
 
 PLACING = 300.0
 """Seconds that pods usually have found their nodes within, autoscaled ones too."""
 
 
 def together(
-    groups: list[Group], before: Mapping[str, Record], policy: Policy, lost: Callable[[str], bool], now: datetime
+    groups: list[Group], before: Mapping[str, GroupRecord], policy: Policy, lost: Callable[[str], bool], now: datetime
 ) -> tuple[dict[str, Step], list[tuple[str, str]]]:
     """All groups of a component: a fault of half of them is told, and only one at a time is recycled for a hang."""
-    new = {one.name: Record(one.name, one.component, one.revision, one.number) for one in groups}
+    new = {one.name: GroupRecord(one.name, one.component, one.revision, one.number) for one in groups}
     records = {name: before.get(name, record).believed(now) for name, record in new.items()}
     silent = [one for one in groups if _silent(one, records[one.name], policy)]
     known = [one for one in groups if records[one.name].incarnation]
@@ -24,7 +24,7 @@ def together(
     pending = any(_pending(one, now) for one in records.values())
     steps: dict[str, Step] = {}
     for one in groups:
-        ground = Ground(policy, lost, now, systemic, busy=pending)
+        ground = Circumstances(policy, lost, now, systemic, busy=pending)
         steps[one.name] = advance(one, records[one.name], ground)
         pending = pending or steps[one.name].record.phase == RECYCLING
     if not systemic or not policy.recycles:
@@ -33,14 +33,14 @@ def together(
     return steps, [(SYSTEMIC, f"{said}, though every rank runs: none is recycled; look at what they share")]
 
 
-def _silent(group: Group, record: Record, policy: Policy) -> bool:
+def _silent(group: Group, record: GroupRecord, policy: Policy) -> bool:
     """Whether a group does not serve although every rank runs since it did."""
     if record.phase not in (READY, NOT_READY, SYSTEMIC) or group.leader is None or group.leader.ready:
         return False
     return view(group, record, policy.spare).whole
 
 
-def _pending(record: Record, now: datetime) -> bool:
+def _pending(record: GroupRecord, now: datetime) -> bool:
     """Whether a recycle is under way: its pods go, or new ones come up. One that finds no nodes holds up nobody for long."""
     if record.phase == PENDING and passed(record.since, now) > PLACING:
         return False

@@ -15,7 +15,7 @@ from ome_operator.core.render import meta
 from ome_operator.core.render.pod_template import add_env, base_env
 from ome_operator.core.render.registry_sidecar import Sidecar, with_registry
 from ome_operator.engines.routers import HEALTH_INTERVAL, SELECTORS, sglang_router, takes_flags
-from ome_operator.util.memoize import by_identity
+from ome_operator.util.memoize import memoize_by_identity
 
 ENDPOINT_LAG = 15
 """Seconds that endpoints may lag behind a router that goes; it keeps serving so long (decisions 11)."""
@@ -25,7 +25,7 @@ GRACE = "--shutdown-grace-period-secs"
 RULES = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
 
 
-@by_identity(1024)
+@memoize_by_identity(1024)
 def access(owner: meta.Owner, composed: Composed) -> list[Manifest]:
     """Role and RoleBinding of the routers of a service, and their ServiceAccount unless the user names one."""
     name = names.component(owner.name, keys.ROUTER)
@@ -43,7 +43,7 @@ def access(owner: meta.Owner, composed: Composed) -> list[Manifest]:
     ]
 
 
-@by_identity(1024)
+@memoize_by_identity(1024)
 def deployment(
     owner: meta.Owner,
     revision: str,

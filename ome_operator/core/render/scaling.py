@@ -5,10 +5,10 @@ from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.render import meta
 from ome_operator.core.resolve.scaling import Policy
 from ome_operator.quantity import part
-from ome_operator.util.memoize import by_identity
+from ome_operator.util.memoize import memoize_by_identity
 
 
-@by_identity(4096)
+@memoize_by_identity(4096)
 def budget(owner: meta.Owner, component: str, revision: str, allowed: int) -> Manifest:
     """Budget over all pods of one role of one slice: a pod under two budgets could not be evicted at all (decisions 14)."""
     selector = meta.labels(owner.name, component, revision)
@@ -51,7 +51,7 @@ def role_scale_status(owner: meta.Owner, component: str, groups: int, ready: int
     }
 
 
-@by_identity(1024)
+@memoize_by_identity(1024)
 def autoscaler(owner: meta.Owner, component: str, policy: Policy) -> Manifest:
     """HorizontalPodAutoscaler on the role's scale object; it cannot wake a role from zero, so it starts at 1."""
     name = names.component(owner.name, component)

@@ -3,12 +3,12 @@
 from ome_operator import keys, names
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.render import meta
-from ome_operator.util.memoize import by_identity
+from ome_operator.util.memoize import memoize_by_identity
 
 DOMAIN = "svc.cluster.local"
 
 
-@by_identity(1024)
+@memoize_by_identity(1024)
 def services(owner: meta.Owner, ports: tuple[tuple[str, int], ...], front: str, service_type: str) -> list[Manifest]:
     """All Services; `ports` has each component that exists with the port where its leaders or routers serve HTTP.
 

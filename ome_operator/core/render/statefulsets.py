@@ -14,7 +14,7 @@ from ome_operator.core.render import meta, pod_template
 from ome_operator.core.resolve.finetuned import mounted
 from ome_operator.core.selection.accelerator import beneath
 from ome_operator.engines import servers
-from ome_operator.util.memoize import by_identity
+from ome_operator.util.memoize import memoize_by_identity
 
 RENDER = 2
 """Version of the renderer, stored with what it made."""
@@ -82,7 +82,7 @@ def stamp(owner: meta.Owner, role: Stored, groups: int, worker_groups: range | t
     return manifests
 
 
-@by_identity(4096)
+@memoize_by_identity(4096)
 def _stamp(owner: meta.Owner, template: Manifest, group: str, replicas: int) -> Manifest:
     """The StatefulSet of all leaders, or of the workers of one group."""
     marks = {keys.GROUP_INDEX: group} if group else {}

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from ome_operator.api import Component, InferenceService, Runtime
 from ome_operator.api.base import Spec
-from ome_operator.util.memoize import by_identity
+from ome_operator.util.memoize import memoize_by_identity
 
 SERVICE = ("deployment_mode", "keda_config", "placement", "routing", "scaling_policy", "traffic")
 COMPONENT = (
@@ -14,7 +14,7 @@ COMPONENT = (
 LIFECYCLE = ("migration_policy", "min_ready_seconds", "ready_policy", "update_strategy")
 
 
-@by_identity(1024)
+@memoize_by_identity(1024)
 def idle(service: InferenceService, runtime: Runtime | None) -> tuple[str, ...]:
     """One sentence for each field of a service, and of the components of its runtime, that has no effect."""
     said = [*_said(service.spec, SERVICE, "spec"), *_said(service.spec.model, ("overlays",), "spec.model")]

@@ -20,7 +20,7 @@ from ome_operator.core.selection.match import broken
 from ome_operator.core.selection.model_profile import known
 from ome_operator.core.selection.runtime import select, still
 from ome_operator.core.weights.mount import weights
-from ome_operator.util.memoize import by_identity
+from ome_operator.util.memoize import memoize_by_identity
 
 NOT_IDENTITY = frozenset(
     {
@@ -112,7 +112,7 @@ def _pinned(
     return pinned(service, part, Ref(one.kind, one.namespace, one.name), now, kept)
 
 
-@by_identity(1024)
+@memoize_by_identity(1024)
 def _mismatch(runtime: Runtime, model: Model) -> tuple[str, ...]:
     """What speaks against a runtime that a service names: it runs all the same, for whoever names it may know better."""
     rules = [one.sentence for one in broken(runtime, known(model), chosen=False) if one.sure]
@@ -138,7 +138,7 @@ def _inputs(
     return out
 
 
-@by_identity(2048)
+@memoize_by_identity(2048)
 def written(component: Component | None, router: bool = False) -> Manifest:
     """What a user wrote for a component, without the fields that do not reach its pods."""
     if component is None:
@@ -148,7 +148,7 @@ def written(component: Component | None, router: bool = False) -> Manifest:
     return {key: value for key, value in raw.items() if key not in keep}
 
 
-@by_identity(512)
+@memoize_by_identity(512)
 def runtime_parts(spec: RuntimeSpec, router: bool = False) -> Manifest:
     """The parts of a runtime's spec that reach the pods of engine and decoder, or of the router."""
     if router:

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys
 from ome_operator.api import Component, InferenceService, Runtime
-from ome_operator.util.memoize import by_identity
+from ome_operator.util.memoize import memoize_by_identity
 
 FIELDS = (
     "min_replicas", "max_replicas", "min_available", "max_unavailable", "scale_metric", "scale_target", "autoscaler",
@@ -40,7 +40,7 @@ def policy(service: InferenceService, runtime: Runtime | None, component: str) -
     return _policy(above, below, service.annotations.get(keys.AUTOSCALER_CLASS) or "hpa")
 
 
-@by_identity(2048)
+@memoize_by_identity(2048)
 def _policy(above: Component | None, below: Component | None, default: str) -> Policy:
     value: dict[str, Any] = {}
     for field in FIELDS:

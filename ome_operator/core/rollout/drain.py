@@ -16,7 +16,7 @@ NOTICE = 15.0
 """Seconds between the mark and the stop: the registry lists pods every 5 s, and a request on its way arrives."""
 
 
-class Held(NamedTuple):
+class Retained(NamedTuple):
     """What draining makes of a wanted number of groups."""
 
     groups: int
@@ -26,7 +26,7 @@ class Held(NamedTuple):
     """Seconds until a marked leader may be stopped."""
 
 
-def hold(component: str, wanted: int, one: Slice, now: datetime) -> Held:
+def hold(component: str, wanted: int, one: Slice, now: datetime) -> Retained:
     """The groups of a role to keep for now, and the marks to set and to take back."""
     mine = [child for child in one.workloads if is_leader_set(child) and child.labels.get(keys.COMPONENT) == component]
     uids = {child.uid for child in mine}
@@ -36,8 +36,8 @@ def hold(component: str, wanted: int, one: Slice, now: datetime) -> Held:
     mark = tuple(_mark(pod, now) for pod in goes if _marked(pod, now) is None)
     left = max((_left(pod, now) for pod in goes), default=0.0)
     if left <= 0:
-        return Held(wanted, unmark)
-    return Held(max(wanted, *(child.replicas for child in mine)), (*unmark, *mark), left)
+        return Retained(wanted, unmark)
+    return Retained(max(wanted, *(child.replicas for child in mine)), (*unmark, *mark), left)
 
 
 def _left(pod: Pod, now: datetime) -> float:

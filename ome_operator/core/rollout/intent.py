@@ -16,25 +16,25 @@ from ome_operator.core.resolve.finetuned import mounted
 from ome_operator.core.resolve.inputs import Resolved
 from ome_operator.core.resolve.scaling import Policy, policy
 from ome_operator.core.rollout import revisions, target
-from ome_operator.core.rollout.record import Record, record
+from ome_operator.core.rollout.record import RevisionLedger, record
 from ome_operator.core.rollout.slices import Slice, started
 from ome_operator.core.rollout.step import CHECKING, OPEN, Gate
 from ome_operator.core.rollout.strategy import Strategy, strategy
 from ome_operator.core.rollout.target import Target
 from ome_operator.core.weights import mount
-from ome_operator.core.weights.availability import Held, held
+from ome_operator.core.weights.availability import Availability, held
 from ome_operator.names import digest
-from ome_operator.util.memoize import by_identity
+from ome_operator.util.memoize import memoize_by_identity
 
 
 @dataclass(frozen=True)
-class Choice:
+class Intent:
     """The wanted revision and what stands before it."""
 
     owner: meta.Owner
     aim: Target
     known: tuple[revisions.Revision, ...]
-    record: Record
+    record: RevisionLedger
     gate: Gate
     check: tuple[Check, ...]
     problems: tuple[Problem, ...]
@@ -44,7 +44,7 @@ class Choice:
     """Component -> counts; only components that the service names."""
     groups: Mapping[str, int]
     """Component -> wanted groups (router: replicas)."""
-    held: Held | None
+    held: Availability | None
     strategy: Strategy
 
     @property
@@ -69,7 +69,7 @@ def choose(
     observed: Observed,
     present: Mapping[str, Slice],
     known: list[revisions.Revision],
-) -> Choice:
+) -> Intent:
     """Decide which revision is wanted, record it if it is not `known`, and say what it waits for."""
     owner = meta.Owner(service.name, service.namespace, service.uid)
     directories = [mount.directory(one, deps.model_agent) for one in mounted(resolved.inputs or {})]
@@ -92,7 +92,7 @@ def choose(
     if wanted is not None and not (aim.revision in present and started(present[aim.revision])):
         grave = _blocking(service, aim, problems, router)
         gate, check = _gate(service, owner, aim.revision, wanted, groups, grave, here, observed, present)
-    return Choice(owner, aim, tuple(known), kept, gate, check, problems, advice, router, policies, groups, here, asked)
+    return Intent(owner, aim, tuple(known), kept, gate, check, problems, advice, router, policies, groups, here, asked)
 
 
 def _blocking(
@@ -129,10 +129,10 @@ def _router(resolved: Resolved) -> tuple[Composed | None, tuple[Problem, ...]]:
         return None, (error.problem,)
 
 
-_composed = by_identity(1024)(compose)
+_composed = memoize_by_identity(1024)(compose)
 
 
-def _held(data: Mapping[str, Any], groups: Mapping[str, int], deps: Deps) -> Held:
+def _held(data: Mapping[str, Any], groups: Mapping[str, int], deps: Deps) -> Availability:
     directories = data.get("directories") or [data.get("directory", "")]  # of the model alone, in the beginning
     return held(mounted(data["inputs"]), _sizes(data, groups), deps, directories)
 
@@ -148,7 +148,7 @@ def _gate(
     data: Mapping[str, Any],
     groups: Mapping[str, int],
     problems: tuple[Problem, ...],
-    here: Held | None,
+    here: Availability | None,
     observed: Observed,
     present: Mapping[str, Slice],
 ) -> tuple[Gate, tuple[Check, ...]]:

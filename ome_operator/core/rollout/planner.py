@@ -46,7 +46,7 @@ class Bounds(NamedTuple):
     """The target comes when nothing is left of the others."""
 
 
-class Numbers(NamedTuple):
+class ReplicaCounts(NamedTuple):
     """Groups of every slice, by revision."""
 
     wanted: Mapping[str, Share]

@@ -12,7 +12,7 @@ from ome_operator.core.rollout import revisions
 
 
 @dataclass(frozen=True)
-class Record:
+class RevisionLedger:
     """The stored revisions, what was written today included."""
 
     data: Mapping[str, Mapping[str, Any]]
@@ -28,7 +28,7 @@ class Record:
 
 def record(
     owner: meta.Owner, inputs: Manifest | None, known: list[revisions.Revision], directories: Sequence[str]
-) -> Record:
+) -> RevisionLedger:
     """Store `inputs` as the newest revision unless they are that already; None (something is missing) stores nothing.
 
     `directories` as in `workloads`.
@@ -58,7 +58,7 @@ def record(
         for one in known
         if not one.child.owner and one.child.name not in recorded
     )
-    return Record(data, numbers, write, problems, current)
+    return RevisionLedger(data, numbers, write, problems, current)
 
 
 def _render(

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 
 from ome_operator import keys
 from ome_operator.core.observed.objects import Child
-from ome_operator.core.rollout.intent import Choice
-from ome_operator.core.rollout.planner import Counts, Groups, Numbers, Share
+from ome_operator.core.rollout.intent import Intent
+from ome_operator.core.rollout.planner import Counts, Groups, ReplicaCounts, Share
 from ome_operator.core.rollout.slices import Slice, is_leader_set
 from ome_operator.core.rollout.strategy import RECREATE, Strategy
 
 
-def numbers(choice: Choice, present: Mapping[str, Slice]) -> Numbers:
+def numbers(choice: Intent, present: Mapping[str, Slice]) -> ReplicaCounts:
     """Count. Slices of other roles than the target's cannot stand beside it (another router is in front): they go first."""
     built = {name: _counts(one, choice) for name, one in present.items()}
     routed = keys.ROUTER in choice.groups
@@ -19,10 +19,10 @@ def numbers(choice: Choice, present: Mapping[str, Slice]) -> Numbers:
     mine = wanted.get(choice.target, {})
     alike = all(wanted[name].keys() == mine.keys() for name, one in present.items() if one.workloads)
     asked = choice.strategy if alike else Strategy(RECREATE)
-    return Numbers(wanted, built, seen, asked.bounds(mine), choice.strategy.paused)
+    return ReplicaCounts(wanted, built, seen, asked.bounds(mine), choice.strategy.paused)
 
 
-def _wanted(revision: str, choice: Choice, counts: Counts) -> Share:
+def _wanted(revision: str, choice: Intent, counts: Counts) -> Share:
     """Groups per role of a slice: those that it has where the service does not name the role any more."""
     roles = choice.roles(revision)
     return {  # in one order, stored or not: people read it
@@ -40,7 +40,7 @@ def _dark(counts: Counts) -> Counts:
     return {role: one._replace(ready=(False,) * one.have) for role, one in counts.items()}
 
 
-def _counts(one: Slice, choice: Choice) -> Counts:
+def _counts(one: Slice, choice: Intent) -> Counts:
     return {role: groups(role, stored.size, one) for role, stored in choice.roles(one.revision).items()}
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ome_operator.core.plan import Delete
-from ome_operator.core.rollout.planner import Numbers, Share, stay, step
+from ome_operator.core.rollout.planner import ReplicaCounts, Share, stay, step
 from ome_operator.core.rollout.slices import Slice, retire, started
 
 
@@ -18,7 +18,7 @@ class Gate:
 
 
 @dataclass(frozen=True)
-class Decision:
+class RolloutStep:
     """One step of a rollout."""
 
     groups: Mapping[str, Share]
@@ -48,8 +48,8 @@ PAUSED = "Paused"
 
 
 def decide(
-    service: str, target: str, present: Mapping[str, Slice], gate: Gate, numbers: Numbers, ahead: str = ""
-) -> Decision:
+    service: str, target: str, present: Mapping[str, Slice], gate: Gate, numbers: ReplicaCounts, ahead: str = ""
+) -> RolloutStep:
     """The next step from the slices that exist to the target alone.
 
     A slice that works goes only for one that can start: while the gate is closed the old ones are kept, and once it is open
@@ -57,7 +57,7 @@ def decide(
     the middle goes on where it stopped.
     """
     if not target:  # nothing can be rendered and nothing is stored: what runs stays as it is
-        return Decision({}, reason=gate.reason or "NothingToRun", message=gate.message)
+        return RolloutStep({}, reason=gate.reason or "NothingToRun", message=gate.message)
     others = [one for name, one in present.items() if name != target]
     running = target in present and started(present[target])
     if not others:
@@ -73,8 +73,8 @@ def decide(
 
 
 def _rolling(
-    service: str, target: str, others: list[Slice], running: bool, said: Mapping[str, Share], numbers: Numbers
-) -> Decision:
+    service: str, target: str, others: list[Slice], running: bool, said: Mapping[str, Share], numbers: ReplicaCounts
+) -> RolloutStep:
     """Slices that are to have no group any more go step by step; the others are stamped with their groups."""
     kept = {one.revision: said[one.revision] for one in others if any(said[one.revision].values())}
     steps = [retire(service, one) for one in others if one.revision not in kept]
@@ -87,12 +87,12 @@ def _rolling(
     alone = not running and len(kept) == 1 and not any(numbers.bounds.surge.values())
     message = ", ".join(waits)
     if numbers.paused:
-        return Decision(kept, deletes, alone, PAUSED, "spec.rollout.paused is true", rolls=True, held=True)
+        return RolloutStep(kept, deletes, alone, PAUSED, "spec.rollout.paused is true", rolls=True, held=True)
     reason = "RollingOut" if kept.keys() - {target} else "RetiringOldSlice" if waits else ""
-    return Decision(kept, deletes, alone, reason, message, rolls=bool(reason))
+    return RolloutStep(kept, deletes, alone, reason, message, rolls=bool(reason))
 
 
-def _waiting(others: list[Slice], gate: Gate, numbers: Numbers) -> Decision:
+def _waiting(others: list[Slice], gate: Gate, numbers: ReplicaCounts) -> RolloutStep:
     """The slices that go on serving: those that run, else the one of which most is left.
 
     It was on its way out, or somebody deleted its leaders; while nothing else may start it is made whole again. What is
@@ -101,19 +101,19 @@ def _waiting(others: list[Slice], gate: Gate, numbers: Numbers) -> Decision:
     run = [one for one in others if started(one)]
     if gate.reason == CHECKING:
         have = {one.revision: {role: each.have for role, each in numbers.seen[one.revision].items()} for one in run}
-        return Decision(have, held=True)
+        return RolloutStep(have, held=True)
     if not run:
         run = sorted((one for one in others if one.workloads), key=lambda one: (len(one.workloads), one.revision))[-1:]
     if not run:
-        return Decision({}, held=True)
+        return RolloutStep({}, held=True)
     first = max(run, key=lambda one: (sum(each.have for each in numbers.seen[one.revision].values()), one.revision)).revision
     said = stay(numbers.wanted[first], first, {one.revision: numbers.seen[one.revision] for one in others})
     kept = {one.revision: said[one.revision] for one in run if one.revision != first}
-    return Decision({**kept, first: said[first]}, alone=not kept, held=True)
+    return RolloutStep({**kept, first: said[first]}, alone=not kept, held=True)
 
 
-def _alone(target: str, begun: bool, gate: Gate, numbers: Numbers) -> Decision:
+def _alone(target: str, begun: bool, gate: Gate, numbers: ReplicaCounts) -> RolloutStep:
     """Nothing else exists: a first slice starts at once unless the user paused or its inputs are not complete."""
     if not begun and gate.reason:
-        return Decision({}, reason=gate.reason, message=gate.message)
-    return Decision({target: numbers.wanted[target]}, alone=True)
+        return RolloutStep({}, reason=gate.reason, message=gate.message)
+    return RolloutStep({target: numbers.wanted[target]}, alone=True)

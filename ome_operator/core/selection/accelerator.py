@@ -15,7 +15,7 @@ from ome_operator.core.podspec.compose import compose
 from ome_operator.core.podspec.flags import flags, without
 from ome_operator.core.problem import Problem, ProblemError
 from ome_operator.core.selection.capability import DEFAULT_POLICY, Want, ranked, unfit
-from ome_operator.core.selection.model_profile import Known
+from ome_operator.core.selection.model_profile import ModelProfile
 
 ASKED = "asked"
 """In a stored part: what the service asked for when the class was chosen; absent when it named the class."""
@@ -36,7 +36,7 @@ def accelerated(
     runtime: Runtime | None,
     runtime_spec: Manifest,
     deps: Deps,
-    model: Known | None,
+    model: ModelProfile | None,
     stored: Mapping[str, Any],
     own: Mapping[str, Any] | None = None,
 ) -> tuple[Accelerated, tuple[Problem, ...]]:
@@ -128,7 +128,7 @@ def _missing(name: str, component: str, chosen: bool) -> Problem:
     return Problem("RuntimeReady", "AcceleratorNotFound", said)
 
 
-def _bytes_each(component: str, runtime: Manifest, written: Component, model: Known | None) -> int | None:
+def _bytes_each(component: str, runtime: Manifest, written: Component, model: ModelProfile | None) -> int | None:
     """Weights on one accelerator, when the model is spread over those of one group."""
     if model is None or not model.weight_bytes:
         return None

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ome_operator.api import Runtime, SupportedModelFormat, Version
-from ome_operator.core.selection.model_profile import Known, size
+from ome_operator.core.selection.model_profile import ModelProfile, size
 
 
 class Broken(NamedTuple):
@@ -27,7 +27,7 @@ class Score(NamedTuple):
     """Of the range of sizes: the narrowest is made for such a model. Infinite without one, or without a size."""
 
 
-def broken(runtime: Runtime, model: Known, *, chosen: bool) -> tuple[Broken, ...]:
+def broken(runtime: Runtime, model: ModelProfile, *, chosen: bool) -> tuple[Broken, ...]:
     """The rules that a runtime breaks with a model: of its formats the one that comes closest speaks.
 
     `chosen` False for a runtime that was named: then it need not offer itself, and one that names no formats serves all.
@@ -42,7 +42,7 @@ def broken(runtime: Runtime, model: Known, *, chosen: bool) -> tuple[Broken, ...
     return (*_closest(offered, model), *_size(runtime, model))
 
 
-def score(runtime: Runtime, model: Known) -> Score:
+def score(runtime: Runtime, model: ModelProfile) -> Score:
     """The score of a runtime that breaks no rule."""
     formats = [one for one in runtime.spec.supported_model_formats or () if one.auto_select and not _format(one, model)]
     best = max((_weight(one) for one in formats), default=0)
@@ -57,11 +57,11 @@ def _weight(one: SupportedModelFormat) -> int:
     return max(weight, 1) * (1 if one.priority is None else one.priority)
 
 
-def _closest(formats: Iterable[SupportedModelFormat], model: Known) -> tuple[Broken, ...]:
+def _closest(formats: Iterable[SupportedModelFormat], model: ModelProfile) -> tuple[Broken, ...]:
     return min((_format(one, model) for one in formats), key=len, default=())
 
 
-def _format(one: SupportedModelFormat, model: Known) -> tuple[Broken, ...]:
+def _format(one: SupportedModelFormat, model: ModelProfile) -> tuple[Broken, ...]:
     """The rules that one supported format breaks."""
     pipeline = (one.diffusion_pipeline.class_name if one.diffusion_pipeline else None) or ""
     format_ = one.model_format or (Version(name=one.name) if one.name else None)
@@ -113,7 +113,7 @@ def _version(text: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def _size(runtime: Runtime, model: Known) -> tuple[Broken, ...]:
+def _size(runtime: Runtime, model: ModelProfile) -> tuple[Broken, ...]:
     low, high = _range(runtime)
     if model.parameters is None or (low or 0) <= model.parameters <= (math.inf if high is None else high):
         return ()

@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 
 from ome_operator.api import Facts, Model, Version
-from ome_operator.util.memoize import by_identity
+from ome_operator.util.memoize import memoize_by_identity
 
 _SIZE = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([KMBT]?)\s*$", re.IGNORECASE)
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
@@ -12,7 +12,7 @@ PLAIN = "none"
 """The quantization of weights that have none."""
 
 
-class Known(NamedTuple):
+class ModelProfile(NamedTuple):
     """A model, as far as it is known; None and "" are not known."""
 
     name: str
@@ -29,8 +29,8 @@ class Known(NamedTuple):
     """Whether the facts of its files are there."""
 
 
-@by_identity(512)
-def known(model: Model, files: bool = True) -> Known:
+@memoize_by_identity(512)
+def known(model: Model, files: bool = True) -> ModelProfile:
     """What is known of a model; without `files` only what people wrote.
 
     A version that was only learned from its files is left out: nobody asked for it.
@@ -38,7 +38,7 @@ def known(model: Model, files: bool = True) -> Known:
     spec, facts = model.spec, learned(model) if files else Facts()
     pipeline = spec.diffusion_pipeline
     named = facts.quantization.name if facts.quantization else ""
-    return Known(
+    return ModelProfile(
         name=model.name,
         format=spec.model_format or (Version(name=facts.format.name) if facts.format else None),
         framework=spec.model_framework or (Version(name=facts.framework.name) if facts.framework else None),

@@ -14,7 +14,7 @@ from ome_operator.api import Component, InferenceService, Invalid, Runtime
 from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.core.selection.capability import Want, unfit
 from ome_operator.core.selection.match import Broken, Score, broken, score
-from ome_operator.core.selection.model_profile import Known
+from ome_operator.core.selection.model_profile import ModelProfile
 
 NAMED = 600
 """Characters of a condition that excluded candidates may fill."""
@@ -65,7 +65,7 @@ def called(ref: Ref) -> str:
     return f"{ref.kind} {ref.name}"
 
 
-def select(service: InferenceService, model: Known, deps: Deps) -> Selection:
+def select(service: InferenceService, model: ModelProfile, deps: Deps) -> Selection:
     """Look at every runtime that the service may use."""
     found = [_candidate(ref, one, service, model, deps) for ref, one in deps.runtimes.items() if _may(ref, service)]
     fitting = sorted((one for one in found if one.score is not None), key=_order)
@@ -84,7 +84,9 @@ def _may(ref: Ref, service: InferenceService) -> bool:
     return ref.namespace in ("", service.namespace) and (named is None or named.kind in (None, ref.kind))
 
 
-def _candidate(ref: Ref, runtime: Runtime | Invalid, service: InferenceService, model: Known, deps: Deps) -> Candidate:
+def _candidate(
+    ref: Ref, runtime: Runtime | Invalid, service: InferenceService, model: ModelProfile, deps: Deps
+) -> Candidate:
     if isinstance(runtime, Invalid):
         return Candidate(ref, None, (f"it cannot be read: {runtime.why}",))
     rules = [*broken(runtime, model, chosen=True), *_components(runtime, service), *_accelerators(runtime, service, deps)]
@@ -95,7 +97,7 @@ def _candidate(ref: Ref, runtime: Runtime | Invalid, service: InferenceService, 
     return Candidate(ref, score(runtime, model))
 
 
-def still(runtime: Runtime, service: InferenceService, model: Known) -> bool:
+def still(runtime: Runtime, service: InferenceService, model: ModelProfile) -> bool:
     """Whether a runtime that was chosen once may stay: nothing that is known for sure speaks against it."""
     rules = (*broken(runtime, model, chosen=True), *_components(runtime, service))
     return not any(rule.sure for rule in rules)

@@ -1,7 +1,7 @@
 """What is made of the kinds of sglang.ai: a ClusterBaseModel of its source, an InferenceService of a model and an engine."""
 
 from ome_operator import keys, names
-from ome_operator.api import InferenceService, Invalid, Model, Runtime, Serving, ShortModel
+from ome_operator.api import InferenceService, Invalid, Model, Runtime, Serving, SglangModel
 from ome_operator.core.observed.objects import Deps, Manifest, Ref
 from ome_operator.core.selection.model_profile import known
 from ome_operator.core.selection.runtime import select
@@ -11,17 +11,17 @@ Why = tuple[str, str]
 _FINE: Why = ("", "")
 
 
-def source(short: ShortModel | Serving) -> str:
+def source(short: SglangModel | Serving) -> str:
     """Digest of what was written: what is made of it is made anew when this changes."""
     return names.digest(short.spec.dump())
 
 
-def wanted(short: ShortModel | Serving, deps: Deps) -> tuple[Manifest | None, Why]:
+def wanted(short: SglangModel | Serving, deps: Deps) -> tuple[Manifest | None, Why]:
     """The object to make, or why that cannot be known yet."""
-    return _model(short) if isinstance(short, ShortModel) else _service(short, deps)
+    return _model(short) if isinstance(short, SglangModel) else _service(short, deps)
 
 
-def _model(short: ShortModel) -> tuple[Manifest | None, Why]:
+def _model(short: SglangModel) -> tuple[Manifest | None, Why]:
     origin, hub = short.spec.source, short.spec.source.huggingface
     uri = origin.storage_uri
     if hub is not None:
@@ -79,7 +79,7 @@ def _brings(runtime: Runtime) -> list[str]:
     return [name for name, config in parts.items() if config]
 
 
-def _manifest(short: ShortModel | Serving, kind: str, notes: dict[str, str], spec: Manifest) -> Manifest:
+def _manifest(short: SglangModel | Serving, kind: str, notes: dict[str, str], spec: Manifest) -> Manifest:
     owner = {"apiVersion": short.API_VERSION, "kind": short.kind, "name": short.name, "uid": short.uid, "controller": True}
     metadata: Manifest = {
         "name": short.name,

@@ -22,7 +22,7 @@ WORDS = {
 _GRAVITY = ("CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "Unschedulable")
 
 
-class Role(NamedTuple):
+class RoleProgressSpec(NamedTuple):
     """What a component should be: `groups` of `size` pods (a router's groups have one pod)."""
 
     component: str
@@ -37,7 +37,7 @@ class Role(NamedTuple):
 class Progress(NamedTuple):
     """How far a role is."""
 
-    role: Role
+    role: RoleProgressSpec
     ready_pods: int
     ready_groups: int
     reason: str
@@ -66,7 +66,7 @@ def title(component: str, disaggregated: bool) -> str:
     return {keys.ENGINE: "prefill", keys.DECODER: "decode"}.get(component, component) if disaggregated else component
 
 
-def progress(role: Role, pods: Iterable[Pod], failures: Mapping[tuple[str, str], str]) -> Progress:
+def progress(role: RoleProgressSpec, pods: Iterable[Pod], failures: Mapping[tuple[str, str], str]) -> Progress:
     """How far a role is, over all slices."""
     mine = [pod for pod in pods if pod.component == role.component]
     present = [pod for pod in mine if not pod.deleting]
@@ -81,7 +81,9 @@ def progress(role: Role, pods: Iterable[Pod], failures: Mapping[tuple[str, str],
     return Progress(role, len(ready), groups, reason, f"{head}: {sentence}" if sentence else head, missing)
 
 
-def _explain(role: Role, pods: list[Pod], missing: int, failures: Mapping[tuple[str, str], str]) -> tuple[str, str]:
+def _explain(
+    role: RoleProgressSpec, pods: list[Pod], missing: int, failures: Mapping[tuple[str, str], str]
+) -> tuple[str, str]:
     """(reason, sentence): the gravest reason first, with the words of whoever knows it."""
     said: list[str] = []
     failed = next((failures[key] for key in role.workloads if failures.get(key)), "")

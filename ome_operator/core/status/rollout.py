@@ -5,12 +5,12 @@ from datetime import datetime
 from typing import Any
 
 from ome_operator import keys
-from ome_operator.core.rollout.planner import Numbers, within
-from ome_operator.core.rollout.step import Decision
+from ome_operator.core.rollout.planner import ReplicaCounts, within
+from ome_operator.core.rollout.step import RolloutStep
 from ome_operator.core.status.progress import title
 
 
-def words(target: str, decision: Decision, numbers: Numbers) -> str:
+def words(target: str, decision: RolloutStep, numbers: ReplicaCounts) -> str:
     """Such as "prefill 1/2 new, decode 2/4 new, old router draining", or why nothing is replaced yet."""
     if decision.held and target not in decision.groups:
         return decision.message
@@ -21,7 +21,7 @@ def words(target: str, decision: Decision, numbers: Numbers) -> str:
     return ", ".join([*new, *old, *([decision.message] if decision.message else [])])
 
 
-def _old(role: str, target: str, decision: Decision, numbers: Numbers) -> list[str]:
+def _old(role: str, target: str, decision: RolloutStep, numbers: ReplicaCounts) -> list[str]:
     """What is on its way out in the slices that still serve, and what is broken there: a rollout may wait for either."""
     kept = {name: share for name, share in decision.groups.items() if name != target and role in share}
     groups = [numbers.built[name][role] for name in kept]
@@ -31,7 +31,7 @@ def _old(role: str, target: str, decision: Decision, numbers: Numbers) -> list[s
     return [*going, *([f"{ready}/{have} ready"] if ready < have else [])]
 
 
-def hold(target: str, decision: Decision, before: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+def hold(target: str, decision: RolloutStep, before: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     """Why a rollout does not move, as the status of a component has it; {} when it does."""
     if not decision.held:
         return {}
@@ -41,7 +41,7 @@ def hold(target: str, decision: Decision, before: Mapping[str, Any], now: dateti
     return {**told, "since": since or now.isoformat(timespec="seconds")}
 
 
-def bounded(target: str, numbers: Numbers) -> bool | None:
+def bounded(target: str, numbers: ReplicaCounts) -> bool | None:
     """Whether two slices together serve what the rollout's bounds leave; None without a second one."""
     stand = {name: counts for name, counts in numbers.seen.items() if any(one.have for one in counts.values())}
     if len(stand) < 2 or target not in numbers.wanted:

@@ -7,7 +7,7 @@ from ome_operator.core.observed.objects import Deps
 from ome_operator.core.weights.mount import claim, placed, required_label
 
 
-class Held(NamedTuple):
+class Availability(NamedTuple):
     """Where the weights are."""
 
     have: int
@@ -25,7 +25,7 @@ class Held(NamedTuple):
 
 def held(
     identities: Sequence[Mapping[str, str]], groups: Iterable[tuple[int, int]], deps: Deps, directories: Sequence[str] = ()
-) -> Held:
+) -> Availability:
     """Nodes that hold the model of a revision and all that was trained on it, against the (groups, size) of its roles.
 
     `directories` are their revisions' own, in the same order, where an agent made them.
@@ -38,6 +38,6 @@ def held(
     pairs = placed(identities, directories)
     labels = [required_label(one, directory) for one, directory in pairs if claim(one["uri"]) is None]
     if not labels:
-        return Held(0, need, True)
+        return Availability(0, need, True)
     holders = [deps.holders.get(label, frozenset()) for label in labels]
-    return Held(len(frozenset.intersection(*holders)), need, False)
+    return Availability(len(frozenset.intersection(*holders)), need, False)

@@ -10,7 +10,7 @@ import pytest
 
 from ome_operator.agent import loop, record
 from ome_operator.agent.loop import Agent
-from ome_operator.agent.work import Terms, Work
+from ome_operator.agent.work import AgentSettings, Work
 from ome_operator.kube.client import Applied
 from ome_operator.kube.errors import NotFound, Transient
 from tests.support import parts, yamls
@@ -68,7 +68,7 @@ def model(uid: str, **spec: Any) -> dict[str, Any]:
 
 async def test_models_are_gone_that_a_list_does_not_show_and_that_were_there_before_it() -> None:
     api = Busy()
-    api.agent = agent = Agent(Terms(node="n"), cast(Any, api))
+    api.agent = agent = Agent(AgentSettings(node="n"), cast(Any, api))
     agent.seen("ClusterBaseModel", model("old"))
     agent.seen("ClusterBaseModel", model("unread", storage=3))
     agent.seen("BaseModel", model("of another kind"))
@@ -78,7 +78,7 @@ async def test_models_are_gone_that_a_list_does_not_show_and_that_were_there_bef
 
 async def test_models_that_cannot_be_listed_keep_nobody_from_telling() -> None:
     api, complete = Failing(), asyncio.Event()
-    agent = Agent(Terms(node="n", roots=()), cast(Any, api))
+    agent = Agent(AgentSettings(node="n", roots=()), cast(Any, api))
     agent.seen("ClusterBaseModel", model("m"))
     agent.relisted("ClusterBaseModel")
     complete.set()
@@ -93,7 +93,7 @@ def test_an_edit_of_what_failed_is_tried_at_once(tmp_path: Path) -> None:
     def model(key: str) -> record.Held:
         return parts.model(storage={"storageUri": "hf://a/b", "path": str(tmp_path), "key": key})
 
-    work = Work(model("wrong"), Terms(node="n"))
+    work = Work(model("wrong"), AgentSettings(node="n"))
     for _ in range(7):
         work._fail("401")
     work.refresh(model("wrong"))
@@ -103,7 +103,7 @@ def test_an_edit_of_what_failed_is_tried_at_once(tmp_path: Path) -> None:
 
 
 def test_what_another_keeps_from_its_path_is_tried_when_it_goes(tmp_path: Path) -> None:
-    work = Work(parts.model(storage={"storageUri": "hf://a/b", "path": str(tmp_path)}), Terms(node="n"))
+    work = Work(parts.model(storage={"storageUri": "hf://a/b", "path": str(tmp_path)}), AgentSettings(node="n"))
     work.refuse("that is another's")
     assert (work.report().state, work.report().message) == (record.FAILED, "that is another's")
     assert work.due < time.monotonic()
@@ -112,7 +112,7 @@ def test_what_another_keeps_from_its_path_is_tried_when_it_goes(tmp_path: Path) 
 async def test_a_record_that_vanished_is_back_in_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     api, clock = Api(), SimpleNamespace(now=1000.0)
     monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: clock.now))
-    agent = Agent(Terms(node="n", roots=()), cast(Any, api))
+    agent = Agent(AgentSettings(node="n", roots=()), cast(Any, api))
     for _ in range(2):
         await agent._look()
         await agent._tell()
@@ -124,7 +124,7 @@ async def test_a_record_that_vanished_is_back_in_half_a_minute(monkeypatch: pyte
 async def test_the_owner_of_a_new_record_is_the_node_as_it_is_now() -> None:
     """A record that belonged to the Node before would be collected with it, as the old one was."""
     api = Api()
-    agent = Agent(Terms(node="n", roots=()), cast(Any, api))
+    agent = Agent(AgentSettings(node="n", roots=()), cast(Any, api))
     await agent._look()
     api.node = "registered anew"
     await agent._tell()

@@ -14,7 +14,7 @@ from ome_operator.api import (
     RoleScale,
     Runtime,
     Serving,
-    ShortModel,
+    SglangModel,
     propose_name,
 )
 
@@ -292,7 +292,7 @@ def test_a_benchmark_names_what_it_tests() -> None:
 @pytest.mark.parametrize(
     ("kind", "spec"),
     [
-        (ShortModel, {"source": {"huggingface": {"repo": "kimi-ai/Kimi-K2-Chat"}}}),
+        (SglangModel, {"source": {"huggingface": {"repo": "kimi-ai/Kimi-K2-Chat"}}}),
         (Serving, {"baseModel": "kimi-k2-chat", "runtime": "sglang"}),
         (RoleScale, {"replicas": 4}),
     ],

@@ -6,7 +6,7 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.api import InferenceService
-from ome_operator.cache.event_handler import Cluster
+from ome_operator.cache.event_handler import EventHandler
 from ome_operator.core.observed.objects import Child, Ref
 from ome_operator.core.resolve.inputs import model_refs, runtime_refs
 from ome_operator.core.selection.model_profile import known
@@ -20,7 +20,7 @@ class Told:
 
     def __init__(self) -> None:
         self.dirty: list[tuple[Ref, bool]] = []
-        self.cluster = Cluster(lambda ref, edit: self.dirty.append((ref, edit)), model_refs, runtime_refs)
+        self.cluster = EventHandler(lambda ref, edit: self.dirty.append((ref, edit)), model_refs, runtime_refs)
         self.versions = 0
 
     def see(self, kind: str, name: str, **parts: Any) -> list[tuple[Ref, bool]]:
@@ -234,15 +234,15 @@ def test_a_name_that_was_used_before_means_the_newest_object(told: Told) -> None
 
 def test_our_own_status_of_a_model_reaches_its_short_form() -> None:
     dirty: list[tuple[Ref, bool]] = []
-    cluster = Cluster(lambda ref, edit: dirty.append((ref, edit)), model_refs, runtime_refs)
+    cluster = EventHandler(lambda ref, edit: dirty.append((ref, edit)), model_refs, runtime_refs)
     metadata = {"name": "chat", "uid": "short", "resourceVersion": "5"}
-    cluster.seen("ShortModel", {"metadata": metadata, "spec": {"source": {"huggingface": {"repo": "a/b"}}}})
+    cluster.seen("SglangModel", {"metadata": metadata, "spec": {"source": {"huggingface": {"repo": "a/b"}}}})
     body = {"metadata": {**metadata, "uid": "model"}, "spec": {"storage": {"storageUri": "hf://a/b"}}}
     cluster.seen("ClusterBaseModel", body)
     dirty.clear()
     body["metadata"]["resourceVersion"] = "7"
     cluster.wrote("ClusterBaseModel", {**body, "status": {"state": "Ready"}})
-    assert dirty == [(Ref("ShortModel", "", "chat"), False)]
+    assert dirty == [(Ref("SglangModel", "", "chat"), False)]
 
 
 def test_a_record_concerns_its_node_and_the_models_that_it_names(told: Told) -> None:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from ome_operator.cache.event_handler import Cluster
-from ome_operator.controllers.base import Spoken
-from ome_operator.controllers.benchmarkjob import Benchmarks
-from ome_operator.controllers.catalog import Catalog
-from ome_operator.controllers.sglang import Shorts
+from ome_operator.cache.event_handler import EventHandler
+from ome_operator.controllers.base import StatusReconciler
+from ome_operator.controllers.benchmarkjob import BenchmarkJobReconciler
+from ome_operator.controllers.catalog import CatalogReconciler
+from ome_operator.controllers.sglang import SglangReconciler
 from ome_operator.core.benchmarkjob import status as benchmark_status
 from ome_operator.core.observed.objects import Ref
 from ome_operator.core.sync import refuse_spec
@@ -55,18 +55,18 @@ class Api:
         return SimpleNamespace(body={**self.body, "metadata": metadata, "status": body["status"]})
 
 
-def world(kind: str) -> tuple[Api, WorkQueue[Ref], Spoken, Ref]:
+def world(kind: str) -> tuple[Api, WorkQueue[Ref], StatusReconciler, Ref]:
     """A server, a queue, passes with a bug, and an object of this kind."""
     metadata = {"uid": "u", "resourceVersion": "1", **BODIES[kind]["metadata"]}
     body = {**BODIES[kind], "metadata": metadata}
-    api, cluster = Api(body), Cluster(lambda *_: None, lambda _: (), lambda _: ())
+    api, cluster = Api(body), EventHandler(lambda *_: None, lambda _: (), lambda _: ())
     cluster.seen(kind, body)
     queue: WorkQueue[Ref] = WorkQueue(workers=1, first=1.0, last=9.0, jitter=lambda: 0.5)
     pure, client = Broken(), api
     passes: dict[str, Any] = {
-        "BenchmarkJob": lambda: Benchmarks(cluster, client, queue, 60.0, pure),  # type: ignore[arg-type]
-        "Serving": lambda: Shorts(cluster, client, queue, 60.0, pure, refuse_spec),  # type: ignore[arg-type]
-        "ClusterBaseModel": lambda: Catalog(cluster, client, queue, 60.0, fails, refuse_spec),  # type: ignore[arg-type]
+        "BenchmarkJob": lambda: BenchmarkJobReconciler(cluster, client, queue, 60.0, pure),  # type: ignore[arg-type]
+        "Serving": lambda: SglangReconciler(cluster, client, queue, 60.0, pure, refuse_spec),  # type: ignore[arg-type]
+        "ClusterBaseModel": lambda: CatalogReconciler(cluster, client, queue, 60.0, fails, refuse_spec),  # type: ignore[arg-type]
     }
     return api, queue, passes[kind](), Ref(kind, metadata.get("namespace", ""), metadata["name"])
 
@@ -75,8 +75,8 @@ def world(kind: str) -> tuple[Api, WorkQueue[Ref], Spoken, Ref]:
 async def test_a_bug_of_ours_is_a_condition_and_one_traceback(kind: str, caplog: pytest.LogCaptureFixture) -> None:
     api, queue, passes, ref = world(kind)
     with caplog.at_level(logging.INFO):
-        await passes.handle(ref)
-        await passes.handle(ref)
+        await passes.reconcile(ref)
+        await passes.reconcile(ref)
     ((condition,),) = [one["conditions"] for one in api.stored]
     assert (condition["type"] in ("Ready", "Complete"), condition["status"]) == (True, "False")
     assert (condition["reason"], condition["message"]) == ("InternalError", BUG)
@@ -88,5 +88,5 @@ async def test_a_bug_of_ours_is_a_condition_and_one_traceback(kind: str, caplog:
 async def test_a_condition_that_cannot_be_written_fails_nothing_else(kind: str) -> None:
     api, queue, passes, ref = world(kind)
     api.error = KubeError("the server is away", 503)
-    await passes.handle(ref)
+    await passes.reconcile(ref)
     assert queue.retry(ref) == 2.0

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from ome_operator import names
-from ome_operator.app import CENTRE
-from ome_operator.cache.event_handler import Cluster
+from ome_operator.app import CORE
+from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.resources import BENCHMARK
-from ome_operator.controllers.benchmarkjob import Benchmarks
+from ome_operator.controllers.benchmarkjob import BenchmarkJobReconciler
 from ome_operator.core.observed.objects import Ref
 from ome_operator.kube.errors import Conflict
 from ome_operator.machinery.workqueue import WorkQueue
@@ -60,18 +60,18 @@ class World:
 
     def __init__(self, there: dict[str, Any] | None) -> None:
         self.dirty: list[Ref] = []
-        self.api, self.cluster = Api(there), Cluster(lambda ref, _: self.dirty.append(ref), lambda _: (), lambda _: ())
+        self.api, self.cluster = Api(there), EventHandler(lambda ref, _: self.dirty.append(ref), lambda _: (), lambda _: ())
         if there is not None:
             self.cluster.seen("Job", there)
         body = yamls.benchmark("team", "speed")
         self.cluster.seen(BENCHMARK, {**body, "metadata": {**body["metadata"], "uid": "second", "resourceVersion": "7"}})
         queue: WorkQueue[Ref] = WorkQueue(workers=1, first=1.0, last=9.0, jitter=lambda: 0.5)
-        passes: Any = Benchmarks
-        self.passes = passes(self.cluster, self.api, queue, 600.0, CENTRE.measure(Settings()))
+        passes: Any = BenchmarkJobReconciler
+        self.passes = passes(self.cluster, self.api, queue, 600.0, CORE.measure(Settings()))
 
     async def says(self) -> tuple[str, str]:
         """Reason and sentence after a pass."""
-        await self.passes.handle(REF)
+        await self.passes.reconcile(REF)
         (one,) = self.api.status["conditions"]
         return one["reason"], one["message"]
 

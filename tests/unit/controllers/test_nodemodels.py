@@ -1,16 +1,16 @@
 """Which labels of a node are written."""
 
-from ome_operator.cache.cluster_cache import KeptNode
+from ome_operator.cache.cluster_cache import NodeResource
 from ome_operator.controllers.nodemodels import differs, settled
 from ome_operator.core.observed.objects import Node
 
 KEY = "models.ome.io/clusterbasemodel.k2"
 
 
-def node(ours: bool = True, **labels: str) -> KeptNode:
+def node(ours: bool = True, **labels: str) -> NodeResource:
     """A node whose labels are ours, or a person's."""
     found = {KEY if key == "k2" else key: value for key, value in labels.items()}
-    return KeptNode("uid", 1, Node("n", 1, found, True, 8, frozenset(found) if ours else frozenset()))
+    return NodeResource("uid", 1, Node("n", 1, found, True, 8, frozenset(found) if ours else frozenset()))
 
 
 def test_a_label_is_written_when_it_is_missing_or_wrong() -> None:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from ome_operator.cache.event_handler import Cluster
-from ome_operator.controllers.catalog import Catalog
+from ome_operator.cache.event_handler import EventHandler
+from ome_operator.controllers.catalog import CatalogReconciler
 from ome_operator.core.observed.objects import Ref
 from ome_operator.kube.errors import Transient
 from ome_operator.machinery.workqueue import WorkQueue
@@ -33,18 +33,18 @@ class Api:
 async def test_records_are_looked_at_when_a_revision_was_pinned(lose: bool) -> None:
     """Also where the first answer was lost, and the status is found written."""
     queue: WorkQueue[Ref] = WorkQueue(workers=1, first=60.0, last=60.0, jitter=lambda: 0.5)
-    cluster = Cluster(lambda *_: None, lambda _: (), lambda _: ())
+    cluster = EventHandler(lambda *_: None, lambda _: (), lambda _: ())
     model = yamls.model()
     body = {**model, "metadata": {**model["metadata"], "name": "tiny", "uid": "u", "resourceVersion": "1"}}
     cluster.seen("ClusterBaseModel", body)
     held = {"kind": "ClusterBaseModel", "name": "tiny", "uri": "hf://test/tiny", "state": "Ready"}
     cluster.seen("NodeModels", {"metadata": {"name": "n", "uid": "r", "resourceVersion": "2"}, "status": {"models": [held]}})
     api: Any = Api({**body, "metadata": {**body["metadata"], "resourceVersion": "9"}}, lose)
-    made: Any = Catalog
+    made: Any = CatalogReconciler
     passes = made(cluster, api, queue, 60.0, lambda _: PINNED, None)
-    await passes.handle(MODEL)
+    await passes.reconcile(MODEL)
     assert queue.depth == (0 if lose else 1)
     if lose:
         passes.differs = lambda *_: False  # its event has come
-        await passes.handle(MODEL)
+        await passes.reconcile(MODEL)
         assert queue.depth == 1

@@ -9,11 +9,11 @@ from aiohttp import web
 from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
 from ome_operator.kube.errors import Conflict, KubeError, Transient
-from ome_operator.kube.leader_election import Election, Sighting, Terms, claimed, may_take
+from ome_operator.kube.leader_election import Election, ElectionSettings, Sighting, claimed, may_take
 from tests.support.answers import answers
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-TERMS = Terms("ns", "lease", "me")
+TERMS = ElectionSettings("ns", "lease", "me")
 
 
 def lease(holder: str, version: str = "1") -> dict[str, Any]:

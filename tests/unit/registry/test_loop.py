@@ -5,8 +5,8 @@ from pathlib import Path
 
 import aiohttp
 
-from ome_operator.registry.loop import Registry, Settings
-from ome_operator.registry.reconcile import Role, Terms
+from ome_operator.registry.loop import Registry, SidecarSettings
+from ome_operator.registry.reconcile import RegistrySettings, RoleSpec
 from tests.unit.registry.test_clients import Server, server, session
 from tests.unit.registry.test_pods import leader, pods
 
@@ -19,9 +19,9 @@ async def test_what_a_router_forgot_before_it_was_seen_is_sent_again(
     (tmp_path / "token").write_text("t")
     server.answers |= {"/workers": (200, {"workers": [], "worker_id": "7"}), "/workers/7": (200, {})}
     server.answers["/api/v1/namespaces/team/pods"] = 200, pods(leader())
-    terms = Terms((Role("engine", "regular", 30000, 1),))
+    terms = RegistrySettings((RoleSpec("engine", "regular", 30000, 1),))
     registry = Registry(
-        Settings(
+        SidecarSettings(
             router=server.url, server=server.url, namespace="team", selector="", terms=terms, account=tmp_path, interval=0.1
         ),
         session,

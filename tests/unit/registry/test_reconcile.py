@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from ome_operator.registry.reconcile import Memory, Pod, Role, Step, Target, Terms, Worker, reconcile
+from ome_operator.registry.reconcile import Pod, RegistrySettings, RoleSpec, Step, Target, Worker, WorkerMemory, reconcile
 
-TERMS = Terms((Role("engine", "prefill", 30000, 2), Role("decoder", "decode", 30000, 1)))
+TERMS = RegistrySettings((RoleSpec("engine", "prefill", 30000, 2), RoleSpec("decoder", "decode", 30000, 1)))
 NOW = 1000.0
 P0, P1 = "http://10.0.0.1:30000", "http://10.0.0.2:30000"
 D0 = "http://10.0.0.9:30000"
@@ -32,9 +32,9 @@ def worker(url: str = P0, kind: str = "prefill", port: int | None = 8998, runnin
     return Worker(f"id-{url}", url, kind, port, running)
 
 
-def step(pods: Any = (), workers: Any = (), memory: Memory | None = None, now: float = NOW, **more: Any) -> Step:
+def step(pods: Any = (), workers: Any = (), memory: WorkerMemory | None = None, now: float = NOW, **more: Any) -> Step:
     """One call."""
-    return reconcile(pods, workers, memory or Memory(), TERMS, now, **more)
+    return reconcile(pods, workers, memory or WorkerMemory(), TERMS, now, **more)
 
 
 def removed(one: Step) -> list[tuple[str, str]]:

@@ -5,14 +5,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ome_operator.util.memoize import by_identity
+from ome_operator.util.memoize import memoize_by_identity
 
 
 def counted(size: int = 8) -> tuple[Any, list[Any]]:
     """A cached function and its calls."""
     calls: list[Any] = []
 
-    @by_identity(size)
+    @memoize_by_identity(size)
     def function(*args: Any) -> Any:
         calls.append(args)
         return [*args]
@@ -65,7 +65,7 @@ def test_only_so_many_are_kept_and_the_oldest_goes_first() -> None:
 def test_errors_are_not_kept() -> None:
     calls = []
 
-    @by_identity(2)
+    @memoize_by_identity(2)
     def fails(value: str) -> None:
         calls.append(value)
         raise ValueError(value)

@@ -56,7 +56,7 @@ def test_what_is_made_of_a_short_form_follows_its_edits_and_leaves_what_people_w
         "spec": {"source": {"huggingface": {"repo": "a/b"}}},
     }  # fmt: skip
     which = Ref("ClusterBaseModel", "", "m")
-    (made,) = [one.parsed for one in gather([short]).kept["ClusterBaseModel"]]
+    (made,) = [one.parsed for one in gather([short]).resources["ClusterBaseModel"]]
     assert made.spec.storage.storage_uri == "hf://a/b"
     former = {**made.dump(), "metadata": {**made.dump()["metadata"], "annotations": {"ome.io/source": "older"}}}
     for there, uri in ((former, "hf://a/b"), (yamls.model("m", "hf://by/hand"), "hf://by/hand")):

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from ome_operator import keys
-from ome_operator.cache.event_handler import Cluster
-from ome_operator.controllers.catalog import Catalog
-from ome_operator.controllers.inferenceservice.execution import Outcome, Run
+from ome_operator.cache.event_handler import EventHandler
+from ome_operator.controllers.catalog import CatalogReconciler
+from ome_operator.controllers.inferenceservice.execution import Execution, Result
 from ome_operator.controllers.inferenceservice.executor import Executor
-from ome_operator.controllers.inferenceservice.memory import Memory
+from ome_operator.controllers.inferenceservice.memory import ServiceMemory
 from ome_operator.core.observed.objects import Ref, Refusal
 from ome_operator.core.plan import Apply, Delete, Plan
 from ome_operator.kube.errors import Conflict, Forbidden, KubeError, NotFound, ServerError
@@ -42,16 +42,16 @@ class Api:
 
 @pytest.mark.parametrize(("has_the_name", "known"), [("u", {"u"}), ("another", set()), ("", set())])
 async def test_what_could_not_be_deleted_is_gone_only_where_it_is_not_there(has_the_name: str, known: set[str]) -> None:
-    cluster = Cluster(lambda *_: None, lambda _: (), lambda _: ())
+    cluster = EventHandler(lambda *_: None, lambda _: (), lambda _: ())
     labels = {keys.SERVICE: "svc", keys.MANAGED_BY: keys.MANAGER}
     metadata = {"name": "svc-1", "namespace": "ns", "uid": "u", "resourceVersion": "5", "labels": labels}
     cluster.seen("StatefulSet", {"metadata": metadata})
     service: Any = SimpleNamespace(ref=SimpleNamespace(namespace="ns", name="svc"), uid="s")
-    run, api = Run(service, Memory(), set(), Outcome(), lambda: 0.0), Api(has_the_name)
+    run, api = Execution(service, ServiceMemory(), set(), Result(), lambda: 0.0), Api(has_the_name)
     plan = Plan(delete=(Delete("StatefulSet", "svc-1", "u"),))
     await Executor(api, cluster, 1.0).effects(plan, run)  # type: ignore[arg-type]
     assert cluster.uids("StatefulSet") == known
-    assert run.outcome.again == 1.0, "the next pass tries again"
+    assert run.result.requeue_after == 1.0, "the next pass tries again"
 
 
 SET = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "svc-1", "namespace": "ns"}}
@@ -80,17 +80,17 @@ class Retried:
     """Passes that always want the same, each when the one before asked for it."""
 
     def __init__(self, error: KubeError, plan: Plan = DELETE) -> None:
-        self.api, self.memory, self.now, self._plan = Stubborn(error), Memory(), 0.0, plan
-        cluster = Cluster(lambda *_: None, lambda _: (), lambda _: ())
+        self.api, self.memory, self.now, self._plan = Stubborn(error), ServiceMemory(), 0.0, plan
+        cluster = EventHandler(lambda *_: None, lambda _: (), lambda _: ())
         self._executor: Any = Executor(self.api, cluster, 1.0)  # type: ignore[arg-type]
         self._service: Any = SimpleNamespace(ref=SimpleNamespace(namespace="ns", name="svc"), uid="s")
 
-    async def passed(self) -> Outcome:
+    async def passed(self) -> Result:
         """What came of a pass; the time is that of the next one."""
-        run = Run(self._service, self.memory, set(), Outcome(), lambda: self.now)
+        run = Execution(self._service, self.memory, set(), Result(), lambda: self.now)
         await self._executor.effects(self._plan, run)
-        self.now += run.outcome.again or 0.0
-        return run.outcome
+        self.now += run.result.requeue_after or 0.0
+        return run.result
 
 
 @pytest.mark.parametrize(("plan", "uid"), [(DELETE, "u"), (CHANGE, "")])
@@ -99,18 +99,18 @@ async def test_what_is_never_answered_well_is_tried_ever_later_and_told(error: K
     retried, times, told = Retried(error, plan), list[float](), list[int]()
     for number in range(7):
         times.append(retried.now)
-        if (await retried.passed()).learned:
+        if (await retried.passed()).status_changed:
             told.append(number)
     assert times == [0.0, 1.0, 2.0, 3.0, 8.0, 18.0, 38.0]
     assert told == [3], "once, when it is no chance any more"
     assert retried.memory.refusals() == {("StatefulSet", "svc-1"): Refusal(type(error).__name__, "not now", uid)}
     retried.api.error = None
-    assert (await retried.passed()).learned and retried.memory.refusals() == {}
+    assert (await retried.passed()).status_changed and retried.memory.refusals() == {}
 
 
 async def test_a_conflict_that_goes_away_is_not_told() -> None:
     retried = Retried(Conflict("not now", 409))
-    assert not (await retried.passed()).learned and retried.memory.refusals() == {}
+    assert not (await retried.passed()).status_changed and retried.memory.refusals() == {}
     assert retried.now == 1.0
     retried.api.error = None
     await retried.passed()
@@ -120,15 +120,15 @@ async def test_a_conflict_that_goes_away_is_not_told() -> None:
 async def test_a_deletion_that_is_forbidden_is_told_at_once() -> None:
     retried = Retried(Forbidden("no", 403))
     outcome = await retried.passed()
-    assert outcome.learned and outcome.error is None and retried.now == 5.0
+    assert outcome.status_changed and outcome.error is None and retried.now == 5.0
     assert retried.memory.refusals() == {("StatefulSet", "svc-1"): Refusal("Forbidden", "no", "u")}
 
 
 async def test_a_status_that_met_a_conflict_is_written_soon() -> None:
-    model, cluster = yamls.model(), Cluster(lambda *_: None, lambda _: (), lambda _: ())
+    model, cluster = yamls.model(), EventHandler(lambda *_: None, lambda _: (), lambda _: ())
     ref = Ref("ClusterBaseModel", "", model["metadata"]["name"])
     cluster.seen(ref.kind, {**model, "metadata": {**model["metadata"], "uid": "u", "resourceVersion": "1"}})
     queue: WorkQueue[Ref] = WorkQueue(workers=1, first=1.0, last=9.0, jitter=lambda: 0.5)
-    passes: Any = Catalog
-    await passes(cluster, Api("u"), queue, 60.0, lambda _: {"state": "Ready"}, None).handle(ref)
+    passes: Any = CatalogReconciler
+    await passes(cluster, Api("u"), queue, 60.0, lambda _: {"state": "Ready"}, None).reconcile(ref)
     assert queue.retry(ref) == 2.0, "it has failed once"

@@ -1,6 +1,6 @@
 """What passes remember."""
 
-from ome_operator.controllers.inferenceservice.memory import Memory, pause
+from ome_operator.controllers.inferenceservice.memory import ServiceMemory, pause
 from ome_operator.core.observed.objects import Child, Pod, Refusal
 
 KEY = ("StatefulSet", "w")
@@ -22,7 +22,7 @@ def test_pauses_double_up_to_five_minutes() -> None:
 
 
 def test_a_refusal_is_news_once_and_pauses_longer_each_time() -> None:
-    memory = Memory()
+    memory = ServiceMemory()
     no = Refusal("Invalid", "no")
     assert memory.refuse(KEY, no, "h", 0.0)
     for now in (5.0, 10.0, 15.0, 20.0):
@@ -36,14 +36,14 @@ def test_a_refusal_is_news_once_and_pauses_longer_each_time() -> None:
 
 
 def test_waiting_for_a_name_is_asked_steadily() -> None:
-    memory = Memory()
+    memory = ServiceMemory()
     for now in (0.0, 5.0, 10.0):
         memory.refuse(KEY, Refusal("Waiting", "soon"), "h", now)
     assert memory.refused[KEY].next == 15.0
 
 
 def test_pods_are_missing_since_the_number_last_grew() -> None:
-    memory = Memory()
+    memory = ServiceMemory()
     memory.count(workload(), pods(0), 0.0)
     memory.count(workload(), pods(0), 2.0)
     assert memory.missing == {KEY: 0.0}
@@ -55,13 +55,13 @@ def test_pods_are_missing_since_the_number_last_grew() -> None:
 
 
 def test_a_deployments_pods_belong_to_its_replica_set() -> None:
-    memory = Memory()
+    memory = ServiceMemory()
     memory.count(workload("Deployment"), pods(2, "w-5d4f"), 0.0)
     assert memory.missing == {}
 
 
 def test_what_is_gone_is_forgotten() -> None:
-    memory = Memory()
+    memory = ServiceMemory()
     memory.accepted["u"] = "x"
     memory.count(workload(), pods(0), 0.0)
     memory.count({}, (), 0.0)
@@ -72,6 +72,6 @@ def test_what_is_gone_is_forgotten() -> None:
 
 def test_workers_do_not_count_as_pods_of_their_leaders_workload() -> None:
     """Worker StatefulSets are named like their leader's, with the number of the group behind."""
-    memory = Memory()
+    memory = ServiceMemory()
     memory.count(workload(replicas=1), pods(3, "w-0"), 0.0)
     assert memory.missing == {KEY: 0.0}

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from ome_operator import keys
-from ome_operator.cache.event_handler import Cluster
-from ome_operator.controllers.inferenceservice.execution import Outcome, Run
+from ome_operator.cache.event_handler import EventHandler
+from ome_operator.controllers.inferenceservice.execution import Execution, Result
 from ome_operator.controllers.inferenceservice.executor import ADDRESSED, Executor
-from ome_operator.controllers.inferenceservice.memory import Memory
+from ome_operator.controllers.inferenceservice.memory import ServiceMemory
 from ome_operator.core.plan import Apply, Plan
 from ome_operator.kube.errors import Conflict, NotFound
 
@@ -20,10 +20,10 @@ def manifest(kind: str) -> dict[str, Any]:
     return {"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": {}}
 
 
-def new() -> Run:
+def new() -> Execution:
     """Of a service of which nothing is known."""
     service: Any = SimpleNamespace(ref=SimpleNamespace(namespace="ns", name="svc"), uid="u")
-    return Run(service, Memory(), set(), Outcome(), lambda: 0.0)
+    return Execution(service, ServiceMemory(), set(), Result(), lambda: 0.0)
 
 
 class Api:
@@ -43,14 +43,14 @@ class Api:
         return SimpleNamespace(body=stored, warnings=())
 
 
-async def kinds(*apply: str, gone: bool = False) -> tuple[list[str], Outcome]:
+async def kinds(*apply: str, gone: bool = False) -> tuple[list[str], Result]:
     """What is applied, in this order, of a revision that was known and of objects of these kinds."""
-    api, cluster = Api(gone), Cluster(lambda *_: None, lambda _: (), lambda _: ())
+    api, cluster = Api(gone), EventHandler(lambda *_: None, lambda _: (), lambda _: ())
     run = new()
     first = (Apply(manifest("ControllerRevision"), "old"),)
     plan = Plan(first=first, apply=tuple(Apply(manifest(kind), "") for kind in apply))
     await Executor(api, cluster, 1.0).effects(plan, run)  # type: ignore[arg-type]
-    return api.applied, run.outcome
+    return api.applied, run.result
 
 
 async def test_a_slice_is_stamped_from_what_is_stored() -> None:
@@ -59,7 +59,7 @@ async def test_a_slice_is_stamped_from_what_is_stored() -> None:
 
 async def test_nothing_is_stamped_from_a_revision_that_somebody_deleted_just_now() -> None:
     applied, outcome = await kinds("StatefulSet", gone=True)
-    assert applied == [] and outcome.again == 1.0, "the next pass stores it first"
+    assert applied == [] and outcome.requeue_after == 1.0, "the next pass stores it first"
 
 
 async def test_what_selects_pods_comes_after_what_makes_them() -> None:
@@ -69,7 +69,7 @@ async def test_what_selects_pods_comes_after_what_makes_them() -> None:
 
 async def test_budgets_are_made_apart() -> None:
     plan = Plan(apply=tuple(Apply(manifest(kind), "") for kind in ("PodDisruptionBudget", "StatefulSet", "Service")))
-    api, cluster = Api(gone=False), Cluster(lambda *_: None, lambda _: (), lambda _: ())
+    api, cluster = Api(gone=False), EventHandler(lambda *_: None, lambda _: (), lambda _: ())
     executor, run = Executor(api, cluster, 1.0), new()  # type: ignore[arg-type]
     assert await executor.effects(plan, run)
     assert api.applied == ["StatefulSet", "Service"]
@@ -92,7 +92,7 @@ class Slow(Api):
 
 @pytest.mark.parametrize(("address", "most"), [({}, ADDRESSED), ({"clusterIP": "None"}, 3 * ADDRESSED)])
 async def test_few_services_wait_for_an_address_at_a_time(address: dict[str, str], most: int) -> None:
-    api, cluster = Slow(gone=False), Cluster(lambda *_: None, lambda _: (), lambda _: ())
+    api, cluster = Slow(gone=False), EventHandler(lambda *_: None, lambda _: (), lambda _: ())
     executor = Executor(api, cluster, 1.0)  # type: ignore[arg-type]
     plan = Plan(apply=(Apply({**manifest("Service"), "spec": address}, ""),))
     runs = [new() for _ in range(3 * ADDRESSED)]

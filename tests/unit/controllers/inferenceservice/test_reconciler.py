@@ -11,9 +11,15 @@ from typing import Any
 import pytest
 
 from ome_operator import keys
-from ome_operator.cache.event_handler import Cluster
+from ome_operator.cache.event_handler import EventHandler
 from ome_operator.controllers.inferenceservice.executor import Executor
-from ome_operator.controllers.inferenceservice.reconciler import ACCESS, FIRST_WITHIN, Passes, another, first_wait
+from ome_operator.controllers.inferenceservice.reconciler import (
+    FIRST_WITHIN,
+    RBAC,
+    InferenceServiceReconciler,
+    another,
+    first_wait,
+)
 from ome_operator.core.observed.objects import Ref
 from ome_operator.core.plan import Apply, Plan
 from ome_operator.kube.errors import Forbidden, Invalid, KubeError, TooMany
@@ -74,16 +80,16 @@ class Api:
         return SimpleNamespace(body={**manifest, "metadata": metadata}, warnings=())
 
 
-SERVICE, ACCESS_KEY = Ref("InferenceService", "ns", "svc"), Ref(ACCESS, "ns", "svc")
+SERVICE, RBAC_KEY = Ref("InferenceService", "ns", "svc"), Ref(RBAC, "ns", "svc")
 
 
 def passes(api: Api, plan: Plan, clock: Callable[[], float]) -> tuple[Any, WorkQueue[Ref]]:
     """Passes over a new service, of which `sync` always wants the same."""
     queue: WorkQueue[Ref] = WorkQueue(workers=1, first=0.5, last=9.0, jitter=lambda: 0.5, clock=clock)
-    cluster = Cluster(lambda *_: None, lambda _: (), lambda _: ())
+    cluster = EventHandler(lambda *_: None, lambda _: (), lambda _: ())
     metadata = {"name": "svc", "namespace": "ns", "uid": "u", "resourceVersion": "5"}
     cluster.seen("InferenceService", {"metadata": metadata, "spec": {"engine": {}}})
-    made: Any = Passes
+    made: Any = InferenceServiceReconciler
     executor = Executor(api, cluster, 1.0)  # type: ignore[arg-type]
     return made(cluster, api, executor, queue, Settings(), lambda *_: plan, None, clock=clock), queue
 
@@ -99,7 +105,7 @@ async def test_what_is_due_at_once_waits_where_its_status_cannot_be_written() ->
     """A rollback is due until the status that tells of it was stored."""
     now, api = 0.0, Api("InferenceService")
     made, queue = passes(api, Plan(status={"rejected": ["r"]}, requeue_after=0.0), lambda: now)
-    await made.handle(SERVICE)
+    await made.reconcile(SERVICE)
     assert api.asked == ["InferenceService"]
     now = 29.0
     assert queue.depth == 0
@@ -111,7 +117,7 @@ async def test_what_is_due_at_once_waits_where_its_status_cannot_be_written() ->
 async def test_a_first_status_waits_only_where_everything_was_made(full: bool) -> None:
     now, api = 0.0, Api("StatefulSet") if full else Api()
     made, queue = passes(api, Plan(apply=applies("StatefulSet", "ServiceAccount"), status=status("False")), lambda: now)
-    await made.handle(SERVICE)
+    await made.reconcile(SERVICE)
     assert sorted(api.asked) == [*["InferenceService"] * full, "ServiceAccount", "StatefulSet"]
     now = FIRST_WITHIN
     assert queue.depth == 1
@@ -124,11 +130,11 @@ async def test_a_budget_is_made_with_the_first_status(ready: str) -> None:
     (new,) = applies("ControllerRevision")
     new.manifest["metadata"]["annotations"] = {keys.HASH: "h"}
     made, _ = passes(api, Plan(first=(new,), apply=applies("PodDisruptionBudget", "StatefulSet"), status=said), lambda: now)
-    await made.handle(SERVICE)
+    await made.reconcile(SERVICE)
     assert api.asked == ["ControllerRevision", "StatefulSet"]
     said.update(status(ready))
     now = 0.1 if ready == "True" else FIRST_WITHIN
-    await made.handle(SERVICE)
+    await made.reconcile(SERVICE)
     assert "PodDisruptionBudget" in api.asked
 
 
@@ -153,7 +159,7 @@ async def test_nothing_of_a_pass_that_failed_goes_on_beside_the_next() -> None:
     api = Broken()
     made, _ = passes(api, Plan(apply=applies("PodDisruptionBudget"), status=status("True")), lambda: 0.0)
     with pytest.raises(ExceptionGroup):
-        await made.handle(SERVICE)
+        await made.reconcile(SERVICE)
     assert api.left == 1
 
 
@@ -161,7 +167,7 @@ async def test_nothing_of_a_pass_that_failed_goes_on_beside_the_next() -> None:
 async def test_nothing_is_ready_before_its_url_is_there(full: tuple[str, ...], told: bool) -> None:
     api = Api(*full)
     made, _ = passes(api, Plan(apply=applies("Service"), status=status("True")), lambda: 0.0)
-    await made.handle(SERVICE)
+    await made.reconcile(SERVICE)
     assert api.asked == ["Service", *["InferenceService"] * told]
 
 
@@ -169,19 +175,19 @@ async def test_nothing_is_ready_before_it_has_its_rights() -> None:
     """A router that may not look for its workers serves nobody."""
     api = Api()
     made, queue = passes(api, Plan(apply=applies("RoleBinding"), status=status("True")), lambda: 0.0)
-    await made.handle(SERVICE)
+    await made.reconcile(SERVICE)
     assert queue.depth == 1, "its rights"
-    await made.access(ACCESS_KEY)
+    await made.reconcile_rbac(RBAC_KEY)
     assert (api.asked, queue.depth) == (["RoleBinding"], 2), "the service, at once"
-    await made.handle(SERVICE)
+    await made.reconcile(SERVICE)
     assert api.asked == ["RoleBinding", "InferenceService"]
 
 
 @pytest.mark.parametrize(
     ("refuses", "order"),
     [
-        (TooMany("later", 429, 30.0), [SERVICE, ACCESS_KEY]),
-        (Forbidden("no"), [SERVICE, ACCESS_KEY, SERVICE, ACCESS_KEY]),  # that it was refused is news once
+        (TooMany("later", 429, 30.0), [SERVICE, RBAC_KEY]),
+        (Forbidden("no"), [SERVICE, RBAC_KEY, SERVICE, RBAC_KEY]),  # that it was refused is news once
     ],
 )
 async def test_a_service_and_its_rights_do_not_wake_each_other_for_nothing(refuses: KubeError, order: list[Ref]) -> None:
@@ -192,7 +198,7 @@ async def test_a_service_and_its_rights_do_not_wake_each_other_for_nothing(refus
 
     async def work(ref: Ref) -> None:
         seen.append(ref)
-        await (made.handle if ref == SERVICE else made.access)(ref)
+        await (made.reconcile if ref == SERVICE else made.reconcile_rbac)(ref)
 
     queue.add(SERVICE)
     with contextlib.suppress(TimeoutError):
@@ -204,7 +210,7 @@ async def test_a_service_and_its_rights_do_not_wake_each_other_for_nothing(refus
 async def test_what_nobody_needs_to_be_served_holds_nothing_up() -> None:
     api = Api("HorizontalPodAutoscaler", refuses=Invalid("spec.metrics", 422))
     made, _ = passes(api, Plan(apply=applies("HorizontalPodAutoscaler"), status=status("True")), lambda: 0.0)
-    await made.handle(SERVICE)
+    await made.reconcile(SERVICE)
     assert api.asked[-1] == "InferenceService"
 
 
@@ -212,16 +218,16 @@ async def test_rights_have_passes_of_their_own() -> None:
     """An API server takes its time to allow one, and no other object waits for it."""
     now, api = 0.0, Api()
     made, queue = passes(api, Plan(apply=applies("RoleBinding", "Role", "StatefulSet")), lambda: now)
-    await made.handle(SERVICE)
+    await made.reconcile(SERVICE)
     assert "Role" not in api.asked and queue.depth == 1
-    await made.access(ACCESS_KEY)
+    await made.reconcile_rbac(RBAC_KEY)
     assert api.asked[-2:] == ["Role", "RoleBinding"], "a binding is refused while its Role is not there"
 
 
 async def test_rights_are_tried_again_by_themselves_and_the_service_hears_of_them() -> None:
     now, api = 0.0, Api("RoleBinding")
     made, queue = passes(api, Plan(apply=applies("Role", "RoleBinding")), lambda: now)
-    await made.access(ACCESS_KEY)
+    await made.reconcile_rbac(RBAC_KEY)
     now = 29.0
     assert queue.depth == 1, "the service, for its Role is there"
     now = 30.0
@@ -231,5 +237,5 @@ async def test_rights_are_tried_again_by_themselves_and_the_service_hears_of_the
 async def test_rights_of_a_service_that_is_gone_are_forgotten() -> None:
     api = Api()
     made, queue = passes(api, Plan(apply=applies("Role")), lambda: 0.0)
-    await made.access(Ref(ACCESS, "ns", "another"))
+    await made.reconcile_rbac(Ref(RBAC, "ns", "another"))
     assert (api.asked, queue.depth) == ([], 0)

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from ome_operator import keys
-from ome_operator.cache.event_handler import Cluster
-from ome_operator.controllers.inferenceservice.execution import Outcome, Run
+from ome_operator.cache.event_handler import EventHandler
+from ome_operator.controllers.inferenceservice.execution import Execution, Result
 from ome_operator.controllers.inferenceservice.executor import Executor
-from ome_operator.controllers.inferenceservice.memory import Memory
+from ome_operator.controllers.inferenceservice.memory import ServiceMemory
 from ome_operator.core.observed.objects import Child
 from ome_operator.core.plan import ApplyStatus, Create, Plan
 from ome_operator.kube.errors import AlreadyExists
@@ -48,15 +48,15 @@ class Api:
         return {**self._stored, "metadata": {**self._stored["metadata"], **patch["metadata"]}}
 
 
-async def carried_out(plan: Plan, stored: dict[str, Any], *seen: dict[str, Any]) -> tuple[Outcome, dict[Any, Child]]:
+async def carried_out(plan: Plan, stored: dict[str, Any], *seen: dict[str, Any]) -> tuple[Result, dict[Any, Child]]:
     """What comes of a plan, and what is known of the service's objects then."""
-    cluster = Cluster(lambda *_: None, lambda _: (), lambda _: ())
+    cluster = EventHandler(lambda *_: None, lambda _: (), lambda _: ())
     for body in seen:
         cluster.seen("RoleScale", body)
     service: Any = SimpleNamespace(ref=SimpleNamespace(namespace="ns", name="svc"), uid="s")
-    run = Run(service, Memory(), set(), Outcome(), lambda: 0.0)
+    run = Execution(service, ServiceMemory(), set(), Result(), lambda: 0.0)
     await Executor(Api(stored), cluster, 1.0).effects(plan, run)  # type: ignore[arg-type]
-    return run.outcome, cluster.children_of("ns", "svc")
+    return run.result, cluster.children_of("ns", "svc")
 
 
 @pytest.mark.parametrize(("replicas", "again"), [(1, False), (3, True)])
@@ -73,4 +73,4 @@ async def test_a_scale_that_was_there_already_counts_at_once(lost: dict[str, Any
     stored, plan = scale(7, 3), Plan(create=(Create(scale(0, 1)),))
     outcome, known = await carried_out(plan, {**stored, "metadata": {**stored["metadata"], **lost}})
     found = known["RoleScale", "svc-engine"]
-    assert outcome.learned and (found.replicas, found.owner) == (3, "s")
+    assert outcome.status_changed and (found.replicas, found.owner) == (3, "s")

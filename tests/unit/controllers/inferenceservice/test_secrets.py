@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from ome_operator.controllers.inferenceservice.execution import Outcome, Run
+from ome_operator.controllers.inferenceservice.execution import Execution, Result
 from ome_operator.controllers.inferenceservice.executor import SECRET_AGAIN, Executor
-from ome_operator.controllers.inferenceservice.memory import STEP, Memory
+from ome_operator.controllers.inferenceservice.memory import STEP, ServiceMemory
 from ome_operator.core.plan import Apply, EnsureSecret, Plan
 from ome_operator.core.render import meta, ssh
 from ome_operator.kube.errors import AlreadyExists, Conflict, Forbidden, KubeError, Transient
@@ -33,28 +33,28 @@ class Api:
         return manifest
 
 
-async def passes(api: Api, memory: Memory, *times: float, workloads: tuple[Apply, ...] = ()) -> Outcome:
+async def passes(api: Api, memory: ServiceMemory, *times: float, workloads: tuple[Apply, ...] = ()) -> Result:
     """Passes at these times that want the Secret; the outcome of the last."""
     assert SECRET is not None
     for now in times:
         service: Any = SimpleNamespace(ref=SimpleNamespace(namespace="team", name="svc"), uid="u")
         executor = Executor(api, None, 1.0)  # type: ignore[arg-type]
-        run = Run(service, memory, set(), Outcome(), lambda now=now: now)  # type: ignore[misc]
+        run = Execution(service, memory, set(), Result(), lambda now=now: now)  # type: ignore[misc]
         await executor.effects(Plan(ensure_secret=(EnsureSecret(SECRET),), apply=workloads), run)
-    return run.outcome
+    return run.result
 
 
 async def test_keys_are_in_what_is_sent_and_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     api = Api()
-    assert (await passes(api, Memory(), 0.0)).wrote
+    assert (await passes(api, ServiceMemory(), 0.0)).wrote
     (sent,) = api.sent
     assert sent["immutable"] is True and "PRIVATE KEY" in sent["stringData"]["id_ed25519"]
     assert "PRIVATE" not in caplog.text and SECRET is not None and "stringData" not in SECRET
 
 
 async def test_one_that_exists_is_success_and_is_asked_for_again_after_a_while() -> None:
-    api, memory = Api(AlreadyExists("there is one", 409)), Memory()
+    api, memory = Api(AlreadyExists("there is one", 409)), ServiceMemory()
     outcome = await passes(api, memory, 0.0, 1.0, SECRET_AGAIN - 1)
     assert len(api.sent) == 1 and not outcome.wrote and outcome.error is None
     await passes(api, memory, SECRET_AGAIN + 1)
@@ -62,9 +62,9 @@ async def test_one_that_exists_is_success_and_is_asked_for_again_after_a_while()
 
 
 async def test_a_refusal_is_told() -> None:
-    memory = Memory()
+    memory = ServiceMemory()
     outcome = await passes(Api(Forbidden("secrets is forbidden", 403)), memory, 0.0)
-    assert outcome.learned and memory.refused["Secret", "svc-ssh"].refusal.reason == "Forbidden"
+    assert outcome.status_changed and memory.refused["Secret", "svc-ssh"].refusal.reason == "Forbidden"
 
 
 @pytest.mark.parametrize(
@@ -74,5 +74,5 @@ async def test_a_refusal_is_told() -> None:
 async def test_workloads_wait_for_a_secret_that_could_not_be_made(answer: KubeError) -> None:
     """A kubelet that cannot mount it looks again only after minutes."""
     workload = {"kind": "StatefulSet", "metadata": {"name": "svc-engine"}}
-    outcome = await passes(Api(answer), Memory(), 0.0, workloads=(Apply(workload, ""),))
-    assert outcome.error is answer or outcome.again in (1.0, STEP), "and it is tried again soon"
+    outcome = await passes(Api(answer), ServiceMemory(), 0.0, workloads=(Apply(workload, ""),))
+    assert outcome.error is answer or outcome.requeue_after in (1.0, STEP), "and it is tried again soon"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ome_operator.core.observed.objects import Ending, Node, Observed, Pod
+from ome_operator.core.observed.objects import Node, Observed, Pod, Termination
 from ome_operator.core.plan import NodeLost, Plan
 from ome_operator.core.recovery.record import stamp
 from ome_operator.core.sync import sync
@@ -53,7 +53,7 @@ def test_a_service_that_never_failed_says_nothing() -> None:
 
 def test_a_recycle_is_stored_before_anything_is_deleted() -> None:
     world = settled(Shape(size=2, engines=2))
-    ended = Ending("ome-container", "OOMKilled", 137, "CUDA\nOutOfMemoryError: no", stamp(world.now))
+    ended = Termination("ome-container", "OOMKilled", 137, "CUDA\nOutOfMemoryError: no", stamp(world.now))
     broken = changed(world, "-1-1", uid="newer-uid", ending=ended)
     first = go(world, broken)
     assert not first.recycle and first.urgent and first.requeue_after is not None and first.requeue_after < 1

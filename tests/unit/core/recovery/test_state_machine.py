@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from ome_operator.core.observed.objects import Ending, Pod
+from ome_operator.core.observed.objects import Pod, Termination
 from ome_operator.core.recovery import record as rec
 from ome_operator.core.recovery.group import Group
 from ome_operator.core.recovery.policy import FIRST, STABLE, Policy
-from ome_operator.core.recovery.record import Record, stamp
-from ome_operator.core.recovery.state_machine import TURN, Ground, Step, advance
+from ome_operator.core.recovery.record import GroupRecord, stamp
+from ome_operator.core.recovery.state_machine import TURN, Circumstances, Step, advance
 from ome_operator.core.recovery.systemic import PLACING, together
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PLAIN = Policy()
-NEW = Record("g-0", "engine", "r", 0)
+NEW = GroupRecord("g-0", "engine", "r", 0)
 
 
 def pod(rank: int, uid: str = "", **more: Any) -> Pod:
@@ -36,9 +36,9 @@ WHOLE = group(pod(0), pod(1))
 LOST = group(pod(0), pod(1, "1new"))
 
 
-def go(one: Group, record: Record, policy: Policy = PLAIN, later: float = 0.0, lost: bool = False, **more: Any) -> Step:
+def go(one: Group, record: GroupRecord, policy: Policy = PLAIN, later: float = 0.0, lost: bool = False, **more: Any) -> Step:
     """One pass."""
-    return advance(one, record, Ground(policy, lambda _: lost, NOW + timedelta(seconds=later), **more))
+    return advance(one, record, Circumstances(policy, lambda _: lost, NOW + timedelta(seconds=later), **more))
 
 
 READY = go(WHOLE, NEW).record
@@ -59,7 +59,7 @@ def test_a_start_is_recorded_when_all_pods_are_there_and_the_leader_is_ready() -
         (LOST, "PodReplaced"),
         (group(pod(0)), "PodMissing"),
         (group(pod(0), pod(1, deleting=True)), "PodDeleted"),
-        (group(pod(0), pod(1, over=True, ending=Ending("", "Evicted", None, "disk", stamp(NOW)))), "Evicted"),
+        (group(pod(0), pod(1, over=True, ending=Termination("", "Evicted", None, "disk", stamp(NOW)))), "Evicted"),
     ],
     ids=["replaced", "missing", "deleted", "evicted"],
 )
@@ -71,7 +71,7 @@ def test_a_lost_rank_is_a_recycle_at_once_with_its_cause(one: Group, why: str) -
 
 
 def test_ranks_that_start_again_by_themselves_are_waited_for() -> None:
-    ended = Ending("main", "Completed", 0, "bye", stamp(NOW))
+    ended = Termination("main", "Completed", 0, "bye", stamp(NOW))
     half = group(pod(0), pod(1, restarts=1, ending=ended))
     step = go(half, READY)
     assert (step.record.phase, step.again) == (rec.RESTARTING, 60.0)
@@ -123,7 +123,7 @@ def test_a_leader_without_a_probe_goes_with_its_group_when_ranks_did_not_start_a
 
 
 def test_a_recycled_group_that_finds_no_nodes_holds_up_no_hung_one_for_long() -> None:
-    def at(later: float, records: dict[str, Record]) -> dict[str, Record]:
+    def at(later: float, records: dict[str, GroupRecord]) -> dict[str, GroupRecord]:
         hung = Group("g-1", "engine", "r", 1, 2, "engine group 1", {0: pod(0, ready=False), 1: pod(1)})
         lost = group(pod(0, "0new", node="", ready=False), pod(1, "1new", node=""))
         quiet = Group("g-2", "engine", "r", 2, 2, "engine group 2", {0: pod(0), 1: pod(1)})
@@ -189,7 +189,7 @@ def test_recycles_in_a_row_wait_longer_and_longer_and_end_at_the_limit() -> None
 
 
 def test_what_happens_before_a_group_was_ready_is_its_boot() -> None:
-    booting = group(pod(0, ready=False), pod(1, restarts=3, ending=Ending("m", "Error", 1, "no", stamp(NOW))))
+    booting = group(pod(0, ready=False), pod(1, restarts=3, ending=Termination("m", "Error", 1, "no", stamp(NOW))))
     step = go(booting, NEW)
     assert (step.record.phase, step.record.failure, step.again) == (rec.STARTING, None, PLAIN.start)
     late = go(booting, step.record, later=PLAIN.start).record

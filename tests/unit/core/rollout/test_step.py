@@ -3,9 +3,9 @@
 import pytest
 
 from ome_operator.core.observed.objects import Child
-from ome_operator.core.rollout.planner import Bounds, Groups, Numbers
+from ome_operator.core.rollout.planner import Bounds, Groups, ReplicaCounts
 from ome_operator.core.rollout.slices import Slice
-from ome_operator.core.rollout.step import CHECKING, OPEN, Decision, Gate, decide
+from ome_operator.core.rollout.step import CHECKING, OPEN, Gate, RolloutStep, decide
 from tests.unit.core.rollout.makers import BUDGET, LEADERS, ROUTER, pod
 
 CLOSED = Gate("Paused", "revision new waits")
@@ -23,11 +23,11 @@ def gone(revision: str, *left: Child) -> Slice:
     return Slice(revision, left, ())
 
 
-def decided(target: str, *present: Slice, gate: Gate = OPEN, ahead: str = "", bounds: Bounds = RECREATE) -> Decision:
+def decided(target: str, *present: Slice, gate: Gate = OPEN, ahead: str = "", bounds: Bounds = RECREATE) -> RolloutStep:
     """The decision among these slices of one engine group each."""
     names = {one.revision for one in present}
     seen = {one.revision: {"engine": groups(one)} for one in present}
-    numbers = Numbers(dict.fromkeys(names | {target}, WANTED), seen, seen, bounds)
+    numbers = ReplicaCounts(dict.fromkeys(names | {target}, WANTED), seen, seen, bounds)
     return decide("svc", target, {one.revision: one for one in present}, gate, numbers, ahead)
 
 
@@ -38,7 +38,7 @@ def groups(one: Slice) -> Groups:
 
 
 def test_a_first_slice_starts_at_once() -> None:
-    assert decided("new") == Decision({"new": WANTED}, alone=True)
+    assert decided("new") == RolloutStep({"new": WANTED}, alone=True)
 
 
 def test_a_first_slice_that_may_not_start_says_why() -> None:
@@ -47,7 +47,7 @@ def test_a_first_slice_that_may_not_start_says_why() -> None:
 
 
 def test_nothing_to_run_touches_nothing() -> None:
-    assert decided("", whole("old")) == Decision({}, reason="NothingToRun")
+    assert decided("", whole("old")) == RolloutStep({}, reason="NothingToRun")
 
 
 def test_a_closed_gate_keeps_the_old_slice_whole() -> None:
@@ -79,7 +79,7 @@ def test_a_target_that_runs_stays_while_the_others_go(gate: Gate) -> None:
 
 
 def test_a_target_alone_is_kept_whatever_the_gate_says() -> None:
-    assert decided("new", whole("new"), gate=CLOSED) == Decision({"new": WANTED}, alone=True)
+    assert decided("new", whole("new"), gate=CLOSED) == RolloutStep({"new": WANTED}, alone=True)
 
 
 def test_of_several_old_slices_all_go() -> None:

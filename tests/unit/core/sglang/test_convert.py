@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from ome_operator.api import InferenceService, Model, Serving, ShortModel
+from ome_operator.api import InferenceService, Model, Serving, SglangModel
 from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.core.sglang.convert import source, wanted
 from ome_operator.core.sglang.status import mirrored
@@ -13,11 +13,11 @@ from tests.support import parts
 NOW = datetime(2026, 1, 1)
 
 
-def short(repo: str = "kimi-ai/Kimi-K2-Chat", **spec: Any) -> ShortModel:
+def short(repo: str = "kimi-ai/Kimi-K2-Chat", **spec: Any) -> SglangModel:
     """The model of the announcement."""
     body = {"source": {"huggingface": {"repo": repo}}, **spec}
     metadata = {"name": "kimi-k2-chat", "uid": "u", "generation": 3}
-    return parts.good(ShortModel.parse({"kind": "ClusterBaseModel", "metadata": metadata, "spec": body}))
+    return parts.good(SglangModel.parse({"kind": "ClusterBaseModel", "metadata": metadata, "spec": body}))
 
 
 def serving(runtime: str | None = "sglang") -> Serving:
@@ -27,7 +27,7 @@ def serving(runtime: str | None = "sglang") -> Serving:
     return parts.good(Serving.parse({"kind": "Serving", "metadata": metadata, "spec": spec}))
 
 
-def made(one: ShortModel | Serving, deps: Deps | None = None) -> dict[str, Any]:
+def made(one: SglangModel | Serving, deps: Deps | None = None) -> dict[str, Any]:
     """What is made of it."""
     manifest, why = wanted(one, deps or Deps())
     assert manifest is not None, why

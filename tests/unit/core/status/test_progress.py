@@ -3,15 +3,15 @@
 from typing import Any
 
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.status.progress import Progress, Role, progress, title
+from ome_operator.core.status.progress import Progress, RoleProgressSpec, progress, title
 from tests.unit.core.rollout.makers import pod
 
 SETS = (("StatefulSet", "leaders"), ("StatefulSet", "workers"))
 
 
-def role(groups: int, size: int) -> Role:
+def role(groups: int, size: int) -> RoleProgressSpec:
     """Decode."""
-    return Role("decoder", "decode", groups, size, SETS)
+    return RoleProgressSpec("decoder", "decode", groups, size, SETS)
 
 
 def group(number: int, size: int, revision: str = "r1", ready: int | None = None, **more: Any) -> list[Pod]:
@@ -23,7 +23,7 @@ def group(number: int, size: int, revision: str = "r1", ready: int | None = None
     ]
 
 
-def seen(wanted: Role, *pods: Pod, **failures: str) -> Progress:
+def seen(wanted: RoleProgressSpec, *pods: Pod, **failures: str) -> Progress:
     """Progress with these pods."""
     return progress(wanted, pods, {("StatefulSet", name): said for name, said in failures.items()})
 

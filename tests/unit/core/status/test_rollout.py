@@ -2,8 +2,8 @@
 
 from datetime import datetime, timedelta
 
-from ome_operator.core.rollout.planner import Bounds, Groups, Numbers
-from ome_operator.core.rollout.step import Decision
+from ome_operator.core.rollout.planner import Bounds, Groups, ReplicaCounts
+from ome_operator.core.rollout.step import RolloutStep
 from ome_operator.core.status.rollout import bounded, hold, words
 
 NOW = datetime(2026, 1, 1)
@@ -18,11 +18,11 @@ def some(have: int, ready: int) -> Groups:
 OLD = {"engine": some(2, 2), "decoder": some(3, 3)}
 NEW = {"engine": some(1, 1), "decoder": some(2, 2)}
 ONE = Bounds({}, {"engine": 1, "decoder": 1})
-NUMBERS = Numbers({"old": WANTED, "new": WANTED}, {"old": OLD, "new": NEW}, {"old": OLD, "new": NEW}, ONE)
+NUMBERS = ReplicaCounts({"old": WANTED, "new": WANTED}, {"old": OLD, "new": NEW}, {"old": OLD, "new": NEW}, ONE)
 
 
 def test_what_is_new_and_what_goes() -> None:
-    decision = Decision({"old": {"engine": 1, "decoder": 2}, "new": {"engine": 1, "decoder": 2}}, reason="RollingOut")
+    decision = RolloutStep({"old": {"engine": 1, "decoder": 2}, "new": {"engine": 1, "decoder": 2}}, reason="RollingOut")
     said = "prefill 1/2 new, decode 2/4 new, old prefill draining (1), old decode draining (1)"
     assert words("new", decision, NUMBERS) == said
 
@@ -30,16 +30,16 @@ def test_what_is_new_and_what_goes() -> None:
 def test_what_is_broken_in_the_old_slice_may_hold_everything_up() -> None:
     seen = {"old": {"engine": some(2, 1), "decoder": Groups(3, (True,) * 3, 4)}}
     numbers = NUMBERS._replace(built=seen, seen=seen)
-    decision = Decision({"old": {"engine": 2, "decoder": 3}}, reason="RollingOut")
+    decision = RolloutStep({"old": {"engine": 2, "decoder": 3}}, reason="RollingOut")
     assert words("new", decision, numbers) == "prefill 0/2 new, decode 0/4 new, old prefill 1/2 ready, old decode ending (1)"
 
 
 def test_what_the_old_slice_waits_for() -> None:
-    decision = Decision({"new": WANTED}, reason="RetiringOldSlice", message="old router draining (revision old)")
+    decision = RolloutStep({"new": WANTED}, reason="RetiringOldSlice", message="old router draining (revision old)")
     assert words("new", decision, NUMBERS) == "prefill 1/2 new, decode 2/4 new, old router draining (revision old)"
 
 
-WAITS = Decision({"old": WANTED}, reason="Paused", message="revision new waits", held=True)
+WAITS = RolloutStep({"old": WANTED}, reason="Paused", message="revision new waits", held=True)
 
 
 def test_before_anything_is_replaced_only_why() -> None:
@@ -52,7 +52,7 @@ def test_a_hold_keeps_its_time_while_its_gate_is_the_same() -> None:
     later = NOW + timedelta(minutes=5)
     assert hold("new", WAITS, first, later) == first
     assert hold("newer", WAITS, first, later)["since"] == "2026-01-01T00:05:00"
-    assert hold("new", Decision({"new": WANTED}), first, later) == {}
+    assert hold("new", RolloutStep({"new": WANTED}), first, later) == {}
 
 
 def test_ready_through_a_rollout_that_keeps_its_bounds() -> None:

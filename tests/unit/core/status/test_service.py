@@ -8,7 +8,7 @@ import pytest
 
 from ome_operator.core.problem import Problem
 from ome_operator.core.status import conditions as cond
-from ome_operator.core.status.progress import Progress, Role
+from ome_operator.core.status.progress import Progress, RoleProgressSpec
 from ome_operator.core.status.service import Report, events, status, urgent
 from tests.unit.core.rollout.makers import pod
 
@@ -19,7 +19,7 @@ URL = "http://svc.team.svc.cluster.local:8080"
 def far(component: str, ready: int, groups: int = 1, reason: str = "Progressing") -> Progress:
     """A role of one-pod groups."""
     done = ready >= groups
-    made = Role(component, component, groups, 1, ())
+    made = RoleProgressSpec(component, component, groups, 1, ())
     return Progress(made, ready, ready, "Ready" if done else reason, f"{component} {ready}/{groups}", groups - ready)
 
 

@@ -6,7 +6,7 @@ from ome_operator import keys, names
 from ome_operator.core.observed.objects import Child, Deps, Observed
 from ome_operator.core.resolve.inputs import resolve
 from ome_operator.core.rollout import revisions
-from ome_operator.core.rollout.intent import Choice, choose
+from ome_operator.core.rollout.intent import Intent, choose
 from ome_operator.core.weights.availability import held
 from ome_operator.core.weights.mount import directory, mount, weights
 from tests.support import parts
@@ -43,7 +43,7 @@ def test_nodes_are_counted_by_the_label_that_pods_require() -> None:
     assert held([IDENTITY], [(1, 2)], deps).have == 1
 
 
-def chosen(agents: bool, before: Observed | None = None) -> Choice:
+def chosen(agents: bool, before: Observed | None = None) -> Intent:
     base = parts.deps(parts.model(URI), parts.simple())
     deps = Deps(**{**base.__dict__, "model_agent": agents})
     service = parts.service(engine={}, router={})
@@ -55,7 +55,7 @@ def chosen(agents: bool, before: Observed | None = None) -> Choice:
 def test_the_plain_label_is_a_wish_where_the_revisions_own_is_required() -> None:
     """A node whose agent says Failed or Updating is the second choice, and none where nothing else is free."""
 
-    def affinity(choice: Choice) -> dict[str, Any]:
+    def affinity(choice: Intent) -> dict[str, Any]:
         leader = choice.data[choice.target]["workloads"]["engine"]["leader"]["spec"]["template"]["spec"]
         found: dict[str, Any] = leader["affinity"]["nodeAffinity"]
         return found
