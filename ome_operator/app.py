@@ -6,24 +6,18 @@ with 1 when it lost the Lease or cannot watch any more: starting again costs lis
 
 import asyncio
 import contextlib
-import functools
 import gc
 import logging
 import signal
 from collections.abc import Coroutine
+from datetime import UTC, datetime
 from typing import Any
 
 from ome_operator import keys
 from ome_operator.cache.cluster_cache import KINDS
 from ome_operator.cache.resources import SHORT
-from ome_operator.controllers.manager import Core, Manager, watched
-from ome_operator.core import sync
-from ome_operator.core.benchmarkjob import job
-from ome_operator.core.benchmarkjob import status as benchmark_status
-from ome_operator.core.catalog import status as catalog_status
-from ome_operator.core.resolve.inputs import object_refs, runtime_refs
-from ome_operator.core.sglang import convert
-from ome_operator.core.sglang.status import mirrored
+from ome_operator.controllers.base import CORE, Core, WallClock
+from ome_operator.controllers.manager import Manager, watched
 from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
 from ome_operator.kube.errors import KubeError
@@ -37,52 +31,16 @@ from ome_operator.watch.watcher import Watcher
 logger = logging.getLogger(__name__)
 
 
-class _Say:
-    """The pure functions that say what the statuses of the catalog are."""
-
-    model = staticmethod(catalog_status.model_status)
-    runtime = staticmethod(catalog_status.runtime_status)
-    accelerator = staticmethod(catalog_status.accelerator_status)
-
-
-class _Make:
-    """The pure functions behind the kinds of sglang.ai."""
-
-    source = staticmethod(convert.source)
-    wanted = staticmethod(convert.wanted)
-    status = staticmethod(mirrored)
-
-
-class _Measure:
-    """The pure functions behind BenchmarkJobs."""
-
-    def __init__(self, settings: Settings) -> None:
-        images = job.Images(settings.benchmark_image, settings.tools_image)
-        self.wanted = functools.partial(job.wanted, images)
-
-    begun = staticmethod(benchmark_status.begun)
-    over = staticmethod(benchmark_status.over)
-    status = staticmethod(benchmark_status.benchmark_status)
-    unreadable = staticmethod(benchmark_status.unreadable)
-
-
-CORE = Core(
-    sync=sync.sync,
-    refuse=sync.refuse_spec,
-    say=_Say(),
-    models_of=object_refs,
-    runtimes_of=runtime_refs,
-    make=_Make(),
-    measure=_Measure,
-)
-"""What the operator runs with; tests may put another in its place."""
+def now() -> datetime:
+    """The wall clock of the process, in UTC: the only place where it is read for passes and the Lease."""
+    return datetime.now(UTC)
 
 
 class Operator:
     """One process."""
 
-    def __init__(self, settings: Settings, centre: Core = CORE) -> None:
-        self._settings, self._centre = settings, centre
+    def __init__(self, settings: Settings, core: Core = CORE, wall: WallClock = now) -> None:
+        self._settings, self._core, self._wall = settings, core, wall
         self._metrics = Metrics("ome")
         self._stop = asyncio.Event()
         self._state = "starting"
@@ -99,7 +57,9 @@ class Operator:
         async with contextlib.AsyncExitStack() as stack:
             await self._serve(stack)
             # Its own connection: a renewal waits behind no other request.
-            election = Election(self._client(stack, connection, 1), _terms(settings)) if settings.leader_election else None
+            election = None
+            if settings.leader_election:
+                election = Election(self._client(stack, connection, 1), _election(settings), self._wall)
             client = self._client(stack, connection, settings.connections, election)
             self._state, self._ready = "waiting for CRDs", False
             if not await self._unless_stopped(_kinds_served(client)):
@@ -135,7 +95,7 @@ class Operator:
         session = connection.session(limit=0, agent=keys.MANAGER)
         try:
             kinds = (*KINDS, *await _short_kinds(client))
-            leader = Manager(self._settings, self._centre, client, self._metrics, kinds)
+            leader = Manager(self._settings, self._core, client, self._metrics, self._wall, kinds)
             watcher = Watcher(
                 watched(kinds),
                 leader,
@@ -213,10 +173,10 @@ class Operator:
 
 async def run(settings: Settings) -> int:
     """Run the operator; the exit code."""
-    return await Operator(settings).run()
+    return await Operator(settings, wall=now).run()
 
 
-def _terms(settings: Settings) -> ElectionSettings:
+def _election(settings: Settings) -> ElectionSettings:
     return ElectionSettings(
         settings.lease_namespace,
         settings.lease_name,

@@ -11,10 +11,10 @@ from ome_operator.adopt import crds, webhooks
 from ome_operator.adopt.crds import Release
 from ome_operator.adopt.steps import Steps
 from ome_operator.api.kinds import KINDS, Kind
-from ome_operator.controllers.inferenceservice.reconciler import FOREIGN
 from ome_operator.core.observed import from_api
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import NotServed
+from ome_operator.settings import Settings
 
 Manifest = dict[str, Any]
 
@@ -103,7 +103,7 @@ def _recent(services: Iterable[Manifest]) -> str:
     now = datetime.now(UTC)
     for one in services:
         for manager, when in from_api.status_writers(one):
-            if (since := now - when) < FOREIGN:
+            if (since := now - when) < timedelta(seconds=Settings().foreign_writer_pause):
                 return f"{manager} wrote the status of {_name(one)} {max(since, timedelta()).seconds} s ago"
     return ""
 

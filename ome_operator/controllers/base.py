@@ -2,13 +2,21 @@
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
+from ome_operator.api import InferenceService
 from ome_operator.cache.event_handler import EventHandler
+from ome_operator.cache.reference_index import Refs
 from ome_operator.cache.resources import Resource
 from ome_operator.controllers import status_writer
-from ome_operator.core.observed.objects import Ref
+from ome_operator.core.catalog import status as catalog_status
+from ome_operator.core.observed.objects import Deps, Observed, Ref
+from ome_operator.core.plan import Plan
+from ome_operator.core.resolve.inputs import object_refs, runtime_refs
+from ome_operator.core.sync import refuse_spec, sync
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import KubeError
 from ome_operator.machinery.workqueue import WorkQueue
@@ -16,13 +24,34 @@ from ome_operator.machinery.workqueue import WorkQueue
 logger = logging.getLogger(__name__)
 
 Status = dict[str, Any]
+Sync = Callable[[InferenceService, Deps, Observed, datetime], Plan]
+Refuse = Callable[[dict[str, object], int, str, str, datetime], Plan]
+"""Status so far, generation, reason, sentence, now -> the plan for an object that cannot be read or handled."""
+WallClock = Callable[[], datetime]
+"""The time of day, with its zone."""
+
+
+@dataclass(frozen=True)
+class Core:
+    """The pure functions that reconcilers ask. Tests replace single ones."""
+
+    sync: Sync = sync
+    refuse: Refuse = refuse_spec
+    models_of: Refs = object_refs
+    runtimes_of: Refs = runtime_refs
+    model_status: Callable[..., Status] = catalog_status.model_status
+    runtime_status: Callable[..., Status] = catalog_status.runtime_status
+    accelerator_status: Callable[..., Status] = catalog_status.accelerator_status
+
+
+CORE = Core()
 
 
 class StatusReconciler(ABC):
     """Reconciles kinds whose only output is their status; `resync` is in seconds."""
 
-    def __init__(self, cluster: EventHandler, client: Client, queue: WorkQueue[Ref], resync: float) -> None:
-        self._cluster, self._client, self._queue, self._resync = cluster, client, queue, resync
+    def __init__(self, cluster: EventHandler, client: Client, queue: WorkQueue[Ref], resync: float, wall: WallClock) -> None:
+        self._cluster, self._client, self._queue, self._resync, self._wall = cluster, client, queue, resync, wall
         self._last: dict[Ref, status_writer.Written] = {}
         self._bugs: dict[Ref, str] = {}
         """Of which the log has a traceback already."""

@@ -1,18 +1,19 @@
 """BenchmarkJobs: one Job is made of each, once, and what became of it comes back into the status."""
 
 import time
-from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
 from ome_operator.api import InferenceService, Invalid
 from ome_operator.cache.cluster_cache import JOB
 from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.resources import SERVICE, Resource
 from ome_operator.controllers import events
-from ome_operator.controllers.base import Status, StatusReconciler
+from ome_operator.controllers.base import Status, StatusReconciler, WallClock
+from ome_operator.core.benchmarkjob import job
+from ome_operator.core.benchmarkjob import status as benchmark_status
 from ome_operator.core.observed.from_api import controller
-from ome_operator.core.observed.objects import Child, Deps, Manifest, Ref
+from ome_operator.core.observed.objects import Child, Manifest, Ref
 from ome_operator.kube import errors
 from ome_operator.kube.client import Client
 from ome_operator.machinery.workqueue import WorkQueue
@@ -26,54 +27,41 @@ WAIT_S = 60.0
 """Seconds until a job that waits for something looks again, whatever happens."""
 
 
-class Measure(Protocol):
-    """The pure side; see core/benchmarkjob/job.py and core/benchmarkjob/status.py."""
-
-    def wanted(self, job: Any, service: InferenceService | Invalid | None, deps: Deps) -> tuple[Manifest | None, Why]:
-        """The Job, or (reason, sentence) why there is none yet."""
-
-    def begun(self, status: Mapping[str, Any]) -> bool:
-        """Whether the Job was made."""
-
-    def over(self, status: Mapping[str, Any]) -> bool:
-        """Whether nothing can come any more."""
-
-    def status(self, job: Any, made: Child | None, pods: Iterable[Mapping[str, Any]], why: Why, now: datetime) -> Status:
-        """The status from the Job and its pods."""
-
-    def unreadable(self, status: Mapping[str, Any], generation: int, why: Why, now: datetime) -> Status:
-        """The status of an object that cannot be read or handled, for this reason."""
-
-
 class BenchmarkJobReconciler(StatusReconciler):
     """Passes over BenchmarkJobs."""
 
     def __init__(
-        self, cluster: EventHandler, client: Client, queue: WorkQueue[Ref], resync: float, measure: Measure
+        self,
+        cluster: EventHandler,
+        client: Client,
+        queue: WorkQueue[Ref],
+        resync: float,
+        wall: WallClock,
+        images: job.Images,
     ) -> None:
-        super().__init__(cluster, client, queue, resync)
-        self._measure = measure
-        self._failures = events.CreateFailures(client, time.monotonic)
+        super().__init__(cluster, client, queue, resync, wall)
+        self._images = images
+        self._failures = events.CreateFailures(client, time.monotonic, wall)
 
     async def reconcile_resource(self, resource: Resource) -> float:
         """Make the Job where there is none, say how it is, and when to look again."""
-        now, measure = datetime.now(UTC), self._measure
+        now = self._wall()
         if isinstance(resource.parsed, Invalid):
             unread = "InvalidSpec", resource.parsed.why
-            await self.write(resource, measure.unreadable(resource.status, resource.generation, unread, now))
+            await self.write(resource, benchmark_status.unreadable(resource.status, resource.generation, unread, now))
             return self._resync
         made, why = self._cluster.job_of(resource), ("", "")
-        if made is None and not measure.begun(resource.status):
+        if made is None and not benchmark_status.begun(resource.status):
             made, why = await self._started(resource)
         pods: list[Manifest] = []
-        if made is not None and not measure.over(resource.status):
+        if made is not None and not benchmark_status.over(resource.status):
             selector = f"batch.kubernetes.io/controller-uid={made.uid}"  # the former Job of this name may have left pods
             pods = await self._client.list_objects("Pod", resource.ref.namespace, label_selector=selector)
             if not pods and (said := (await self._failures.of(resource.ref.namespace)).get(made.uid)):
                 why = "PodsRefused", said
-        status = measure.status(resource.parsed, made, pods, why, now)
+        status = benchmark_status.benchmark_status(resource.parsed, made, pods, why, now)
         await self.write(resource, status)
-        if measure.over(status):
+        if benchmark_status.over(status):
             return self._resync
         if made is None:
             return WAIT_S
@@ -81,11 +69,11 @@ class BenchmarkJobReconciler(StatusReconciler):
 
     def failed_status(self, resource: Resource, why: str) -> Status:
         """What ran before stays."""
-        return self._measure.unreadable(resource.status, resource.generation, ("InternalError", why), datetime.now(UTC))
+        return benchmark_status.unreadable(resource.status, resource.generation, ("InternalError", why), self._wall())
 
     async def _started(self, resource: Resource) -> tuple[Child | None, Why]:
         """The Job, now that it may run, or why it may not."""
-        manifest, why = self._measure.wanted(resource.parsed, self._service(resource), self._cluster.deps())
+        manifest, why = job.wanted(self._images, resource.parsed, self._service(resource), self._cluster.deps())
         if manifest is None:
             return None, why
         name = manifest["metadata"]["name"]

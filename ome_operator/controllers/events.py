@@ -22,9 +22,9 @@ SHARED = 3.0
 """Events of a namespace are read once for all services that ask within so many seconds: the API server scans them all."""
 
 
-async def tell(client: Client, resource: Resource, event: Event) -> None:
+async def tell(client: Client, resource: Resource, event: Event, now: datetime) -> None:
     """Post an Event about a service. Losing one is no reason to fail."""
-    stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    stamp = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     manifest = {
         "apiVersion": "v1",
         "kind": "Event",
@@ -55,8 +55,8 @@ async def tell(client: Client, resource: Resource, event: Event) -> None:
 class CreateFailures:
     """Why controllers could not create pods, by the UID of the workload (decisions 15)."""
 
-    def __init__(self, client: Client, clock: Callable[[], float]) -> None:
-        self._client, self._clock = client, clock
+    def __init__(self, client: Client, clock: Callable[[], float], wall: Callable[[], datetime]) -> None:
+        self._client, self._clock, self._wall = client, clock, wall
         self._read: dict[str, tuple[float, dict[str, str]]] = {}
         self._lock = asyncio.Lock()
 
@@ -67,7 +67,7 @@ class CreateFailures:
             if self._clock() - at < SHARED:
                 return known
             found = await self._client.list_objects("Event", namespace, field_selector="reason=FailedCreate")
-            messages = newest(found, datetime.now(UTC))
+            messages = newest(found, self._wall())
             self._read = {one: resource for one, resource in self._read.items() if self._clock() - resource[0] < SHARED}
             self._read[namespace] = (self._clock(), messages)
             return messages

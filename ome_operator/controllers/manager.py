@@ -5,19 +5,19 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 
 from ome_operator import keys
 from ome_operator.cache.cluster_cache import KINDS, LABELLED, RECORD
 from ome_operator.cache.event_handler import EventHandler
-from ome_operator.cache.reference_index import Refs
 from ome_operator.cache.resources import BENCHMARK, SERVICE, SHORT
-from ome_operator.controllers.benchmarkjob import BenchmarkJobReconciler, Measure
-from ome_operator.controllers.catalog import CatalogReconciler, Say, sayer
+from ome_operator.controllers.base import Core, WallClock
+from ome_operator.controllers.benchmarkjob import BenchmarkJobReconciler
+from ome_operator.controllers.catalog import CatalogReconciler
 from ome_operator.controllers.inferenceservice.executor import Executor
-from ome_operator.controllers.inferenceservice.reconciler import RBAC, InferenceServiceReconciler, Refuse, Sync
+from ome_operator.controllers.inferenceservice.reconciler import RBAC, InferenceServiceReconciler
 from ome_operator.controllers.nodemodels import NodeModelsReconciler
-from ome_operator.controllers.sglang import Make, SglangReconciler
+from ome_operator.controllers.sglang import SglangReconciler
+from ome_operator.core.benchmarkjob import job
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import Ref
 from ome_operator.kube.client import Client
@@ -35,24 +35,17 @@ SELECTORS = dict.fromkeys(LABELLED, SELECTOR) | {"ControllerRevision": f"{SELECT
 """Label selectors by kind. StatefulSets have ControllerRevisions of their own, with the labels of their pods: not ours."""
 
 
-@dataclass(frozen=True)
-class Core:
-    """The pure side."""
-
-    sync: Sync
-    refuse: Refuse
-    say: Say
-    models_of: Refs
-    runtimes_of: Refs
-    make: Make
-    measure: Callable[[Settings], Measure]
-
-
 class Manager:
     """What the leader knows and does; the sink of its watches."""
 
     def __init__(
-        self, settings: Settings, centre: Core, client: Client, metrics: Metrics, kinds: Sequence[str] = KINDS
+        self,
+        settings: Settings,
+        core: Core,
+        client: Client,
+        metrics: Metrics,
+        wall: WallClock,
+        kinds: Sequence[str] = KINDS,
     ) -> None:
         self._kinds = kinds
         self._settings, self._client, self._metrics = settings, client, metrics
@@ -66,24 +59,17 @@ class Manager:
             jitter=random.random,
         )
         self.cluster = EventHandler(
-            self._enqueue,
-            centre.models_of,
-            centre.runtimes_of,
-            settings.registry_image,
-            model_agent=settings.model_agent,
+            self._enqueue, core.models_of, core.runtimes_of, settings.registry_image, model_agent=settings.model_agent
         )
+        known = self.cluster, client
         executor = Executor(client, self.cluster, settings.guard_delay)
-        self._passes = InferenceServiceReconciler(
-            self.cluster, client, executor, self._queue, settings, centre.sync, centre.refuse
-        )
-        say = sayer(self.cluster, centre.say, centre.refuse)
-        interval = settings.status_interval
-        self._catalog = CatalogReconciler(self.cluster, client, self._queue, settings.resync, say, centre.refuse, interval)
-        self._shorts = SglangReconciler(self.cluster, client, self._queue, settings.resync, centre.make, centre.refuse)
-        self._benchmarks = BenchmarkJobReconciler(
-            self.cluster, client, self._queue, settings.resync, centre.measure(settings)
-        )
-        self._labels = NodeModelsReconciler(self.cluster, client, self._queue, settings.resync)
+        self._services = InferenceServiceReconciler(*known, executor, self._queue, settings, wall, core)
+        status_only = *known, self._queue, settings.resync, wall
+        self._catalog = CatalogReconciler(*status_only, core, settings.status_interval)
+        self._sglang = SglangReconciler(*status_only)
+        images = job.Images(settings.benchmark_image, settings.tools_image)
+        self._benchmarks = BenchmarkJobReconciler(*status_only, images)
+        self._node_models = NodeModelsReconciler(*known, self._queue, settings.resync)
         self._audits: WorkQueue[str] = WorkQueue(workers=1, first=5.0, last=60.0, jitter=random.random)
         self._audit = Audit(
             kinds,
@@ -133,7 +119,7 @@ class Manager:
 
     async def run(self) -> None:
         """Passes and audits, for ever."""
-        self._passes.seed()
+        self._services.seed()
         logger.info("watching %d services, %d pods", len(self.cluster.resources[SERVICE]), len(self.cluster.pods))
         self._tasks = [
             asyncio.create_task(self._queue.run(self._pass), name="passes"),
@@ -151,11 +137,11 @@ class Manager:
     async def _pass(self, ref: Ref) -> None:
         started, result = time.monotonic(), "error"
         passes = {
-            SERVICE: self._passes.reconcile,
-            RBAC: self._passes.reconcile_rbac,
-            RECORD: self._labels.reconcile,
+            SERVICE: self._services.reconcile,
+            RBAC: self._services.reconcile_rbac,
+            RECORD: self._node_models.reconcile,
             BENCHMARK: self._benchmarks.reconcile,
-            **dict.fromkeys(SHORT, self._shorts.reconcile),
+            **dict.fromkeys(SHORT, self._sglang.reconcile),
         }
         reconcile: Callable[[Ref], Awaitable[None]] = passes.get(ref.kind, self._catalog.reconcile)
         try:

@@ -1,41 +1,18 @@
 """The kinds of sglang.ai: a model or a service of ours is made of each, once for every edit, and its status comes back."""
 
-from datetime import UTC, datetime
-from typing import Any, Protocol
-
 from ome_operator import keys
 from ome_operator.api import Invalid
-from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.resources import MODELS, SERVICE, SHORT_MODEL, Resource
 from ome_operator.controllers.base import Status, StatusReconciler
-from ome_operator.controllers.inferenceservice.reconciler import Refuse
-from ome_operator.core.observed.objects import Deps, Manifest, Ref
+from ome_operator.core.observed.objects import Ref
+from ome_operator.core.sglang import convert
+from ome_operator.core.sglang.status import mirrored
+from ome_operator.core.sync import refuse_spec
 from ome_operator.kube import errors
-from ome_operator.kube.client import Client
-from ome_operator.machinery.workqueue import WorkQueue
-
-
-class Make(Protocol):
-    """The pure side; see core/sglang/convert.py and core/sglang/status.py."""
-
-    def source(self, short: Any) -> str:
-        """The digest of its spec."""
-
-    def wanted(self, short: Any, deps: Deps) -> tuple[Manifest | None, tuple[str, str]]:
-        """What has to be made of it, or (reason, sentence) why that cannot be known yet."""
-
-    def status(self, short: Any, made: dict[str, Any] | None, why: tuple[str, str], now: datetime) -> Status:
-        """Its status from that of what was made of it; without that, why."""
 
 
 class SglangReconciler(StatusReconciler):
     """Passes over the kinds of sglang.ai."""
-
-    def __init__(
-        self, cluster: EventHandler, client: Client, queue: WorkQueue[Ref], resync: float, make: Make, refuse: Refuse
-    ) -> None:
-        super().__init__(cluster, client, queue, resync)
-        self._make, self._refuse = make, refuse
 
     async def reconcile_resource(self, resource: Resource) -> float:
         """Make what has to be made, and say so."""
@@ -44,31 +21,31 @@ class SglangReconciler(StatusReconciler):
 
     def failed_status(self, resource: Resource, why: str) -> Status:
         """What was made of it stays."""
-        return self._refuse(dict(resource.status), resource.generation, "InternalError", why, datetime.now(UTC)).status
+        return refuse_spec(dict(resource.status), resource.generation, "InternalError", why, self._wall()).status
 
     async def _said(self, resource: Resource) -> Status:
         """Make what has to be made; the status that follows."""
-        now = datetime.now(UTC)
+        now = self._wall()
         if isinstance(resource.parsed, Invalid):
-            return self._refuse(dict(resource.status), resource.generation, "InvalidSpec", resource.parsed.why, now).status
+            return refuse_spec(dict(resource.status), resource.generation, "InvalidSpec", resource.parsed.why, now).status
         target = (
             Ref(MODELS[0], "", resource.ref.name) if resource.ref.kind == SHORT_MODEL else Ref(SERVICE, *resource.ref[1:])
         )
         made, why = self._cluster.find(target), ("", "")
         if made is not None and made.owner != resource.uid:
             if resource.ref.kind != SHORT_MODEL:  # a model may be written by hand beside its short form, and counts then
-                return self._make.status(resource.parsed, None, _taken(target), now)
+                return mirrored(resource.parsed, None, _taken(target), now)
         elif made is None or not made.deleting:
             why = await self._made(resource, made)
             made = self._cluster.find(target)
-        return self._make.status(resource.parsed, None if made is None else dict(made.status), why, now)
+        return mirrored(resource.parsed, None if made is None else dict(made.status), why, now)
 
     async def _made(self, resource: Resource, made: Resource | None) -> tuple[str, str]:
         """Write what was not made of this very spec yet: choices in it are made once for each edit (decisions 2)."""
-        source = self._make.source(resource.parsed)
+        source = convert.source(resource.parsed)
         if made is not None and made.annotations.get(keys.SOURCE_DIGEST) == source:
             return "", ""
-        manifest, why = self._make.wanted(resource.parsed, self._cluster.deps())
+        manifest, why = convert.wanted(resource.parsed, self._cluster.deps())
         if manifest is None:
             return why
         try:

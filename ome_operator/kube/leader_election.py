@@ -57,14 +57,14 @@ def may_take(lease: Manifest, sighting: Sighting, identity: str, now: float) -> 
     return holder in ("", identity) or now >= sighting.at + float(spec.get("leaseDurationSeconds") or 0)
 
 
-def claimed(lease: Manifest, terms: ElectionSettings, wall: datetime) -> Manifest:
+def claimed(lease: Manifest, settings: ElectionSettings, wall: datetime) -> Manifest:
     """The Lease as we hold it; its resourceVersion makes writing it a compare-and-swap."""
     old = lease.get("spec") or {}
     stamp = wall.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    same = old.get("holderIdentity") == terms.identity
+    same = old.get("holderIdentity") == settings.identity
     spec = {
-        "holderIdentity": terms.identity,
-        "leaseDurationSeconds": max(1, round(terms.duration)),
+        "holderIdentity": settings.identity,
+        "leaseDurationSeconds": max(1, round(settings.duration)),
         "acquireTime": old.get("acquireTime", stamp) if same else stamp,
         "renewTime": stamp,
         "leaseTransitions": int(old.get("leaseTransitions") or 0) + (0 if same or not old else 1),
@@ -75,8 +75,14 @@ def claimed(lease: Manifest, terms: ElectionSettings, wall: datetime) -> Manifes
 class Election:
     """One candidate."""
 
-    def __init__(self, client: Client, terms: ElectionSettings, clock: Callable[[], float] = time.monotonic) -> None:
-        self._client, self._terms, self._clock = client, terms, clock
+    def __init__(
+        self,
+        client: Client,
+        settings: ElectionSettings,
+        wall: Callable[[], datetime],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client, self._settings, self._wall, self._clock = client, settings, wall, clock
         self._sighting = Sighting()
         self._lease: Manifest | None = None
         self._until = float("-inf")
@@ -89,14 +95,14 @@ class Election:
         """Return when we lead."""
         started = self._clock()
         while not await self._try():
-            await asyncio.sleep(self._terms.retry)
+            await asyncio.sleep(self._settings.retry)
             started = self._clock()
-        self._until = started + self._terms.renew
-        logger.info("leading as %s", self._terms.identity)
+        self._until = started + self._settings.renew
+        logger.info("leading as %s", self._settings.identity)
 
     async def hold(self) -> None:
         """Renew for ever; raises Lost when the Lease is another's or could not be renewed in time."""
-        pause = self._terms.duration / 3
+        pause = self._settings.duration / 3
         while True:
             await asyncio.sleep(pause)
             started = self._clock()
@@ -105,9 +111,9 @@ class Election:
                 async with asyncio.timeout(max(0.1, self._until - started)):
                     if not await self._try():
                         raise Lost("another operator holds the Lease")
-                self._until, pause = started + self._terms.renew, self._terms.duration / 3
+                self._until, pause = started + self._settings.renew, self._settings.duration / 3
             except (KubeError, TimeoutError) as error:
-                pause = self._terms.retry
+                pause = self._settings.retry
                 logger.warning("cannot renew the Lease: %s", error or type(error).__name__)
             if not self.leads():
                 raise Lost("the Lease could not be renewed in time")
@@ -128,14 +134,14 @@ class Election:
 
     async def _try(self) -> bool:
         """Claim or renew; False when it is another's. Only a leader's errors are its caller's business."""
-        terms, wall = self._terms, datetime.now(UTC)
+        settings, wall = self._settings, self._wall()
         leading = self._lease is not None
         try:
-            lease = self._lease or await self._client.get("Lease", terms.namespace, terms.name)
+            lease = self._lease or await self._client.get("Lease", settings.namespace, settings.name)
             self._sighting.note(lease, self._clock())
-            if not leading and not may_take(lease, self._sighting, terms.identity, self._clock()):
+            if not leading and not may_take(lease, self._sighting, settings.identity, self._clock()):
                 return False
-            self._lease = await self._client.update(claimed(lease, terms, wall))
+            self._lease = await self._client.update(claimed(lease, settings, wall))
         except NotFound:
             return await self._create(wall)
         except Conflict:
@@ -143,29 +149,29 @@ class Election:
         except KubeError as error:
             if leading:
                 raise
-            logger.warning("cannot read or write the Lease %s/%s: %s", terms.namespace, terms.name, error)
+            logger.warning("cannot read or write the Lease %s/%s: %s", settings.namespace, settings.name, error)
             return False
         return True
 
     async def _reread(self) -> bool:
         """Somebody wrote our Lease (a label, or took it): whose is it?"""
-        lease = await self._client.get("Lease", self._terms.namespace, self._terms.name)
-        mine = (lease.get("spec") or {}).get("holderIdentity") == self._terms.identity
+        lease = await self._client.get("Lease", self._settings.namespace, self._settings.name)
+        mine = (lease.get("spec") or {}).get("holderIdentity") == self._settings.identity
         self._lease = lease if mine else None
         return mine
 
     async def _create(self, wall: datetime) -> bool:
-        terms = self._terms
+        settings = self._settings
         fresh = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
-            "metadata": {"name": terms.name, "namespace": terms.namespace},
+            "metadata": {"name": settings.name, "namespace": settings.namespace},
         }
         try:
-            self._lease = await self._client.create(claimed(fresh, terms, wall))
+            self._lease = await self._client.create(claimed(fresh, settings, wall))
         except AlreadyExists:
             return False
         except KubeError as error:
-            logger.warning("cannot create the Lease %s/%s: %s", terms.namespace, terms.name, error)
+            logger.warning("cannot create the Lease %s/%s: %s", settings.namespace, settings.name, error)
             return False
         return True

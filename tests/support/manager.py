@@ -5,12 +5,12 @@ import itertools
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from ome_operator import keys
 from ome_operator.api import InferenceService
-from ome_operator.app import CORE
+from ome_operator.controllers.base import CORE, Sync
 from ome_operator.controllers.manager import Manager, watched
 from ome_operator.core.observed.objects import Deps, Observed
 from ome_operator.core.plan import Plan
@@ -35,20 +35,14 @@ def status(ready: str, reason: str, message: str = "") -> dict[str, Any]:
     return {"conditions": [one]}
 
 
-class Quiet:
-    """A catalog that has nothing to say."""
-
-    def model(self, model: Any, users: tuple[str, ...], ready: frozenset[str], now: datetime) -> dict[str, Any]:
-        return {}
-
-    def runtime(self, runtime: Any, users: tuple[str, ...], now: datetime) -> dict[str, Any]:
-        return {}
-
-    def accelerator(self, accelerator: Any, nodes: Any, now: datetime) -> dict[str, Any]:
-        return {}
+def silent(*_: Any) -> dict[str, Any]:
+    """The status of an object of a catalog that has nothing to say."""
+    return {}
 
 
-Sync = Callable[[InferenceService, Deps, Observed, datetime], Plan]
+def wall() -> datetime:
+    """The time of day."""
+    return datetime.now(UTC)
 
 
 def idle(service: InferenceService, deps: Deps, seen: Observed, now: datetime) -> Plan:
@@ -77,8 +71,9 @@ async def leading(
     """A leader at work."""
     settings, counted = settings or Settings(), Counted()
     client, session = Client(connection, count=counted), connection.session(limit=0, agent="test")
-    centre = replace(CORE, sync=sync, refuse=refuse, say=Quiet(), models_of=lambda _: (), runtimes_of=lambda _: ())
-    leader = Manager(settings, centre, client, Metrics("test"))
+    quiet = replace(CORE, model_status=silent, runtime_status=silent, accelerator_status=silent)
+    core = replace(quiet, sync=sync, refuse=refuse, models_of=lambda _: (), runtimes_of=lambda _: ())
+    leader = Manager(settings, core, client, Metrics("test"), wall)
     watcher = Watcher(watched(), leader, session=session, server=connection.server, server_timeout=600)
     watching = asyncio.create_task(watcher.run())
 

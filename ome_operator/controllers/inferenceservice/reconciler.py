@@ -4,8 +4,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from datetime import datetime, timedelta
+from typing import Any
 
 from ome_operator import keys
 from ome_operator.api import InferenceService, Invalid
@@ -13,10 +13,11 @@ from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.resources import SERVICE, Resource
 from ome_operator.controllers import events as kube_events
 from ome_operator.controllers import status_writer
+from ome_operator.controllers.base import CORE, Core, WallClock
 from ome_operator.controllers.inferenceservice.execution import Execution, Result
 from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.memory import Key, ServiceMemory, pause
-from ome_operator.core.observed.objects import Child, Deps, Observed, Ref
+from ome_operator.core.observed.objects import Child, Observed, Ref
 from ome_operator.core.plan import NEEDED, RIGHTS, Event, Plan
 from ome_operator.core.rollout.shared_edits import whole_before
 from ome_operator.core.status import conditions as cond
@@ -28,8 +29,6 @@ from ome_operator.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-FOREIGN = timedelta(minutes=5)
-"""For so long after a foreign write of its status a service is left alone (decisions 24)."""
 FIRST_WITHIN = 1.0
 """Seconds from when a service's first objects were made to its first status, and to its budgets: what is Ready by then
 needs one write, which costs the servers as much CPU time as the creation of three services (11 to 12 ms against 3.9,
@@ -39,20 +38,6 @@ RBAC = "Access"
 as they are stored now: with full cores a Role and its binding took 2 s, a dozen other objects 1 s (`make bench`)."""
 ROUNDS = 3
 """How often one pass asks `sync` again because its effects taught something."""
-
-
-class Sync(Protocol):
-    """The pure centre."""
-
-    def __call__(self, service: InferenceService, deps: Deps, observed: Observed, now: datetime) -> Plan:
-        """One decision."""
-
-
-class Refuse(Protocol):
-    """The plan for a service that cannot be read or handled."""
-
-    def __call__(self, before: dict[str, object], generation: int, reason: str, why: str, now: datetime) -> Plan:
-        """Say so and touch nothing."""
 
 
 class InferenceServiceReconciler:
@@ -65,13 +50,13 @@ class InferenceServiceReconciler:
         executor: Executor,
         queue: WorkQueue[Ref],
         settings: Settings,
-        sync: Sync,
-        refuse: Refuse,
+        wall: WallClock,
+        core: Core = CORE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster, self._client, self._executor, self._queue = cluster, client, executor, queue
-        self._settings, self._sync, self._refuse, self._clock = settings, sync, refuse, clock
-        self._failures = kube_events.CreateFailures(client, clock)
+        self._settings, self._wall, self._core, self._clock = settings, wall, core, clock
+        self._failures = kube_events.CreateFailures(client, clock, wall)
         self._memories: dict[Ref, tuple[str, ServiceMemory]] = {}
         self._permits: Permits[Ref, Ref | None] = Permits(settings.max_concurrent_services)
         cluster.child_gone = self._child_gone
@@ -130,20 +115,20 @@ class InferenceServiceReconciler:
     # --- asking -----------------------------------------------------------------------------------------------------
 
     def _plan(self, resource: Resource, memory: ServiceMemory, result: Result) -> Plan:
-        now = datetime.now(UTC)
+        now = self._wall()
         before = dict(resource.status)
         if isinstance(resource.parsed, Invalid):
-            return self._refuse(before, resource.generation, "InvalidSpec", resource.parsed.why, now)
+            return self._core.refuse(before, resource.generation, "InvalidSpec", resource.parsed.why, now)
         try:
             observed = self._observed(resource, memory, now)
-            plan = self._sync(resource.parsed, self._cluster.deps(), observed, now)
+            plan = self._core.sync(resource.parsed, self._cluster.deps(), observed, now)
             self._acquire_rollout_permit(resource, plan, observed)
         except Exception as error:
             traceback = repr(error) != memory.bug
             memory.bug = repr(error)
             logger.error("sync failed for %s/%s: %r", resource.ref.namespace, resource.ref.name, error, exc_info=traceback)
             result.error = KubeError(f"{type(error).__name__}: {error}")
-            return self._refuse(before, resource.generation, "InternalError", status_writer.bug(error), now)
+            return self._core.refuse(before, resource.generation, "InternalError", status_writer.bug(error), now)
         memory.bug = ""
         return plan
 
@@ -161,7 +146,7 @@ class InferenceServiceReconciler:
             failures=memory.failures,
             warnings=tuple(dict.fromkeys(text for texts in memory.warnings.values() for text in texts)),
             ahead=_names(self._permits.ahead(ref, self._cluster.runtime_of(resource))),
-            another=another(resource.writers, now),
+            another=another(resource.writers, now, timedelta(seconds=self._settings.foreign_writer_pause)),
         )
 
     def _replacing(self, resource: Resource) -> bool:
@@ -267,7 +252,7 @@ class InferenceServiceReconciler:
         for event in events:
             if (event.reason, event.message) not in memory.events:
                 memory.events[(event.reason, event.message)] = now
-                await kube_events.tell(self._client, resource, event)
+                await kube_events.tell(self._client, resource, event, self._wall())
 
     # --- the next pass ----------------------------------------------------------------------------------------------
 
@@ -330,6 +315,6 @@ def _names(refs: Iterable[Ref]) -> str:
     return ", ".join(f"{ref.namespace}/{ref.name}" for ref in refs)
 
 
-def another(writers: Iterable[tuple[str, datetime]], now: datetime) -> str:
+def another(writers: Iterable[tuple[str, datetime]], now: datetime, lately: timedelta) -> str:
     """A foreign manager that wrote a status lately, or "". A clock that was set back makes no old write a new one."""
-    return next((name for name, when in writers if abs(now - when) < FOREIGN), "")
+    return next((name for name, when in writers if abs(now - when) < lately), "")

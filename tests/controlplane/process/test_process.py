@@ -14,6 +14,7 @@ import pytest
 
 from ome_local.cluster import Cluster
 from ome_local.ports import choose
+from ome_operator import app
 from ome_operator.kube.client import Client
 from ome_operator.kube.leader_election import Election, ElectionSettings, Lost
 from tests.support.manager import service, until
@@ -110,7 +111,7 @@ async def test_a_leader_that_lost_the_lease_ends(cluster: Cluster, client: Clien
 
 async def test_two_candidates(client: Client) -> None:
     def candidate(name: str) -> Election:
-        return Election(client, ElectionSettings("default", "contest", name, duration=2, renew=1.9, retry=0.2))
+        return Election(client, ElectionSettings("default", "contest", name, duration=2, renew=1.9, retry=0.2), app.now)
 
     a, b = candidate("a"), candidate("b")
     await a.acquire()

@@ -1,19 +1,20 @@
 """What is said of objects of which we keep nothing but a status, where a pass over them fails."""
 
 import logging
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ome_operator.cache.event_handler import EventHandler
-from ome_operator.controllers.base import StatusReconciler
+from ome_operator.controllers.base import Core, StatusReconciler
 from ome_operator.controllers.benchmarkjob import BenchmarkJobReconciler
 from ome_operator.controllers.catalog import CatalogReconciler
 from ome_operator.controllers.sglang import SglangReconciler
-from ome_operator.core.benchmarkjob import status as benchmark_status
+from ome_operator.core.benchmarkjob import job
 from ome_operator.core.observed.objects import Ref
-from ome_operator.core.sync import refuse_spec
+from ome_operator.core.sglang import convert
 from ome_operator.kube.errors import KubeError
 from ome_operator.machinery.workqueue import WorkQueue
 from tests.support import yamls
@@ -32,13 +33,6 @@ def fails(*_: Any) -> Any:
     raise TypeError("5 is no map")
 
 
-class Broken:
-    """A pure side with a bug in it."""
-
-    source = status = wanted = over = staticmethod(fails)
-    begun, unreadable = staticmethod(benchmark_status.begun), staticmethod(benchmark_status.unreadable)
-
-
 class Api:
     """An API server that stores statuses."""
 
@@ -55,25 +49,29 @@ class Api:
         return SimpleNamespace(body={**self.body, "metadata": metadata, "status": body["status"]})
 
 
-def world(kind: str) -> tuple[Api, WorkQueue[Ref], StatusReconciler, Ref]:
+def world(kind: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Api, WorkQueue[Ref], StatusReconciler, Ref]:
     """A server, a queue, passes with a bug, and an object of this kind."""
     metadata = {"uid": "u", "resourceVersion": "1", **BODIES[kind]["metadata"]}
     body = {**BODIES[kind], "metadata": metadata}
     api, cluster = Api(body), EventHandler(lambda *_: None, lambda _: (), lambda _: ())
     cluster.seen(kind, body)
     queue: WorkQueue[Ref] = WorkQueue(workers=1, first=1.0, last=9.0, jitter=lambda: 0.5)
-    pure, client = Broken(), api
+    for module, function in ((job, "wanted"), (convert, "source")):
+        monkeypatch.setattr(module, function, fails)
+    client, wall = api, lambda: datetime(2026, 1, 1, tzinfo=UTC)
     passes: dict[str, Any] = {
-        "BenchmarkJob": lambda: BenchmarkJobReconciler(cluster, client, queue, 60.0, pure),  # type: ignore[arg-type]
-        "Serving": lambda: SglangReconciler(cluster, client, queue, 60.0, pure, refuse_spec),  # type: ignore[arg-type]
-        "ClusterBaseModel": lambda: CatalogReconciler(cluster, client, queue, 60.0, fails, refuse_spec),  # type: ignore[arg-type]
+        "BenchmarkJob": lambda: BenchmarkJobReconciler(cluster, client, queue, 60.0, wall, job.Images("", "")),  # type: ignore[arg-type]
+        "Serving": lambda: SglangReconciler(cluster, client, queue, 60.0, wall),  # type: ignore[arg-type]
+        "ClusterBaseModel": lambda: CatalogReconciler(cluster, client, queue, 60.0, wall, Core(model_status=fails)),  # type: ignore[arg-type]
     }
     return api, queue, passes[kind](), Ref(kind, metadata.get("namespace", ""), metadata["name"])
 
 
 @pytest.mark.parametrize("kind", BODIES)
-async def test_a_bug_of_ours_is_a_condition_and_one_traceback(kind: str, caplog: pytest.LogCaptureFixture) -> None:
-    api, queue, passes, ref = world(kind)
+async def test_a_bug_of_ours_is_a_condition_and_one_traceback(
+    kind: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api, queue, passes, ref = world(kind, monkeypatch)
     with caplog.at_level(logging.INFO):
         await passes.reconcile(ref)
         await passes.reconcile(ref)
@@ -85,8 +83,8 @@ async def test_a_bug_of_ours_is_a_condition_and_one_traceback(kind: str, caplog:
 
 
 @pytest.mark.parametrize("kind", BODIES)
-async def test_a_condition_that_cannot_be_written_fails_nothing_else(kind: str) -> None:
-    api, queue, passes, ref = world(kind)
+async def test_a_condition_that_cannot_be_written_fails_nothing_else(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    api, queue, passes, ref = world(kind, monkeypatch)
     api.error = KubeError("the server is away", 503)
     await passes.reconcile(ref)
     assert queue.retry(ref) == 2.0

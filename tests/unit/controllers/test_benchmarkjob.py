@@ -1,20 +1,22 @@
 """When the Job of a BenchmarkJob is made, where one of its name is there already."""
 
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ome_operator import names
-from ome_operator.app import CORE
 from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.resources import BENCHMARK
 from ome_operator.controllers.benchmarkjob import BenchmarkJobReconciler
+from ome_operator.core.benchmarkjob.job import Images
 from ome_operator.core.observed.objects import Ref
 from ome_operator.kube.errors import Conflict
 from ome_operator.machinery.workqueue import WorkQueue
-from ome_operator.settings import Settings
 from tests.support import yamls
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 NAME = names.benchmark("speed")
 REF = Ref(BENCHMARK, "team", "speed")
@@ -67,7 +69,7 @@ class World:
         self.cluster.seen(BENCHMARK, {**body, "metadata": {**body["metadata"], "uid": "second", "resourceVersion": "7"}})
         queue: WorkQueue[Ref] = WorkQueue(workers=1, first=1.0, last=9.0, jitter=lambda: 0.5)
         passes: Any = BenchmarkJobReconciler
-        self.passes = passes(self.cluster, self.api, queue, 600.0, CORE.measure(Settings()))
+        self.passes = passes(self.cluster, self.api, queue, 600.0, lambda: NOW, Images("", ""))
 
     async def says(self) -> tuple[str, str]:
         """Reason and sentence after a pass."""

@@ -1,16 +1,20 @@
 """The revision of its weights that a model's status pins decides over the labels of nodes."""
 
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ome_operator.cache.event_handler import EventHandler
+from ome_operator.controllers.base import Core
 from ome_operator.controllers.catalog import CatalogReconciler
 from ome_operator.core.observed.objects import Ref
 from ome_operator.kube.errors import Transient
 from ome_operator.machinery.workqueue import WorkQueue
 from tests.support import yamls
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 MODEL, RECORD = Ref("ClusterBaseModel", "", "tiny"), Ref("NodeModels", "", "n")
 PINNED = {"weights": {"uri": "hf://test/tiny", "revision": "abc"}}
@@ -41,7 +45,7 @@ async def test_records_are_looked_at_when_a_revision_was_pinned(lose: bool) -> N
     cluster.seen("NodeModels", {"metadata": {"name": "n", "uid": "r", "resourceVersion": "2"}, "status": {"models": [held]}})
     api: Any = Api({**body, "metadata": {**body["metadata"], "resourceVersion": "9"}}, lose)
     made: Any = CatalogReconciler
-    passes = made(cluster, api, queue, 60.0, lambda _: PINNED, None)
+    passes = made(cluster, api, queue, 60.0, lambda: NOW, Core(model_status=lambda *_: PINNED))
     await passes.reconcile(MODEL)
     assert queue.depth == (0 if lose else 1)
     if lose:

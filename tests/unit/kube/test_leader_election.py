@@ -13,7 +13,7 @@ from ome_operator.kube.leader_election import Election, ElectionSettings, Sighti
 from tests.support.answers import answers
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-TERMS = ElectionSettings("ns", "lease", "me")
+SETTINGS = ElectionSettings("ns", "lease", "me")
 
 
 def lease(holder: str, version: str = "1") -> dict[str, Any]:
@@ -37,7 +37,7 @@ def test_anothers_is_taken_when_it_has_not_changed_for_its_duration() -> None:
 
 
 def test_taking_over_counts_a_transition_and_renewing_does_not() -> None:
-    taken, kept = claimed(lease("other"), TERMS, NOW)["spec"], claimed(lease("me"), TERMS, NOW)["spec"]
+    taken, kept = claimed(lease("other"), SETTINGS, NOW)["spec"], claimed(lease("me"), SETTINGS, NOW)["spec"]
     assert (taken["holderIdentity"], taken["leaseTransitions"]) == ("me", 4)
     assert taken["acquireTime"] == taken["renewTime"] == "2026-01-02T03:04:05.000000Z"
     assert (kept["leaseTransitions"], kept["acquireTime"]) == (3, "then")
@@ -67,13 +67,13 @@ class Server(Client):
 async def test_an_operator_that_was_frozen_past_its_lease_sends_no_write() -> None:
     """It may be thawed in the middle of a pass, long before it finds out that another leads."""
     now = 100.0
-    election = Election(Server(), TERMS, clock=lambda: now)
+    election = Election(Server(), SETTINGS, lambda: NOW, clock=lambda: now)
     client = Client(Connection(None), may_write=election.leads)
     with pytest.raises(Transient, match="not sent"):
         await client.delete("Pod", "ns", "p", "uid")
     await election.acquire()
     assert election.leads()
-    now += TERMS.renew
+    now += SETTINGS.renew
     assert not election.leads()
     with pytest.raises(Transient, match="not sent"):
         await client.create({"kind": "Pod", "metadata": {"namespace": "ns", "name": "p"}})
@@ -83,7 +83,7 @@ async def test_an_operator_that_was_frozen_past_its_lease_sends_no_write() -> No
 async def test_a_conflict_and_a_failing_read_lose_no_lease() -> None:
     """Somebody put a label on it, and the server had a bad moment: it is still ours."""
     server = Server()
-    election = Election(server, TERMS, clock=lambda: 100.0)
+    election = Election(server, SETTINGS, lambda: NOW, clock=lambda: 100.0)
     await election.acquire()
     server.errors = [Conflict("it has changed", 409), Transient("no answer"), Conflict("it has changed", 409)]
     with pytest.raises(Transient):

@@ -4,6 +4,7 @@ API servers answer so where a name belongs to another UID by now; quotas, webhoo
 A 5xx says that the API server, or a webhook, cannot do it now.
 """
 
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.cache.event_handler import EventHandler
+from ome_operator.controllers.base import Core
 from ome_operator.controllers.catalog import CatalogReconciler
 from ome_operator.controllers.inferenceservice.execution import Execution, Result
 from ome_operator.controllers.inferenceservice.executor import Executor
@@ -20,6 +22,8 @@ from ome_operator.core.plan import Apply, Delete, Plan
 from ome_operator.kube.errors import Conflict, Forbidden, KubeError, NotFound, ServerError
 from ome_operator.machinery.workqueue import WorkQueue
 from tests.support import yamls
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Api:
@@ -130,5 +134,7 @@ async def test_a_status_that_met_a_conflict_is_written_soon() -> None:
     cluster.seen(ref.kind, {**model, "metadata": {**model["metadata"], "uid": "u", "resourceVersion": "1"}})
     queue: WorkQueue[Ref] = WorkQueue(workers=1, first=1.0, last=9.0, jitter=lambda: 0.5)
     passes: Any = CatalogReconciler
-    await passes(cluster, Api("u"), queue, 60.0, lambda _: {"state": "Ready"}, None).reconcile(ref)
+    await passes(cluster, Api("u"), queue, 60.0, lambda: NOW, Core(model_status=lambda *_: {"state": "Ready"})).reconcile(
+        ref
+    )
     assert queue.retry(ref) == 2.0, "it has failed once"

@@ -12,6 +12,7 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.cache.event_handler import EventHandler
+from ome_operator.controllers.base import Core
 from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.reconciler import (
     FIRST_WITHIN,
@@ -39,7 +40,9 @@ WRITTEN = datetime(2026, 1, 1, tzinfo=UTC)
     ],
 )
 def test_somebody_else_who_writes_our_statuses_is_known_for_five_minutes(later: timedelta, known: bool) -> None:
-    assert another([("manager", WRITTEN)], WRITTEN + later) == ("manager" if known else "")
+    assert another([("manager", WRITTEN)], WRITTEN + later, timedelta(seconds=Settings().foreign_writer_pause)) == (
+        "manager" if known else ""
+    )
 
 
 def status(ready: str) -> dict[str, object]:
@@ -91,7 +94,7 @@ def passes(api: Api, plan: Plan, clock: Callable[[], float]) -> tuple[Any, WorkQ
     cluster.seen("InferenceService", {"metadata": metadata, "spec": {"engine": {}}})
     made: Any = InferenceServiceReconciler
     executor = Executor(api, cluster, 1.0)  # type: ignore[arg-type]
-    return made(cluster, api, executor, queue, Settings(), lambda *_: plan, None, clock=clock), queue
+    return made(cluster, api, executor, queue, Settings(), lambda: WRITTEN, Core(sync=lambda *_: plan), clock=clock), queue
 
 
 def applies(*kinds: str) -> tuple[Apply, ...]:
