@@ -1,15 +1,18 @@
 """What has to be written: the difference between what should exist and what does (decisions 13 and 19)."""
 
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
 from ome_operator import keys
-from ome_operator.api import InferenceService
 from ome_operator.core.desired import Desired, selector
 from ome_operator.core.observed.managed_fields import digest
-from ome_operator.core.observed.objects import Manifest, Observed
+from ome_operator.core.observed.objects import Manifest
+from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.plan import Apply, Delete, Guard, Plan
 from ome_operator.core.resolve.pinned import named
-from ome_operator.core.rollout import revisions
 from ome_operator.core.rollout.intent import Intent
-from ome_operator.core.rollout.slices import Slice, leftovers
+from ome_operator.core.rollout.retire import leftovers
+from ome_operator.core.rollout.revisions import surplus
 from ome_operator.core.rollout.step import RolloutStep
 from ome_operator.util.memoize import memoize_by_identity
 
@@ -27,62 +30,64 @@ ACCESS = frozenset({"ServiceAccount", "Role", "RoleBinding"})
 """What routers need to see pods: they keep it until the last of them is gone."""
 
 
-def changes(
-    service: InferenceService,
-    choice: Intent,
-    decision: RolloutStep,
-    want: Desired,
-    observed: Observed,
-    present: dict[str, Slice],
-) -> Plan:
+def changes(snapshot: Snapshot, intent: Intent, step: RolloutStep, want: Desired) -> Plan:
     """Applies of what differs, creations, and deletions of what is not wanted any more."""
-    comes = decision.keep[0] if len(decision.keep) == 1 else ""
-    others = len(choice.known) > 1 or len(present) > 1
-    alone = Guard(selector(choice.owner, comes)) if comes and decision.alone and others else None
-    first = tuple(one for manifest in choice.record.write if (one := _apply(manifest, service.uid, observed, None)))
-    apply = tuple(
-        one
-        for manifest in want.manifests
-        if (one := _apply(manifest, service.uid, observed, _guard(manifest, comes, alone)))
-    )
-    deletes = [*decision.delete, *_scaled_down(service, want, present)]
-    if want.complete:
-        deletes += _prune(service, want, decision, observed, present)
-    used = frozenset({*present, *decision.keep}) | choice.aim.used | named(service.spec)
-    deletes += [
-        Delete("ControllerRevision", one.child.name, one.child.uid)
-        for one in revisions.surplus(list(choice.known), used, HISTORY)
-    ]
     return Plan(
-        first=first,
-        apply=apply,
+        first=_applies(snapshot, intent.ledger.write),
+        apply=_applies(snapshot, want.manifests, _alone(snapshot, intent, step)),
         create=want.create,
         ensure_secret=want.secrets,
         patch=tuple(patch for held in want.held.values() for patch in held.patch),
-        delete=tuple(deletes),
+        delete=(
+            *step.delete,
+            *_scaled_down(snapshot, want),
+            *(_prune(snapshot, step, want) if want.complete else ()),
+            *_forgotten(snapshot, intent, step),
+        ),
         requeue_after=min((held.again for held in want.held.values() if held.again is not None), default=None),
     )
+
+
+class Alone(NamedTuple):
+    """A revision whose StatefulSets are only created where no engine pod of another revision is left (decisions 6)."""
+
+    revision: str
+    guard: Guard
+
+    def guards(self, manifest: Manifest) -> bool:
+        """Whether it is about this manifest."""
+        mine: bool = manifest["kind"] == "StatefulSet" and manifest["metadata"]["labels"][keys.REVISION] == self.revision
+        return mine
+
+
+def _alone(snapshot: Snapshot, intent: Intent, step: RolloutStep) -> Alone | None:
+    others = len(snapshot.revisions) > 1 or len(snapshot.slices) > 1
+    if len(step.keep) != 1 or not step.alone or not others:
+        return None
+    (revision,) = step.keep
+    return Alone(revision, Guard(selector(intent.owner, revision)))
 
 
 _digest = memoize_by_identity(8192)(digest)
 
 
-def _guard(manifest: Manifest, comes: str, alone: Guard | None) -> Guard | None:
-    """New engines start only where no engine pod of another revision is left (decisions 6)."""
-    mine = manifest["kind"] == "StatefulSet" and manifest["metadata"]["labels"][keys.REVISION] == comes
-    return alone if mine else None
+def _applies(snapshot: Snapshot, manifests: Iterable[Manifest], alone: Alone | None = None) -> tuple[Apply, ...]:
+    """The applies of manifests whose stored objects are not as we want them."""
+    found = (_apply(snapshot, manifest, alone) for manifest in manifests)
+    return tuple(apply for apply in found if apply is not None)
 
 
-def _apply(manifest: Manifest, uid: str, observed: Observed, guard: Guard | None) -> Apply | None:
+def _apply(snapshot: Snapshot, manifest: Manifest, alone: Alone | None) -> Apply | None:
     """The apply of one manifest with its hash, or None when the stored object is as we want it."""
     wanted = _digest(manifest)
-    found = observed.children.get((manifest["kind"], manifest["metadata"]["name"]))
+    found = snapshot.observed.children.get((manifest["kind"], manifest["metadata"]["name"]))
     if found is not None and found.deleting:
         return None  # its delete event brings us back
-    if found is not None and found.owner == uid and found.owned:
-        if found.hash == wanted and observed.intact(found):
+    if found is not None and found.owner == snapshot.service.uid and found.owned:
+        if found.hash == wanted and snapshot.observed.intact(found):
             return None
         return Apply(_hashed(manifest, wanted), found.uid)
+    guard = alone.guard if alone is not None and alone.guards(manifest) else None
     return Apply(_hashed(manifest, wanted), "", guard)
 
 
@@ -92,32 +97,36 @@ def _hashed(manifest: Manifest, wanted: str) -> Manifest:
     return {**manifest, "metadata": {**metadata, "annotations": annotations}}
 
 
-def _scaled_down(service: InferenceService, want: Desired, present: dict[str, Slice]) -> list[Delete]:
+def _scaled_down(snapshot: Snapshot, want: Desired) -> Iterator[Delete]:
     """Workers of groups beyond those that are kept, once their leader is gone."""
-    return [
-        delete
-        for (revision, component), held in want.held.items()
-        if revision in present
-        for delete in leftovers(service.name, component, held.groups, present[revision]).delete
-    ]
+    for (revision, component), held in want.held.items():
+        if revision in snapshot.slices:
+            yield from leftovers(snapshot.service.name, component, held.groups, snapshot.slices[revision]).delete
 
 
-def _prune(
-    service: InferenceService, want: Desired, decision: RolloutStep, observed: Observed, present: dict[str, Slice]
-) -> list[Delete]:
+def _prune(snapshot: Snapshot, step: RolloutStep, want: Desired) -> list[Delete]:
     """Our objects that nothing wants: those of no slice, or of a slice that is kept without them."""
     wanted = {(one["kind"], one["metadata"]["name"]) for one in want.manifests}
     wanted |= {("RoleScale", name) for name in want.scales}
-    kept = {"", *decision.keep}
-    draining = any(pod.component == keys.ROUTER for one in present.values() for pod in one.pods)
+    kept = {"", *step.keep}
+    draining = any(pod.component == keys.ROUTER for found in snapshot.slices.values() for pod in found.pods)
     return [
         Delete(child.kind, child.name, child.uid)
-        for key, child in observed.children.items()
+        for key, child in snapshot.observed.children.items()
         if key not in wanted
         and child.kind in PRUNED
-        and child.owner == service.uid
+        and child.owner == snapshot.service.uid
         and (child.owned or child.kind == "RoleScale")
         and not child.deleting
         and child.labels.get(keys.REVISION, "") in kept
         and not (draining and child.kind in ACCESS)
+    ]
+
+
+def _forgotten(snapshot: Snapshot, intent: Intent, step: RolloutStep) -> list[Delete]:
+    """Stored revisions beyond the history limit that nothing uses."""
+    used = frozenset({*snapshot.slices, *step.keep}) | intent.aim.used | named(snapshot.service.spec)
+    return [
+        Delete("ControllerRevision", revision.child.name, revision.child.uid)
+        for revision in surplus(snapshot.revisions, used, HISTORY)
     ]

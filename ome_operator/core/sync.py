@@ -4,21 +4,23 @@ No I/O, no randomness, no clock of its own: the shell calls `sync` whenever some
 second call after the plan was carried out plans nothing.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from ome_operator.api import InferenceService, migrate
 from ome_operator.core.desired import desired
 from ome_operator.core.diff import changes
 from ome_operator.core.observed.objects import Deps, Observed
+from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.plan import Plan
 from ome_operator.core.recovery.recover import recover
 from ome_operator.core.report import report
 from ome_operator.core.resolve.inputs import resolve
-from ome_operator.core.rollout import progress_deadline, revisions, shared_edits
-from ome_operator.core.rollout.intent import choose
-from ome_operator.core.rollout.replicas import numbers
-from ome_operator.core.rollout.slices import slices
+from ome_operator.core.rollout import progress_deadline, shared_edits
+from ome_operator.core.rollout.intent import Intent, choose
+from ome_operator.core.rollout.replicas import replica_counts
 from ome_operator.core.rollout.step import decide
 from ome_operator.core.status import conditions as cond
 from ome_operator.core.status.service import events, status, urgent
@@ -33,39 +35,60 @@ def sync(service: InferenceService, deps: Deps, observed: Observed, now: datetim
         return Plan(status=dict(service.status))
     if observed.another:
         return _another(service, observed.another, now)
-    if (present_form := migrate(service.spec)) is not service.spec:
-        service = replace(service, spec=present_form)  # type: ignore[arg-type]
-    known = revisions.stored(observed.children.values(), service.uid)
-    resolved = resolve(service, deps, revisions.inputs(known))
-    present = slices(observed, service.uid)
-    choice = choose(service, resolved, deps, observed, present, known)
-    clock = progress_deadline.clock(service, choice.aim, present, now)
-    shared = shared_edits.shared(choice.aim.wish, present.keys() | shared_edits.whole_before(service.status), choice.data)
-    ahead = observed.ahead if shared and choice.aim.rejection is None else ""  # going back waits for nobody
-    have = numbers(choice, present)
-    decision = decide(service.name, choice.target, present, choice.gate, have, ahead)
-    want = desired(service, resolved, choice, decision, observed, present, have, now, deps.registry_image)
-    plan = changes(service, choice, decision, want, observed, present)
-    recovery = recover(service, resolved, choice, want, observed, present, deps.nodes, now)
-    gathered = report(service, resolved, choice, decision, have, want, plan, clock, observed, present, recovery, deps, now)
-    said = status(gathered)
-    # By what is said now: no event follows our own write of the status, and others wait for this service's turn to end.
-    still = shared_edits.shared(choice.aim.wish, present.keys() | shared_edits.whole_before(said), choice.data)
+    snapshot = Snapshot(_in_present_form(service), deps, observed, now)
+    # Which revision does the service go to, what does it wait for, and for how long has it not come farther?
+    intent = choose(snapshot, resolve(snapshot.service, deps, snapshot.inputs))
+    clock = progress_deadline.clock(snapshot, intent.aim)
+    # How many groups does each slice have now, and how many may it have after this pass?
+    counts = replica_counts(snapshot, intent)
+    step = decide(service.name, intent.target, snapshot.slices, intent.gate, counts, _ahead(snapshot, intent))
+    # What should exist, and what has to be written and deleted for that?
+    want = desired(snapshot, intent, step, counts)
+    written = changes(snapshot, intent, step, want)
+    # Which groups have failed, and what of them has to go?
+    recovery = recover(snapshot, intent, want.held)
+    plan = replace(
+        written,
+        check=intent.check,
+        apply_status=want.scale_status,
+        delete=(*written.delete, *recovery.delete),
+        recycle=recovery.recycle,
+        watch_failures=want.missing,
+        requeue_after=_earliest(written.requeue_after, clock.again, recovery.again),
+    )
+    # What does the status tell?
+    before, said = service.status, status(report(snapshot, intent, step, counts, want, plan, clock, recovery))
     return replace(
         plan,
-        check=choice.check,
-        apply_status=want.scale_status,
-        delete=(*plan.delete, *recovery.delete),
-        recycle=recovery.recycle,
         status=said,
-        urgent=recovery.urgent or urgent(service.status, said),
-        events=(*recovery.events, *events(service.status.get("conditions") or (), said["conditions"])),
-        rolls=still and (decision.rolls or decision.keep == (choice.target,)),
-        watch_failures=want.missing,
-        requeue_after=min(
-            (one for one in (plan.requeue_after, clock.again, recovery.again) if one is not None), default=None
-        ),
+        urgent=recovery.urgent or urgent(before, said),
+        events=(*recovery.events, *events(before.get("conditions") or (), said["conditions"])),
+        # By what is said now: no event follows our own write of the status, and others wait for this service's turn to end.
+        rolls=_shares(snapshot, intent, said) and (step.rolls or step.keep == (intent.target,)),
     )
+
+
+def _in_present_form(service: InferenceService) -> InferenceService:
+    """The service with fields of older versions of the API written as those of today."""
+    spec = migrate(service.spec)
+    return service if spec is service.spec else replace(service, spec=spec)  # type: ignore[arg-type]
+
+
+def _ahead(snapshot: Snapshot, intent: Intent) -> str:
+    """The services whose turn comes before this one's; "" when nobody has to be waited for."""
+    if intent.aim.rejection is not None or not _shares(snapshot, intent, snapshot.service.status):
+        return ""  # going back waits for nobody
+    return snapshot.observed.ahead
+
+
+def _shares(snapshot: Snapshot, intent: Intent, status: Mapping[str, Any]) -> bool:
+    """Whether the edit that is rolled out reaches other services too; `status` names the revisions that are whole."""
+    before = snapshot.slices.keys() | shared_edits.whole_before(status)
+    return shared_edits.shared(intent.aim.wish, before, intent.data)
+
+
+def _earliest(*seconds: float | None) -> float | None:
+    return min((wait for wait in seconds if wait is not None), default=None)
 
 
 def refuse_spec(before: dict[str, object], generation: int, reason: str, why: str, now: datetime) -> Plan:

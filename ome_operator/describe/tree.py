@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ome_operator import keys
+from ome_operator.core.observed import slices
 from ome_operator.core.observed.objects import Observed, Pod
 from ome_operator.core.recovery.failure import sentence
 from ome_operator.core.render.statefulsets import Stored, stored
-from ome_operator.core.rollout import slices
 from ome_operator.core.status import conditions as cond
 from ome_operator.core.status.progress import title
 from ome_operator.describe.outcome import pod_gpus

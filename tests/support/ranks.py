@@ -15,7 +15,7 @@ from ome_operator.core.recovery.policy import Policy
 from ome_operator.core.recovery.record import NOT_READY, RECYCLING, GroupRecord, mark, stamp
 from ome_operator.core.recovery.recover import announced
 from ome_operator.core.recovery.systemic import together
-from ome_operator.core.rollout.slices import hurry
+from ome_operator.core.rollout.retire import hurry
 
 STEP = 5.0
 NODE = "node"

@@ -1,14 +1,13 @@
 """One pass over all groups of a service that are to stay: what becomes of each, and what may be done at a time."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from ome_operator import keys
-from ome_operator.api import InferenceService
-from ome_operator.core.desired import Desired
-from ome_operator.core.observed.objects import Node, Observed, Pod
+from ome_operator.core.observed.objects import Pod
+from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.plan import Delete, Event, NodeLost, Recycle, sight
 from ome_operator.core.recovery import messages
 from ome_operator.core.recovery.group import Group, ranks, view
@@ -18,9 +17,9 @@ from ome_operator.core.recovery.scope import RoleGroups, scope
 from ome_operator.core.recovery.state_machine import Step
 from ome_operator.core.recovery.systemic import together
 from ome_operator.core.render import meta
-from ome_operator.core.resolve.inputs import Resolved
+from ome_operator.core.rollout.drain import Held
 from ome_operator.core.rollout.intent import Intent
-from ome_operator.core.rollout.slices import hurry, own_pods
+from ome_operator.core.rollout.retire import hurry
 from ome_operator.core.status.conditions import Condition
 
 READ_BACK = 0.5
@@ -46,36 +45,27 @@ class Recovery:
     """Seconds until something is due if nothing happens before."""
 
 
-def recover(
-    service: InferenceService,
-    resolved: Resolved,
-    choice: Intent,
-    want: Desired,
-    observed: Observed,
-    present: Iterable[str],
-    nodes: Mapping[str, Node],
-    now: datetime,
-) -> Recovery:
-    """Decide about every group; `present` are the revisions that exist."""
-    roles = scope(choice, want, observed)
-    policies = {one: policy(service, resolved.runtime, one) for one in (keys.ENGINE, keys.DECODER)}
-    pods = own_pods(observed, service.uid)
+def recover(snapshot: Snapshot, intent: Intent, held: Held) -> Recovery:
+    """Decide about every group that is `held`."""
+    service, nodes, now = snapshot.service, snapshot.deps.nodes, snapshot.now
+    roles = scope(snapshot, intent, held)
+    policies = {component: policy(service, intent.resolved.runtime, component) for component in (keys.ENGINE, keys.DECODER)}
     before = read(service.status)
 
     def lost(name: str) -> bool:
         return bool(name) and (name not in nodes or not nodes[name].alive)
 
-    found = {one.name: (one, role) for role in roles for one in _groups(role, pods, observed)}
+    found = {one.name: (one, role) for role in roles for one in _groups(snapshot, role)}
     groups = {name: group for name, (group, _) in found.items()}
     steps, systemic = _steps(groups, before, policies, lost, now)
-    force = _forced(pods, policies, lost, now)
+    force = _forced(snapshot.pods, policies, lost, now)
     after = {name: step.record for name, step in steps.items()}
     goes = {name for name, one in after.items() if one.phase == RECYCLING}
     begun = sorted(name for name in goes if not announced(before.get(name)))
     recycle = [_recycling(service.name, *found[name], after[name]) for name in sorted(goes.difference(begun))]
     waits = [step.again for step in steps.values() if step.again is not None] + force.again + [READ_BACK] * bool(begun)
     return Recovery(
-        groups=tuple(written([*after.values(), *_carried(before, after, roles, present)])),
+        groups=tuple(written([*after.values(), *_carried(before, after, roles, snapshot.slices.keys())])),
         recycle=tuple(one for one in recycle if one.delete),
         delete=force.delete,
         events=tuple(messages.event(after[name], groups[name]) for name in begun),
@@ -114,21 +104,21 @@ def _steps(
 
 
 def _carried(
-    before: Mapping[str, GroupRecord], after: Mapping[str, GroupRecord], roles: list[RoleGroups], present: Iterable[str]
+    before: Mapping[str, GroupRecord], after: Mapping[str, GroupRecord], roles: list[RoleGroups], present: Container[str]
 ) -> list[GroupRecord]:
     """Records of groups that are left alone now, and of slices that go: they are forgotten with their slice."""
     wanted = {(role.revision, role.component): role.groups for role in roles}
-    here = frozenset(present)
 
     def stays(one: GroupRecord) -> bool:
-        return one.revision in here and one.index < wanted.get((one.revision, one.component), one.index + 1)
+        return one.revision in present and one.index < wanted.get((one.revision, one.component), one.index + 1)
 
     return [one for name, one in before.items() if name not in after and stays(one)]
 
 
-def _groups(role: RoleGroups, pods: Iterable[Pod], observed: Observed) -> list[Group]:
+def _groups(snapshot: Snapshot, role: RoleGroups) -> list[Group]:
     """The groups of a role, without those that are taken out of service."""
-    mine = [pod for pod in pods if pod.component == role.component and pod.revision == role.revision]
+    observed = snapshot.observed
+    mine = [pod for pod in snapshot.pods if pod.component == role.component and pod.revision == role.revision]
     out = []
     for number in range(role.groups):
         members = ranks(pod for pod in mine if pod.group == number and 0 <= pod.rank < role.size)

@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 from ome_operator import keys, names
-from ome_operator.core.desired import Desired
-from ome_operator.core.observed.objects import Observed
+from ome_operator.core.observed.snapshot import Snapshot
+from ome_operator.core.rollout.drain import Held
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.status.progress import title
 
@@ -24,22 +24,21 @@ class RoleGroups(NamedTuple):
     """Name and replicas of its RoleScale."""
 
 
-def scope(choice: Intent, want: Desired, observed: Observed) -> list[RoleGroups]:
+def scope(snapshot: Snapshot, intent: Intent, held: Held) -> list[RoleGroups]:
     """The roles of all kept slices. Slices that go, and groups beyond the wanted number, have their own order of ending."""
     out = []
-    for (revision, component), held in sorted(want.held.items()):
-        roles = choice.roles(revision)
-        scale = observed.children.get(("RoleScale", names.component(choice.owner.name, component)))
-        mine = scale is not None and scale.owner == choice.owner.uid
+    for (revision, component), retained in sorted(held.items()):
+        roles = intent.roles(revision)
+        scale = snapshot.controlled("RoleScale", names.component(intent.owner.name, component))
         out.append(
             RoleGroups(
                 component=component,
                 revision=revision,
                 title=title(component, keys.DECODER in roles),
                 size=roles[component].size,
-                groups=held.groups,
-                leaders=names.leader(choice.owner.name, component, revision),
-                scale=(scale.name, scale.replicas) if scale is not None and mine else None,
+                groups=retained.groups,
+                leaders=names.leader(intent.owner.name, component, revision),
+                scale=(scale.name, scale.replicas) if scale is not None else None,
             )
         )
     return out

@@ -4,13 +4,14 @@ A leader is marked first; the registry takes it out of the routers. When that ha
 smaller: the leader gets its SIGTERM, finishes what it has within its grace period, and its workers go after it.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
 
 from ome_operator import keys, quantity
 from ome_operator.core.observed.objects import Pod
+from ome_operator.core.observed.slices import Slice, is_leader_set
 from ome_operator.core.plan import Patch
-from ome_operator.core.rollout.slices import Slice, is_leader_set
 
 NOTICE = 15.0
 """Seconds between the mark and the stop: the registry lists pods every 5 s, and a request on its way arrives."""
@@ -24,6 +25,10 @@ class Retained(NamedTuple):
     patch: tuple[Patch, ...] = ()
     again: float | None = None
     """Seconds until a marked leader may be stopped."""
+
+
+Held = Mapping[tuple[str, str], Retained]
+"""(revision, component) -> the groups that it keeps for now, more than wanted while some are drained."""
 
 
 def hold(component: str, wanted: int, one: Slice, now: datetime) -> Retained:

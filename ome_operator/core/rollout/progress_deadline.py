@@ -6,14 +6,13 @@ and a slice that grows step by step has the whole time for each step.
 """
 
 from collections import Counter
-from collections.abc import Mapping
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from ome_operator import keys, quantity
 from ome_operator.api import InferenceService
+from ome_operator.core.observed.slices import Slice
+from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.rollout.shared_edits import whole_before
-from ome_operator.core.rollout.slices import Slice, started
 from ome_operator.core.rollout.target import Target
 
 DEFAULT = "1h"
@@ -40,13 +39,14 @@ class Clock(NamedTuple):
 STOPPED = Clock({})
 
 
-def clock(service: InferenceService, aim: Target, present: Mapping[str, Slice], now: datetime) -> Clock:
+def clock(snapshot: Snapshot, aim: Target) -> Clock:
     """The clock of the target's slice; a slice that was whole once is not new and has none."""
-    one, rollout = present.get(aim.revision), service.spec.rollout
+    service, now = snapshot.service, snapshot.now
+    rollout = service.spec.rollout
     paused = rollout is not None and bool(rollout.paused)
-    if one is None or paused or not started(one) or aim.revision in whole_before(service.status):
+    if paused or not snapshot.started(aim.revision) or aim.revision in whole_before(service.status):
         return STOPPED
-    ready, wanted = count(one)
+    ready, wanted = count(snapshot.slices[aim.revision])
     if ready >= wanted:
         return STOPPED
     before = service.status.get("progress") or {}

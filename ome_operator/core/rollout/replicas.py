@@ -1,35 +1,33 @@
 """What exists and what is wanted, as the numbers that a rollout is planned with."""
 
-from collections.abc import Mapping
-
 from ome_operator import keys
 from ome_operator.core.observed.objects import Child
+from ome_operator.core.observed.slices import Slice, is_leader_set
+from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.planner import Counts, Groups, ReplicaCounts, Share
-from ome_operator.core.rollout.slices import Slice, is_leader_set
 from ome_operator.core.rollout.strategy import RECREATE, Strategy
 
 
-def numbers(choice: Intent, present: Mapping[str, Slice]) -> ReplicaCounts:
+def replica_counts(snapshot: Snapshot, intent: Intent) -> ReplicaCounts:
     """Count. Slices of other roles than the target's cannot stand beside it (another router is in front): they go first."""
-    built = {name: _counts(one, choice) for name, one in present.items()}
-    routed = keys.ROUTER in choice.groups
+    present = snapshot.slices
+    built = {name: _counts(found, intent) for name, found in present.items()}
+    routed = keys.ROUTER in intent.groups
     seen = {name: counts if not routed or _router(present[name]) else _dark(counts) for name, counts in built.items()}
-    wanted = {name: _wanted(name, choice, built.get(name, {})) for name in {*present, choice.target} - {""}}
-    mine = wanted.get(choice.target, {})
-    alike = all(wanted[name].keys() == mine.keys() for name, one in present.items() if one.workloads)
-    asked = choice.strategy if alike else Strategy(RECREATE)
-    return ReplicaCounts(wanted, built, seen, asked.bounds(mine), choice.strategy.paused)
+    wanted = {name: _wanted(name, intent, built.get(name, {})) for name in {*present, intent.target} - {""}}
+    mine = wanted.get(intent.target, {})
+    alike = all(wanted[name].keys() == mine.keys() for name, found in present.items() if found.workloads)
+    asked = intent.strategy if alike else Strategy(RECREATE)
+    return ReplicaCounts(wanted, built, seen, asked.bounds(mine), intent.strategy.paused)
 
 
-def _wanted(revision: str, choice: Intent, counts: Counts) -> Share:
+def _wanted(revision: str, intent: Intent, counts: Counts) -> Share:
     """Groups per role of a slice: those that it has where the service does not name the role any more."""
-    roles = choice.roles(revision)
-    return {  # in one order, stored or not: people read it
-        role: choice.groups[role] if role in choice.groups else counts[role].have if role in counts else 1
-        for role in (keys.ENGINE, keys.DECODER)
-        if role in roles
-    }
+    roles = intent.roles(revision)
+    unnamed = {role: counts[role].have if role in counts else 1 for role in roles}
+    # in one order, stored or not: people read it
+    return {role: intent.groups.get(role, unnamed[role]) for role in (keys.ENGINE, keys.DECODER) if role in roles}
 
 
 def _router(one: Slice) -> bool:
@@ -40,8 +38,8 @@ def _dark(counts: Counts) -> Counts:
     return {role: one._replace(ready=(False,) * one.have) for role, one in counts.items()}
 
 
-def _counts(one: Slice, choice: Intent) -> Counts:
-    return {role: groups(role, stored.size, one) for role, stored in choice.roles(one.revision).items()}
+def _counts(one: Slice, intent: Intent) -> Counts:
+    return {role: groups(role, stored.size, one) for role, stored in intent.roles(one.revision).items()}
 
 
 def groups(role: str, size: int, one: Slice) -> Groups:

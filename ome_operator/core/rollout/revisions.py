@@ -1,54 +1,99 @@
-"""Revisions of a service as ControllerRevisions store them."""
+"""Recording: a revision's inputs and templates are stored before anything is made of them (decisions 2 and 3)."""
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from ome_operator import keys, names
-from ome_operator.core.observed.objects import Child, Manifest
+from ome_operator import names
+from ome_operator.core.observed.objects import Manifest
+from ome_operator.core.observed.revisions import Revision
+from ome_operator.core.problem import Problem, ProblemError
 from ome_operator.core.render import meta
+from ome_operator.core.render.statefulsets import RENDER, workloads
 from ome_operator.core.resolve.identity import identity, same
-from ome_operator.core.rollout.slices import ours
 
 SIZE_LIMIT = 200_000
 """Bytes of JSON that a ControllerRevision may hold; etcd refuses requests above 1.5 MB, and ten of them are kept."""
 
 
-class Revision(NamedTuple):
-    """One stored revision."""
+@dataclass(frozen=True)
+class RevisionLedger:
+    """The stored revisions, what was written today included."""
 
-    name: str
-    """The value of the label `ome.io/revision`."""
-    number: int
-    """Order of creation; the largest is the newest."""
-    data: Mapping[str, Any]
-    child: Child
+    data: Mapping[str, Mapping[str, Any]]
+    """Revision -> what its ControllerRevision stores."""
+    numbers: Mapping[str, int]
+    """Revision -> its place in the order; the largest is what the user wrote last."""
+    write: tuple[Manifest, ...] = ()
+    """ControllerRevisions to write before anything else."""
+    problems: tuple[Problem, ...] = ()
+    current: bool = False
+    """Whether what was written today is stored as the newest revision already."""
 
 
-def stored(children: Iterable[Child], uid: str) -> list[Revision]:
-    """Revisions of the service with this UID, oldest first, orphans that it may adopt included.
+def record(
+    owner: meta.Owner, inputs: Manifest | None, known: Sequence[Revision], directories: Sequence[str]
+) -> RevisionLedger:
+    """Store `inputs` as the newest revision unless they are that already; None (something is missing) stores nothing.
 
-    StatefulSets make ControllerRevisions too: those are controlled by the StatefulSet.
+    `directories` as in `workloads`.
     """
-    found = [
-        Revision(one.labels.get(keys.REVISION, ""), int(one.content["revision"]), one.content["data"], one)
-        for one in children
-        if one.kind == "ControllerRevision" and ours(one, uid) and one.content and not one.deleting
-    ]
-    return sorted((one for one in found if one.name), key=lambda one: one.number)
+    data: dict[str, Mapping[str, Any]] = {one.name: one.data for one in known}
+    numbers = {one.name: one.number for one in known}
+    write: tuple[Manifest, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    current = False
+    if inputs is not None:
+        matched = match(inputs, known)
+        number = (known[-1].number if known else 0) + 1
+        if matched is None:
+            name = name_of(inputs, known)
+            new, problems = _render(owner, name, inputs, directories)
+            if new is not None:
+                data[name], numbers[name] = new, number
+                write = (manifest(owner, name, number, new),)
+        elif matched.name != known[-1].name:  # back to an older revision: it becomes the newest again
+            numbers[matched.name] = number
+            write = (manifest(owner, matched.name, number, matched.data),)
+        else:
+            current = True
+    recorded = {one["metadata"]["name"] for one in write}
+    write += tuple(  # orphans are adopted by applying them again
+        manifest(owner, one.name, one.number, one.data)
+        for one in known
+        if not one.child.owner and one.child.name not in recorded
+    )
+    return RevisionLedger(data, numbers, write, problems, current)
 
 
-def inputs(known: Iterable[Revision]) -> dict[str, Mapping[str, Any]]:
-    """Revision -> stored inputs, in the order of `known`."""
-    return {one.name: one.data["inputs"] for one in known if one.data.get("inputs")}
+def _render(
+    owner: meta.Owner, name: str, inputs: Manifest, directories: Sequence[str]
+) -> tuple[Manifest | None, tuple[Problem, ...]]:
+    try:
+        roles, dropped = workloads(owner.name, owner.namespace, name, inputs, directories)
+    except ProblemError as error:
+        return None, (error.problem,)
+    data: Manifest = {"inputs": inputs, "render": RENDER, "workloads": roles}
+    if any(directories):  # not of the inputs: where weights lie on nodes must roll nothing
+        data["directories"] = list(directories)
+    if dropped:
+        data["dropped"] = list(dropped)
+    if (length := size(data)) > SIZE_LIMIT:
+        said = (
+            f"engine and decoder render to {length:,} bytes, more than the {SIZE_LIMIT:,} that a revision may "
+            "hold: move large values (chat templates, configuration files) to a ConfigMap and mount it"
+        )
+        return None, (Problem("EngineReady", "RevisionTooLarge", said),)
+    return data, ()
 
 
-def match(inputs: Mapping[str, Any], known: list[Revision]) -> Revision | None:
+def match(inputs: Mapping[str, Any], known: Sequence[Revision]) -> Revision | None:
     """The stored revision with these inputs, the newest first."""
     return next((one for one in reversed(known) if same(one.data.get("inputs") or {}, inputs)), None)
 
 
-def name_of(inputs: Mapping[str, Any], known: list[Revision]) -> str:
+def name_of(inputs: Mapping[str, Any], known: Sequence[Revision]) -> str:
     """A name for new inputs: their digest, with a counter where another revision has it already."""
     taken, count, inputs = {one.name for one in known}, 0, identity(inputs)
     while (name := names.digest([inputs, count] if count else inputs)) in taken:
@@ -69,7 +114,7 @@ def size(data: Mapping[str, Any]) -> int:
     return len(json.dumps(data, separators=(",", ":")).encode())
 
 
-def surplus(known: list[Revision], used: frozenset[str], limit: int) -> list[Revision]:
+def surplus(known: Sequence[Revision], used: frozenset[str], limit: int) -> list[Revision]:
     """Revisions beyond the history limit that no slice uses, oldest first."""
     spare = [one for one in known if one.name not in used]
     return spare[: max(0, len(known) - limit)]

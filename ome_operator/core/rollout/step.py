@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from ome_operator.core.observed.slices import Slice, started
 from ome_operator.core.plan import Delete
 from ome_operator.core.rollout.planner import ReplicaCounts, Share, stay, step
-from ome_operator.core.rollout.slices import Slice, retire, started
+from ome_operator.core.rollout.retire import retire
 
 
 @dataclass(frozen=True)

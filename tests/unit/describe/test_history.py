@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from ome_operator.core.rollout import revisions
+from ome_operator.core.observed import revisions
 from ome_operator.core.rollout.target import Target, target
 from ome_operator.describe.history import before, changed, lines
-from tests.unit.core.rollout.test_revisions import stored
+from tests.unit.core.observed.test_revisions import stored
 
 BASE: dict[str, Any] = {
     "runtime": {"engineConfig": {"runner": {"image": "e:1", "args": ["--tp=8"]}}},

@@ -1,6 +1,7 @@
 """Fine-tuned weights of a service: LoRA beside its model, merged weights in its place."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from ome_operator import names
 from ome_operator.api import FineTunedWeight, Invalid
 from ome_operator.core.observed.objects import Deps, Observed
+from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.render.statefulsets import workloads
 from ome_operator.core.resolve.inputs import object_refs, resolve
 from ome_operator.core.rollout.intent import choose
@@ -58,7 +60,7 @@ def test_with_agents_lora_weights_have_directories_of_their_own() -> None:
     """A recycled group must not load another adapter than its siblings, either; and every node needs both."""
     deps = replace(having(weight()), model_agent=True, holders=HOLDERS)
     one = service("poet")
-    choice = choose(one, resolve(one, deps), deps, Observed(), {}, [])
+    choice = choose(Snapshot(one, deps, Observed(), datetime(2026, 1, 1, tzinfo=UTC)), resolve(one, deps))
     data = choice.data[choice.target]
     assert data["directories"] == [MODEL_DIR, LORA_DIR]
     spec = data["workloads"]["engine"]["leader"]["spec"]["template"]["spec"]

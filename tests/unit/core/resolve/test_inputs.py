@@ -7,8 +7,8 @@ import pytest
 
 from ome_operator.api import InferenceService, Model, Runtime
 from ome_operator.core.observed.objects import Deps, Observed, Ref
+from ome_operator.core.resolve.identity import same
 from ome_operator.core.resolve.inputs import model_refs, resolve, runtime_refs
-from ome_operator.core.rollout.revisions import same
 from ome_operator.core.sync import sync
 from tests.support import parts
 from tests.support.world import START

@@ -7,9 +7,9 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.core.observed.objects import Pod
+from ome_operator.core.observed.slices import Slice
 from ome_operator.core.plan import Patch
 from ome_operator.core.rollout.drain import NOTICE, hold
-from ome_operator.core.rollout.slices import Slice
 from tests.unit.core.rollout.makers import LEADERS, pod
 
 NOW = datetime(2026, 1, 1)

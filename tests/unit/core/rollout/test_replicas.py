@@ -4,9 +4,9 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.core.observed.objects import Child, Pod
+from ome_operator.core.observed.slices import Slice
 from ome_operator.core.rollout.planner import Groups
 from ome_operator.core.rollout.replicas import groups
-from ome_operator.core.rollout.slices import Slice
 from tests.unit.core.rollout.makers import LEADERS, WORKERS, pod
 
 TWO = LEADERS._replace(replicas=2)

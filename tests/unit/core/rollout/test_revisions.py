@@ -1,41 +1,21 @@
 """Which revisions are stored, which one is wanted, and what becomes of the others."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from ome_operator import names
-from ome_operator.core.observed.objects import Child
-from ome_operator.core.render import meta
+from ome_operator.core.observed import revisions as observed
 from ome_operator.core.rollout import revisions
 from tests.support import parts
 from tests.support.shapes import Shape
 from tests.support.world import World
-
-OWNER = meta.Owner("svc", "team", "u")
-
-
-def stored(name: str, number: int, inputs: Any = None, owner: str = "u", deleting: bool = False, owned: str = "h") -> Child:
-    """A ControllerRevision."""
-    labels = meta.labels("svc", revision=name)
-    content = {"revision": number, "data": {"inputs": inputs or {"n": name}}}
-    return Child(
-        "ControllerRevision", "team", f"svc-{name}", f"uid-{name}", 1, owner, labels, "h", owned, deleting, 0, "", content
-    )
-
-
-def test_ours_by_number_with_orphans_that_we_may_adopt() -> None:
-    children = [
-        stored("c", 3), stored("a", 1), stored("b", 2, owner=""), stored("x", 9, owner="StatefulSet"),
-        stored("y", 9, owner="", owned=""), stored("z", 9, deleting=True), stored("", 9),
-    ]  # fmt: skip
-    assert [one.name for one in revisions.stored(children, "u")] == ["a", "b", "c"]
+from tests.unit.core.observed.test_revisions import stored
 
 
 def test_equal_inputs_are_the_same_revision_the_newest_first() -> None:
     inputs = {"engine": {"labels": {"a": "1"}}}
-    known = revisions.stored([stored("a", 1, inputs), stored("b", 2, inputs), stored("c", 3)], "u")
+    known = observed.stored([stored("a", 1, inputs), stored("b", 2, inputs), stored("c", 3)], "u")
     found = revisions.match(inputs, known)
     assert found is not None and found.name == "b"
     assert revisions.match({"engine": {}}, known) is None
@@ -44,7 +24,7 @@ def test_equal_inputs_are_the_same_revision_the_newest_first() -> None:
 def test_a_name_that_is_taken_gets_a_counter() -> None:
     inputs = {"engine": {}}
     taken = names.digest(inputs)
-    known = revisions.stored([stored(taken, 1)], "u")
+    known = observed.stored([stored(taken, 1)], "u")
     other = revisions.name_of(inputs, known)
     assert other != taken and len(other) == len(taken)
     assert revisions.name_of(inputs, []) == taken
@@ -54,7 +34,7 @@ def test_a_name_that_is_taken_gets_a_counter() -> None:
     ("used", "gone"), [(frozenset(), ["a", "b"]), (frozenset({"a"}), ["b", "c"]), (frozenset("abcde"), [])]
 )
 def test_the_oldest_that_nothing_uses_go(used: frozenset[str], gone: list[str]) -> None:
-    known = revisions.stored([stored(name, number) for number, name in enumerate("abcde")], "u")
+    known = observed.stored([stored(name, number) for number, name in enumerate("abcde")], "u")
     assert [one.name for one in revisions.surplus(known, used, 3)] == gone
 
 

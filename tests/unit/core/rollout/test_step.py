@@ -3,8 +3,8 @@
 import pytest
 
 from ome_operator.core.observed.objects import Child
+from ome_operator.core.observed.slices import Slice
 from ome_operator.core.rollout.planner import Bounds, Groups, ReplicaCounts
-from ome_operator.core.rollout.slices import Slice
 from ome_operator.core.rollout.step import CHECKING, OPEN, Gate, RolloutStep, decide
 from tests.unit.core.rollout.makers import BUDGET, LEADERS, ROUTER, pod
 

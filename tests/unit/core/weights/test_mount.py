@@ -1,11 +1,12 @@
 """Where pods find weights, and that stored revisions stay as they are when agents come."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 from ome_operator import keys, names
 from ome_operator.core.observed.objects import Child, Deps, Observed
+from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.resolve.inputs import resolve
-from ome_operator.core.rollout import revisions
 from ome_operator.core.rollout.intent import Intent, choose
 from ome_operator.core.weights.availability import held
 from ome_operator.core.weights.mount import directory, mount, weights
@@ -47,9 +48,7 @@ def chosen(agents: bool, before: Observed | None = None) -> Intent:
     base = parts.deps(parts.model(URI), parts.simple())
     deps = Deps(**{**base.__dict__, "model_agent": agents})
     service = parts.service(engine={}, router={})
-    observed = before or Observed()
-    known = revisions.stored(observed.children.values(), service.uid)
-    return choose(service, resolve(service, deps), deps, observed, {}, known)
+    return choose(Snapshot(service, deps, before or Observed(), datetime(2026, 1, 1, tzinfo=UTC)), resolve(service, deps))
 
 
 def test_the_plain_label_is_a_wish_where_the_revisions_own_is_required() -> None:
@@ -87,5 +86,5 @@ def test_agents_that_come_later_roll_nothing() -> None:
         {"revision": 1, "data": data},
     )  # fmt: skip
     after = chosen(True, Observed(children={("ControllerRevision", "stored"): stored}))
-    assert (after.target, after.record.write) == (before.target, ())
+    assert (after.target, after.ledger.write) == (before.target, ())
     assert after.data[after.target] == data and "directories" not in data

@@ -1,11 +1,12 @@
 """How slices and groups go: routers, leaders, workers, each only when what comes before is gone (decisions 6 and 9)."""
 
 from ome_operator import keys
-from ome_operator.core.observed.objects import Child, Observed, Pod
+from ome_operator.core.observed.objects import Child, Pod
+from ome_operator.core.observed.slices import Slice
 from ome_operator.core.render import meta
-from ome_operator.core.rollout.slices import Slice, leftovers, own_pods, retire, slices, started
+from ome_operator.core.rollout.retire import leftovers, retire
 from tests.support.selectors import matches
-from tests.unit.core.rollout.makers import BUDGET, LEADERS, ROUTER, UID, WORKERS, child, pod
+from tests.unit.core.rollout.makers import BUDGET, LEADERS, ROUTER, WORKERS, child, pod
 
 EVERYTHING = (ROUTER, LEADERS, WORKERS, BUDGET)
 
@@ -74,28 +75,3 @@ def test_the_other_roles_groups_are_not_touched() -> None:
     other = child("StatefulSet", "d1", group="1")
     other = other._replace(labels={**other.labels, keys.COMPONENT: "decoder"})
     assert down(1, (other,), pod("x", component="decoder", group=1, rank=1)) == []
-
-
-def test_a_slice_has_started_when_it_has_leaders_that_stay() -> None:
-    assert started(Slice("r1", (LEADERS,), ()))
-    assert not started(Slice("r1", (LEADERS._replace(deleting=True), WORKERS, ROUTER), ()))
-
-
-def test_slices_are_made_of_what_is_ours_and_of_every_pod() -> None:
-    """A Terminating pod of anybody's holds its GPUs; a stranger's StatefulSet is none of our business."""
-    theirs, orphan = (
-        child("StatefulSet", "theirs", owner="x", revision="r2"),
-        child("StatefulSet", "orphan", owner="", revision="r3"),
-    )
-    never = child("StatefulSet", "never", owner="", revision="r4")._replace(owned="")
-    children = {(one.kind, one.name): one for one in (LEADERS, theirs, orphan, never)}
-    found = slices(Observed(children=children, pods=(pod("p", revision="r5"),)), UID)
-    assert list(found) == ["r1", "r3", "r5"]
-
-
-def test_pods_that_count_belong_to_workloads_of_this_very_service() -> None:
-    children = {(one.kind, one.name): one for one in (LEADERS, ROUTER, child("StatefulSet", "former", owner="x"))}
-    mine = pod("a", workload_uid="uid-leaders")
-    routers = pod("r", component="router", workload="router-5b9f8c7d6f")
-    former, gone = pod("f", workload_uid="uid-former"), pod("g", workload_uid="uid-of-before")
-    assert own_pods(Observed(children=children, pods=(mine, routers, former, gone)), UID) == (mine, routers)

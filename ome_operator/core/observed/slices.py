@@ -1,0 +1,58 @@
+"""What exists of each revision of a service: its slices, and the pods that count."""
+
+from typing import NamedTuple
+
+from ome_operator import keys
+from ome_operator.core.observed.objects import Child, Observed, Pod
+
+
+class Slice(NamedTuple):
+    """What exists of one revision."""
+
+    revision: str
+    workloads: tuple[Child, ...]
+    """StatefulSets, Deployments and budgets with this revision."""
+    pods: tuple[Pod, ...]
+
+
+def ours(child: Child, uid: str) -> bool:
+    """Whether the service with this UID controls an object, or may adopt it: no controller, and applied by us."""
+    return child.owner == uid or (not child.owner and bool(child.owned))
+
+
+def slices(observed: Observed, uid: str) -> dict[str, Slice]:
+    """Everything that exists per revision, for the service with this UID."""
+    workloads: dict[str, list[Child]] = {}
+    for one in observed.children.values():
+        if one.kind in ("StatefulSet", "Deployment", "PodDisruptionBudget") and ours(one, uid):
+            workloads.setdefault(one.labels.get(keys.REVISION, ""), []).append(one)
+    pods: dict[str, list[Pod]] = {}
+    for pod in observed.pods:
+        pods.setdefault(pod.revision, []).append(pod)
+    return {
+        name: Slice(name, tuple(workloads.get(name, ())), tuple(pods.get(name, ())))
+        for name in sorted(workloads.keys() | pods.keys())
+        if name
+    }
+
+
+def own_pods(observed: Observed, uid: str) -> tuple[Pod, ...]:
+    """Pods of workloads that the service with this UID controls: not those of a former service of its name."""
+    sets = {one.uid for one in observed.children.values() if one.kind == "StatefulSet" and one.owner == uid}
+    deployments = {one.name for one in observed.children.values() if one.kind == "Deployment" and one.owner == uid}
+    return tuple(
+        pod
+        for pod in observed.pods
+        if pod.workload_uid in sets
+        or (pod.component == keys.ROUTER and pod.workload.rpartition("-")[0] in deployments)  # through a ReplicaSet
+    )
+
+
+def is_leader_set(child: Child) -> bool:
+    """Whether a StatefulSet holds leaders (rank 0)."""
+    return child.kind == "StatefulSet" and keys.WORKER_INDEX in child.labels
+
+
+def started(one: Slice) -> bool:
+    """Whether the slice has, or is getting, engines."""
+    return any(is_leader_set(child) and not child.deleting for child in one.workloads)
