@@ -26,8 +26,8 @@ settings.load_profile("ome")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--update-golden` writes tests/golden/*.yaml anew: read the difference before committing it."""
-    parser.addoption("--update-golden", action="store_true", help="write tests/golden/*.yaml anew")
+    """`--update-golden` writes tests/golden/*/out.yaml anew, and what in.yaml has of `config`: read the difference first."""
+    parser.addoption("--update-golden", action="store_true", help="write tests/golden/*/out.yaml and pages anew")
 
 
 @pytest.fixture

@@ -1,91 +1,89 @@
-"""Services whose manifests are kept as files."""
+"""Cases: a folder has what users apply (`in.yaml`) and everything that the first pass writes for it (`out.yaml`).
 
-from collections.abc import Callable
+A ControllerRevision stores the templates that StatefulSets are stamped from. So `out.yaml` has each template once, in the
+ControllerRevision, and a StatefulSet only with what its template does not say: its name, owner, replicas and group.
+"""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
-from ome_operator.api import InferenceService
-from ome_operator.core.observed.objects import Deps, Manifest, Observed
+import yaml
+
+from ome_operator.core.observed.objects import Manifest, Observed
 from ome_operator.core.sync import sync
 from tests.support import parts
 from tests.support.world import START
 
-Case = tuple[InferenceService, Deps]
+HERE = Path(__file__).parent
+CASES = sorted(path.parent.name for path in HERE.glob("*/in.yaml"))
 
 
-def single() -> Case:
-    """One engine on one node, no router: the smallest service."""
-    return parts.service(name="small", engine={}), parts.deps(parts.model(), parts.simple(router=False))
+def read(case: str, file: str) -> list[Manifest]:
+    """The documents of a file as they stand there."""
+    return parts.read(HERE / case / file)
 
 
-def groups() -> Case:
-    """Two engine groups of two nodes behind a router."""
-    return parts.service(name="pairs", engine={"minReplicas": 2}, router={}), parts.deps(parts.model(), parts.simple(2))
+def rendered(case: str) -> list[Manifest]:
+    """Everything that the first pass writes, in its order, as JSON data."""
+    plan = sync(*parts.applied(read(case, "in.yaml")), Observed(), START)
+    found = [one.manifest for one in (*plan.first, *plan.ensure_secret, *plan.apply, *plan.create)]
+    out: list[Manifest] = json.loads(json.dumps(found))
+    return out
 
 
-def autoscaled() -> Case:
-    """An autoscaler on the scale object; KEDA or people for the decoder."""
-    engine = {"minReplicas": 1, "maxReplicas": 4, "scaleMetric": "memory", "scaleTarget": 70, "minAvailable": 1}
-    decoder = {"minReplicas": 0, "maxReplicas": 3, "autoscaler": {"class": "External"}, "maxUnavailable": "50%"}
-    service = parts.service(name="waves", engine=engine, decoder=decoder, router={"minReplicas": 2})
-    return service, parts.deps(parts.model(), parts.simple(decoder=True))
+def short(manifests: Iterable[Manifest]) -> list[Manifest]:
+    """With StatefulSets that say only what their templates do not."""
+    everything = list(manifests)
+    return [_beyond(one, _template(one, everything)) for one in everything]
 
 
-def overriding() -> Case:
-    """A service that says something about everything, over a runtime that does too; the model comes with a claim."""
-    engine: dict[str, Any] = {
-        "runner": {
-            "image": "engine:2",
-            "args": ["--port=9000", "--flag"],
-            "env": [{"name": "B", "value": "service"}, {"name": "POD_NAME", "value": "mine"}, {"name": "A"}],
-            "ports": [{"containerPort": 9000, "name": "http"}],
-            "resources": {"limits": {"cpu": "1000m", "memory": "1024Mi"}, "requests": {"cpu": 0.5}},
-            "volumeMounts": [{"name": "cache", "mountPath": "/cache"}],
-        },
-        "containers": [{"name": "sidecar", "image": "sidecar:1", "env": [{"name": "N", "value": 1}]}],
-        "volumes": [{"name": "cache", "emptyDir": {"sizeLimit": "0.5Gi"}}],
-        "labels": {"team": "search", "component": "no"},
-        "annotations": {"rdma.ome.io/auto-inject": "true", "rdma.ome.io/profile": "roce", "note": "{{ left }}"},
-        "nodeSelector": {"zone": "a"},
-        "timeoutSeconds": 300,
-    }
-    below = {
-        "runner": parts.container(
-            args=["--tp=8", "--port=30000"],
-            env=[
-                {"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
-                {"name": "B", "value": "runtime"},
-            ],
-            resources={"limits": {"nvidia.com/gpu": 8, "cpu": 4}},
-        ),
-        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
-        "nodeSelector": {"zone": "b", "disk": "fast"},
-    }
-    service = parts.service(
-        name="loud",
-        engine=engine,
-        router={"config": {"LOG": "debug"}, "serviceAccountName": "own"},
-        annotations={"ome.io/service-type": "LoadBalancer"},
-    )
-    router = {"config": {"LOG": "info", "PORT": "80"}, "runner": parts.container("router", args=["--port=80"])}
-    runtime = parts.runtime(engineConfig=below, routerConfig=router)
-    return service, parts.deps(parts.model("pvc://weights/llama/8b"), runtime)
+def whole(documents: Iterable[Manifest]) -> list[Manifest]:
+    """The manifests again that `short` has made short."""
+    everything = list(documents)
+    return [_merged(_template(one, everything), one) for one in everything]
 
 
-RECIPES = ("tp16", "pd-lb", "vllm-ray", "vllm-dp16", "trtllm", "gguf", "gguf-amx")
-"""Samples of moonshotai/kimi-k2-*.yaml, one for each way to serve Kimi K2."""
+def _template(one: Manifest, everything: list[Manifest]) -> Manifest:
+    """What the ControllerRevision stores of a StatefulSet, without the name; {} of any other object."""
+    if one["kind"] != "StatefulSet":
+        return {}
+    name: str = one["metadata"]["name"]
+    (revision,) = [other for other in everything if other["kind"] == "ControllerRevision"]
+    for role in revision["data"]["workloads"].values():
+        for stored, stem in ((role["leader"], name), (role["worker"], name.rpartition("-")[0])):
+            if stored and stored["metadata"]["name"] == stem:
+                return {**stored, "metadata": {"labels": stored["metadata"]["labels"]}}
+    raise AssertionError(f"no template of {name} is stored")
 
-CASES: dict[str, Callable[[], Case]] = {
-    **{f"kimi-k2-{name}": lambda name=name: parts.shipped(f"moonshotai/kimi-k2-{name}.yaml") for name in RECIPES},  # type: ignore[misc]
-    "kimi-k2-pd-rt": lambda: parts.kimi("kimi-k2-pd-rt"),
-    "kimi-k2-pd-seed-rt": lambda: parts.kimi("kimi-k2-pd-seed-rt"),
-    "single": single,
-    "groups": groups,
-    "autoscaled": autoscaled,
-    "overriding": overriding,
-}
+
+def _beyond(value: Manifest, base: Manifest) -> Manifest:
+    """The part of `value` that `base` lacks or has otherwise."""
+    more = {key: inner for key, inner in value.items() if key not in base or base[key] != inner}
+    return {key: _beyond(inner, base[key]) if _both(inner, base.get(key)) else inner for key, inner in more.items()}
 
 
-def manifests(case: Case) -> list[Manifest]:
-    """Everything that the first pass writes, in its order."""
-    plan = sync(*case, Observed(), START)
-    return [one.manifest for one in (*plan.first, *plan.ensure_secret, *plan.apply, *plan.create)]
+def _merged(base: Manifest, more: Manifest) -> Manifest:
+    """`base`, with everything that `more` adds or has otherwise."""
+    return {**base, **{key: _merged(base[key], one) if _both(one, base.get(key)) else one for key, one in more.items()}}
+
+
+def _both(*values: Any) -> bool:
+    return all(isinstance(one, dict) for one in values)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Scripts stand as they are read: line by line."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def dumped(documents: Iterable[Manifest]) -> str:
+    """The text of a file."""
+    return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)

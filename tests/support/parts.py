@@ -74,33 +74,41 @@ def simple(size: int = 1, decoder: bool = False, router: bool = True, image: str
     return runtime(**spec)
 
 
+def applied(bodies: list[dict[str, Any]], nodes: int = 64) -> tuple[InferenceService, Deps]:
+    """The one service among these bodies, as its API server would give it, and what it refers to."""
+    (body,) = [one for one in bodies if one["kind"] == "InferenceService"]
+    service = {**body, "metadata": {**body["metadata"], "uid": UID, "generation": 1}}
+    found = [good(kind.parse(one)) for one in bodies for kind in (Model, Runtime) if one["kind"] in kind.KINDS]
+    return good(InferenceService.parse(service)), deps(*found, nodes=nodes)
+
+
 def kimi(file: str = "kimi-k2-pd-rt") -> tuple[InferenceService, Deps]:
     """The shipped Kimi K2 sample on one of the shipped runtimes, and what it refers to."""
     config = ROOT / "config"
-    found = good(Model.parse(read(config / "models/moonshotai/Kimi-K2-Instruct.yaml")[0]))
-    parsed = good(Runtime.parse(read(config / f"runtimes/srt/{file}.yaml")[0]))
     body = read(config / "samples/isvc/moonshotai/kimi-k2-pd.yaml")[1]
-    body["metadata"] |= {"uid": UID, "generation": 1}
     body["spec"]["runtime"]["name"] = file
-    return good(InferenceService.parse(body)), deps(found, parsed, nodes=16)
+    files = (config / "models/moonshotai/Kimi-K2-Instruct.yaml", config / f"runtimes/srt/{file}.yaml")
+    return applied([body, *(read(one)[0] for one in files)], nodes=16)
 
 
 def shipped(sample: str) -> tuple[InferenceService, Deps]:
     """A sample of config/samples/isvc, and what it refers to; every model is on enough nodes."""
     (body,) = [one for one in read(ROOT / "config/samples/isvc" / sample) if one["kind"] == "InferenceService"]
-    body["metadata"] |= {"uid": UID, "generation": 1}
-    spec, found = body["spec"], []
-    for name, kind in ((spec["model"]["name"], Model), (spec["runtime"]["name"], Runtime)):
-        (there,) = [one for one in _catalog() if one["metadata"]["name"] == name and one["kind"] in kind.KINDS]
-        found.append(good(kind.parse(there)))
-    return good(InferenceService.parse(body)), deps(*found)
+    named = ((Model, body["spec"]["model"]), (Runtime, body["spec"]["runtime"]))
+    found = [in_config(reference["name"], *kind.KINDS) for kind, reference in named]
+    return applied([body, *(one for one in found if one)])
+
+
+def in_config(name: str, *kinds: str) -> dict[str, Any] | None:
+    """The object of `config` that has this name and one of these kinds."""
+    found = [one for one in _config() if one["kind"] in kinds and one["metadata"]["name"] == name]
+    assert len(found) <= 1, f"{name} is there more than once"
+    return found[0] if found else None
 
 
 @cache
-def _catalog() -> list[dict[str, Any]]:
-    """Every object of config that samples refer to."""
-    files = sorted((ROOT / "config").rglob("*.yaml"))
-    return [one for path in files if "samples" not in path.parts for one in read(path)]
+def _config() -> list[dict[str, Any]]:
+    return [one for path in sorted((ROOT / "config").rglob("*.yaml")) for one in read(path) if one]
 
 
 def read(path: Path) -> list[dict[str, Any]]:
