@@ -14,7 +14,7 @@ import yaml
 from ome_operator.core.observed.objects import Manifest, Observed
 from ome_operator.core.sync import sync
 from tests.support import parts
-from tests.support.world import START
+from tests.support.simulator import START
 
 HERE = Path(__file__).parent
 CASES = sorted(path.parent.name for path in HERE.glob("*/in.yaml"))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ome_operator import keys
 from tests.support.shapes import Shape, lags, seeds, shapes
-from tests.support.world import World, effects
+from tests.support.simulator import World, effects
 
 
 def settled(shape: Shape, seed: int, strict: bool = False, lag: int = 0) -> World:

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from ome_operator import keys
 from ome_operator.core.observed.objects import Refusal
 from tests.support import parts
+from tests.support.live import Live
 from tests.support.shapes import Shape, seeds, shapes
-from tests.support.world import Live, World
+from tests.support.simulator import World
 
 NAMES = [
     ("Service", "svc"), ("Service", "svc-engine"), ("Service", "svc-pods"), ("Role", "svc-router"),

@@ -15,7 +15,7 @@ from ome_operator.core.recovery.record import READY
 from tests.conftest import SOAK
 from tests.support.ranks import Fleet
 from tests.support.shapes import Shape, lags, shapes
-from tests.support.world import World
+from tests.support.simulator import World
 
 many = settings(max_examples=100_000 if SOAK else 40)
 PATIENT = Policy(start=600.0)

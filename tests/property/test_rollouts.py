@@ -12,7 +12,7 @@ from ome_operator.core.plan import Plan
 from ome_operator.core.rollout.planner import Bounds, Groups, routers, stay, step
 from tests.support import rollouts
 from tests.support.shapes import Shape, seeds, shapes
-from tests.support.world import World
+from tests.support.simulator import World
 
 STORIES = 100_000 if os.environ.get("OME_SOAK") else 500
 """Each is one service with one to four edits, most of them while the one before is still rolled out."""

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ome_operator import keys
 from tests.support.shapes import Shape, lags, seeds, shapes
-from tests.support.world import World
+from tests.support.simulator import World
 
 
 def group_of(world: World, name: str) -> int:

@@ -11,7 +11,7 @@ from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.core.plan import Plan
 from tests.support import parts
 from tests.support.shapes import Shape, lags, seeds, shapes
-from tests.support.world import World
+from tests.support.simulator import World
 
 RUNTIME = Ref("ClusterServingRuntime", "", "rt")
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ome_operator import keys
 from ome_operator.core.rollout.target import Target, target
 from tests.support.shapes import STRATEGIES, Shape, lags, seeds, shapes
-from tests.support.world import World
+from tests.support.simulator import World
 
 NOW = datetime(2026, 1, 1)
 IMAGES = "abcdef"

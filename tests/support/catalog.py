@@ -3,7 +3,7 @@
 from ome_operator.api import Invalid
 from ome_operator.core.catalog.status import runtime_status
 from tests.support import parts
-from tests.support.world import START
+from tests.support.simulator import START
 
 SAMPLES = parts.ROOT / "config/samples/isvc"
 OWN = "kimi-k2-chosen.yaml"

@@ -21,7 +21,7 @@ from ome_operator.core.observed.objects import Deps, Observed, Ref
 from ome_operator.core.sync import sync
 from ome_operator.engines import command_line
 from tests.support import parts
-from tests.support.world import START
+from tests.support.simulator import START
 
 ROUTER = command_line("sglang-router-0.3.2")
 

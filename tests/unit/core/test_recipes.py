@@ -9,7 +9,7 @@ from ome_operator.api import InferenceService
 from ome_operator.core.observed.objects import Deps
 from ome_operator.core.plan import Plan
 from tests.support import parts
-from tests.support.world import World
+from tests.support.simulator import World
 
 
 def world(sample: str, **engine: Any) -> World:

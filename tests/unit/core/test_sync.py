@@ -12,7 +12,7 @@ from ome_operator.core.plan import NEEDED, Plan
 from ome_operator.core.sync import refuse_spec, sync
 from tests.support import parts
 from tests.support.shapes import Shape
-from tests.support.world import START, World, effects
+from tests.support.simulator import START, World, effects
 
 
 def conditions(plan: Plan) -> dict[str, tuple[str, str]]:

@@ -10,7 +10,7 @@ from ome_operator.describe import draw
 from ome_operator.describe.diagnosis import EVENTS, Seen, Trouble, lacks, trouble
 from ome_operator.describe.tree import tree
 from tests.support import parts
-from tests.support.world import World
+from tests.support.simulator import World
 from tests.unit.describe.test_tree import body, grown
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -12,7 +12,7 @@ from ome_operator.describe.changes import CHANGED
 from ome_operator.describe.forecast import Forecast, forecast
 from ome_operator.describe.outcome import outcome
 from tests.support import parts
-from tests.support.world import START, World
+from tests.support.simulator import START, World
 
 REF = Ref("InferenceService", "team", "svc")
 

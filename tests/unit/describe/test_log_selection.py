@@ -5,7 +5,7 @@ import pytest
 from ome_operator.core.observed.objects import Pod
 from ome_operator.describe.log_selection import Choice, labelled, moment, nothing, seconds
 from tests.support import parts
-from tests.support.world import World
+from tests.support.simulator import World
 
 
 def pods(runtime_size: int = 2, **spec: object) -> tuple[Pod, ...]:

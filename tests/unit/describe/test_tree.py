@@ -12,7 +12,7 @@ from ome_operator.core.observed.objects import Observed, Pod
 from ome_operator.describe import draw
 from ome_operator.describe.tree import MISSING, Tree, tree
 from tests.support import parts
-from tests.support.world import World
+from tests.support.simulator import World
 
 OOM = "container ome-container exited with code 1: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 98.00 GiB"
 FAILED = "container ome of pod p-3 exited with code 9: ValueError: b"

@@ -12,7 +12,7 @@ from ome_operator.core.recovery.record import stamp
 from ome_operator.core.sync import sync
 from tests.support import parts
 from tests.support.shapes import Shape
-from tests.support.world import World
+from tests.support.simulator import World
 
 NODES = {name: Node(name, 1, {}, True, 8) for name in ("n0", "n1")}
 

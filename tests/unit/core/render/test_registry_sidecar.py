@@ -14,7 +14,7 @@ from ome_operator.core.render.statefulsets import Stored
 from ome_operator.core.sync import sync
 from ome_operator.engines.routers import sglang_router
 from tests.support import parts
-from tests.support.world import START
+from tests.support.simulator import START
 
 OWNER = meta.Owner("svc", "team", "u")
 PD = Sidecar("ome:1", (Groups("engine", 30001, 4), Groups("decoder", 30002, 12)))

@@ -11,7 +11,7 @@ from ome_operator.core.resolve.identity import same
 from ome_operator.core.resolve.inputs import model_refs, resolve, runtime_refs
 from ome_operator.core.sync import sync
 from tests.support import parts
-from tests.support.world import START
+from tests.support.simulator import START
 
 Data = dict[str, Any]
 

@@ -9,7 +9,7 @@ from ome_operator.api import InferenceService
 from ome_operator.core.observed.objects import Deps
 from ome_operator.core.resolve.inputs import Resolved, resolve
 from tests.support import parts
-from tests.support.world import World
+from tests.support.simulator import World
 from tests.unit.core.resolve.test_finetuned import having, weight
 from tests.unit.core.selection.test_runtime import MODEL, candidate, unnamed
 

@@ -9,7 +9,7 @@ from ome_operator.core.observed import revisions as observed
 from ome_operator.core.rollout import revisions
 from tests.support import parts
 from tests.support.shapes import Shape
-from tests.support.world import World
+from tests.support.simulator import World
 from tests.unit.core.observed.test_revisions import stored
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from ome_operator.core.rollout.target import Target, target
 from tests.support.shapes import Shape
-from tests.support.world import World, effects
+from tests.support.simulator import World, effects
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 STORED = {"a": 1, "b": 2, "c": 3}

@@ -1,83 +1,32 @@
-"""A tiny cluster in memory, for tests of pure code only: what would happen if the plans of `sync` were carried out.
+"""A tiny cluster in memory, for tests of pure code only: what happens when the plans of `sync` are carried out.
 
 It is no API server (that one is real in tests/controlplane). It plays the controllers with the timing that a seeded chance
 gives: pods come and become ready in any order, leaders and routers end when they like, workers ignore SIGTERM until their
 grace period is over, and a deleted StatefulSet's pods go later than itself. Every effect is carried out as the shell does it
-(UIDs, guards read from the live pods), and what must never happen raises AssertionError at once.
+(UIDs, guards read from the live pods). What must never happen stands in `invariants.py`, and is asked on the way.
 """
 
 import copy
 import itertools
 import random
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ome_operator import keys
 from ome_operator.api import InferenceService
-from ome_operator.core.observed.objects import Child, Deps, Manifest, Observed, Pod, Refusal
+from ome_operator.core.observed.objects import Deps, Manifest, Observed, Pod, Refusal
 from ome_operator.core.plan import Apply, Delete, Guard, NodeLost, Patch, Plan, Recycle, sight
-from ome_operator.core.rollout.drain import NOTICE
 from ome_operator.core.sync import sync
 from ome_operator.names import digest
+from tests.support import invariants
+from tests.support.live import Key, Live, LivePod
 from tests.support.selectors import matches
 
-Key = tuple[str, str]
 START = datetime(2026, 1, 1, tzinfo=UTC)
 TICK = 10
 """Seconds of a grace period that pass in one step."""
-
-
-@dataclass
-class Live:
-    """A stored object."""
-
-    manifest: Manifest
-    uid: str
-    version: int
-    owner: str
-    hash: str
-    owned: str
-    deleting: bool = False
-    status: Manifest = field(default_factory=dict)
-
-    @property
-    def key(self) -> Key:
-        """Kind and name."""
-        return self.manifest["kind"], self.manifest["metadata"]["name"]
-
-    @property
-    def labels(self) -> dict[str, str]:
-        """Its labels."""
-        return dict(self.manifest["metadata"].get("labels") or {})
-
-
-@dataclass
-class LivePod:
-    """A pod and how long it resists."""
-
-    name: str
-    uid: str
-    labels: dict[str, str]
-    workload: str
-    workload_uid: str
-    grace: int
-    ready: bool = False
-    deleting: bool = False
-    left: int = 0
-    template: str = ""
-    draining: str = ""
-
-    @property
-    def group(self) -> int:
-        """Number of its group; 0 for routers."""
-        return int(self.labels.get(keys.GROUP_INDEX, self.labels.get(keys.POD_INDEX, "0")))
-
-    @property
-    def rank(self) -> int:
-        """0 for leaders and routers."""
-        return int(self.labels.get(keys.POD_INDEX, "0")) if keys.GROUP_INDEX in self.labels else 0
 
 
 class World:
@@ -108,9 +57,9 @@ class World:
 
     def observed(self) -> Observed:
         """The facts; the pods perhaps some steps old."""
-        pods = tuple(self._pod(one) for one in self.pods.values())
+        pods = tuple(one.facts(self.service) for one in self.pods.values())
         self._seen = [*self._seen[-self.lag :], pods] if self.lag else [pods]
-        children = {key: self._child(one) for key, one in self.children.items()}
+        children = {key: one.facts(self.service) for key, one in self.children.items()}
         return Observed(
             children=children,
             pods=self.chance.choice(self._seen),
@@ -119,42 +68,16 @@ class World:
             ahead="" if self.may_roll else "team/other",
         )
 
-    def _child(self, one: Live) -> Child:
-        kind, name = one.key
-        content = None
-        if kind == "ControllerRevision":
-            content = {"revision": one.manifest["revision"], "data": one.manifest["data"]}
-        elif kind == "RoleScale":
-            content = one.status
-        replicas = int((one.manifest.get("spec") or {}).get("replicas", 0))
-        return Child(
-            kind, self.service.namespace, name, one.uid, one.version, one.owner, one.labels, one.hash, one.owned,
-            one.deleting, replicas, "", content,
-        )  # fmt: skip
-
-    def _pod(self, one: LivePod) -> Pod:
-        router = one.labels.get(keys.COMPONENT) == keys.ROUTER
-        index = int(one.labels.get(keys.POD_INDEX, "0"))
-        group = 0 if router else int(one.labels.get(keys.GROUP_INDEX, index))
-        return Pod(
-            namespace=self.service.namespace, name=one.name, uid=one.uid, version=1, service=self.service.name,
-            component=one.labels[keys.COMPONENT], revision=one.labels[keys.REVISION], group=group, rank=one.rank,
-            workload=one.workload, node="", ready=one.ready, deleting=one.deleting,
-            grace=one.grace if one.deleting else 0, restarts=0, reason="" if one.ready else "Starting", message="",
-            workload_uid=one.workload_uid, draining=one.draining,
-        )  # fmt: skip
-
     # --- carrying out a plan ------------------------------------------------------------------------------------------
 
     def sync(self) -> Plan:
-        """One pass: its inputs must be as they were afterwards, and a second call must say the same."""
+        """One pass."""
         observed = self.observed()
         before = copy.deepcopy((self.service, observed)) if self.strict else None
         plan = sync(self.service, self.deps, observed, self.now)
-        if not self.strict:
-            return plan
-        assert (self.service, observed) == before, "sync changed its inputs"
-        assert sync(self.service, self.deps, observed, self.now) == plan, "sync is not deterministic"
+        if before is not None:
+            again = sync(self.service, self.deps, observed, self.now)
+            invariants.a_pass_changes_no_input_and_decides_the_same_again(before, (self.service, observed), plan, again)
         return plan
 
     def carry_out(self, plan: Plan) -> None:
@@ -184,11 +107,10 @@ class World:
             return True
         found = self.children.get(key)
         self.refusals.pop(key, None)
+        invariants.a_change_meets_the_object_that_is_meant(key, found, one.uid)
         if found is None:
-            assert not one.uid, f"{key} was to be changed but does not exist"
             self._born(one.manifest)
         elif one.uid:
-            assert one.uid == found.uid, f"{key} is another object by now"
             self._changed(found, one.manifest)
         elif found.owner not in ("", self.service.uid) or not found.owned:
             self.refusals[key] = Refusal("NameTaken", f"{key[1]} belongs to somebody else")
@@ -210,17 +132,13 @@ class World:
         return live
 
     def _changed(self, found: Live, manifest: Manifest) -> None:
-        old, new = found.manifest, copy.deepcopy(manifest)
-        if found.key[0] == "ControllerRevision":
-            assert old["data"] == new["data"], "the data of a revision never changes"
-        if found.key[0] == "StatefulSet":
-            kept = {**old["spec"], "replicas": new["spec"]["replicas"]}
-            assert kept == new["spec"], f"{found.key}: only replicas of a StatefulSet ever change"
-            if keys.WORKER_INDEX in found.labels and not self.lag:
-                self._check_drained(found, new["spec"]["replicas"])
-        if found.key[0] == "Deployment":
-            assert old["spec"]["selector"] == new["spec"]["selector"], "selectors are immutable"
-        assert not found.deleting, f"{found.key} is written while it goes"
+        new = copy.deepcopy(manifest)
+        invariants.nothing_is_written_while_it_goes(found)
+        invariants.a_stored_revision_never_changes(found, new)
+        invariants.only_replicas_of_a_stateful_set_change(found, new)
+        invariants.the_selector_of_a_deployment_never_changes(found, new)
+        if not self.lag:
+            invariants.a_leader_is_drained_before_it_stops(self.service, self.pods.values(), found, new, self.now)
         found.manifest, found.owner, found.version = new, self.service.uid, next(self._numbers)
         found.hash = found.owned = manifest["metadata"]["annotations"][keys.HASH]
         self.log.append(f"change {found.key}")
@@ -246,62 +164,15 @@ class World:
         found = self.children.get((one.kind, one.name))
         if found is None or found.uid != one.uid:
             return
-        assert found.owner in ("", self.service.uid), f"{found.key} belongs to somebody else and was deleted"
-        self._check_order(found)
+        invariants.nothing_of_somebody_else_is_deleted(self.service, found)
+        invariants.routers_go_before_leaders_and_leaders_before_workers(self.pods.values(), found)
         del self.children[found.key]
 
     def _recycle(self, one: Recycle) -> None:
         mine = [pod for pod in self.pods.values() if any(matches(selector, pod.labels) for selector in one.selectors)]
-        if {sight(self._pod(pod)) for pod in mine} == one.pods:
+        if {sight(pod.facts(self.service)) for pod in mine} == one.pods:
             for delete in one.delete:
                 self._delete(delete)
-
-    def _check_drained(self, leaders: Live, groups: int) -> None:
-        """A leader that a router knows is marked some time before it is stopped (decisions 9)."""
-        for pod in self.pods.values():
-            surplus = pod.workload_uid == leaders.uid and int(pod.labels[keys.POD_INDEX]) >= groups
-            if surplus and pod.ready and not pod.deleting and self.service.spec.router is not None:
-                assert pod.draining, f"{pod.name} is stopped before it was drained"
-                assert (self.now - datetime.fromisoformat(pod.draining)).total_seconds() >= NOTICE
-
-    def _check_room(self, labels: Mapping[str, str]) -> None:
-        """A group starts beside those of another revision only within the surge that the user allows (decisions 6)."""
-        component, revision = labels[keys.COMPONENT], labels[keys.REVISION]
-        engines = [pod for pod in self.pods.values() if pod.labels[keys.COMPONENT] != keys.ROUTER]
-        if all(pod.labels[keys.REVISION] == revision for pod in engines):
-            return
-        rollout = self.service.spec.rollout
-        assert not (rollout and rollout.recreate is not None), f"{component} of {revision} starts beside another revision"
-        groups = {(pod.labels[keys.REVISION], pod.group) for pod in engines if pod.labels[keys.COMPONENT] == component}
-        new = (revision, int(labels.get(keys.GROUP_INDEX, labels[keys.POD_INDEX]))) not in groups
-        if new and not self.lag:
-            assert len(groups) < self.most(component), f"{component} of {revision} starts beside {sorted(groups)}"
-
-    def most(self, component: str) -> int:
-        """Groups of a component that the user allows over all revisions."""
-        part, rollout = getattr(self.service.spec, component), self.service.spec.rollout
-        wanted = part.min_replicas if part and part.min_replicas is not None else 1
-        if rollout and rollout.blue_green is not None:
-            return 2 * int(wanted)
-        return int(wanted) + int((rollout and rollout.rolling_update and rollout.rolling_update.max_surge) or 0)
-
-    def _check_order(self, found: Live) -> None:
-        """Routers go before leaders, leaders before workers (decisions 6 and 9)."""
-        if found.key[0] != "StatefulSet":
-            return
-        rest = [pod for pod in self.pods.values() if pod.labels[keys.REVISION] == found.labels[keys.REVISION]]
-        if keys.WORKER_INDEX in found.labels:
-            assert not [one.name for one in rest if one.labels[keys.COMPONENT] == keys.ROUTER], "a router is left"
-        else:
-            group, component = found.labels[keys.GROUP_INDEX], found.labels[keys.COMPONENT]
-            left = [
-                one.name
-                for one in rest
-                if one.labels[keys.COMPONENT] == component
-                and keys.WORKER_INDEX in one.labels
-                and one.labels[keys.POD_INDEX] == group
-            ]
-            assert not left, f"workers of {left} go before their leader"
 
     def _patch(self, one: Patch) -> None:
         pod = self.pods.get(one.name)
@@ -364,7 +235,9 @@ class World:
         labels = dict(template["metadata"]["labels"])
         if number is not None:
             labels[keys.POD_INDEX] = str(number)
-            self._check_room(labels)
+            invariants.a_group_starts_beside_another_revision_only_within_the_surge(
+                self.service, self.pods.values(), labels, current=not self.lag
+            )
         grace = template["spec"].get("terminationGracePeriodSeconds", 30)
         self.pods[name] = LivePod(name, f"pod-{next(self._numbers)}", labels, workload, one.uid, grace)
 

@@ -1,0 +1,84 @@
+"""Each law of the system is broken once: a law that nothing can break would prove nothing."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from inspect import getmembers, isfunction
+from typing import Any
+
+import pytest
+
+from ome_operator import keys
+from ome_operator.core.plan import Plan
+from tests.support import invariants as laws
+from tests.support import parts
+from tests.support.live import Live, LivePod
+from tests.support.simulator import START
+
+SERVICE = parts.service(engine={"minReplicas": 2}, router={})
+ENGINE, ROUTER = {keys.COMPONENT: keys.ENGINE, keys.REVISION: "old"}, {keys.COMPONENT: keys.ROUTER, keys.REVISION: "old"}
+LEADERS, WORKERS = {**ENGINE, keys.WORKER_INDEX: "0"}, {**ENGINE, keys.GROUP_INDEX: "1"}
+
+
+def live(kind: str, labels: dict[str, str] = LEADERS, owner: str = parts.UID, **more: Any) -> Live:
+    """An object of the service."""
+    body = {"kind": kind, "metadata": {"name": "svc-engine", "labels": labels}, **more}
+    return Live(body, "uid", 1, owner, "", "")
+
+
+def pod(labels: dict[str, str] = LEADERS, index: int = 1, draining: str = "") -> LivePod:
+    """A pod that is ready."""
+    return LivePod(f"p-{index}", "p", {**labels, keys.POD_INDEX: str(index)}, "svc", "uid", 30, True, draining=draining)
+
+
+def sets(replicas: int, template: str = "a") -> dict[str, Any]:
+    return {"spec": {"replicas": replicas, "template": template, "selector": template}}
+
+
+def gone(**more: Any) -> Live:
+    found = live("Service", **more)
+    found.deleting = True
+    return found
+
+
+TWO = [pod(index=0), pod(index=1)]
+JUST_NOW = [pod(draining=(START - timedelta(seconds=1)).isoformat())]
+STARTS = {**LEADERS, keys.REVISION: "new", keys.POD_INDEX: "0"}
+RECREATE = parts.service(engine={"minReplicas": 3}, rollout={"recreate": {}})
+BREACHES: list[tuple[Callable[..., None], tuple[Any, ...], dict[str, Any]]] = [
+    (laws.a_pass_changes_no_input_and_decides_the_same_again, (1, 2, Plan(), Plan()), {}),
+    (laws.a_pass_changes_no_input_and_decides_the_same_again, (1, 1, Plan(), Plan(requeue_after=1.0)), {}),
+    (laws.a_change_meets_the_object_that_is_meant, (("Service", "svc"), None, "uid"), {}),
+    (laws.a_change_meets_the_object_that_is_meant, (("Service", "svc"), live("Service"), "another"), {}),
+    (laws.nothing_is_written_while_it_goes, (gone(),), {}),
+    (laws.a_stored_revision_never_changes, (live("ControllerRevision", data={"a": 1}), {"data": {"a": 2}}), {}),
+    (laws.only_replicas_of_a_stateful_set_change, (live("StatefulSet", **sets(2)), sets(2, "b")), {}),
+    (laws.the_selector_of_a_deployment_never_changes, (live("Deployment", **sets(2)), sets(2, "b")), {}),
+    (laws.nothing_of_somebody_else_is_deleted, (SERVICE, live("Service", owner="somebody")), {}),
+    (laws.routers_go_before_leaders_and_leaders_before_workers, ([pod(ROUTER)], live("StatefulSet")), {}),
+    (laws.routers_go_before_leaders_and_leaders_before_workers, ([pod()], live("StatefulSet", WORKERS)), {}),
+    (laws.a_leader_is_drained_before_it_stops, (SERVICE, [pod()], live("StatefulSet"), sets(1), START), {}),
+    (laws.a_leader_is_drained_before_it_stops, (SERVICE, JUST_NOW, live("StatefulSet"), sets(1), START), {}),
+    (laws.a_group_starts_beside_another_revision_only_within_the_surge, (SERVICE, TWO, STARTS), {"current": True}),
+    (laws.a_group_starts_beside_another_revision_only_within_the_surge, (RECREATE, [pod()], STARTS), {"current": False}),
+]
+
+
+@pytest.mark.parametrize(("law", "facts", "more"), BREACHES, ids=lambda one: getattr(one, "__name__", ""))
+def test_a_breach_is_seen(law: Callable[..., None], facts: tuple[Any, ...], more: dict[str, Any]) -> None:
+    with pytest.raises(AssertionError):
+        law(*facts, **more)
+
+
+def test_what_is_allowed_is_no_breach() -> None:
+    long_ago = (START - timedelta(hours=1)).isoformat()
+    laws.a_leader_is_drained_before_it_stops(SERVICE, [pod(draining=long_ago)], live("StatefulSet"), sets(1), START)
+    laws.a_leader_is_drained_before_it_stops(SERVICE, [pod()], live("StatefulSet"), sets(2), START)
+    laws.routers_go_before_leaders_and_leaders_before_workers([pod(index=0)], live("StatefulSet", WORKERS))
+    laws.only_replicas_of_a_stateful_set_change(live("StatefulSet", **sets(2)), sets(1))
+    laws.a_group_starts_beside_another_revision_only_within_the_surge(SERVICE, [pod()], STARTS, current=True)
+
+
+def test_the_page_lists_every_law_and_each_is_broken_here() -> None:
+    found = {name for name, one in getmembers(laws, isfunction) if one.__module__ == laws.__name__ and name[0] != "_"}
+    listed = {line[2:] for line in (laws.__doc__ or "").splitlines() if line.startswith("* ")}
+    assert found == listed == {law.__name__ for law, _, _ in BREACHES}

@@ -1,0 +1,85 @@
+"""Objects and pods as the simulated cluster has them."""
+
+from dataclasses import dataclass, field
+
+from ome_operator import keys
+from ome_operator.api import InferenceService
+from ome_operator.core.observed.objects import Child, Manifest, Pod
+
+Key = tuple[str, str]
+"""Kind and name."""
+
+
+@dataclass
+class Live:
+    """A stored object."""
+
+    manifest: Manifest
+    uid: str
+    version: int
+    owner: str
+    hash: str
+    owned: str
+    deleting: bool = False
+    status: Manifest = field(default_factory=dict)
+
+    @property
+    def key(self) -> Key:
+        """Kind and name."""
+        return self.manifest["kind"], self.manifest["metadata"]["name"]
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Its labels."""
+        return dict(self.manifest["metadata"].get("labels") or {})
+
+    def facts(self, service: InferenceService) -> Child:
+        """What a pass over the service sees of it."""
+        kind, name = self.key
+        content = None
+        if kind == "ControllerRevision":
+            content = {"revision": self.manifest["revision"], "data": self.manifest["data"]}
+        elif kind == "RoleScale":
+            content = self.status
+        replicas = int((self.manifest.get("spec") or {}).get("replicas", 0))
+        return Child(
+            kind, service.namespace, name, self.uid, self.version, self.owner, self.labels, self.hash, self.owned,
+            self.deleting, replicas, "", content,
+        )  # fmt: skip
+
+
+@dataclass
+class LivePod:
+    """A pod and how long it resists."""
+
+    name: str
+    uid: str
+    labels: dict[str, str]
+    workload: str
+    workload_uid: str
+    grace: int
+    ready: bool = False
+    deleting: bool = False
+    left: int = 0
+    template: str = ""
+    draining: str = ""
+
+    @property
+    def group(self) -> int:
+        """Number of its group; 0 for routers."""
+        return int(self.labels.get(keys.GROUP_INDEX, self.labels.get(keys.POD_INDEX, "0")))
+
+    @property
+    def rank(self) -> int:
+        """0 for leaders and routers."""
+        return int(self.labels.get(keys.POD_INDEX, "0")) if keys.GROUP_INDEX in self.labels else 0
+
+    def facts(self, service: InferenceService) -> Pod:
+        """What a pass over the service sees of it."""
+        return Pod(
+            namespace=service.namespace, name=self.name, uid=self.uid, version=1, service=service.name,
+            component=self.labels[keys.COMPONENT], revision=self.labels[keys.REVISION], group=self.group, rank=self.rank,
+            workload=self.workload, node="", ready=self.ready, deleting=self.deleting,
+            grace=self.grace if self.deleting else 0, restarts=0, reason="" if self.ready else "Starting", message="",
+            workload_uid=self.workload_uid, draining=self.draining,
+        )  # fmt: skip
