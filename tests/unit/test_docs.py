@@ -1,7 +1,10 @@
-"""The page that a person opens when a condition is False explains every reason that the code can give."""
+"""Pages say what the code says: every reason is explained, and paths, symbols, rooms and tests that a page names exist."""
 
+import ast
 import re
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 _REASONS = (
@@ -33,3 +36,105 @@ def test_links_lead_somewhere() -> None:
         for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
             if not target.startswith("http"):
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+STRICT = ("docs/architecture.md", "docs/decisions.md", "CONTRIBUTING.md")
+"""Pages in which everything in backticks that looks like a path has to exist."""
+_SUFFIXES = (".py", ".md", ".toml", ".yaml", ".json")
+_FOLDERS = ("", "ome_operator")
+"""Where the paths of those pages begin."""
+
+
+def spans(page: str) -> list[str]:
+    """What stands in backticks on a page, without its blocks of code."""
+    text = re.sub(r"^ *```.*?^ *```", "", (ROOT / page).read_text(), flags=re.M | re.S)
+    return re.findall(r"`([^`\n]+)`", text)
+
+
+def paths(page: str) -> list[tuple[str, str]]:
+    """(path, symbol) for each path of a page; the symbol is "" where only a file or folder is named.
+
+    `ome.io/revision` is a label and `/workers` a URL: a first part with a dot in it, or none at all, is no folder of ours.
+    """
+    found = []
+    for span in spans(page):
+        match = re.fullmatch(r"([\w*-][\w.*-]*(?:/[\w.*-]*)*)(?:::?([A-Za-z_][\w.]*))?", span)
+        if match is None:
+            continue
+        path, symbol = match[1], match[2] or ""
+        if path.endswith(_SUFFIXES) or ("/" in path and "." not in path.partition("/")[0]):
+            found.append((path, symbol))
+    return found
+
+
+def placed(path: str) -> list[Path]:
+    """The files or folders that a path of a page means."""
+    return [found for folder in _FOLDERS for found in (ROOT / folder).glob(path.rstrip("/"))]
+
+
+def defined(file: Path, symbol: str) -> bool:
+    """Whether a module defines a function, class or constant, or `Class.method`."""
+    body: list[ast.stmt] = ast.parse(file.read_text()).body
+    for name in symbol.split("."):
+        node = next((statement for statement in body if name in _names(statement)), None)
+        if node is None:
+            return False
+        body = getattr(node, "body", [])
+    return True
+
+
+def _names(node: ast.stmt) -> set[str]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {node.name}
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+
+
+def functions_of(file: Path) -> set[str]:
+    """Names of the tests in a file, those in classes included."""
+    tree = ast.parse(file.read_text())
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
+@pytest.mark.parametrize("page", STRICT)
+def test_paths_in_backticks_exist(page: str) -> None:
+    found = paths(page)
+    assert len(found) > 20, "the pages name their paths in backticks"
+    assert [path for path, _ in found if not placed(path)] == []
+
+
+@pytest.mark.parametrize("page", STRICT)
+def test_symbols_in_backticks_are_defined_there(page: str) -> None:
+    """`path.py:function`, `path.py:Class.method`, `path.py:CONSTANT`, or `path.py::test`."""
+    for path, symbol in paths(page):
+        if symbol:
+            (file,) = placed(path)
+            assert defined(file, symbol) or symbol in functions_of(file), f"{page}: {path} has no {symbol}"
+
+
+@pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md"])
+def test_every_room_is_named(page: str) -> None:
+    """Packages of the operator and folders of the repository, each by its path below ome_operator or the root."""
+    operator = ROOT / "ome_operator"
+    packages = {str(file.parent.relative_to(operator)) for file in operator.rglob("__init__.py")} - {"."}
+    folders = {str(file.parent.relative_to(ROOT)) for file in (ROOT / "ome_local").rglob("__init__.py")}
+    folders |= {"bench", "charts", "config", "crds", "docs", "examples", "images", "tests"}
+    named = {span.rstrip("/") for span in spans(page)}
+    assert sorted((packages | folders) - named) == []
+
+
+def test_every_decision_that_the_code_names_has_a_heading() -> None:
+    known = {int(number) for number in re.findall(r"^## (\d+)\. ", (ROOT / "docs/decisions.md").read_text(), re.M)}
+    assert known == set(range(1, max(known) + 1))
+    for folder in ("ome_operator", "ome_local", "tests", "bench"):
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            for said in re.findall(r"\bdecisions (\d[\d, and]*)", file.read_text()):
+                assert {int(number) for number in re.findall(r"\d+", said)} <= known, f"{file.relative_to(ROOT)}: {said}"
+
+
+def test_every_decision_names_a_test_that_exists() -> None:
+    _, *entries = re.split(r"^## ", (ROOT / "docs/decisions.md").read_text(), flags=re.M)
+    for entry in entries:
+        named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", entry)
+        assert named, entry.partition("\n")[0]
+        assert [(path, name) for path, name in named if name not in functions_of(ROOT / path)] == []
