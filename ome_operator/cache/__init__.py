@@ -1,1 +1,1 @@
-"""What the operator knows of the cluster, kept from watches, and which keys a change makes dirty."""
+"""What the operator knows of the cluster, from watches and its own writes, and which keys a change makes dirty."""

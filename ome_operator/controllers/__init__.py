@@ -1,1 +1,1 @@
-"""One key in, effects out: the only side of the operator that writes to the cluster."""
+"""The key of an object in, effects out. Reconcilers, and the manager that runs them."""

@@ -1,1 +1,1 @@
-"""What exists and what is wanted, in; a Plan, out. Pure: no clock, no chance, no network."""
+"""What exists and what is wanted go in, a Plan comes out. Pure: no clock, no chance, no network. `sync` is the entrance."""

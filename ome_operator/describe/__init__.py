@@ -1,1 +1,1 @@
-"""What people look at: how a service stands, what it would come to, what an edit would change. Pure."""
+"""What people look at: how a service stands, what an edit would change, and why something is not ready. Pure."""

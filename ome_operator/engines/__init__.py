@@ -1,4 +1,4 @@
-"""What is known of engines. So far: the command lines of pinned versions, as data that people can extend."""
+"""What is known of engines and routers, as data: a new engine is a new file. Here: command lines of pinned versions."""
 
 from collections.abc import Mapping
 from importlib import resources

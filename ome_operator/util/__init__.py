@@ -1,1 +1,1 @@
-"""Small helpers without a word of this domain."""
+"""Small helpers: YAML as Kubernetes reads it, bounds of JSON, the format of log lines. No word of our domain."""

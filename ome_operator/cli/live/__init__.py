@@ -1,1 +1,1 @@
-"""What the commands ask: facts from files or a live cluster, for the pure side to say what they mean."""
+"""What the commands ask: facts from files or a live cluster. The pure side says what they mean."""

@@ -1,1 +1,1 @@
-"""A BenchmarkJob: its Job, traffic, results and status."""
+"""A BenchmarkJob: its Job, its traffic, its results and its status."""

@@ -1,1 +1,1 @@
-"""Pod specs as people write them: merged, checked, and in the API server's spelling."""
+"""Pod specs as people write them: runtime and service merged, checked, and in the API server's spelling."""

@@ -1,1 +1,1 @@
-"""Groups that fail come back as a whole: who has to go when a rank is lost or hangs, and when nobody has (decisions 8)."""
+"""Groups that fail come back as a whole: which pods have to go when a rank is lost or hangs, and when none (decisions 8)."""

@@ -1,1 +1,1 @@
-"""From what people wrote to what a service is made of: merge runtime and service, find what they name, refuse nonsense."""
+"""From the names in a service to everything that its revision is made of, or to the reasons why that cannot be had."""

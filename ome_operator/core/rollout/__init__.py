@@ -1,1 +1,1 @@
-"""Which slices of a service exist, and the next safe step from the old one to the new one. Pure and stateless."""
+"""The next safe step from the old slice of a service to the new one. Nothing is remembered between two steps."""

@@ -1,1 +1,1 @@
-"""What the status of each kind says: conditions with a reason and a sentence that a person can act on."""
+"""What the status of a service says: conditions with a reason and a sentence that a person can act on."""
