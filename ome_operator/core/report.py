@@ -10,6 +10,7 @@ from ome_operator.core.observed.objects import Observed
 from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.plan import NEEDED, Plan
 from ome_operator.core.problem import Problem
+from ome_operator.core.reasons import CONDITION, MODEL_READY, READY, ROLLED_OUT, Reason
 from ome_operator.core.recovery.recover import Recovery
 from ome_operator.core.render import services
 from ome_operator.core.resolve.inputs import runtime_refs
@@ -21,7 +22,7 @@ from ome_operator.core.rollout.progress_deadline import Clock
 from ome_operator.core.rollout.step import RolloutStep
 from ome_operator.core.status import conditions as cond
 from ome_operator.core.status import rollout
-from ome_operator.core.status.service import CONDITION, Report
+from ome_operator.core.status.service import Report
 
 
 def report(
@@ -89,11 +90,11 @@ def _model(intent: Intent) -> cond.Condition | None:
     if model is None or here is None:
         return None
     if here.everywhere:
-        return cond.Condition(cond.MODEL, True, "Claim", f"model {model.name} comes with its claim")
+        return cond.Condition(MODEL_READY, True, Reason.CLAIM, f"model {model.name} comes with its claim")
     said = f"model {model.name} on {here.have} nodes, {here.need} needed"
     if here.enough:
-        return cond.Condition(cond.MODEL, True, "Ready", said)
-    return cond.Condition(cond.MODEL, False, "WaitingForNodes", f"{said}: pods wait until more nodes hold it")
+        return cond.Condition(MODEL_READY, True, Reason.READY, said)
+    return cond.Condition(MODEL_READY, False, Reason.WAITING_FOR_NODES, f"{said}: pods wait until more nodes hold it")
 
 
 def _rollout(
@@ -108,16 +109,16 @@ def _rollout(
         comes = "serves" if whole and not waits else f"comes back{waits}"
         said = f"{rejection.get('message')}: it was rejected, and revision {intent.target} {comes}"
         remedy = f"Edit what is wrong, or try it again: `ome retry {service.name} -n {service.namespace}`"
-        return cond.Condition(cond.ROLLED_OUT, False, cond.ROLLED_BACK, f"{said}. {remedy}")
+        return cond.Condition(ROLLED_OUT, False, Reason.ROLLED_BACK, f"{said}. {remedy}")
     if clock.left == 0:
         said = f"{_failure(service, intent, want)}. {_way_out(service, intent, clock)}"
-        return cond.Condition(cond.ROLLED_OUT, False, cond.EXCEEDED, said)
+        return cond.Condition(ROLLED_OUT, False, Reason.PROGRESS_DEADLINE_EXCEEDED, said)
     if step.reason:
-        return cond.Condition(cond.ROLLED_OUT, False, step.reason, rollout.words(intent.target, step, counts))
+        return cond.Condition(ROLLED_OUT, False, step.reason, rollout.words(intent.target, step, counts))
     if whole:
         pinned = "; spec.rollout.revision pins it, so edits wait" if intent.aim.pin else ""
-        return cond.Condition(cond.ROLLED_OUT, True, "Complete", f"revision {intent.target} is complete and alone{pinned}")
-    return cond.Condition(cond.ROLLED_OUT, False, "Progressing", f"revision {intent.target} comes up")
+        return cond.Condition(ROLLED_OUT, True, Reason.COMPLETE, f"revision {intent.target} is complete and alone{pinned}")
+    return cond.Condition(ROLLED_OUT, False, Reason.PROGRESSING, f"revision {intent.target} comes up")
 
 
 def _held(before: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -148,7 +149,7 @@ def _rejected(snapshot: Snapshot, intent: Intent, want: Desired, clock: Clock) -
     if clock.left != 0 or not clock.back:
         return intent.aim.rejected
     failure = _failure(snapshot.service, intent, want)
-    return (*intent.aim.rejected, intent.aim.reject(cond.EXCEEDED, failure, snapshot.now))
+    return (*intent.aim.rejected, intent.aim.reject(Reason.PROGRESS_DEADLINE_EXCEEDED, failure, snapshot.now))
 
 
 def _refused(plan: Plan, observed: Observed) -> tuple[Problem, ...]:
@@ -164,7 +165,7 @@ def _refused(plan: Plan, observed: Observed) -> tuple[Problem, ...]:
         if key not in labels or refusal.uid:
             continue
         component = labels[key].get(keys.COMPONENT, "")
-        condition = cond.READY if key[0] in NEEDED else CONDITION.get(component, cond.READY)
+        condition = READY if key[0] in NEEDED else CONDITION.get(component, READY)
         out.append(Problem(condition, refusal.reason, f"{key[0]} {key[1]}: {refusal.message}"))
     return tuple(out)
 
@@ -175,7 +176,7 @@ def _undeletable(plan: Plan, observed: Observed) -> Iterator[Problem]:
     for one in (*plan.delete, *recycled):
         refusal = observed.refusals.get((one.kind, one.name))
         if refusal is not None and refusal.uid == one.uid:
-            yield Problem(cond.ROLLED_OUT, refusal.reason, f"{one.kind} {one.name} cannot be deleted: {refusal.message}")
+            yield Problem(ROLLED_OUT, refusal.reason, f"{one.kind} {one.name} cannot be deleted: {refusal.message}")
 
 
 def _urls(intent: Intent, want: Desired) -> dict[str, str]:

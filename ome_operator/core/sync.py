@@ -15,6 +15,7 @@ from ome_operator.core.diff import changes
 from ome_operator.core.observed.objects import Deps, Observed
 from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.plan import Plan
+from ome_operator.core.reasons import ANOTHER, ORDER, READY, Reason
 from ome_operator.core.recovery.recover import recover
 from ome_operator.core.report import report
 from ome_operator.core.resolve.inputs import resolve
@@ -95,8 +96,8 @@ def refuse_spec(before: dict[str, object], generation: int, reason: str, why: st
     """The plan for a service that cannot be read (InvalidSpec) or handled (InternalError): say so and touch nothing."""
     old = before.get("conditions")
     stored = [one for one in old if isinstance(one, dict)] if isinstance(old, list) else []
-    wanted = cond.Condition(cond.READY, False, reason, why)
-    kept = [one for one in stored if one.get("type") != cond.READY]
+    wanted = cond.Condition(READY, False, reason, why)
+    kept = [one for one in stored if one.get("type") != READY]
     said = [*kept, *cond.stamp([wanted], stored, generation, now)]
     return Plan(status={**before, "observedGeneration": generation, "conditions": said}, events=events(stored, said))
 
@@ -107,6 +108,6 @@ def _another(service: InferenceService, manager: str, now: datetime) -> Plan:
         "(docs/migrate.md); nothing is changed until five minutes after its last write"
     )
     stored = service.status.get("conditions") or ()
-    wanted = [cond.Condition(cond.ANOTHER, True, "ForeignManager", why)]
-    said = [one for one in stored if one.get("type") in cond.ORDER] + cond.stamp(wanted, stored, service.generation, now)
+    wanted = [cond.Condition(ANOTHER, True, Reason.FOREIGN_MANAGER, why)]
+    said = [one for one in stored if one.get("type") in ORDER] + cond.stamp(wanted, stored, service.generation, now)
     return Plan(status={**service.status, "conditions": said}, urgent=False, requeue_after=ANOTHER_RETRY)

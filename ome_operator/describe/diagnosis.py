@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from ome_operator import keys
-from ome_operator.core.status import conditions as cond
+from ome_operator.core.reasons import ANOTHER, CONDITION, ORDER, READY
 from ome_operator.describe.text import count
-from ome_operator.describe.tree import CONDITION, WHEN_TRUE, Group, Rank, RoleView, Tree
+from ome_operator.describe.tree import WHEN_TRUE, Group, Rank, RoleView, Tree
 
 EVENTS = 8
 """Newest events that are told."""
@@ -90,12 +90,12 @@ def _findings(tree: Tree, conditions: Iterable[Mapping[str, Any]]) -> Iterable[F
     """In the order in which a person reads them; Ready only repeats the others."""
     found = {one.get("type"): one for one in conditions}
     shown = {(CONDITION[role.component], rank.reason) for role, _, rank in _unready(tree)}
-    for name in dict.fromkeys((cond.ANOTHER, *cond.ORDER)):
+    for name in dict.fromkeys((ANOTHER, *ORDER)):
         one = found.get(name) or {}
         bad = "True" if name in WHEN_TRUE else "False"
         reason = one.get("reason") or ""
         # What the pods say is told with the pods; that a revision comes up says nothing beside it.
-        if name == cond.READY or one.get("status") != bad or (name, reason) in shown or reason == "Progressing":
+        if name == READY or one.get("status") != bad or (name, reason) in shown or reason == "Progressing":
             continue
         yield Finding(name, reason, one.get("message") or "", one.get("lastTransitionTime") or "", step(reason, tree))
 

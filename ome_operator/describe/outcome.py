@@ -9,12 +9,21 @@ from ome_operator import keys, quantity
 from ome_operator.api import InferenceService, Runtime, migrate
 from ome_operator.core.observed.objects import Child, Deps, Manifest, Observed, Ref
 from ome_operator.core.plan import Apply, Create
+from ome_operator.core.reasons import (
+    ADVICE,
+    DECODER_READY,
+    ENGINE_READY,
+    MODEL_READY,
+    READY,
+    ROLLED_OUT,
+    ROUTER_READY,
+    RUNTIME_READY,
+)
 from ome_operator.core.render import meta, scaling
 from ome_operator.core.render.statefulsets import Stored, stored
 from ome_operator.core.resolve.identity import CHOSEN
 from ome_operator.core.rollout.planner import Bounds
 from ome_operator.core.rollout.strategy import strategy
-from ome_operator.core.status import conditions as cond
 from ome_operator.core.status.progress import title
 from ome_operator.core.sync import sync
 
@@ -74,7 +83,7 @@ def outcome(service: InferenceService, deps: Deps, children: Iterable[Child] = (
         manifests=(*written, *(_scale(service, one) for one in scales)) if any(_runs(one) for one in written) else (),
         roles=roles,
         problems=tuple(_problems(said)),
-        advice=(said.get(cond.ADVICE) or {}).get("message", ""),
+        advice=(said.get(ADVICE) or {}).get("message", ""),
         bounds=strategy(service, _runtime(data, deps)).bounds({role.component: role.groups for role in roles}),
     )
 
@@ -143,7 +152,7 @@ def pod_gpus(workload: Manifest) -> int:
 
 def _problems(said: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """What has to be mended by a person before anything starts: the sentences that name a fix."""
-    ready = said[cond.READY]
+    ready = said[READY]
     failing = [one for name, one in said.items() if name in _GRAVE and one["status"] == "False"]
     failing = [one for one in failing if one["reason"] not in _PATIENCE]
     if not failing and ready["reason"] not in _PATIENCE and ready["status"] == "False":
@@ -151,6 +160,6 @@ def _problems(said: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(one["message"] for one in failing))
 
 
-_GRAVE = (cond.MODEL, cond.RUNTIME, cond.ENGINE, cond.DECODER, cond.ROUTER, cond.ROLLED_OUT)
+_GRAVE = (MODEL_READY, RUNTIME_READY, ENGINE_READY, DECODER_READY, ROUTER_READY, ROLLED_OUT)
 _PATIENCE = frozenset({"Creating", "Progressing", "WaitingForNodes", "ScaledToZero", "NothingToRun"})
 """Reasons that mean: nothing exists yet, which is how every outcome is asked for."""

@@ -10,16 +10,15 @@ from typing import Any, NamedTuple
 from ome_operator import keys
 from ome_operator.core.observed import slices
 from ome_operator.core.observed.objects import Observed, Pod
+from ome_operator.core.reasons import ADVICE, ANOTHER, CONDITION, DRIFTED, MODEL_READY, READY, ROLLED_OUT, RUNTIME_READY
 from ome_operator.core.recovery.failure import sentence
 from ome_operator.core.render.statefulsets import Stored, stored
-from ome_operator.core.status import conditions as cond
 from ome_operator.core.status.progress import title
 from ome_operator.describe.outcome import pod_gpus
 from ome_operator.describe.text import count
 
 ROLES = (keys.ENGINE, keys.DECODER, keys.ROUTER)
-CONDITION = {keys.ENGINE: cond.ENGINE, keys.DECODER: cond.DECODER, keys.ROUTER: cond.ROUTER}
-WHEN_TRUE = (cond.ANOTHER, *cond.DRIFTED.values(), cond.ADVICE)
+WHEN_TRUE = (ANOTHER, *DRIFTED.values(), ADVICE)
 """Conditions that have something to say when they are True, not False."""
 MISSING = "NotCreated"
 """Reason of a rank whose pod does not exist."""
@@ -113,7 +112,7 @@ def tree(body: Mapping[str, Any], observed: Observed) -> Tree:
     """The tree of an InferenceService as the API server has it; total, whatever its status says or lacks."""
     metadata, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
     told = {one.get("type"): one for one in status.get("conditions") or ()}
-    ready = told.get(cond.READY) or {"status": "Unknown", "reason": "NotSeen", "message": _unseen(body)}
+    ready = told.get(READY) or {"status": "Unknown", "reason": "NotSeen", "message": _unseen(body)}
     current = ready.get("observedGeneration", metadata.get("generation")) == metadata.get("generation")
     wanted = str(status.get("revision") or "").rpartition("→")[2]
     return Tree(
@@ -137,7 +136,7 @@ def _unseen(body: Mapping[str, Any]) -> str:
 
 def _said(told: Mapping[str, Mapping[str, Any]]) -> Iterable[Said]:
     """Conditions that people act on and that no pod shows."""
-    for name in (cond.MODEL, cond.RUNTIME, cond.ROLLED_OUT, *WHEN_TRUE):
+    for name in (MODEL_READY, RUNTIME_READY, ROLLED_OUT, *WHEN_TRUE):
         one = told.get(name)
         bad = "True" if name in WHEN_TRUE else "False"
         if one is not None and one.get("status") == bad and one.get("reason") != "Progressing":

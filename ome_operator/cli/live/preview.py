@@ -13,7 +13,7 @@ from ome_operator.cli.live.cluster_from_manifests import gather, over, ref
 from ome_operator.cli.live.trees import OURS, selector
 from ome_operator.core.observed.objects import Manifest, Observed, Ref
 from ome_operator.core.plan import Check
-from ome_operator.core.status import conditions as cond
+from ome_operator.core.reasons import ROLLED_OUT
 from ome_operator.core.sync import sync
 from ome_operator.describe.outcome import SURVIVES
 from ome_operator.describe.preview import Preview, Side, edited, forecasts
@@ -70,7 +70,7 @@ async def _waits(client: Client, after: EventHandler, which: Ref) -> str:
     if plan.check:
         checks = {check.revision: await _tried(client, check) for check in plan.check}
         plan = sync(service, after.deps(), replace(observed, checks=checks), datetime.now(UTC))
-    said = next((one for one in plan.status["conditions"] if one["type"] == cond.ROLLED_OUT), None)
+    said = next((one for one in plan.status["conditions"] if one["type"] == ROLLED_OUT), None)
     return str(said["message"]) if said and said["reason"] not in _SOON else ""
 
 

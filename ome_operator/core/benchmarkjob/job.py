@@ -12,10 +12,11 @@ from ome_operator import keys, names
 from ome_operator.api import BenchmarkJob, InferenceService, Invalid, Storage
 from ome_operator.core.benchmarkjob.storage import WORK, Place, dataset, output
 from ome_operator.core.benchmarkjob.target import NATIVE, Target, target
-from ome_operator.core.benchmarkjob.traffic import COMPLETE, GSM8K, Run, body, params, runs
+from ome_operator.core.benchmarkjob.traffic import GSM8K, Run, body, params, runs
 from ome_operator.core.observed.objects import Deps, Manifest
 from ome_operator.core.podspec.validate import wrong
 from ome_operator.core.problem import ProblemError
+from ome_operator.core.reasons import COMPLETE, Reason
 from ome_operator.core.render.pod_template import require
 
 PREPARE, RUN, REPORT = "prepare", "run", "report"
@@ -91,7 +92,7 @@ def _check_shapes(one: BenchmarkJob) -> None:
             parts.append((place.node_affinity, f"spec.{name}.nodeAffinity", "nodeAffinity"))
     for value, where, field in parts:
         if said := wrong(value, where, field):
-            raise ProblemError(COMPLETE, "InvalidPod", said)
+            raise ProblemError(COMPLETE, Reason.INVALID_POD, said)
 
 
 def _plan(one: BenchmarkJob, to: Target, made: tuple[Run, ...], data: Place | None, out: Place) -> Manifest:
@@ -132,7 +133,7 @@ def _gsm8k(one: BenchmarkJob, to: Target) -> Manifest:
     url = urlsplit(to.url)
     if to.backend != NATIVE or url.scheme != "http":
         sentence = f"{to.url} cannot be asked gsm8k: that needs SGLang's own format over http"
-        raise ProblemError(COMPLETE, "FormatNotServed", sentence)
+        raise ProblemError(COMPLETE, Reason.FORMAT_NOT_SERVED, sentence)
     given = {name: value for name, value in params(one.spec).items() if name in _OF_QUESTIONS}
     return {"host": url.hostname, "port": url.port or 80, **given}
 

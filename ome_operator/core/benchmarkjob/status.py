@@ -9,9 +9,9 @@ from pydantic import ValidationError
 from ome_operator.api import BenchmarkJob
 from ome_operator.api.benchmark import BenchmarkReport
 from ome_operator.core.benchmarkjob.job import REPORT, RUN
-from ome_operator.core.benchmarkjob.traffic import COMPLETE
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import Child
+from ome_operator.core.reasons import ADVICE, COMPLETE, Reason
 from ome_operator.core.status import conditions as cond
 
 COMPLETED, FAILED, RUNNING, PENDING = "Completed", "Failed", "Running", "Pending"
@@ -72,9 +72,10 @@ def benchmark_status(
         return _whole(job, shared, ended, now)
     if made is None and begun(before):
         said = "its Job was deleted before it had ended: apply the BenchmarkJob again under a new name, or delete it first"
-        return _ended(job, {"startedGeneration": before.get("startedGeneration")}, FAILED, "JobDeleted", said, now)
+        return _ended(job, {"startedGeneration": before.get("startedGeneration")}, FAILED, Reason.JOB_DELETED, said, now)
     if made is None:
-        return _said(job, {"state": PENDING}, False, *(why if why[0] else ("Creating", "its Job is about to be made")), now)
+        reason, said = why if why[0] else (Reason.CREATING, "its Job is about to be made")
+        return _said(job, {"state": PENDING}, False, reason, said, now)
     return _of_job(job, made, step(pods), why, now)
 
 
@@ -90,10 +91,8 @@ def _of_job(job: BenchmarkJob, made: Child, far: Step, why: tuple[str, str], now
     done = {one.get("type"): one for one in status.get("conditions") or () if one.get("status") == "True"}
     last = done.get("Complete") or done.get("Failed")
     if last is None:
-        if far.running:
-            reason, said = "Running", "requests are being sent"
-        else:
-            reason, said = why if why[0] else (far.reason or "Creating", far.message or "its pod starts")
+        waits = why if why[0] else (far.reason or Reason.CREATING, far.message or "its pod starts")
+        reason, said = (Reason.RUNNING, "requests are being sent") if far.running else waits
         return _said(job, {**shared, "state": RUNNING if far.running else PENDING}, False, reason, said, now)
     shared["completionTime"] = status.get("completionTime") or last.get("lastTransitionTime")
     report = far.report
@@ -103,7 +102,9 @@ def _of_job(job: BenchmarkJob, made: Child, far: Step, why: tuple[str, str], now
         said = _summary(report) if report else "its pod is gone, so the summary is: look into the output location"
         return _ended(job, shared, COMPLETED, COMPLETED, said, now)
     if report is not None:
-        return _ended(job, shared, FAILED, "RequestsFailed", f"{_summary(report)}; the first error: {report.error}", now)
+        return _ended(
+            job, shared, FAILED, Reason.REQUESTS_FAILED, f"{_summary(report)}; the first error: {report.error}", now
+        )
     said = far.message or last.get("message") or ""
     return _ended(job, shared, FAILED, far.reason or last.get("reason") or FAILED, said, now)
 
@@ -133,7 +134,7 @@ def _whole(job: BenchmarkJob, shared: Mapping[str, Any], conditions: list[dict[s
     ran = shared.get("startedGeneration")
     if ran and ran != job.generation:
         said = "spec was edited after the job had started, and a job runs once: delete it and apply it again"
-        edited = cond.Condition(cond.ADVICE, True, "EditedAfterStart", said)
+        edited = cond.Condition(ADVICE, True, Reason.EDITED_AFTER_START, said)
         conditions = [*conditions, *cond.stamp([edited], job.status.get("conditions") or (), job.generation, now)]
     return {**shared, "observedGeneration": job.generation, "conditions": conditions}
 

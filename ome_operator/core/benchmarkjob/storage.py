@@ -5,9 +5,9 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from ome_operator.api import Storage
-from ome_operator.core.benchmarkjob.traffic import COMPLETE
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.problem import ProblemError
+from ome_operator.core.reasons import COMPLETE, Reason
 from ome_operator.core.weights.mount import claim
 
 WORK = "/ome/work"
@@ -92,4 +92,4 @@ def _mounted(name: str, uri: str, directory: str, inside: str, namespace: str, *
 
 
 def _refused(sentence: str) -> ProblemError:
-    return ProblemError(COMPLETE, "PlaceNotServed", sentence)
+    return ProblemError(COMPLETE, Reason.PLACE_NOT_SERVED, sentence)

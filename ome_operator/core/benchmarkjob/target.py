@@ -4,9 +4,9 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from ome_operator.api import BenchmarkJob, InferenceService, Invalid, Model
-from ome_operator.core.benchmarkjob.traffic import COMPLETE
 from ome_operator.core.observed.objects import Deps
 from ome_operator.core.problem import ProblemError
+from ome_operator.core.reasons import COMPLETE, Reason
 from ome_operator.core.resolve.inputs import object_refs
 from ome_operator.core.weights.mount import Mount, directory, mount, weights
 
@@ -36,9 +36,13 @@ def target(job: BenchmarkJob, service: InferenceService | Invalid | None, deps: 
     named = job.spec.endpoint.inference_service
     where = f"{named.namespace}/{named.name}" if named else ""
     if service is None:
-        raise ProblemError(COMPLETE, "ServiceNotFound", f"InferenceService {where} does not exist yet: the job waits for it")
+        raise ProblemError(
+            COMPLETE, Reason.SERVICE_NOT_FOUND, f"InferenceService {where} does not exist yet: the job waits for it"
+        )
     if isinstance(service, Invalid) or not _ready(service):
-        raise ProblemError(COMPLETE, "ServiceNotReady", f"InferenceService {where} is not Ready: the job waits for it")
+        raise ProblemError(
+            COMPLETE, Reason.SERVICE_NOT_READY, f"InferenceService {where} is not Ready: the job waits for it"
+        )
     said = job.spec.service_metadata
     backend = CHAT if said is not None and said.engine.lower() in _CHATS else NATIVE
     url = str(service.status.get("url") or "")
@@ -47,7 +51,7 @@ def target(job: BenchmarkJob, service: InferenceService | Invalid | None, deps: 
     model = next((found for ref in object_refs(service) if isinstance(found := deps.models.get(ref), Model)), None)
     if model is None:
         said_so = f"the model of InferenceService {where} does not exist: name a tokenizer in spec.tokenizer"
-        raise ProblemError(COMPLETE, "NoTokenizer", said_so)
+        raise ProblemError(COMPLETE, Reason.NO_TOKENIZER, said_so)
     identity = weights(model)._asdict()
     held = mount(identity, job.namespace, directory=directory(identity, deps.model_agent))
     return Target(url, backend, "", identity["path"], held)
@@ -65,14 +69,16 @@ def _endpoint(job: BenchmarkJob) -> Target:
     if given.api_format not in _FORMATS:
         words = " or ".join(sorted(_FORMATS))
         sentence = f"spec.endpoint.endpoint.apiFormat {given.api_format} is not served: write {words}"
-        raise ProblemError(COMPLETE, "FormatNotServed", sentence)
+        raise ProblemError(COMPLETE, Reason.FORMAT_NOT_SERVED, sentence)
     tokenizer = job.spec.tokenizer or given.model_name
     if not tokenizer:
-        raise ProblemError(COMPLETE, "NoTokenizer", "spec.tokenizer is missing: name one on the hub, or a path in the pod")
+        raise ProblemError(
+            COMPLETE, Reason.NO_TOKENIZER, "spec.tokenizer is missing: name one on the hub, or a path in the pod"
+        )
     url = given.url.rstrip("/").removesuffix("/v1")
     if not _reachable(url):
         sentence = f"spec.endpoint.endpoint.url {given.url} is no URL of a server: write one such as http://host:8000"
-        raise ProblemError(COMPLETE, "FormatNotServed", sentence)
+        raise ProblemError(COMPLETE, Reason.FORMAT_NOT_SERVED, sentence)
     return Target(url, _FORMATS[given.api_format], given.model_name or "", tokenizer)
 
 

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 from ome_operator.api.benchmark import BenchmarkSpec
 from ome_operator.core.problem import ProblemError
+from ome_operator.core.reasons import COMPLETE, Reason
 from ome_operator.util.json_limits import deeper
 
 SCENARIOS = ("N(480,240)/(300,150)", "D(100,100)", "D(100,1000)", "D(2000,200)", "D(7800,200)")
 """Where none is written and there is no data set; those of genai-bench."""
 CONCURRENCY = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 """Where none is written; those of genai-bench."""
-COMPLETE = "Complete"
 """The condition of a BenchmarkJob."""
 DATASET, GSM8K = "dataset", "gsm8k"
 MADE_UP = "random-ids"
@@ -57,7 +57,7 @@ class Run(NamedTuple):
 
 
 def _refused(sentence: str) -> ProblemError:
-    return ProblemError(COMPLETE, "TrafficNotServed", sentence)
+    return ProblemError(COMPLETE, Reason.TRAFFIC_NOT_SERVED, sentence)
 
 
 def runs(spec: BenchmarkSpec, dataset: str) -> tuple[Run, ...]:

@@ -12,6 +12,7 @@ from ome_operator.core.catalog import node_models
 from ome_operator.core.observed.objects import Holding, Node
 from ome_operator.core.podspec.compose import Composed, compose
 from ome_operator.core.problem import Problem, ProblemError
+from ome_operator.core.reasons import READY, Reason
 from ome_operator.core.resolve.inputs import runtime_parts
 from ome_operator.core.selection.model_profile import known, learned
 from ome_operator.core.status import conditions as cond
@@ -54,21 +55,21 @@ def _model_ready(
     state = "Ready" if count else "Failed" if words == {keys.MODEL_FAILED} else "In_Transit" if words else "Creating"
     what = "model" if isinstance(model, Model) else "weights"
     if model.spec.disabled:
-        return cond.Condition(cond.READY, False, "Disabled", "spec.disabled is true: no new service may use it"), state
+        return cond.Condition(READY, False, Reason.DISABLED, "spec.disabled is true: no new service may use it"), state
     if claim(uri) is not None:
-        return cond.Condition(cond.READY, True, "Claim", "the weights come with a claim"), "Ready"
+        return cond.Condition(READY, True, Reason.CLAIM, "the weights come with a claim"), "Ready"
     if count:
-        return cond.Condition(cond.READY, True, "OnNodes", f"{count} nodes hold the {what}"), state
+        return cond.Condition(READY, True, Reason.ON_NODES, f"{count} nodes hold the {what}"), state
     if said := unserved(uri):
-        return cond.Condition(cond.READY, False, "NotServed", said), "Failed"
+        return cond.Condition(READY, False, Reason.NOT_SERVED, said), "Failed"
     if state == "In_Transit":
         said = node_models.summary(0, holdings.values())
-        return cond.Condition(cond.READY, False, "Downloading", f"agents fetch the files: {said}"), state
+        return cond.Condition(READY, False, Reason.DOWNLOADING, f"agents fetch the files: {said}"), state
     if state == "Failed":
         node, first = min((node, one) for node, one in holdings.items() if one.state == keys.MODEL_FAILED)
-        return cond.Condition(cond.READY, False, "DownloadFailed", f"node {node}: {first.message}"), state
+        return cond.Condition(READY, False, Reason.DOWNLOAD_FAILED, f"node {node}: {first.message}"), state
     said = f"no node holds the {what}: pods that need it stay Pending"
-    return cond.Condition(cond.READY, False, "OnNoNode", said), state
+    return cond.Condition(READY, False, Reason.ON_NO_NODE, said), state
 
 
 def _shown(model: Model) -> dict[str, Any]:
@@ -123,16 +124,16 @@ def _composed(runtime: Runtime) -> tuple[list[str], dict[str, Composed], list[Pr
 
 def _runtime_ready(runtime: Runtime, roles: list[str], problems: list[Problem]) -> cond.Condition:
     if runtime.spec.disabled:
-        return cond.Condition(cond.READY, False, "Disabled", "spec.disabled is true: no new service may use it")
-    if broken := [one.message for one in problems if one.reason == "InvalidPod"]:
-        return cond.Condition(cond.READY, False, "InvalidPod", "; ".join(broken))
+        return cond.Condition(READY, False, Reason.DISABLED, "spec.disabled is true: no new service may use it")
+    if broken := [one.message for one in problems if one.reason == Reason.INVALID_POD]:
+        return cond.Condition(READY, False, Reason.INVALID_POD, "; ".join(broken))
     if problems:
         said = "; ".join(one.message for one in problems)
-        return cond.Condition(cond.READY, False, "Incomplete", f"services have to bring what is missing: {said}")
+        return cond.Condition(READY, False, Reason.INCOMPLETE, f"services have to bring what is missing: {said}")
     if not roles:
         said = "spec has neither engineConfig nor containers: add engineConfig with a runner"
-        return cond.Condition(cond.READY, False, "Empty", said)
-    return cond.Condition(cond.READY, True, "Usable", "services can use it")
+        return cond.Condition(READY, False, Reason.EMPTY, said)
+    return cond.Condition(READY, True, Reason.USABLE, "services can use it")
 
 
 def accelerator_status(accelerator: AcceleratorClass, nodes: Iterable[Node], now: datetime) -> dict[str, Any]:
@@ -142,12 +143,12 @@ def accelerator_status(accelerator: AcceleratorClass, nodes: Iterable[Node], now
     usable = [one for one in mine if one.ready]
     if not wanted:
         said = "spec.discovery.nodeSelector is empty: name the labels of the nodes that have this accelerator"
-        one = cond.Condition(cond.READY, False, "NoDiscovery", said)
+        one = cond.Condition(READY, False, Reason.NO_DISCOVERY, said)
     elif not usable:
         labels = ", ".join(f"{key}={value}" for key, value in wanted.items())
-        one = cond.Condition(cond.READY, False, "NoNodes", f"no ready node has the labels {labels}")
+        one = cond.Condition(READY, False, Reason.NO_NODES, f"no ready node has the labels {labels}")
     else:
-        one = cond.Condition(cond.READY, True, "Found", f"{len(usable)} of {len(mine)} nodes are ready")
+        one = cond.Condition(READY, True, Reason.FOUND, f"{len(usable)} of {len(mine)} nodes are ready")
     generation = accelerator.generation
     return {
         **_listed("nodes", (each.name for each in mine)),

@@ -17,8 +17,7 @@ from ome_operator.core.podspec.canonical import tidy
 from ome_operator.core.podspec.merge import into_container, over
 from ome_operator.core.podspec.validate import wrong
 from ome_operator.core.problem import ProblemError
-
-CONDITION = {keys.ENGINE: "EngineReady", keys.DECODER: "DecoderReady", keys.ROUTER: "RouterReady"}
+from ome_operator.core.reasons import CONDITION, Reason
 
 
 class Composed(NamedTuple):
@@ -77,7 +76,7 @@ def _read(stored: Mapping[str, Any] | None, component: str, where: str) -> Compo
         return Component.model_validate(stored or {})
     except ValidationError as error:
         said = invalid(error.errors(include_url=False), where).why
-        raise ProblemError(CONDITION[component], "InvalidPod", said) from error
+        raise ProblemError(CONDITION[component], Reason.INVALID_POD, said) from error
 
 
 def _workers(runtime: Mapping[str, Any], below: Component, above: Component, component: str) -> tuple[int, Manifest]:
@@ -104,7 +103,7 @@ def _check(component: str, shared: Manifest, workers: Manifest, below: Component
                 layers += [(part.pod, f"{where}.{name}"), (part.runner, f"{where}.{name}.runner")]
     for layer, where in layers:
         if said := wrong(layer, where):
-            raise ProblemError(CONDITION[component], "InvalidPod", said)
+            raise ProblemError(CONDITION[component], Reason.INVALID_POD, said)
 
 
 def _pod(component: str, shared: Mapping[str, Any], *layers: tuple[Component, PodPart | None]) -> Manifest:
@@ -117,7 +116,7 @@ def _pod(component: str, shared: Mapping[str, Any], *layers: tuple[Component, Po
     if not runner and not pod.get("containers"):
         raise ProblemError(
             CONDITION[component],
-            "NoContainer",
+            Reason.NO_CONTAINER,
             f"nothing to run: neither the runtime's spec.{component}Config nor the service's spec.{component} has a runner "
             "or containers",
         )

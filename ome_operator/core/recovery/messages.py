@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from ome_operator.core.plan import Event
+from ome_operator.core.reasons import RECOVERED, Reason
 from ome_operator.core.recovery import failure
 from ome_operator.core.recovery.group import Group
 from ome_operator.core.recovery.policy import Policy
@@ -18,8 +19,10 @@ from ome_operator.core.recovery.record import (
 )
 from ome_operator.core.status import conditions as cond
 
-LIMIT, STUCK = "RecycleLimit", "StuckTerminating"
-_GRAVITY = (SYSTEMIC, LIMIT, STUCK, RECYCLING, "NotReady", RESTARTING)
+_GRAVITY = (
+    Reason.SYSTEMIC_FAULT, Reason.RECYCLE_LIMIT, Reason.STUCK_TERMINATING, Reason.RECYCLING, Reason.NOT_READY,
+    Reason.RESTARTING,
+)  # fmt: skip
 
 
 def condition(
@@ -34,12 +37,12 @@ def condition(
     said = [*more, *(_said(one, groups[one.name], policies[one.component]) for one in troubled)]
     if said:
         said.sort(key=lambda one: _GRAVITY.index(one[0]))
-        return cond.Condition(cond.RECOVERED, False, said[0][0], "; ".join(sentence for _, sentence in said))
+        return cond.Condition(RECOVERED, False, said[0][0], "; ".join(sentence for _, sentence in said))
     if not failed:
         return None
     last = max(failed, key=lambda one: str((one.failure or {}).get("time", "")))
     why = failure.sentence(last.failure or {})
-    return cond.Condition(cond.RECOVERED, True, "Recovered", f"{groups[last.name].title} came back{_times(last)}: {why}")
+    return cond.Condition(RECOVERED, True, Reason.RECOVERED, f"{groups[last.name].title} came back{_times(last)}: {why}")
 
 
 def _went_down(record: GroupRecord) -> bool:
@@ -53,19 +56,25 @@ def _said(record: GroupRecord, group: Group, policy: Policy) -> tuple[str, str]:
     title = group.title
     if record.phase == FAILED:
         how = "look at its pods' logs, then delete them to try once more, or raise lifecycle.maxRecycles"
-        return LIMIT, f"{title} was recycled {record.in_a_row} times in a row and is left as it is{why}; {how}"
+        return (
+            Reason.RECYCLE_LIMIT,
+            f"{title} was recycled {record.in_a_row} times in a row and is left as it is{why}; {how}",
+        )
     if record.phase == RECYCLING:
-        return RECYCLING, f"{title} is recycled{_times(record)}{why}"
+        return Reason.RECYCLING, f"{title} is recycled{_times(record)}{why}"
     if record.phase == NODE_LOST:
-        return "NotReady", f"{title}: its leader's node {group.pods[0].node if 0 in group.pods else ''} does not report"
+        return (
+            Reason.NOT_READY,
+            f"{title}: its leader's node {group.pods[0].node if 0 in group.pods else ''} does not report",
+        )
     if record.phase == NOT_READY:
         if record.members != group.marks():
-            return "NotReady", f"{title} is broken{why}"
+            return Reason.NOT_READY, f"{title} is broken{why}"
         wait = f": recycled when that lasts {policy.hang:.0f} s" if policy.recycles else ""
-        return "NotReady", f"{title} was ready and is not{wait}"
+        return Reason.NOT_READY, f"{title} was ready and is not{wait}"
     back = f"{title} starts again{_times(record)}{why}"
     wait = f"; recycled if that takes more than {policy.self_heal:.0f} s" if record.phase == RESTARTING else ""
-    return RESTARTING, back + wait
+    return Reason.RESTARTING, back + wait
 
 
 def _times(record: GroupRecord) -> str:

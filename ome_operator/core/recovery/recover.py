@@ -9,6 +9,7 @@ from ome_operator import keys
 from ome_operator.core.observed.objects import Pod
 from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.plan import Delete, Event, NodeLost, Recycle, sight
+from ome_operator.core.reasons import Reason
 from ome_operator.core.recovery import messages
 from ome_operator.core.recovery.group import Group, ranks, view
 from ome_operator.core.recovery.policy import Policy, policy
@@ -188,6 +189,9 @@ def _forced(pods: Iterable[Pod], policies: Mapping[str, Policy], lost: Callable[
         if over >= OVERDUE and lost(pod.node):
             how = "remove the Node object, taint it node.kubernetes.io/out-of-service, or set lifecycle.forceDeleteAfter"
             stuck.append(
-                (messages.STUCK, f"pod {pod.name} stays Terminating on node {pod.node}, which does not report: {how}")
+                (
+                    Reason.STUCK_TERMINATING,
+                    f"pod {pod.name} stays Terminating on node {pod.node}, which does not report: {how}",
+                )
             )
     return _Force(tuple(delete), stuck, again)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
+from ome_operator.core.reasons import Reason
 from ome_operator.core.recovery.group import Group, view
 from ome_operator.core.recovery.policy import Policy
 from ome_operator.core.recovery.record import NOT_READY, PENDING, READY, RECYCLING, STARTING, SYSTEMIC, GroupRecord, passed
@@ -30,7 +31,7 @@ def together(
     if not systemic or not policy.recycles:
         return steps, []
     said = f"{len(silent)} of {len(known)} groups ({', '.join(one.title for one in silent[:4])}) are not ready at once"
-    return steps, [(SYSTEMIC, f"{said}, though every rank runs: none is recycled; look at what they share")]
+    return steps, [(Reason.SYSTEMIC_FAULT, f"{said}, though every rank runs: none is recycled; look at what they share")]
 
 
 def _silent(group: Group, record: GroupRecord, policy: Policy) -> bool:

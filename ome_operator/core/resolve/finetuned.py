@@ -6,6 +6,7 @@ from typing import Any
 from ome_operator.api import FineTunedWeight, InferenceService, Invalid, Model
 from ome_operator.core.observed.objects import Deps, Manifest
 from ome_operator.core.problem import Problem
+from ome_operator.core.reasons import MODEL_READY, Reason
 from ome_operator.core.weights.mount import weights
 
 ADAPTERS = "adapters"
@@ -34,7 +35,7 @@ def fine_tuned(
     merged = [one for one in found if is_merged(one)]
     if merged and len(found) > 1:
         alone = f"FineTunedWeight {merged[0].name} is merged into its model: name it alone in spec.model.fineTunedWeights"
-        problems.append(Problem("ModelReady", "WeightsDoNotMix", alone))
+        problems.append(Problem(MODEL_READY, Reason.WEIGHTS_DO_NOT_MIX, alone))
     if problems or model is None or not found:
         return {}, tuple(problems)
     if merged:
@@ -45,16 +46,16 @@ def fine_tuned(
 def _wrong(name: str, one: FineTunedWeight | Invalid | None, model: Model | None) -> Problem | None:
     if one is None:
         said = f"FineTunedWeight {name} does not exist: apply it, or fix spec.model.fineTunedWeights"
-        return Problem("ModelReady", "FineTunedWeightNotFound", said)
+        return Problem(MODEL_READY, Reason.FINE_TUNED_WEIGHT_NOT_FOUND, said)
     if isinstance(one, Invalid):
-        return Problem("ModelReady", "InvalidFineTunedWeight", f"FineTunedWeight {name} cannot be read: {one.why}")
+        return Problem(MODEL_READY, Reason.INVALID_FINE_TUNED_WEIGHT, f"FineTunedWeight {name} cannot be read: {one.why}")
     if one.spec.disabled:
         said = f"FineTunedWeight {name} is disabled: set its spec.disabled to false"
-        return Problem("ModelReady", "FineTunedWeightDisabled", said)
+        return Problem(MODEL_READY, Reason.FINE_TUNED_WEIGHT_DISABLED, said)
     base = one.spec.base_model_ref
     if model is not None and (base.name, base.namespace or model.namespace) != (model.name, model.namespace):
         said = f"FineTunedWeight {name} was trained on model {base.name}, not on {model.name}: name one of this model"
-        return Problem("ModelReady", "WrongBaseModel", said)
+        return Problem(MODEL_READY, Reason.WRONG_BASE_MODEL, said)
     return None
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from ome_operator.api import Component, InferenceService, Invalid, Model, Runtime, RuntimeSpec, migrate
 from ome_operator.core.observed.objects import Deps, Manifest, Ref
 from ome_operator.core.problem import Problem
+from ome_operator.core.reasons import ENGINE_READY, MODEL_READY, RUNTIME_READY, Reason
 from ome_operator.core.resolve.finetuned import BASE, fine_tuned
 from ome_operator.core.resolve.identity import CHOSEN
 from ome_operator.core.resolve.ignored_fields import idle
@@ -168,16 +169,16 @@ def _model(service: InferenceService, deps: Deps) -> tuple[Model | None, tuple[P
     refs = model_refs(service)
     if not refs:
         said = "spec.model.name is missing or its kind is unknown: name the model to serve"
-        return None, (Problem("ModelReady", "ModelNotNamed", said),)
+        return None, (Problem(MODEL_READY, Reason.MODEL_NOT_NAMED, said),)
     found = next((deps.models[ref] for ref in refs if ref in deps.models), None)
     where = _where(refs, deps.models)
     if found is None:
         said = f"{where} does not exist: apply it, or fix spec.model.name"
-        return None, (Problem("ModelReady", "BaseModelNotFound", said),)
+        return None, (Problem(MODEL_READY, Reason.BASE_MODEL_NOT_FOUND, said),)
     if isinstance(found, Invalid):
-        return None, (Problem("ModelReady", "InvalidModel", f"{where} cannot be read: {found.why}"),)
+        return None, (Problem(MODEL_READY, Reason.INVALID_MODEL, f"{where} cannot be read: {found.why}"),)
     if found.spec.disabled:
-        return found, (Problem("ModelReady", "ModelDisabled", f"{where} is disabled: set its spec.disabled to false"),)
+        return found, (Problem(MODEL_READY, Reason.MODEL_DISABLED, f"{where} is disabled: set its spec.disabled to false"),)
     return found, ()
 
 
@@ -193,11 +194,13 @@ def _runtime(
     where = _where(refs, deps.runtimes) + ("" if named else ", chosen for this service,")
     if found is None:
         said = f"{where} does not exist: apply it, or {remedy}"
-        return None, (Problem("RuntimeReady", "RuntimeNotFound", said),)
+        return None, (Problem(RUNTIME_READY, Reason.RUNTIME_NOT_FOUND, said),)
     if isinstance(found, Invalid):
-        return None, (Problem("RuntimeReady", "InvalidRuntime", f"{where} cannot be read: {found.why}"),)
+        return None, (Problem(RUNTIME_READY, Reason.INVALID_RUNTIME, f"{where} cannot be read: {found.why}"),)
     if found.spec.disabled:
-        return found, (Problem("RuntimeReady", "RuntimeDisabled", f"{where} is disabled: set its spec.disabled to false"),)
+        return found, (
+            Problem(RUNTIME_READY, Reason.RUNTIME_DISABLED, f"{where} is disabled: set its spec.disabled to false"),
+        )
     return found, ()
 
 
@@ -207,10 +210,10 @@ def _chosen(
     """(the runtime, nothing) or (nothing, the problem) for a service that names none."""
     if service.spec.runtime is not None and service.spec.runtime.name:
         said = "the kind of spec.runtime is unknown: write ClusterServingRuntime or ServingRuntime, or remove kind"
-        return (), Problem("RuntimeReady", "RuntimeNotNamed", said)
+        return (), Problem(RUNTIME_READY, Reason.RUNTIME_NOT_NAMED, said)
     if model is None:
         said = "spec.runtime.name is missing: a runtime is chosen when the model is there"
-        return (), Problem("RuntimeReady", "ModelUnknown", said)
+        return (), Problem(RUNTIME_READY, Reason.MODEL_UNKNOWN, said)
     kept = _kept(service, model, deps, before)
     if kept is not None:
         return (kept,), None
@@ -221,7 +224,7 @@ def _chosen(
     said = selection.sentence(model.name)
     if not seen.learned and not seen.architecture:
         said += f". The architecture of model {model.name} is learned when a node has its files, or write it in its spec"
-    return (), Problem("RuntimeReady", "NoRuntimeFits", said)
+    return (), Problem(RUNTIME_READY, Reason.NO_RUNTIME_FITS, said)
 
 
 def _kept(service: InferenceService, model: Model, deps: Deps, before: Mapping[str, Any]) -> Ref | None:
@@ -248,5 +251,5 @@ def _where(refs: tuple[Ref, ...], known: Mapping[Ref, object]) -> str:
 def _shape(service: InferenceService) -> tuple[Problem, ...]:
     if service.spec.engine is None:
         said = "spec.decoder needs spec.engine (the prefill)" if service.spec.decoder else "spec.engine is missing"
-        return (Problem("EngineReady", "NoEngine", f"{said}: add `engine: {{}}` to use what the runtime brings"),)
+        return (Problem(ENGINE_READY, Reason.NO_ENGINE, f"{said}: add `engine: {{}}` to use what the runtime brings"),)
     return ()

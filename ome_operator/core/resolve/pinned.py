@@ -13,6 +13,7 @@ from ome_operator.api import InferenceService
 from ome_operator.api.service import ServiceSpec
 from ome_operator.core.observed.objects import Manifest, Ref
 from ome_operator.core.problem import Problem
+from ome_operator.core.reasons import MODEL_READY, RUNTIME_READY, Reason
 from ome_operator.core.resolve.finetuned import BASE
 from ome_operator.core.resolve.identity import CHOSEN, same
 
@@ -30,8 +31,8 @@ class _Words(NamedTuple):
 
 
 WORDS: Mapping[Part, _Words] = {
-    "runtime": _Words(keys.RUNTIME_SYNC, "lastRuntimeSyncToken", "RuntimeReady"),
-    "model": _Words(keys.MODEL_SYNC, "lastModelSyncToken", "ModelReady"),
+    "runtime": _Words(keys.RUNTIME_SYNC, "lastRuntimeSyncToken", RUNTIME_READY),
+    "model": _Words(keys.MODEL_SYNC, "lastModelSyncToken", MODEL_READY),
 }
 
 
@@ -103,7 +104,7 @@ def _unknown(part: Part, revision: str, ref: Ref, kept: Mapping[str, Mapping[str
     fit = [name for name, inputs in kept.items() if _ref(part, inputs) == ref]
     said = f"spec.{part}.revision {revision} is no kept revision of this service with {ref.kind} {ref.name}"
     remedy = f"(kept: {', '.join(fit) or 'none'}): name one of them, or remove the field"
-    return Problem(WORDS[part].ready, "RevisionNotFound", f"{said} {remedy}")
+    return Problem(WORDS[part].ready, Reason.REVISION_NOT_FOUND, f"{said} {remedy}")
 
 
 def _drift(service: InferenceService, part: Part, ref: Ref, source: str) -> str:

@@ -11,6 +11,7 @@ from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.plan import Check
 from ome_operator.core.podspec.compose import Composed, compose
 from ome_operator.core.problem import Problem, ProblemError
+from ome_operator.core.reasons import ROUTER_READY, RUNTIME_READY, Reason
 from ome_operator.core.render import meta
 from ome_operator.core.render.statefulsets import Stored, stamp, stored
 from ome_operator.core.resolve.finetuned import mounted
@@ -18,7 +19,7 @@ from ome_operator.core.resolve.inputs import Resolved
 from ome_operator.core.resolve.scaling import Policy, policy
 from ome_operator.core.rollout import target
 from ome_operator.core.rollout.revisions import RevisionLedger, record
-from ome_operator.core.rollout.step import CHECKING, OPEN, Gate
+from ome_operator.core.rollout.step import OPEN, Gate
 from ome_operator.core.rollout.strategy import Strategy, strategy
 from ome_operator.core.rollout.target import Target
 from ome_operator.core.weights import mount
@@ -143,12 +144,12 @@ def _gate(snapshot: Snapshot, intent: Intent) -> tuple[Gate, tuple[Check, ...]]:
     if problems := _blocking(snapshot.service, intent):
         return Gate(problems[0].reason, f"revision {target} waits: {problems[0].message}"), ()
     if intent.strategy.paused:
-        return Gate("Paused", f"revision {target} waits: spec.rollout.paused is true"), ()
+        return Gate(Reason.PAUSED, f"revision {target} waits: spec.rollout.paused is true"), ()
     if not snapshot.slices.keys() - {target}:
         return OPEN, ()
     if here is not None and not here.enough:
         said = f"revision {target} waits for its model on {here.need} nodes: {here.have} hold it"
-        return Gate("WaitingForModel", said), ()
+        return Gate(Reason.WAITING_FOR_MODEL, said), ()
     return _dry_run(snapshot, intent)
 
 
@@ -161,7 +162,7 @@ def _blocking(service: InferenceService, intent: Intent) -> tuple[Problem, ...]:
     if not intent.aim.named:
         return intent.problems
     routerless = service.spec.router is not None and intent.router is None
-    grave = {"RouterReady", "RuntimeReady"} if routerless else {"RouterReady"}
+    grave = {ROUTER_READY, RUNTIME_READY} if routerless else {ROUTER_READY}
     return tuple(problem for problem in intent.problems if problem.condition in grave)
 
 
@@ -174,7 +175,7 @@ def _dry_run(snapshot: Snapshot, intent: Intent) -> tuple[Gate, tuple[Check, ...
     key = f"{intent.target}.{digest(tuple(manifests))}"
     answer = snapshot.observed.checks.get(key)
     if answer is None:
-        return Gate(CHECKING, f"revision {intent.target}: dry run of its workloads"), (Check(key, tuple(manifests)),)
+        return Gate(Reason.CHECKING, f"revision {intent.target}: dry run of its workloads"), (Check(key, tuple(manifests)),)
     if answer:
-        return Gate("DryRunRefused", f"revision {intent.target} was refused by the API server: {answer}"), ()
+        return Gate(Reason.DRY_RUN_REFUSED, f"revision {intent.target} was refused by the API server: {answer}"), ()
     return OPEN, ()

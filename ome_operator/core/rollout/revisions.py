@@ -9,6 +9,7 @@ from ome_operator import names
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.observed.revisions import Revision
 from ome_operator.core.problem import Problem, ProblemError
+from ome_operator.core.reasons import ENGINE_READY, Reason
 from ome_operator.core.render import meta
 from ome_operator.core.render.statefulsets import RENDER, workloads
 from ome_operator.core.resolve.identity import identity, same
@@ -84,7 +85,7 @@ def _render(
             f"engine and decoder render to {length:,} bytes, more than the {SIZE_LIMIT:,} that a revision may "
             "hold: move large values (chat templates, configuration files) to a ConfigMap and mount it"
         )
-        return None, (Problem("EngineReady", "RevisionTooLarge", said),)
+        return None, (Problem(ENGINE_READY, Reason.REVISION_TOO_LARGE, said),)
     return data, ()
 
 

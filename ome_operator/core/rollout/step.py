@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from ome_operator.core.observed.slices import Slice, started
 from ome_operator.core.plan import Delete
+from ome_operator.core.reasons import Reason
 from ome_operator.core.rollout.planner import ReplicaCounts, Share, stay, step
 from ome_operator.core.rollout.retire import retire
 
@@ -43,9 +44,6 @@ class RolloutStep:
 
 
 OPEN = Gate("", "")
-CHECKING = "Checking"
-"""Reason of a gate that is open or closed in a moment."""
-PAUSED = "Paused"
 
 
 def decide(
@@ -58,7 +56,7 @@ def decide(
     the middle goes on where it stopped.
     """
     if not target:  # nothing can be rendered and nothing is stored: what runs stays as it is
-        return RolloutStep({}, reason=gate.reason or "NothingToRun", message=gate.message)
+        return RolloutStep({}, reason=gate.reason or Reason.NOTHING_TO_RUN, message=gate.message)
     others = [one for name, one in present.items() if name != target]
     running = target in present and started(present[target])
     if not others:
@@ -67,7 +65,7 @@ def decide(
         return replace(_waiting(others, gate, numbers), reason=gate.reason, message=gate.message)
     if not running and ahead:
         message = f"{ahead} is being rolled out and is not whole yet; this service follows when it is"
-        return replace(_waiting(others, gate, numbers), reason="WaitingForTurn", message=message, rolls=True)
+        return replace(_waiting(others, gate, numbers), reason=Reason.WAITING_FOR_TURN, message=message, rolls=True)
     wanted = numbers.wanted[target]
     said = stay(wanted, target, numbers.seen) if numbers.paused else step(wanted, target, numbers.seen, numbers.bounds)
     return _rolling(service, target, others, running, said, numbers)
@@ -88,8 +86,8 @@ def _rolling(
     alone = not running and len(kept) == 1 and not any(numbers.bounds.surge.values())
     message = ", ".join(waits)
     if numbers.paused:
-        return RolloutStep(kept, deletes, alone, PAUSED, "spec.rollout.paused is true", rolls=True, held=True)
-    reason = "RollingOut" if kept.keys() - {target} else "RetiringOldSlice" if waits else ""
+        return RolloutStep(kept, deletes, alone, Reason.PAUSED, "spec.rollout.paused is true", rolls=True, held=True)
+    reason = Reason.ROLLING_OUT if kept.keys() - {target} else Reason.RETIRING_OLD_SLICE if waits else ""
     return RolloutStep(kept, deletes, alone, reason, message, rolls=bool(reason))
 
 
@@ -100,7 +98,7 @@ def _waiting(others: list[Slice], gate: Gate, numbers: ReplicaCounts) -> Rollout
     decided in a moment changes nothing.
     """
     run = [one for one in others if started(one)]
-    if gate.reason == CHECKING:
+    if gate.reason == Reason.CHECKING:
         have = {one.revision: {role: each.have for role, each in numbers.seen[one.revision].items()} for one in run}
         return RolloutStep(have, held=True)
     if not run:

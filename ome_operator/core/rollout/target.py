@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from ome_operator import keys
 from ome_operator.api import InferenceService
 from ome_operator.core.problem import Problem
+from ome_operator.core.reasons import ROLLED_OUT, Reason
 from ome_operator.core.rollout.shared_edits import whole_before
 
 
@@ -50,7 +51,7 @@ class Target(NamedTuple):
 
     def reject(self, reason: str, message: str, now: datetime) -> dict[str, Any]:
         """A rejection of the revision as the status stores it: it counts until the next edit or request to try again."""
-        said = {"revision": self.revision, "edit": self.edit, "reason": reason, "message": message}
+        said = {"revision": self.revision, "edit": self.edit, "reason": str(reason), "message": message}
         return {**said, "time": now.isoformat(timespec="seconds"), **({"retry": self.retry} if self.retry else {})}
 
 
@@ -92,4 +93,4 @@ def _of(revision: str, rejected: Iterable[Mapping[str, Any]]) -> Mapping[str, An
 def _unknown(pin: str, numbers: Mapping[str, int]) -> Problem:
     kept = ", ".join(sorted(numbers)) or "none"
     said = f"spec.rollout.revision {pin} is not kept (kept: {kept}): name one of them, or remove the pin"
-    return Problem("RolledOut", "RevisionNotFound", said)
+    return Problem(ROLLED_OUT, Reason.REVISION_NOT_FOUND, said)

@@ -14,6 +14,7 @@ from ome_operator.core.observed.objects import Deps, Manifest
 from ome_operator.core.podspec.compose import compose
 from ome_operator.core.podspec.flags import flags, without
 from ome_operator.core.problem import Problem, ProblemError
+from ome_operator.core.reasons import RUNTIME_READY, Reason
 from ome_operator.core.selection.capability import DEFAULT_POLICY, Want, ranked, unfit
 from ome_operator.core.selection.model_profile import ModelProfile
 
@@ -114,7 +115,7 @@ def _choose(component: str, asked: Manifest, want: Want, deps: Deps) -> tuple[st
     said = "; ".join(f"{name}: {', '.join(why)}" for name, why in told[:LISTED]) or "no AcceleratorClass exists"
     more = f"; and {len(told) - LISTED} more" if len(told) > LISTED else ""
     text = f"no AcceleratorClass fits spec.{component}: {said}{more}. Relax acceleratorSelector, or name a class there"
-    return "", Problem("RuntimeReady", "NoAcceleratorFits", text)
+    return "", Problem(RUNTIME_READY, Reason.NO_ACCELERATOR_FITS, text)
 
 
 def _missing(name: str, component: str, chosen: bool) -> Problem:
@@ -125,7 +126,7 @@ def _missing(name: str, component: str, chosen: bool) -> Problem:
         )
     else:
         said = f"AcceleratorClass {name} does not exist: apply it, or fix the acceleratorClass of spec.{component}"
-    return Problem("RuntimeReady", "AcceleratorNotFound", said)
+    return Problem(RUNTIME_READY, Reason.ACCELERATOR_NOT_FOUND, said)
 
 
 def _bytes_each(component: str, runtime: Manifest, written: Component, model: ModelProfile | None) -> int | None:

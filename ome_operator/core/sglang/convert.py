@@ -3,6 +3,7 @@
 from ome_operator import keys, names
 from ome_operator.api import InferenceService, Invalid, Model, Runtime, Serving, SglangModel
 from ome_operator.core.observed.objects import Deps, Manifest, Ref
+from ome_operator.core.reasons import Reason
 from ome_operator.core.selection.model_profile import known
 from ome_operator.core.selection.runtime import select
 
@@ -27,7 +28,7 @@ def _model(short: SglangModel) -> tuple[Manifest | None, Why]:
     if hub is not None:
         uri = f"hf://{hub.repo}" + (f"@{hub.revision}" if hub.revision else "")
     if not uri:
-        return None, ("InvalidSpec", "spec.source names no place: write huggingface.repo or storageUri")
+        return None, (Reason.INVALID_SPEC, "spec.source names no place: write huggingface.repo or storageUri")
     storage = {"storageUri": uri, **({"path": short.spec.path} if short.spec.path else {})}
     return _manifest(short, "ClusterBaseModel", {}, {"storage": storage}), _FINE
 
@@ -37,17 +38,20 @@ def _service(short: Serving, deps: Deps) -> tuple[Manifest | None, Why]:
     refs = Ref("BaseModel", short.namespace, short.spec.base_model), Ref("ClusterBaseModel", "", short.spec.base_model)
     model = next((found for ref in refs if isinstance(found := deps.models.get(ref), Model)), None)
     if model is None:
-        return None, ("BaseModelNotFound", f"no model {short.spec.base_model} exists: apply it, or fix spec.baseModel")
+        return None, (
+            Reason.BASE_MODEL_NOT_FOUND,
+            f"no model {short.spec.base_model} exists: apply it, or fix spec.baseModel",
+        )
     runtime = _named(short, deps)
     notes, spec = _begun(short, runtime)
     if runtime is None:
         first = draft(short, deps)
         if isinstance(first, Invalid):
-            return None, ("InvalidSpec", first.why)
+            return None, (Reason.INVALID_SPEC, first.why)
         selection = select(first, known(model), deps)
         chosen = deps.runtimes[selection.best] if selection.best else None
         if not isinstance(chosen, Runtime):
-            return None, ("NoRuntimeFits", selection.sentence(model.name))
+            return None, (Reason.NO_RUNTIME_FITS, selection.sentence(model.name))
         runtime = chosen
     return _manifest(short, "InferenceService", notes, {**spec, **{name: {} for name in _brings(runtime)}}), _FINE
 

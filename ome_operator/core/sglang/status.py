@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from ome_operator.api import Serving, SglangModel
+from ome_operator.core.reasons import READY, Reason
 from ome_operator.core.status import conditions as cond
 
 _COPIED = ("state", "url", "runtime")
@@ -19,7 +20,7 @@ def mirrored(
     if made is not None and made.get("conditions") and not why[0]:
         conditions = [{**one, "observedGeneration": short.generation} for one in made["conditions"]]
     else:
-        reason, sentence = why if why[0] else ("Creating", "it was just made")
-        one = cond.Condition(cond.READY, False, reason, sentence)
+        reason, sentence = why if why[0] else (Reason.CREATING, "it was just made")
+        one = cond.Condition(READY, False, reason, sentence)
         conditions = cond.stamp([one], short.status.get("conditions") or (), short.generation, now)
     return {**shared, "observedGeneration": short.generation, "conditions": conditions}

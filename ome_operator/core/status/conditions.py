@@ -4,19 +4,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-MODEL, RUNTIME = "ModelReady", "RuntimeReady"
-ENGINE, DECODER, ROUTER = "EngineReady", "DecoderReady", "RouterReady"
-ROLLED_OUT, READY, ADVICE = "RolledOut", "Ready", "Advice"
-DRIFTED = {"runtime": "RuntimeDrifted", "model": "ModelDrifted"}
-"""Only of services that do not follow edits: True where what they keep is another by now."""
-ANOTHER, RECOVERED = "AnotherOperator", "Recovered"
-ORDER = (MODEL, RUNTIME, ENGINE, DECODER, ROUTER, RECOVERED, ROLLED_OUT, READY, *DRIFTED.values(), ADVICE)
-"""Conditions of an InferenceService in the order in which a person reads them."""
-
-EXCEEDED, ROLLED_BACK = "ProgressDeadlineExceeded", "RolledBack"
-"""Reasons of RolledOut when the new slice failed: it is still there, or the one before is back."""
-REFUSED = frozenset({"Conflict", "Invalid", "Forbidden"})
-"""Reasons of any condition when the API server refuses what we ask for."""
+from ome_operator.core.reasons import READY as READY
 
 MESSAGE_LIMIT = 1024
 
@@ -45,7 +33,7 @@ def _stamp(one: Condition, old: Mapping[str, Any] | None, generation: int, now: 
     return {
         "type": one.type,
         "status": status,
-        "reason": one.reason,
+        "reason": str(one.reason),
         "message": one.message if len(one.message) <= MESSAGE_LIMIT else one.message[: MESSAGE_LIMIT - 2] + " …",
         "lastTransitionTime": kept or now.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "observedGeneration": generation,

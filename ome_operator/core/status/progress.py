@@ -6,20 +6,33 @@ from typing import NamedTuple
 
 from ome_operator import keys
 from ome_operator.core.observed.objects import Pod
+from ome_operator.core.reasons import Reason
 
-WORDS = {
-    "Unschedulable": "unschedulable",
-    "Pending": "waiting for the scheduler",
-    "Starting": "starting",
-    "NotReady": "not ready",
-    "Terminating": "terminating",
-    "ImagePullBackOff": "cannot pull their image",
-    "ErrImagePull": "cannot pull their image",
-    "CrashLoopBackOff": "crash again and again",
+WORDS: Mapping[str, str] = {
+    Reason.UNSCHEDULABLE: "unschedulable",
+    Reason.PENDING: "waiting for the scheduler",
+    Reason.STARTING: "starting",
+    Reason.NOT_READY: "not ready",
+    Reason.TERMINATING: "terminating",
+    Reason.IMAGE_PULL_BACK_OFF: "cannot pull their image",
+    Reason.ERR_IMAGE_PULL: "cannot pull their image",
+    Reason.CRASH_LOOP_BACK_OFF: "crash again and again",
 }
 """How a reason reads behind a number of pods; other reasons are said as they are."""
 
-_GRAVITY = ("CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "Unschedulable")
+_GRAVITY = (Reason.CRASH_LOOP_BACK_OFF, Reason.IMAGE_PULL_BACK_OFF, Reason.ERR_IMAGE_PULL, Reason.UNSCHEDULABLE)
+
+
+_ON_ITS_WAY = frozenset({Reason.PENDING, Reason.STARTING, Reason.NOT_READY, Reason.TERMINATING})
+"""What a pod goes through when nothing is wrong."""
+
+
+class Why(NamedTuple):
+    """Why something is as it is."""
+
+    reason: str
+    """CamelCase word of a condition."""
+    sentence: str
 
 
 class RoleProgressSpec(NamedTuple):
@@ -77,25 +90,28 @@ def progress(role: RoleProgressSpec, pods: Iterable[Pod], failures: Mapping[tupl
     reason, sentence = _explain(role, mine, missing, failures)
     head = f"{role.title} {min(len(ready), role.groups * role.size)}/{role.groups * role.size}"
     if groups >= role.groups:
-        return Progress(role, len(ready), groups, "Ready", f"{head} pods ready", missing)
+        return Progress(role, len(ready), groups, Reason.READY, f"{head} pods ready", missing)
     return Progress(role, len(ready), groups, reason, f"{head}: {sentence}" if sentence else head, missing)
 
 
-def _explain(
-    role: RoleProgressSpec, pods: list[Pod], missing: int, failures: Mapping[tuple[str, str], str]
-) -> tuple[str, str]:
-    """(reason, sentence): the gravest reason first, with the words of whoever knows it."""
-    said: list[str] = []
+def _explain(role: RoleProgressSpec, pods: list[Pod], missing: int, failures: Mapping[tuple[str, str], str]) -> Why:
+    """The gravest reason first, with the words of whoever knows it."""
     failed = next((failures[key] for key in role.workloads if failures.get(key)), "")
     if failed:
-        return "PodsRefused", f"{missing} pods cannot be created: {failed}"
-    reasons = Counter("Terminating" if pod.deleting else pod.reason or "NotReady" for pod in pods if not pod.ready)
+        return Why(Reason.PODS_REFUSED, f"{missing} pods cannot be created: {failed}")
+    reasons = Counter(_reason(pod) for pod in pods if not pod.ready)
     order = sorted(reasons, key=lambda name: (_GRAVITY.index(name) if name in _GRAVITY else len(_GRAVITY), name))
+    said: list[str] = []
     for name in order:
         words = next((pod.message for pod in pods if pod.reason == name and pod.message), "")
         number = f"{reasons[name]} pod{'s' if reasons[name] > 1 else ''}"
         said.append(f"{number} {WORDS.get(name, name)}" + (f", {words}" if words else ""))
     if missing:
         said.append(f"{missing} not created yet")
-    first = order[0] if order else "Creating"
-    return ("Progressing" if first in ("Pending", "Starting", "NotReady", "Terminating") else first), "; ".join(said)
+    first = order[0] if order else Reason.CREATING
+    return Why(Reason.PROGRESSING if first in _ON_ITS_WAY else first, "; ".join(said))
+
+
+def _reason(pod: Pod) -> str:
+    """Why a pod is not ready, as a CamelCase word."""
+    return Reason.TERMINATING if pod.deleting else pod.reason or Reason.NOT_READY

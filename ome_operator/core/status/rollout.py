@@ -37,7 +37,7 @@ def hold(target: str, decision: RolloutStep, before: Mapping[str, Any], now: dat
         return {}
     same = (before.get("gate"), before.get("target")) == (decision.reason, target)
     since = before.get("since") if same else None
-    told = {"gate": decision.reason, "reason": decision.message, "target": target}
+    told = {"gate": str(decision.reason), "reason": decision.message, "target": target}
     return {**told, "since": since or now.isoformat(timespec="seconds")}
 
 

@@ -5,14 +5,25 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from ome_operator import keys
 from ome_operator.core.observed.objects import Pod
 from ome_operator.core.plan import Event
 from ome_operator.core.problem import Problem
+from ome_operator.core.reasons import (
+    ADVICE,
+    CONDITION,
+    DRIFTED,
+    MODEL_READY,
+    ORDER,
+    PASSING,
+    READY,
+    RECOVERED,
+    REFUSED,
+    ROLLED_OUT,
+    RUNTIME_READY,
+    Reason,
+)
 from ome_operator.core.status import conditions as cond
 from ome_operator.core.status.progress import Progress
-
-CONDITION = {keys.ENGINE: cond.ENGINE, keys.DECODER: cond.DECODER, keys.ROUTER: cond.ROUTER}
 
 
 @dataclass(frozen=True)
@@ -121,47 +132,47 @@ def _conditions(report: Report) -> list[cond.Condition]:
         told.setdefault(problem.condition, []).append(problem)
     out: dict[str, cond.Condition] = {}
     if report.model:
-        out[cond.MODEL] = report.model
-    if report.runtime and cond.RUNTIME not in told:
-        out[cond.RUNTIME] = cond.Condition(cond.RUNTIME, True, "Found", f"runtime {report.runtime}")
+        out[MODEL_READY] = report.model
+    if report.runtime and RUNTIME_READY not in told:
+        out[RUNTIME_READY] = cond.Condition(RUNTIME_READY, True, Reason.FOUND, f"runtime {report.runtime}")
     for one in report.progress:
         name = CONDITION[one.role.component]
         out[name] = cond.Condition(name, one.complete, one.reason, one.message)
     for name, problems in told.items():
-        if name != cond.READY:
+        if name != READY:
             message = "; ".join(dict.fromkeys(problem.message for problem in problems))
             out[name] = cond.Condition(name, False, problems[0].reason, message)
     if report.recovered:
-        out[cond.RECOVERED] = report.recovered
-    if report.rollout and cond.ROLLED_OUT not in told:
-        out[cond.ROLLED_OUT] = report.rollout
-    out[cond.READY] = _ready(report, out, told.get(cond.READY, []))
+        out[RECOVERED] = report.recovered
+    if report.rollout and ROLLED_OUT not in told:
+        out[ROLLED_OUT] = report.rollout
+    out[READY] = _ready(report, out, told.get(READY, []))
     for part, said in report.drift.items():
         if said is not None:
-            name, reason = cond.DRIFTED[part], "RevisionMismatch" if said else "InSync"
+            name, reason = DRIFTED[part], Reason.REVISION_MISMATCH if said else Reason.IN_SYNC
             out[name] = cond.Condition(name, bool(said), reason, said or f"the {part} is as this service keeps it")
     if report.advice:
-        out[cond.ADVICE] = cond.Condition(cond.ADVICE, True, "NoEffect", "; ".join(report.advice))
-    return [out[name] for name in cond.ORDER if name in out]
+        out[ADVICE] = cond.Condition(ADVICE, True, Reason.NO_EFFECT, "; ".join(report.advice))
+    return [out[name] for name in ORDER if name in out]
 
 
 def _ready(report: Report, others: Mapping[str, cond.Condition], problems: list[Problem]) -> cond.Condition:
     """Ready: the URL serves every wanted group, over all slices, or what a rollout leaves of them (decisions 12)."""
     if problems:
-        return cond.Condition(cond.READY, False, problems[0].reason, "; ".join(one.message for one in problems))
+        return cond.Condition(READY, False, problems[0].reason, "; ".join(one.message for one in problems))
     whole = bool(report.progress) and all(one.complete and one.role.groups for one in report.progress)
     if whole if report.bounded is None else report.bounded:
-        return cond.Condition(cond.READY, True, "Serving", f"{report.url} serves")
+        return cond.Condition(READY, True, Reason.SERVING, f"{report.url} serves")
     components = [others[CONDITION[one.role.component]] for one in report.progress if not one.complete]
-    blocking = [one for name in (cond.MODEL, cond.RUNTIME) if (one := others.get(name)) and one.status is False]
-    waiting = [one for one in (others.get(cond.ROLLED_OUT),) if one and one.status is False and one.reason != "Progressing"]
-    if (rollout := others.get(cond.ROLLED_OUT)) and rollout.reason == cond.EXCEEDED:
+    blocking = [one for name in (MODEL_READY, RUNTIME_READY) if (one := others.get(name)) and one.status is False]
+    waiting = [one for one in (others.get(ROLLED_OUT),) if one and one.status is False and one.reason != Reason.PROGRESSING]
+    if (rollout := others.get(ROLLED_OUT)) and rollout.reason == Reason.PROGRESS_DEADLINE_EXCEEDED:
         components = [rollout]
     causes = [*blocking, *components] if not report.progress or components else []
     causes = causes or waiting or [one for one in others.values() if one.status is False]
     if not causes:
-        return cond.Condition(cond.READY, False, "ScaledToZero", "no component has replicas: raise minReplicas")
-    return cond.Condition(cond.READY, False, causes[0].reason, "; ".join(dict.fromkeys(one.message for one in causes)))
+        return cond.Condition(READY, False, Reason.SCALED_TO_ZERO, "no component has replicas: raise minReplicas")
+    return cond.Condition(READY, False, causes[0].reason, "; ".join(dict.fromkeys(one.message for one in causes)))
 
 
 def urgent(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
@@ -174,7 +185,7 @@ def urgent(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
 
 def _flags(conditions: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, str]]:
     """What flips; and what is said of the runtime, which counts nothing: it answers an edit of the catalog."""
-    return {one["type"]: (one["status"], one["message"] if one["type"] == cond.RUNTIME else "") for one in conditions}
+    return {one["type"]: (one["status"], one["message"] if one["type"] == RUNTIME_READY else "") for one in conditions}
 
 
 def events(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]]) -> tuple[Event, ...]:
@@ -187,10 +198,6 @@ def events(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any
 
 
 def _loud(one: Mapping[str, Any]) -> bool:
-    if one["type"] == cond.ROLLED_OUT:
-        return one["reason"] in (cond.EXCEEDED, cond.ROLLED_BACK, *cond.REFUSED)
-    quiet = {
-        "Progressing", "Creating", "Serving", "RetiringOldSlice", "WaitingForNodes", "WaitingForTurn", "Starting",
-        "NotReady", "Restarting", "Recycling",
-    }  # fmt: skip
-    return one["reason"] not in quiet and one["type"] != cond.READY
+    if one["type"] == ROLLED_OUT:
+        return one["reason"] in (Reason.PROGRESS_DEADLINE_EXCEEDED, Reason.ROLLED_BACK, *REFUSED)
+    return one["reason"] not in PASSING and one["type"] != READY

@@ -10,6 +10,7 @@ from ome_operator import keys, names
 from ome_operator.api import FineTunedWeight, Model
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.problem import ProblemError
+from ome_operator.core.reasons import MODEL_READY, Reason
 
 FETCHED = frozenset({"hf", "s3", "gs", "az", "oci"})
 """Schemes whose files agents fetch."""
@@ -106,8 +107,8 @@ def mount(identity: Mapping[str, str], namespace: str, volume_name: str = VOLUME
     owner, name, inside = found
     if owner and owner != namespace:
         raise ProblemError(
-            "ModelReady",
-            "ClaimInOtherNamespace",
+            MODEL_READY,
+            Reason.CLAIM_IN_OTHER_NAMESPACE,
             f"spec.storage.storageUri {uri} names a claim of namespace {owner}, which pods of namespace {namespace} cannot "
             f"mount: create the claim in {namespace} and use a BaseModel there",
         )

@@ -4,8 +4,9 @@ import pytest
 
 from ome_operator.core.observed.objects import Child
 from ome_operator.core.observed.slices import Slice
+from ome_operator.core.reasons import Reason
 from ome_operator.core.rollout.planner import Bounds, Groups, ReplicaCounts
-from ome_operator.core.rollout.step import CHECKING, OPEN, Gate, RolloutStep, decide
+from ome_operator.core.rollout.step import OPEN, Gate, RolloutStep, decide
 from tests.unit.core.rollout.makers import BUDGET, LEADERS, ROUTER, pod
 
 CLOSED = Gate("Paused", "revision new waits")
@@ -97,7 +98,7 @@ def test_what_is_half_gone_is_made_whole_again_while_nothing_else_may_start(gate
 
 def test_a_check_that_is_under_way_rebuilds_nothing() -> None:
     """After a restart of the operator in the middle of a rollout the checks are made again."""
-    assert decided("new", gone("old", ROUTER), gate=Gate(CHECKING, "")).keep == ()
+    assert decided("new", gone("old", ROUTER), gate=Gate(Reason.CHECKING, "")).keep == ()
 
 
 def test_a_slice_that_lost_its_leaders_is_repaired_though_the_gate_is_closed() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ome_operator.core.problem import Problem
+from ome_operator.core.reasons import ENGINE_READY, MODEL_READY, READY, ROLLED_OUT, RUNTIME_READY
 from ome_operator.core.status import conditions as cond
 from ome_operator.core.status.progress import Progress, RoleProgressSpec
 from ome_operator.core.status.service import Report, events, status, urgent
@@ -24,7 +25,7 @@ def far(component: str, ready: int, groups: int = 1, reason: str = "Progressing"
 
 
 DONE = (far("engine", 1), far("router", 1))
-OUT = cond.Condition(cond.ROLLED_OUT, True, "Complete", "alone")
+OUT = cond.Condition(ROLLED_OUT, True, "Complete", "alone")
 BASE = Report(
     generation=2, before={}, now=NOW, progress=DONE, url=URL, runtime="rt", revision="r1", serving=("r1",), rollout=OUT
 )
@@ -68,7 +69,7 @@ def test_ready_names_every_component_that_is_not() -> None:
 
 
 def test_what_blocks_them_comes_first() -> None:
-    model = cond.Condition(cond.MODEL, False, "WaitingForNodes", "model on 0 nodes")
+    model = cond.Condition(MODEL_READY, False, "WaitingForNodes", "model on 0 nodes")
     assert ready(progress=(far("engine", 0),), model=model) == ("False", "WaitingForNodes", "model on 0 nodes; engine 0/1")
 
 
@@ -97,7 +98,7 @@ def test_scaled_to_zero() -> None:
 
 
 def test_a_rollout_that_waits_is_the_reason_when_nothing_else_is() -> None:
-    waiting = cond.Condition(cond.ROLLED_OUT, False, "Paused", "spec.rollout.paused is true")
+    waiting = cond.Condition(ROLLED_OUT, False, "Paused", "spec.rollout.paused is true")
     assert ready(progress=(), rollout=waiting) == ("False", "Paused", "spec.rollout.paused is true")
 
 
@@ -157,7 +158,7 @@ def test_a_reason_to_act_is_urgent_and_its_end_is_not() -> None:
 
 def test_other_words_about_the_runtime_are_urgent() -> None:
     none, other = (
-        status(replace(BASE, problems=(Problem(cond.RUNTIME, "NoRuntimeFits", words),))) for words in ("of none", "of x")
+        status(replace(BASE, problems=(Problem(RUNTIME_READY, "NoRuntimeFits", words),))) for words in ("of none", "of x")
     )
     assert urgent(none, other)
 
@@ -168,15 +169,15 @@ def told(*wanted: cond.Condition) -> list[str]:
 
 
 def test_events_are_about_what_a_person_has_to_do() -> None:
-    assert told(cond.Condition(cond.ENGINE, False, "CrashLoopBackOff", "m")) == ["CrashLoopBackOff"]
+    assert told(cond.Condition(ENGINE_READY, False, "CrashLoopBackOff", "m")) == ["CrashLoopBackOff"]
     assert (
-        told(cond.Condition(cond.ENGINE, False, "Progressing", "m"), cond.Condition(cond.ENGINE, True, "Ready", "m")) == []
+        told(cond.Condition(ENGINE_READY, False, "Progressing", "m"), cond.Condition(ENGINE_READY, True, "Ready", "m")) == []
     )
-    assert told(cond.Condition(cond.READY, False, "CrashLoopBackOff", "said already"), OUT) == []
+    assert told(cond.Condition(READY, False, "CrashLoopBackOff", "said already"), OUT) == []
 
 
 def test_the_revision_that_was_whole_last_stays_until_the_next_one_is() -> None:
-    comes = cond.Condition(cond.ROLLED_OUT, False, "Progressing", "revision r2 comes up")
+    comes = cond.Condition(ROLLED_OUT, False, "Progressing", "revision r2 comes up")
     found = status(replace(BASE, before=status(BASE), revision="r2", rollout=comes))["components"]["engine"]
     assert (found["latestCreatedRevision"], found["latestReadyRevision"]) == ("r2", "r1")
     assert "latestReadyRevision" not in status(replace(BASE, rollout=comes))["components"]["engine"]
