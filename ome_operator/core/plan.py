@@ -12,7 +12,7 @@ from ome_operator.core.observed.objects import Manifest, Pod
 RIGHTS = ("Role", "RoleBinding")
 """In this order: a binding is refused while its Role is not there."""
 NEEDED = ("Service", *RIGHTS)
-"""What a service serves nobody without although all of its pods are ready; these stand for everything else."""
+"""Kinds without which a service with ready pods is still not reachable."""
 
 
 @dataclass(frozen=True)

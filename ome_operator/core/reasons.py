@@ -1,6 +1,7 @@
 """What conditions are called, and every reason that they carry."""
 
 from enum import StrEnum
+from typing import NamedTuple
 
 from ome_operator import keys
 
@@ -19,6 +20,14 @@ ORDER = (
     ADVICE,
 )  # fmt: skip
 """Conditions of an InferenceService in the order in which a person reads them."""
+
+
+class Why(NamedTuple):
+    """Why something is as it is."""
+
+    reason: str
+    """A Reason, or a word of the kubelet or the API server."""
+    sentence: str
 
 
 class Reason(StrEnum):

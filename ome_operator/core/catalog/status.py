@@ -52,7 +52,7 @@ def _model_ready(
 ) -> tuple[cond.Condition, str]:
     """The condition Ready, and OME's word for the state."""
     words = {one.state for one in holdings.values()}
-    state = "Ready" if count else "Failed" if words == {keys.MODEL_FAILED} else "In_Transit" if words else "Creating"
+    state = _state(words, count)
     what = "model" if isinstance(model, Model) else "weights"
     if model.spec.disabled:
         return cond.Condition(READY, False, Reason.DISABLED, "spec.disabled is true: no new service may use it"), state
@@ -70,6 +70,15 @@ def _model_ready(
         return cond.Condition(READY, False, Reason.DOWNLOAD_FAILED, f"node {node}: {first.message}"), state
     said = f"no node holds the {what}: pods that need it stay Pending"
     return cond.Condition(READY, False, Reason.ON_NO_NODE, said), state
+
+
+def _state(words: set[str], count: int) -> str:
+    """OME's word for how far a model is: `count` nodes hold it, and agents say these words."""
+    if count:
+        return "Ready"
+    if words == {keys.MODEL_FAILED}:
+        return "Failed"
+    return "In_Transit" if words else "Creating"
 
 
 def _shown(model: Model) -> dict[str, Any]:

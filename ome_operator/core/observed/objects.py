@@ -214,7 +214,7 @@ class Observed:
     warnings: tuple[str, ...] = ()
     """`Warning:` headers of our applies."""
     ahead: str = ""
-    """The services that replace a slice for the same edit now, as many as may at a time; "" when it is this one's turn."""
+    """Services that hold the rollout permits for this edit; "" when it is this one's turn."""
     another: str = ""
     """Name of a foreign field manager that wrote the service's status within the last five minutes."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from ome_operator.core.plan import Event
-from ome_operator.core.reasons import RECOVERED, Reason
+from ome_operator.core.reasons import RECOVERED, Reason, Why
 from ome_operator.core.recovery import failure
 from ome_operator.core.recovery.group import Group
 from ome_operator.core.recovery.policy import Policy
@@ -29,15 +29,15 @@ def condition(
     records: Mapping[str, GroupRecord],
     groups: Mapping[str, Group],
     policies: Mapping[str, Policy],
-    more: list[tuple[str, str]],
+    more: list[Why],
 ) -> cond.Condition | None:
-    """Whether every group that failed has come back; None while none ever failed. `more`: other (reason, sentence)s."""
+    """Whether every group that failed has come back; None while none ever failed. `more`: what is told besides."""
     failed = [one for _, one in sorted(records.items()) if one.failure and _went_down(one)]
     troubled = [one for _, one in sorted(records.items()) if one.phase not in (READY, SYSTEMIC) and _went_down(one)]
-    said = [*more, *(_said(one, groups[one.name], policies[one.component]) for one in troubled)]
+    said = [*more, *(_message(one, groups[one.name], policies[one.component]) for one in troubled)]
     if said:
-        said.sort(key=lambda one: _GRAVITY.index(one[0]))
-        return cond.Condition(RECOVERED, False, said[0][0], "; ".join(sentence for _, sentence in said))
+        said.sort(key=lambda why: _GRAVITY.index(why.reason))
+        return cond.Condition(RECOVERED, False, said[0].reason, "; ".join(why.sentence for why in said))
     if not failed:
         return None
     last = max(failed, key=lambda one: str((one.failure or {}).get("time", "")))
@@ -50,31 +50,26 @@ def _went_down(record: GroupRecord) -> bool:
     return bool(record.incarnation or record.recycles)
 
 
-def _said(record: GroupRecord, group: Group, policy: Policy) -> tuple[str, str]:
-    """(reason, sentence) about a group that is not as it was."""
-    why = f": {failure.sentence(record.failure)}" if record.failure else ""
+def _message(record: GroupRecord, group: Group, policy: Policy) -> Why:
+    """What is told about a group that is not as it was."""
+    cause = f": {failure.sentence(record.failure)}" if record.failure else ""
     title = group.title
     if record.phase == FAILED:
         how = "look at its pods' logs, then delete them to try once more, or raise lifecycle.maxRecycles"
-        return (
-            Reason.RECYCLE_LIMIT,
-            f"{title} was recycled {record.in_a_row} times in a row and is left as it is{why}; {how}",
-        )
+        left = f"{title} was recycled {record.in_a_row} times in a row and is left as it is{cause}"
+        return Why(Reason.RECYCLE_LIMIT, f"{left}; {how}")
     if record.phase == RECYCLING:
-        return Reason.RECYCLING, f"{title} is recycled{_times(record)}{why}"
+        return Why(Reason.RECYCLING, f"{title} is recycled{_times(record)}{cause}")
     if record.phase == NODE_LOST:
-        return (
-            Reason.NOT_READY,
-            f"{title}: its leader's node {group.pods[0].node if 0 in group.pods else ''} does not report",
-        )
+        node = group.pods[0].node if 0 in group.pods else ""
+        return Why(Reason.NOT_READY, f"{title}: its leader's node {node} does not report")
+    if record.phase == NOT_READY and record.members != group.marks():
+        return Why(Reason.NOT_READY, f"{title} is broken{cause}")
     if record.phase == NOT_READY:
-        if record.members != group.marks():
-            return Reason.NOT_READY, f"{title} is broken{why}"
         wait = f": recycled when that lasts {policy.hang:.0f} s" if policy.recycles else ""
-        return Reason.NOT_READY, f"{title} was ready and is not{wait}"
-    back = f"{title} starts again{_times(record)}{why}"
+        return Why(Reason.NOT_READY, f"{title} was ready and is not{wait}")
     wait = f"; recycled if that takes more than {policy.self_heal:.0f} s" if record.phase == RESTARTING else ""
-    return Reason.RESTARTING, back + wait
+    return Why(Reason.RESTARTING, f"{title} starts again{_times(record)}{cause}{wait}")
 
 
 def _times(record: GroupRecord) -> str:

@@ -50,7 +50,7 @@ class GroupRecord:
     """The last one, as `status.groups[].lastFailure`."""
 
     def to(self, phase: str, now: datetime, **changes: Any) -> "GroupRecord":
-        """In another phase, or in this one since when it began."""
+        """With this phase; `since` moves only when the phase changes."""
         since = self.since if phase == self.phase and self.since else stamp(now)
         return replace(self, phase=phase, since=since, **changes)
 

@@ -9,7 +9,7 @@ from ome_operator import keys
 from ome_operator.core.observed.objects import Pod
 from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.plan import Delete, Event, NodeLost, Recycle, sight
-from ome_operator.core.reasons import Reason
+from ome_operator.core.reasons import Reason, Why
 from ome_operator.core.recovery import messages
 from ome_operator.core.recovery.group import Group, ranks, view
 from ome_operator.core.recovery.policy import Policy, policy
@@ -92,10 +92,10 @@ def _steps(
     policies: Mapping[str, Policy],
     lost: Callable[[str], bool],
     now: datetime,
-) -> tuple[dict[str, Step], list[tuple[str, str]]]:
+) -> tuple[dict[str, Step], list[Why]]:
     """The next record of every group, and what is to be told about faults of a whole role."""
     steps: dict[str, Step] = {}
-    said: list[tuple[str, str]] = []
+    said: list[Why] = []
     for component in dict.fromkeys(one.component for one in groups.values()):
         mine = [one for one in groups.values() if one.component == component]
         made, systemic = together(mine, before, policies[component], lost, now)
@@ -166,14 +166,14 @@ class _Force(NamedTuple):
     """What is done about pods that stay Terminating on lost nodes."""
 
     delete: tuple[Delete, ...]
-    stuck: list[tuple[str, str]]
+    stuck: list[Why]
     again: list[float]
 
 
 def _forced(pods: Iterable[Pod], policies: Mapping[str, Policy], lost: Callable[[str], bool], now: datetime) -> _Force:
     """The kubelet of a lost node confirms no deletion, and no other pod can have the name before (decisions 6 and 8)."""
     delete: list[Delete] = []
-    stuck: list[tuple[str, str]] = []
+    stuck: list[Why] = []
     again: list[float] = []
     for pod in pods:
         if not pod.deleting or pod.component not in policies:
@@ -188,10 +188,6 @@ def _forced(pods: Iterable[Pod], policies: Mapping[str, Policy], lost: Callable[
             again.append(OVERDUE)
         if over >= OVERDUE and lost(pod.node):
             how = "remove the Node object, taint it node.kubernetes.io/out-of-service, or set lifecycle.forceDeleteAfter"
-            stuck.append(
-                (
-                    Reason.STUCK_TERMINATING,
-                    f"pod {pod.name} stays Terminating on node {pod.node}, which does not report: {how}",
-                )
-            )
+            stays = f"pod {pod.name} stays Terminating on node {pod.node}, which does not report"
+            stuck.append(Why(Reason.STUCK_TERMINATING, f"{stays}: {how}"))
     return _Force(tuple(delete), stuck, again)

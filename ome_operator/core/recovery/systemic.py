@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
-from ome_operator.core.reasons import Reason
+from ome_operator.core.reasons import Reason, Why
 from ome_operator.core.recovery.group import Group, view
 from ome_operator.core.recovery.policy import Policy
 from ome_operator.core.recovery.record import NOT_READY, PENDING, READY, RECYCLING, STARTING, SYSTEMIC, GroupRecord, passed
@@ -15,7 +15,7 @@ PLACING = 300.0
 
 def together(
     groups: list[Group], before: Mapping[str, GroupRecord], policy: Policy, lost: Callable[[str], bool], now: datetime
-) -> tuple[dict[str, Step], list[tuple[str, str]]]:
+) -> tuple[dict[str, Step], list[Why]]:
     """All groups of a component: a fault of half of them is told, and only one at a time is recycled for a hang."""
     new = {one.name: GroupRecord(one.name, one.component, one.revision, one.number) for one in groups}
     records = {name: before.get(name, record).believed(now) for name, record in new.items()}
@@ -31,7 +31,7 @@ def together(
     if not systemic or not policy.recycles:
         return steps, []
     said = f"{len(silent)} of {len(known)} groups ({', '.join(one.title for one in silent[:4])}) are not ready at once"
-    return steps, [(Reason.SYSTEMIC_FAULT, f"{said}, though every rank runs: none is recycled; look at what they share")]
+    return steps, [Why(Reason.SYSTEMIC_FAULT, f"{said}, though every rank runs: none is recycled; look at what they share")]
 
 
 def _silent(group: Group, record: GroupRecord, policy: Policy) -> bool:

@@ -54,7 +54,7 @@ class ReplicaCounts(NamedTuple):
     built: Mapping[str, Counts]
     """A group is ready when all its pods are."""
     seen: Mapping[str, Counts]
-    """The same, but no group of a slice is ready that has a router and none of them is ready."""
+    """As `built`, but a slice whose routers are all unready counts as having no ready group."""
     bounds: Bounds
     paused: bool = False
 

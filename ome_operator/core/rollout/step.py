@@ -7,7 +7,7 @@ from ome_operator.core.observed.slices import Slice, started
 from ome_operator.core.plan import Delete
 from ome_operator.core.reasons import Reason
 from ome_operator.core.rollout.planner import ReplicaCounts, Share, stay, step
-from ome_operator.core.rollout.retire import retire
+from ome_operator.core.rollout.retire import Step, retire
 
 
 @dataclass(frozen=True)
@@ -72,23 +72,37 @@ def decide(
 
 
 def _rolling(
-    service: str, target: str, others: list[Slice], running: bool, said: Mapping[str, Share], numbers: ReplicaCounts
+    service: str, target: str, others: list[Slice], running: bool, shares: Mapping[str, Share], numbers: ReplicaCounts
 ) -> RolloutStep:
     """Slices that are to have no group any more go step by step; the others are stamped with their groups."""
-    kept = {one.revision: said[one.revision] for one in others if any(said[one.revision].values())}
-    steps = [retire(service, one) for one in others if one.revision not in kept]
-    waits = [one.waits_for for one in steps if one.waits_for]
-    # What is left of the old slice (budgets) tells that it may still be made whole: it goes when the new one is there.
-    deletes = tuple(delete for one in steps if running or one.waits_for for delete in one.delete)
-    begins = any(said[target].values()) and not (numbers.bounds.alone and waits)
+    kept = {found.revision: shares[found.revision] for found in others if any(shares[found.revision].values())}
+    going = [retire(service, found) for found in others if found.revision not in kept]
+    waits = [step.waits_for for step in going if step.waits_for]
+    begins = any(shares[target].values()) and not (numbers.bounds.alone and waits)
     if running or begins or not (kept or waits):
-        kept[target] = said[target]
+        kept[target] = shares[target]
     alone = not running and len(kept) == 1 and not any(numbers.bounds.surge.values())
-    message = ", ".join(waits)
+    deletes = _deletes(going, running)
     if numbers.paused:
         return RolloutStep(kept, deletes, alone, Reason.PAUSED, "spec.rollout.paused is true", rolls=True, held=True)
-    reason = Reason.ROLLING_OUT if kept.keys() - {target} else Reason.RETIRING_OLD_SLICE if waits else ""
-    return RolloutStep(kept, deletes, alone, reason, message, rolls=bool(reason))
+    reason = _reason(serves=bool(kept.keys() - {target}), ends=bool(waits))
+    return RolloutStep(kept, deletes, alone, reason, ", ".join(waits), rolls=bool(reason))
+
+
+def _deletes(going: list[Step], running: bool) -> tuple[Delete, ...]:
+    """What goes of the old slices in this pass.
+
+    What is left of a slice without pods (budgets) tells that it may still be made whole.
+    It goes when the new slice is there.
+    """
+    return tuple(delete for step in going if running or step.waits_for for delete in step.delete)
+
+
+def _reason(serves: bool, ends: bool) -> str:
+    """Why the target is not alone: an old slice `serves` still, or its objects are being removed (`ends`)."""
+    if serves:
+        return Reason.ROLLING_OUT
+    return Reason.RETIRING_OLD_SLICE if ends else ""
 
 
 def _waiting(others: list[Slice], gate: Gate, numbers: ReplicaCounts) -> RolloutStep:

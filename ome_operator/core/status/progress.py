@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ome_operator import keys
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.reasons import Reason
+from ome_operator.core.reasons import Reason, Why
 
 WORDS: Mapping[str, str] = {
     Reason.UNSCHEDULABLE: "unschedulable",
@@ -25,14 +25,6 @@ _GRAVITY = (Reason.CRASH_LOOP_BACK_OFF, Reason.IMAGE_PULL_BACK_OFF, Reason.ERR_I
 
 _ON_ITS_WAY = frozenset({Reason.PENDING, Reason.STARTING, Reason.NOT_READY, Reason.TERMINATING})
 """What a pod goes through when nothing is wrong."""
-
-
-class Why(NamedTuple):
-    """Why something is as it is."""
-
-    reason: str
-    """CamelCase word of a condition."""
-    sentence: str
 
 
 class RoleProgressSpec(NamedTuple):

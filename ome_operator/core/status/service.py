@@ -160,19 +160,40 @@ def _ready(report: Report, others: Mapping[str, cond.Condition], problems: list[
     """Ready: the URL serves every wanted group, over all slices, or what a rollout leaves of them (decisions 12)."""
     if problems:
         return cond.Condition(READY, False, problems[0].reason, "; ".join(one.message for one in problems))
-    whole = bool(report.progress) and all(one.complete and one.role.groups for one in report.progress)
-    if whole if report.bounded is None else report.bounded:
+    if _serves(report):
         return cond.Condition(READY, True, Reason.SERVING, f"{report.url} serves")
-    components = [others[CONDITION[one.role.component]] for one in report.progress if not one.complete]
-    blocking = [one for name in (MODEL_READY, RUNTIME_READY) if (one := others.get(name)) and one.status is False]
-    waiting = [one for one in (others.get(ROLLED_OUT),) if one and one.status is False and one.reason != Reason.PROGRESSING]
-    if (rollout := others.get(ROLLED_OUT)) and rollout.reason == Reason.PROGRESS_DEADLINE_EXCEEDED:
-        components = [rollout]
-    causes = [*blocking, *components] if not report.progress or components else []
-    causes = causes or waiting or [one for one in others.values() if one.status is False]
+    causes = _causes(report, others)
     if not causes:
         return cond.Condition(READY, False, Reason.SCALED_TO_ZERO, "no component has replicas: raise minReplicas")
     return cond.Condition(READY, False, causes[0].reason, "; ".join(dict.fromkeys(one.message for one in causes)))
+
+
+def _serves(report: Report) -> bool:
+    """Whether every wanted group is ready or, beside a second slice, as many as the rollout's bounds leave."""
+    if report.bounded is not None:
+        return report.bounded
+    return bool(report.progress) and all(one.complete and one.role.groups for one in report.progress)
+
+
+def _causes(report: Report, others: Mapping[str, cond.Condition]) -> list[cond.Condition]:
+    """The conditions that say why a service is not ready: its pods before its rollout before whatever is False."""
+    components = _unready(report, others)
+    if components or not report.progress:
+        inputs = [others[name] for name in (MODEL_READY, RUNTIME_READY) if name in others and others[name].status is False]
+        if inputs or components:
+            return [*inputs, *components]
+    rollout = others.get(ROLLED_OUT)
+    if rollout is not None and rollout.status is False and rollout.reason != Reason.PROGRESSING:
+        return [rollout]
+    return [one for one in others.values() if one.status is False]
+
+
+def _unready(report: Report, others: Mapping[str, cond.Condition]) -> list[cond.Condition]:
+    """The conditions of components that lack groups; of a new slice that failed the rollout says more than they do."""
+    rollout = others.get(ROLLED_OUT)
+    if rollout is not None and rollout.reason == Reason.PROGRESS_DEADLINE_EXCEEDED:
+        return [rollout]
+    return [others[CONDITION[one.role.component]] for one in report.progress if not one.complete]
 
 
 def urgent(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
