@@ -1,7 +1,6 @@
 """Weights are removed only when no stored revision and no pod refers to them (decisions 7), for whatever pods may mount."""
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from hypothesis import given
@@ -12,7 +11,7 @@ from ome_operator.cache.event_handler import EventHandler
 from ome_operator.controllers.weights_gc import WeightsGC
 from ome_operator.core.observed import from_api
 from ome_operator.core.resolve.inputs import model_refs, runtime_refs
-from ome_operator.kube.client import Applied
+from tests.support.fake_api import FakeApi
 
 HOME, PATH, NODE = "/mnt/models/.ome", "/mnt/models/k2", "n"
 DIGESTS = ("0000000a", "0000000b", "0000000c")
@@ -52,23 +51,10 @@ strange = st.builds(Use, st.sampled_from(["whole disk", "whole node", "namesake"
 uses = st.lists(referring | strange, max_size=4)
 
 
-class Fake:
-    """The API server: pods of one node, and what was written."""
-
-    def __init__(self, pods: Sequence[Use]) -> None:
-        self._pods = pods
-        self.written: list[dict[str, Any]] = []
-
-    async def list_objects(self, kind: str, *, field_selector: str) -> list[dict[str, Any]]:
-        """Pods of the node."""
-        assert (kind, field_selector) == ("Pod", f"spec.nodeName={NODE}")
-        return [{"spec": one.pod(), "status": {"phase": "Running" if one.alive else "Succeeded"}} for one in self._pods]
-
-    async def apply(self, manifest: dict[str, Any], uid: str) -> Applied:
-        """An apply of the record."""
-        assert uid == "uid-n"
-        self.written.append(manifest)
-        return Applied(manifest, ())
+def server(*pods: Use) -> FakeApi:
+    """An API server with pods of one node."""
+    bodies = [{"spec": one.pod(), "status": {"phase": "Running" if one.alive else "Succeeded"}} for one in pods]
+    return FakeApi({"list_objects Pod": bodies})
 
 
 def body(**parts: Any) -> dict[str, Any]:
@@ -96,22 +82,24 @@ def test_only_what_nothing_refers_to_may_go(
         for one in DIGESTS
     ]
     already = [{"directory": f"{HOME}/{one}", "offer": "now"} for one in sorted(before)]
-    fake = Fake(pods)
+    api = server(*pods)
     record = from_api.record(body(status={"unused": unused}, spec={"remove": already}))
-    asyncio.run(WeightsGC(cluster, fake).answer(record))  # type: ignore[arg-type]
+    asyncio.run(WeightsGC(cluster, api).answer(record))
     needed = {one.target for one in revisions} | {one.target for one in pods if one.alive}
     expected = offered - needed
     if expected == before:
-        assert fake.written == []
+        assert api.kinds("apply") == []
         return
-    (manifest,) = fake.written
-    allowed = {(one["directory"], one["offer"]) for one in manifest["spec"]["remove"]}
+    assert {call.selector for call in api.calls if call.kind == "Pod"} <= {f"spec.nodeName={NODE}"}
+    (call,) = [call for call in api.calls if call.verb == "apply"]
+    assert call.uid == "uid-n"
+    allowed = {(one["directory"], one["offer"]) for one in call.body["spec"]["remove"]}
     assert allowed == {(f"{HOME}/{one}", "now") for one in expected}
 
 
 def test_what_was_allowed_for_an_older_offer_is_taken_back() -> None:
-    cluster, fake = EventHandler(lambda *_: None, model_refs, runtime_refs), Fake([])
+    cluster, api = EventHandler(lambda *_: None, model_refs, runtime_refs), server()
     place = f"{HOME}/{DIGESTS[0]}"
     spec = {"remove": [{"directory": place, "offer": "then"}]}
-    asyncio.run(WeightsGC(cluster, fake).answer(from_api.record(body(spec=spec))))  # type: ignore[arg-type]
-    assert [one["spec"]["remove"] for one in fake.written] == [[]]
+    asyncio.run(WeightsGC(cluster, api).answer(from_api.record(body(spec=spec))))
+    assert [one["spec"]["remove"] for one in api.bodies("apply")] == [[]]

@@ -4,60 +4,33 @@ import asyncio
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from ome_operator.agent import loop, record
 from ome_operator.agent.loop import Agent
 from ome_operator.agent.work import AgentSettings, Work
-from ome_operator.kube.client import Applied
 from ome_operator.kube.errors import NotFound, Transient
 from tests.support import parts, yamls
+from tests.support.fake_api import Call, FakeApi
 
 
-class Api:
-    """An API server with one Node and its record."""
+def server() -> FakeApi:
+    """An API server with one Node, whose record is not there before it is created."""
 
-    def __init__(self) -> None:
-        self.node = "n"
-        """The Node's UID."""
-        self.record: dict[str, Any] | None = None
-        self.told = asyncio.Event()
-        """Set when the record has been written."""
+    def created(_: Call) -> None:
+        del api.answers["apply"]
 
-    async def get(self, *_: object) -> dict[str, Any]:
-        return {"metadata": {"uid": self.node, "labels": {}}}
-
-    async def apply(self, manifest: dict[str, Any], *, subresource: str) -> Applied:
-        if self.record is None:
-            raise NotFound("no such record", 404)
-        self.record |= {subresource: manifest[subresource]}
-        self.told.set()
-        return Applied(self.record, ())
-
-    async def create(self, manifest: dict[str, Any]) -> None:
-        self.record = manifest
-
-    async def list_metadata(self, _: str) -> list[dict[str, Any]]:
-        return []
+    api = FakeApi({"get": node("n"), "apply": MISSING, "create": created, "list_metadata": []})
+    return api
 
 
-class Busy(Api):
-    """One on which a model is made while models are listed."""
-
-    agent: Agent
-
-    async def list_metadata(self, _: str) -> list[dict[str, Any]]:
-        self.agent.seen("ClusterBaseModel", model("new"))
-        return []
+def node(uid: str) -> dict[str, Any]:
+    return {"metadata": {"uid": uid, "labels": {}}}
 
 
-class Failing(Api):
-    """One that cannot list."""
-
-    async def list_metadata(self, _: str) -> list[dict[str, Any]]:
-        raise Transient("etcdserver: request timed out", 500)
+MISSING = NotFound("no such record", 404)
 
 
 def model(uid: str, **spec: Any) -> dict[str, Any]:
@@ -67,8 +40,11 @@ def model(uid: str, **spec: Any) -> dict[str, Any]:
 
 
 async def test_models_are_gone_that_a_list_does_not_show_and_that_were_there_before_it() -> None:
-    api = Busy()
-    api.agent = agent = Agent(AgentSettings(node="n"), cast(Any, api))
+    def listed(_: Call) -> list[Any]:
+        agent.seen("ClusterBaseModel", model("new"))  # made while models are listed
+        return []
+
+    agent = Agent(AgentSettings(node="n"), FakeApi({"list_metadata": listed}))
     agent.seen("ClusterBaseModel", model("old"))
     agent.seen("ClusterBaseModel", model("unread", storage=3))
     agent.seen("BaseModel", model("of another kind"))
@@ -77,14 +53,15 @@ async def test_models_are_gone_that_a_list_does_not_show_and_that_were_there_bef
 
 
 async def test_models_that_cannot_be_listed_keep_nobody_from_telling() -> None:
-    api, complete = Failing(), asyncio.Event()
-    agent = Agent(AgentSettings(node="n", roots=()), cast(Any, api))
+    told, complete = asyncio.Event(), asyncio.Event()
+    failing = {"get": node("n"), "list_metadata": Transient("etcdserver: request timed out", 500)}
+    agent = Agent(AgentSettings(node="n", roots=()), FakeApi({**failing, "apply": lambda _: told.set()}))
     agent.seen("ClusterBaseModel", model("m"))
     agent.relisted("ClusterBaseModel")
     complete.set()
     running = asyncio.create_task(agent.run(complete))
     try:
-        await asyncio.wait_for(api.told.wait(), 10)
+        await asyncio.wait_for(told.wait(), 10)
     finally:
         running.cancel()
 
@@ -110,22 +87,24 @@ def test_what_another_keeps_from_its_path_is_tried_when_it_goes(tmp_path: Path) 
 
 
 async def test_a_record_that_vanished_is_back_in_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    api, clock = Api(), SimpleNamespace(now=1000.0)
+    api, clock = server(), SimpleNamespace(now=1000.0)
     monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: clock.now))
-    agent = Agent(AgentSettings(node="n", roots=()), cast(Any, api))
-    for _ in range(2):
+    agent = Agent(AgentSettings(node="n", roots=()), api)
+    for number in (1, 2):
         await agent._look()
         await agent._tell()
-        assert api.record is not None and api.record["status"] == {"summary": "none"}
-        api.record = None
+        assert len(api.bodies("create")) == number
+        assert api.bodies("apply")[-1]["status"] == {"summary": "none"}
+        api.answers["apply"] = MISSING
         clock.now += 30
 
 
 async def test_the_owner_of_a_new_record_is_the_node_as_it_is_now() -> None:
     """A record that belonged to the Node before would be collected with it, as the old one was."""
-    api = Api()
-    agent = Agent(AgentSettings(node="n", roots=()), cast(Any, api))
+    api = server()
+    agent = Agent(AgentSettings(node="n", roots=()), api)
     await agent._look()
-    api.node = "registered anew"
+    api.answers["get"] = node("registered anew")
     await agent._tell()
-    assert api.record is not None and api.record["metadata"]["ownerReferences"][0]["uid"] == "registered anew"
+    (created,) = api.bodies("create")
+    assert created["metadata"]["ownerReferences"][0]["uid"] == "registered anew"

@@ -1,22 +1,18 @@
 """When the Job of a BenchmarkJob is made, where one of its name is there already."""
 
-from datetime import UTC, datetime
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ome_operator import names
-from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.resources import BENCHMARK
 from ome_operator.controllers.benchmarkjob import BenchmarkJobReconciler
 from ome_operator.core.benchmarkjob.job import Images
 from ome_operator.core.observed.objects import Ref
 from ome_operator.kube.errors import Conflict
-from ome_operator.machinery.workqueue import WorkQueue
 from tests.support import yamls
-
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
+from tests.support.fake_api import Call, FakeApi
+from tests.unit.controllers import makers
 
 NAME = names.benchmark("speed")
 REF = Ref(BENCHMARK, "team", "speed")
@@ -33,48 +29,29 @@ def owner(uid: str, kind: str = BENCHMARK, name: str = "speed") -> dict[str, Any
     return {"kind": kind, "name": name, "uid": uid}
 
 
-class Api:
-    """An API server with one Job, and with pods by their labels."""
-
-    def __init__(self, job: dict[str, Any] | None) -> None:
-        self.job, self.status = job, dict[str, Any]()
-        self.pods: list[dict[str, Any]] = []
-
-    async def apply(self, body: dict[str, Any], uid: str = "", subresource: str = "") -> Any:
-        if subresource:
-            self.status = body["status"]
-            stored = {**yamls.benchmark("team", "speed"), "status": body["status"]}
-            return SimpleNamespace(body={**stored, "metadata": {**stored["metadata"], "uid": uid, "resourceVersion": "9"}})
-        if self.job is not None:
-            raise Conflict("the object has been modified", 409)
-        self.job = {**body, "metadata": {**body["metadata"], "uid": "job-2", "resourceVersion": "8"}}
-        return SimpleNamespace(body=self.job)
-
-    async def list_objects(self, kind: str, *_: object, label_selector: str = "", **__: object) -> list[dict[str, Any]]:
-        if kind == "Job":
-            return [self.job] if self.job is not None else []
-        key, _, value = label_selector.partition("=")
-        return [one for one in self.pods if one["metadata"]["labels"].get(key) == value]
-
-
 class World:
     """Passes over a BenchmarkJob that was made anew, while `there` has the name of its Job."""
 
     def __init__(self, there: dict[str, Any] | None) -> None:
-        self.dirty: list[Ref] = []
-        self.api, self.cluster = Api(there), EventHandler(lambda ref, _: self.dirty.append(ref), lambda _: (), lambda _: ())
-        if there is not None:
-            self.cluster.seen("Job", there)
         body = yamls.benchmark("team", "speed")
-        self.cluster.seen(BENCHMARK, {**body, "metadata": {**body["metadata"], "uid": "second", "resourceVersion": "7"}})
-        queue: WorkQueue[Ref] = WorkQueue(workers=1, first=1.0, last=9.0, jitter=lambda: 0.5)
+        body = {**body, "metadata": {**body["metadata"], "uid": "second", "resourceVersion": "7"}}
+        self.api = FakeApi({f"apply {BENCHMARK}/status": makers.storing(body), "list_objects": []})
+        self.dirty = list[Ref]()
+        self.cluster = makers.cluster(body, *[there] if there else [], dirty=self.dirty)
+        if there is not None:
+            self.api.answers |= {"apply Job": Conflict("the object has been modified", 409), "list_objects Job": [there]}
         passes: Any = BenchmarkJobReconciler
-        self.passes = passes(self.cluster, self.api, queue, 600.0, lambda: NOW, Images("", ""))
+        self.passes = passes(self.cluster, self.api, makers.queue(), 600.0, makers.wall, Images("", ""))
+
+    def free(self) -> None:
+        """The Job is gone, and its name is free."""
+        del self.api.answers["apply Job"]
+        self.cluster.gone("Job", "job-1")
 
     async def says(self) -> tuple[str, str]:
         """Reason and sentence after a pass."""
         await self.passes.reconcile(REF)
-        (one,) = self.api.status["conditions"]
+        (one,) = self.api.bodies("apply")[-1]["status"]["conditions"]
         return one["reason"], one["message"]
 
 
@@ -82,8 +59,7 @@ async def test_a_benchmark_made_anew_goes_on_when_the_job_of_the_former_one_is_g
     world = World(job("job-1", owner("first")))
     assert await world.says() == ("Waiting", f"Job {NAME} of the former speed is still being deleted")
     world.dirty.clear()
-    world.api.job = None
-    world.cluster.gone("Job", "job-1")
+    world.free()
     assert world.dirty == [REF], "its name is free"
     assert (await world.says())[0] == "Creating"
 
@@ -95,8 +71,14 @@ async def test_a_job_of_somebody_else_has_to_be_taken_away_by_a_person(theirs: d
 
 
 async def test_pods_of_the_former_job_are_not_its_own() -> None:
-    world = World(None)
     labels = {"batch.kubernetes.io/job-name": NAME, "batch.kubernetes.io/controller-uid": "job-1"}
     ran = {"name": "run", "state": {"terminated": {"exitCode": 0}}}
-    world.api.pods = [{"metadata": {"name": "p", "labels": labels}, "status": {"initContainerStatuses": [ran]}}]
+    pod = {"metadata": {"name": "p", "labels": labels}, "status": {"initContainerStatuses": [ran]}}
+
+    def pods(call: Call) -> list[dict[str, Any]]:
+        key, _, value = call.selector.partition("=")
+        return [pod] if labels.get(key) == value else []
+
+    world = World(None)
+    world.api.answers["list_objects Pod"] = pods
     assert (await world.says())[0] == "Creating"

@@ -5,13 +5,11 @@ import contextlib
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ome_operator import keys
-from ome_operator.cache.event_handler import EventHandler
 from ome_operator.controllers.base import Core
 from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.reconciler import (
@@ -26,6 +24,8 @@ from ome_operator.core.plan import Apply, Plan
 from ome_operator.kube.errors import Forbidden, Invalid, KubeError, TooMany
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.settings import Settings
+from tests.support.fake_api import Call, FakeApi
+from tests.unit.controllers import makers
 
 WRITTEN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -40,9 +40,8 @@ WRITTEN = datetime(2026, 1, 1, tzinfo=UTC)
     ],
 )
 def test_somebody_else_who_writes_our_statuses_is_known_for_five_minutes(later: timedelta, known: bool) -> None:
-    assert another([("manager", WRITTEN)], WRITTEN + later, timedelta(seconds=Settings().foreign_writer_pause)) == (
-        "manager" if known else ""
-    )
+    lately = timedelta(seconds=Settings().foreign_writer_pause)
+    assert another([("manager", WRITTEN)], WRITTEN + later, lately) == ("manager" if known else "")
 
 
 def status(ready: str) -> dict[str, object]:
@@ -67,49 +66,36 @@ def test_any_other_status_is_written_at_once(stored: dict[str, object], ready: s
     assert first_wait(stored, status(ready), made_at, 10.0) == 0.0
 
 
-class Api:
-    """An API server that does not write objects of some kinds."""
-
-    def __init__(self, *full: str, refuses: KubeError | None = None) -> None:
-        self._full, self._refuses, self.asked = full, refuses or TooMany("later", 429, 30.0), list[str]()
-
-    async def apply(self, manifest: dict[str, Any], *_: object, **__: object) -> Any:
-        self.asked.append(manifest["kind"])
-        if manifest["kind"] in self._full:
-            raise self._refuses
-        owner = {"kind": "InferenceService", "name": "svc", "uid": "u", "controller": True}
-        answered = {"uid": manifest["kind"], "resourceVersion": "9", "ownerReferences": [owner]}
-        metadata = {**manifest["metadata"], **answered}
-        return SimpleNamespace(body={**manifest, "metadata": metadata}, warnings=())
+def refusing(*kinds: str, error: KubeError | None = None) -> FakeApi:
+    """An API server that does not write objects of these kinds, by default for the next 30 seconds."""
+    return FakeApi({f"apply {kind}": error or TooMany("later", 429, 30.0) for kind in kinds})
 
 
 SERVICE, RBAC_KEY = Ref("InferenceService", "ns", "svc"), Ref(RBAC, "ns", "svc")
 
 
-def passes(api: Api, plan: Plan, clock: Callable[[], float]) -> tuple[Any, WorkQueue[Ref]]:
+def passes(api: FakeApi, plan: Plan, clock: Callable[[], float]) -> tuple[Any, WorkQueue[Ref]]:
     """Passes over a new service, of which `sync` always wants the same."""
     queue: WorkQueue[Ref] = WorkQueue(workers=1, first=0.5, last=9.0, jitter=lambda: 0.5, clock=clock)
-    cluster = EventHandler(lambda *_: None, lambda _: (), lambda _: ())
-    metadata = {"name": "svc", "namespace": "ns", "uid": "u", "resourceVersion": "5"}
-    cluster.seen("InferenceService", {"metadata": metadata, "spec": {"engine": {}}})
+    cluster = makers.cluster({"kind": "InferenceService", **makers.BODY})
     made: Any = InferenceServiceReconciler
-    executor = Executor(api, cluster, 1.0)  # type: ignore[arg-type]
+    executor = Executor(api, cluster, 1.0)
     return made(cluster, api, executor, queue, Settings(), lambda: WRITTEN, Core(sync=lambda *_: plan), clock=clock), queue
 
 
 def applies(*kinds: str) -> tuple[Apply, ...]:
     """Of objects that are not there yet."""
     labels = {keys.SERVICE: "svc", keys.MANAGED_BY: keys.MANAGER}
-    metadata = {"name": "svc", "namespace": "ns", "labels": labels}
+    metadata = {"name": "svc", "namespace": "ns", "labels": labels, "ownerReferences": [makers.OWNER]}
     return tuple(Apply({"apiVersion": "v1", "kind": kind, "metadata": metadata, "spec": {}}, "") for kind in kinds)
 
 
 async def test_what_is_due_at_once_waits_where_its_status_cannot_be_written() -> None:
     """A rollback is due until the status that tells of it was stored."""
-    now, api = 0.0, Api("InferenceService")
+    now, api = 0.0, refusing("InferenceService")
     made, queue = passes(api, Plan(status={"rejected": ["r"]}, requeue_after=0.0), lambda: now)
     await made.reconcile(SERVICE)
-    assert api.asked == ["InferenceService"]
+    assert api.kinds("apply") == ["InferenceService"]
     now = 29.0
     assert queue.depth == 0
     now = 30.0
@@ -118,10 +104,10 @@ async def test_what_is_due_at_once_waits_where_its_status_cannot_be_written() ->
 
 @pytest.mark.parametrize("full", [False, True])
 async def test_a_first_status_waits_only_where_everything_was_made(full: bool) -> None:
-    now, api = 0.0, Api("StatefulSet") if full else Api()
+    now, api = 0.0, refusing("StatefulSet") if full else FakeApi()
     made, queue = passes(api, Plan(apply=applies("StatefulSet", "ServiceAccount"), status=status("False")), lambda: now)
     await made.reconcile(SERVICE)
-    assert sorted(api.asked) == [*["InferenceService"] * full, "ServiceAccount", "StatefulSet"]
+    assert sorted(api.kinds("apply")) == [*["InferenceService"] * full, "ServiceAccount", "StatefulSet"]
     now = FIRST_WITHIN
     assert queue.depth == 1
 
@@ -129,61 +115,57 @@ async def test_a_first_status_waits_only_where_everything_was_made(full: bool) -
 @pytest.mark.parametrize("ready", ["False", "True"])
 async def test_a_budget_is_made_with_the_first_status(ready: str) -> None:
     """By then most pods are as they stay."""
-    now, api, said = 0.0, Api(), status("False")
+    now, api, said = 0.0, FakeApi(), status("False")
     (new,) = applies("ControllerRevision")
     new.manifest["metadata"]["annotations"] = {keys.HASH: "h"}
     made, _ = passes(api, Plan(first=(new,), apply=applies("PodDisruptionBudget", "StatefulSet"), status=said), lambda: now)
     await made.reconcile(SERVICE)
-    assert api.asked == ["ControllerRevision", "StatefulSet"]
+    assert api.kinds("apply") == ["ControllerRevision", "StatefulSet"]
     said.update(status(ready))
     now = 0.1 if ready == "True" else FIRST_WITHIN
     await made.reconcile(SERVICE)
-    assert "PodDisruptionBudget" in api.asked
-
-
-class Broken(Api):
-    """An API server that writes no budget for ever, and whose answer about a status nobody foresaw."""
-
-    left = 0
-
-    async def apply(self, manifest: dict[str, Any], *more: object, **options: object) -> Any:
-        if manifest["kind"] == "InferenceService":
-            await asyncio.sleep(0)
-            raise RuntimeError("a bug")
-        if manifest["kind"] == "PodDisruptionBudget":
-            try:
-                await asyncio.Event().wait()
-            finally:
-                self.left += 1
-        return await super().apply(manifest, *more, **options)
+    assert "PodDisruptionBudget" in api.kinds("apply")
 
 
 async def test_nothing_of_a_pass_that_failed_goes_on_beside_the_next() -> None:
-    api = Broken()
+    """A budget is never written, and nobody foresaw what is answered about the status."""
+    left = list[str]()
+
+    async def never(call: Call) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            left.append(call.kind)
+
+    async def bug(_: Call) -> None:
+        await asyncio.sleep(0)
+        raise RuntimeError("a bug")
+
+    api = FakeApi({"apply PodDisruptionBudget": never, "apply InferenceService": bug})
     made, _ = passes(api, Plan(apply=applies("PodDisruptionBudget"), status=status("True")), lambda: 0.0)
     with pytest.raises(ExceptionGroup):
         await made.reconcile(SERVICE)
-    assert api.left == 1
+    assert left == ["PodDisruptionBudget"]
 
 
 @pytest.mark.parametrize(("full", "told"), [(("Service",), False), ((), True)])
 async def test_nothing_is_ready_before_its_url_is_there(full: tuple[str, ...], told: bool) -> None:
-    api = Api(*full)
+    api = refusing(*full)
     made, _ = passes(api, Plan(apply=applies("Service"), status=status("True")), lambda: 0.0)
     await made.reconcile(SERVICE)
-    assert api.asked == ["Service", *["InferenceService"] * told]
+    assert api.kinds("apply") == ["Service", *["InferenceService"] * told]
 
 
 async def test_nothing_is_ready_before_it_has_its_rights() -> None:
     """A router that may not look for its workers serves nobody."""
-    api = Api()
+    api = FakeApi()
     made, queue = passes(api, Plan(apply=applies("RoleBinding"), status=status("True")), lambda: 0.0)
     await made.reconcile(SERVICE)
     assert queue.depth == 1, "its rights"
     await made.reconcile_rbac(RBAC_KEY)
-    assert (api.asked, queue.depth) == (["RoleBinding"], 2), "the service, at once"
+    assert (api.kinds("apply"), queue.depth) == (["RoleBinding"], 2), "the service, at once"
     await made.reconcile(SERVICE)
-    assert api.asked == ["RoleBinding", "InferenceService"]
+    assert api.kinds("apply") == ["RoleBinding", "InferenceService"]
 
 
 @pytest.mark.parametrize(
@@ -196,7 +178,7 @@ async def test_nothing_is_ready_before_it_has_its_rights() -> None:
 async def test_a_service_and_its_rights_do_not_wake_each_other_for_nothing(refuses: KubeError, order: list[Ref]) -> None:
     """What is due until a status tells of it (`requeue_after`) has to wait, too."""
     plan = Plan(apply=applies("RoleBinding"), status=status("True"), requeue_after=0.0)
-    api, seen = Api("RoleBinding", refuses=refuses), list[Ref]()
+    api, seen = refusing("RoleBinding", error=refuses), list[Ref]()
     made, queue = passes(api, plan, time.monotonic)
 
     async def work(ref: Ref) -> None:
@@ -207,28 +189,28 @@ async def test_a_service_and_its_rights_do_not_wake_each_other_for_nothing(refus
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(queue.run(work), Settings().guard_delay / 2)
     assert seen == order
-    assert api.asked == ["RoleBinding"], "the API server is not asked again, nor told that it is Ready"
+    assert api.kinds("apply") == ["RoleBinding"], "the API server is not asked again, nor told that it is Ready"
 
 
 async def test_what_nobody_needs_to_be_served_holds_nothing_up() -> None:
-    api = Api("HorizontalPodAutoscaler", refuses=Invalid("spec.metrics", 422))
+    api = refusing("HorizontalPodAutoscaler", error=Invalid("spec.metrics", 422))
     made, _ = passes(api, Plan(apply=applies("HorizontalPodAutoscaler"), status=status("True")), lambda: 0.0)
     await made.reconcile(SERVICE)
-    assert api.asked[-1] == "InferenceService"
+    assert api.kinds("apply")[-1] == "InferenceService"
 
 
 async def test_rights_have_passes_of_their_own() -> None:
     """An API server takes its time to allow one, and no other object waits for it."""
-    now, api = 0.0, Api()
+    now, api = 0.0, FakeApi()
     made, queue = passes(api, Plan(apply=applies("RoleBinding", "Role", "StatefulSet")), lambda: now)
     await made.reconcile(SERVICE)
-    assert "Role" not in api.asked and queue.depth == 1
+    assert "Role" not in api.kinds("apply") and queue.depth == 1
     await made.reconcile_rbac(RBAC_KEY)
-    assert api.asked[-2:] == ["Role", "RoleBinding"], "a binding is refused while its Role is not there"
+    assert api.kinds("apply")[-2:] == ["Role", "RoleBinding"], "a binding is refused while its Role is not there"
 
 
 async def test_rights_are_tried_again_by_themselves_and_the_service_hears_of_them() -> None:
-    now, api = 0.0, Api("RoleBinding")
+    now, api = 0.0, refusing("RoleBinding")
     made, queue = passes(api, Plan(apply=applies("Role", "RoleBinding")), lambda: now)
     await made.reconcile_rbac(RBAC_KEY)
     now = 29.0
@@ -238,7 +220,7 @@ async def test_rights_are_tried_again_by_themselves_and_the_service_hears_of_the
 
 
 async def test_rights_of_a_service_that_is_gone_are_forgotten() -> None:
-    api = Api()
+    api = FakeApi()
     made, queue = passes(api, Plan(apply=applies("Role")), lambda: 0.0)
     await made.reconcile_rbac(Ref(RBAC, "ns", "another"))
-    assert (api.asked, queue.depth) == ([], 0)
+    assert (api.kinds("apply"), queue.depth) == ([], 0)

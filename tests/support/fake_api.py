@@ -1,0 +1,86 @@
+"""A client for unit tests: it records what it is asked, and answers what the test says.
+
+It knows nothing of what an API server does. What depends on that belongs into tests/controlplane, where the server is real.
+"""
+
+from collections.abc import Mapping
+from inspect import isawaitable
+from typing import Any, NamedTuple
+
+from ome_operator.kube.client import Applied, Client, Manifest
+
+
+class Call(NamedTuple):
+    """What was asked."""
+
+    verb: str
+    """Name of the client's method."""
+    kind: str
+    name: str
+    body: Manifest = {}  # noqa: RUF012 (nobody changes it)
+    """What was sent, {} for reads and deletions."""
+    uid: str = ""
+    subresource: str = ""
+    selector: str = ""
+    """Of labels or fields."""
+
+
+class FakeApi(Client):
+    """Answers by "verb Kind/subresource", "verb Kind" or "verb", the first of them that is there.
+
+    An answer is a body (a list of them for lists), an error that is raised, or a function of the Call that gives either; it
+    may be async. None, or no answer, means for a write what was sent, with a UID and a version. A read must be answered.
+    """
+
+    def __init__(self, answers: Mapping[str, Any] | None = None) -> None:
+        self.answers, self.calls = dict(answers or {}), list[Call]()
+
+    def kinds(self, verb: str) -> list[str]:
+        """Kinds that were asked for by this method, in this order."""
+        return [call.kind for call in self.calls if call.verb == verb]
+
+    def bodies(self, verb: str) -> list[Manifest]:
+        """What was sent by this method, in this order."""
+        return [call.body for call in self.calls if call.verb == verb]
+
+    async def _answer(self, call: Call) -> Any:
+        self.calls.append(call)
+        keys = (f"{call.verb} {call.kind}/{call.subresource}", f"{call.verb} {call.kind}", call.verb)
+        answer = next((self.answers[key] for key in keys if key in self.answers), None)
+        if callable(answer):
+            answer = answer(call)
+        if isawaitable(answer):
+            answer = await answer
+        if isinstance(answer, Exception):
+            raise answer
+        if answer is not None:
+            return answer
+        assert call.body, f"nothing was said to answer to {call}"
+        given = {"uid": call.uid or f"uid-of-{call.kind}", "resourceVersion": str(100 + len(self.calls))}
+        return {**call.body, "metadata": {**call.body["metadata"], **given}}
+
+    # --- as the client ----------------------------------------------------------------------------------------------------
+
+    async def get(self, kind: str, namespace: str, name: str) -> Manifest:
+        return dict(await self._answer(Call("get", kind, name)))
+
+    async def list_objects(
+        self, kind: str, namespace: str = "", *, label_selector: str = "", field_selector: str = "", limit: int = 0
+    ) -> list[Manifest]:
+        return list(await self._answer(Call("list_objects", kind, "", selector=label_selector or field_selector)))
+
+    async def list_metadata(self, kind: str, namespace: str = "", *, label_selector: str = "") -> list[Manifest]:
+        return list(await self._answer(Call("list_metadata", kind, "", selector=label_selector)))
+
+    async def apply(self, manifest: Manifest, uid: str = "", *, subresource: str = "", dry_run: bool = False) -> Applied:
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
+        return Applied(await self._answer(Call("apply", kind, name, manifest, uid, subresource)), ())
+
+    async def create(self, manifest: Manifest, manager: str = "") -> Manifest:
+        return dict(await self._answer(Call("create", manifest["kind"], manifest["metadata"]["name"], manifest)))
+
+    async def patch_merge(self, kind: str, namespace: str, name: str, uid: str, patch: Manifest) -> Manifest:
+        return dict(await self._answer(Call("patch_merge", kind, name, patch, uid)))
+
+    async def delete(self, kind: str, namespace: str, name: str, uid: str, grace: int | None = None) -> Manifest:
+        return dict(await self._answer(Call("delete", kind, name, uid=uid)))

@@ -1,0 +1,48 @@
+"""What controllers need besides the objects that a test is about."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from ome_operator.cache.event_handler import EventHandler
+from ome_operator.cache.resources import SERVICE, keep
+from ome_operator.controllers.inferenceservice.execution import Execution, Result
+from ome_operator.controllers.inferenceservice.memory import ServiceMemory
+from ome_operator.core.observed.objects import Ref
+from ome_operator.machinery.workqueue import WorkQueue
+from tests.support.fake_api import Call
+
+OWNER = {"kind": SERVICE, "name": "svc", "uid": "u", "controller": True}
+BODY = {"metadata": {"name": "svc", "namespace": "ns", "uid": "u", "resourceVersion": "5"}, "spec": {"engine": {}}}
+"""A service."""
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def cluster(*seen: dict[str, Any], dirty: list[Ref] | None = None) -> EventHandler:
+    """A cluster of which these objects are known; keys that become dirty are added to `dirty`."""
+    keys = [] if dirty is None else dirty
+    made = EventHandler(lambda ref, _: keys.append(ref), lambda _: (), lambda _: ())
+    for body in seen:
+        made.seen(body["kind"], body)
+    return made
+
+
+def execution(memory: ServiceMemory | None = None, clock: Callable[[], float] = lambda: 0.0) -> Execution:
+    """A pass over the service that begins now."""
+    return Execution(keep(SERVICE, BODY, None), memory or ServiceMemory(), set(), Result(), clock)
+
+
+def wall() -> datetime:
+    """A wall clock that stands still."""
+    return NOW
+
+
+def queue() -> WorkQueue[Ref]:
+    """A queue that tries what failed again after one second, two, four and so on."""
+    return WorkQueue(workers=1, first=1.0, last=9.0, jitter=lambda: 0.5)
+
+
+def storing(body: dict[str, Any]) -> Callable[[Call], dict[str, Any]]:
+    """The answer to a status that is applied: this object with it."""
+    metadata = {**body["metadata"], "resourceVersion": "9"}
+    return lambda call: {**body, "metadata": metadata, "status": call.body["status"]}
