@@ -72,7 +72,7 @@ def benchmark(name: str) -> str:
 
 
 def model_label(kind: str, namespace: str, name: str) -> str:
-    """Node label key that is `Ready` where the model's files are whole (contract.md).
+    """Node label key that is `Ready` where the model's files are whole (docs/models-agent.md).
 
     The part after the slash must fit a label name: 63 characters.
     """

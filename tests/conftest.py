@@ -70,7 +70,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 # --- side by side: `pytest -n 2` ------------------------------------------------------------------------------------------
-TOGETHER = ("tests/node", *(f"tests/controlplane{folder}" for folder in ("/spine", "/adopt", "/shell", "")))
+TOGETHER = ("tests/node", *(f"tests/controlplane{folder}" for folder in ("/operator", "/adopt", "/process", "")))
 """Folders whose files share a cluster; any other file can go by itself."""
 
 

@@ -187,7 +187,7 @@ def _stuck(container: Body) -> tuple[str, str] | None:
         if reason == "CrashLoopBackOff" and last:
             return reason, _last_words(container, last)
         return reason, f"container {container.get('name')}: {waiting.get('message') or reason}"
-    # An init container that ended well is done; a main container that ended well is a failure (cluster.md).
+    # An init container that ended well is done; a main container that ended well is a failure (docs/recovery.md).
     if terminated and (terminated.get("exitCode") or not container.get("ready", False)):
         return terminated.get("reason") or "Error", _last_words(container, terminated)
     return None

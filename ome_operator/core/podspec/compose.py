@@ -1,4 +1,4 @@
-"""Compose the pods of a component from a revision's inputs: runtime below, service above (contract.md, "Merge").
+"""Compose the pods of a component from a revision's inputs: runtime below, service above (docs/architecture.md, "Merge").
 
 Order of the layers, lowest first: the runtime's top-level pod spec, its component, its leader or worker part, the service's
 component, the service's leader or worker part. The runner, labels and annotations follow the same order.

@@ -1,4 +1,4 @@
-"""Strategic merge of pod specs: the runtime below, the service above (contract.md, "Merge").
+"""Strategic merge of pod specs: the runtime below, the service above (docs/architecture.md, "Merge").
 
 Lists whose entries have a key merge by it, in the order of the lower list with new entries behind; every other list is
 replaced; maps merge; scalars are replaced. Nothing is templated: a literal `{{ … }}` passes through untouched.

@@ -1,4 +1,4 @@
-"""What every engine pod gets beyond what runtime and service say: labels, variables, weights, RDMA (contract.md)."""
+"""What every engine pod gets beyond runtime and service: labels, variables, weights, RDMA (docs/architecture.md)."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -24,11 +24,11 @@ class Context(NamedTuple):
     namespace: str
     revision: str
     weights: Sequence[Mapping[str, str]]
-    """Stored identities (`resolve.weights.Weights` as dicts) of the model, and of LoRA weights that the engine loads too."""
+    """Stored identities (`core.weights.mount.Weights` as dicts) of the model and of LoRA weights."""
     accelerator: Mapping[str, Any]
     """What the chosen accelerator class adds to this component, {} without one."""
     directories: Sequence[str] = ()
-    """Directories of their revisions, in the same order; see `resolve.weights.mount`."""
+    """Directories of their revisions, in the same order; see `core.weights.mount.mount`."""
 
 
 def leader(context: Context, composed: Composed) -> Manifest:

@@ -1,4 +1,4 @@
-"""RDMA for pods that ask for it by annotation: environment, shared memory and devices (contract.md).
+"""RDMA for pods that ask for it by annotation: environment, shared memory and devices (docs/security.md).
 
 IPC_LOCK instead of `privileged`: registering memory with a NIC needs to lock it, nothing more.
 """

@@ -1,4 +1,4 @@
-"""What users may write and nothing here acts on: it is accepted, and the condition Advice names it (contract.md)."""
+"""What users may write and nothing here acts on: it is accepted, and the condition Advice names it."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Services that do not follow edits of their runtime or model: they keep what a stored revision has of it (contract.md).
+"""Services that do not follow edits of runtime or model: they keep what a stored revision has (docs/revisions.md).
 
 With `autoSync: false` that is the newest revision, or the one that `revision` names. A new value of the annotation takes the
 object as it is now, once: the status remembers the last value that did.

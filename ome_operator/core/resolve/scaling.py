@@ -17,7 +17,7 @@ class Policy(NamedTuple):
     low: int
     """minReplicas; 1 when unset."""
     high: int
-    """maxReplicas; minReplicas when unset: an autoscaler is asked for, never assumed (contract.md)."""
+    """maxReplicas; minReplicas when unset: an autoscaler is asked for, never assumed (docs/migrate.md)."""
     min_available: int | str | None
     max_unavailable: int | str | None
     scale_metric: str

@@ -1,4 +1,4 @@
-"""Whether a runtime serves a model: every rule that it breaks, and its score where it breaks none (contract.md)."""
+"""Whether a runtime serves a model: every rule that it breaks, and its score where it breaks none (docs/choosing.md)."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""The runtime of a service that names none, and why every other candidate is not it (contract.md, "Runtime selection").
+"""The runtime of a service that names none, and why every other candidate is not it (docs/choosing.md, "Runtime selection").
 
 A choice is made once and stored with the revision (decisions 2): candidates that appear, nodes that come and facts that are
 learned later change nothing. It is made again when the service's own spec changes, or when the chosen runtime or the model

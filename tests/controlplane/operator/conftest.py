@@ -1,4 +1,4 @@
-"""One cluster for the whole spine suite: 16 simulated 8xH200 nodes, our charts, our operator with its own token."""
+"""One cluster for the whole suite: 16 simulated 8xH200 nodes, our charts, our operator with its own token."""
 
 import itertools
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ _NUMBER = itertools.count()
 @pytest.fixture(scope="package")
 def cluster() -> Iterator[Cluster]:
     """For tests of the whole: charts and one operator for all of them."""
-    with clusters.fresh("spine") as made:
+    with clusters.fresh("operator") as made:
         yield made
 
 
