@@ -9,15 +9,17 @@ import contextlib
 import gc
 import logging
 import signal
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from datetime import UTC, datetime
 from typing import Any
+
+import aiohttp
 
 from ome_operator import keys
 from ome_operator.cache.cluster_cache import KINDS
 from ome_operator.cache.resources import SHORT
 from ome_operator.controllers.base import CORE, Core, WallClock
-from ome_operator.controllers.manager import Manager, watched
+from ome_operator.controllers.manager import WRITTEN, Manager, watched
 from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
 from ome_operator.kube.errors import KubeError
@@ -26,7 +28,9 @@ from ome_operator.kube.resources import RESOURCES, SHORT_API
 from ome_operator.machinery import health
 from ome_operator.machinery.metrics import Metrics
 from ome_operator.settings import Settings
-from ome_operator.watch.watcher import Watcher
+from ome_operator.watch.informer import Informer
+from ome_operator.watch.sink import CannotWatch, Watched
+from ome_operator.watch.told import Told
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +41,7 @@ def now() -> datetime:
 
 
 class Operator:
-    """One process."""
+    """One process, which kopf hosts: it waits in kopf's `startup`, and ends in kopf's `cleanup`."""
 
     def __init__(self, settings: Settings, core: Core = CORE, wall: WallClock = now) -> None:
         self._settings, self._core, self._wall = settings, core, wall
@@ -46,6 +50,8 @@ class Operator:
         self._state = "starting"
         self._dead = ""
         self._ready = True
+        self._asked = True
+        self._tasks: set[asyncio.Task[Any]] = set()
         self.ports: tuple[int, int] = (0, 0)
         """Of health and metrics, once they listen."""
 
@@ -53,35 +59,24 @@ class Operator:
         """Until it is stopped; the exit code."""
         settings = self._settings
         self._catch_signals()
-        connection = await Connection.open(settings.kubeconfig, settings.context)
+        self._connection = connection = await Connection.open(settings.kubeconfig, settings.context)
         async with contextlib.AsyncExitStack() as stack:
             await self._serve(stack)
             # Its own connection: a renewal waits behind no other request.
-            election = None
+            self._lease: Election | None = None
             if settings.leader_election:
-                election = Election(self._client(stack, connection, 1), _election(settings), self._wall)
-            client = self._client(stack, connection, settings.connections, election)
-            self._state, self._ready = "waiting for CRDs", False
-            if not await self._unless_stopped(_kinds_served(client)):
-                return 0
-            if election is not None:
-                self._state, self._ready = "standby", True
-                if not await self._unless_stopped(election.acquire()):
-                    return 0
-            self._metrics.leader.set(1)
-            self._state, self._ready = "listing", False
-            code = await self._lead(connection, client, election)
-            if election is not None and code == 0:
-                await election.release()
+                self._lease = Election(self._made(stack, 1), _election(settings), self._wall)
+            self._client = self._made(stack, settings.connections, self._lease)
+            self._watches = connection.session(limit=0, agent=keys.MANAGER)
+            stack.push_async_callback(self._watches.close)
+            await self._operate()
             self._metrics.leader.set(0)
-            return code
+            return 1 if self._dead else 0
 
-    def _client(
-        self, stack: contextlib.AsyncExitStack, connection: Connection, connections: int, election: Election | None = None
-    ) -> Client:
+    def _made(self, stack: contextlib.AsyncExitStack, connections: int, election: Election | None = None) -> Client:
         """A client that is closed with the stack, and writes only while we lead where there is an election."""
         made = Client(
-            connection,
+            self._connection,
             connections=connections,
             timeout=self._settings.request_timeout,
             count=self._metrics.request,
@@ -90,54 +85,118 @@ class Operator:
         stack.push_async_callback(made.close)
         return made
 
-    async def _lead(self, connection: Connection, client: Client, election: Election | None) -> int:
-        """Everything that only the leader does."""
-        session = connection.session(limit=0, agent=keys.MANAGER)
+    async def _operate(self) -> None:
         try:
-            kinds = (*KINDS, *await _short_kinds(client))
-            leader = Manager(self._settings, self._core, client, self._metrics, self._wall, kinds)
-            watcher = Watcher(
-                watched(kinds),
-                leader,
-                session=session,
-                server=connection.server,
-                server_timeout=self._settings.watch_server_timeout,
-            )
-            tasks: set[asyncio.Task[Any]] = {asyncio.create_task(self._stop.wait(), name="stop")}
-            if election is not None:
-                tasks.add(asyncio.create_task(election.hold(), name="lease"))
-            tasks.add(asyncio.create_task(watcher.run(), name="watch"))
-            tasks.add(asyncio.create_task(self._work(leader, watcher), name="work"))
-            done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            self._state = "stopping"
-            code = self._verdict(done)
-            await leader.stop(self._settings.stop_grace if code == 0 else 0.0)
-            for task in pending:
-                task.cancel()
-            await asyncio.wait(pending, timeout=5.0)
-            return code
-        finally:
-            await session.close()
+            # Here, so that another kopf than the one that we know is a sentence, too.
+            from ome_operator.watch import handlers
 
-    async def _work(self, leader: "Manager", watcher: Watcher) -> None:
-        await watcher.complete.wait()  # half a picture would prune and recover
-        leader.watch_metrics(watcher)
+            await handlers.operate(self, self._stop, self._settings.watch_server_timeout)
+            if not self._asked:
+                self._die("kopf", None)
+        except Exception as error:
+            self._die("kopf", error)
+        finally:
+            await self.stop()  # kopf calls no `cleanup` where `startup` was cut off
+
+    # --- what kopf hosts --------------------------------------------------------------------------------------------
+
+    async def start(self) -> Sequence[Watched]:
+        """Wait for CRDs and the Lease, and begin what only the leader does; the kinds of sglang.ai that are served."""
+        try:
+            await asyncio.sleep(0)  # kopf sets handlers of signals meanwhile, which bear no second signal and stop 5 s later
+            self._catch_signals()
+            self._state, self._ready = "waiting for CRDs", False
+            await _kinds_served(self._client)
+            if self._lease is not None:
+                self._state, self._ready = "standby", True
+                await self._lease.acquire()
+            self._metrics.leader.set(1)
+            self._state, self._ready = "listing", False
+            return self._lead(await _short_kinds(self._client))
+        except Exception as error:
+            self._die("start", error)
+            self._stop.set()
+            return ()
+
+    def _lead(self, short: Sequence[str]) -> Sequence[Watched]:
+        settings = self._settings
+        kinds = (*KINDS, *short)
+        self._manager = manager = Manager(settings, self._core, self._client, self._metrics, self._wall, kinds)
+        ours = watched([kind for kind in kinds if kind not in WRITTEN])
+        informer = Informer(
+            ours,
+            manager,
+            session=self._watches,
+            server=self.server,
+            server_timeout=settings.watch_server_timeout,
+        )
+        written = watched([kind for kind in kinds if kind in WRITTEN])
+        self.told = Told(written, manager, manager.listed, interval=settings.audit_interval)
+        self._begin("watch", informer.run())
+        self._begin("watch", self.told.run())
+        self._begin("work", self._work(manager, informer))
+        if self._lease is not None:
+            self._begin("lease", self._lease.hold())
+        return watched(short)
+
+    def _begin(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        """Begin what must not end before we are to stop."""
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if self._state != "stopping" and not task.cancelled():
+            self._die(task.get_name(), task.exception())
+            self._stop.set()
+
+    async def stop(self) -> None:
+        """Let passes end that run, end what `start` began, and hand the Lease over: kopf may still wait for connections
+        of a scraper.
+        """
+        if self._tasks:
+            self._state = "stopping"
+            self._asked = self._stop.is_set()
+            await self._manager.stop(self._settings.stop_grace if self._asked and not self._dead else 0.0)
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.wait(self._tasks, timeout=5.0)
+            if self._lease is not None and not self._dead:
+                await self._lease.release()
+            await self.told.end()
+            self._tasks = set()
+
+    @property
+    def server(self) -> str:
+        """Address of the API server."""
+        return self._connection.server
+
+    def session(self, trace: aiohttp.TraceConfig, middleware: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
+        """A new session for kopf, which closes it."""
+        agent = f"{keys.MANAGER} (kopf)"
+        return self._connection.session(limit=0, agent=agent, traces=[trace], middlewares=[middleware])
+
+    # --- the process ------------------------------------------------------------------------------------------------
+
+    async def _work(self, manager: Manager, informer: Informer) -> None:
+        for watch in (informer, self.told):
+            await watch.complete.wait()  # half a picture would prune and recover
+        manager.watch_metrics(informer, self.told)
         self._state, self._ready = "leading", True
         gc.collect()
         gc.freeze()  # what was listed lives long: the collector need not walk it again and again
         gc.set_threshold(50_000, 20, 20)  # bodies of events die young and without cycles; the default looks every 700
-        await leader.run()
+        await manager.run()
 
-    def _verdict(self, done: set[asyncio.Task[Any]]) -> int:
-        """0 only when nothing but the wish to stop ended."""
-        for task in done:
-            if task.get_name() == "stop":
-                continue
-            error = None if task.cancelled() else task.exception()
-            self._dead = f"{task.get_name()}: {error or 'ended'}"
-            # A lost Lease is an event of life; anything else deserves its traceback.
-            logger.critical("stopping: %s", self._dead, exc_info=None if isinstance(error, Lost) else error)
-        return 1 if self._dead else 0
+    def _die(self, what: str, error: BaseException | None) -> None:
+        """Something ended that must not end; the first such thing is the reason."""
+        if self._dead:
+            return
+        because = f" ({error.__cause__})" if error is not None and error.__cause__ is not None else ""
+        self._dead = f"{what}: {error or 'ended'}{because}"
+        known = what == "kopf" or isinstance(error, Lost | CannotWatch | KubeError)
+        # What is known is an event of life; anything else deserves its traceback.
+        logger.critical("stopping: %s", self._dead, exc_info=None if known else error)
 
     async def _serve(self, stack: contextlib.AsyncExitStack) -> None:
         settings = self._settings
@@ -158,17 +217,6 @@ class Operator:
         for number in (signal.SIGTERM, signal.SIGINT):
             with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
                 loop.add_signal_handler(number, self._stop.set)
-
-    async def _unless_stopped(self, waiting: Coroutine[Any, Any, None]) -> bool:
-        """Wait for something; False when we are to stop first."""
-        task, stop = asyncio.create_task(waiting), asyncio.create_task(self._stop.wait())
-        await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
-        stop.cancel()
-        if self._stop.is_set() and not task.done():
-            task.cancel()
-            return False
-        await task
-        return True
 
 
 async def run(settings: Settings) -> int:

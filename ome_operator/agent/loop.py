@@ -24,7 +24,8 @@ from ome_operator.kube.errors import AlreadyExists, KubeError, NotFound
 from ome_operator.kube.resources import RESOURCES
 from ome_operator.machinery.relist import Audit
 from ome_operator.machinery.workqueue import WorkQueue
-from ome_operator.watch.watcher import Watched, Watcher
+from ome_operator.watch.informer import Informer
+from ome_operator.watch.sink import CannotWatch, Watched
 
 logger = logging.getLogger(__name__)
 
@@ -226,18 +227,19 @@ async def run(terms: AgentSettings, connection: Connection, stop: asyncio.Event,
     client = Client(connection, connections=4, manager=keys.AGENT)
     session = connection.session(limit=0, agent=keys.AGENT)
     agent = Agent(terms, client)
-    kinds = [Watched(kind, RESOURCES[kind].group, RESOURCES[kind].version, RESOURCES[kind].plural, "") for kind in PARSE]
-    watcher = Watcher(kinds, agent, session=session, server=connection.server, server_timeout=600)
+    kinds = [Watched(kind, RESOURCES[kind].group, RESOURCES[kind].version, RESOURCES[kind].plural) for kind in PARSE]
+    informer = Informer(kinds, agent, session=session, server=connection.server, server_timeout=600)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     await serve(agent)
-    tasks = {asyncio.create_task(one) for one in (watcher.run(), agent.run(watcher.complete))}
+    tasks = {asyncio.create_task(one) for one in (informer.run(), agent.run(informer.complete))}
     stopped = asyncio.create_task(stop.wait())
     try:
         done, _ = await asyncio.wait({*tasks, stopped}, return_when=asyncio.FIRST_COMPLETED)
         for one in done - {stopped}:
-            logger.critical("stopping", exc_info=one.exception())
+            error = one.exception()
+            logger.critical("stopping: %s", error, exc_info=None if isinstance(error, CannotWatch) else error)
         return 0 if done == {stopped} else 1
     finally:
         for task in (*tasks, stopped):

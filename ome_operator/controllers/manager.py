@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from ome_operator import keys
 from ome_operator.cache.cluster_cache import KINDS, LABELLED, RECORD
 from ome_operator.cache.event_handler import EventHandler
-from ome_operator.cache.resources import BENCHMARK, SERVICE, SHORT
+from ome_operator.cache.resources import BENCHMARK, CATALOG, SERVICE, SHORT
 from ome_operator.controllers.base import Core, WallClock
 from ome_operator.controllers.benchmarkjob import BenchmarkJobReconciler
 from ome_operator.controllers.catalog import CatalogReconciler
@@ -26,13 +26,17 @@ from ome_operator.machinery.metrics import Metrics
 from ome_operator.machinery.relist import Audit
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.settings import Settings
-from ome_operator.watch.watcher import Body, Watched, Watcher
+from ome_operator.watch.informer import Informer
+from ome_operator.watch.sink import Body, Watched
+from ome_operator.watch.told import Told
 
 logger = logging.getLogger(__name__)
 
 SELECTOR = f"{keys.MANAGED_BY}={keys.MANAGER}"
 SELECTORS = dict.fromkeys(LABELLED, SELECTOR) | {"ControllerRevision": f"{SELECTOR},!{keys.COMPONENT}"}
 """Label selectors by kind. StatefulSets have ControllerRevisions of their own, with the labels of their pods: not ours."""
+WRITTEN = frozenset((SERVICE, *CATALOG, BENCHMARK, *SHORT))
+"""Kinds that people write: kopf watches these, and an informer of ours all others."""
 
 
 class Manager:
@@ -74,7 +78,7 @@ class Manager:
         self._audit = Audit(
             kinds,
             known=self.cluster.uids,
-            listed=self._listed,
+            listed=self.listed,
             gone=self.cluster.gone,
             queue=self._audits,
             interval=settings.audit_interval,
@@ -111,7 +115,8 @@ class Manager:
         else:
             self._queue.add(ref, self._settings.catalog_delay)
 
-    async def _listed(self, kind: str) -> set[str]:
+    async def listed(self, kind: str) -> set[str]:
+        """UIDs of all objects of a kind that we watch, by a consistent list of metadata."""
         found = await self._client.list_metadata(kind, label_selector=SELECTORS.get(kind, ""))
         return {one["uid"] for one in found}
 
@@ -150,7 +155,7 @@ class Manager:
         finally:
             self._metrics.passed(ref.kind, result, time.monotonic() - started)
 
-    def watch_metrics(self, watcher: Watcher) -> None:
+    def watch_metrics(self, *watches: Informer | Told) -> None:
         """Gauges that are read when somebody scrapes."""
         self._metrics.watch(
             "queue_depth", "Keys that wait or are worked on", "state",
@@ -158,9 +163,12 @@ class Manager:
         )  # fmt: skip
         self._metrics.watch(
             "watch_event_age_seconds", "Seconds since the last sign of life of a watch", "kind",
-            lambda: {kind: time.monotonic() - at for kind, at in watcher.last_event.items()},
+            lambda: {kind: time.monotonic() - at for watch in watches for kind, at in watch.last_event.items()},
         )  # fmt: skip
-        self._metrics.watch("watch_events", "Events of a kind since the start", "kind", lambda: watcher.events)
+        self._metrics.watch(
+            "watch_events", "Events of a kind since the start", "kind",
+            lambda: {kind: count for watch in watches for kind, count in watch.events.items()},
+        )  # fmt: skip
         self._metrics.watch("services", "InferenceServices by their Ready condition", "ready", self._readiness)
 
     def _readiness(self) -> dict[str, float]:

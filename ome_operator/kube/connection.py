@@ -1,7 +1,7 @@
 """Where the API server is and who we are: a kubeconfig or the pod's ServiceAccount, with tokens that are renewed.
 
 Loading (contexts, token files, exec plugins, certificates) is kubernetes.aio's. A token that the server refuses is
-loaded again once, for every session alike: our own and the one that kopf watches through.
+loaded again once, for every session alike: our own and those that kopf watches through.
 """
 
 import asyncio
@@ -94,12 +94,19 @@ class Connection:
             response = await handler(request)
         return response
 
-    def session(self, *, limit: int, agent: str, traces: Sequence[aiohttp.TraceConfig] = ()) -> aiohttp.ClientSession:
-        """A session with at most `limit` connections (0: any number)."""
+    def session(
+        self,
+        *,
+        limit: int,
+        agent: str,
+        traces: Sequence[aiohttp.TraceConfig] = (),
+        middlewares: Sequence[aiohttp.ClientMiddlewareType] = (),
+    ) -> aiohttp.ClientSession:
+        """A session with at most `limit` connections (0: any number); `middlewares` see answers after a renewed token."""
         rest = RESTClientObject(self._configuration)
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=limit, ssl=rest.ssl_context, keepalive_timeout=60),
-            middlewares=(self._authorize,),
+            middlewares=(*middlewares, self._authorize),
             trace_configs=list(traces),
             headers={"User-Agent": agent},
             proxy=self._configuration.proxy or _proxy(self.server),

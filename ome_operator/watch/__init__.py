@@ -1,1 +1,3 @@
-"""The only imports of kopf: it lists and watches, and tells a sink what it saw. No handler of ours writes anything."""
+"""What the cluster tells. kopf hosts the operator and watches what people write (`handlers.py`, the only module that imports
+kopf); pods, workloads, nodes and records come by lists and watches of our own (`informer.py`). Both tell a `Sink`.
+"""

@@ -1,18 +1,16 @@
-"""How kopf's streams of events are set up."""
+"""How kopf is set up: what it may do is to list and to watch."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterable
+from typing import Any
 
 import kopf
 
-BACKOFFS = (0.2, 0.5, *[1.0] * 10, *[2.0] * 10, *[5.0] * 20)
-"""A request of a watch is tried again for two minutes: an API server that restarts answers 403, 404 and 503 for some
-seconds. After that the error ends the process, which is restarted and costs lists only."""
+from ome_operator.watch.informer import BACKOFFS, PAGE, SILENCE
 
 
-def tuned(server_timeout: int, selectors: Mapping[tuple[str, str, str], str]) -> kopf.OperatorSettings:
-    """Every kopf setting that we rely on; `selectors` by group, version and plural, for a key of another spelling matches
-    nothing, silently.
-    """
+def tuned(server_timeout: int) -> kopf.OperatorSettings:
+    """Every kopf setting that we rely on."""
     settings = kopf.OperatorSettings()
     settings.networking.request_timeout = 30.0
     settings.networking.connect_timeout = 5.0
@@ -20,9 +18,51 @@ def tuned(server_timeout: int, selectors: Mapping[tuple[str, str, str], str]) ->
     settings.watching.connect_timeout = 5.0
     settings.watching.server_timeout = server_timeout
     settings.watching.client_timeout = server_timeout + 30.0
-    settings.watching.inactivity_timeout = 70.0  # bookmarks come every minute; a silent connection is dead
+    settings.watching.inactivity_timeout = SILENCE
     settings.watching.reconnect_backoff = 0.1
-    settings.watching.chunk_size = 500
-    for key, selector in selectors.items():
-        settings.watching.label_selectors[key] = selector
+    settings.watching.chunk_size = PAGE
+    settings.process.ultimate_exiting_timeout = 60.0  # SIGKILL, if kopf ends by an error and then hangs
+    settings.scanning.disabled = True  # the chart gives no rights on CRDs and namespaces
+    settings.posting.enabled = False
+    settings.persistence.diffbase_storage = NoDiffs()
+    # kopf takes its finalizer off every object that carries it. No object can carry this: it has no domain.
+    settings.persistence.finalizer = "no finalizer"
     return settings
+
+
+class NoDiffs(kopf.DiffBaseStorage):
+    """Remembers nothing: no handler asks for what changed, and to copy a body costs more than all the rest of an event."""
+
+    def build(self, *, body: kopf.Body, extra_fields: Iterable[Any] | None = None) -> kopf.BodyEssence:
+        """Nothing of the object."""
+        return kopf.BodyEssence()
+
+    def fetch(self, *, body: kopf.Body) -> kopf.BodyEssence | None:
+        """Nothing was stored."""
+        return None
+
+    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
+        """Store nothing."""
+
+
+def quiet() -> None:
+    """Keep tracebacks of what ended kopf out of the log: whoever called `kopf.operator` says it in a sentence. Tracebacks of
+    handlers stay.
+    """
+    logger = logging.getLogger("kopf")
+    logger.handlers, logger.propagate = [_Sentences()], False
+
+
+def expect_an_early_end() -> None:
+    """Let kopf not warn that its `startup` was cut off: that is how a standby is stopped."""
+    logging.getLogger("kopf").setLevel(logging.ERROR)
+
+
+class _Sentences(logging.Handler):
+    """Passes on to the root logger what kopf logs."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Not what `kopf.operator` raises, too."""
+        if record.exc_info and not record.name.startswith("kopf.objects"):
+            return
+        logging.root.handle(record)

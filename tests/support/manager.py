@@ -18,7 +18,7 @@ from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
 from ome_operator.machinery.metrics import Metrics
 from ome_operator.settings import Settings
-from ome_operator.watch.watcher import Watcher
+from ome_operator.watch.informer import Informer
 
 _NUMBER = itertools.count()
 
@@ -67,25 +67,25 @@ class Counted:
 @asynccontextmanager
 async def leading(
     connection: Connection, sync: Sync = idle, settings: Settings | None = None
-) -> AsyncIterator[tuple[Manager, Watcher, Counted]]:
+) -> AsyncIterator[tuple[Manager, Informer, Counted]]:
     """A leader at work."""
     settings, counted = settings or Settings(), Counted()
     client, session = Client(connection, count=counted), connection.session(limit=0, agent="test")
     quiet = replace(CORE, model_status=silent, runtime_status=silent, accelerator_status=silent)
     core = replace(quiet, sync=sync, refuse=refuse, models_of=lambda _: (), runtimes_of=lambda _: ())
     leader = Manager(settings, core, client, Metrics("test"), wall)
-    watcher = Watcher(watched(), leader, session=session, server=connection.server, server_timeout=600)
-    watching = asyncio.create_task(watcher.run())
+    informer = Informer(watched(), leader, session=session, server=connection.server, server_timeout=600)
+    watching = asyncio.create_task(informer.run())
 
     async def work() -> None:
-        await watcher.complete.wait()
+        await informer.complete.wait()
         await leader.run()
 
     working = asyncio.create_task(work())
     try:
         async with asyncio.timeout(30):
-            await watcher.complete.wait()
-        yield leader, watcher, counted
+            await informer.complete.wait()
+        yield leader, informer, counted
         assert not watching.done(), watching
         assert not working.done(), working
     finally:

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 import aiohttp
 import pytest
 
-from ome_local.cluster import Cluster
+from ome_local.cluster import SECOND, Cluster
 from ome_local.ports import choose
 from ome_operator import app
 from ome_operator.kube.client import Client
+from ome_operator.kube.connection import Connection
 from ome_operator.kube.leader_election import Election, ElectionSettings, Lost
+from tests.controlplane.process.conftest import CRDS
 from tests.support.manager import service, until
 
 _NUMBER = itertools.count()
@@ -128,3 +130,87 @@ async def test_two_candidates(client: Client) -> None:
         await asyncio.wait_for(a.hold(), 5)
     await b.release()
     await asyncio.wait_for(candidate("c").acquire(), 1)
+
+
+@pytest.mark.parametrize("crd", ["benchmarkjobs", "rolescales"], ids=["which kopf watches", "which we watch"])
+async def test_a_crd_that_vanishes_ends_the_process_in_a_sentence(cluster: Cluster, start: Start, crd: str) -> None:
+    """The next process waits until it is there again."""
+    first = start()
+    await first.is_state("leading", 40)
+    await asyncio.to_thread(cluster.kubectl, "delete", "crd", f"{crd}.ome.io")
+    await until("it ends", lambda: cluster.process(first.name) is None, 40)
+    said = [json.loads(line) for line in cluster.log(first.name).read_text().splitlines()]
+    assert [line for line in said if "exception" in line] == []
+    (last,) = [line["message"] for line in said if line["level"] == "critical"]
+    assert crd in last
+
+    second = start()
+    await until("it waits", lambda: "waiting for CRDs of ome.io: " in cluster.log(second.name).read_text())
+    assert await second.get("/readyz") == (503, "waiting for CRDs")
+    await asyncio.to_thread(cluster.kubectl, "apply", "--server-side", "-f", str(CRDS / f"{crd}.ome.io.yaml"))
+    await second.is_state("leading", 40)
+
+
+async def test_a_service_that_is_deleted_during_a_crash_of_the_api_server_is_noticed(
+    cluster: Cluster, client: Client, start: Start
+) -> None:
+    """What kopf watches is audited after a new list, too."""
+    other = Client(await Connection.open(await asyncio.to_thread(cluster.extra_apiserver)))
+    one = start()
+
+    async def are(count: float, seconds: float = 60) -> None:
+        async with asyncio.timeout(seconds):
+            while True:
+                told = (await one.get("/metrics", one.metrics))[1].splitlines()
+                if sum(float(line.split()[-1]) for line in told if line.startswith("ome_services{")) == count:
+                    return
+                await asyncio.sleep(0.2)
+
+    try:
+        await one.is_state("leading", 40)
+        before = len(await client.list_objects("InferenceService"))
+        doomed = await client.create(service())
+        await are(before + 1)
+        await asyncio.to_thread(cluster.stop, "apiserver", signal.SIGKILL)
+        await other.delete("InferenceService", "default", doomed["metadata"]["name"], doomed["metadata"]["uid"])
+        born = await other.create(service())
+        await asyncio.to_thread(cluster.start, "apiserver")
+        await are(before + 1)
+        async with asyncio.timeout(30):
+            while not (await client.get("InferenceService", "default", born["metadata"]["name"])).get("status"):  # noqa: ASYNC110
+                await asyncio.sleep(0.2)
+        await one.is_state("leading")
+        await asyncio.to_thread(cluster.stop, one.name, signal.SIGTERM)
+    finally:
+        await other.close()
+        await asyncio.to_thread(cluster.stop, SECOND)
+
+
+async def test_kopf_touches_no_object(cluster: Cluster, client: Client, start: Start) -> None:
+    """Not the finalizer of another operator that is made with kopf, and it posts no Events: it only reads."""
+    marker = "kopf.zalando.org/KopfFinalizerMarker"
+    before = len(_by_kopf(cluster))
+    one = start()
+    await one.is_state("leading", 40)
+    wanted = service()
+    wanted["metadata"]["finalizers"] = [marker]
+    made = await client.create(wanted)
+    name, uid = made["metadata"]["name"], made["metadata"]["uid"]
+    await client.patch_merge("InferenceService", "default", name, uid, {"metadata": {"labels": {"a": "b"}}})
+    await client.delete("InferenceService", "default", name, uid)
+    await asyncio.sleep(3)
+    left = await client.get("InferenceService", "default", name)
+    assert left["metadata"]["finalizers"] == [marker]
+    await client.patch_merge("InferenceService", "default", name, uid, {"metadata": {"finalizers": None}})
+    by_kopf = _by_kopf(cluster)[before:]
+    assert {kind for verb, kind in by_kopf if verb == "watch"} >= {"inferenceservices", "basemodels", "servings"}
+    assert {verb for verb, _ in by_kopf} <= {"get", "list", "watch"}
+    assert not {kind for _, kind in by_kopf} & {"customresourcedefinitions", "namespaces", "events", "kopfpeerings"}
+    await asyncio.to_thread(cluster.stop, one.name, signal.SIGTERM)
+
+
+def _by_kopf(cluster: Cluster) -> list[tuple[str, str]]:
+    """Verbs and kinds of the requests that kopf has sent."""
+    lines = cluster.at.audit_log.read_text().splitlines()
+    found = [json.loads(line) for line in lines if "ome-operator (kopf)" in line]
+    return [(event["verb"], (event.get("objectRef") or {}).get("resource", "")) for event in found]

@@ -10,7 +10,8 @@ from ome_local.cluster import SECOND, Cluster
 from ome_operator import keys
 from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
-from ome_operator.watch.watcher import Watched, Watcher
+from ome_operator.watch.informer import Informer
+from ome_operator.watch.sink import Watched
 from tests.support.manager import leading, small_role, until
 
 
@@ -64,9 +65,8 @@ async def test_what_is_deleted_between_two_pages_of_a_list_is_told(
         await client.create(small_role(name, "pages"))
     roles = Watched("Role", "rbac.authorization.k8s.io", "v1", "roles", f"{keys.SERVICE}=pages")
     sink, session = Deleting(cluster, "page-a", "page-c"), connection.session(limit=0, agent="test")
-    watcher = Watcher([roles], sink, session=session, server=connection.server, server_timeout=600)
-    watcher._settings.watching.chunk_size = 1
-    watching = asyncio.create_task(watcher.run())
+    informer = Informer([roles], sink, session=session, server=connection.server, server_timeout=600, page=1)
+    watching = asyncio.create_task(informer.run())
     try:
         await until("both deletions are told", lambda: len(sink.told) == 5)
         assert sink.told[:3] == ["seen page-a", "seen page-b", "seen page-c"]
@@ -81,13 +81,13 @@ async def test_only_labelled_objects_of_common_kinds_are_watched(connection: Con
     del stranger["metadata"]["labels"]
     await client.create(stranger)
     await client.create(small_role("labelled", "x"))
-    async with leading(connection) as (leader, watcher, _):
+    async with leading(connection) as (leader, informer, _):
         roles = leader.cluster.children["Role"]
         names = {one.name for one in roles}
         assert "labelled" in names, "all kinds are listed when work begins"
         assert "stranger" not in names
         assert len(leader.cluster.nodes) == 2
-        assert watcher.events["Role"] == len(names)
+        assert informer.events["Role"] == len(names)
 
 
 async def test_a_token_that_is_refused_is_read_again(cluster: Cluster, tmp_path: Path) -> None:

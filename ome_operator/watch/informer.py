@@ -1,0 +1,229 @@
+"""Lists and watches of our own, for kinds with many objects and many events, and for the agent.
+
+Each kind is listed page by page and watched from the moment of its list. A watch that ends, is cut, or falls silent is
+opened again at the last version that it told. A list begins again when that version is too old (410), when the list itself
+was cut, when the token is refused (the session has another token by then), or when the watch tells what nobody can read.
+"""
+
+import asyncio
+import itertools
+import json
+import logging
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any, NoReturn
+
+import aiohttp
+
+from ome_operator.kube import errors
+from ome_operator.watch.sink import CannotWatch, Sink, Watched
+
+logger = logging.getLogger(__name__)
+
+BACKOFFS = (0.2, 0.5, *[1.0] * 10, *[2.0] * 10, *[5.0] * 20)
+"""Seconds between two tries of a request: two minutes in all, for an API server that restarts answers 403, 404 and 503 for
+some seconds. After that the error ends the process, which is restarted and costs lists only."""
+NOT_SERVED_TRIES = 12
+"""A kind that is not served for ten seconds is gone: its CRD was deleted."""
+PAGE = 500
+"""Objects of a page."""
+SILENCE = 70.0
+"""Bookmarks come every minute; a connection that is silent for longer is dead."""
+PAUSE = 0.1
+"""Seconds between two watches, for the case that something ends each at once."""
+WELL = 60.0
+"""A watch that has run for so many seconds was well: what fails after it is a new failure."""
+
+
+class _Again(Exception):
+    """A list has to begin again; says why."""
+
+
+class Informer:
+    """Watches its kinds until it is cancelled, or ends with CannotWatch."""
+
+    def __init__(
+        self,
+        kinds: Sequence[Watched],
+        sink: Sink,
+        *,
+        session: aiohttp.ClientSession,
+        server: str,
+        server_timeout: int,
+        page: int = PAGE,
+        silence: float = SILENCE,
+    ) -> None:
+        self._kinds, self._sink, self._session, self._server = kinds, sink, session, server
+        self._page = page
+        self._list_timeout = aiohttp.ClientTimeout(total=30.0, sock_connect=5.0)
+        self._watch_timeout = aiohttp.ClientTimeout(total=server_timeout + 30.0, sock_connect=5.0, sock_read=silence)
+        self._watch_query = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(server_timeout)}
+        self._unlisted = {each.kind for each in kinds}
+        self.complete = asyncio.Event()
+        """Set when the sink was told of a whole list of each kind."""
+        self.last_event: dict[str, float] = {}
+        """Kind -> monotonic time of the last sign of life of its watch; there is one each minute."""
+        self.events: Counter[str] = Counter()
+        """Kind -> how many events came."""
+
+    async def run(self) -> None:
+        """Watch for ever."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for watched in self._kinds:
+                    group.create_task(self._watch(watched), name=f"watch {watched.kind}")
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+
+    async def _watch(self, watched: Watched) -> NoReturn:
+        again, pauses = False, iter(BACKOFFS)
+        while True:
+            began = time.monotonic()
+            try:
+                version = await self._list(watched)
+                self._listed(watched.kind, again)
+                while True:
+                    version = await self._follow(watched, version)
+                    await asyncio.sleep(PAUSE)
+            except _Again as reason:
+                logger.info("listing %s again: %s", watched.plural, reason)
+                if time.monotonic() - began > WELL:
+                    pauses = iter(BACKOFFS)
+                pause = next(pauses, None)
+                if pause is None:
+                    raise CannotWatch(f"cannot watch {watched.plural}: {reason}") from None
+            except errors.Unauthorized as error:  # for as long as it takes: whoever renews tokens may be slow
+                logger.warning("cannot watch %s: %s", watched.plural, error)
+                pause = 1.0
+            again = True
+            await asyncio.sleep(pause)
+
+    # --- a list -----------------------------------------------------------------------------------------------------
+
+    async def _list(self, watched: Watched) -> str:
+        """Tell all pages of a list; the version of the moment that they show."""
+        query = {"limit": str(self._page)}
+        while True:
+            response = await self._open(watched, query, self._list_timeout)
+            try:
+                async with response:
+                    page = json.loads(await response.read())
+                metadata, items = page["metadata"], page.get("items") or ()
+            except (aiohttp.ClientError, TimeoutError, OSError, ValueError, TypeError, KeyError) as error:
+                raise _Again(f"a page of the list did not come whole ({_said(error)})") from error
+            self._tell_page(watched, page.get("apiVersion"), items)
+            if not metadata.get("continue"):
+                return str(metadata.get("resourceVersion") or "")
+            query["continue"] = metadata["continue"]
+
+    def _tell_page(self, watched: Watched, api_version: str | None, items: Sequence[dict[str, Any]]) -> None:
+        """Objects of a list lack what events have: their version of the API."""
+        self.last_event[watched.kind] = time.monotonic()
+        self.events[watched.kind] += len(items)
+        for item in items:
+            if api_version:
+                item.setdefault("apiVersion", api_version)
+            self._sink.seen(watched.kind, item)
+
+    def _listed(self, kind: str, again: bool) -> None:
+        if again:
+            self._sink.relisted(kind)
+        self._unlisted.discard(kind)
+        if not self._unlisted:
+            self.complete.set()
+
+    # --- a watch ----------------------------------------------------------------------------------------------------
+
+    async def _follow(self, watched: Watched, version: str) -> str:
+        """Tell one watch from this version on until it ends; the last version that it told."""
+        response = await self._open(watched, {**self._watch_query, "resourceVersion": version}, self._watch_timeout)
+        try:
+            async with response:
+                async for line in _lines(response.content):
+                    version = self._tell(watched, line) or version
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            logger.debug("the watch of %s ended: %s", watched.plural, _said(error))
+        return version
+
+    def _tell(self, watched: Watched, line: bytes) -> str:
+        """Tell one event; its version."""
+        try:
+            event = json.loads(line)
+            what, body = event["type"], event["object"]
+            version = (body.get("metadata") or {}).get("resourceVersion") or ""
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise _Again(f"its watch told what nobody can read ({_said(error)})") from error
+        self.last_event[watched.kind] = time.monotonic()
+        if what == "ERROR":
+            raise _Again(str(body.get("message") or f"its watch ended with an error ({body.get('code')})"))
+        if what == "BOOKMARK":
+            return str(version)
+        self.events[watched.kind] += 1
+        if what == "DELETED":
+            self._sink.deleted(watched.kind, body)
+        elif what in ("ADDED", "MODIFIED"):
+            self._sink.seen(watched.kind, body)
+        else:
+            logger.warning("the watch of %s told of an event that nobody knows: %s", watched.plural, what)
+        return str(version)
+
+    # --- a request --------------------------------------------------------------------------------------------------
+
+    async def _open(self, watched: Watched, query: dict[str, str], limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        """An answer 200. What may be better soon is tried again; else it raises _Again, Unauthorized or CannotWatch."""
+        selector = {"labelSelector": watched.selector} if watched.selector else {}
+        url, pauses = self._server + watched.path, iter(BACKOFFS)
+        for tries in itertools.count(1):
+            try:
+                response = await self._session.get(url, params=query | selector, timeout=limits)
+                if response.status == 200:
+                    return response
+                error = await _refusal(response)
+            except (aiohttp.ClientError, TimeoutError, OSError) as cut:
+                error = errors.Transient(_said(cut))
+            pause = _pause(error, pauses, tries)
+            if pause is None:
+                raise CannotWatch(f"cannot watch {watched.plural}: {error}")
+            logger.warning("cannot watch %s (again in %.1f s): %s", watched.plural, pause, error)
+            await asyncio.sleep(pause)
+        raise AssertionError("unreachable")
+
+
+async def _refusal(response: aiohttp.ClientResponse) -> errors.KubeError:
+    """The error that an answer other than 200 is."""
+    async with response:
+        text = (await response.read()).decode(errors="replace").strip()
+    try:
+        told = json.loads(text)
+    except ValueError:
+        told = text
+    return errors.from_response(response.status, told, response.headers.get("Retry-After", ""))
+
+
+def _pause(error: errors.KubeError, pauses: Iterator[float], tries: int) -> float | None:
+    """Seconds until a request is tried again; None when that has lasted too long, or does not help."""
+    if error.code == 410:
+        raise _Again(str(error)) from error
+    if isinstance(error, errors.Unauthorized):
+        raise error
+    if isinstance(error, errors.NotServed) and tries > NOT_SERVED_TRIES:
+        return None
+    if not isinstance(error, errors.Transient | errors.Forbidden | errors.TooMany):
+        return None
+    pause = next(pauses, None)
+    return None if pause is None else max(pause, error.retry_after)
+
+
+async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Whole lines of a stream; a line that was cut is none. Large objects are longer than `readline` can read."""
+    rest = b""
+    async for chunk in content.iter_any():
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            if line:
+                yield line
+
+
+def _said(error: BaseException) -> str:
+    return str(error) or type(error).__name__

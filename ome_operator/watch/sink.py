@@ -1,0 +1,40 @@
+"""What is watched, and who is told."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+Body = Mapping[str, Any]
+
+
+class Watched(NamedTuple):
+    """A kind to watch."""
+
+    kind: str
+    group: str
+    version: str
+    plural: str
+    selector: str = ""
+    """Label selector; "" for all objects."""
+
+    @property
+    def path(self) -> str:
+        """The path of its lists and watches in all namespaces, below the server's address."""
+        prefix = f"/apis/{self.group}" if self.group else "/api"
+        return f"{prefix}/{self.version}/{self.plural}"
+
+
+class Sink(Protocol):
+    """Who is told. No method may raise, block, or keep the body."""
+
+    def seen(self, kind: str, body: Body) -> None:
+        """The object is there, in this state. Called again and again with the same state."""
+
+    def deleted(self, kind: str, body: Body) -> None:
+        """The object was deleted."""
+
+    def relisted(self, kind: str) -> None:
+        """A list of this kind was not the first to begin: what was told before may be gone since."""
+
+
+class CannotWatch(Exception):
+    """A kind cannot be watched any more; the sentence says which, and why. Whoever starts again begins with new lists."""

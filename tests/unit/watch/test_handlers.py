@@ -1,0 +1,329 @@
+"""kopf as the host of the process: what it asks of the API server, and how it ends."""
+
+import asyncio
+import json
+import re
+import sys
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import kopf
+import pytest
+from aiohttp import web
+
+import ome_operator
+from ome_operator import keys, watch
+from ome_operator.app import run
+from ome_operator.cache.cluster_cache import KINDS
+from ome_operator.cache.resources import SHORT
+from ome_operator.controllers.manager import WRITTEN, watched
+from ome_operator.kube.resources import RESOURCES
+from ome_operator.settings import Settings
+from ome_operator.watch import handlers
+from ome_operator.watch.sink import CannotWatch, Watched
+from ome_operator.watch.told import Told
+from tests.support.answers import answers
+
+MARKER = "kopf.zalando.org/KopfFinalizerMarker"
+SERVICES = f"/apis/{keys.API_VERSION}/inferenceservices"
+
+
+def service(name: str, **metadata: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "default", "uid": name, "resourceVersion": "7", **metadata}
+    return {"apiVersion": keys.API_VERSION, "kind": "InferenceService", "metadata": metadata, "spec": {}}
+
+
+class Server:
+    """An API server that serves our kinds, and writes down what it is asked."""
+
+    def __init__(self, *services: dict[str, Any]) -> None:
+        self.services = list(services)
+        self.requests: list[tuple[str, str]] = []
+        self.watched: Counter[str] = Counter()
+        self.events: asyncio.Queue[bytes] = asyncio.Queue()
+        self.loop = asyncio.new_event_loop()
+        self.refuse: list[tuple[str, int]] = []
+        """Paths of watches, and the code that the next one is refused with."""
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        self.requests.append((request.method, request.path))
+        if request.path.count("/") < 4 and "inferenceservices" not in request.path:
+            return web.json_response(self._discovery(request.path))
+        if "watch" not in request.query:
+            items = self.services if request.path == SERVICES else []
+            return web.json_response({"apiVersion": keys.API_VERSION, "metadata": {"resourceVersion": "9"}, "items": items})
+        for refusal in self.refuse:
+            if refusal[0] == request.path:
+                self.refuse.remove(refusal)
+                return web.json_response({"kind": "Status", "message": "no more"}, status=refusal[1])
+        return await self._watch(request)
+
+    async def _end(self, served: AbstractAsyncContextManager[Any]) -> None:
+        await served.__aexit__(None, None, None)
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+    def _discovery(self, path: str) -> Any:
+        if path == "/api":
+            return {"versions": ["v1"]}
+        if path == "/apis":
+            groups = sorted({(each.group, each.version) for each in RESOURCES.values() if each.group})
+            told = [{"groupVersion": f"{group}/{version}", "version": version} for group, version in groups]
+            return {
+                "groups": [
+                    {"name": group, "versions": [each], "preferredVersion": each}
+                    for (group, _), each in zip(groups, told, strict=True)
+                ]
+            }
+        api_version = path.removeprefix("/apis/").removeprefix("/api/")
+        found = {each.plural: name for name, each in RESOURCES.items() if each.api_version == api_version}
+        if path == "/api/v1":
+            found["namespaces"] = "Namespace"  # kopf waits until it has found these
+        common = {"singularName": "", "namespaced": True, "verbs": ["get", "list", "watch", "patch"]}
+        return {"resources": [{"name": plural, "kind": kind, **common} for plural, kind in found.items()]}
+
+    async def _watch(self, request: web.Request) -> web.StreamResponse:
+        self.watched[request.path] += 1
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while request.path == SERVICES:
+            await response.write(await self.events.get())
+        await asyncio.Future()
+        return response
+
+    def tell(self, what: str, body: Mapping[str, Any]) -> None:
+        self.write(json.dumps({"type": what, "object": body}).encode() + b"\n")
+
+    def write(self, line: bytes) -> None:
+        self.loop.call_soon_threadsafe(self.events.put_nowait, line)
+
+    @contextmanager
+    def serving(self) -> Iterator[str]:
+        """Its address. It has a thread of its own: kopf waits for, and cancels, every task of its own loop."""
+        thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        thread.start()
+        served = answers(self.answer)
+        try:
+            yield asyncio.run_coroutine_threadsafe(served.__aenter__(), self.loop).result(10).server
+        finally:
+            asyncio.run_coroutine_threadsafe(self._end(served), self.loop).result(10)
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            thread.join(10)
+
+
+class Process:
+    """What kopf hosts here; the sink of what it tells."""
+
+    def __init__(self, server: str, kinds: Sequence[Watched], more: Sequence[Watched] = (), patience: float = 10.0) -> None:
+        self.server, self._more = server, more
+        self.there: dict[str, set[str]] = {}
+        self.told = Told(kinds, self, self._listed, interval=0.1, patience=patience, look_every=0.1)
+        self.said: list[str] = []
+        self.sessions: list[aiohttp.ClientSession] = []
+        self.stopped = 0
+
+    async def start(self) -> Sequence[Watched]:
+        return self._more
+
+    async def stop(self) -> None:
+        self.stopped += 1
+        await self.told.end()
+
+    def session(self, trace: aiohttp.TraceConfig, middleware: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
+        self.sessions.append(aiohttp.ClientSession(trace_configs=[trace], middlewares=[middleware]))
+        return self.sessions[-1]
+
+    async def _listed(self, kind: str) -> set[str]:
+        return self.there.get(kind, set())
+
+    def seen(self, kind: str, body: Mapping[str, Any]) -> None:
+        self.said.append(f"seen {body['metadata']['name']}")
+
+    def deleted(self, kind: str, body: Mapping[str, Any]) -> None:
+        self.said.append(f"deleted {body['metadata']['name']}")
+
+    def relisted(self, kind: str) -> None:
+        self.said.append(f"relisted {kind}")
+
+
+ALL = watched(sorted(WRITTEN))
+OURS, THEIRS = [each for each in ALL if each.kind not in SHORT], [each for each in ALL if each.kind in SHORT]
+
+
+@asynccontextmanager
+async def hosted(server: Server, process: type[Process] = Process) -> AsyncIterator[tuple[Process, asyncio.Task[None]]]:
+    """An operator that kopf hosts."""
+    with server.serving() as address:
+        made, stop = process(address, ALL, THEIRS), asyncio.Event()
+        operating = asyncio.create_task(handlers.operate(made, stop))
+        try:
+            yield made, operating
+        finally:
+            stop.set()
+            async with asyncio.timeout(10):
+                await asyncio.wait({operating})
+            assert all(session.closed for session in made.sessions)
+
+
+async def until(what: Any) -> None:
+    async with asyncio.timeout(10):
+        while not what():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+def test_nothing_below_the_public_face_of_kopf_is_used() -> None:
+    """It changes with every version."""
+    house = Path(ome_operator.__file__).parent
+    private = re.compile(r"kopf\._|from kopf import _|getattr\(kopf")
+    assert [str(path) for path in house.rglob("*.py") if private.search(path.read_text())] == []
+
+
+def test_each_kind_is_watched_by_kopf_or_by_us() -> None:
+    assert {each.kind for each in OURS} == {
+        kind for kind in KINDS if RESOURCES[kind].group == keys.GROUP and kind not in ("NodeModels", "RoleScale")
+    }
+
+
+async def test_kopf_watches_what_people_write_and_sends_nothing_but_reads() -> None:
+    """Not even where an object carries a finalizer of kopf's, which another operator has put there."""
+    mine = service("mine", finalizers=[MARKER])
+    server = Server(mine, service("dying", finalizers=[MARKER], deletionTimestamp="2026-01-01T00:00:00Z"))
+    async with hosted(server) as (process, operating):
+        await until(lambda: set(server.watched) == {each.path for each in ALL})
+        server.tell("MODIFIED", service("mine", finalizers=[MARKER, "example.org/x"], labels={"a": "b"}))
+        server.tell("ADDED", service("new"))
+        server.tell("BOOKMARK", {"metadata": {"resourceVersion": "20"}})
+        server.tell("DELETED", service("dying", finalizers=[MARKER]))
+        await until(lambda: len(process.said) == 5)
+        assert not operating.done()
+        assert process.told.events["InferenceService"] == 5
+        assert set(process.told.last_event) == WRITTEN
+    assert sorted(process.said) == ["deleted dying", "seen dying", "seen mine", "seen mine", "seen new"]
+    assert {method for method, _ in server.requests} == {"GET"}
+    asked = {path for _, path in server.requests if path.count("/") > 3 or path == SERVICES}
+    assert asked == {each.path for each in ALL}, "no CRDs, no namespaces, no peers"
+    assert operating.exception() is None
+    assert process.stopped == 1
+
+
+async def test_a_refused_token_ends_no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session renews its token by itself; kopf would close it under the watches of other kinds."""
+    monkeypatch.setattr(handlers, "REFUSED", 0.05)
+    server = Server(service("a"))
+    server.refuse = [(SERVICES, 401)] * 5
+    async with hosted(server) as (process, operating):
+        await until(lambda: server.watched[SERVICES])
+        server.tell("ADDED", service("b"))
+        await until(lambda: "seen b" in process.said)
+        assert not operating.done()
+        assert len(process.sessions) == 1
+    memo = handlers.Memo(process, asyncio.Event())
+    first, second = await handlers.login(memo), await handlers.login(memo)
+    assert first != second, "kopf takes no session that it has seen"
+    for session in process.sessions:
+        await session.close()
+
+
+FAULTS = {
+    "a watch is not served any more": (404, b""),
+    "an ERROR event": (0, b'{"type": "ERROR", "object": {"kind": "Status", "code": 500, "message": "etcd"}}\n'),
+    "a line that nobody can read": (0, b"<html>\n"),
+}
+
+
+@pytest.mark.parametrize(("code", "told"), FAULTS.values(), ids=list(FAULTS))
+async def test_what_kopf_cannot_go_on_after_ends_it(code: int, told: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """With an exception for us to say in a sentence, and without a traceback of its own."""
+    server = Server(service("a"))
+    server.refuse = [(SERVICES, code)] if code else []
+    async with hosted(server) as (process, operating):
+        if told:
+            await until(lambda: len(server.watched) == len(ALL))
+            server.write(told)
+        async with asyncio.timeout(4):  # kopf waits 5 s for what its failure left behind
+            await asyncio.wait({operating})
+        assert operating.exception() is not None
+        assert process.stopped == 1
+    assert [record for record in caplog.records if record.exc_info] == []
+
+
+async def test_a_list_that_begins_again_is_told() -> None:
+    """Only a list that is not the first: deletions before it may never be told."""
+    server = Server(service("a"))
+    async with hosted(server) as (process, _):
+        await until(lambda: server.watched[SERVICES])
+        await until(lambda: process.said == ["seen a"])
+        server.services = []
+        server.tell("ERROR", {"kind": "Status", "code": 410, "message": "too old"})
+        await until(lambda: process.said == ["seen a", "relisted InferenceService"])
+
+
+async def test_passes_begin_when_everything_that_is_there_was_told() -> None:
+    server = Server(service("a"))
+    async with hosted(server) as (process, _):
+        process.there["InferenceService"] = {"a", "late"}
+        checking = asyncio.create_task(process.told.run())
+        await until(lambda: server.watched[SERVICES])
+        await asyncio.sleep(0.3)
+        assert not process.told.complete.is_set(), "a list of metadata has an object that kopf has not told"
+        server.tell("ADDED", service("late"))
+        await until(process.told.complete.is_set)
+        process.there["InferenceService"] = {"a"}
+        await until(lambda: "relisted InferenceService" in process.said)
+        checking.cancel()
+
+
+async def test_what_is_there_and_never_comes_ends_the_process() -> None:
+    server = Server(service("a"))
+
+    class Impatient(Process):
+        def __init__(self, server: str, kinds: Sequence[Watched], more: Sequence[Watched]) -> None:
+            super().__init__(server, kinds, more, patience=0.3)
+
+    async with hosted(server, Impatient) as (process, _):
+        process.there["InferenceService"] = {"a"}
+        checking = asyncio.create_task(process.told.run())
+        await until(process.told.complete.is_set)
+        process.there["InferenceService"] = {"a", "lost"}
+        with pytest.raises(CannotWatch, match="of 2 objects of InferenceService kopf has told 1"):
+            await checking
+
+
+async def test_a_kind_that_kopf_does_not_list_is_noticed() -> None:
+    """A handler for another version of the kind would be told nothing, silently."""
+    told = Told(OURS, Process("", ()), lambda _: asyncio.sleep(0, set()), interval=1.0, patience=0.1, look_every=0.05)
+    with pytest.raises(CannotWatch, match="kopf does not list"):
+        await told.run()
+
+
+@pytest.mark.parametrize("changed", ["a name is gone", "an argument is gone"])
+async def test_another_kopf_than_the_one_we_know_is_a_sentence(
+    changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    if changed == "a name is gone":
+        monkeypatch.setattr(watch, "handlers", None, raising=False)
+        monkeypatch.delattr(watch, "handlers")
+        monkeypatch.setitem(sys.modules, "ome_operator.watch.handlers", None)
+    else:
+        monkeypatch.setattr(kopf, "operator", lambda *, registry: None)
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text("""
+apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{name: c, context: {cluster: c, user: u}}]
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
+users: [{name: u, user: {token: t}}]
+""")
+    settings = Settings(kubeconfig=kubeconfig, address="127.0.0.1", health_port=0, metrics_port=0)
+    assert await run(settings) == 1
+    (said,) = [record for record in caplog.records if record.levelname == "CRITICAL"]
+    assert said.getMessage().startswith("stopping: kopf: ")
+    assert not said.exc_info

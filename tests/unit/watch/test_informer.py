@@ -1,0 +1,209 @@
+"""What an informer tells its sink, whatever the API server does."""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from ome_operator.cache.cluster_cache import KINDS, LABELLED
+from ome_operator.controllers.manager import SELECTOR, SELECTORS, watched
+from ome_operator.watch import informer as informers
+from ome_operator.watch.informer import Informer
+from ome_operator.watch.sink import CannotWatch, Watched
+from tests.support.answers import Handler, answers
+
+THINGS = Watched("Thing", "example.org", "v1", "things", "a=b")
+
+
+class Sink:
+    """A sink that writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def seen(self, kind: str, body: Mapping[str, Any]) -> None:
+        self.said.append(f"seen {body['metadata']['name']}")
+
+    def deleted(self, kind: str, body: Mapping[str, Any]) -> None:
+        self.said.append(f"deleted {body['metadata']['name']}")
+
+    def relisted(self, kind: str) -> None:
+        self.said.append("relisted")
+
+
+def thing(name: str, version: str = "7") -> dict[str, Any]:
+    return {"metadata": {"name": name, "uid": name, "resourceVersion": version}}
+
+
+def page(*names: str, more: str = "") -> Handler:
+    """A page of a list."""
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        metadata = {"resourceVersion": "9", "continue": more}
+        return web.json_response({"metadata": metadata, "items": [thing(name) for name in names]})
+
+    return answer
+
+
+def refused(code: int) -> Handler:
+    """The answer to a token, ours or that of a page, which holds no more."""
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.json_response({"kind": "Status", "code": code, "message": "no more"}, status=code)
+
+    return answer
+
+
+async def cut(request: web.Request) -> web.StreamResponse:
+    """The connection ends in the middle of a page."""
+    response = web.StreamResponse(headers={"Content-Length": "1000", "Content-Type": "application/json"})
+    await response.prepare(request)
+    await response.write(b'{"items": [')
+    assert request.transport is not None
+    request.transport.close()
+    return response
+
+
+def event(what: str, body: Mapping[str, Any]) -> bytes:
+    return json.dumps({"type": what, "object": body}).encode() + b"\n"
+
+
+def stream(*chunks: bytes, then: float = 0.0) -> Handler:
+    """A watch that tells this, in chunks, stays silent for so long, and ends."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for chunk in chunks:
+            await response.write(chunk)
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(then)
+        return response
+
+    return answer
+
+
+class Told:
+    """Runs an informer against a server that gives these answers to lists and watches, one after the other."""
+
+    def __init__(self, *lists: Handler, watches: tuple[Handler, ...] = (), silence: float = 60.0) -> None:
+        self.lists, self.watches = list(lists), list(watches)
+        self.silence = silence
+        self.queries: list[dict[str, str]] = []
+        self.sink = Sink()
+
+    async def until(self, holds: Callable[["Told"], bool]) -> list[str]:
+        """What the sink was told when this holds."""
+        where = "/apis/example.org/v1/things"
+        async with answers(self._serve, "GET", where) as connection, connection.session(limit=0, agent="") as session:
+            self.informer = Informer(
+                [THINGS], self.sink, session=session, server=connection.server, server_timeout=60, silence=self.silence
+            )
+            watching = asyncio.create_task(self.informer.run())
+            try:
+                async with asyncio.timeout(10):
+                    while not (watching.done() or holds(self)):  # noqa: ASYNC110
+                        await asyncio.sleep(0.01)
+                if watching.done():
+                    await watching
+            finally:
+                watching.cancel()
+        return self.sink.said
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        self.queries.append(dict(request.query))
+        left = self.watches if "watch" in request.query else self.lists
+        if not left:
+            await asyncio.Future()
+        return await left.pop(0)(request)
+
+
+def listed(run: Told) -> bool:
+    return not run.lists and run.informer.complete.is_set()
+
+
+async def test_a_whole_list_of_several_pages_misses_nothing() -> None:
+    """All its pages show one moment, at which its watch begins: tests/controlplane/process."""
+    run = Told(page("a", more="next"), page("b"))
+    assert await run.until(lambda run: listed(run) and len(run.queries) == 3) == ["seen a", "seen b"]
+    first, second, watch = run.queries
+    assert first == {"limit": "500", "labelSelector": "a=b"}
+    assert second == {**first, "continue": "next"}
+    assert (watch["resourceVersion"], watch["labelSelector"], watch["allowWatchBookmarks"]) == ("9", "a=b", "true")
+
+
+@pytest.mark.parametrize("fault", [cut, refused(401), refused(410)], ids=["cut", "401", "410"])
+async def test_a_first_list_that_began_again_may_have_shown_what_is_gone(fault: Handler) -> None:
+    said = await Told(page("a", "b", more="next"), fault, page("b", more="next"), page("c")).until(listed)
+    assert said[:4] == ["seen a", "seen b", "seen b", "seen c"]
+    assert said[4:] == ["relisted"]
+
+
+async def test_a_watch_that_ends_goes_on_at_the_last_version_that_it_told() -> None:
+    first = stream(event("ADDED", thing("b", "10")), event("DELETED", thing("a", "11")), event("BOOKMARK", thing("", "20")))
+    run = Told(page("a"), watches=(first, stream(event("MODIFIED", thing("b", "21")))))
+    said = await run.until(lambda run: len(run.queries) == 4)
+    assert said == ["seen a", "seen b", "deleted a", "seen b"]
+    assert [query.get("resourceVersion") for query in run.queries] == [None, "9", "20", "21"]
+
+
+async def test_a_line_in_many_chunks_is_one_event_and_a_line_that_was_cut_is_none() -> None:
+    large = event("ADDED", {**thing("large", "10"), "spec": "x" * 3_000_000})
+    pieces = [large[at : at + 500_000] for at in range(0, len(large), 500_000)]
+    run = Told(page(), watches=(stream(*pieces, event("ADDED", thing("cut", "11"))[:-9]),))
+    assert await run.until(lambda run: len(run.queries) == 3) == ["seen large"]
+    assert run.queries[-1]["resourceVersion"] == "10", "the event that was cut comes again"
+
+
+async def test_a_silent_watch_is_dead() -> None:
+    run = Told(page("a"), watches=(stream(event("ADDED", thing("b", "10")), then=30),), silence=0.2)
+    assert await run.until(lambda run: len(run.queries) == 3) == ["seen a", "seen b"]
+    assert run.queries[-1]["resourceVersion"] == "10"
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        event("ERROR", {"kind": "Status", "code": 410, "message": "too old"}),
+        event("ERROR", {"kind": "Status", "code": 500, "message": "etcd"}),
+        b"<html>no event</html>\n",
+        b"[1]\n",
+    ],
+    ids=["410", "500", "a page of a proxy", "no object"],
+)
+async def test_a_watch_that_tells_an_error_or_nonsense_is_followed_by_a_list(told: bytes) -> None:
+    run = Told(page("a"), page("b"), watches=(stream(told),))
+    assert await run.until(listed) == ["seen a", "seen b", "relisted"]
+
+
+@pytest.mark.parametrize("code", [403, 404, 429, 500, 503])
+async def test_what_may_be_better_soon_is_asked_again(code: int) -> None:
+    run = Told(refused(code), page("a"), watches=(refused(code),))
+    assert await run.until(lambda run: len(run.queries) == 4) == ["seen a"], "no relist: nothing was missed"
+
+
+@pytest.mark.parametrize(("code", "answers"), [(404, 13), (503, 43), (400, 1)])
+async def test_what_lasts_ends_in_a_sentence(monkeypatch: pytest.MonkeyPatch, code: int, answers: int) -> None:
+    monkeypatch.setattr(informers, "BACKOFFS", (0.0,) * 42)
+    run = Told(*[refused(code)] * answers)
+    with pytest.raises(CannotWatch, match="cannot watch things: no more"):
+        await run.until(lambda _: False)
+    assert not run.lists
+
+
+async def test_lists_that_break_for_ever_end_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(informers, "BACKOFFS", (0.0,) * 3)
+    with pytest.raises(CannotWatch, match="cannot watch things: a page of the list did not come whole"):
+        await Told(*[cut] * 4).until(lambda _: False)
+
+
+def test_exactly_the_common_kinds_are_watched_by_label() -> None:
+    """Else we would watch every pod of the cluster."""
+    selectors = {each.kind: each.selector for each in watched()}
+    assert selectors == {kind: SELECTORS[kind] if kind in LABELLED else "" for kind in KINDS}
+    assert {kind: selector for kind, selector in SELECTORS.items() if selector != SELECTOR} == {
+        "ControllerRevision": "ome.io/managed-by=ome-operator,!component"
+    }
