@@ -1,17 +1,20 @@
 """Names of everything that a service gets. Functions, so that a name is spelled in one place.
 
 Limits that the API server enforces late or quietly (measured, decisions 18): a StatefulSet whose name is longer than 52
-characters is accepted but its pods never come, because name and revision make a label of at most 63; worker StatefulSets
-add `-<group>`, so the leader's stem stays at 46 or below. Services are DNS-1035 names of at most 63 characters.
+characters is accepted but its pods never come, because name and revision make a label of at most 63. The sets of a group
+add `-<group>` and `-<group>-w` to the stem of their role; with five digits for the group the stem has at most 44 characters.
+Services are DNS-1035 names of at most 63 characters.
 """
 
 import hashlib
 import json
+import re
 from typing import Any
 
 from ome_operator import keys
 
-STEM = 46
+STEM = 44
+"""Characters that a role of a slice may have before the number of a group."""
 LABEL = 63
 
 
@@ -26,14 +29,33 @@ def fit(name: str, limit: int) -> str:
     return name if len(name) <= limit else f"{name[: limit - 9].rstrip('-.')}-{digest(name)}"
 
 
-def leader(service: str, component: str, revision: str) -> str:
-    """Leader StatefulSet of a slice; its pods are `<leader>-<group>`."""
+def stem(service: str, component: str, revision: str) -> str:
+    """What names of everything begin with that belongs to one component of one slice."""
     return fit(f"{service}-{component}-{revision}", STEM)
 
 
-def worker(service: str, component: str, revision: str, group: int) -> str:
+def leader(stem: str, group: int | str) -> str:
+    """Leader StatefulSet of one group; its only pod is `<leader>-0`."""
+    return f"{stem}-{group}"
+
+
+def leader_pod(stem: str, group: int | str) -> str:
+    """Pod of rank 0 of one group."""
+    return f"{leader(stem, group)}-0"
+
+
+def worker(stem: str, group: int | str) -> str:
     """Worker StatefulSet of one group; its pods are `<worker>-<rank>`."""
-    return f"{leader(service, component, revision)}-{group}"
+    return f"{stem}-{group}-w"
+
+
+_GROUP = re.compile(r".+-(\d{1,5})(-w)?")
+
+
+def group(stateful_set: str) -> tuple[int, bool] | None:
+    """Number of the group that a StatefulSet of this name belongs to, and whether it is its leader's; None for another."""
+    found = _GROUP.fullmatch(stateful_set)
+    return (int(found[1]), not found[2]) if found else None
 
 
 def revision_object(service: str, revision: str) -> str:
@@ -43,12 +65,12 @@ def revision_object(service: str, revision: str) -> str:
 
 def router(service: str, revision: str) -> str:
     """Router Deployment of a slice."""
-    return leader(service, keys.ROUTER, revision)
+    return stem(service, keys.ROUTER, revision)
 
 
 def budget(service: str, component: str, revision: str) -> str:
     """PodDisruptionBudget of one component of a slice."""
-    return leader(service, component, revision)
+    return stem(service, component, revision)
 
 
 def component(service: str, name: str) -> str:

@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from ome_operator import keys, names
 from ome_operator.api import InferenceService
 from ome_operator.core.observed.objects import Manifest
+from ome_operator.core.observed.slices import Slice
 from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.plan import ApplyStatus, Create, EnsureSecret
 from ome_operator.core.render import meta, probes, rdma, registry_sidecar, router, scaling, services, ssh
 from ome_operator.core.render.pod_template import port
-from ome_operator.core.render.statefulsets import Stored, stamp
-from ome_operator.core.rollout.drain import Held, Retained, hold
+from ome_operator.core.render.statefulsets import Stored, sets, stamp
+from ome_operator.core.rollout.drain import Held, hold
 from ome_operator.core.rollout.intent import Intent
-from ome_operator.core.rollout.planner import ReplicaCounts, Share, routers
+from ome_operator.core.rollout.members import by_worth, chosen, taken
+from ome_operator.core.rollout.planner import ReplicaCounts, routers
 from ome_operator.core.rollout.step import RolloutStep
 from ome_operator.core.status.progress import Progress, RoleProgressSpec, progress, title
 
@@ -59,11 +61,11 @@ def desired(snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: Repli
     for revision in step.keep:
         manifests += _engines(intent, revision, held)
         if revision in replicas:
-            manifests += _router(snapshot, intent, revision, step.groups[revision], replicas[revision])
+            manifests += _router(snapshot, intent, revision, held, replicas[revision])
     manifests += [scaling.autoscaler(intent.owner, name, one) for name, one in scaled.items() if one.scaler == "hpa"]
     far = tuple(
         progress(role, snapshot.pods, snapshot.observed.failures)
-        for role in _roles(intent, step, source, counts, routed=not lives_on)
+        for role in _roles(intent, held, source, counts, routed=not lives_on)
     )
     return Desired(
         manifests=tuple(manifests),
@@ -131,12 +133,15 @@ def _front(snapshot: Snapshot, ports: Mapping[str, int]) -> str:
 
 
 def _held(snapshot: Snapshot, intent: Intent, step: RolloutStep) -> Held:
-    """The groups of every kept slice; without a router nobody could take them out of it first."""
+    """The groups of every kept slice."""
     out = {}
     for revision, share in step.groups.items():
-        found = snapshot.slices.get(revision) if keys.ROUTER in intent.groups else None
-        for name, groups in share.items():
-            out[revision, name] = Retained(groups) if found is None else hold(name, groups, found, snapshot.now)
+        found = snapshot.slices.get(revision, Slice(revision, (), ()))
+        for name, role in intent.roles(revision).items():
+            if name not in share:
+                continue
+            wanted = chosen(share[name], by_worth(name, role.size, found), taken(name, found))
+            out[revision, name] = hold(name, wanted, found, snapshot.now, routed=keys.ROUTER in intent.groups)
     return out
 
 
@@ -147,12 +152,12 @@ def _secrets(snapshot: Snapshot, intent: Intent, step: RolloutStep, held: Held) 
     for revision in step.keep:
         for name, role in intent.roles(revision).items():
             found = ssh.secret(intent.owner, role.leader["spec"]["template"])
-            if found is not None and ready[revision, name] < held[revision, name].groups * role.size:
+            if found is not None and ready[revision, name] < len(held[revision, name].numbers) * role.size:
                 out[found["metadata"]["name"]] = EnsureSecret(found)
     return tuple(out.values())
 
 
-def _leaders(snapshot: Snapshot, intent: Intent, revision: str, share: Share) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _leaders(snapshot: Snapshot, intent: Intent, revision: str, held: Held) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """For each role of a slice the addresses of its leaders, for a router that does not look for them itself.
 
     Those that are wanted and ready; all that are wanted while none is, so that one that comes up alone changes nothing.
@@ -164,7 +169,8 @@ def _leaders(snapshot: Snapshot, intent: Intent, revision: str, share: Share) ->
     }
     out = []
     for name in intent.roles(revision):
-        serving = [group for group in range(share[name]) if (name, group) in ready] or range(share[name])
+        wanted = held[revision, name].wanted
+        serving = [group for group in wanted if (name, group) in ready] or wanted
         out.append((name, tuple(meta.address(intent.owner, name, revision, group) for group in serving)))
     return tuple(out)
 
@@ -189,22 +195,22 @@ def _engines(intent: Intent, revision: str, held: Held) -> list[Manifest]:
     """The engines of one kept slice as they are stored, and their budgets."""
     out: list[Manifest] = []
     for name, role in intent.roles(revision).items():
-        groups = held[revision, name].groups
-        out += stamp(intent.owner, role, groups, range(groups))
+        numbers = held[revision, name].numbers
+        out += stamp(intent.owner, role, numbers)
         if name in intent.policies:
-            allowed = scaling.allowed_disruptions(intent.policies[name], groups)
+            allowed = scaling.allowed_disruptions(intent.policies[name], len(numbers))
             out.append(scaling.budget(intent.owner, name, revision, allowed))
     return out
 
 
-def _router(snapshot: Snapshot, intent: Intent, revision: str, share: Share, replicas: int) -> list[Manifest]:
+def _router(snapshot: Snapshot, intent: Intent, revision: str, held: Held, replicas: int) -> list[Manifest]:
     """The router of one kept slice as rendered now, and its budget."""
     if intent.router is None:
         return []
     switched_off = snapshot.service.annotations.get(keys.REGISTRY) == registry_sidecar.OFF
     image = "" if switched_off else snapshot.deps.registry_image
     sidecar = registry_sidecar.sidecar(image, intent.roles(revision))
-    leaders = _leaders(snapshot, intent, revision, share) if router.is_told(intent.router) else ()
+    leaders = _leaders(snapshot, intent, revision, held) if router.is_told(intent.router) else ()
     allowed = scaling.allowed_disruptions(intent.policies[keys.ROUTER], replicas)
     return [
         router.deployment(intent.owner, revision, intent.router, replicas, sidecar, leaders),
@@ -212,29 +218,28 @@ def _router(snapshot: Snapshot, intent: Intent, revision: str, share: Share, rep
     ]
 
 
-def _roles(intent: Intent, step: RolloutStep, source: str, counts: ReplicaCounts, routed: bool) -> list[RoleProgressSpec]:
+def _roles(intent: Intent, held: Held, source: str, counts: ReplicaCounts, routed: bool) -> list[RoleProgressSpec]:
     """What progress is measured against: the roles of the slice that serves or comes, and the router; over all slices."""
     roles = intent.roles(source)
     both = keys.DECODER in roles
+    kept = dict.fromkeys(revision for revision, _ in held)
     out = []
     for name, role in roles.items():
-        sets = [("StatefulSet", one) for revision in step.keep for one in _sets(intent, step, revision, name)]
+        sets = [("StatefulSet", one) for revision in kept for one in _sets(intent, held, revision, name)]
         groups = counts.wanted[source][name]
         out.append(RoleProgressSpec(name, title(name, both), groups, role.size, tuple(sets)))
     if routed and roles and keys.ROUTER in intent.groups:
-        deployments = tuple(("Deployment", names.router(intent.owner.name, revision)) for revision in step.keep)
+        deployments = tuple(("Deployment", names.router(intent.owner.name, revision)) for revision in kept)
         out.append(RoleProgressSpec(keys.ROUTER, keys.ROUTER, intent.groups[keys.ROUTER], 1, deployments))
     return out
 
 
-def _sets(intent: Intent, step: RolloutStep, revision: str, component: str) -> list[str]:
-    """Names of the StatefulSets of a role of a slice."""
+def _sets(intent: Intent, held: Held, revision: str, component: str) -> list[str]:
+    """Names of the StatefulSets of the wanted groups of a role of a slice."""
     role = intent.roles(revision).get(component)
     if role is None:
         return []
-    groups = range(step.groups[revision][component]) if role.worker is not None else ()
-    workers = [names.worker(intent.owner.name, component, revision, group) for group in groups]
-    return [names.leader(intent.owner.name, component, revision), *workers]
+    return [name for number in held[revision, component].wanted for name in sets(role, number)]
 
 
 def _scale_status(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ome_operator import keys
+from ome_operator import keys, names
 from ome_operator.core.desired import Desired, selector
 from ome_operator.core.observed.managed_fields import digest
 from ome_operator.core.observed.objects import Manifest
@@ -68,7 +68,7 @@ def _alone(snapshot: Snapshot, intent: Intent, step: RolloutStep) -> Alone | Non
     return Alone(revision, Guard(selector(intent.owner, revision)))
 
 
-_digest = memoize_by_identity(8192)(digest)
+_digest = memoize_by_identity(32768)(digest)
 
 
 def _applies(snapshot: Snapshot, manifests: Iterable[Manifest], alone: Alone | None = None) -> tuple[Apply, ...]:
@@ -88,7 +88,14 @@ def _apply(snapshot: Snapshot, manifest: Manifest, alone: Alone | None) -> Apply
             return None
         return Apply(_hashed(manifest, wanted), found.uid)
     guard = alone.guard if alone is not None and alone.guards(manifest) else None
-    return Apply(_hashed(manifest, wanted), "", guard)
+    return Apply(_hashed(manifest, wanted), "", guard, after=_leader_set(manifest))
+
+
+def _leader_set(manifest: Manifest) -> str:
+    """The leader's StatefulSet of the group that a worker StatefulSet belongs to, "" for other manifests."""
+    name = str(manifest["metadata"]["name"])
+    found = names.group(name) if manifest["kind"] == "StatefulSet" else None
+    return name.removesuffix("-w") if found and not found[1] else ""
 
 
 def _hashed(manifest: Manifest, wanted: str) -> Manifest:
@@ -101,7 +108,7 @@ def _scaled_down(snapshot: Snapshot, want: Desired) -> Iterator[Delete]:
     """Workers of groups beyond those that are kept, once their leader is gone."""
     for (revision, component), held in want.held.items():
         if revision in snapshot.slices:
-            yield from leftovers(snapshot.service.name, component, held.groups, snapshot.slices[revision]).delete
+            yield from leftovers(snapshot.service.name, component, held.numbers, snapshot.slices[revision])
 
 
 def _prune(snapshot: Snapshot, step: RolloutStep, want: Desired) -> list[Delete]:

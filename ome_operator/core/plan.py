@@ -40,6 +40,8 @@ class Apply:
     uid: str
     """UID of the object that is to be changed; "" = it must not exist yet."""
     guard: Guard | None = None
+    after: str = ""
+    """The StatefulSet that has to be stored before; "" = none. Workers without a leader's StatefulSet are no group."""
 
     @property
     def kind(self) -> str:
@@ -105,8 +107,8 @@ class Recycle:
     """Deletions in one group, all or none: only if everything that they rest on is found the same, read live."""
 
     delete: tuple[Delete, ...]
-    selectors: tuple[str, ...]
-    """Label selectors that find the group's pods."""
+    selector: str
+    """Label selector that finds the group's pods."""
     pods: frozenset[PodFingerprint]
     """All of them."""
     scale: tuple[str, int] | None = None

@@ -35,6 +35,7 @@ class Reason(StrEnum):
 
     # What the object says
     INVALID_SPEC = "InvalidSpec"
+    FORMER_SHAPE = "FormerShape"
     MODEL_NOT_NAMED = "ModelNotNamed"
     RUNTIME_NOT_NAMED = "RuntimeNotNamed"
     NO_ENGINE = "NoEngine"

@@ -19,7 +19,7 @@ from ome_operator.core.reasons import ANOTHER, ORDER, READY, Reason
 from ome_operator.core.recovery.recover import recover
 from ome_operator.core.report import report
 from ome_operator.core.resolve.inputs import resolve
-from ome_operator.core.rollout import progress_deadline, shared_edits
+from ome_operator.core.rollout import progress_deadline, revisions, shared_edits
 from ome_operator.core.rollout.intent import Intent, choose
 from ome_operator.core.rollout.replicas import replica_counts
 from ome_operator.core.rollout.step import decide
@@ -37,6 +37,8 @@ def sync(service: InferenceService, deps: Deps, observed: Observed, now: datetim
     if observed.another:
         return _another(service, observed.another, now)
     snapshot = Snapshot(_in_present_form(service), deps, observed, now)
+    if former := _former(snapshot):
+        return refuse_spec(dict(service.status), service.generation, Reason.FORMER_SHAPE, former, now)
     # Which revision does the service go to, what does it wait for, and for how long has it not come farther?
     intent = choose(snapshot, resolve(snapshot.service, deps, snapshot.inputs))
     clock = progress_deadline.clock(snapshot, intent.aim)
@@ -66,6 +68,18 @@ def sync(service: InferenceService, deps: Deps, observed: Observed, now: datetim
         events=(*recovery.events, *events(before.get("conditions") or (), said["conditions"])),
         # By what is said now: no event follows our own write of the status, and others wait for this service's turn to end.
         rolls=_shares(snapshot, intent, said) and (step.rolls or step.keep == (intent.target,)),
+    )
+
+
+def _former(snapshot: Snapshot) -> str:
+    """Why nothing of this service is touched, "" where it may be: an older operator made what runs in another shape."""
+    found = [one.name for one in snapshot.revisions if revisions.former(one) and snapshot.made(one.name)]
+    if not found:
+        return ""
+    return (
+        f"revision {', '.join(found)} was made by an older version of this operator, which had one StatefulSet for all "
+        "leaders: nothing of this service is changed. Run that version again, or delete the InferenceService, which ends "
+        "its pods, and apply it anew"
     )
 
 

@@ -1,5 +1,6 @@
 """What a service comes to when everything has settled: the objects of its wanted revision, and nothing of an older one."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -126,14 +127,14 @@ def _data(revision: str, written: Iterable[Manifest], known: Iterable[Child]) ->
 
 
 def _roles(found: Mapping[str, Stored], written: Iterable[Manifest]) -> tuple[RoleOutcome, ...]:
-    groups = {
-        one["metadata"]["labels"][keys.COMPONENT]: one["spec"]["replicas"]
+    groups = Counter(
+        one["metadata"]["labels"][keys.COMPONENT]
         for one in written
         if _runs(one) and keys.WORKER_INDEX in one["metadata"]["labels"]
-    }
+    )
     both = keys.DECODER in found
     return tuple(
-        RoleOutcome(name, title(name, both), groups.get(name, 0), found[name].size, gpus(found[name]))
+        RoleOutcome(name, title(name, both), groups[name], found[name].size, gpus(found[name]))
         for name in (keys.ENGINE, keys.DECODER)
         if name in found
     )

@@ -13,6 +13,7 @@ from ome_operator.core.observed.objects import Observed, Pod
 from ome_operator.core.reasons import ADVICE, ANOTHER, CONDITION, DRIFTED, MODEL_READY, READY, ROLLED_OUT, RUNTIME_READY
 from ome_operator.core.recovery.failure import sentence
 from ome_operator.core.render.statefulsets import Stored, stored
+from ome_operator.core.rollout.members import existing
 from ome_operator.core.status.progress import title
 from ome_operator.describe.outcome import pod_gpus
 from ome_operator.describe.text import count
@@ -176,7 +177,7 @@ def _role(
         groups = [_routers(pods, wanted)]
     else:
         size = role.size if role else 1 + max((pod.rank for pod in pods), default=0)
-        numbers = sorted({*range(wanted), *(pod.group for pod in pods)})
+        numbers = sorted({*existing(component, one), *(pod.group for pod in pods)})
         remembered = _remembered(component, one.revision, status)
         groups = [
             _group(number, [pod for pod in pods if pod.group == number], size, role, remembered.get(number, ""))

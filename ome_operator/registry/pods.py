@@ -29,10 +29,10 @@ def read(body: Any) -> tuple[Pod, ...]:
 def _pod(body: Mapping[str, Any]) -> Pod | None:
     metadata, status = body["metadata"], body.get("status") or {}
     labels, notes = metadata.get("labels") or {}, metadata.get("annotations") or {}
-    leader = labels.get(keys.WORKER_INDEX) == "0"
-    group = labels.get(keys.POD_INDEX if leader else keys.GROUP_INDEX)
-    if group is None:
-        return None
+    leader, rank = labels.get(keys.WORKER_INDEX) == "0", int(labels.get(keys.POD_INDEX, "0"))
+    group = labels.get(keys.GROUP_INDEX)
+    if group is None or leader != (rank == 0):
+        return None  # a second pod of a leader's StatefulSet, which somebody scaled by hand, is no rank
     running, started = _running(body.get("spec") or {}, status)
     ready: Mapping[str, Any] = next((one for one in status.get("conditions") or () if one["type"] == "Ready"), {})
     port = str(notes.get(keys.BOOTSTRAP_PORT, ""))
@@ -42,7 +42,7 @@ def _pod(body: Mapping[str, Any]) -> Pod | None:
         ip=str(status.get("podIP") or ""),
         component=str(labels.get(keys.COMPONENT, "")),
         group=str(group),
-        rank=0 if leader else int(labels[keys.POD_INDEX]),
+        rank=rank,
         running=running,
         started=started,
         ready=ready.get("status") == "True",

@@ -178,7 +178,7 @@ def test_none_means_that_nothing_is_ever_deleted(size: int, rank: int, how: str,
 def group_of(world: World, name: str) -> tuple[str, ...]:
     """Component and number of the group of a pod."""
     labels = world.pods[name].labels
-    return labels[keys.COMPONENT], labels.get(keys.GROUP_INDEX, labels[keys.POD_INDEX])
+    return labels[keys.COMPONENT], labels[keys.GROUP_INDEX]
 
 
 @given(

@@ -13,7 +13,7 @@ from tests.support.simulator import World
 def group_of(world: World, name: str) -> int:
     """Group of an engine pod."""
     labels = world.pods[name].labels
-    return int(labels.get(keys.GROUP_INDEX, labels[keys.POD_INDEX]))
+    return int(labels[keys.GROUP_INDEX])
 
 
 def worker_sets(world: World) -> int:

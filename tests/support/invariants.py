@@ -9,15 +9,16 @@ Objects that are written
 * a_change_meets_the_object_that_is_meant
 * nothing_is_written_while_it_goes
 * a_stored_revision_never_changes
-* only_replicas_of_a_stateful_set_change
+* nothing_of_a_stateful_set_changes
 * the_selector_of_a_deployment_never_changes
 
 Objects and groups that go
 * nothing_of_somebody_else_is_deleted
-* routers_go_before_leaders_and_leaders_before_workers
-* a_leader_is_drained_before_it_stops
+* a_leader_that_routers_know_is_drained_before_it_stops
+* leaders_go_before_their_workers
 
 Groups that come
+* a_number_is_given_again_only_when_nothing_of_its_group_is_left
 * a_group_starts_beside_another_revision_only_within_the_surge
 
 `World.settle` adds that every service comes to rest. What single stories add (what serves during a rollout, what stays while
@@ -60,11 +61,10 @@ def a_stored_revision_never_changes(found: Live, new: Manifest) -> None:
         assert found.manifest["data"] == new["data"], "the data of a revision never changes"
 
 
-def only_replicas_of_a_stateful_set_change(found: Live, new: Manifest) -> None:
-    """A StatefulSet keeps its templates and labels for life. Other templates are another revision with other sets."""
+def nothing_of_a_stateful_set_changes(found: Live, new: Manifest) -> None:
+    """A StatefulSet keeps its templates, labels and replicas for life: a group has a fixed size. Others are other groups."""
     if found.key[0] == "StatefulSet":
-        kept = {**found.manifest["spec"], "replicas": new["spec"]["replicas"]}
-        assert kept == new["spec"], f"{found.key}: only replicas of a StatefulSet ever change"
+        assert found.manifest["spec"] == new["spec"], f"{found.key}: nothing of a StatefulSet ever changes"
 
 
 def the_selector_of_a_deployment_never_changes(found: Live, new: Manifest) -> None:
@@ -78,38 +78,53 @@ def nothing_of_somebody_else_is_deleted(service: InferenceService, found: Live) 
     assert found.owner in ("", service.uid), f"{found.key} belongs to somebody else and was deleted"
 
 
-def routers_go_before_leaders_and_leaders_before_workers(pods: Iterable[LivePod], found: Live) -> None:
-    """A slice goes from its front to its back, so that no request reaches a group that is half gone.
+def a_leader_that_routers_know_is_drained_before_it_stops(pods: Iterable[LivePod], found: Live, now: datetime) -> None:
+    """A ready leader beside a router of its slice is marked some time before it stops: no new requests come (decisions 9).
 
-    The leaders' StatefulSet is deleted when no router pod of its revision is left. The StatefulSet of a group's workers is
-    deleted when the leader of this group is gone (decisions 6 and 9).
+    When a whole slice goes its routers are gone before (decisions 6). Asked where a pass sees the pods as they are: in an
+    older picture a leader may not be ready yet, which needs no mark.
     """
-    if found.key[0] != "StatefulSet":
+    if not _leads(found):
         return
-    slice_ = [pod for pod in pods if pod.labels[keys.REVISION] == found.labels[keys.REVISION]]
-    if keys.WORKER_INDEX in found.labels:
-        assert not [pod.name for pod in slice_ if pod.labels[keys.COMPONENT] == keys.ROUTER], "a router is left"
+    pods = [pod for pod in pods if pod.labels[keys.REVISION] == found.labels[keys.REVISION]]
+    routed = any(pod.labels[keys.COMPONENT] == keys.ROUTER for pod in pods)
+    for pod in pods:
+        if routed and pod.workload_uid == found.uid and pod.ready and not pod.deleting:
+            assert pod.draining, f"{pod.name} is stopped before it was drained"
+            assert (now - datetime.fromisoformat(pod.draining)).total_seconds() >= NOTICE
+
+
+def leaders_go_before_their_workers(pods: Iterable[LivePod], found: Live) -> None:
+    """The StatefulSet of a group's workers is deleted when the leader of this group is gone (decisions 9)."""
+    if found.key[0] != "StatefulSet" or _leads(found):
         return
-    role, group = found.labels[keys.COMPONENT], found.labels[keys.GROUP_INDEX]
-    leaders = [pod for pod in slice_ if keys.WORKER_INDEX in pod.labels and pod.labels[keys.COMPONENT] == role]
-    left = [pod.name for pod in leaders if pod.labels[keys.POD_INDEX] == group]
+    left = [pod.name for pod in pods if _same_group(pod.labels, found.labels) and keys.WORKER_INDEX in pod.labels]
     assert not left, f"workers of {left} go before their leader"
 
 
-def a_leader_is_drained_before_it_stops(
-    service: InferenceService, pods: Iterable[LivePod], found: Live, new: Manifest, now: datetime
+def a_number_is_given_again_only_when_nothing_of_its_group_is_left(
+    objects: Iterable[Live], pods: Iterable[LivePod], new: Manifest
 ) -> None:
-    """A ready leader that a router knows is marked some time before it is stopped: it gets no new requests (decisions 9).
+    """A group gets a number when no object of a former group with it is left: its pods would join another start.
 
-    Asked where a pass sees the pods as they are. In an older picture a leader may not be ready yet, which needs no mark.
+    A StatefulSet that somebody deleted comes back where the rest of its group still stands.
     """
-    if found.key[0] != "StatefulSet" or keys.WORKER_INDEX not in found.labels or service.spec.router is None:
+    labels = new["metadata"].get("labels") or {}
+    if new["kind"] != "StatefulSet" or keys.WORKER_INDEX not in labels:
         return
-    for pod in pods:
-        surplus = pod.workload_uid == found.uid and int(pod.labels[keys.POD_INDEX]) >= new["spec"]["replicas"]
-        if surplus and pod.ready and not pod.deleting:
-            assert pod.draining, f"{pod.name} is stopped before it was drained"
-            assert (now - datetime.fromisoformat(pod.draining)).total_seconds() >= NOTICE
+    left = [one.key for one in objects if one.key[0] == "StatefulSet" and _same_group(one.labels, labels)]
+    left += [("Pod", pod.name) for pod in pods if _same_group(pod.labels, labels) and pod.workload_uid]
+    assert not left, f"{new['metadata']['name']} comes while {left} are left"
+
+
+def _leads(found: Live) -> bool:
+    """Whether it is the StatefulSet of a leader."""
+    return found.key[0] == "StatefulSet" and keys.WORKER_INDEX in found.labels
+
+
+def _same_group(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    """Whether two sets of labels name the same group of the same slice."""
+    return all(one.get(key) == other.get(key) for key in (keys.COMPONENT, keys.REVISION, keys.GROUP_INDEX))
 
 
 def a_group_starts_beside_another_revision_only_within_the_surge(
@@ -127,7 +142,7 @@ def a_group_starts_beside_another_revision_only_within_the_surge(
     rollout = service.spec.rollout
     assert not (rollout and rollout.recreate is not None), f"{role} of {revision} starts beside another revision"
     groups = {(pod.labels[keys.REVISION], pod.group) for pod in engines if pod.labels[keys.COMPONENT] == role}
-    new = (revision, int(labels.get(keys.GROUP_INDEX, labels[keys.POD_INDEX]))) not in groups
+    new = (revision, int(labels[keys.GROUP_INDEX])) not in groups
     if new and current:
         assert len(groups) < _most(service, role), f"{role} of {revision} starts beside {sorted(groups)}"
 

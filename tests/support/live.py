@@ -67,12 +67,12 @@ class LivePod:
     @property
     def group(self) -> int:
         """Number of its group; 0 for routers."""
-        return int(self.labels.get(keys.GROUP_INDEX, self.labels.get(keys.POD_INDEX, "0")))
+        return int(self.labels.get(keys.GROUP_INDEX, "0"))
 
     @property
     def rank(self) -> int:
         """0 for leaders and routers."""
-        return int(self.labels.get(keys.POD_INDEX, "0")) if keys.GROUP_INDEX in self.labels else 0
+        return int(self.labels.get(keys.POD_INDEX, "0"))
 
     def facts(self, service: InferenceService) -> Pod:
         """What a pass over the service sees of it."""

@@ -103,7 +103,7 @@ class World:
 
     def _apply(self, one: Apply) -> bool:
         key = one.manifest["kind"], one.manifest["metadata"]["name"]
-        if self._blocked(one.guard):
+        if self._blocked(one.guard) or (one.after and ("StatefulSet", one.after) not in self.children):
             return True
         found = self.children.get(key)
         self.refusals.pop(key, None)
@@ -121,6 +121,10 @@ class World:
         return True
 
     def _born(self, manifest: Manifest) -> None:
+        if not self.lag:
+            invariants.a_number_is_given_again_only_when_nothing_of_its_group_is_left(
+                self.children.values(), self.pods.values(), manifest
+            )
         hash_ = manifest["metadata"]["annotations"][keys.HASH]
         self._store(manifest, self.service.uid, hash_, hash_)
 
@@ -135,10 +139,8 @@ class World:
         new = copy.deepcopy(manifest)
         invariants.nothing_is_written_while_it_goes(found)
         invariants.a_stored_revision_never_changes(found, new)
-        invariants.only_replicas_of_a_stateful_set_change(found, new)
+        invariants.nothing_of_a_stateful_set_changes(found, new)
         invariants.the_selector_of_a_deployment_never_changes(found, new)
-        if not self.lag:
-            invariants.a_leader_is_drained_before_it_stops(self.service, self.pods.values(), found, new, self.now)
         found.manifest, found.owner, found.version = new, self.service.uid, next(self._numbers)
         found.hash = found.owned = manifest["metadata"]["annotations"][keys.HASH]
         self.log.append(f"change {found.key}")
@@ -165,11 +167,13 @@ class World:
         if found is None or found.uid != one.uid:
             return
         invariants.nothing_of_somebody_else_is_deleted(self.service, found)
-        invariants.routers_go_before_leaders_and_leaders_before_workers(self.pods.values(), found)
+        invariants.leaders_go_before_their_workers(self.pods.values(), found)
+        if not self.lag:
+            invariants.a_leader_that_routers_know_is_drained_before_it_stops(self.pods.values(), found, self.now)
         del self.children[found.key]
 
     def _recycle(self, one: Recycle) -> None:
-        mine = [pod for pod in self.pods.values() if any(matches(selector, pod.labels) for selector in one.selectors)]
+        mine = [pod for pod in self.pods.values() if matches(one.selector, pod.labels)]
         if {sight(pod.facts(self.service)) for pod in mine} == one.pods:
             for delete in one.delete:
                 self._delete(delete)

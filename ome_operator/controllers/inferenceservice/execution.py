@@ -1,12 +1,14 @@
 """One service's plan being carried out, and what comes of it."""
 
+import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ome_operator.cache.resources import Resource
 from ome_operator.controllers.inferenceservice.memory import Key, ServiceMemory
 from ome_operator.core.observed.objects import Child, Refusal
+from ome_operator.core.plan import Guard, NodeLost
 from ome_operator.kube.client import Applied
 from ome_operator.kube.errors import KubeError
 
@@ -42,6 +44,8 @@ class Execution:
     result: Result
     clock: Callable[[], float]
     """Monotonic."""
+    guards: dict[Guard | NodeLost, asyncio.Task[bool]] = field(default_factory=dict)
+    """Of the effects that are carried out together now: whether what must not exist is there, read live."""
 
     @property
     def namespace(self) -> str:

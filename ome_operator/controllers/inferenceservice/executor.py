@@ -70,7 +70,10 @@ class Executor:
         await self._together(execution, (self._secret(execution, secret) for secret in plan.ensure_secret))
         if not all(_settled(execution, secret) for secret in plan.ensure_secret):
             return False  # pods that cannot mount it would look again only after minutes
-        await self._together(execution, (self._apply(execution, one) for one in plan.apply if one.kind not in LATER))
+        made = [one for one in plan.apply if one.kind not in LATER]
+        await self._together(execution, (self._apply(execution, one) for one in made if not one.after))
+        led = [one for one in made if one.after and self._exists(execution, one.after)]
+        await self._together(execution, (self._apply(execution, one) for one in led))
         await self._together(execution, (self._address(execution, one) for one in plan.apply if one.kind == "Service"))
         await self._together(execution, (self._create(execution, create) for create in plan.create))
         await self._together(execution, (self._status(execution, status) for status in plan.apply_status))
@@ -93,7 +96,14 @@ class Executor:
         child = self._cluster.children_of(execution.namespace, execution.service.ref.name).get(_key(manifest))
         return child is not None and child.hash == _hash(manifest)
 
+    def _exists(self, execution: Execution, stateful_set: str) -> bool:
+        """Whether a StatefulSet of the service is stored, and stays."""
+        children = self._cluster.children_of(execution.namespace, execution.service.ref.name)
+        found = children.get(("StatefulSet", stateful_set))
+        return found is not None and found.owner == execution.service.uid and not found.deleting
+
     async def _together(self, execution: Execution, effects: Iterable[Awaitable[None]]) -> None:
+        execution.guards.clear()
         async with asyncio.TaskGroup() as group:
             for effect in effects:
                 group.create_task(self._try(execution, effect))
@@ -269,8 +279,7 @@ class Executor:
 
     async def _as_seen(self, execution: Execution, recycle: Recycle) -> bool:
         """Whether the pods, and the scale, are live what the decision rests on; else what is there is known from now on."""
-        lists = (self._client.list_objects("Pod", execution.namespace, label_selector=one) for one in recycle.selectors)
-        bodies = [body for found in await asyncio.gather(*lists) for body in found]
+        bodies = await self._client.list_objects("Pod", execution.namespace, label_selector=recycle.selector)
         live = {sight(from_api.pod(body)) for body in bodies}
         for body in bodies:
             self._cluster.wrote("Pod", body)
@@ -288,9 +297,17 @@ class Executor:
         return bool(scale["spec"].get("replicas") == replicas)
 
     async def _blocked(self, execution: Execution, guard: Guard | NodeLost | None) -> bool:
-        """Whether a pod exists, read live, that must not, or a node is there that was taken for lost."""
+        """Whether a pod exists, read live, that must not, or a node is there that was taken for lost.
+
+        Effects that are carried out together and have the same guard ask once: a slice may have a hundred groups.
+        """
         if guard is None:
             return False
+        if guard not in execution.guards:
+            execution.guards[guard] = asyncio.create_task(self._stands(execution, guard))
+        return await execution.guards[guard]
+
+    async def _stands(self, execution: Execution, guard: Guard | NodeLost) -> bool:
         if isinstance(guard, NodeLost):
             nodes = await self._client.list_objects("Node", field_selector=f"metadata.name={guard.node}", limit=1)
             return any(from_api.node(body).alive for body in nodes)

@@ -142,13 +142,16 @@ def _ending(status: Body, main: Body, conditions: Mapping[str, Body]) -> Termina
 
 
 def _place(labels: Mapping[str, str], component: str) -> tuple[int, int]:
-    """Group and rank: a leader's group is its pod index, a worker's rank is."""
+    """Group and rank: a label says the group, the pod index is the rank.
+
+    A leader has a label of its own. A second pod of its StatefulSet, which somebody scaled by hand, is no rank.
+    """
     if component == keys.ROUTER:
         return 0, 0
-    index = _number(labels.get(keys.POD_INDEX), NO_NUMBER)
-    if labels.get(keys.WORKER_INDEX) == "0":
-        return index, 0
-    return _number(labels.get(keys.GROUP_INDEX), NO_NUMBER), index
+    rank = _number(labels.get(keys.POD_INDEX), NO_NUMBER)
+    if (labels.get(keys.WORKER_INDEX) == "0") != (rank == 0):
+        rank = NO_NUMBER
+    return _number(labels.get(keys.GROUP_INDEX), NO_NUMBER), rank
 
 
 def why_not_ready(body: Body, conditions: Mapping[str, Body]) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ome_operator import keys
+from ome_operator import keys, names
 from ome_operator.core.observed.objects import Child, Observed, Pod
 
 
@@ -48,9 +48,16 @@ def own_pods(observed: Observed, uid: str) -> tuple[Pod, ...]:
     )
 
 
+def group_number(child: Child) -> int | None:
+    """The group that a StatefulSet belongs to, by its name: labels can be taken off by hand. None for other objects."""
+    found = names.group(child.name) if child.kind == "StatefulSet" else None
+    return found[0] if found else None
+
+
 def is_leader_set(child: Child) -> bool:
-    """Whether a StatefulSet holds leaders (rank 0)."""
-    return child.kind == "StatefulSet" and keys.WORKER_INDEX in child.labels
+    """Whether it is the StatefulSet of a group's leader (rank 0)."""
+    found = names.group(child.name) if child.kind == "StatefulSet" else None
+    return found is not None and found[1]
 
 
 def started(one: Slice) -> bool:

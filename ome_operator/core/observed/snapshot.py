@@ -49,6 +49,10 @@ class Snapshot:
         """Whether a revision has a slice that has, or is getting, engines."""
         return revision in self.slices and slices.started(self.slices[revision])
 
+    def made(self, revision: str) -> bool:
+        """Whether a StatefulSet of a revision is left."""
+        return revision in self.slices and any(one.kind == "StatefulSet" for one in self.slices[revision].workloads)
+
     def controlled(self, kind: str, name: str) -> Child | None:
         """The object of this kind and name if the service controls it."""
         found = self.observed.children.get((kind, name))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from ome_operator import keys
+from ome_operator import keys, names
 from ome_operator.core.observed.objects import Pod
 from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.plan import Delete, Event, NodeLost, Recycle, sight
@@ -108,10 +108,10 @@ def _carried(
     before: Mapping[str, GroupRecord], after: Mapping[str, GroupRecord], roles: list[RoleGroups], present: Container[str]
 ) -> list[GroupRecord]:
     """Records of groups that are left alone now, and of slices that go: they are forgotten with their slice."""
-    wanted = {(role.revision, role.component): role.groups for role in roles}
+    wanted = {(role.revision, role.component): role.numbers for role in roles}
 
     def stays(one: GroupRecord) -> bool:
-        return one.revision in present and one.index < wanted.get((one.revision, one.component), one.index + 1)
+        return one.revision in present and one.index in wanted.get((one.revision, one.component), (one.index,))
 
     return [one for name, one in before.items() if name not in after and stays(one)]
 
@@ -121,7 +121,7 @@ def _groups(snapshot: Snapshot, role: RoleGroups) -> list[Group]:
     observed = snapshot.observed
     mine = [pod for pod in snapshot.pods if pod.component == role.component and pod.revision == role.revision]
     out = []
-    for number in range(role.groups):
+    for number in role.numbers:
         members = ranks(pod for pod in mine if pod.group == number and 0 <= pod.rank < role.size)
         if 0 in members and members[0].draining:
             continue
@@ -134,7 +134,7 @@ def _groups(snapshot: Snapshot, role: RoleGroups) -> list[Group]:
         settled = all(observed.intact(found) for found in sets.values() if found is not None)
         out.append(
             Group(
-                name=f"{role.leaders}-{number}",
+                name=names.leader_pod(role.stem, number),
                 component=role.component,
                 revision=role.revision,
                 number=number,
@@ -150,13 +150,10 @@ def _groups(snapshot: Snapshot, role: RoleGroups) -> list[Group]:
 
 def _recycling(service: str, group: Group, role: RoleGroups, record: GroupRecord) -> Recycle:
     """Deletions of what is left of the recorded start, with all that they rest on."""
-    labels = meta.labels(service, group.component, group.revision)
-    leader = {**labels, keys.WORKER_INDEX: "0", keys.POD_INDEX: str(group.number)}
-    workers = {**labels, keys.GROUP_INDEX: str(group.number)}
-    selectors = [leader, workers] if group.size > 1 else [leader]
+    labels = {**meta.labels(service, group.component, group.revision), keys.GROUP_INDEX: str(group.number)}
     return Recycle(
         delete=hurry(view(group, record).recorded),
-        selectors=tuple(meta.requirement(one) for one in selectors),
+        selector=meta.requirement(labels),
         pods=frozenset(sight(pod) for pod in group.pods.values()),
         scale=role.scale,
     )

@@ -17,9 +17,10 @@ class RoleGroups(NamedTuple):
     title: str
     """prefill, decode, or engine."""
     size: int
-    groups: int
-    leaders: str
-    """Name of the leaders' StatefulSet."""
+    numbers: tuple[int, ...]
+    """Of the groups."""
+    stem: str
+    """What the names of their StatefulSets begin with."""
     scale: tuple[str, int] | None
     """Name and replicas of its RoleScale."""
 
@@ -36,8 +37,8 @@ def scope(snapshot: Snapshot, intent: Intent, held: Held) -> list[RoleGroups]:
                 revision=revision,
                 title=title(component, keys.DECODER in roles),
                 size=roles[component].size,
-                groups=retained.groups,
-                leaders=names.leader(intent.owner.name, component, revision),
+                numbers=retained.numbers,
+                stem=names.stem(intent.owner.name, component, revision),
                 scale=(scale.name, scale.replicas) if scale is not None else None,
             )
         )

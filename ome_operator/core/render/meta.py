@@ -33,7 +33,8 @@ def leaders(service: str, component: str) -> dict[str, str]:
 
 def address(owner: Owner, component: str, revision: str, group: int) -> str:
     """DNS name of the leader of a group, within the cluster."""
-    return f"{names.leader(owner.name, component, revision)}-{group}.{names.headless(owner.name)}.{owner.namespace}"
+    pod = names.leader_pod(names.stem(owner.name, component, revision), group)
+    return f"{pod}.{names.headless(owner.name)}.{owner.namespace}"
 
 
 def manifest(owner: Owner, api_version: str, kind: str, name: str, labels: Mapping[str, str], body: Manifest) -> Manifest:

@@ -39,7 +39,7 @@ def leader(context: Context, composed: Composed) -> Manifest:
 
 
 def worker(context: Context, composed: Composed) -> Manifest:
-    """Pod template of the ranks above 0; the label `ome.io/group` is added when a group is stamped."""
+    """Pod template of the ranks above 0. Like the leader's, it gets the label `ome.io/group` when a group is stamped."""
     if composed.worker is None:
         raise ValueError("a group of one has no workers")
     template = _template(context, composed, composed.worker, {}, _worker_env(context, composed))
@@ -79,7 +79,8 @@ def _template(
     if composed.timeout and marks:
         spec.setdefault("terminationGracePeriodSeconds", max(30, composed.timeout + DRAIN_MARGIN))
     spec["containers"] = [{"terminationMessagePolicy": "FallbackToLogsOnError", **one} for one in spec["containers"]]
-    labels = {**composed.labels, **meta.labels(context.service, composed.component, context.revision), **marks}
+    theirs = {key: value for key, value in composed.labels.items() if key not in (keys.WORKER_INDEX, keys.GROUP_INDEX)}
+    labels = {**theirs, **meta.labels(context.service, composed.component, context.revision), **marks}
     return {"metadata": {"labels": labels, **_annotations(composed)}, "spec": spec}
 
 
@@ -124,7 +125,7 @@ def field(path: str) -> Manifest:
 def _leader_env(context: Context, composed: Composed) -> list[Manifest]:
     address = f"$(POD_NAME).{names.headless(context.service)}.{context.namespace}"
     return [
-        {"name": "LWS_GROUP_INDEX", "valueFrom": field(f"metadata.labels['{keys.POD_INDEX}']")},
+        {"name": "LWS_GROUP_INDEX", "valueFrom": field(f"metadata.labels['{keys.GROUP_INDEX}']")},
         {"name": "LWS_LEADER_ADDRESS", "value": address},
         {"name": "LWS_GROUP_SIZE", "value": str(composed.size)},
         {"name": "LWS_WORKER_INDEX", "value": "0"},
@@ -132,8 +133,9 @@ def _leader_env(context: Context, composed: Composed) -> list[Manifest]:
 
 
 def _worker_env(context: Context, composed: Composed) -> list[Manifest]:
-    stem = names.leader(context.service, composed.component, context.revision)
-    address = f"{stem}-$(LWS_GROUP_INDEX).{names.headless(context.service)}.{context.namespace}"
+    stem = names.stem(context.service, composed.component, context.revision)
+    leader = names.leader_pod(stem, "$(LWS_GROUP_INDEX)")
+    address = f"{leader}.{names.headless(context.service)}.{context.namespace}"
     return [
         {"name": "LWS_GROUP_INDEX", "valueFrom": field(f"metadata.labels['{keys.GROUP_INDEX}']")},
         {"name": "LWS_LEADER_ADDRESS", "value": address},

@@ -1,10 +1,13 @@
 """StatefulSets of a slice: rendered once per revision, stored, and stamped from what is stored ever after (decisions 3).
 
-`workloads` is the renderer; its result lives in the ControllerRevision. `stamp` is all that runs later: it sets replicas,
-and name and label of a group, so a repaired child or a group added by a newer operator is equal to its siblings.
+`workloads` is the renderer; its result lives in the ControllerRevision. `stamp` is all that runs later: it sets the name and
+label of a group, so a repaired child or a group added by a newer operator is equal to its siblings.
+
+Each group has a StatefulSet of one pod, its leader, and, where it has more pods, a StatefulSet of its workers. So a group is
+an object of fixed size that can be made, replaced and removed by itself, whatever its number.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ome_operator import keys, names
@@ -16,8 +19,10 @@ from ome_operator.core.selection.accelerator import beneath
 from ome_operator.engines import servers
 from ome_operator.util.memoize import memoize_by_identity
 
-RENDER = 2
-"""Version of the renderer, stored with what it made."""
+RENDER = 3
+"""Version of the renderer, stored with what it made: raise it when templates change. Running pods keep theirs."""
+OLDEST = 3
+"""What older renderers stored cannot be stamped: all leaders of a role were one StatefulSet then."""
 
 
 class Stored(NamedTuple):
@@ -29,9 +34,9 @@ class Stored(NamedTuple):
     port: int
     """Where leaders serve HTTP."""
     leader: Manifest
-    """StatefulSet of the leaders, without replicas, owner and namespace."""
+    """StatefulSet of a group's leader, without owner and namespace, and without the group in name and labels."""
     worker: Manifest | None
-    """StatefulSet of one group's workers, without the group in name and labels."""
+    """The same of its workers; None for groups of one pod."""
 
 
 def workloads(
@@ -74,27 +79,39 @@ def stored(data: Mapping[str, Any]) -> dict[str, Stored]:
     }
 
 
-def stamp(owner: meta.Owner, role: Stored, groups: int, worker_groups: range | tuple[int, ...]) -> list[Manifest]:
-    """The StatefulSets of a role: leaders for `groups` groups, and workers for each of `worker_groups`."""
-    manifests = [_stamp(owner, role.leader, "", groups)]
-    if role.worker is not None:
-        manifests += [_stamp(owner, role.worker, str(group), role.size - 1) for group in worker_groups]
+def stamp(owner: meta.Owner, role: Stored, groups: Iterable[int]) -> list[Manifest]:
+    """The StatefulSets of these groups of a role: for each its leader, and its workers where it has some."""
+    manifests = []
+    for group in groups:
+        manifests.append(_stamp(owner, role.leader, names.leader(_stem(role), group), group, 1))
+        if role.worker is not None:
+            manifests.append(_stamp(owner, role.worker, names.worker(_stem(role), group), group, role.size - 1))
     return manifests
 
 
-@memoize_by_identity(4096)
-def _stamp(owner: meta.Owner, template: Manifest, group: str, replicas: int) -> Manifest:
-    """The StatefulSet of all leaders, or of the workers of one group."""
-    marks = {keys.GROUP_INDEX: group} if group else {}
-    spec = dict(template["spec"])
-    if marks:
-        inner = spec["template"]
-        metadata = {**inner["metadata"], "labels": {**inner["metadata"]["labels"], **marks}}
-        spec["template"] = {**inner, "metadata": metadata}
-        spec["selector"] = {"matchLabels": {**spec["selector"]["matchLabels"], **marks}}
-    labels = {**template["metadata"]["labels"], **marks}
-    name = template["metadata"]["name"] + (f"-{group}" if group else "")
-    return meta.manifest(owner, "apps/v1", "StatefulSet", name, labels, {"spec": {**spec, "replicas": replicas}})
+def sets(role: Stored, group: int) -> list[str]:
+    """Names of the StatefulSets of a group."""
+    workers = [names.worker(_stem(role), group)] if role.worker is not None else []
+    return [names.leader(_stem(role), group), *workers]
+
+
+def _stem(role: Stored) -> str:
+    return str(role.leader["metadata"]["name"])
+
+
+@memoize_by_identity(16384)
+def _stamp(owner: meta.Owner, template: Manifest, name: str, group: int, replicas: int) -> Manifest:
+    mark = {keys.GROUP_INDEX: str(group)}
+    spec, inner = template["spec"], template["spec"]["template"]
+    metadata = {**inner["metadata"], "labels": {**inner["metadata"]["labels"], **mark}}
+    stamped = {
+        **spec,
+        "selector": {**spec["selector"], "matchLabels": {**spec["selector"]["matchLabels"], **mark}},
+        "template": {**inner, "metadata": metadata},
+        "replicas": replicas,
+    }
+    labels = {**template["metadata"]["labels"], **mark}
+    return meta.manifest(owner, "apps/v1", "StatefulSet", name, labels, {"spec": stamped})
 
 
 def _leader_set(context: pod_template.Context, composed: Composed, template: Manifest) -> Manifest:
@@ -103,7 +120,10 @@ def _leader_set(context: pod_template.Context, composed: Composed, template: Man
 
 def _worker_set(context: pod_template.Context, composed: Composed) -> Manifest:
     # Ordinals start at 1 so that the pod index is the rank; a group is only ever removed whole, never by its highest rank.
-    return _stateful_set(context, composed.component, pod_template.worker(context, composed), {}, {"ordinals": {"start": 1}})
+    made = _stateful_set(context, composed.component, pod_template.worker(context, composed), {}, {"ordinals": {"start": 1}})
+    # Its leader has the same labels and one more.
+    made["spec"]["selector"]["matchExpressions"] = [{"key": keys.WORKER_INDEX, "operator": "DoesNotExist"}]
+    return made
 
 
 def _stateful_set(
@@ -119,5 +139,5 @@ def _stateful_set(
         "template": template,
         **more,
     }
-    name = names.leader(context.service, component, context.revision)
+    name = names.stem(context.service, component, context.revision)
     return {"metadata": {"name": name, "labels": {**labels, **marks}}, "spec": spec}

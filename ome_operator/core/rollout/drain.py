@@ -1,7 +1,7 @@
 """Groups that are to go serve no new requests before their leader is stopped (decisions 9).
 
-A leader is marked first; the registry takes it out of the routers. When that has surely happened its StatefulSet is made
-smaller: the leader gets its SIGTERM, finishes what it has within its grace period, and its workers go after it.
+A leader is marked first; the registry takes it out of the routers. When that has surely happened its StatefulSet is deleted:
+the leader gets its SIGTERM, finishes what it has within its grace period, and its workers go after it.
 """
 
 from collections.abc import Mapping
@@ -12,16 +12,19 @@ from ome_operator import keys, quantity
 from ome_operator.core.observed.objects import Pod
 from ome_operator.core.observed.slices import Slice, is_leader_set
 from ome_operator.core.plan import Patch
+from ome_operator.core.rollout.members import sets
 
 NOTICE = 15.0
 """Seconds between the mark and the stop: the registry lists pods every 5 s, and a request on its way arrives."""
 
 
 class Retained(NamedTuple):
-    """What draining makes of a wanted number of groups."""
+    """What draining makes of the groups that are wanted."""
 
-    groups: int
-    """How many groups the role keeps for now, at least those that are wanted."""
+    numbers: tuple[int, ...]
+    """The groups that a role of a slice keeps for now, at least those that are wanted."""
+    wanted: tuple[int, ...]
+    """The groups that are to stay."""
     patch: tuple[Patch, ...] = ()
     again: float | None = None
     """Seconds until a marked leader may be stopped."""
@@ -31,18 +34,20 @@ Held = Mapping[tuple[str, str], Retained]
 """(revision, component) -> the groups that it keeps for now, more than wanted while some are drained."""
 
 
-def hold(component: str, wanted: int, one: Slice, now: datetime) -> Retained:
-    """The groups of a role to keep for now, and the marks to set and to take back."""
-    mine = [child for child in one.workloads if is_leader_set(child) and child.labels.get(keys.COMPONENT) == component]
-    uids = {child.uid for child in mine}
-    leaders = [pod for pod in one.pods if pod.rank == 0 and pod.workload_uid in uids and not pod.deleting]
-    unmark = tuple(_mark(pod, None) for pod in leaders if pod.draining and pod.group < wanted)
-    goes = [pod for pod in leaders if pod.ready and pod.group >= wanted]  # one that is not ready has no requests
+def hold(component: str, wanted: tuple[int, ...], one: Slice, now: datetime, routed: bool = True) -> Retained:
+    """The groups of a role to keep for now, and the marks to set and to take back.
+
+    Without a router in front (`routed`) nobody could take a leader out of it first.
+    """
+    led = {child.uid for child in sets(component, one) if is_leader_set(child)}
+    leaders = [pod for pod in one.pods if pod.rank == 0 and pod.workload_uid in led and not pod.deleting]
+    unmark = tuple(_mark(pod, None) for pod in leaders if pod.draining and pod.group in wanted)
+    # One that runs and is not ready may still have requests: a router lists it for a while.
+    goes = [pod for pod in leaders if pod.running and pod.group not in wanted] if routed else []
     mark = tuple(_mark(pod, now) for pod in goes if _marked(pod, now) is None)
-    left = max((_left(pod, now) for pod in goes), default=0.0)
-    if left <= 0:
-        return Retained(wanted, unmark)
-    return Retained(max(wanted, *(child.replicas for child in mine)), (*unmark, *mark), left)
+    left = {pod.group: wait for pod in goes if (wait := _left(pod, now)) > 0}
+    numbers = tuple(sorted({*wanted, *left}))
+    return Retained(numbers, wanted, (*unmark, *mark), min(left.values(), default=None))
 
 
 def _left(pod: Pod, now: datetime) -> float:

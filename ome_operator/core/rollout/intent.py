@@ -170,8 +170,7 @@ def _dry_run(snapshot: Snapshot, intent: Intent) -> tuple[Gate, tuple[Check, ...
     """Whether the API server takes the workloads of the target, each role with one group."""
     manifests: list[Manifest] = []
     for name, role in intent.roles(intent.target).items():
-        groups = intent.groups.get(name, 1)
-        manifests += stamp(intent.owner, role, groups, range(min(1, groups)))
+        manifests += stamp(intent.owner, role, range(min(1, intent.groups.get(name, 1))))
     key = f"{intent.target}.{digest(tuple(manifests))}"
     answer = snapshot.observed.checks.get(key)
     if answer is None:

@@ -4,8 +4,8 @@ Stateless: everything is derived from what exists, so an operator that restarts 
 
 Capacity is the smallest share, over the roles, of the wanted groups that are ready: prefill without decode serves nobody.
 Each role's bound says how many of its groups may be missing, and the weaker of them bounds the capacity, so roles step
-together. Removal takes the highest ordinal, so a broken lower group counts as missing until it is well again. What is not
-ready still counts in number: when every group stops being ready at once, a rollout takes away no more than its bound.
+together. Removal takes the group that is worth least. What is not ready still counts in number: when every group stops being
+ready at once, a rollout takes away no more than its bound.
 """
 
 from collections.abc import Mapping
@@ -20,9 +20,9 @@ class Groups(NamedTuple):
     """The groups of one role of one slice."""
 
     have: int
-    """Replicas of its leaders' StatefulSet; 0 without one, or when it is being deleted."""
+    """How many there are; one that is being deleted does not count."""
     ready: tuple[bool, ...]
-    """Of every ordinal below `have`: whether the group serves."""
+    """Whether each of them serves, the group that is worth most first (members.py)."""
     left: int
     """Groups of which an object is left, those included that are on their way out: they hold accelerators."""
 
@@ -80,7 +80,7 @@ def step(wanted: Share, target: str, seen: Mapping[str, Counts], bounds: Bounds)
     left = _left(others, wanted)
     if bounds.alone and any(one.left for counts in others.values() for one in counts.values()):
         left = wanted
-    said = {**kept, target: _grown(mine, wanted, left, bounds.surge)}
+    said = {**kept, target: _grown(mine, wanted, _with_dying(left, mine, others), bounds.surge)}
     return _freed(said, target, seen, wanted) if len(others) > 1 else said
 
 
@@ -91,7 +91,8 @@ def stay(wanted: Share, first: str, seen: Mapping[str, Counts]) -> dict[str, Sha
         name: {role: min(one.have, wanted.get(role, one.have)) for role, one in counts.items()}
         for name, counts in others.items()
     }
-    return {**kept, first: _grown(seen.get(first, {}), wanted, _left(others, wanted), {})}
+    mine = seen.get(first, {})
+    return {**kept, first: _grown(mine, wanted, _with_dying(_left(others, wanted), mine, others), {})}
 
 
 def capacity(counts: Counts, wanted: Share) -> int:
@@ -208,6 +209,12 @@ def _spared(before: Mapping[str, Share], after: Mapping[str, Share], others: Map
 
 def _left(others: Mapping[str, Counts], wanted: Share) -> Share:
     return {role: sum(counts[role].left for counts in others.values() if role in counts) for role in wanted}
+
+
+def _with_dying(left: Share, mine: Counts, others: Mapping[str, Counts]) -> Share:
+    """Groups that hold room: beside other slices those of the slice itself count that are on their way out."""
+    dying = {role: one.left - one.have for role, one in mine.items()} if others else {}
+    return {role: count + dying.get(role, 0) for role, count in left.items()}
 
 
 def _number(kept: Mapping[str, Share], role: str) -> int:

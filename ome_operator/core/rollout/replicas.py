@@ -1,10 +1,10 @@
 """What exists and what is wanted, as the numbers that a rollout is planned with."""
 
 from ome_operator import keys
-from ome_operator.core.observed.objects import Child
-from ome_operator.core.observed.slices import Slice, is_leader_set
+from ome_operator.core.observed.slices import Slice
 from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.rollout.intent import Intent
+from ome_operator.core.rollout.members import by_worth, left, ready_groups
 from ome_operator.core.rollout.planner import Counts, Groups, ReplicaCounts, Share
 from ome_operator.core.rollout.strategy import RECREATE, Strategy
 
@@ -43,17 +43,6 @@ def _counts(one: Slice, intent: Intent) -> Counts:
 
 
 def groups(role: str, size: int, one: Slice) -> Groups:
-    """The groups of a role of a slice, each of `size` pods."""
-    sets = [child for child in one.workloads if child.kind == "StatefulSet" and child.labels.get(keys.COMPONENT) == role]
-    have = max((child.replicas for child in sets if is_leader_set(child) and not child.deleting), default=0)
-    pods = [pod for pod in one.pods if pod.component == role]
-    uids = {child.uid for child in sets}
-    ready = [pod.group for pod in pods if pod.ready and not pod.deleting and pod.workload_uid in uids]
-    left = {*range(have), *(pod.group for pod in pods), *(_group(child) for child in sets if not child.deleting)} - {None}
-    return Groups(have, tuple(ready.count(group) >= size for group in range(have)), len(left))
-
-
-def _group(child: Child) -> int | None:
-    """The group of a worker StatefulSet, None for leaders."""
-    text = child.labels.get(keys.GROUP_INDEX, "")
-    return int(text) if text.isdigit() else None
+    """The groups of a role of a slice, each of `size` pods, in the order of their worth."""
+    order, ready = by_worth(role, size, one), ready_groups(role, size, one)
+    return Groups(len(order), tuple(number in ready for number in order), left(role, one))

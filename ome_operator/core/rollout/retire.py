@@ -4,14 +4,15 @@ A slice goes in this order: its router, until no router pod object is left; its 
 and would hold their GPUs for the whole grace period; and only when no pod object of it is left may another slice start.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from ome_operator import keys
 from ome_operator.core.observed.objects import Child, Pod
-from ome_operator.core.observed.slices import Slice, is_leader_set
+from ome_operator.core.observed.slices import Slice, group_number, is_leader_set
 from ome_operator.core.plan import Delete, Guard
 from ome_operator.core.render import meta
+from ome_operator.core.rollout.members import is_leader, pods, sets
 
 WORKER_GRACE = 1
 """Seconds for ranks above 0 whose leader is gone."""
@@ -65,26 +66,24 @@ def _gone(what: str, revision: str, pods: list[Pod]) -> str:
     return f"old {what} (revision {revision}{number})"
 
 
-def leftovers(service: str, component: str, wanted: int, one: Slice) -> Step:
-    """Orderly removal of the groups from `wanted` on, after the leaders' replicas were lowered: workers go last."""
-    delete: list[Delete] = []
-    waiting: list[str] = []
-    lead = {pod.group: pod for pod in one.pods if pod.component == component and pod.rank == 0}
-    for child in one.workloads:
-        group = child.labels.get(keys.GROUP_INDEX, "")
-        if child.kind != "StatefulSet" or child.labels.get(keys.COMPONENT) != component or not group.isdigit():
-            continue
-        if int(group) < wanted:
-            continue
-        if int(group) in lead:
-            waiting.append(f"leader {lead[int(group)].name} to be gone")
-        elif not child.deleting:
-            selector = {**meta.labels(service, component, one.revision), keys.WORKER_INDEX: "0", keys.POD_INDEX: group}
-            delete.append(Delete("StatefulSet", child.name, child.uid, guard=Guard(meta.requirement(selector))))
-    kept = {int(c.labels[keys.GROUP_INDEX]) for c in one.workloads if keys.GROUP_INDEX in c.labels and not c.deleting}
-    gone = [
-        pod
-        for pod in one.pods
-        if pod.component == component and pod.rank > 0 and pod.group >= wanted and pod.group not in kept | lead.keys()
-    ]
-    return Step((*delete, *hurry(gone)), "; ".join(waiting))
+def leftovers(service: str, component: str, kept: Collection[int], one: Slice) -> tuple[Delete, ...]:
+    """The next step of taking the groups of a role away that are not `kept`: leaders first, workers when theirs is gone."""
+    goes = [child for child in sets(component, one) if (group := group_number(child)) is not None and group not in kept]
+    gone = [pod for pod in pods(component, one) if pod.group not in kept]
+    leaders = [child for child in goes if is_leader_set(child)]
+    leads = {*map(group_number, leaders), *(pod.group for pod in gone if pod.rank == 0)}
+    workers = [child for child in goes if not is_leader_set(child) and group_number(child) not in leads]
+    replaced = {group_number(child) for child in goes if not child.deleting}  # a StatefulSet would make its pods anew
+    # The garbage collector may be slow, or nobody's pods: a leader must not go on serving without its StatefulSet.
+    alone = [pod for pod in gone if is_leader(pod) and pod.group not in replaced and not pod.deleting]
+    rest = [pod for pod in gone if pod.rank > 0 and pod.group not in leads | replaced]
+    delete = [*_deletes(leaders), *(Delete("Pod", pod.name, pod.uid) for pod in alone)]
+    for child in workers:
+        delete += _deletes([child], _leader_gone(service, component, one.revision, child))
+    return (*delete, *hurry(rest))
+
+
+def _leader_gone(service: str, component: str, revision: str, workers: Child) -> Guard:
+    """No leader of the group that these workers belong to is left."""
+    mark = {keys.WORKER_INDEX: "0", keys.GROUP_INDEX: str(group_number(workers))}
+    return Guard(meta.requirement({**meta.labels(service, component, revision), **mark}))

@@ -11,7 +11,7 @@ from ome_operator.core.observed.revisions import Revision
 from ome_operator.core.problem import Problem, ProblemError
 from ome_operator.core.reasons import ENGINE_READY, Reason
 from ome_operator.core.render import meta
-from ome_operator.core.render.statefulsets import RENDER, workloads
+from ome_operator.core.render.statefulsets import OLDEST, RENDER, workloads
 from ome_operator.core.resolve.identity import identity, same
 
 SIZE_LIMIT = 200_000
@@ -40,13 +40,14 @@ def record(
 
     `directories` as in `workloads`.
     """
-    data: dict[str, Mapping[str, Any]] = {one.name: one.data for one in known}
-    numbers = {one.name: one.number for one in known}
+    usable = [one for one in known if not former(one)]
+    data: dict[str, Mapping[str, Any]] = {one.name: one.data for one in usable}
+    numbers = {one.name: one.number for one in usable}
     write: tuple[Manifest, ...] = ()
     problems: tuple[Problem, ...] = ()
     current = False
     if inputs is not None:
-        matched = match(inputs, known)
+        matched = match(inputs, usable)
         number = (known[-1].number if known else 0) + 1
         if matched is None:
             name = name_of(inputs, known)
@@ -62,7 +63,7 @@ def record(
     recorded = {one["metadata"]["name"] for one in write}
     write += tuple(  # orphans are adopted by applying them again
         manifest(owner, one.name, one.number, one.data)
-        for one in known
+        for one in usable
         if not one.child.owner and one.child.name not in recorded
     )
     return RevisionLedger(data, numbers, write, problems, current)
@@ -87,6 +88,11 @@ def _render(
         )
         return None, (Problem(ENGINE_READY, Reason.REVISION_TOO_LARGE, said),)
     return data, ()
+
+
+def former(one: Revision) -> bool:
+    """Whether a revision was stored in a form that can no longer be stamped."""
+    return int(one.data.get("render") or 0) < OLDEST
 
 
 def match(inputs: Mapping[str, Any], known: Sequence[Revision]) -> Revision | None:
