@@ -137,11 +137,12 @@ def _held(snapshot: Snapshot, intent: Intent, step: RolloutStep) -> Held:
     out = {}
     for revision, share in step.groups.items():
         found = snapshot.slices.get(revision, Slice(revision, (), ()))
+        routed = keys.ROUTER in intent.groups or any(pod.component == keys.ROUTER for pod in found.pods)
         for name, role in intent.roles(revision).items():
             if name not in share:
                 continue
             wanted = chosen(share[name], by_worth(name, role.size, found), taken(name, found))
-            out[revision, name] = hold(name, wanted, found, snapshot.now, routed=keys.ROUTER in intent.groups)
+            out[revision, name] = hold(name, wanted, found, snapshot.now, routed)
     return out
 
 

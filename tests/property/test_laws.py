@@ -16,7 +16,8 @@ from tests.support.simulator import START
 
 SERVICE = parts.service(engine={"minReplicas": 2}, router={})
 ENGINE, ROUTER = {keys.COMPONENT: keys.ENGINE, keys.REVISION: "old"}, {keys.COMPONENT: keys.ROUTER, keys.REVISION: "old"}
-LEADERS, WORKERS = {**ENGINE, keys.WORKER_INDEX: "0"}, {**ENGINE, keys.GROUP_INDEX: "1"}
+WORKERS = {**ENGINE, keys.GROUP_INDEX: "1"}
+LEADERS = {**WORKERS, keys.WORKER_INDEX: "0"}
 
 
 def live(kind: str, labels: dict[str, str] = LEADERS, owner: str = parts.UID, **more: Any) -> Live:
@@ -25,12 +26,13 @@ def live(kind: str, labels: dict[str, str] = LEADERS, owner: str = parts.UID, **
     return Live(body, "uid", 1, owner, "", "")
 
 
-def pod(labels: dict[str, str] = LEADERS, index: int = 1, draining: str = "") -> LivePod:
+def pod(labels: dict[str, str] = LEADERS, group: int = 1, draining: str = "") -> LivePod:
     """A pod that is ready."""
-    return LivePod(f"p-{index}", "p", {**labels, keys.POD_INDEX: str(index)}, "svc", "uid", 30, True, draining=draining)
+    place = {keys.GROUP_INDEX: str(group), keys.POD_INDEX: "0"}
+    return LivePod(f"p-{group}", "p", {**labels, **place}, "svc", "uid", 30, True, draining=draining)
 
 
-def sets(replicas: int, template: str = "a") -> dict[str, Any]:
+def sets(replicas: int = 1, template: str = "a") -> dict[str, Any]:
     return {"spec": {"replicas": replicas, "template": template, "selector": template}}
 
 
@@ -40,9 +42,11 @@ def gone(**more: Any) -> Live:
     return found
 
 
-TWO = [pod(index=0), pod(index=1)]
+TWO = [pod(group=0), pod(group=1)]
 JUST_NOW = [pod(draining=(START - timedelta(seconds=1)).isoformat())]
-STARTS = {**LEADERS, keys.REVISION: "new", keys.POD_INDEX: "0"}
+STARTS = {**LEADERS, keys.REVISION: "new", keys.GROUP_INDEX: "0"}
+AGAIN = {"kind": "StatefulSet", "metadata": {"name": "svc-engine-1", "labels": LEADERS}}
+BESIDE = live("StatefulSet", {**LEADERS, keys.GROUP_INDEX: "0"})
 RECREATE = parts.service(engine={"minReplicas": 3}, rollout={"recreate": {}})
 BREACHES: list[tuple[Callable[..., None], tuple[Any, ...], dict[str, Any]]] = [
     (laws.a_pass_changes_no_input_and_decides_the_same_again, (1, 2, Plan(), Plan()), {}),
@@ -51,13 +55,15 @@ BREACHES: list[tuple[Callable[..., None], tuple[Any, ...], dict[str, Any]]] = [
     (laws.a_change_meets_the_object_that_is_meant, (("Service", "svc"), live("Service"), "another"), {}),
     (laws.nothing_is_written_while_it_goes, (gone(),), {}),
     (laws.a_stored_revision_never_changes, (live("ControllerRevision", data={"a": 1}), {"data": {"a": 2}}), {}),
-    (laws.only_replicas_of_a_stateful_set_change, (live("StatefulSet", **sets(2)), sets(2, "b")), {}),
+    (laws.nothing_of_a_stateful_set_changes, (live("StatefulSet", **sets()), sets(template="b")), {}),
+    (laws.nothing_of_a_stateful_set_changes, (live("StatefulSet", **sets()), sets(0)), {}),
     (laws.the_selector_of_a_deployment_never_changes, (live("Deployment", **sets(2)), sets(2, "b")), {}),
     (laws.nothing_of_somebody_else_is_deleted, (SERVICE, live("Service", owner="somebody")), {}),
-    (laws.routers_go_before_leaders_and_leaders_before_workers, ([pod(ROUTER)], live("StatefulSet")), {}),
-    (laws.routers_go_before_leaders_and_leaders_before_workers, ([pod()], live("StatefulSet", WORKERS)), {}),
-    (laws.a_leader_is_drained_before_it_stops, (SERVICE, [pod()], live("StatefulSet"), sets(1), START), {}),
-    (laws.a_leader_is_drained_before_it_stops, (SERVICE, JUST_NOW, live("StatefulSet"), sets(1), START), {}),
+    (laws.leaders_go_before_their_workers, ([pod()], live("StatefulSet", WORKERS)), {}),
+    (laws.a_leader_that_routers_know_is_drained_before_it_stops, ([pod(), pod(ROUTER)], live("StatefulSet"), START), {}),
+    (laws.a_leader_that_routers_know_is_drained_before_it_stops, ([*JUST_NOW, pod(ROUTER)], live("StatefulSet"), START), {}),
+    (laws.a_number_is_given_again_only_when_nothing_of_its_group_is_left, ([live("StatefulSet", WORKERS)], [], AGAIN), {}),
+    (laws.a_number_is_given_again_only_when_nothing_of_its_group_is_left, ([BESIDE], [pod()], AGAIN), {}),
     (laws.a_group_starts_beside_another_revision_only_within_the_surge, (SERVICE, TWO, STARTS), {"current": True}),
     (laws.a_group_starts_beside_another_revision_only_within_the_surge, (RECREATE, [pod()], STARTS), {"current": False}),
 ]
@@ -71,10 +77,13 @@ def test_a_breach_is_seen(law: Callable[..., None], facts: tuple[Any, ...], more
 
 def test_what_is_allowed_is_no_breach() -> None:
     long_ago = (START - timedelta(hours=1)).isoformat()
-    laws.a_leader_is_drained_before_it_stops(SERVICE, [pod(draining=long_ago)], live("StatefulSet"), sets(1), START)
-    laws.a_leader_is_drained_before_it_stops(SERVICE, [pod()], live("StatefulSet"), sets(2), START)
-    laws.routers_go_before_leaders_and_leaders_before_workers([pod(index=0)], live("StatefulSet", WORKERS))
-    laws.only_replicas_of_a_stateful_set_change(live("StatefulSet", **sets(2)), sets(1))
+    routed = [pod(draining=long_ago), pod(ROUTER)]
+    laws.a_leader_that_routers_know_is_drained_before_it_stops(routed, live("StatefulSet"), START)
+    laws.a_leader_that_routers_know_is_drained_before_it_stops([pod()], live("StatefulSet"), START)
+    laws.leaders_go_before_their_workers([pod(group=0)], live("StatefulSet", WORKERS))
+    laws.nothing_of_a_stateful_set_changes(live("StatefulSet", **sets()), sets())
+    laws.a_number_is_given_again_only_when_nothing_of_its_group_is_left([BESIDE], [pod(group=0)], AGAIN)
+    laws.a_number_is_given_again_only_when_nothing_of_its_group_is_left([], [pod()], AGAIN)
     laws.a_group_starts_beside_another_revision_only_within_the_surge(SERVICE, [pod()], STARTS, current=True)
 
 

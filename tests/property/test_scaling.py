@@ -1,4 +1,4 @@
-"""Groups come and go one by one, from the highest number down; lower groups never notice (decisions 4 and 9)."""
+"""Groups come and go one by one; where all serve the highest number goes, and the others never notice (decisions 4, 9)."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ def group_of(world: World, name: str) -> int:
 
 def worker_sets(world: World) -> int:
     """Number of worker StatefulSets."""
-    return sum(kind == "StatefulSet" and keys.GROUP_INDEX in one.labels for (kind, _), one in world.children.items())
+    return sum(kind == "StatefulSet" and keys.WORKER_INDEX not in one.labels for (kind, _), one in world.children.items())
 
 
 @given(

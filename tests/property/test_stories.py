@@ -10,6 +10,7 @@ from ome_operator import keys
 from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.core.plan import Plan
 from tests.support import parts
+from tests.support.live import Live
 from tests.support.shapes import Shape, lags, seeds, shapes
 from tests.support.simulator import World
 
@@ -60,9 +61,18 @@ class Story:
             return
         for delete in plan.delete:
             found = self.world.children.get((delete.kind, delete.name))
-            assert found is None or keys.WORKER_INDEX not in found.labels, f"leaders {delete.name} go at a closed gate"
+            assert found is None or self.spare(found, plan), f"leader {delete.name} goes at a closed gate"
             taken_out = delete.kind == "Deployment" and not self.shape.router  # by the user, of slices of the same roles
             assert delete.kind != "Deployment" or taken_out, f"router {delete.name} goes at a closed gate"
+
+    def spare(self, found: Live, plan: Plan) -> bool:
+        """Whether an object is no leader, or its slice keeps as many groups of the role as the user wants by now."""
+        if found.key[0] != "StatefulSet" or keys.WORKER_INDEX not in found.labels:
+            return True
+        role = found.labels[keys.COMPONENT]
+        had = {one.key[1] for one in self.world.children.values() if one.labels == {**found.labels, **_group(one)}}
+        goes = {delete.name for delete in plan.delete if delete.kind == "StatefulSet"}
+        return len(had - goes) >= (self.shape.engines if role == keys.ENGINE else len(had))
 
     def tell(self) -> None:
         """The cluster has the present state of spec, runtime and model."""
@@ -82,6 +92,10 @@ class Story:
         self.world.may_roll = True
         self.world.restart()
         self.tell()
+
+
+def _group(one: Live) -> dict[str, str]:
+    return {keys.GROUP_INDEX: one.labels.get(keys.GROUP_INDEX, "")}
 
 
 def _edit(story: Story, value: int) -> None:

@@ -89,7 +89,8 @@ def a_leader_that_routers_know_is_drained_before_it_stops(pods: Iterable[LivePod
     pods = [pod for pod in pods if pod.labels[keys.REVISION] == found.labels[keys.REVISION]]
     routed = any(pod.labels[keys.COMPONENT] == keys.ROUTER for pod in pods)
     for pod in pods:
-        if routed and pod.workload_uid == found.uid and pod.ready and not pod.deleting:
+        mine = pod.workload_uid == found.uid and pod.labels[keys.COMPONENT] != keys.ROUTER
+        if routed and mine and pod.ready and not pod.deleting:
             assert pod.draining, f"{pod.name} is stopped before it was drained"
             assert (now - datetime.fromisoformat(pod.draining)).total_seconds() >= NOTICE
 
@@ -107,13 +108,16 @@ def a_number_is_given_again_only_when_nothing_of_its_group_is_left(
 ) -> None:
     """A group gets a number when no object of a former group with it is left: its pods would join another start.
 
-    A StatefulSet that somebody deleted comes back where the rest of its group still stands.
+    Where no StatefulSet of the role is left the slice begins anew: its StatefulSets wait for the names of their pods.
     """
     labels = new["metadata"].get("labels") or {}
     if new["kind"] != "StatefulSet" or keys.WORKER_INDEX not in labels:
         return
-    left = [one.key for one in objects if one.key[0] == "StatefulSet" and _same_group(one.labels, labels)]
-    left += [("Pod", pod.name) for pod in pods if _same_group(pod.labels, labels) and pod.workload_uid]
+    role = [
+        one for one in objects if one.key[0] == "StatefulSet" and _same(one.labels, labels, keys.COMPONENT, keys.REVISION)
+    ]
+    left = [one.key for one in role if _same(one.labels, labels, keys.GROUP_INDEX)]
+    left += [("Pod", pod.name) for pod in pods if role and _same_group(pod.labels, labels) and pod.workload_uid]
     assert not left, f"{new['metadata']['name']} comes while {left} are left"
 
 
@@ -124,7 +128,11 @@ def _leads(found: Live) -> bool:
 
 def _same_group(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
     """Whether two sets of labels name the same group of the same slice."""
-    return all(one.get(key) == other.get(key) for key in (keys.COMPONENT, keys.REVISION, keys.GROUP_INDEX))
+    return _same(one, other, keys.COMPONENT, keys.REVISION, keys.GROUP_INDEX)
+
+
+def _same(one: Mapping[str, str], other: Mapping[str, str], *labels: str) -> bool:
+    return all(one.get(label) == other.get(label) for label in labels)
 
 
 def a_group_starts_beside_another_revision_only_within_the_surge(
