@@ -50,11 +50,15 @@ def test_prefill_and_decode_step_together() -> None:
     assert step(wanted, "new", {"old": old}, ONE)["new"] == {"engine": 1, "decoder": 2}
 
 
-def test_a_broken_lower_group_is_missing_throughout() -> None:
-    """Removal takes the highest ordinal, which is well: nothing may go before the lower one is."""
-    wanted = {"engine": 3}
-    assert step(wanted, "new", {"old": {"engine": some(False, True, True)}}, ONE)["old"] == {"engine": 3}
-    assert step(wanted, "new", {"old": {"engine": some(True, True, False)}}, ONE)["old"] == {"engine": 2}
+def test_a_broken_group_goes_before_one_that_serves() -> None:
+    """It is the last in the order of worth, whatever its number: the two that serve are what the bound asks for."""
+    assert step({"engine": 3}, "new", {"old": {"engine": some(True, True, False)}}, ONE)["old"] == {"engine": 2}
+
+
+def test_groups_on_their_way_out_keep_their_room() -> None:
+    """Beside another slice a group of the target that somebody deleted holds its accelerators until it is gone."""
+    seen = {"old": {"engine": some(True)}, "new": {"engine": Groups(1, (True,), 2)}}
+    assert step({"engine": 3}, "new", seen, Bounds({}, {"engine": 1}))["new"] == {"engine": 1}
 
 
 def test_a_blackout_takes_away_no_more_than_the_bound() -> None:

@@ -20,16 +20,30 @@ DRAIN = 2
 class Role:
     """The groups of one role of one slice."""
 
-    replicas: int = 0
-    pods: dict[int, str] = field(default_factory=dict)
-    """Ordinal -> state."""
-    draining: int = 0
-    """Steps for which fewer groups have been wanted."""
+    states: dict[int, str] = field(default_factory=dict)
+    """Number -> state."""
+    marks: dict[int, int] = field(default_factory=dict)
+    """Number of a group that is to go -> steps since that was decided."""
+
+    def order(self) -> list[int]:
+        """The groups that stay for now, the one that is worth most first."""
+        there = [number for number, state in self.states.items() if state != ENDING]
+        return sorted(there, key=lambda number: (number in self.marks, self.states[number] != READY, number))
 
     def groups(self) -> Groups:
         """What the planner sees."""
-        ready = tuple(self.pods.get(one) == READY for one in range(self.replicas))
-        return Groups(self.replicas, ready, max(self.replicas, len(self.pods)))
+        ready = tuple(self.states[number] == READY for number in self.order())
+        return Groups(len(ready), ready, len(self.states))
+
+    def scale(self, count: int) -> None:
+        """Have so many groups: those that are worth least are drained and end, new ones start."""
+        order = self.order()
+        self.marks = {number: self.marks.get(number, 0) + 1 for number in order[count:]}
+        for number in order[count:]:
+            if self.marks[number] > DRAIN or self.states[number] != READY:
+                self.states[number] = ENDING
+        for _ in range(count - len(order)):
+            self.states[min(set(range(len(self.states) + 1)) - self.states.keys())] = STARTING
 
 
 @dataclass
@@ -62,29 +76,24 @@ class Rollout:
         """One step: the plan is carried out as far as draining allows, and some groups change their state."""
         for name, share in self.plan().items():
             for role, count in share.items():
-                one = self.slices.setdefault(name, {}).setdefault(role, Role())
-                one.draining = one.draining + 1 if count < one.replicas else 0
-                if count > one.replicas or one.draining > DRAIN:
-                    one.replicas = count
+                self.slices.setdefault(name, {}).setdefault(role, Role()).scale(count)
         for roles in self.slices.values():
             for one in roles.values():
                 self._live(one)
-        gone = [n for n, roles in self.slices.items() if not any(one.replicas or one.pods for one in roles.values())]
+        gone = [n for n, roles in self.slices.items() if not any(one.states for one in roles.values())]
         for name in gone:
             del self.slices[name]
 
     def _live(self, one: Role) -> None:
-        for ordinal in range(one.replicas):
-            one.pods.setdefault(ordinal, STARTING)
-        for ordinal, state in list(one.pods.items()):
-            if ordinal >= one.replicas:
-                one.pods[ordinal] = ENDING
+        for number, state in list(one.states.items()):
             if state == ENDING and self.chance.random() < 0.5:
-                del one.pods[ordinal]
+                del one.states[number]
             elif state == STARTING and self.chance.random() < 0.5:
-                one.pods[ordinal] = READY
+                one.states[number] = READY
             elif state == READY and self.chance.random() < self.faults:
-                one.pods[ordinal] = STARTING
+                one.states[number] = STARTING
+            elif state == READY and self.chance.random() < self.faults / 5:
+                one.states[number] = ENDING  # somebody deletes its StatefulSet
 
     # --- what must hold -----------------------------------------------------------------------------------------------
 
@@ -117,11 +126,13 @@ class Rollout:
             kept |= stuck
         assert kept, f"capacity below {least / WHOLE:.2f}: {seen} -> {said}"
         for role, count in self.wanted.items():
-            left = sum(max(roles[role].left, said[name].get(role, 0)) for name, roles in seen.items() if role in roles)
+            grown = (max(0, said[name].get(role, 0) - roles[role].have) for name, roles in seen.items() if role in roles)
+            left = sum(grown) + sum(roles[role].left for roles in seen.values() if role in roles)
             left += said[self.target][role] if self.target not in seen else 0
             held = sum(roles[role].left for roles in seen.values() if role in roles)
             most = count + self.bounds.surge.get(role, 0)
-            assert left <= max(held, most), f"{role}: {left} groups, {most} allowed: {seen} -> {said}"
+            alone = not seen.keys() - {self.target}  # a group that was lost is made anew while it ends
+            assert alone or left <= max(held, most), f"{role}: {left} groups, {most} allowed: {seen} -> {said}"
         for name, share in said.items():
             whole = name not in seen or all(one.have for one in seen[name].values())
             assert not whole or len({bool(count) for count in share.values()}) == 1, f"one role alone: {seen} -> {said}"
@@ -139,13 +150,14 @@ class Rollout:
         for number in range(steps):
             if self.done:
                 return number
-            before = {name: {role: one.replicas for role, one in roles.items()} for name, roles in self.slices.items()}
+            before = {name: {role: len(one.order()) for role, one in roles.items()} for name, roles in self.slices.items()}
             self.act()
             for name, roles in self.slices.items():
                 for role, one in roles.items():
                     had = before.get(name, {}).get(role, 0)
-                    rising = one.replicas >= min(had, self.wanted[role])
-                    assert rising if name == self.target else one.replicas <= had, f"{name} {role}: {had} -> {one.replicas}"
+                    has = len(one.order())
+                    rising = has >= min(had, self.wanted[role])
+                    assert rising if name == self.target else has <= had, f"{name} {role}: {had} -> {has}"
         raise AssertionError(f"not done after {steps} steps: {self.target} of {self.wanted}, {self.bounds}: {self.slices}")
 
 
