@@ -108,7 +108,9 @@ def _scaled_down(snapshot: Snapshot, want: Desired) -> Iterator[Delete]:
     """Workers of groups beyond those that are kept, once their leader is gone."""
     for (revision, component), held in want.held.items():
         if revision in snapshot.slices:
-            yield from leftovers(snapshot.service.name, component, held.numbers, snapshot.slices[revision])
+            found = snapshot.slices[revision]
+            abandoned = frozenset(pod.uid for pod in found.pods if snapshot.abandoned(pod))
+            yield from leftovers(snapshot.service.name, component, held.numbers, found, abandoned)
 
 
 def _prune(snapshot: Snapshot, step: RolloutStep, want: Desired) -> list[Delete]:

@@ -6,6 +6,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
+from ome_operator import quantity
 from ome_operator.api import InferenceService
 from ome_operator.core.observed import revisions, slices
 from ome_operator.core.observed.objects import Child, Deps, Observed, Pod
@@ -48,6 +49,14 @@ class Snapshot:
     def started(self, revision: str) -> bool:
         """Whether a revision has a slice that has, or is getting, engines."""
         return revision in self.slices and slices.started(self.slices[revision])
+
+    def lost(self, node: str) -> bool:
+        """Whether a node is gone, or its kubelet does not report: it confirms no deletion."""
+        return bool(node) and (node not in self.deps.nodes or not self.deps.nodes[node].alive)
+
+    def abandoned(self, pod: Pod) -> bool:
+        """Whether a pod should have ended by now, and nobody is there to say so."""
+        return pod.deleting and self.lost(pod.node) and quantity.moment(pod.ends, self.now) is not None
 
     def made(self, revision: str) -> bool:
         """Whether a StatefulSet of a revision is left."""

@@ -48,18 +48,15 @@ class Recovery:
 
 def recover(snapshot: Snapshot, intent: Intent, held: Held) -> Recovery:
     """Decide about every group that is `held`."""
-    service, nodes, now = snapshot.service, snapshot.deps.nodes, snapshot.now
+    service, now = snapshot.service, snapshot.now
     roles = scope(snapshot, intent, held)
     policies = {component: policy(service, intent.resolved.runtime, component) for component in (keys.ENGINE, keys.DECODER)}
     before = read(service.status)
 
-    def lost(name: str) -> bool:
-        return bool(name) and (name not in nodes or not nodes[name].alive)
-
     found = {one.name: (one, role) for role in roles for one in _groups(snapshot, role)}
     groups = {name: group for name, (group, _) in found.items()}
-    steps, systemic = _steps(groups, before, policies, lost, now)
-    force = _forced(snapshot.pods, policies, lost, now)
+    steps, systemic = _steps(groups, before, policies, snapshot.lost, now)
+    force = _forced(snapshot.pods, policies, snapshot.lost, now)
     after = {name: step.record for name, step in steps.items()}
     goes = {name for name, one in after.items() if one.phase == RECYCLING}
     begun = sorted(name for name in goes if not announced(before.get(name)))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ome_operator import keys
 from ome_operator.core.observed.objects import Child, Pod
 from ome_operator.core.observed.slices import Slice, group_number, is_leader_set
-from ome_operator.core.plan import Delete, Guard
+from ome_operator.core.plan import Delete, Guard, NodeLost
 from ome_operator.core.render import meta
 from ome_operator.core.rollout.members import is_leader, pods, sets
 
@@ -55,7 +55,7 @@ def hurry(pods: Iterable[Pod]) -> tuple[Delete, ...]:
     )
 
 
-def _deletes(children: Iterable[Child], guard: Guard | None = None) -> tuple[Delete, ...]:
+def _deletes(children: Iterable[Child], guard: Guard | NodeLost | None = None) -> tuple[Delete, ...]:
     return tuple(Delete(child.kind, child.name, child.uid, guard=guard) for child in children if not child.deleting)
 
 
@@ -66,20 +66,30 @@ def _gone(what: str, revision: str, pods: list[Pod]) -> str:
     return f"old {what} (revision {revision}{number})"
 
 
-def leftovers(service: str, component: str, kept: Collection[int], one: Slice) -> tuple[Delete, ...]:
-    """The next step of taking the groups of a role away that are not `kept`: leaders first, workers when theirs is gone."""
+def leftovers(
+    service: str, component: str, kept: Collection[int], one: Slice, abandoned: Collection[str] = ()
+) -> tuple[Delete, ...]:
+    """The next step of taking the groups of a role away that are not `kept`: leaders first, workers when theirs is gone.
+
+    `abandoned` are UIDs of pods that should have ended on nodes which do not report: no worker waits for such a leader, for
+    it would hold the accelerators of nodes that are well.
+    """
     goes = [child for child in sets(component, one) if (group := group_number(child)) is not None and group not in kept]
     gone = [pod for pod in pods(component, one) if pod.group not in kept]
     leaders = [child for child in goes if is_leader_set(child)]
-    leads = {*map(group_number, leaders), *(pod.group for pod in gone if pod.rank == 0)}
+    led = {*map(group_number, leaders)}
+    leads = led | {pod.group for pod in gone if pod.rank == 0 and pod.uid not in abandoned}
+    nodes = {pod.group: pod.node for pod in gone if pod.rank == 0 and pod.uid in abandoned}
     workers = [child for child in goes if not is_leader_set(child) and group_number(child) not in leads]
     replaced = {group_number(child) for child in goes if not child.deleting}  # a StatefulSet would make its pods anew
-    # The garbage collector may be slow, or nobody's pods: a leader must not go on serving without its StatefulSet.
-    alone = [pod for pod in gone if is_leader(pod) and pod.group not in replaced and not pod.deleting]
+    # The garbage collector may be slow, and leaves what was orphaned: nothing serves without its StatefulSet.
+    alone = [pod for pod in gone if is_leader(pod) and pod.group not in led and not pod.deleting]
     rest = [pod for pod in gone if pod.rank > 0 and pod.group not in leads | replaced]
     delete = [*_deletes(leaders), *(Delete("Pod", pod.name, pod.uid) for pod in alone)]
     for child in workers:
-        delete += _deletes([child], _leader_gone(service, component, one.revision, child))
+        group = group_number(child)
+        guard = NodeLost(nodes[group]) if group in nodes else _leader_gone(service, component, one.revision, child)
+        delete += _deletes([child], guard)
     return (*delete, *hurry(rest))
 
 
