@@ -181,7 +181,11 @@ def _forced(pods: Iterable[Pod], policies: Mapping[str, Policy], lost: Callable[
         elif force is not None:
             again.append(OVERDUE)
         if over >= OVERDUE and lost(pod.node):
-            how = "remove the Node object, taint it node.kubernetes.io/out-of-service, or set lifecycle.forceDeleteAfter"
+            leader = names.leader(names.stem(pod.service, pod.component, pod.revision), pod.group)
+            how = (
+                "remove the Node object, taint it node.kubernetes.io/out-of-service, or set lifecycle.forceDeleteAfter; or "
+                f"delete StatefulSet {leader}, and another group takes the place of this one"
+            )
             stays = f"pod {pod.name} stays Terminating on node {pod.node}, which does not report"
             stuck.append(Why(Reason.STUCK_TERMINATING, f"{stays}: {how}"))
     return _Force(tuple(delete), stuck, again)
