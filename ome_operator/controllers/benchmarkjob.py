@@ -14,6 +14,7 @@ from ome_operator.core.benchmarkjob import job
 from ome_operator.core.benchmarkjob import status as benchmark_status
 from ome_operator.core.observed.from_api import controller
 from ome_operator.core.observed.objects import Child, Manifest, Ref
+from ome_operator.core.reasons import Reason
 from ome_operator.kube import errors
 from ome_operator.kube.client import Client
 from ome_operator.machinery.workqueue import WorkQueue
@@ -47,7 +48,7 @@ class BenchmarkJobReconciler(StatusReconciler):
         """Make the Job where there is none, say how it is, and when to look again."""
         now = self._wall()
         if isinstance(resource.parsed, Invalid):
-            unread = "InvalidSpec", resource.parsed.why
+            unread = Reason.INVALID_SPEC, resource.parsed.why
             await self.write(resource, benchmark_status.unreadable(resource.status, resource.generation, unread, now))
             return self._resync
         made, why = self._cluster.job_of(resource), ("", "")
@@ -58,7 +59,7 @@ class BenchmarkJobReconciler(StatusReconciler):
             selector = f"batch.kubernetes.io/controller-uid={made.uid}"  # the former Job of this name may have left pods
             pods = await self._client.list_objects("Pod", resource.ref.namespace, label_selector=selector)
             if not pods and (said := (await self._failures.of(resource.ref.namespace)).get(made.uid)):
-                why = "PodsRefused", said
+                why = Reason.PODS_REFUSED, said
         status = benchmark_status.benchmark_status(resource.parsed, made, pods, why, now)
         await self.write(resource, status)
         if benchmark_status.over(status):
@@ -69,7 +70,7 @@ class BenchmarkJobReconciler(StatusReconciler):
 
     def failed_status(self, resource: Resource, why: str) -> Status:
         """What ran before stays."""
-        return benchmark_status.unreadable(resource.status, resource.generation, ("InternalError", why), self._wall())
+        return benchmark_status.unreadable(resource.status, resource.generation, (Reason.INTERNAL_ERROR, why), self._wall())
 
     async def _started(self, resource: Resource) -> tuple[Child | None, Why]:
         """The Job, now that it may run, or why it may not."""
@@ -103,5 +104,8 @@ class BenchmarkJobReconciler(StatusReconciler):
 def _taken(name: str, owner: Mapping[str, Any], ref: Ref) -> Why:
     """Why a Job of this name with this controller is in the way."""
     if (owner.get("kind"), owner.get("name")) == (ref.kind, ref.name):
-        return "Waiting", f"Job {name} of the former {ref.name} is still being deleted"
-    return "NameTaken", f"Job {name} exists and was not made of this BenchmarkJob: delete it, or give this one another name"
+        return Reason.WAITING, f"Job {name} of the former {ref.name} is still being deleted"
+    return (
+        Reason.NAME_TAKEN,
+        f"Job {name} exists and was not made of this BenchmarkJob: delete it, or give this one another name",
+    )

@@ -12,6 +12,7 @@ from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.resources import HELD, RUNTIMES, Resource
 from ome_operator.controllers.base import CORE, Core, Status, StatusReconciler, WallClock
 from ome_operator.core.observed.objects import Ref
+from ome_operator.core.reasons import Reason
 from ome_operator.kube.client import Client
 from ome_operator.machinery.workqueue import WorkQueue
 
@@ -42,7 +43,7 @@ class CatalogReconciler(StatusReconciler):
 
     def failed_status(self, resource: Resource, why: str) -> Status:
         """What was learned of it stays."""
-        return self._refused(resource, "InternalError", why)
+        return self._refused(resource, Reason.INTERNAL_ERROR, why)
 
     async def reconcile_resource(self, resource: Resource) -> float:
         """Say how it is; how far nodes are is told once per interval."""
@@ -63,7 +64,7 @@ class CatalogReconciler(StatusReconciler):
         """The status of an object of the catalog, from everything that it depends on."""
         now, ref, core = self._wall(), resource.ref, self._core
         if isinstance(resource.parsed, Invalid):
-            return self._refused(resource, "InvalidSpec", resource.parsed.why)
+            return self._refused(resource, Reason.INVALID_SPEC, resource.parsed.why)
         users = tuple(f"{user.namespace}/{user.name}" for user in self._cluster.users(ref))
         deps = self._cluster.deps()
         if ref.kind in HELD:

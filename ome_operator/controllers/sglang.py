@@ -5,6 +5,7 @@ from ome_operator.api import Invalid
 from ome_operator.cache.resources import MODELS, SERVICE, SHORT_MODEL, Resource
 from ome_operator.controllers.base import Status, StatusReconciler
 from ome_operator.core.observed.objects import Ref
+from ome_operator.core.reasons import Reason
 from ome_operator.core.sglang import convert
 from ome_operator.core.sglang.status import mirrored
 from ome_operator.core.sync import refuse_spec
@@ -21,13 +22,15 @@ class SglangReconciler(StatusReconciler):
 
     def failed_status(self, resource: Resource, why: str) -> Status:
         """What was made of it stays."""
-        return refuse_spec(dict(resource.status), resource.generation, "InternalError", why, self._wall()).status
+        return refuse_spec(dict(resource.status), resource.generation, Reason.INTERNAL_ERROR, why, self._wall()).status
 
     async def _said(self, resource: Resource) -> Status:
         """Make what has to be made; the status that follows."""
         now = self._wall()
         if isinstance(resource.parsed, Invalid):
-            return refuse_spec(dict(resource.status), resource.generation, "InvalidSpec", resource.parsed.why, now).status
+            return refuse_spec(
+                dict(resource.status), resource.generation, Reason.INVALID_SPEC, resource.parsed.why, now
+            ).status
         target = (
             Ref(MODELS[0], "", resource.ref.name) if resource.ref.kind == SHORT_MODEL else Ref(SERVICE, *resource.ref[1:])
         )
@@ -51,11 +54,14 @@ class SglangReconciler(StatusReconciler):
         try:
             applied = await self._client.apply(manifest, made.uid if made is not None else "")
         except errors.Invalid as error:
-            return "Invalid", str(error)
+            return Reason.INVALID, str(error)
         self._cluster.wrote(manifest["kind"], applied.body)
         return "", ""
 
 
 def _taken(target: Ref) -> tuple[str, str]:
     where = f"{target.kind} {target.namespace}/{target.name}"
-    return "NameTaken", f"{where} exists and was not made of this object: delete one of them, or give this one another name"
+    return (
+        Reason.NAME_TAKEN,
+        f"{where} exists and was not made of this object: delete one of them, or give this one another name",
+    )

@@ -12,6 +12,7 @@ from ome_operator import keys
 from ome_operator.core.observed.from_api import controller
 from ome_operator.core.observed.managed_fields import applied_fields
 from ome_operator.core.observed.objects import Refusal
+from ome_operator.core.reasons import Reason
 
 
 @dataclass(frozen=True)
@@ -38,14 +39,14 @@ def claim(live: Mapping[str, Any], service: str, service_uid: str) -> Claim:
             return Claim(uid=metadata.get("uid") or "")
         where = f"{metadata.get('namespace')}/{service}"
         why = f"{what} belongs to this service but was made by {_writer(metadata)}"
-        return Claim(refusal=Refusal("NameTaken", f"{why}: run `ome adopt service {where}`, or delete it"))
+        return Claim(refusal=Refusal(Reason.NAME_TAKEN, f"{why}: run `ome adopt service {where}`, or delete it"))
     if owner.get("kind") == "InferenceService" and owner.get("name") == service:
-        return Claim(refusal=Refusal("Waiting", f"{what} of the former {service} is still being deleted"))
+        return Claim(refusal=Refusal(Reason.WAITING, f"{what} of the former {service} is still being deleted"))
     return _taken(f"{what} belongs to {owner.get('kind')} {owner.get('name')}", service)
 
 
 def _taken(why: str, service: str) -> Claim:
-    return Claim(refusal=Refusal("NameTaken", f"{why}: delete or rename it, or give {service} another name"))
+    return Claim(refusal=Refusal(Reason.NAME_TAKEN, f"{why}: delete or rename it, or give {service} another name"))
 
 
 def _writer(metadata: Mapping[str, Any]) -> str:

@@ -27,6 +27,7 @@ from ome_operator.core.plan import (
     Recycle,
     sight,
 )
+from ome_operator.core.reasons import Reason
 from ome_operator.kube.client import Applied, Client
 from ome_operator.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, KubeError, NotFound, ServerError
 
@@ -259,7 +260,7 @@ class Executor:
         except NotFound:
             body = {}
         except Conflict as error:  # not only where the name is another object's: what is taken for gone never comes back
-            await self._conflict(execution, key, delete.uid, Refusal("Conflict", str(error), delete.uid), delete.uid)
+            await self._conflict(execution, key, delete.uid, Refusal(Reason.CONFLICT, str(error), delete.uid), delete.uid)
             return
         except REFUSED as error:
             execution.refuse(key, Refusal(type(error).__name__, str(error), delete.uid), delete.uid)

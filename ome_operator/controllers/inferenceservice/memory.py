@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ome_operator.core.observed.objects import Child, Pod, Refusal
+from ome_operator.core.reasons import Reason
 
 Key = tuple[str, str]
 """Kind and name of an object in the service's namespace."""
@@ -51,14 +52,14 @@ def pause(tries: int) -> float:
 
 def _brief(reason: str, tries: int) -> bool:
     """Whether it may be over at the next attempt."""
-    return reason in ("Conflict", "ServerError") and tries < PATIENCE
+    return reason in (Reason.CONFLICT, Reason.SERVER_ERROR) and tries < PATIENCE
 
 
 def _wait(reason: str, tries: int) -> float:
     """Seconds before the next attempt at what was refused for this reason."""
     if _brief(reason, tries):
         return SOON
-    return STEP if reason == "Waiting" else pause(tries)
+    return STEP if reason == Reason.WAITING else pause(tries)
 
 
 @dataclass

@@ -19,8 +19,8 @@ from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.memory import Key, ServiceMemory, pause
 from ome_operator.core.observed.objects import Child, Observed, Ref
 from ome_operator.core.plan import NEEDED, RIGHTS, Event, Plan
+from ome_operator.core.reasons import READY, Reason
 from ome_operator.core.rollout.shared_edits import whole_before
-from ome_operator.core.status import conditions as cond
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import KubeError
 from ome_operator.machinery.permits import Permits
@@ -118,7 +118,7 @@ class InferenceServiceReconciler:
         now = self._wall()
         before = dict(resource.status)
         if isinstance(resource.parsed, Invalid):
-            return self._core.refuse(before, resource.generation, "InvalidSpec", resource.parsed.why, now)
+            return self._core.refuse(before, resource.generation, Reason.INVALID_SPEC, resource.parsed.why, now)
         try:
             observed = self._observed(resource, memory, now)
             plan = self._core.sync(resource.parsed, self._cluster.deps(), observed, now)
@@ -128,7 +128,7 @@ class InferenceServiceReconciler:
             memory.bug = repr(error)
             logger.error("sync failed for %s/%s: %r", resource.ref.namespace, resource.ref.name, error, exc_info=traceback)
             result.error = KubeError(f"{type(error).__name__}: {error}")
-            return self._core.refuse(before, resource.generation, "InternalError", status_writer.bug(error), now)
+            return self._core.refuse(before, resource.generation, Reason.INTERNAL_ERROR, status_writer.bug(error), now)
         memory.bug = ""
         return plan
 
@@ -308,7 +308,7 @@ def _rbac_key(ref: Ref) -> Ref:
 
 
 def _ready(status: Mapping[str, Any]) -> bool:
-    return any((one["type"], one["status"]) == (cond.READY, "True") for one in status.get("conditions") or ())
+    return any((one["type"], one["status"]) == (READY, "True") for one in status.get("conditions") or ())
 
 
 def _names(refs: Iterable[Ref]) -> str:

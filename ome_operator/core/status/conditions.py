@@ -4,8 +4,6 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from ome_operator.core.reasons import READY as READY
-
 MESSAGE_LIMIT = 1024
 
 
