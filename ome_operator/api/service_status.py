@@ -126,9 +126,11 @@ class GroupStatus(Spec):
     """One group: its recorded start, and how often and why it was recycled."""
 
     name: Annotated[str, Field(max_length=253)]
+    """Name of its leader's pod."""
     component: str | None = None
     revision: str | None = None
     index: int | None = None
+    """Number of the group, as in its label ome.io/group. Numbers may have holes."""
     phase: str | None = None
     """Pending, Starting, Ready, NotReady, NodeLost, SystemicFault, Restarting, Recycling or Failed."""
     since: str | None = None
