@@ -13,15 +13,18 @@ revisions = st.from_regex(r"[0-9a-f]{8}", fullmatch=True)
 DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
-@given(services, revisions, st.integers(0, 9999))
+@given(services, revisions, st.integers(0, 99999))
 def test_every_name_fits(service: str, revision: str, group: int) -> None:
     for component in (keys.ENGINE, keys.DECODER, keys.ROUTER):
-        worker = names.worker(service, component, revision, group)
-        assert len(worker) <= 52, "a pod's revision label is <StatefulSet>-<10 characters>"
-        assert len(names.leader(service, component, revision)) <= names.STEM
+        stem = names.stem(service, component, revision)
+        sets = (names.leader(stem, group), names.worker(stem, group))
+        assert max(map(len, sets)) <= 52, "a pod's revision label is <StatefulSet>-<10 characters>"
+        assert len(stem) <= names.STEM
         assert len(names.router(service, revision)) + len("-5b9f8c7d6f-x2x4z") <= 63, "router pods are host names"
         everything = (
-            worker,
+            *sets,
+            names.leader_pod(stem, group),
+            f"{names.worker(stem, group)}-9999",
             names.component(service, component),
             names.headless(service),
             names.revision_object(service, revision),
@@ -32,12 +35,29 @@ def test_every_name_fits(service: str, revision: str, group: int) -> None:
 
 @given(services, services, revisions)
 def test_long_services_do_not_share_names(one: str, other: str, revision: str) -> None:
-    same = names.leader(one, keys.ENGINE, revision) == names.leader(other, keys.ENGINE, revision)
+    same = names.stem(one, keys.ENGINE, revision) == names.stem(other, keys.ENGINE, revision)
     assert same == (one == other)
 
 
 def test_short_names_are_readable() -> None:
-    assert names.worker("kimi", "decoder", "44924f87", 3) == "kimi-decoder-44924f87-3"
+    stem = names.stem("kimi", "decoder", "44924f87")
+    assert names.leader(stem, 3) == "kimi-decoder-44924f87-3"
+    assert names.leader_pod(stem, 3) == "kimi-decoder-44924f87-3-0"
+    assert names.worker(stem, 3) == "kimi-decoder-44924f87-3-w"
+
+
+@given(services, revisions, st.integers(0, 99999))
+def test_a_set_says_its_group_by_its_name(service: str, revision: str, group: int) -> None:
+    for component in (keys.ENGINE, keys.DECODER):
+        stem = names.stem(service, component, revision)
+        assert names.group(names.leader(stem, group)) == (group, True)
+        assert names.group(names.worker(stem, group)) == (group, False)
+        assert names.group(stem) is None, "the former set of all leaders, also where its revision has digits alone"
+
+
+@pytest.mark.parametrize("name", ["", "3", "-3", "svc", "svc-w", "svc-3-w-1-x", "svc-3-0x", "svc-123456", "svc-3-W"])
+def test_other_names_say_no_group(name: str) -> None:
+    assert names.group(name) is None
 
 
 def test_a_long_name_keeps_its_beginning_and_never_ends_in_a_dash() -> None:

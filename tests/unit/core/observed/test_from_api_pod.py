@@ -16,11 +16,11 @@ WORKER = {
     keys.POD_INDEX: "7",
     keys.MANAGED_BY: keys.MANAGER,
 }
-LEADER = {**WORKER, keys.WORKER_INDEX: "0", keys.POD_INDEX: "2"}
+LEADER = {**WORKER, keys.WORKER_INDEX: "0", keys.POD_INDEX: "0"}
 
 
 def body(labels: dict[str, str] = WORKER, status: Any = None, **metadata: Any) -> dict[str, Any]:
-    owner = {"kind": "StatefulSet", "name": "kimi-decoder-abc-2", "uid": "s", "controller": True}
+    owner = {"kind": "StatefulSet", "name": "kimi-decoder-abc-2-w", "uid": "s", "controller": True}
     return {
         "metadata": {
             "name": "p",
@@ -47,14 +47,37 @@ def container(state: dict[str, Any], **more: Any) -> dict[str, Any]:
 def test_a_ready_worker() -> None:
     pod = from_api.pod(body(status={"phase": "Running", "conditions": [ready()]}))
     assert (pod.namespace, pod.name, pod.uid, pod.version) == ("ns", "p", "u", 42)
-    assert (pod.service, pod.component, pod.revision, pod.workload) == ("kimi", "decoder", "abc", "kimi-decoder-abc-2")
+    assert (pod.service, pod.component, pod.revision, pod.workload) == ("kimi", "decoder", "abc", "kimi-decoder-abc-2-w")
     assert (pod.group, pod.rank, pod.node) == (2, 7, "n1")
     assert (pod.ready, pod.deleting, pod.grace, pod.reason, pod.message) == (True, False, 0, "", "")
 
 
-def test_a_leaders_group_is_its_pod_index() -> None:
+def test_a_leader_is_of_the_group_that_its_label_says() -> None:
+    """Its pod index is always 0."""
     pod = from_api.pod(body(LEADER))
     assert (pod.group, pod.rank) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {**LEADER, keys.POD_INDEX: "1"},
+        {**LEADER, keys.POD_INDEX: "x"},
+        {**WORKER, keys.POD_INDEX: "0"},
+        {**WORKER, keys.WORKER_INDEX: "1", keys.POD_INDEX: "0"},
+    ],
+    ids=["a leader's set was scaled by hand", "no index", "a worker's set with another start", "a rank that somebody wrote"],
+)
+def test_what_is_no_rank_is_still_a_pod_of_its_group(labels: dict[str, str]) -> None:
+    """It holds accelerators: the group is not gone before it."""
+    pod = from_api.pod(body(labels))
+    assert (pod.group, pod.rank) == (2, from_api.NO_NUMBER)
+
+
+def test_without_its_group_label_a_leader_is_of_no_group() -> None:
+    labels = {key: value for key, value in LEADER.items() if key != keys.GROUP_INDEX}
+    pod = from_api.pod(body(labels))
+    assert (pod.group, pod.rank) == (from_api.NO_NUMBER, 0)
 
 
 def test_routers_have_no_groups() -> None:

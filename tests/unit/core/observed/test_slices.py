@@ -1,13 +1,28 @@
 """What counts as a service's own, and as a slice of it."""
 
 from ome_operator.core.observed.objects import Observed
-from ome_operator.core.observed.slices import Slice, own_pods, slices, started
-from tests.unit.core.rollout.makers import LEADERS, ROUTER, UID, WORKERS, child, pod
+from ome_operator.core.observed.slices import Slice, group_number, is_leader_set, own_pods, slices, started
+from tests.unit.core.rollout.makers import LEADERS, ROUTER, STEM, UID, WORKERS, child, leader_set, pod, worker_set
 
 
 def test_a_slice_has_started_when_it_has_leaders_that_stay() -> None:
     assert started(Slice("r1", (LEADERS,), ()))
     assert not started(Slice("r1", (LEADERS._replace(deleting=True), WORKERS, ROUTER), ()))
+    assert started(Slice("r1", (LEADERS._replace(deleting=True), leader_set(3)), ())), "one group is enough"
+
+
+def test_a_set_is_of_its_group_by_its_name() -> None:
+    """Labels can be taken off by hand, and put on; a name stays."""
+    bare = leader_set(3, labels={})
+    assert (group_number(bare), is_leader_set(bare)) == (3, True)
+    assert (group_number(WORKERS), is_leader_set(WORKERS)) == (0, False)
+    marked = worker_set(2, labels=leader_set(5).labels)
+    assert (group_number(marked), is_leader_set(marked)) == (2, False)
+
+
+def test_other_objects_are_of_no_group() -> None:
+    for one in (child("Deployment", "svc-router-3"), child("PodDisruptionBudget", "b-3-w"), child("StatefulSet", STEM)):
+        assert (group_number(one), is_leader_set(one)) == (None, False)
 
 
 def test_slices_are_made_of_what_is_ours_and_of_every_pod() -> None:
@@ -24,7 +39,7 @@ def test_slices_are_made_of_what_is_ours_and_of_every_pod() -> None:
 
 def test_pods_that_count_belong_to_workloads_of_this_very_service() -> None:
     children = {(one.kind, one.name): one for one in (LEADERS, ROUTER, child("StatefulSet", "former", owner="x"))}
-    mine = pod("a", workload_uid="uid-leaders")
+    mine = pod("a", workload_uid=LEADERS.uid)
     routers = pod("r", component="router", workload="router-5b9f8c7d6f")
     former, gone = pod("f", workload_uid="uid-former"), pod("g", workload_uid="uid-of-before")
     assert own_pods(Observed(children=children, pods=(mine, routers, former, gone)), UID) == (mine, routers)

@@ -52,6 +52,19 @@ def test_labels_of_a_leader_win_over_the_users() -> None:
     }
 
 
+def test_users_mark_no_leader_and_no_group() -> None:
+    """A worker with the leader's mark would get requests; a group with another number would be counted as that one."""
+    composed = compose("engine", {"engineConfig": {**box(), **MARKED, "worker": {"size": 1, **MARKED}}}, {})
+    first = pod_template.leader(CONTEXT, composed)["metadata"]["labels"]
+    others = pod_template.worker(CONTEXT, composed)["metadata"]["labels"]
+    assert first["leaderworkerset.sigs.k8s.io/worker-index"] == "0" and "ome.io/group" not in first
+    assert not {"leaderworkerset.sigs.k8s.io/worker-index", "ome.io/group"} & others.keys()
+    assert first["team"] == others["team"] == "a"
+
+
+MARKED = {"labels": {"ome.io/group": "7", "leaderworkerset.sigs.k8s.io/worker-index": "5", "team": "a"}}
+
+
 def test_variables_of_a_single_pod() -> None:
     assert env(leader(box(resources={"limits": {"nvidia.com/gpu": 8}}))) == {
         "INFERENCESERVICE_NAME": "svc",
@@ -60,7 +73,7 @@ def test_variables_of_a_single_pod() -> None:
         "POD_IP": "status.podIP",
         "MODEL_PATH": "/models/tiny",
         "PARALLELISM_SIZE": "8",
-        "LWS_GROUP_INDEX": "metadata.labels['apps.kubernetes.io/pod-index']",
+        "LWS_GROUP_INDEX": "metadata.labels['ome.io/group']",
         "LWS_LEADER_ADDRESS": "$(POD_NAME).svc-pods.team",
         "LWS_GROUP_SIZE": "1",
         "LWS_WORKER_INDEX": "0",
@@ -79,8 +92,8 @@ def test_variables_of_a_group_are_those_of_leader_worker_set() -> None:
         "metadata.labels['apps.kubernetes.io/pod-index']",
     )
     assert first["LWS_LEADER_ADDRESS"] == "$(POD_NAME).svc-pods.team"
-    assert others["LWS_LEADER_ADDRESS"] == "svc-engine-r1-$(LWS_GROUP_INDEX).svc-pods.team"
-    assert others["LWS_GROUP_INDEX"] == "metadata.labels['ome.io/group']"
+    assert others["LWS_LEADER_ADDRESS"] == "svc-engine-r1-$(LWS_GROUP_INDEX)-0.svc-pods.team"
+    assert first["LWS_GROUP_INDEX"] == others["LWS_GROUP_INDEX"] == "metadata.labels['ome.io/group']"
 
 
 def test_workers_are_not_found_as_leaders() -> None:

@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from ome_operator import keys
+from ome_operator import keys, names
 from ome_operator.core.observed.objects import Child, Pod
 from ome_operator.core.render import meta
 
 UID = "u"
+STEM = names.stem("svc", "engine", "r1")
 
 
 def child(kind: str, name: str, owner: str = UID, revision: str = "r1", deleting: bool = False, **labels: str) -> Child:
@@ -36,7 +37,29 @@ def pod(name: str, rank: int = 0, group: int = 0, component: str = "engine", **m
     )  # fmt: skip
 
 
+def leader_set(group: int, stem: str = STEM, **more: Any) -> Child:
+    """The StatefulSet of a group's leader."""
+    return child("StatefulSet", names.leader(stem, group), index="0", group=str(group))._replace(**more)
+
+
+def worker_set(group: int, stem: str = STEM, **more: Any) -> Child:
+    """The StatefulSet of a group's workers."""
+    return child("StatefulSet", names.worker(stem, group), group=str(group))._replace(**more)
+
+
+def leader(group: int, **more: Any) -> Pod:
+    """The leader of a group, made by its StatefulSet."""
+    made = leader_set(group)
+    return pod(names.leader_pod(STEM, group), group=group, **{"workload": made.name, "workload_uid": made.uid, **more})
+
+
+def worker(group: int, rank: int = 1, **more: Any) -> Pod:
+    """A worker of a group, made by its StatefulSet."""
+    made = worker_set(group)
+    fields = {"workload": made.name, "workload_uid": made.uid, **more}
+    return pod(f"{made.name}-{rank}", rank=rank, group=group, **fields)
+
+
 ROUTER = child("Deployment", "router")
-LEADERS = child("StatefulSet", "leaders", index="0")
-WORKERS = child("StatefulSet", "workers", group="0")
+LEADERS, WORKERS = leader_set(0), worker_set(0)
 BUDGET = child("PodDisruptionBudget", "budget")

@@ -1,31 +1,32 @@
-"""Leaders serve no new requests before they are stopped."""
+"""Leaders serve no new requests before they are stopped, each group for itself."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import pytest
 
-from ome_operator import keys
+from ome_operator import keys, names
 from ome_operator.core.observed.objects import Pod
 from ome_operator.core.observed.slices import Slice
 from ome_operator.core.plan import Patch
-from ome_operator.core.rollout.drain import NOTICE, hold
-from tests.unit.core.rollout.makers import LEADERS, pod
+from ome_operator.core.rollout.drain import NOTICE, Retained, hold
+from tests.unit.core.rollout import makers
+from tests.unit.core.rollout.makers import STEM, leader_set, worker, worker_set
 
 NOW = datetime(2026, 1, 1)
-SETS = (LEADERS._replace(replicas=3),)
+SETS = tuple(make(group) for group in range(3) for make in (leader_set, worker_set))
 
 
-def leader(group: int, draining: datetime | str = "", ready: bool = True) -> Pod:
+def leader(group: int, draining: datetime | str = "", ready: bool = True, running: bool = True) -> Pod:
     """The leader of a group."""
     mark = draining if isinstance(draining, str) else draining.isoformat()
-    return pod(f"leader-{group}", group=group, draining=mark, ready=ready, workload_uid=LEADERS.uid)
+    return makers.leader(group, draining=mark, ready=ready, running=running)
 
 
 def mark(group: int, value: str | None) -> Patch:
     """The patch that sets or takes back a mark."""
-    body = {"metadata": {"annotations": {keys.DRAINING: value}}}
-    return Patch("Pod", f"leader-{group}", f"uid-leader-{group}", body)
+    name = names.leader_pod(STEM, group)
+    return Patch("Pod", name, f"uid-{name}", {"metadata": {"annotations": {keys.DRAINING: value}}})
 
 
 @dataclass
@@ -33,28 +34,42 @@ class Case:
     """Leaders, wanted groups, and what comes of them."""
 
     leaders: tuple[Pod, ...]
-    wanted: int
-    groups: int
+    wanted: tuple[int, ...]
+    kept: tuple[int, ...]
     patch: tuple[Patch, ...] = ()
     again: float | None = None
 
 
-BEFORE = NOW - timedelta(seconds=NOTICE)
+BEFORE, SOON = NOW - timedelta(seconds=NOTICE), NOW - timedelta(seconds=5)
+BEGUN = "2026-01-01T00:00:00"
 CASES = {
-    "nothing goes": Case((leader(0), leader(1), leader(2)), 3, 3),
-    "marked first": Case((leader(0), leader(1), leader(2)), 2, 3, (mark(2, "2026-01-01T00:00:00"),), NOTICE),
-    "all that go together": Case(
-        (leader(0), leader(1, NOW - timedelta(seconds=5)), leader(2)), 1, 3, (mark(2, "2026-01-01T00:00:00"),), NOTICE
+    "nothing goes": Case((leader(0), leader(1), leader(2)), (0, 1, 2), (0, 1, 2)),
+    "marked first": Case((leader(0), leader(1), leader(2)), (0, 1), (0, 1, 2), (mark(2, BEGUN),), NOTICE),
+    "a group in the middle": Case((leader(0), leader(1), leader(2)), (0, 2), (0, 1, 2), (mark(1, BEGUN),), NOTICE),
+    "the first group": Case((leader(0), leader(1), leader(2)), (1, 2), (0, 1, 2), (mark(0, BEGUN),), NOTICE),
+    "each has its own notice": Case((leader(0), leader(1, SOON), leader(2)), (0,), (0, 1, 2), (mark(2, BEGUN),), NOTICE - 5),
+    "one goes while another is drained": Case((leader(0), leader(1, BEFORE), leader(2, SOON)), (0,), (0, 2), (), NOTICE - 5),
+    "the lower one is drained while the higher one goes": Case(
+        (leader(0), leader(1, SOON), leader(2, BEFORE)), (0,), (0, 1), (), NOTICE - 5
     ),
-    "not yet": Case((leader(0), leader(1), leader(2, NOW - timedelta(seconds=5))), 2, 3, (), NOTICE - 5),
-    "long enough": Case((leader(0), leader(1), leader(2, BEFORE)), 2, 2),
-    "a leader that is not ready has nothing to lose": Case((leader(0), leader(1), leader(2, ready=False)), 2, 2),
-    "wanted again": Case((leader(0), leader(1), leader(2, NOW)), 3, 3, (mark(2, None),)),
+    "not yet": Case((leader(0), leader(1), leader(2, SOON)), (0, 1), (0, 1, 2), (), NOTICE - 5),
+    "long enough": Case((leader(0), leader(1), leader(2, BEFORE)), (0, 1), (0, 1)),
+    "a leader that does not run has no requests": Case(
+        (leader(0), leader(1), leader(2, ready=False, running=False)), (0, 1), (0, 1)
+    ),
+    "one that runs and is not ready may have some": Case(
+        (leader(0), leader(1), leader(2, ready=False)), (0, 1), (0, 1, 2), (mark(2, BEGUN),), NOTICE
+    ),
+    "wanted again": Case((leader(0), leader(1), leader(2, NOW)), (0, 1, 2), (0, 1, 2), (mark(2, None),)),
+    "wanted again while another goes": Case(
+        (leader(0), leader(1, SOON), leader(2)), (0, 1), (0, 1, 2), (mark(1, None), mark(2, BEGUN)), NOTICE
+    ),
+    "wanted that is not there yet": Case((leader(0), leader(2)), (0, 3), (0, 2, 3), (mark(2, BEGUN),), NOTICE),
     "marked by somebody who did not say when": Case(
-        (leader(0), leader(1), leader(2, "yes")), 2, 3, (mark(2, "2026-01-01T00:00:00"),), NOTICE
+        (leader(0), leader(1), leader(2, "yes")), (0, 1), (0, 1, 2), (mark(2, BEGUN),), NOTICE
     ),
     "marked by another clock": Case(
-        (leader(0), leader(1), leader(2, "2026-01-01T00:00:00+00:00")), 2, 3, (mark(2, "2026-01-01T00:00:00"),), NOTICE
+        (leader(0), leader(1), leader(2, "2026-01-01T00:00:00+00:00")), (0, 1), (0, 1, 2), (mark(2, BEGUN),), NOTICE
     ),
 }
 
@@ -62,10 +77,27 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_which_groups_are_kept_for_now(case: str) -> None:
     one = CASES[case]
-    found = hold("engine", one.wanted, Slice("r1", SETS, one.leaders), NOW)
-    assert (found.groups, found.patch, found.again) == (one.groups, one.patch, one.again)
+    found = hold("engine", one.wanted, Slice("r1", SETS, (*one.leaders, worker(2))), NOW)
+    assert (found.numbers, found.wanted, found.patch, found.again) == (one.kept, one.wanted, one.patch, one.again)
 
 
 def test_pods_of_a_former_set_of_the_name_hold_nobody_up() -> None:
-    stranger = pod("leader-2", group=2, workload_uid="former")
-    assert hold("engine", 2, Slice("r1", SETS, (leader(0), leader(1), stranger)), NOW).groups == 2
+    stranger = leader(2)._replace(workload_uid="former")
+    assert hold("engine", (0, 1), Slice("r1", SETS, (leader(0), leader(1), stranger)), NOW) == Retained((0, 1), (0, 1))
+
+
+def test_a_second_pod_of_a_leaders_set_is_not_asked() -> None:
+    """Somebody scaled the set by hand: the pod is no rank, and no router knows it."""
+    second = leader(2)._replace(name=f"{STEM}-2-1", rank=-1)
+    found = hold("engine", (0, 1), Slice("r1", SETS, (leader(0), leader(1), second)), NOW)
+    assert found == Retained((0, 1), (0, 1))
+
+
+def test_without_a_router_nobody_could_take_a_leader_out_first() -> None:
+    running = Slice("r1", SETS, (leader(0), leader(1, NOW), leader(2, NOW)))
+    assert hold("engine", (0, 1), running, NOW, routed=False) == Retained((0, 1), (0, 1), (mark(1, None),))
+
+
+def test_a_leader_that_ends_is_not_marked() -> None:
+    ending = leader(2)._replace(deleting=True)
+    assert hold("engine", (0, 1), Slice("r1", SETS, (ending,)), NOW) == Retained((0, 1), (0, 1))

@@ -1,12 +1,28 @@
 """How slices and groups go: routers, leaders, workers, each only when what comes before is gone (decisions 6 and 9)."""
 
-from ome_operator import keys
+from collections.abc import Collection
+
+import pytest
+
+from ome_operator import keys, names
 from ome_operator.core.observed.objects import Child, Pod
 from ome_operator.core.observed.slices import Slice
+from ome_operator.core.plan import Delete
 from ome_operator.core.render import meta
-from ome_operator.core.rollout.retire import leftovers, retire
+from ome_operator.core.rollout.retire import WORKER_GRACE, leftovers, retire
 from tests.support.selectors import matches
-from tests.unit.core.rollout.makers import BUDGET, LEADERS, ROUTER, WORKERS, child, pod
+from tests.unit.core.rollout.makers import (
+    BUDGET,
+    LEADERS,
+    ROUTER,
+    STEM,
+    WORKERS,
+    leader,
+    leader_set,
+    pod,
+    worker,
+    worker_set,
+)
 
 EVERYTHING = (ROUTER, LEADERS, WORKERS, BUDGET)
 
@@ -21,12 +37,20 @@ def test_a_whole_slice_goes_step_by_step() -> None:
     router, leader, worker = pod("p-router", component="router"), pod("p-leader"), pod("p-worker", rank=1)
     assert step(EVERYTHING, router, leader, worker)[0] == ["router"]
     assert step(EVERYTHING[1:], router, leader, worker)[0] == []
-    assert step(EVERYTHING[1:], leader, worker)[0] == ["leaders"]
+    assert step(EVERYTHING[1:], leader, worker)[0] == [LEADERS.name]
     assert step(EVERYTHING[2:], leader, worker)[0] == []
-    assert step(EVERYTHING[2:], worker)[0] == ["workers"]
+    assert step(EVERYTHING[2:], worker)[0] == [WORKERS.name]
     assert step((BUDGET,), worker)[0] == ["p-worker"]
     assert step((BUDGET,)) == (["budget"], "")
     assert step(()) == ([], "")
+
+
+def test_all_groups_of_a_slice_go_together() -> None:
+    sets = (LEADERS, WORKERS, leader_set(3), worker_set(3))
+    assert step(sets)[0] == [LEADERS.name, leader_set(3).name]
+    assert step(sets[1:], worker(0), worker(3))[0] == [leader_set(3).name], "workers wait for the last leader"
+    assert step((WORKERS, worker_set(3)), leader(3), worker(0))[0] == []
+    assert step((WORKERS, worker_set(3)), worker(0), worker(3))[0] == [WORKERS.name, worker_set(3).name]
 
 
 def test_a_step_names_what_it_waits_for_and_where() -> None:
@@ -54,24 +78,119 @@ def test_deletes_are_guarded_by_what_must_be_gone() -> None:
     assert not matches(workers.guard.selector, meta.labels("svc", "engine", "r1"))
 
 
-def down(wanted: int, children: tuple[Child, ...], *pods: Pod) -> list[str]:
-    """What goes when the engine shall have so many groups."""
-    return [one.name for one in leftovers("svc", "engine", wanted, Slice("r1", children, pods)).delete]
+SETS = tuple(make(group) for group in range(3) for make in (leader_set, worker_set))
+PODS = tuple(made for group in range(3) for made in (leader(group), worker(group, 1), worker(group, 2)))
+GROUPS = pytest.mark.parametrize("group", range(3))
 
 
-def test_workers_of_a_group_go_after_its_leader() -> None:
-    sets = (LEADERS, child("StatefulSet", "w0", group="0"), child("StatefulSet", "w1", group="1"))
-    leader, worker = pod("l1", group=1), pod("p1", group=1, rank=1)
-    assert down(1, sets, leader, worker) == []
-    assert down(1, sets, leader._replace(deleting=True), worker) == []
-    assert down(1, sets, worker) == ["w1"]
-    assert down(1, sets[:2], worker) == ["p1"]
-    assert down(1, sets[:2], leader, worker) == []
-    assert down(1, sets[:2], worker._replace(deleting=True, grace=1)) == []
-    assert down(2, sets, worker) == []
+def left(kept: Collection[int], children: tuple[Child, ...], *pods: Pod) -> tuple[Delete, ...]:
+    """What goes when the engine shall have these groups."""
+    return leftovers("svc", "engine", kept, Slice("r1", children, pods))
+
+
+def down(kept: Collection[int], children: tuple[Child, ...], *pods: Pod) -> list[str]:
+    """Names of what goes when the engine shall have these groups."""
+    return [one.name for one in left(kept, children, *pods)]
+
+
+def but(group: int) -> set[int]:
+    """The other two of three groups."""
+    return {0, 1, 2} - {group}
+
+
+def without(group: int, *roles: str) -> tuple[Child, ...]:
+    """The StatefulSets of three groups without some of one of them."""
+    gone = [{"leader": leader_set, "worker": worker_set}[role](group).name for role in roles]
+    return tuple(one for one in SETS if one.name not in gone)
+
+
+@GROUPS
+def test_any_group_goes_by_itself_its_leader_before_its_workers(group: int) -> None:
+    others = tuple(one for one in PODS if one.group != group)
+    first, ranks = leader(group), (worker(group, 1), worker(group, 2))
+    assert left(but(group), SETS, *PODS) == (Delete("StatefulSet", leader_set(group).name, leader_set(group).uid),)
+    led = without(group, "leader")
+    assert down(but(group), led, *others, first._replace(deleting=True), *ranks) == []
+    (workers,) = left(but(group), led, *others, *ranks)
+    assert (workers.kind, workers.name, workers.uid) == ("StatefulSet", worker_set(group).name, worker_set(group).uid)
+    none = without(group, "leader", "worker")
+    assert left(but(group), none, *others, *ranks) == tuple(
+        Delete("Pod", one.name, one.uid, grace=WORKER_GRACE) for one in ranks
+    )
+    assert down(but(group), none, *others, *(one._replace(deleting=True, grace=WORKER_GRACE) for one in ranks)) == []
+    assert down(but(group), none, *others, first._replace(deleting=True), *ranks) == []
+    assert down(but(group), none, *others) == []
+
+
+def labels(made: Child, index: int, **more: str) -> dict[str, str]:
+    """Labels of a pod of a StatefulSet."""
+    return {**made.labels, keys.POD_INDEX: str(index), **more}
+
+
+@GROUPS
+def test_the_guard_of_a_groups_workers_finds_its_leader_and_nobody_else(group: int) -> None:
+    """Every leader's pod index is 0, whatever its group."""
+    ranks = tuple(one for one in PODS if one.group != group or one.rank)
+    (workers,) = left(but(group), without(group, "leader"), *ranks)
+    assert workers.guard is not None and not workers.guard.name
+    selector = workers.guard.selector
+    assert matches(selector, labels(leader_set(group), 0))
+    assert matches(selector, labels(leader_set(group), 1)), "a second pod that somebody made is one too many as well"
+    for other in but(group):
+        assert not matches(selector, labels(leader_set(other), 0))
+        assert not matches(selector, labels(leader_set(other), group)), "the pod index says nothing about the group"
+    for number in range(3):
+        for rank in range(3):
+            assert not matches(selector, labels(worker_set(number), rank))
+    for another in ({keys.REVISION: "r2"}, {keys.COMPONENT: "decoder"}, {keys.SERVICE: "other"}):
+        assert not matches(selector, labels(leader_set(group), 0, **another))
+
+
+def test_groups_go_independently_of_each_other() -> None:
+    """Group 0 lost its leader, group 1 has it still, of group 2 only pods are left."""
+    sets = (worker_set(0), leader_set(1), worker_set(1))
+    pods = (worker(0), leader(1), worker(1), worker(2))
+    assert down((), sets, *pods) == [leader_set(1).name, worker_set(0).name, worker(2).name]
+    assert down({1}, sets, *pods) == [worker_set(0).name, worker(2).name]
+    assert down({0, 1}, sets, *pods) == [worker(2).name]
+    assert down({0, 1, 2}, sets, *pods) == []
+
+
+@GROUPS
+def test_a_set_that_goes_is_not_deleted_again_and_its_pods_wait(group: int) -> None:
+    """Its pods are the garbage collector's; workers' are hurried once nothing makes them anew."""
+    sets = (leader_set(group, deleting=True), worker_set(group))
+    assert down((), sets, worker(group)) == [], "a set that goes may still make its pod"
+    assert down((), (worker_set(group, deleting=True),), worker(group)) == [worker(group).name]
+
+
+@GROUPS
+def test_a_leader_that_its_set_left_behind_goes_by_name(group: int) -> None:
+    """`kubectl delete --cascade=orphan`, or a slow garbage collector: it would serve on. A copy is nobody's."""
+    orphan, copy = leader(group), leader(group)._replace(name="my-debug-copy", workload_uid="")
+    assert left((), (), orphan) == (Delete("Pod", orphan.name, orphan.uid),)
+    assert down((), (), copy) == []
+    assert down((), (), orphan._replace(deleting=True)) == []
+    assert down({group}, (), orphan) == []
+    assert down((), (leader_set(group),), orphan) == [leader_set(group).name], "its set would make it anew"
+
+
+@GROUPS
+def test_a_group_is_known_by_the_names_of_its_sets(group: int) -> None:
+    """Somebody took the group's label off: the set goes all the same, with a guard that names its group."""
+    bare = worker_set(group)
+    bare = bare._replace(labels={key: value for key, value in bare.labels.items() if key != keys.GROUP_INDEX})
+    (workers,) = left(but(group), (bare,))
+    assert workers.name == bare.name and workers.guard is not None
+    assert matches(workers.guard.selector, labels(leader_set(group), 0))
+
+
+def test_a_set_that_is_no_groups_is_left_alone() -> None:
+    """The former set of all leaders has the same labels, and no number."""
+    assert down((), (LEADERS._replace(name=STEM),)) == []
 
 
 def test_the_other_roles_groups_are_not_touched() -> None:
-    other = child("StatefulSet", "d1", group="1")
+    other = worker_set(1, names.stem("svc", "decoder", "r1"))
     other = other._replace(labels={**other.labels, keys.COMPONENT: "decoder"})
-    assert down(1, (other,), pod("x", component="decoder", group=1, rank=1)) == []
+    assert down({0}, (other,), pod("x", component="decoder", group=1, rank=1)) == []

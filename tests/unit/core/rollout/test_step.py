@@ -85,7 +85,7 @@ def test_a_target_alone_is_kept_whatever_the_gate_says() -> None:
 
 def test_of_several_old_slices_all_go() -> None:
     found = decided("new", whole("a"), gone("b", LEADERS))
-    assert [one.name for one in found.delete] == ["router", "leaders"]
+    assert [one.name for one in found.delete] == ["router", LEADERS.name]
 
 
 @pytest.mark.parametrize(("gate", "ahead"), [(CLOSED, ""), (OPEN, "team/other")])
