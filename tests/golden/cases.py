@@ -52,8 +52,9 @@ def _template(one: Manifest, everything: list[Manifest]) -> Manifest:
     name: str = one["metadata"]["name"]
     (revision,) = [other for other in everything if other["kind"] == "ControllerRevision"]
     for role in revision["data"]["workloads"].values():
-        for stored, stem in ((role["leader"], name), (role["worker"], name.rpartition("-")[0])):
-            if stored and stored["metadata"]["name"] == stem:
+        stem, leads = name.removesuffix("-w").rpartition("-")[0], not name.endswith("-w")
+        for stored, suits in ((role["leader"], leads), (role["worker"], not leads)):
+            if stored and suits and stored["metadata"]["name"] == stem:
                 return {**stored, "metadata": {"labels": stored["metadata"]["labels"]}}
     raise AssertionError(f"no template of {name} is stored")
 

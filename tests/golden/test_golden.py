@@ -61,6 +61,9 @@ def test_everything_is_labelled_owned_and_named_within_the_limits(case: str) -> 
 def test_every_selector_is_ours_alone_and_matches_its_pods(case: str) -> None:
     everything = rendered(case)
     pods = [one["spec"]["template"]["metadata"]["labels"] for one in everything if "template" in one.get("spec", {})]
+    (revision,) = [one for one in everything if one["kind"] == "ControllerRevision"]
+    for role in statefulsets.stored(revision["data"]).values():  # a role that is scaled to zero has no StatefulSet
+        pods.append(role.leader["spec"]["template"]["metadata"]["labels"])
     for one in everything:
         selector = (one.get("spec") or {}).get("selector")
         if selector is None:
@@ -68,6 +71,23 @@ def test_every_selector_is_ours_alone_and_matches_its_pods(case: str) -> None:
         wanted = selector.get("matchLabels", selector)
         assert wanted[keys.MANAGED_BY] == keys.MANAGER
         assert any(wanted.items() <= labels.items() for labels in pods), one["metadata"]["name"]
+
+
+def test_a_stateful_set_selects_the_pods_of_its_template_and_of_no_other(case: str) -> None:
+    """Two that select one pod would both count it, and each would delete it for the other."""
+    sets = [one for one in rendered(case) if one["kind"] == "StatefulSet"]
+    for one in sets:
+        selector = one["spec"]["selector"]
+        absent = [each["key"] for each in selector.get("matchExpressions", ()) if each["operator"] == "DoesNotExist"]
+        assert selector.keys() <= {"matchLabels", "matchExpressions"}
+        assert len(absent) == len(selector.get("matchExpressions", ()))
+        found = [
+            other["metadata"]["name"]
+            for other in sets
+            if selector["matchLabels"].items() <= (labels := other["spec"]["template"]["metadata"]["labels"]).items()
+            and not labels.keys() & {*absent}
+        ]
+        assert found == [one["metadata"]["name"]]
 
 
 def test_no_pod_is_under_two_budgets(case: str) -> None:
@@ -123,16 +143,14 @@ def test_a_stored_slice_is_stamped_alike_for_ever(case: str) -> None:
     owner = meta.Owner(labels[keys.SERVICE], stored["metadata"]["namespace"], reference["uid"])
     sets = {one["metadata"]["name"]: one for one in golden if one["kind"] == "StatefulSet"}
     for role in statefulsets.stored(stored["data"]).values():
-        groups = sets[names.leader(owner.name, role.component, labels[keys.REVISION])]["spec"]["replicas"]
-        for one in statefulsets.stamp(owner, role, groups, range(groups)):
-            name = one["metadata"]["name"]
-            assert one == bare(sets.pop(name))
-        if role.worker is None:
-            continue
-        leaders, first, *_, last = statefulsets.stamp(owner, role, groups + 1, range(groups + 1))
-        assert leaders["spec"]["replicas"] == groups + 1
-        text = json.dumps(first).replace(f'{first["metadata"]["name"]}"', f'{last["metadata"]["name"]}"')
-        assert json.loads(text.replace(f'"{keys.GROUP_INDEX}": "0"', f'"{keys.GROUP_INDEX}": "{groups}"')) == last
+        numbers = [number for number in range(len(sets)) if statefulsets.sets(role, number)[0] in sets]
+        for one in statefulsets.stamp(owner, role, numbers):
+            assert one == bare(sets.pop(one["metadata"]["name"]))
+        first, later = (statefulsets.stamp(owner, role, [number]) for number in (0, 12345))
+        assert [names.group(one["metadata"]["name"]) for one in later] == [(12345, True), (12345, False)][: len(later)]
+        for one, other in zip(first, later, strict=True):
+            text = json.dumps(one).replace(f'"{one["metadata"]["name"]}"', f'"{other["metadata"]["name"]}"')
+            assert json.loads(text.replace(f'"{keys.GROUP_INDEX}": "0"', f'"{keys.GROUP_INDEX}": "12345"')) == other
     assert not sets
 
 
