@@ -19,9 +19,9 @@ def test_the_kimi_service_becomes_quiet() -> None:
 @pytest.mark.parametrize(
     ("scenario", "sets", "more"),
     [
-        (SINGLE[1], 1, {"Deployment": 1, "ControllerRevision": 1}),
+        (SINGLE[1], 10, {"Deployment": 1, "ControllerRevision": 1}),
         (PAIRS.times(1), 2, {"ControllerRevision": 1}),
-        (SCALED.times(1), 1, {"RoleScale": 1, "HorizontalPodAutoscaler": 1}),
+        (SCALED.times(1), 2, {"RoleScale": 1, "HorizontalPodAutoscaler": 1}),
     ],
 )
 def test_the_floor_is_what_a_service_needs(scenario: object, sets: int, more: dict[str, int]) -> None:

@@ -49,7 +49,7 @@ def told(one: World) -> list[str]:
     (router,) = [live.manifest for key, live in one.children.items() if key[0] == "Deployment"]
     args = router["spec"]["template"]["spec"]["containers"][0]["args"]
     urls = [after for flag, after in pairwise(args) if flag == "--prefill"]
-    return [url.removeprefix("http://").partition(".")[0].rpartition("-")[2] for url in urls]
+    return [url.removeprefix("http://").partition(".")[0].split("-")[-2] for url in urls]
 
 
 def templates(one: World) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """What a whole pass says and does in cases that are not about rollouts (tests/property has those)."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -91,10 +92,26 @@ def test_repairs_go_on_while_the_runtime_is_gone() -> None:
     shape = Shape(size=2)
     world = settled(shape)
     world.edit(deps=shape.deps(runtime=False))
-    key = next(key for key in world.children if key[0] == "StatefulSet")
+    (key,) = [key for key in world.children if key[0] == "StatefulSet" and key[1].endswith("-w")]
     lost = world.children.pop(key)
     world.settle()
     assert world.children[key].hash == lost.hash
+    assert len(world.alive()) == shape.pods
+
+
+def test_a_group_whose_leaders_set_is_deleted_is_replaced_from_what_is_stored() -> None:
+    """Its pods may end in their time, so the group that comes has another number; else it is the same."""
+    shape = Shape(size=2)
+    world = settled(shape)
+    world.edit(deps=shape.deps(runtime=False))
+    leader, worker = (world.children[key] for key in sorted(world.children) if key[0] == "StatefulSet")
+    del world.children[leader.key]
+    world.settle()
+    pair = [world.children[key] for key in sorted(world.children) if key[0] == "StatefulSet"]
+    assert [one.labels[keys.GROUP_INDEX] for one in pair] == ["1", "1"]
+    for lost, new in zip((leader, worker), pair, strict=True):
+        text = json.dumps(lost.manifest["spec"]).replace(f'"{keys.GROUP_INDEX}": "0"', f'"{keys.GROUP_INDEX}": "1"')
+        assert json.loads(text) == new.manifest["spec"]
     assert len(world.alive()) == shape.pods
 
 
@@ -276,10 +293,12 @@ def test_workers_are_not_taken_from_a_leader_on_a_caches_word() -> None:
     world.edit(Shape(size=2, engines=1, router=False).service())
     for _ in range(4):
         world.carry_out(world.sync())  # the world refuses to delete workers before their leader
-    assert len([key for key in world.children if key[0] == "StatefulSet"]) == 3
-    del world.pods[next(name for name, pod in world.pods.items() if pod.labels.get(keys.POD_INDEX) == "1" and pod.rank == 0)]
+    left = [name for kind, name in world.children if kind == "StatefulSet"]
+    (gone,) = [name for name in left if name.endswith("-w") and name.removesuffix("-w") not in left]
+    assert len(left) == 3
+    del world.pods[f"{gone.removesuffix('-w')}-0"]
     world.carry_out(world.sync())
-    assert len([key for key in world.children if key[0] == "StatefulSet"]) == 2
+    assert [name for kind, name in world.children if kind == "StatefulSet"] == [name for name in left if name != gone]
 
 
 @pytest.mark.parametrize("strategy", ["", "surge", "blueGreen"])
@@ -323,3 +342,88 @@ def test_an_edit_of_the_service_itself_waits_for_nobody() -> None:
     world.service = replace(world.service, spec=world.service.spec.model_copy(update={"engine": changed}))
     world.settle()
     assert conditions(sync(world.service, world.deps, world.observed(), START))["RolledOut"] == ("True", "Complete")
+
+
+def former(world: World, *, made: bool) -> str:
+    """The revision of a service that has come up, as an older operator stored it; whether its StatefulSets are left."""
+    revision = str(world.service.status["revision"])
+    for key, one in list(world.children.items()):
+        if key[0] == "ControllerRevision":
+            one.manifest["data"] = {**one.manifest["data"], "render": 2}
+        elif key[0] == "StatefulSet":
+            del world.children[key]
+            if made and keys.WORKER_INDEX in one.labels:
+                metadata = one.manifest["metadata"]
+                labels = {name: value for name, value in metadata["labels"].items() if name != keys.GROUP_INDEX}
+                one.manifest["metadata"] = {**metadata, "name": key[1].rpartition("-")[0], "labels": labels}
+                world.children[one.key] = one
+    if not made:
+        world.pods.clear()
+    return revision
+
+
+@pytest.mark.parametrize("edit", [Shape(), Shape(image="b"), Shape(engines=3, router=False), Shape(paused=True)])
+def test_a_slice_of_the_former_shape_is_not_touched(edit: Shape) -> None:
+    world = settled(Shape(size=2, engines=2))
+    before, revision = dict(world.service.status), former(world, made=True)
+    world.edit(edit.service(), edit.deps())
+    log = list(world.log)
+    plan = world.sync()
+    assert plan == Plan(status=plan.status, events=plan.events)
+    assert conditions(plan)["Ready"] == ("False", "FormerShape")
+    (message,) = [one["message"] for one in plan.status["conditions"] if one["type"] == "Ready"]
+    assert f"revision {revision} was made by an older version" in message and "delete the InferenceService" in message
+    kept = ("url", "revision", "components", "groups")
+    assert {name: plan.status.get(name) for name in kept} == {name: before.get(name) for name in kept}
+    assert conditions(plan)["EngineReady"] == ("True", "Ready"), "what was said of the rest stays"
+    assert plan.status["observedGeneration"] == world.service.generation
+    world.carry_out(plan)
+    assert world.log == log
+    assert world.sync() == Plan(status=plan.status), "it is told once"
+
+
+def test_also_beside_a_slice_of_todays_shape_nothing_is_touched() -> None:
+    world = settled(Shape())
+    old = former(world, made=True)
+    (one,) = [one for key, one in world.children.items() if key[0] == "StatefulSet"]
+    new = World(Shape(image="b").service(), Shape(image="b").deps(), 3)
+    new.settle()
+    for key, live in new.children.items():
+        world.children.setdefault(key, live)
+    assert {each.labels[keys.REVISION] for key, each in world.children.items() if key[0] == "StatefulSet"} != {old}
+    assert effects(world.sync()) == () and one.key in world.children
+    assert conditions(world.sync())["Ready"] == ("False", "FormerShape")
+    del world.children[one.key]
+    assert conditions(world.sync())["Ready"][1] != "FormerShape", "somebody deleted the former StatefulSet"
+
+
+@pytest.mark.parametrize("render", [2, 1, 0, None])
+def test_a_former_revision_that_nothing_was_made_of_is_never_the_target(render: int | None) -> None:
+    """The same inputs are another revision with another name: a revision's data never changes."""
+    world = settled(Shape())
+    old = former(world, made=False)
+    (stored,) = [one for key, one in world.children.items() if key[0] == "ControllerRevision"]
+    data = {key: value for key, value in stored.manifest["data"].items() if key != "render"}
+    stored.manifest["data"] = data if render is None else {**data, "render": render}
+    before = json.dumps(stored.manifest)
+    world.settle()
+    new = world.service.status["revision"]
+    assert new != old and sets(world) == {new}
+    assert json.dumps(stored.manifest) == before and stored.key in world.children
+    fresh = world.children["ControllerRevision", f"svc-{new}"].manifest
+    assert (fresh["revision"], stored.manifest["revision"]) == (2, 1)
+    assert fresh["data"]["inputs"] == data["inputs"]
+    assert conditions(world.sync())["Ready"][0] == "True"
+    world.settle()
+    assert world.service.status["revision"] == new, "its name is the same in every pass"
+
+
+def test_a_former_revision_cannot_be_pinned() -> None:
+    world = settled(Shape())
+    old = former(world, made=False)
+    world.edit(Shape(pin=old).service())
+    for _ in range(5):
+        world.carry_out(world.sync())
+        world.step()
+    assert old not in sets(world)
+    assert conditions(world.sync())["Ready"][0] == "False"

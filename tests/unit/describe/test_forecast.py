@@ -93,7 +93,8 @@ def test_more_groups_start_and_nothing_restarts() -> None:
     deps = parts.deps(parts.model(), parts.simple(2))
     found = told((service(), deps), (parts.service(engine={"minReplicas": 3}, router={}), deps))
     assert found.restarts == ()
-    assert "; engine 1 → 3 groups: 4 pods with 4 GPUs start; 2 objects added, " in found.sentence
+    assert "; engine 1 → 3 groups: 4 pods with 4 GPUs start; 4 objects added" in found.sentence
+    assert "changed" not in found.sentence, "a group more changes no object of the others"
 
 
 def test_nothing_changes_is_none() -> None:

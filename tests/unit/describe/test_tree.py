@@ -117,6 +117,21 @@ def test_many_ready_groups_are_one_line() -> None:
     assert "✓ router  2/2 pods\n" in text
 
 
+def test_groups_have_the_numbers_of_their_sets() -> None:
+    """A group that was replaced left a hole; a group without pods has its StatefulSet."""
+    world = grown(
+        World(parts.service(engine={"minReplicas": 3}, router={}), parts.deps(parts.model(), parts.simple(2)), seed=1)
+    )
+    leader = next(key for key in world.children if key[0] == "StatefulSet" and key[1].endswith("-1"))
+    del world.children[leader]
+    world.settle()
+    observed = world.observed()
+    assert "✓ engine  3/3 groups, 6/6 pods, 6 GPUs\n" in drawn(tree(body(world), observed))
+    assert [one.group for one in tree(body(world), observed).slices[0].roles[0].groups] == [0, 2, 3]
+    found = tree(body(world), replace(observed, pods=tuple(pod for pod in observed.pods if pod.group != 3)))
+    assert [(one.group, one.ready) for one in found.slices[0].roles[0].groups] == [(0, True), (2, True), (3, False)]
+
+
 def test_both_revisions_while_one_replaces_the_other() -> None:
     world = grown(World(parts.service(engine={}, router={}), parts.deps(parts.model(), parts.simple()), seed=1))
     old = world.service.status["revision"]

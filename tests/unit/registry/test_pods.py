@@ -5,21 +5,23 @@ from typing import Any
 import pytest
 
 from ome_operator.registry.pods import Odd, read
+from ome_operator.registry.reconcile import RegistrySettings, RoleSpec, Worker, WorkerMemory, reconcile
 
 
-def leader(**more: Any) -> dict[str, Any]:
+def leader(group: int = 3, **more: Any) -> dict[str, Any]:
     """A leader as the API server shows it."""
     labels = {
         "component": "engine",
         "leaderworkerset.sigs.k8s.io/worker-index": "0",
-        "apps.kubernetes.io/pod-index": "3",
+        "ome.io/group": str(group),
+        "apps.kubernetes.io/pod-index": "0",
     }
     return {
-        "metadata": {"name": "p-3", "uid": "u", "labels": labels, **more.pop("metadata", {})},
+        "metadata": {"name": f"p-{group}-0", "uid": f"u{group}", "labels": labels, **more.pop("metadata", {})},
         "spec": {"containers": [{"name": "main"}, {"name": "other"}]},
         "status": {
             "phase": "Running",
-            "podIP": "10.0.0.1",
+            "podIP": f"10.0.0.{group}",
             "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "1970-01-01T00:03:20Z"}],
             "containerStatuses": [
                 {"name": "other", "state": {"waiting": {}}},
@@ -30,10 +32,23 @@ def leader(**more: Any) -> dict[str, Any]:
     }
 
 
-def worker() -> dict[str, Any]:
-    """Rank 2 of group 3."""
-    labels = {"component": "engine", "ome.io/group": "3", "apps.kubernetes.io/pod-index": "2"}
-    return {"metadata": {"name": "p-3-2", "uid": "w", "labels": labels}, "status": {"phase": "Pending"}}
+def worker(group: int = 3, rank: int = 2, phase: str = "Pending") -> dict[str, Any]:
+    """A rank above 0."""
+    labels = {"component": "engine", "ome.io/group": str(group), "apps.kubernetes.io/pod-index": str(rank)}
+    metadata = {"name": f"p-{group}-w-{rank}", "uid": f"w{group}-{rank}", "labels": labels}
+    return {"metadata": metadata, "status": {"phase": phase}}
+
+
+def labelled(body: dict[str, Any], **labels: str | None) -> dict[str, Any]:
+    """The pod with labels changed (`group`, `index`, `leads`), or taken off."""
+    of = {
+        "group": "ome.io/group",
+        "index": "apps.kubernetes.io/pod-index",
+        "leads": "leaderworkerset.sigs.k8s.io/worker-index",
+    }
+    found = {**body["metadata"]["labels"], **{of[name]: value for name, value in labels.items()}}
+    kept = {name: value for name, value in found.items() if value is not None}
+    return {**body, "metadata": {**body["metadata"], "labels": kept}}
 
 
 def pods(*items: Any) -> dict[str, Any]:
@@ -43,7 +58,7 @@ def pods(*items: Any) -> dict[str, Any]:
 
 def test_a_leader() -> None:
     (pod,) = read(pods(leader()))
-    assert pod == ("p-3", "u", "10.0.0.1", "engine", "3", 0, True, 100.0, True, 200.0, False, False, None)
+    assert pod == ("p-3-0", "u3", "10.0.0.3", "engine", "3", 0, True, 100.0, True, 200.0, False, False, None)
 
 
 def test_annotations_and_deletion() -> None:
@@ -70,6 +85,50 @@ def test_pods_that_are_no_ranks_are_left_out() -> None:
     assert read(pods(router, {"metadata": {"name": "x", "uid": "x"}})) == ()
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        labelled(leader(), index="1"),
+        labelled(leader(), leads="1"),
+        labelled(leader(), leads=None),
+        labelled(leader(), group=None),
+        labelled(worker(), group=None),
+        labelled(worker(), index="0"),
+        labelled(worker(), leads="0"),
+        labelled(worker(), index=None),
+    ],
+    ids=[
+        "a leader's set was scaled by hand",
+        "a leader with another rank",
+        "the leader's mark was taken off",
+        "a leader without a group",
+        "a worker without a group",
+        "a worker as rank 0",
+        "a worker with the leader's mark",
+        "a worker without a rank",
+    ],
+)
+def test_a_pod_whose_labels_are_at_odds_is_no_rank(body: Any) -> None:
+    """The others are known all the same: one pod must not keep every router from learning anything."""
+    assert [pod.name for pod in read(pods(body, leader(4)))] == ["p-4-0"]
+
+
+def test_of_three_groups_only_the_broken_one_leaves_the_router() -> None:
+    """Every leader's pod index is 0: nothing but the label says whose worker is gone."""
+    terms = RegistrySettings((RoleSpec("engine", "regular", 30000, 2),))
+    everything = [made for group in range(1, 4) for made in (leader(group), worker(group, 1, "Running"))]
+    listed = [Worker(str(group), f"http://10.0.0.{group}:30000", "regular", None, 0) for group in range(1, 4)]
+    assert reconcile(read(pods(*everything)), listed, WorkerMemory(), terms, 1000.0).remove == ()
+    for group in range(1, 4):
+        others = [one for one in everything if one["metadata"]["name"] != f"p-{group}-w-1"]
+        ending = worker(group, 1, "Running")
+        ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        for broken, why in ((others, "is missing"), ([*others, ending], "is being deleted")):
+            step = reconcile(read(pods(*broken)), listed, WorkerMemory(), terms, 1000.0)
+            assert [(one.worker.id, one.why) for one in step.remove] == [(str(group), f"rank 1 {why}")]
+            assert step.add == ()
+
+
 def test_an_empty_list_is_an_answer() -> None:
     assert read(pods()) == () == read({"kind": "PodList", "metadata": {}, "items": None})
 
@@ -88,7 +147,7 @@ def test_an_empty_list_is_an_answer() -> None:
         {"kind": "PodList", "metadata": {}, "items": "many"},
         {"kind": "PodList", "metadata": {"continue": "more"}, "items": []},
         pods(leader(conditions=[{"type": "Ready", "lastTransitionTime": "yesterday"}])),
-        pods({"metadata": {**worker()["metadata"], "labels": {"ome.io/group": "1"}}}),
+        pods(labelled(worker(), index="many")),
     ],
 )
 def test_an_odd_answer_is_no_list(body: Any) -> None:

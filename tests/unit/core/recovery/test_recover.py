@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from ome_operator.core.observed.objects import Node, Observed, Pod, Termination
-from ome_operator.core.plan import NodeLost, Plan
+from ome_operator.core.plan import NodeLost, Plan, sight
 from ome_operator.core.recovery.record import stamp
 from ome_operator.core.sync import sync
 from tests.support import parts
+from tests.support.selectors import matches
 from tests.support.shapes import Shape
 from tests.support.simulator import World
 
@@ -54,7 +55,7 @@ def test_a_service_that_never_failed_says_nothing() -> None:
 def test_a_recycle_is_stored_before_anything_is_deleted() -> None:
     world = settled(Shape(size=2, engines=2))
     ended = Termination("ome-container", "OOMKilled", 137, "CUDA\nOutOfMemoryError: no", stamp(world.now))
-    broken = changed(world, "-1-1", uid="newer-uid", ending=ended)
+    broken = changed(world, "-1-w-1", uid="newer-uid", ending=ended)
     first = go(world, broken)
     assert not first.recycle and first.urgent and first.requeue_after is not None and first.requeue_after < 1
     assert [one.reason for one in first.events] == ["GroupRecycled"]
@@ -62,9 +63,36 @@ def test_a_recycle_is_stored_before_anything_is_deleted() -> None:
     second = go(world, broken)
     (recycle,) = second.recycle
     (delete,) = recycle.delete
-    assert (delete.name[-2:], delete.grace) == ("-1", 1), "the leader, whose start is the recorded one"
-    assert len(recycle.pods) == len(recycle.selectors) == 2 and not second.events
+    assert (delete.name[-4:], delete.grace) == ("-1-0", 1), "the leader, whose start is the recorded one"
+    assert len(recycle.pods) == 2 and not second.events
     assert go(world, broken).recycle == (recycle,), "until it is gone"
+
+
+@pytest.mark.parametrize("group", range(3))
+@pytest.mark.parametrize("rank", range(3))
+def test_a_recycle_reads_the_pods_of_its_own_group_and_of_no_other(group: int, rank: int) -> None:
+    """Every leader's pod index is 0, whatever its group; decoders have the same numbers."""
+    shape = Shape(size=3, engines=3, decoders=3)
+    world = World(shape.service(), shape.deps(), 3)
+    world.settle()
+    name = f"-{group}-0" if rank == 0 else f"-{group}-w-{rank}"
+    ended = Termination("ome-container", "OOMKilled", 137, "", stamp(world.now))
+    observed = world.observed()
+    mine = [pod for pod in observed.pods if (pod.component, pod.group) == ("engine", group)]
+    assert sum(pod.name.endswith(name) for pod in mine) == 1 and len(mine) == 3
+    (one,) = [pod for pod in mine if pod.rank == rank]
+    pods = [pod._replace(uid="newer-uid", ending=ended) if pod is one else pod for pod in observed.pods]
+    broken = replace(observed, pods=tuple(pods))
+    go(world, broken)
+    (recycle,) = go(world, broken).recycle
+    assert selected(world, recycle.selector) == {pod.name for pod in mine}
+    assert {each.name for each in recycle.delete} == {pod.name for pod in mine if pod.rank != rank}
+    assert recycle.pods == {sight(pod) for pod in pods if pod.name in selected(world, recycle.selector)}
+
+
+def selected(world: World, selector: str) -> set[str]:
+    """Names of the pods with such labels."""
+    return {pod.name for pod in world.pods.values() if matches(selector, pod.labels)}
 
 
 @pytest.mark.parametrize(
@@ -75,7 +103,7 @@ def test_a_pod_that_ends_on_a_lost_node_goes_by_force_only_where_that_is_allowed
     if lost:
         world.deps = replace(world.deps, nodes={**NODES, "n1": NODES["n1"]._replace(alive=False)})
     ends = stamp(world.now - timedelta(seconds=over))
-    stuck = changed(world, "-0-1", deleting=True, grace=1, ends=ends, node="n1")
+    stuck = changed(world, "-0-w-1", deleting=True, grace=1, ends=ends, node="n1")
     plan = go(world, stuck)
     forced = [(one.grace, one.guard) for one in plan.delete]
     assert forced == ([(0, NodeLost("n1"))] if force and over > 300 and lost else [])
@@ -105,7 +133,9 @@ def test_half_of_a_role_is_a_fault_of_something_else() -> None:
 def test_a_draining_group_keeps_its_record_and_is_left_alone() -> None:
     world = settled(Shape(size=2, engines=2))
     before = world.service.status["groups"]
-    plan = go(world, changed(world, "-1", draining="2026-01-01T00:00:00+00:00", ready=False), 3600)
+    going = changed(world, "-1-0", draining="2026-01-01T00:00:00+00:00", ready=False)
+    assert sum(bool(pod.draining) for pod in going.pods) == 1
+    plan = go(world, going, 3600)
     assert plan.status["groups"][1] == before[1] and not plan.recycle
 
 
@@ -113,7 +143,8 @@ def test_without_a_record_nothing_goes_before_the_start_up_deadline() -> None:
     """A lost status."""
     world = settled(Shape(size=2))
     world.service = replace(world.service, status={})
-    broken = changed(world, "-0", ready=False)
+    broken = changed(world, "-0-0", ready=False)
+    assert sum(not pod.ready for pod in broken.pods) == 1
     for later in (0, 60, 3600):
         assert not go(world, broken, later).recycle
     assert {one["phase"] for one in world.service.status["groups"]} <= {"Pending", "Starting"}

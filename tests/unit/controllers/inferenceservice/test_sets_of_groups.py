@@ -1,0 +1,151 @@
+"""Each group's StatefulSets are made leader first, and what many groups wait for is asked once."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from ome_operator import keys
+from ome_operator.controllers.inferenceservice.execution import Execution
+from ome_operator.controllers.inferenceservice.executor import Executor
+from ome_operator.core.plan import Apply, Delete, Guard, NodeLost, Plan
+from ome_operator.kube.errors import Conflict, Forbidden, Invalid, KubeError, NotFound, ServerError
+from tests.support.fake_api import Call, FakeApi
+from tests.unit.controllers import makers
+
+ALONE = Guard("ome.io/inferenceservice=svc,ome.io/revision!=r1")
+POD = {"kind": "Pod", "metadata": {"name": "p", "namespace": "ns", "uid": "p", "labels": {keys.SERVICE: "svc"}}}
+GROUPS = (0, 1, 2)
+
+
+def stateful_set(name: str, **metadata: Any) -> dict[str, Any]:
+    """A StatefulSet of the service."""
+    about = {"name": name, "namespace": "ns", "labels": {keys.SERVICE: "svc"}, "annotations": {keys.HASH: "h"}}
+    about |= {"ownerReferences": [makers.OWNER], **metadata}
+    return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": about, "spec": {"replicas": 1}}
+
+
+def stored(name: str, **metadata: Any) -> dict[str, Any]:
+    """The same as the API server has it."""
+    return stateful_set(name, uid=f"uid-{name}", resourceVersion="3", **metadata)
+
+
+def pairs(groups: Iterable[int] = GROUPS, guard: Guard | None = None) -> tuple[Apply, ...]:
+    """Both StatefulSets of these groups, the workers' first: the order of a plan must not matter."""
+    out = []
+    for number in groups:
+        out.append(Apply(stateful_set(f"e-{number}-w"), "", guard, after=f"e-{number}"))
+        out.append(Apply(stateful_set(f"e-{number}"), "", guard))
+    return tuple(out)
+
+
+def answers(refused: dict[str, KubeError] | None = None, **more: Any) -> FakeApi:
+    """An API server that stores StatefulSets but for those that it refuses."""
+
+    def apply(call: Call) -> Any:
+        return (refused or {}).get(call.name) or stored(call.name)
+
+    return FakeApi({"apply": apply, **more})
+
+
+async def applied(api: FakeApi, plan: Plan, *seen: dict[str, Any]) -> tuple[list[str], Execution]:
+    """Names of what was applied, in this order, where these objects are known before."""
+    execution = makers.execution()
+    await Executor(api, makers.cluster(*seen), 1.0).effects(plan, execution)
+    return [call.name for call in api.calls if call.verb == "apply"], execution
+
+
+async def test_workers_come_when_their_leader_is_stored() -> None:
+    names, _ = await applied(answers(), Plan(apply=pairs()))
+    assert sorted(names[:3]) == ["e-0", "e-1", "e-2"] and sorted(names[3:]) == ["e-0-w", "e-1-w", "e-2-w"]
+
+
+@pytest.mark.parametrize("error", [Invalid("no", 422), Forbidden("no", 403), ServerError("no", 500)])
+@pytest.mark.parametrize("group", GROUPS)
+async def test_without_its_leader_a_group_gets_no_workers(group: int, error: KubeError) -> None:
+    """They would hold accelerators, and wait for a leader that never comes."""
+    names, execution = await applied(answers({f"e-{group}": error}), Plan(apply=pairs()))
+    assert sorted(names) == sorted({*(f"e-{one}" for one in GROUPS), *(f"e-{one}-w" for one in GROUPS if one != group)})
+    assert ("StatefulSet", f"e-{group}") in execution.memory.refused
+    assert ("StatefulSet", f"e-{group}-w") not in execution.memory.refused
+    assert execution.result.requeue_after, "the leader is tried again, and the workers with it"
+
+
+async def test_a_name_that_is_a_strangers_gets_no_workers() -> None:
+    other = stored("e-1", ownerReferences=[{**makers.OWNER, "name": "another", "uid": "x"}])
+    names, execution = await applied(answers({"e-1": Conflict("exists", 409)}, get=other), Plan(apply=pairs()))
+    assert "e-1-w" not in names and {"e-0-w", "e-2-w"} <= {*names}
+    assert execution.memory.refused["StatefulSet", "e-1"].refusal.reason == "NameTaken"
+
+
+LEADERS: dict[str, tuple[dict[str, Any], bool]] = {
+    "ours": (stored("e-0"), True),
+    "ours, on its way out": (stored("e-0", deletionTimestamp="2026-01-01T00:00:00Z"), False),
+    "a former service's of this name": (stored("e-0", ownerReferences=[{**makers.OWNER, "uid": "former"}]), False),
+    "nobody's": (stored("e-0", ownerReferences=[]), False),
+    "another group's": (stored("e-1"), False),
+    "an object of another kind": ({**stored("e-0"), "kind": "Deployment"}, False),
+}
+
+
+@pytest.mark.parametrize("case", LEADERS)
+async def test_workers_that_were_deleted_come_again_beside_a_leader_that_is_ours_and_stays(case: str) -> None:
+    """Only the workers' set is missing, so the plan has nothing to say of the leader's."""
+    seen, comes = LEADERS[case]
+    names, _ = await applied(answers(), Plan(apply=pairs([0])[:1]), seen)
+    assert names == ["e-0-w"] * comes
+
+
+async def test_a_leader_that_is_changed_does_not_hold_its_workers_up() -> None:
+    change = (Apply(stateful_set("e-0"), "uid-e-0"), *pairs([0])[:1])
+    names, _ = await applied(answers(), Plan(apply=change), stored("e-0"))
+    assert names == ["e-0", "e-0-w"]
+
+
+async def test_equal_guards_are_asked_once_while_effects_go_together() -> None:
+    """A slice of a hundred groups lists the pods of the old slice once for its leaders, and once more for the workers."""
+    api = answers(list_objects=[])
+    names, _ = await applied(api, Plan(apply=pairs(guard=ALONE)))
+    assert len(names) == 6
+    assert [call.selector for call in api.calls if call.verb == "list_objects"] == [ALONE.selector] * 2
+
+
+async def test_a_guard_that_stands_keeps_everything_back() -> None:
+    api = answers(list_objects=[POD])
+    names, execution = await applied(api, Plan(apply=pairs(guard=ALONE)))
+    assert names == [] and api.kinds("list_objects") == ["Pod"]
+    assert execution.result.requeue_after == 1.0
+
+
+async def test_a_guard_is_asked_anew_before_what_comes_later() -> None:
+    """Between two waves, and before the deletions, pods may have come."""
+    lists = iter([[], [POD]])
+    api = answers(list_objects=lambda _: next(lists))
+    names, _ = await applied(api, Plan(apply=pairs(guard=ALONE)))
+    assert sorted(names) == ["e-0", "e-1", "e-2"]
+
+
+async def test_other_guards_are_asked_for_themselves() -> None:
+    guards = [
+        Guard("group=0"),
+        Guard("group=1"),
+        Guard("group=1"),
+        Guard("group=1", name="p"),
+        NodeLost("n1"),
+        NodeLost("n1"),
+    ]
+    deletes = tuple(Delete("Pod", f"p{number}", f"u{number}", guard=guard) for number, guard in enumerate(guards))
+    api = FakeApi({"list_objects": lambda call: [POD] if call.selector == "group=1" else [], "delete": {}})
+    await Executor(api, makers.cluster(), 1.0).effects(Plan(delete=deletes), makers.execution())
+    assert sorted(api.kinds("list_objects")) == ["Node", "Pod", "Pod", "Pod"]
+    assert sorted(call.name for call in api.calls if call.verb == "delete") == ["p0", "p4", "p5"]
+
+
+@pytest.mark.parametrize("error", [ServerError("not now", 500), NotFound("gone", 404)])
+async def test_a_guard_that_is_not_answered_lets_nothing_through(error: KubeError) -> None:
+    """All that share it learn of it, and other effects are carried out."""
+    api = answers(list_objects=error)
+    others = (Apply(stateful_set("free"), ""),)
+    names, execution = await applied(api, Plan(apply=(*pairs(guard=ALONE), *others)))
+    assert names == ["free"]
+    assert execution.result.error is error

@@ -1,0 +1,62 @@
+"""Groups of the target that are on their way out hold accelerators too (tests/property has the other laws)."""
+
+import pytest
+
+from ome_operator.core.rollout.planner import Bounds, Counts, Groups, stay, step
+
+WANTED = {"engine": 3}
+SURGE = Bounds({"engine": 1}, {"engine": 0})
+MISSING = Bounds({"engine": 0}, {"engine": 1})
+
+
+def some(have: int, ready: int | None = None, dying: int = 0) -> Counts:
+    """Engine groups of a slice, those first that are ready, and so many more that are on their way out."""
+    serves = have if ready is None else ready
+    return {"engine": Groups(have, (True,) * serves + (False,) * (have - serves), have + dying)}
+
+
+def grown(bounds: Bounds, new: Counts, old: Counts) -> int:
+    """How many groups the target is to have."""
+    return step(WANTED, "new", {"new": new, "old": old}, bounds)["new"]["engine"]
+
+
+@pytest.mark.parametrize(("dying", "groups"), [(0, 2), (1, 1), (2, 1)])
+def test_beside_another_slice_dying_groups_use_up_the_surge(dying: int, groups: int) -> None:
+    """Four groups may hold accelerators at a time: two old ones, one new one, and what is on its way out."""
+    assert grown(SURGE, some(1, dying=dying), some(2)) == groups
+
+
+@pytest.mark.parametrize("dying", range(5))
+def test_what_a_slice_has_already_it_keeps_whatever_is_dying(dying: int) -> None:
+    assert grown(SURGE, some(2, ready=1, dying=dying), some(2)) == 2
+
+
+def test_without_a_surge_a_group_that_was_lost_is_waited_for() -> None:
+    assert grown(MISSING, some(1), some(1)) == 2
+    assert grown(MISSING, some(1, dying=1), some(1)) == 1
+
+
+def test_dying_groups_of_the_others_count_as_before() -> None:
+    assert grown(SURGE, some(1), some(1)) == 3
+    assert grown(SURGE, some(1), some(1, dying=1)) == 2
+    assert grown(SURGE, some(1, dying=1), some(1, dying=1)) == 1
+
+
+@pytest.mark.parametrize("bounds", [SURGE, MISSING, Bounds({}, WANTED, alone=True)])
+@pytest.mark.parametrize("dying", range(4))
+def test_alone_a_slice_waits_for_nobody(bounds: Bounds, dying: int) -> None:
+    """Nothing else needs the room: a new group gets another number, and its pods wait for nodes."""
+    assert step(WANTED, "new", {"new": some(1, dying=dying)}, bounds) == {"new": {"engine": 3}}
+    assert stay(WANTED, "new", {"new": some(1, dying=dying)}) == {"new": {"engine": 3}}
+
+
+def test_while_nothing_may_be_replaced_they_count_as_well() -> None:
+    assert stay(WANTED, "first", {"first": some(1), "old": some(1)})["first"] == {"engine": 2}
+    assert stay(WANTED, "first", {"first": some(1, dying=1), "old": some(1)})["first"] == {"engine": 1}
+
+
+def test_each_role_has_its_own_room() -> None:
+    wanted, bounds = {"engine": 2, "decoder": 2}, Bounds({"engine": 1, "decoder": 1}, {})
+    new = {"engine": Groups(1, (True,), 2), "decoder": Groups(1, (True,), 1)}
+    old = {"engine": Groups(1, (True,), 1), "decoder": Groups(1, (True,), 1)}
+    assert step(wanted, "new", {"new": new, "old": old}, bounds)["new"] == {"engine": 1, "decoder": 2}
