@@ -25,12 +25,12 @@ echo life $n of $0; while [ ! -f /kept/end$n ]; do sleep 0.1; done; echo last wo
 
 def rank(number: int) -> dict[str, Any]:
     """A pod as the operator makes them, that ends when the file `end<life>` appears."""
-    name = f"chat-engine-r1-0{f'-{number}' if number else ''}"
+    name = f"chat-engine-r1-0{f'-w-{number}' if number else '-0'}"
     volume = {"name": "kept", "emptyDir": {}}
     mounted = {"volumeMounts": [{"name": "kept", "mountPath": "/kept"}]}
     container = {**mounted, "command": ["/bin/sh", "-c", LIVES, f"rank{number}"]}
     body: dict[str, Any] = pod(name, "", container=container, volumes=[volume])
-    place = {keys.WORKER_INDEX: "0"} if number == 0 else {keys.GROUP_INDEX: "0"}
+    place = {keys.GROUP_INDEX: "0", **({keys.WORKER_INDEX: "0"} if number == 0 else {})}
     labels = {keys.MANAGED_BY: keys.MANAGER, keys.SERVICE: "chat", keys.COMPONENT: "engine", keys.REVISION: "r1"}
     body["metadata"]["labels"] = {**labels, **place, keys.POD_INDEX: str(number)}
     return body
@@ -40,7 +40,7 @@ def rank(number: int) -> dict[str, Any]:
 def chat(real: Cluster) -> Cluster:
     """A group of two ranks."""
     real.apply(rank(0), rank(1))
-    for name in ("chat-engine-r1-0", "chat-engine-r1-0-1"):
+    for name in ("chat-engine-r1-0-0", "chat-engine-r1-0-w-1"):
         wait_ready(real, name)
     return real
 
@@ -77,7 +77,7 @@ def test_both_ranks_with_their_place_in_front(chat: Cluster) -> None:
 def test_a_restart_is_followed_and_its_last_words_can_be_read_again(chat: Cluster) -> None:
     with following(chat) as lines:
         assert {lines.get(timeout=30) for _ in range(2)} == {"engine/0/0 │ life 1 of rank0", "engine/0/1 │ life 1 of rank1"}
-        chat.kubectl("exec", "chat-engine-r1-0-1", "--", "touch", "/kept/end1")
+        chat.kubectl("exec", "chat-engine-r1-0-w-1", "--", "touch", "/kept/end1")
         assert lines.get(timeout=30) == "engine/0/1 │ last words of rank1 1"
         assert lines.get(timeout=60) == "engine/0/1 │ life 2 of rank1"
     assert "engine/0/1 │ last words of rank1 1" in logs(chat, "--rank", "1", "--previous").stdout.splitlines()

@@ -89,7 +89,8 @@ class Api:
         labels = {
             "component": component,
             "leaderworkerset.sigs.k8s.io/worker-index": "0",
-            "apps.kubernetes.io/pod-index": name[-1],
+            "ome.io/group": name[-1],
+            "apps.kubernetes.io/pod-index": "0",
         }
         self.pods[name] = {
             "metadata": {"name": name, "uid": f"uid-{name}", "labels": labels, "annotations": annotations},

@@ -92,7 +92,7 @@ def _shot(pod: dict[str, Any]) -> Shot:
     metadata = pod["metadata"]
     labels = metadata.get("labels", {})
     conditions = {one["type"]: one["status"] for one in pod.get("status", {}).get("conditions", ())}
-    number = labels.get("ome.io/group") or labels.get("apps.kubernetes.io/pod-index") or "0"
+    number = labels.get("ome.io/group") or "0"
     return Shot(
         uid=metadata["uid"],
         service=labels.get("ome.io/inferenceservice", ""),

@@ -34,13 +34,13 @@ Held = Mapping[tuple[str, str], Retained]
 """(revision, component) -> the groups that it keeps for now, more than wanted while some are drained."""
 
 
-def hold(component: str, wanted: tuple[int, ...], one: Slice, now: datetime, routed: bool = True) -> Retained:
+def hold(component: str, wanted: tuple[int, ...], slice_: Slice, now: datetime, routed: bool = True) -> Retained:
     """The groups of a role to keep for now, and the marks to set and to take back.
 
     Without a router in front (`routed`) nobody could take a leader out of it first.
     """
-    led = {child.uid for child in sets(component, one) if is_leader_set(child)}
-    leaders = [pod for pod in one.pods if pod.rank == 0 and pod.workload_uid in led and not pod.deleting]
+    led = {child.uid for child in sets(component, slice_) if is_leader_set(child)}
+    leaders = [pod for pod in slice_.pods if pod.rank == 0 and pod.workload_uid in led and not pod.deleting]
     unmark = tuple(_mark(pod, None) for pod in leaders if pod.draining and pod.group in wanted)
     # One that runs and is not ready may still have requests: a router lists it for a while.
     goes = [pod for pod in leaders if pod.running and pod.group not in wanted] if routed else []

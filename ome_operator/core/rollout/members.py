@@ -14,43 +14,43 @@ from ome_operator.core.observed.objects import Child, Pod
 from ome_operator.core.observed.slices import Slice, group_number, is_leader_set
 
 
-def by_worth(role: str, size: int, one: Slice) -> tuple[int, ...]:
+def by_worth(role: str, size: int, slice_: Slice) -> tuple[int, ...]:
     """Numbers of the groups of a role that exist, the one that is worth most first; `size` in pods."""
-    ready = ready_groups(role, size, one)
-    marked = {pod.group for pod in pods(role, one) if pod.rank == 0 and pod.draining and not pod.deleting}
-    return tuple(sorted(existing(role, one), key=lambda number: (number in marked, number not in ready, number)))
+    ready = ready_groups(role, size, slice_)
+    marked = {pod.group for pod in pods(role, slice_) if pod.rank == 0 and pod.draining and not pod.deleting}
+    return tuple(sorted(existing(role, slice_), key=lambda number: (number in marked, number not in ready, number)))
 
 
-def existing(role: str, one: Slice) -> frozenset[int]:
+def existing(role: str, slice_: Slice) -> frozenset[int]:
     """Numbers of the groups that have their leader's StatefulSet, or lost it while the pod was left behind.
 
     A pod without a controller goes back to the StatefulSet as soon as it is made again.
     """
-    led = {group_number(child) for child in sets(role, one) if is_leader_set(child) and not child.deleting}
-    orphans = {pod.group for pod in pods(role, one) if is_leader(pod) and not pod.deleting and not pod.workload_uid}
+    led = {group_number(child) for child in sets(role, slice_) if is_leader_set(child) and not child.deleting}
+    orphans = {pod.group for pod in pods(role, slice_) if is_leader(pod) and not pod.deleting and not pod.workload_uid}
     return frozenset(number for number in led | orphans if number is not None)
 
 
-def taken(role: str, one: Slice) -> frozenset[int]:
+def taken(role: str, slice_: Slice) -> frozenset[int]:
     """Numbers of groups of which any object is left, on its way out or not: a new group needs another number.
 
     Where no StatefulSet of the role is left the pods are those of a former service, or of a slice that comes back: it
     begins at 0 again, and its StatefulSets wait for the names of their pods.
     """
-    stored = {number for child in sets(role, one) if (number := group_number(child)) is not None}
-    return frozenset(stored | {pod.group for pod in pods(role, one)}) if stored else frozenset()
+    stored = {number for child in sets(role, slice_) if (number := group_number(child)) is not None}
+    return frozenset(stored | {pod.group for pod in pods(role, slice_)}) if stored else frozenset()
 
 
-def left(role: str, one: Slice) -> int:
+def left(role: str, slice_: Slice) -> int:
     """How many groups there are of which any object is left."""
-    return len({*map(group_number, sets(role, one)), *(pod.group for pod in pods(role, one))} - {None})
+    return len({*map(group_number, sets(role, slice_)), *(pod.group for pod in pods(role, slice_))} - {None})
 
 
-def ready_groups(role: str, size: int, one: Slice) -> frozenset[int]:
+def ready_groups(role: str, size: int, slice_: Slice) -> frozenset[int]:
     """Numbers of the groups of which every rank has a ready pod of a StatefulSet that exists."""
-    uids = {child.uid for child in sets(role, one)}
+    uids = {child.uid for child in sets(role, slice_)}
     ranks: dict[int, set[int]] = {}
-    for pod in pods(role, one):
+    for pod in pods(role, slice_):
         if pod.ready and not pod.deleting and pod.workload_uid in uids and 0 <= pod.rank < size:
             ranks.setdefault(pod.group, set()).add(pod.rank)
     return frozenset(group for group, ready in ranks.items() if len(ready) == size)
@@ -63,14 +63,14 @@ def chosen(wanted: int, order: Sequence[int], used: Collection[int]) -> tuple[in
     return tuple(sorted((*kept, *islice(free, wanted - len(kept)))))
 
 
-def sets(role: str, one: Slice) -> list[Child]:
+def sets(role: str, slice_: Slice) -> list[Child]:
     """The StatefulSets of a role of a slice, those that are being deleted included."""
-    return [child for child in one.workloads if child.kind == "StatefulSet" and child.labels.get(keys.COMPONENT) == role]
+    return [child for child in slice_.workloads if child.kind == "StatefulSet" and child.labels.get(keys.COMPONENT) == role]
 
 
-def pods(role: str, one: Slice) -> list[Pod]:
+def pods(role: str, slice_: Slice) -> list[Pod]:
     """The pods of the groups of a role of a slice; a pod whose labels name no group is of no group."""
-    return [pod for pod in one.pods if pod.component == role and pod.group >= 0]
+    return [pod for pod in slice_.pods if pod.component == role and pod.group >= 0]
 
 
 def is_leader(pod: Pod) -> bool:

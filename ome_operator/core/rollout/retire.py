@@ -26,25 +26,25 @@ class Step(NamedTuple):
     """What is going, for people; "" when nothing of the slice is left."""
 
 
-def retire(service: str, one: Slice) -> Step:
+def retire(service: str, slice_: Slice) -> Step:
     """The next step of taking a whole slice away."""
-    routers = [child for child in one.workloads if child.kind == "Deployment"]
-    leaders = [child for child in one.workloads if is_leader_set(child)]
-    workers = [child for child in one.workloads if child.kind == "StatefulSet" and not is_leader_set(child)]
-    budgets = [child for child in one.workloads if child.kind == "PodDisruptionBudget"]
-    router_pods = [pod for pod in one.pods if pod.component == keys.ROUTER]
-    leader_pods = [pod for pod in one.pods if pod.component != keys.ROUTER and pod.rank == 0]
-    rest = [pod for pod in one.pods if pod.component != keys.ROUTER and pod.rank > 0]
+    routers = [child for child in slice_.workloads if child.kind == "Deployment"]
+    leaders = [child for child in slice_.workloads if is_leader_set(child)]
+    workers = [child for child in slice_.workloads if child.kind == "StatefulSet" and not is_leader_set(child)]
+    budgets = [child for child in slice_.workloads if child.kind == "PodDisruptionBudget"]
+    router_pods = [pod for pod in slice_.pods if pod.component == keys.ROUTER]
+    leader_pods = [pod for pod in slice_.pods if pod.component != keys.ROUTER and pod.rank == 0]
+    rest = [pod for pod in slice_.pods if pod.component != keys.ROUTER and pod.rank > 0]
     if routers or router_pods:
-        return Step(_deletes(routers), _gone("router draining", one.revision, router_pods))
+        return Step(_deletes(routers), _gone("router draining", slice_.revision, router_pods))
     if leaders or leader_pods:
-        guard = Guard(meta.requirement(meta.labels(service, keys.ROUTER, one.revision)))
-        return Step(_deletes(leaders, guard), _gone("leaders ending", one.revision, leader_pods))
+        guard = Guard(meta.requirement(meta.labels(service, keys.ROUTER, slice_.revision)))
+        return Step(_deletes(leaders, guard), _gone("leaders ending", slice_.revision, leader_pods))
     if workers:
-        guard = Guard(meta.requirement({**meta.labels(service, revision=one.revision), keys.WORKER_INDEX: "0"}))
-        return Step(_deletes(workers, guard), _gone("workers ending", one.revision, rest))
+        guard = Guard(meta.requirement({**meta.labels(service, revision=slice_.revision), keys.WORKER_INDEX: "0"}))
+        return Step(_deletes(workers, guard), _gone("workers ending", slice_.revision, rest))
     if rest:  # only now: a StatefulSet that still exists would replace them
-        return Step(hurry(rest), _gone("workers ending", one.revision, rest))
+        return Step(hurry(rest), _gone("workers ending", slice_.revision, rest))
     return Step(_deletes(budgets), "")
 
 
@@ -67,15 +67,15 @@ def _gone(what: str, revision: str, pods: list[Pod]) -> str:
 
 
 def leftovers(
-    service: str, component: str, kept: Collection[int], one: Slice, abandoned: Collection[str] = ()
+    service: str, component: str, kept: Collection[int], slice_: Slice, abandoned: Collection[str] = ()
 ) -> tuple[Delete, ...]:
     """The next step of taking the groups of a role away that are not `kept`: leaders first, workers when theirs is gone.
 
     `abandoned` are UIDs of pods that should have ended on nodes which do not report: no worker waits for such a leader, for
     it would hold the accelerators of nodes that are well.
     """
-    goes = [child for child in sets(component, one) if (group := group_number(child)) is not None and group not in kept]
-    gone = [pod for pod in pods(component, one) if pod.group not in kept]
+    goes = [child for child in sets(component, slice_) if (group := group_number(child)) is not None and group not in kept]
+    gone = [pod for pod in pods(component, slice_) if pod.group not in kept]
     leaders = [child for child in goes if is_leader_set(child)]
     led = {*map(group_number, leaders)}
     leads = led | {pod.group for pod in gone if pod.rank == 0 and pod.uid not in abandoned}
@@ -88,7 +88,7 @@ def leftovers(
     delete = [*_deletes(leaders), *(Delete("Pod", pod.name, pod.uid) for pod in alone)]
     for child in workers:
         group = group_number(child)
-        guard = NodeLost(nodes[group]) if group in nodes else _leader_gone(service, component, one.revision, child)
+        guard = NodeLost(nodes[group]) if group in nodes else _leader_gone(service, component, slice_.revision, child)
         delete += _deletes([child], guard)
     return (*delete, *hurry(rest))
 

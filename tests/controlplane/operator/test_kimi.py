@@ -50,11 +50,11 @@ def test_ranks_know_their_place(rig: Rig, namespace: str) -> None:
         places = {}
         for pod in rig.all("Pod", namespace, "component=engine"):
             labels = pod["metadata"]["labels"]
+            rank = labels["apps.kubernetes.io/pod-index"]
             leads = labels.get("leaderworkerset.sigs.k8s.io/worker-index") == "0"
-            index = labels["apps.kubernetes.io/pod-index"]
-            group = index if leads else labels["ome.io/group"]
+            assert leads == (rank == "0")
             env = {one["name"]: one.get("value") for one in pod["spec"]["containers"][0]["env"]}
-            places[pod["metadata"]["name"]] = (group, "0" if leads else index, env["LWS_GROUP_SIZE"])
+            places[pod["metadata"]["name"]] = (labels["ome.io/group"], rank, env["LWS_GROUP_SIZE"])
         assert sorted(places.values()) == [(g, r, "3") for g in "01" for r in "012"]
     finally:
         rig.delete("ClusterServingRuntime", "", "ranks")

@@ -114,7 +114,7 @@ def test_the_registry_sees_groups_come_and_go(rig: Rig, namespace: str, router: 
         assert {one.get("bootstrap_port") for one in router.workers.values()} == {8998, None}
 
         def leader(group: str) -> dict[str, Any]:
-            (one,) = rig.all("Pod", namespace, f"component=engine,{keys.WORKER_INDEX}=0,{keys.POD_INDEX}={group}")
+            (one,) = rig.all("Pod", namespace, f"component=engine,{keys.WORKER_INDEX}=0,{keys.GROUP_INDEX}={group}")
             return one
 
         ends = f"http://{leader('1')['status']['podIP']}:30000"
@@ -123,7 +123,7 @@ def test_the_registry_sees_groups_come_and_go(rig: Rig, namespace: str, router: 
         assert "deletionTimestamp" not in leader("1")["metadata"], "before its leader is stopped"
 
         lost = f"http://{leader('0')['status']['podIP']}:30000"
-        (rank,) = rig.all("Pod", namespace, f"component=engine,{keys.GROUP_INDEX}=0")
+        (rank,) = rig.all("Pod", namespace, f"component=engine,{keys.GROUP_INDEX}=0,{keys.POD_INDEX}=1")
         rig.delete("Pod", namespace, rank["metadata"]["name"])
         rig.wait("a group that lost a rank is out", lambda: lost not in router.urls("prefill"), 10)
         assert router.urls("decode") == decoders

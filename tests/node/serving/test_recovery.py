@@ -45,7 +45,7 @@ def pod_of(rig: Rig, component: str, rank: int) -> str:
     """Its pod of a rank."""
     for pod in rig.all("Pod", NAME, f"component={component}"):
         labels = pod["metadata"]["labels"]
-        if (int(labels["apps.kubernetes.io/pod-index"]) if "ome.io/group" in labels else 0) == rank:
+        if int(labels["apps.kubernetes.io/pod-index"]) == rank:
             return str(pod["metadata"]["name"])
     raise AssertionError(f"{component} has no rank {rank}")
 
