@@ -76,9 +76,9 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_which_groups_are_kept_for_now(case: str) -> None:
-    one = CASES[case]
-    found = hold("engine", one.wanted, Slice("r1", SETS, (*one.leaders, worker(2))), NOW)
-    assert (found.numbers, found.wanted, found.patch, found.again) == (one.kept, one.wanted, one.patch, one.again)
+    told = CASES[case]
+    found = hold("engine", told.wanted, Slice("r1", SETS, (*told.leaders, worker(2))), NOW)
+    assert (found.numbers, found.wanted, found.patch, found.again) == (told.kept, told.wanted, told.patch, told.again)
 
 
 def test_pods_of_a_former_set_of_the_name_hold_nobody_up() -> None:

@@ -26,7 +26,7 @@ def whole(*groups: int) -> tuple[Pod, ...]:
 
 def instead(pods: Iterable[Pod], *changed: Pod) -> tuple[Pod, ...]:
     """The pods, some of them otherwise."""
-    by_name = {one.name: one for one in (*pods, *changed)}
+    by_name = {each.name: each for each in (*pods, *changed)}
     return tuple(by_name.values())
 
 
@@ -65,7 +65,7 @@ ORDERS: dict[str, tuple[tuple[Pod, ...], tuple[int, ...]]] = {
     ),
     "a pod that ends is not ready": (instead(READY, worker(1, deleting=True)), (0, 2, 3, 1)),
     "a pod of a former set is not ready": (instead(READY, worker(1, workload_uid="former")), (0, 2, 3, 1)),
-    "a rank that is missing": (tuple(one for one in READY if one.name != worker(1).name), (0, 2, 3, 1)),
+    "a rank that is missing": (tuple(each for each in READY if each.name != worker(1).name), (0, 2, 3, 1)),
     "no pods at all": ((), (0, 1, 2, 3)),
 }
 
@@ -112,8 +112,8 @@ CHOICES = {
 
 @pytest.mark.parametrize("case", CHOICES)
 def test_which_numbers_a_number_of_groups_means(case: str) -> None:
-    one = CHOICES[case]
-    assert chosen(one.wanted, one.order, one.used) == one.found
+    choice = CHOICES[case]
+    assert chosen(choice.wanted, choice.order, choice.used) == choice.found
 
 
 def test_a_group_exists_while_its_leaders_set_stays() -> None:
@@ -132,32 +132,32 @@ def test_a_number_is_taken_while_any_object_of_its_group_is_left() -> None:
 
 def test_pods_that_name_no_group_take_no_number() -> None:
     stranger = leader(0, workload_uid="")._replace(group=-1)
-    one = Slice("r1", sets(0), (stranger,))
-    assert (existing("engine", one), taken("engine", one), left("engine", one)) == ({0}, {0}, 1)
+    part = Slice("r1", sets(0), (stranger,))
+    assert (existing("engine", part), taken("engine", part), left("engine", part)) == ({0}, {0}, 1)
 
 
 @pytest.mark.parametrize("deleting", [False, True])
 def test_beside_the_pods_of_a_former_service_numbers_begin_at_0(deleting: bool) -> None:
     """Its StatefulSets wait for the names of these pods; its accelerators are those that they hold."""
-    former = tuple(one._replace(workload_uid="former", deleting=deleting) for one in whole(0, 1))
-    one = Slice("r1", (), former)
-    assert (by_worth("engine", 2, one), taken("engine", one), left("engine", one)) == ((), frozenset(), 2)
-    assert chosen(2, (), taken("engine", one)) == (0, 1)
+    former = tuple(each._replace(workload_uid="former", deleting=deleting) for each in whole(0, 1))
+    part = Slice("r1", (), former)
+    assert (by_worth("engine", 2, part), taken("engine", part), left("engine", part)) == ((), frozenset(), 2)
+    assert chosen(2, (), taken("engine", part)) == (0, 1)
 
 
 def test_a_former_services_pods_are_not_ready_in_the_new_sets() -> None:
-    former = tuple(one._replace(workload_uid="former") for one in whole(0))
-    one = Slice("r1", sets(0, 1), (*former, *whole(1)))
-    assert by_worth("engine", 2, one) == (1, 0)
-    assert ready_groups("engine", 2, one) == {1}
+    former = tuple(each._replace(workload_uid="former") for each in whole(0))
+    part = Slice("r1", sets(0, 1), (*former, *whole(1)))
+    assert by_worth("engine", 2, part) == (1, 0)
+    assert ready_groups("engine", 2, part) == {1}
 
 
 def test_a_leader_that_lost_its_set_is_still_a_group() -> None:
     """`kubectl delete --cascade=orphan`: the set that is made again takes the pod, and nothing restarts."""
     orphan = leader(1, workload_uid="")
-    one = Slice("r1", (*sets(0), worker_set(1)), (*whole(0), orphan, worker(1)))
-    assert by_worth("engine", 2, one) == (0, 1)
-    assert ready_groups("engine", 2, one) == {0}, "nobody's pod serves nobody"
+    part = Slice("r1", (*sets(0), worker_set(1)), (*whole(0), orphan, worker(1)))
+    assert by_worth("engine", 2, part) == (0, 1)
+    assert ready_groups("engine", 2, part) == {0}, "nobody's pod serves nobody"
     ending = Slice("r1", sets(0), (*whole(0), orphan._replace(deleting=True)))
     assert by_worth("engine", 2, ending) == (0,)
 
@@ -173,18 +173,18 @@ def test_the_second_pod_of_a_leaders_set_is_no_rank() -> None:
     """Somebody scaled the set by hand: the pod neither makes a group, nor stands for a rank, nor marks it."""
     second = leader(1, draining=MARK)._replace(name=f"{STEM}-1-1", rank=-1)
     assert order(sets(0, 1), *whole(0, 1), second) == (0, 1)
-    one = Slice("r1", sets(1), (second, worker(1)))
-    assert ready_groups("engine", 2, one) == frozenset()
+    part = Slice("r1", sets(1), (second, worker(1)))
+    assert ready_groups("engine", 2, part) == frozenset()
     assert existing("engine", Slice("r1", (), (second._replace(workload_uid=""),))) == frozenset()
 
 
 def test_a_group_keeps_its_number_when_somebody_takes_its_label_off() -> None:
     """The name says it: another set of the same number would have the same name."""
-    bare = tuple(one._replace(labels=without(one.labels, keys.GROUP_INDEX)) for one in sets(2))
-    unmarked = tuple(one._replace(labels=without(one.labels, keys.WORKER_INDEX)) for one in sets(3))
-    one = Slice("r1", (*sets(0), *bare, *unmarked), ())
-    assert existing("engine", one) == taken("engine", one) == {0, 2, 3}
-    assert left("engine", one) == 3
+    bare = tuple(each._replace(labels=without(each.labels, keys.GROUP_INDEX)) for each in sets(2))
+    unmarked = tuple(each._replace(labels=without(each.labels, keys.WORKER_INDEX)) for each in sets(3))
+    part = Slice("r1", (*sets(0), *bare, *unmarked), ())
+    assert existing("engine", part) == taken("engine", part) == {0, 2, 3}
+    assert left("engine", part) == 3
 
 
 def without(labels: object, key: str) -> dict[str, str]:
@@ -196,5 +196,5 @@ def without(labels: object, key: str) -> dict[str, str]:
 def test_other_objects_of_the_slice_are_no_groups() -> None:
     """A budget has the stem as its name, and the former set of all leaders too."""
     others = (child("StatefulSet", STEM, index="0"), child("PodDisruptionBudget", STEM), child("Deployment", f"{STEM}-7"))
-    one = Slice("r1", (*sets(0), *others), ())
-    assert existing("engine", one) == taken("engine", one) == {0} and left("engine", one) == 1
+    part = Slice("r1", (*sets(0), *others), ())
+    assert existing("engine", part) == taken("engine", part) == {0} and left("engine", part) == 1

@@ -90,7 +90,7 @@ def left(kept: Collection[int], children: tuple[Child, ...], *pods: Pod) -> tupl
 
 def down(kept: Collection[int], children: tuple[Child, ...], *pods: Pod) -> list[str]:
     """Names of what goes when the engine shall have these groups."""
-    return [one.name for one in left(kept, children, *pods)]
+    return [each.name for each in left(kept, children, *pods)]
 
 
 def but(group: int) -> set[int]:
@@ -101,12 +101,12 @@ def but(group: int) -> set[int]:
 def without(group: int, *roles: str) -> tuple[Child, ...]:
     """The StatefulSets of three groups without some of one of them."""
     gone = [{"leader": leader_set, "worker": worker_set}[role](group).name for role in roles]
-    return tuple(one for one in SETS if one.name not in gone)
+    return tuple(each for each in SETS if each.name not in gone)
 
 
 @GROUPS
 def test_any_group_goes_by_itself_its_leader_before_its_workers(group: int) -> None:
-    others = tuple(one for one in PODS if one.group != group)
+    others = tuple(each for each in PODS if each.group != group)
     first, ranks = leader(group), (worker(group, 1), worker(group, 2))
     assert left(but(group), SETS, *PODS) == (Delete("StatefulSet", leader_set(group).name, leader_set(group).uid),)
     led = without(group, "leader")
@@ -115,9 +115,9 @@ def test_any_group_goes_by_itself_its_leader_before_its_workers(group: int) -> N
     assert (workers.kind, workers.name, workers.uid) == ("StatefulSet", worker_set(group).name, worker_set(group).uid)
     none = without(group, "leader", "worker")
     assert left(but(group), none, *others, *ranks) == tuple(
-        Delete("Pod", one.name, one.uid, grace=WORKER_GRACE) for one in ranks
+        Delete("Pod", each.name, each.uid, grace=WORKER_GRACE) for each in ranks
     )
-    assert down(but(group), none, *others, *(one._replace(deleting=True, grace=WORKER_GRACE) for one in ranks)) == []
+    assert down(but(group), none, *others, *(each._replace(deleting=True, grace=WORKER_GRACE) for each in ranks)) == []
     assert down(but(group), none, *others, first._replace(deleting=True), *ranks) == []
     assert down(but(group), none, *others) == []
 
@@ -130,7 +130,7 @@ def labels(made: Child, index: int, **more: str) -> dict[str, str]:
 @GROUPS
 def test_the_guard_of_a_groups_workers_finds_its_leader_and_nobody_else(group: int) -> None:
     """Every leader's pod index is 0, whatever its group."""
-    ranks = tuple(one for one in PODS if one.group != group or one.rank)
+    ranks = tuple(each for each in PODS if each.group != group or each.rank)
     (workers,) = left(but(group), without(group, "leader"), *ranks)
     assert workers.guard is not None and not workers.guard.name
     selector = workers.guard.selector
