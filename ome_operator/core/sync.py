@@ -13,6 +13,7 @@ from ome_operator.api import InferenceService, migrate
 from ome_operator.core.desired import desired
 from ome_operator.core.diff import changes
 from ome_operator.core.observed.objects import Deps, Observed
+from ome_operator.core.observed.slices import nameless
 from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.plan import Plan
 from ome_operator.core.reasons import ANOTHER, ORDER, READY, Reason
@@ -73,13 +74,14 @@ def sync(service: InferenceService, deps: Deps, observed: Observed, now: datetim
 
 def _former(snapshot: Snapshot) -> str:
     """Why nothing of this service is touched, "" where it may be: an older operator made what runs in another shape."""
-    found = [one.name for one in snapshot.revisions if revisions.former(one) and snapshot.made(one.name)]
+    found = {one.name for one in snapshot.revisions if revisions.former(one) and snapshot.made(one.name)}
+    found |= {name for name, present in snapshot.slices.items() if any(map(nameless, present.workloads))}
     if not found:
         return ""
     return (
-        f"revision {', '.join(found)} was made by an older version of this operator, which had one StatefulSet for all "
-        "leaders: nothing of this service is changed. Run that version again, or delete the InferenceService, which ends "
-        "its pods, and apply it anew"
+        f"revision {', '.join(sorted(found))} was made by an older version of this operator, which had one StatefulSet for "
+        "all leaders: nothing of this service is changed. Run that version again, or delete the InferenceService, which "
+        "ends its pods, and apply it anew"
     )
 
 

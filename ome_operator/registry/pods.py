@@ -29,9 +29,8 @@ def read(body: Any) -> tuple[Pod, ...]:
 def _pod(body: Mapping[str, Any]) -> Pod | None:
     metadata, status = body["metadata"], body.get("status") or {}
     labels, notes = metadata.get("labels") or {}, metadata.get("annotations") or {}
-    leader, rank = labels.get(keys.WORKER_INDEX) == "0", int(labels.get(keys.POD_INDEX, "0"))
-    group = labels.get(keys.GROUP_INDEX)
-    if group is None or leader != (rank == 0):
+    leader, group, rank = labels.get(keys.WORKER_INDEX) == "0", labels.get(keys.GROUP_INDEX), labels.get(keys.POD_INDEX)
+    if group is None or rank is None or leader != (rank == "0"):
         return None  # a second pod of a leader's StatefulSet, which somebody scaled by hand, is no rank
     running, started = _running(body.get("spec") or {}, status)
     ready: Mapping[str, Any] = next((one for one in status.get("conditions") or () if one["type"] == "Ready"), {})
@@ -42,7 +41,7 @@ def _pod(body: Mapping[str, Any]) -> Pod | None:
         ip=str(status.get("podIP") or ""),
         component=str(labels.get(keys.COMPONENT, "")),
         group=str(group),
-        rank=rank,
+        rank=int(rank),
         running=running,
         started=started,
         ready=ready.get("status") == "True",

@@ -54,6 +54,11 @@ def group_number(child: Child) -> int | None:
     return found[0] if found else None
 
 
+def nameless(child: Child) -> bool:
+    """Whether it is a StatefulSet whose name tells no group: that of all leaders of a role, in a former shape."""
+    return child.kind == "StatefulSet" and group_number(child) is None
+
+
 def is_leader_set(child: Child) -> bool:
     """Whether it is the StatefulSet of a group's leader (rank 0)."""
     found = names.group(child.name) if child.kind == "StatefulSet" else None

@@ -362,6 +362,17 @@ def former(world: World, *, made: bool) -> str:
     return revision
 
 
+def test_a_former_slice_is_known_without_its_stored_revision() -> None:
+    """Somebody deleted the ControllerRevision: pairs beside its StatefulSet would take all accelerators twice."""
+    world = settled(Shape(size=2, engines=2))
+    former(world, made=True)
+    for key in [key for key in world.children if key[0] == "ControllerRevision"]:
+        del world.children[key]
+    plan = world.sync()
+    assert plan == Plan(status=plan.status, events=plan.events)
+    assert conditions(plan)["Ready"] == ("False", "FormerShape")
+
+
 @pytest.mark.parametrize("edit", [Shape(), Shape(image="b"), Shape(engines=3, router=False), Shape(paused=True)])
 def test_a_slice_of_the_former_shape_is_not_touched(edit: Shape) -> None:
     world = settled(Shape(size=2, engines=2))

@@ -176,6 +176,13 @@ def test_a_leader_that_its_set_left_behind_goes_by_name(group: int) -> None:
 
 
 @GROUPS
+def test_workers_do_not_keep_a_leader_that_its_set_left_behind(group: int) -> None:
+    """Its worker StatefulSet waits for the leader to be gone, so the leader must not wait for that."""
+    orphan = leader(group)._replace(workload_uid="")
+    assert left((), (worker_set(group),), orphan, worker(group)) == (Delete("Pod", orphan.name, orphan.uid),)
+
+
+@GROUPS
 def test_a_group_is_known_by_the_names_of_its_sets(group: int) -> None:
     """Somebody took the group's label off: the set goes all the same, with a guard that names its group."""
     bare = worker_set(group)
