@@ -10,11 +10,11 @@ from bench import alone, measure, weights
 from bench.api import Refused
 from bench.measure import Extras
 from bench.results import Ramp, Results
-from bench.scenarios import PAIRS, SCALED, SINGLE, Scenario
+from bench.scenarios import PAIRS, SCALED, SINGLE, SPLIT, Scenario
 from bench.watching import Late
 from ome_operator.errors import UserError
 
-PARTS = ("sync", "ramp", "pairs", "idle", "restart", "delete", "hpa", "models")
+PARTS = ("sync", "ramp", "pairs", "split", "idle", "restart", "delete", "hpa", "models")
 SIDES = ("floor", "operator")
 
 
@@ -29,6 +29,7 @@ class Options:
     sides: tuple[str, ...] = SIDES
     idle_s: float = 60.0
     pairs: int = 100
+    """Services of a group of two nodes, and as many of several groups."""
     scaled: int = 50
 
     def wants(self, part: str) -> bool:
@@ -59,6 +60,8 @@ class Bench:
             await self._ramps(_single(count), count == largest)
         if options.wants("pairs"):
             await self._ramps(PAIRS.times(options.pairs), False)
+        if options.wants("split"):
+            await self._ramps(SPLIT.times(options.pairs), False)
         if options.wants("hpa") and "operator" in options.sides:
             await self._scaled(SCALED.times(options.scaled))
 

@@ -25,6 +25,8 @@ class Scenario:
     runtime: str
     groups: int
     group_size: int = 1
+    decoders: int = 0
+    """Groups of the decoder, of the same size; the others are prefill then."""
     router: bool = True
     most_groups: int = 0
     """maxReplicas; 0: as many as `groups`, so that nothing scales."""
@@ -33,7 +35,7 @@ class Scenario:
     @property
     def pods_per_service(self) -> int:
         """All of them, the router's too."""
-        return self.groups * self.group_size + self.router
+        return (self.groups + self.decoders) * self.group_size + self.router
 
     @property
     def pods(self) -> int:
@@ -44,6 +46,8 @@ class Scenario:
     def title(self) -> str:
         """For people."""
         shape = f"{self.groups} pods and a router" if self.router else f"one group of {self.group_size} nodes"
+        if self.decoders:
+            shape = f"{self.groups} + {self.decoders} groups of {self.group_size} nodes and a router"
         return f"{self.services} service{'s' if self.services > 1 else ''} of {shape}"
 
     def times(self, services: int) -> "Scenario":
@@ -58,6 +62,8 @@ class Scenario:
             "runtime": {"kind": "ClusterServingRuntime", "name": self.runtime},
             "engine": bounds,
         }
+        if self.decoders:
+            spec["decoder"] = {"minReplicas": self.decoders, "maxReplicas": self.decoders}
         if self.router:
             spec["router"] = {"minReplicas": 1, "maxReplicas": 1}
         metadata = {"name": name(number), "namespace": NAMESPACE}
@@ -79,5 +85,7 @@ SINGLE = {
     count: Scenario(key=f"{count}-single", services=count, runtime="bench-single", groups=10) for count in (1, 10, 100)
 }
 PAIRS = Scenario(key="100-pairs", services=100, runtime="bench-pair", groups=1, group_size=2, router=False)
+SPLIT = Scenario(key="100-split", services=100, runtime="bench-split", groups=3, group_size=2, decoders=3)
+"""Prefill and decode of several groups: as many StatefulSets as a service may well have."""
 SCALED = Scenario(key="50-scaled", services=50, runtime="bench-single", groups=2, most_groups=4, nodes=30)
 """Services whose autoscalers' statuses the benchmark moves."""

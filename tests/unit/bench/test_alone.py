@@ -7,7 +7,7 @@ import pytest
 
 from bench import alone, offline
 from bench.api import together
-from bench.scenarios import PAIRS, SCALED, SINGLE
+from bench.scenarios import PAIRS, SCALED, SINGLE, SPLIT
 
 
 def test_the_kimi_service_becomes_quiet() -> None:
@@ -21,6 +21,7 @@ def test_the_kimi_service_becomes_quiet() -> None:
     [
         (SINGLE[1], 10, {"Deployment": 1, "ControllerRevision": 1}),
         (PAIRS.times(1), 2, {"ControllerRevision": 1}),
+        (SPLIT.times(1), 12, {"Deployment": 1, "ControllerRevision": 1}),
         (SCALED.times(1), 2, {"RoleScale": 1, "HorizontalPodAutoscaler": 1}),
     ],
 )
@@ -32,8 +33,8 @@ def test_the_floor_is_what_a_service_needs(scenario: object, sets: int, more: di
 
 
 def test_pods_of_a_scenario_add_up() -> None:
-    assert (SINGLE[100].pods, PAIRS.pods) == (1100, 200)
-    assert SINGLE[100].nodes * 8 >= 1000 and PAIRS.nodes >= 200
+    assert (SINGLE[100].pods, PAIRS.pods, SPLIT.pods) == (1100, 200, 1300)
+    assert SINGLE[100].nodes * 8 >= 1000 and PAIRS.nodes >= 200 and SPLIT.nodes * 8 >= 1200
     assert PAIRS.times(10).key == "10-pairs"
 
 
