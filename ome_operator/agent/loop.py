@@ -54,8 +54,8 @@ AUDIT_DEBOUNCE = 1.0
 class Agent:
     """One process on one node; the sink of its watches."""
 
-    def __init__(self, terms: AgentSettings, client: Client) -> None:
-        self._node, self._terms, self._client = terms.node, terms, client
+    def __init__(self, settings: AgentSettings, client: Client) -> None:
+        self._node, self._settings, self._client = settings.node, settings, client
         self._models: dict[str, Held] = {}
         self._unread: dict[str, str] = {}
         """UID -> kind of models that this agent cannot read, so that it does not know what they name."""
@@ -69,9 +69,9 @@ class Agent:
             debounce=AUDIT_DEBOUNCE,
         )
         self._works: dict[str, Work] = {}
-        self._leftovers = Leftovers(terms.roots, terms.remove_after)
+        self._leftovers = Leftovers(settings.roots, settings.remove_after)
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._slots = asyncio.Semaphore(terms.models)
+        self._slots = asyncio.Semaphore(settings.models)
         self._labels: Mapping[str, str] = {}
         self._written: Mapping[str, Any] | None = None
         self._written_at = self._looked_at = -1e9
@@ -159,13 +159,13 @@ class Agent:
         if not concerns(model) or not belongs(model, self._node, self._labels):
             return False
         local = model.spec.storage.storage_uri.startswith(LOCAL)
-        return not (local and misplaced(model, self._terms.roots))  # we do not see it: whoever put it there says so
+        return not (local and misplaced(model, self._settings.roots))  # we do not see it: whoever put it there says so
 
     def _work(self, uid: str, model: Held) -> Work:
         work = self._works.get(uid)
         if work is None or work.key != (weights(model).uri, weights(model).path):
             self._leave(uid)
-            work = self._works[uid] = Work(model, self._terms)
+            work = self._works[uid] = Work(model, self._settings)
         work.refresh(model)
         return work
 
@@ -222,11 +222,11 @@ class Agent:
 Serve = Callable[[Agent], Awaitable[None]]
 
 
-async def run(terms: AgentSettings, connection: Connection, stop: asyncio.Event, serve: Serve) -> int:
+async def run(settings: AgentSettings, connection: Connection, stop: asyncio.Event, serve: Serve) -> int:
     """Run an agent until it is stopped; the exit code. `serve` is given the agent once it can answer probes."""
     client = Client(connection, connections=4, manager=keys.AGENT)
     session = connection.session(limit=0, agent=keys.AGENT)
-    agent = Agent(terms, client)
+    agent = Agent(settings, client)
     kinds = [Watched(kind, RESOURCES[kind].group, RESOURCES[kind].version, RESOURCES[kind].plural) for kind in PARSE]
     informer = Informer(kinds, agent, session=session, server=connection.server, server_timeout=600)
 

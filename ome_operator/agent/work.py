@@ -56,8 +56,8 @@ class AgentSettings:
 class Work:
     """One model, as its spec is now."""
 
-    def __init__(self, model: record.Held, terms: AgentSettings) -> None:
-        self.model, self._terms = model, terms
+    def __init__(self, model: record.Held, settings: AgentSettings) -> None:
+        self.model, self._settings = model, settings
         identity = weights(model)
         self._uri = identity.uri
         self.store = Store(Path(identity.path), names.weights_digest(identity.uri))
@@ -119,7 +119,7 @@ class Work:
     async def _run(self) -> None:
         if self._uri.startswith(LOCAL):
             return await asyncio.to_thread(self._look)
-        if said := misplaced(self.model, self._terms.roots):
+        if said := misplaced(self.model, self._settings.roots):
             raise Failed(said)
         found = await asyncio.to_thread(self._check)
         manifest = found or await self._fetch()
@@ -135,9 +135,9 @@ class Work:
             self.store.damage()
             return None
         age = (datetime.now(UTC) - datetime.fromisoformat(manifest.verified_at)).total_seconds()
-        if age < self._terms.verify_every:
+        if age < self._settings.verify_every:
             return manifest
-        damage = verify(self.store.root, manifest, sample=self._terms.sample, chance=random.Random())
+        damage = verify(self.store.root, manifest, sample=self._settings.sample, chance=random.Random())
         if not damage:
             fresh = manifest._replace(verified_at=_now())
             self.store.write(fresh)
@@ -150,11 +150,11 @@ class Work:
         self._progress = Progress()
         self._report = record.Report()
         storage = self.model.spec.storage
-        access = Access(storage.parameters or {}, _secret(self._terms.secrets, storage.key), self._terms.endpoint)
+        access = Access(storage.parameters or {}, _secret(self._settings.secrets, storage.key), self._settings.endpoint)
         found = source(self._uri, access)
-        if self._terms.peers is not None:
-            found = self._terms.peers(found)
-        download = Download(self._uri, found, self.store, self._terms.limits, self._progress, node=self._terms.node)
+        if self._settings.peers is not None:
+            found = self._settings.peers(found)
+        download = Download(self._uri, found, self.store, self._settings.limits, self._progress, node=self._settings.node)
         try:
             return await download.run(self._pin())
         finally:
@@ -173,7 +173,7 @@ class Work:
             record.READY, manifest.revision, held, size, size, message=said, verified_at=manifest.verified_at, facts=facts
         )
         self._tries = 0
-        self.due = time.monotonic() + self._terms.verify_every * random.uniform(0.9, 1.1)
+        self.due = time.monotonic() + self._settings.verify_every * random.uniform(0.9, 1.1)
 
     def _look(self) -> None:
         """Files that somebody else puts there: whether there are any."""
@@ -191,7 +191,7 @@ class Work:
 
     def _fail(self, why: str) -> None:
         self._failed(why)
-        pause = min(self._terms.again_last, self._terms.again * 2**self._tries)
+        pause = min(self._settings.again_last, self._settings.again * 2**self._tries)
         self._tries += 1
         self.due = time.monotonic() + pause
         logger.warning("%s: %s (again in %.0f s)", self._uri, why, pause)

@@ -56,7 +56,7 @@ def agent(
 
     configure(log_format, log_level)
     limits = Limits(files=files, throttle=Throttle(bandwidth * 1e6))
-    terms = AgentSettings(
+    settings = AgentSettings(
         roots=tuple(one.rstrip("/") for one in root),
         secrets=secrets,
         endpoint=endpoint,
@@ -69,18 +69,18 @@ def agent(
     )
     giver = None
     if peers:
-        terms, giver = _among_peers(terms, peers, peer_port, own_address, _token(peer_token))
-    raise typer.Exit(asyncio.run(_run(terms, kubeconfig, address, port, giver, peer_port)))
+        settings, giver = _among_peers(settings, peers, peer_port, own_address, _token(peer_token))
+    raise typer.Exit(asyncio.run(_run(settings, kubeconfig, address, port, giver, peer_port)))
 
 
 def _among_peers(
-    terms: "AgentSettings", peers: str, port: int, own_address: str, token: str
+    settings: "AgentSettings", peers: str, port: int, own_address: str, token: str
 ) -> "tuple[AgentSettings, Giver]":
-    """The terms of an agent that asks its peers before the hub, and what gives files to them."""
+    """The settings of an agent that asks its peers before the hub, and what gives files to them."""
     from ome_operator.agent.peers import Giver, Swarm, resolver
 
     find = resolver(peers, port, own_address)
-    return replace(terms, peers=lambda one: Swarm(one, find, token)), Giver(terms.roots, token)
+    return replace(settings, peers=lambda one: Swarm(one, find, token)), Giver(settings.roots, token)
 
 
 def _token(path: Path) -> str:
@@ -94,7 +94,7 @@ def _token(path: Path) -> str:
 
 
 async def _run(
-    terms: "AgentSettings", kubeconfig: Path | None, address: str, port: int, giver: "Giver | None", peer_port: int
+    settings: "AgentSettings", kubeconfig: Path | None, address: str, port: int, giver: "Giver | None", peer_port: int
 ) -> int:
     from ome_operator.agent import peers
     from ome_operator.agent.loop import Agent, run
@@ -112,7 +112,7 @@ async def _run(
 
         try:
             connection = await Connection.open(kubeconfig)
-            return await run(terms, connection, asyncio.Event(), serve)
+            return await run(settings, connection, asyncio.Event(), serve)
         except NoConnection as error:
             raise UserError(f"no connection to a cluster: {error}. --kubeconfig names another file.") from error
         except health.PortTaken as error:

@@ -45,7 +45,7 @@ def registry(
         server=server or api_server(),
         namespace=namespace,
         selector=selector,
-        terms=RegistrySettings(tuple(_role(one) for one in role), bootstrap_port),
+        registry=RegistrySettings(tuple(_role(one) for one in role), bootstrap_port),
         key=key,
         interval=interval,
         account=account,

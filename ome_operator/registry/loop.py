@@ -38,7 +38,7 @@ class SidecarSettings:
     namespace: str
     selector: str
     """Labels of the pods of our slice."""
-    terms: RegistrySettings
+    registry: RegistrySettings
     key: str = ""
     """What the router wants to see in `Authorization`, "" for nothing."""
     interval: float = 3.0
@@ -94,7 +94,7 @@ class Registry:
         fresh = await self._look()
         if self._known is None:
             return self._settings.interval
-        step = reconcile(self._known, workers, self._memory, self._settings.terms, time.time(), fresh)
+        step = reconcile(self._known, workers, self._memory, self._settings.registry, time.time(), fresh)
         self._memory, self._leaders = step.memory, step.leaders
         changed = await self._tell(step)
         await self._ask_engines()

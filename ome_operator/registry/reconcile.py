@@ -145,7 +145,7 @@ def reconcile(
     pods: Iterable[Pod],
     workers: Iterable[Worker],
     memory: WorkerMemory,
-    terms: RegistrySettings,
+    settings: RegistrySettings,
     now: float,
     fresh: bool = True,
 ) -> Step:
@@ -159,11 +159,11 @@ def reconcile(
     listed: dict[str, list[Worker]] = {}
     for worker in workers:
         listed.setdefault(worker.base, []).append(worker)
-    leaders = _leaders(pods, terms)
+    leaders = _leaders(pods, settings)
     unready = {pod.uid: min(memory.unready.get(pod.uid, now), now) for pod, _, _ in leaders if not pod.ready}
     sent = {url: min(at, now) for url, at in memory.asked.items()}
     judged = [
-        (pod, _target(pod, role, terms), _judge(pod, ranks, role, terms, unready, now)) for pod, role, ranks in leaders
+        (pod, _target(pod, role, settings), _judge(pod, ranks, role, settings, unready, now)) for pod, role, ranks in leaders
     ]
     wanted: dict[str, Target] = {}
     for _, target, verdict in judged:
@@ -173,7 +173,7 @@ def reconcile(
     because = {target.url: verdict.why for _, target, verdict in judged if verdict.why}
     stay, missing = {**held, **wanted}, [url for url in wanted if url not in listed]
     remove = _surplus(listed, stay, memory, because)
-    due = [url for url in missing if now - sent.get(url, -terms.retry) >= terms.retry]
+    due = [url for url in missing if now - sent.get(url, -settings.retry) >= settings.retry]
     add = tuple(wanted[url] for url in due if fresh or not listed or url in memory.refill)
     asked = {url: sent[url] for url in missing if url in sent}
     return Step(
@@ -210,9 +210,9 @@ def _known(
     return {**kept, **{url: memory.pods[url] for url in gone if url in memory.pods}}
 
 
-def _leaders(pods: Iterable[Pod], terms: RegistrySettings) -> list[tuple[Pod, RoleSpec, list[Pod]]]:
+def _leaders(pods: Iterable[Pod], settings: RegistrySettings) -> list[tuple[Pod, RoleSpec, list[Pod]]]:
     """Every leader of a known role with the other ranks of its group, in the order of their names."""
-    roles = {role.component: role for role in terms.roles}
+    roles = {role.component: role for role in settings.roles}
     first: list[Pod] = []
     others: dict[tuple[str, str], list[Pod]] = {}
     for pod in sorted(pods):
@@ -225,14 +225,14 @@ def _leaders(pods: Iterable[Pod], terms: RegistrySettings) -> list[tuple[Pod, Ro
     return [(pod, roles[pod.component], others.get((pod.component, pod.group), [])) for pod in first]
 
 
-def _target(pod: Pod, role: RoleSpec, terms: RegistrySettings) -> Target:
+def _target(pod: Pod, role: RoleSpec, settings: RegistrySettings) -> Target:
     host = f"[{pod.ip}]" if ":" in pod.ip else pod.ip
-    bootstrap = (pod.bootstrap_port or terms.bootstrap_port) if role.worker_type == "prefill" else None
+    bootstrap = (pod.bootstrap_port or settings.bootstrap_port) if role.worker_type == "prefill" else None
     return Target(f"http://{host}:{role.port}", role.worker_type, bootstrap, pod.name, pod.uid)
 
 
 def _judge(
-    leader: Pod, ranks: list[Pod], role: RoleSpec, terms: RegistrySettings, unready: Mapping[str, float], now: float
+    leader: Pod, ranks: list[Pod], role: RoleSpec, settings: RegistrySettings, unready: Mapping[str, float], now: float
 ) -> _Verdict:
     """Whether a group can serve. A group that lost a rank is broken: its leader hangs, and dies some seconds later."""
     if leader.deleting:
@@ -244,9 +244,9 @@ def _judge(
     if why := _incomplete(ranks, role.pods):
         return _Verdict(why)
     if not leader.ready:
-        return _Verdict("the leader is not ready", patient=now - unready[leader.uid] < terms.unready)
+        return _Verdict("the leader is not ready", patient=now - unready[leader.uid] < settings.unready)
     last = max(ranks, key=lambda one: one.started, default=leader)
-    if last.started > leader.ready_since > 0 and abs(now - last.started) < terms.settle:
+    if last.started > leader.ready_since > 0 and abs(now - last.started) < settings.settle:
         return _Verdict(f"rank {last.rank} started after the leader was ready")
     return _Verdict("")
 

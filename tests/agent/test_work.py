@@ -19,11 +19,11 @@ BIG = "model-00001-of-00003.safetensors"
 
 
 class Here:
-    """A node's disk and an agent's terms."""
+    """A node's disk and an agent's settings."""
 
     def __init__(self, folder: Path, hub: Hub) -> None:
         self.root, self.hub = folder / "models", hub
-        self.terms = AgentSettings(
+        self.settings = AgentSettings(
             roots=(str(self.root),), secrets=folder / "secrets", endpoint=hub.url, again=30.0,
             limits=Limits(first=0.001, last=0.01, tries=2, wrong=2),
         )  # fmt: skip
@@ -36,7 +36,7 @@ class Here:
 
     def work(self, model: Model) -> Work:
         """After one pass."""
-        made = Work(model, self.terms)
+        made = Work(model, self.settings)
         asyncio.run(made.run())
         return made
 
@@ -57,7 +57,7 @@ def test_a_model_becomes_ready_with_facts(here: Here) -> None:
 def test_a_restart_fetches_nothing_and_asks_nobody(here: Here) -> None:
     here.work(here.model())
     here.hub.tokens.clear()
-    first = Work(here.model(), here.terms).report()
+    first = Work(here.model(), here.settings).report()
     assert (first.state, first.directories) == ("Ready", (names.weights_digest(URI),)), "before any pass"
     assert here.work(here.model()).report().state == "Ready"
     assert here.hub.tokens == []
@@ -95,7 +95,7 @@ def test_a_token_comes_from_the_mounted_secret(here: Here, caplog: pytest.LogCap
     here.hub.token = "hf_secret"
     model = here.model(key="hf-token")
     assert "gives no token" in here.work(model).report().message
-    folder = here.terms.secrets / "hf-token"
+    folder = here.settings.secrets / "hf-token"
     folder.mkdir(parents=True)
     (folder / "token").write_text("hf_secret\n")
     report = here.work(model).report()
@@ -121,8 +121,8 @@ def test_damage_is_found_and_mended(here: Here) -> None:
     here.work(here.model())
     broken = here.root / "m" / BIG
     broken.write_bytes(broken.read_bytes()[:-1])
-    terms = AgentSettings(**{**here.terms.__dict__, "verify_every": 0.0})
-    work = Work(here.model(), terms)
+    settings = AgentSettings(**{**here.settings.__dict__, "verify_every": 0.0})
+    work = Work(here.model(), settings)
     asyncio.run(work.run())
     assert work.report().state == "Ready"
     assert broken.read_bytes() == here.hub.files[BIG]

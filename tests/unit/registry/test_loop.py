@@ -19,10 +19,16 @@ async def test_what_a_router_forgot_before_it_was_seen_is_sent_again(
     (tmp_path / "token").write_text("t")
     server.answers |= {"/workers": (200, {"workers": [], "worker_id": "7"}), "/workers/7": (200, {})}
     server.answers["/api/v1/namespaces/team/pods"] = 200, pods(leader())
-    terms = RegistrySettings((RoleSpec("engine", "regular", 30000, 1),))
+    settings = RegistrySettings((RoleSpec("engine", "regular", 30000, 1),))
     registry = Registry(
         SidecarSettings(
-            router=server.url, server=server.url, namespace="team", selector="", terms=terms, account=tmp_path, interval=0.1
+            router=server.url,
+            server=server.url,
+            namespace="team",
+            selector="",
+            registry=settings,
+            account=tmp_path,
+            interval=0.1,
         ),
         session,
     )

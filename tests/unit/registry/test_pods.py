@@ -115,16 +115,16 @@ def test_a_pod_whose_labels_are_at_odds_is_no_rank(body: Any) -> None:
 
 def test_of_three_groups_only_the_broken_one_leaves_the_router() -> None:
     """Every leader's pod index is 0: nothing but the label says whose worker is gone."""
-    terms = RegistrySettings((RoleSpec("engine", "regular", 30000, 2),))
+    settings = RegistrySettings((RoleSpec("engine", "regular", 30000, 2),))
     everything = [made for group in range(1, 4) for made in (leader(group), worker(group, 1, "Running"))]
     listed = [Worker(str(group), f"http://10.0.0.{group}:30000", "regular", None, 0) for group in range(1, 4)]
-    assert reconcile(read(pods(*everything)), listed, WorkerMemory(), terms, 1000.0).remove == ()
+    assert reconcile(read(pods(*everything)), listed, WorkerMemory(), settings, 1000.0).remove == ()
     for group in range(1, 4):
         others = [one for one in everything if one["metadata"]["name"] != f"p-{group}-w-1"]
         ending = worker(group, 1, "Running")
         ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
         for broken, why in ((others, "is missing"), ([*others, ending], "is being deleted")):
-            step = reconcile(read(pods(*broken)), listed, WorkerMemory(), terms, 1000.0)
+            step = reconcile(read(pods(*broken)), listed, WorkerMemory(), settings, 1000.0)
             assert [(one.worker.id, one.why) for one in step.remove] == [(str(group), f"rank 1 {why}")]
             assert step.add == ()
 

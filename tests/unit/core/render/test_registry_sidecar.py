@@ -69,7 +69,7 @@ def test_the_command_understands_what_is_rendered(monkeypatch: pytest.MonkeyPatc
     done = CliRunner().invoke(command.app, [*args()[1:], "--server=http://api"])
     assert done.exit_code == 0, done.output
     (settings,) = seen
-    assert [tuple(one) for one in settings.terms.roles] == [
+    assert [tuple(one) for one in settings.registry.roles] == [
         ("engine", "prefill", 30001, 4),
         ("decoder", "decode", 30002, 12),
     ]
