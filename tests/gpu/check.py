@@ -56,7 +56,7 @@ class Checks:
     def __init__(self, plan: list[Manifest], out: Path) -> None:
         self.out = out
         self.facts: Facts = {}
-        self.of = {one["metadata"]["name"].rsplit("-", 1)[0]: one for one in plan}
+        self.of = {rendered.part(manifest): manifest for manifest in plan}
         self.reference: list[list[int]] = json.loads(os.environ.get("OME_GPU_REFERENCE", "[[], [], [], []]"))
 
     def engine(self, name: str, number: int) -> Process:

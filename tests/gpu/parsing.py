@@ -78,8 +78,8 @@ def _answer(asked: Process | Facts) -> Facts:
 
 
 def _leads(manifest: Manifest) -> bool:
-    """StatefulSets of workers end in their group's number."""
-    return not manifest["metadata"]["name"].endswith("-0")
+    """Names of workers' StatefulSets end in w."""
+    return not manifest["metadata"]["name"].endswith("-w")
 
 
 def _model(path: str, folder: Path) -> Path | None:

@@ -36,6 +36,12 @@ def main_container(manifest: Manifest) -> dict[str, Any]:
     return found
 
 
+def part(manifest: Manifest) -> str:
+    """`<service>-<component>` of a workload."""
+    labels = manifest["metadata"]["labels"]
+    return f"{labels['ome.io/inferenceservice']}-{labels['component']}"
+
+
 def variables(manifest: Manifest, address: str) -> dict[str, str]:
     """As the kubelet would set them for the first pod, whose name leads to `address`."""
     fields = {"metadata.name": f"{manifest['metadata']['name']}-0", "status.podIP": address}

@@ -35,7 +35,7 @@ def one(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_variable_of_a_command_is_known(one: Path) -> None:
     """Engines get an address each, and nothing that a kubelet would fill in is left."""
-    of = {owner["metadata"]["name"].rsplit("-", 1)[0]: owner for owner in rendered.read(one)}
+    of = {rendered.part(manifest): manifest for manifest in rendered.read(one)}
     prefill, decode = rendered.process(of["pair-engine"], 0), rendered.process(of["pair-decoder"], 1)
     front = rendered.router(of["pair-router"], prefill, decode)
     assert not [word for each in (prefill, decode, front) for word in each.argv if "$(" in word]

@@ -251,7 +251,8 @@ async def test_what_kopf_cannot_go_on_after_ends_it(code: int, told: bytes, capl
             await asyncio.wait({operating})
         assert operating.exception() is not None
         assert process.stopped == 1
-    assert [record for record in caplog.records if record.exc_info] == []
+    theirs = "aiohttp.server"  # of the server of this test, whose answers are cut
+    assert [record for record in caplog.records if record.exc_info and record.name != theirs] == []
 
 
 async def test_a_list_that_begins_again_is_told() -> None:
