@@ -7,7 +7,7 @@ import pytest
 from ome_operator import keys, names
 from ome_operator.core.observed.objects import Child, Pod
 from ome_operator.core.observed.slices import Slice
-from ome_operator.core.plan import Delete
+from ome_operator.core.plan import Delete, NodeLost
 from ome_operator.core.render import meta
 from ome_operator.core.rollout.retire import WORKER_GRACE, leftovers, retire
 from tests.support.selectors import matches
@@ -180,6 +180,16 @@ def test_workers_do_not_keep_a_leader_that_its_set_left_behind(group: int) -> No
     """Its worker StatefulSet waits for the leader to be gone, so the leader must not wait for that."""
     orphan = leader(group)._replace(workload_uid="")
     assert left((), (worker_set(group),), orphan, worker(group)) == (Delete("Pod", orphan.name, orphan.uid),)
+
+
+@GROUPS
+def test_workers_do_not_wait_for_a_leader_on_a_lost_node(group: int) -> None:
+    """Nobody confirms that it ended; they would hold accelerators of nodes that are well. That it is lost is read live."""
+    dead = leader(group)._replace(deleting=True, node="n9")
+    found = Slice("r1", (worker_set(group),), (dead, worker(group)))
+    assert leftovers("svc", "engine", (), found) == ()
+    (delete,) = leftovers("svc", "engine", (), found, {dead.uid})
+    assert (delete.name, delete.guard) == (worker_set(group).name, NodeLost("n9"))
 
 
 @GROUPS
