@@ -122,7 +122,8 @@ class Told:
 
 
 def listed(run: Told) -> bool:
-    return not run.lists and run.informer.complete.is_set()
+    """The last list was told to its end: a watch was asked for after it."""
+    return not run.lists and run.informer.complete.is_set() and "watch" in run.queries[-1]
 
 
 async def test_a_whole_list_of_several_pages_misses_nothing() -> None:
