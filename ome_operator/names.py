@@ -58,6 +58,12 @@ def group(stateful_set: str) -> tuple[int, bool] | None:
     return (int(found[1]), not found[2]) if found else None
 
 
+def leader_of(stateful_set: str) -> str:
+    """Leader StatefulSet of the group whose worker StatefulSet has this name; "" for any other name."""
+    found = group(stateful_set)
+    return stateful_set.removesuffix("-w") if found and not found[1] else ""
+
+
 def revision_object(service: str, revision: str) -> str:
     """ControllerRevision that stores a revision's inputs and workloads."""
     return f"{service}-{revision}"

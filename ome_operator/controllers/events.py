@@ -68,7 +68,7 @@ class CreateFailures:
                 return known
             found = await self._client.list_objects("Event", namespace, field_selector="reason=FailedCreate")
             messages = newest(found, self._wall())
-            self._read = {one: resource for one, resource in self._read.items() if self._clock() - resource[0] < SHARED}
+            self._read = {place: read for place, read in self._read.items() if self._clock() - read[0] < SHARED}
             self._read[namespace] = (self._clock(), messages)
             return messages
 

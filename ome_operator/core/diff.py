@@ -88,14 +88,8 @@ def _apply(snapshot: Snapshot, manifest: Manifest, alone: Alone | None) -> Apply
             return None
         return Apply(_hashed(manifest, wanted), found.uid)
     guard = alone.guard if alone is not None and alone.guards(manifest) else None
-    return Apply(_hashed(manifest, wanted), "", guard, after=_leader_set(manifest))
-
-
-def _leader_set(manifest: Manifest) -> str:
-    """The leader's StatefulSet of the group that a worker StatefulSet belongs to, "" for other manifests."""
-    name = str(manifest["metadata"]["name"])
-    found = names.group(name) if manifest["kind"] == "StatefulSet" else None
-    return name.removesuffix("-w") if found and not found[1] else ""
+    after = names.leader_of(manifest["metadata"]["name"]) if manifest["kind"] == "StatefulSet" else ""
+    return Apply(_hashed(manifest, wanted), "", guard, after)
 
 
 def _hashed(manifest: Manifest, wanted: str) -> Manifest:

@@ -61,8 +61,7 @@ def nameless(child: Child) -> bool:
 
 def is_leader_set(child: Child) -> bool:
     """Whether it is the StatefulSet of a group's leader (rank 0)."""
-    found = names.group(child.name) if child.kind == "StatefulSet" else None
-    return found is not None and found[1]
+    return group_number(child) is not None and not names.leader_of(child.name)
 
 
 def started(one: Slice) -> bool:
