@@ -123,7 +123,7 @@ class Agent:
                     await self._look()
                 self._keep()
                 if complete.is_set():  # a record with half of the models would take labels away
-                    await self._tell()
+                    await self._report()
             except KubeError as error:
                 logger.info("the API server: %s", error)
             await asyncio.sleep(TICK)
@@ -184,7 +184,7 @@ class Agent:
 
     # --- the record ---------------------------------------------------------------------------------------------------
 
-    async def _tell(self) -> None:
+    async def _report(self) -> None:
         """Write the record when it says something new; plain progress not too often."""
         await self._leftovers.look()
         named = {str(one.store.root) for one in self._works.values()}

@@ -22,7 +22,7 @@ def prepare(plan: _Plan, work: _Work = WORK, secrets: _Secrets = SECRETS) -> Non
     """Before the benchmark: fetch the data set."""
     from ome_operator.benchmark_pod import steps
 
-    with _told("spec.dataset.storageUri"):
+    with _naming("spec.dataset.storageUri"):
         steps.prepare(json.loads(plan), work, secrets)
 
 
@@ -36,7 +36,7 @@ def report(
     """After the benchmark: results, page and summary. Fails when a request has failed."""
     from ome_operator.benchmark_pod import steps
 
-    with _told("spec.outputLocation"):
+    with _naming("spec.outputLocation"):
         good = steps.report(json.loads(plan), work, secrets, message)
     if not good:
         typer.echo("requests failed: the summary says how many, and what the first error was", err=True)
@@ -44,7 +44,7 @@ def report(
 
 
 @contextmanager
-def _told(field: str) -> Iterator[None]:
+def _naming(field: str) -> Iterator[None]:
     """What went wrong with a place, as a sentence."""
     from ome_operator.storage.listing import SourceError
 

@@ -14,12 +14,11 @@ from ome_operator.core.benchmarkjob import job
 from ome_operator.core.benchmarkjob import status as benchmark_status
 from ome_operator.core.observed.from_api import controller
 from ome_operator.core.observed.objects import Child, Manifest, Ref
-from ome_operator.core.reasons import Reason
+from ome_operator.core.reasons import NOTHING, Reason, Why
 from ome_operator.kube import errors
 from ome_operator.kube.client import Client
 from ome_operator.machinery.workqueue import WorkQueue
 
-Why = tuple[str, str]
 LOOK_S = 15.0
 """Seconds between two looks at the pod of a Job that runs: that an image cannot be pulled is no event of the Job."""
 SOON_S = 2.0
@@ -48,10 +47,10 @@ class BenchmarkJobReconciler(StatusReconciler):
         """Make the Job where there is none, say how it is, and when to look again."""
         now = self._wall()
         if isinstance(resource.parsed, Invalid):
-            unread = Reason.INVALID_SPEC, resource.parsed.why
+            unread = Why(Reason.INVALID_SPEC, resource.parsed.why)
             await self.write(resource, benchmark_status.unreadable(resource.status, resource.generation, unread, now))
             return self._resync
-        made, why = self._cluster.job_of(resource), ("", "")
+        made, why = self._cluster.job_of(resource), NOTHING
         if made is None and not benchmark_status.begun(resource.status):
             made, why = await self._started(resource)
         pods: list[Manifest] = []
@@ -59,18 +58,19 @@ class BenchmarkJobReconciler(StatusReconciler):
             selector = f"batch.kubernetes.io/controller-uid={made.uid}"  # the former Job of this name may have left pods
             pods = await self._client.list_objects("Pod", resource.ref.namespace, label_selector=selector)
             if not pods and (said := (await self._failures.of(resource.ref.namespace)).get(made.uid)):
-                why = Reason.PODS_REFUSED, said
+                why = Why(Reason.PODS_REFUSED, said)
         status = benchmark_status.benchmark_status(resource.parsed, made, pods, why, now)
         await self.write(resource, status)
         if benchmark_status.over(status):
             return self._resync
         if made is None:
             return WAIT_S
-        return LOOK_S if pods or why[0] else SOON_S
+        return LOOK_S if pods or why.reason else SOON_S
 
     def failed_status(self, resource: Resource, why: str) -> Status:
         """What ran before stays."""
-        return benchmark_status.unreadable(resource.status, resource.generation, (Reason.INTERNAL_ERROR, why), self._wall())
+        reason = Why(Reason.INTERNAL_ERROR, why)
+        return benchmark_status.unreadable(resource.status, resource.generation, reason, self._wall())
 
     async def _started(self, resource: Resource) -> tuple[Child | None, Why]:
         """The Job, now that it may run, or why it may not."""
@@ -91,9 +91,9 @@ class BenchmarkJobReconciler(StatusReconciler):
                 return None, _taken(name, owner, resource.ref)
             body = found[0]  # the watch has not told yet
         except (errors.Invalid, errors.Forbidden) as error:
-            return None, (type(error).__name__, str(error))
+            return None, Why(type(error).__name__, str(error))
         made = self._cluster.wrote(JOB, body)
-        return (made, ("", "")) if isinstance(made, Child) else (None, ("", ""))
+        return (made if isinstance(made, Child) else None), NOTHING
 
     def _service(self, resource: Resource) -> InferenceService | Invalid | None:
         named = resource.parsed.spec.endpoint.inference_service
@@ -104,8 +104,8 @@ class BenchmarkJobReconciler(StatusReconciler):
 def _taken(name: str, owner: Mapping[str, Any], ref: Ref) -> Why:
     """Why a Job of this name with this controller is in the way."""
     if (owner.get("kind"), owner.get("name")) == (ref.kind, ref.name):
-        return Reason.WAITING, f"Job {name} of the former {ref.name} is still being deleted"
-    return (
+        return Why(Reason.WAITING, f"Job {name} of the former {ref.name} is still being deleted")
+    return Why(
         Reason.NAME_TAKEN,
         f"Job {name} exists and was not made of this BenchmarkJob: delete it, or give this one another name",
     )

@@ -17,14 +17,14 @@ class SglangReconciler(StatusReconciler):
 
     async def reconcile_resource(self, resource: Resource) -> float:
         """Make what has to be made, and say so."""
-        await self.write(resource, await self._said(resource))
+        await self.write(resource, await self._status(resource))
         return self._resync
 
     def failed_status(self, resource: Resource, why: str) -> Status:
         """What was made of it stays."""
         return refuse_spec(dict(resource.status), resource.generation, Reason.INTERNAL_ERROR, why, self._wall()).status
 
-    async def _said(self, resource: Resource) -> Status:
+    async def _status(self, resource: Resource) -> Status:
         """Make what has to be made; the status that follows."""
         now = self._wall()
         if isinstance(resource.parsed, Invalid):

@@ -66,7 +66,7 @@ def _all(launch: Launch) -> tuple[Word, ...]:
 
 
 def _section(title: str, words: list[Word]) -> list[str]:
-    width = max((len(_said(one)) for one in words if len(_said(one)) <= _WIDEST), default=0)
+    width = max((len(_text(one)) for one in words if len(_text(one)) <= _WIDEST), default=0)
     return [f"{title[0].upper()}{title[1:]}:", *(line for one in words for line in _reason(one, width))]
 
 
@@ -75,14 +75,14 @@ _WIDEST = 44
 
 
 def _reason(one: Word, width: int) -> Iterator[str]:
-    said = _said(one)
+    said = _text(one)
     if len(said) > width:
         yield f"  {said}"
         said = ""
     yield f"  {said:<{width}}  {one.why}"
 
 
-def _said(one: Word) -> str:
+def _text(one: Word) -> str:
     if not one.name.startswith("-"):
         return f"{one.name}={one.value}"
     return one.name if one.value is None else f"{one.name} {one.value}"

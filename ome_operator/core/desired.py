@@ -211,7 +211,7 @@ def _router(snapshot: Snapshot, intent: Intent, revision: str, held: Held, repli
     switched_off = snapshot.service.annotations.get(keys.REGISTRY) == registry_sidecar.OFF
     image = "" if switched_off else snapshot.deps.registry_image
     sidecar = registry_sidecar.sidecar(image, intent.roles(revision))
-    leaders = _leaders(snapshot, intent, revision, held) if router.is_told(intent.router) else ()
+    leaders = _leaders(snapshot, intent, revision, held) if router.names_leaders(intent.router) else ()
     allowed = scaling.allowed_disruptions(intent.policies[keys.ROUTER], replicas)
     return [
         router.deployment(intent.owner, revision, intent.router, replicas, sidecar, leaders),

@@ -30,6 +30,10 @@ class Why(NamedTuple):
     sentence: str
 
 
+NOTHING = Why("", "")
+"""There is no why: it is as it should be."""
+
+
 class Reason(StrEnum):
     """Why a condition is as it is, in a word. docs/troubleshooting.md explains those that a person has to act on."""
 

@@ -19,6 +19,7 @@ from ome_operator.core.reasons import (
     ROLLED_OUT,
     ROUTER_READY,
     RUNTIME_READY,
+    Reason,
 )
 from ome_operator.core.render import meta, scaling
 from ome_operator.core.render.statefulsets import Stored, stored
@@ -162,5 +163,7 @@ def _problems(said: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 _GRAVE = (MODEL_READY, RUNTIME_READY, ENGINE_READY, DECODER_READY, ROUTER_READY, ROLLED_OUT)
-_PATIENCE = frozenset({"Creating", "Progressing", "WaitingForNodes", "ScaledToZero", "NothingToRun"})
+_PATIENCE = frozenset(
+    {Reason.CREATING, Reason.PROGRESSING, Reason.WAITING_FOR_NODES, Reason.SCALED_TO_ZERO, Reason.NOTHING_TO_RUN}
+)
 """Reasons that mean: nothing exists yet, which is how every outcome is asked for."""

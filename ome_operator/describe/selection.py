@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator
 
 from ome_operator.api import InferenceService, Model
 from ome_operator.core.observed.objects import Deps
+from ome_operator.core.reasons import Reason
 from ome_operator.core.resolve.inputs import model_refs, resolve, runtime_refs
 from ome_operator.core.selection.model_profile import ModelProfile, known
 from ome_operator.core.selection.runtime import called, select
@@ -14,7 +15,7 @@ def explain(service: InferenceService, deps: Deps, *, draft: bool = False) -> It
 
     `draft`: it gets its components from the runtime, so that it lacks them is no problem of it.
     """
-    quiet = ("NoRuntimeFits", "NoEngine") if draft else ("NoRuntimeFits",)
+    quiet = (Reason.NO_RUNTIME_FITS, Reason.NO_ENGINE) if draft else (Reason.NO_RUNTIME_FITS,)
     found = next((deps.models[ref] for ref in model_refs(service) if ref in deps.models), None)
     if not isinstance(found, Model):
         yield from _problems(service, deps, quiet)

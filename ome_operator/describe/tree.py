@@ -10,8 +10,19 @@ from typing import Any, NamedTuple
 from ome_operator import keys
 from ome_operator.core.observed import slices
 from ome_operator.core.observed.objects import Observed, Pod
-from ome_operator.core.reasons import ADVICE, ANOTHER, CONDITION, DRIFTED, MODEL_READY, READY, ROLLED_OUT, RUNTIME_READY
+from ome_operator.core.reasons import (
+    ADVICE,
+    ANOTHER,
+    CONDITION,
+    DRIFTED,
+    MODEL_READY,
+    READY,
+    ROLLED_OUT,
+    RUNTIME_READY,
+    Reason,
+)
 from ome_operator.core.recovery.failure import sentence
+from ome_operator.core.recovery.record import FAILED, NODE_LOST, RECYCLING, RESTARTING, SYSTEMIC
 from ome_operator.core.render.statefulsets import Stored, stored
 from ome_operator.core.rollout.members import existing
 from ome_operator.core.status.progress import title
@@ -126,7 +137,7 @@ def tree(body: Mapping[str, Any], observed: Observed) -> Tree:
         model=(spec.get("model") or {}).get("name") or "",
         runtime=status.get("runtime") or (spec.get("runtime") or {}).get("name") or "",
         revision=wanted,
-        conditions=tuple(_said(told)),
+        conditions=tuple(_conditions(told)),
         slices=tuple(_slices(metadata.get("uid") or "", wanted, observed, status)),
     )
 
@@ -135,7 +146,7 @@ def _unseen(body: Mapping[str, Any]) -> str:
     return "it has no status: no operator has seen it yet" if not body.get("status") else "it has no condition Ready yet"
 
 
-def _said(told: Mapping[str, Mapping[str, Any]]) -> Iterable[Said]:
+def _conditions(told: Mapping[str, Mapping[str, Any]]) -> Iterable[Said]:
     """Conditions that people act on and that no pod shows."""
     for name in (MODEL_READY, RUNTIME_READY, ROLLED_OUT, *WHEN_TRUE):
         one = told.get(name)
@@ -235,7 +246,7 @@ def _rank(rank: int, pod: Pod | None, gpus: int) -> Rank:
     if pod is None:
         return Rank(rank, "", "", False, 0, gpus, MISSING, "")
     ready = pod.ready and not pod.deleting
-    reason = "" if ready else pod.reason or "NotReady"
+    reason = "" if ready else pod.reason or Reason.NOT_READY
     return Rank(rank, pod.name, pod.node, ready, pod.restarts, gpus, reason, pod.message, bool(pod.draining))
 
 
@@ -248,7 +259,7 @@ def _remembered(component: str, revision: str, status: Mapping[str, Any]) -> dic
     return found
 
 
-_TELLING = frozenset({"NodeLost", "SystemicFault", "Restarting", "Recycling", "Failed"})
+_TELLING = frozenset({NODE_LOST, SYSTEMIC, RESTARTING, RECYCLING, FAILED})
 """Phases that say more than the group's pods do."""
 
 

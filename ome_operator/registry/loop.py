@@ -63,7 +63,7 @@ class Registry:
         self._leaders: tuple[LeaderState, ...] = ()
         self._loads: dict[str, int | None] = {}
         self._listed_at = self._passed_at = time.monotonic()
-        self._said: dict[str, str] = {}
+        self._troubles: dict[str, str] = {}
         self._stop = asyncio.Event()
 
     async def run(self) -> None:
@@ -88,15 +88,15 @@ class Registry:
             if self._stop.is_set():
                 return None
             self._memory = self._memory._replace(asked={})  # a router that restarts has forgotten what it was sent
-            self._say("router", f"the router does not answer: {error or type(error).__name__}")
+            self._log_trouble("router", f"the router does not answer: {error or type(error).__name__}")
             return SOON
-        self._say("router", "")
+        self._log_trouble("router", "")
         fresh = await self._look()
         if self._known is None:
             return self._settings.interval
         step = reconcile(self._known, workers, self._memory, self._settings.registry, time.time(), fresh)
         self._memory, self._leaders = step.memory, step.leaders
-        changed = await self._tell(step)
+        changed = await self._change_router(step)
         await self._ask_engines()
         return SOON if changed else self._settings.interval
 
@@ -112,13 +112,14 @@ class Registry:
         try:
             self._known = await self._pods.list()
         except Unreachable as error:
-            self._say("pods", f"the workers stay as they are, for the pods are unknown: {error or type(error).__name__}")
+            why = error or type(error).__name__
+            self._log_trouble("pods", f"the workers stay as they are, for the pods are unknown: {why}")
             return False
         self._listed_at = time.monotonic()
-        self._say("pods", "")
+        self._log_trouble("pods", "")
         return True
 
-    async def _tell(self, step: Step) -> bool:
+    async def _change_router(self, step: Step) -> bool:
         """Whether the router took any of it."""
         failed = ""
         done = 0
@@ -138,7 +139,7 @@ class Registry:
                 failed = f"cannot add {target.url}: {error or type(error).__name__}"
                 asked = {url: at for url, at in self._memory.asked.items() if url != target.url}
                 self._memory = self._memory._replace(asked=asked)
-        self._say("changes", failed)
+        self._log_trouble("changes", failed)
         return done > 0
 
     async def _ask_engines(self) -> None:
@@ -147,11 +148,11 @@ class Registry:
         loads = await asyncio.gather(*(engine_load(self._session, url) for url in urls))
         self._loads = dict(zip(urls, loads, strict=True))
 
-    def _say(self, about: str, trouble: str) -> None:
+    def _log_trouble(self, about: str, trouble: str) -> None:
         """Log trouble once, and its end."""
-        if trouble != self._said.get(about, ""):
+        if trouble != self._troubles.get(about, ""):
             logger.warning("%s", trouble) if trouble else logger.info("%s: well again", about)
-            self._said[about] = trouble
+            self._troubles[about] = trouble
 
     # --- what others may ask --------------------------------------------------------------------------------------
 
@@ -164,7 +165,7 @@ class Registry:
         """Every leader of the slice: whether this router lists it, and how many requests run there."""
         body: dict[str, Any] = {
             "podsAge": round(time.monotonic() - self._listed_at, 1),
-            "trouble": [one for one in self._said.values() if one],
+            "trouble": [one for one in self._troubles.values() if one],
             "workers": [
                 {
                     "pod": one.pod,

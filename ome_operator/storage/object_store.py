@@ -90,7 +90,7 @@ class Objects:
             async for batch in self._store.list(prefix=self._prefix or None):
                 found += [one for one in batch if not one["path"].endswith("/")]
         except Exception as error:
-            raise _said(error) from error
+            raise _our_error(error) from error
         return [self._file(one) for one in found]
 
     async def _read_sums(self, file: RemoteFile) -> bytes:
@@ -114,7 +114,7 @@ class Objects:
             got = await self._store.get_async(self._path(file))
             data = memoryview(await got.bytes_async()).tobytes() if got.meta["size"] == file.size else b""
         except Exception as error:
-            raise _said(error, f"{file.name}: ") from error
+            raise _our_error(error, f"{file.name}: ") from error
         if len(data) != file.size:
             raise Unreachable(f"{file.name} changed since the object store listed it")
         return data
@@ -137,7 +137,7 @@ class Objects:
                 yield memoryview(data).tobytes()
                 start += len(data)
         except Exception as error:
-            raise _said(error) from error
+            raise _our_error(error) from error
 
     def _path(self, file: RemoteFile) -> str:
         return f"{self._prefix}/{file.name}" if self._prefix.rpartition("/")[2] != file.name else self._prefix
@@ -149,7 +149,7 @@ class Objects:
         try:
             await put_async(self._store, f"{self._prefix}/{name}".lstrip("/"), data)
         except Exception as error:
-            raise _said(error) from error
+            raise _our_error(error) from error
 
     def suspect(self, file: RemoteFile) -> None:
         """There is nobody else to ask."""
@@ -159,7 +159,7 @@ class Objects:
         await asyncio.sleep(0)
 
 
-def _said(error: Exception, about: str = "") -> Refused | Unreachable:
+def _our_error(error: Exception, about: str = "") -> Refused | Unreachable:
     """An error of the store by its status code; its text may hold signed addresses and stays out.
 
     The error's class does not tell: what a listing is refused is of the same class as a connection that broke.

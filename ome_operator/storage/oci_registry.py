@@ -43,7 +43,7 @@ class Registry(Direct):
         try:
             return listing(files(manifest if isinstance(manifest, dict) else {}), digest)
         except Refused as error:
-            raise Refused(f"{self._said(wanted)} cannot be used: {error}") from error
+            raise Refused(f"{self._reference(wanted)} cannot be used: {error}") from error
 
     async def _manifest(self, wanted: str) -> bytes:
         for _ in range(2):
@@ -99,10 +99,10 @@ class Registry(Direct):
     def _url(self, rest: str) -> str:
         return f"{self._endpoint}/v2/{self._place.repository}/{rest}"
 
-    def _said(self, revision: str) -> str:
+    def _reference(self, revision: str) -> str:
         mark = "@" if ":" in revision else ":"
         return f"{self._place.host}/{self._place.repository}{mark}{revision}"
 
     def _hidden(self, revision: str) -> Refused:
         own = "those of spec.storage.key do not open it" if self._credentials else "spec.storage.key gives none"
-        return Refused(f"the registry has no {self._said(revision)}, or does not show it to us (credentials: {own})")
+        return Refused(f"the registry has no {self._reference(revision)}, or does not show it to us (credentials: {own})")

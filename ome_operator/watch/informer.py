@@ -111,7 +111,7 @@ class Informer:
                     page = json.loads(await response.read())
                 metadata, items = page["metadata"], page.get("items") or ()
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError, TypeError, KeyError) as error:
-                raise _Again(f"a page of the list did not come whole ({_said(error)})") from error
+                raise _Again(f"a page of the list did not come whole ({_message(error)})") from error
             self._tell_page(watched, page.get("apiVersion"), items)
             if not metadata.get("continue"):
                 return str(metadata.get("resourceVersion") or "")
@@ -141,19 +141,19 @@ class Informer:
         try:
             async with response:
                 async for line in _lines(response.content):
-                    version = self._tell(watched, line) or version
+                    version = self._pass_on(watched, line) or version
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            logger.debug("the watch of %s ended: %s", watched.plural, _said(error))
+            logger.debug("the watch of %s ended: %s", watched.plural, _message(error))
         return version
 
-    def _tell(self, watched: Watched, line: bytes) -> str:
+    def _pass_on(self, watched: Watched, line: bytes) -> str:
         """Tell one event; its version."""
         try:
             event = json.loads(line)
             what, body = event["type"], event["object"]
             version = (body.get("metadata") or {}).get("resourceVersion") or ""
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise _Again(f"its watch told what nobody can read ({_said(error)})") from error
+            raise _Again(f"its watch told what nobody can read ({_message(error)})") from error
         self.last_event[watched.kind] = time.monotonic()
         if what == "ERROR":
             raise _Again(str(body.get("message") or f"its watch ended with an error ({body.get('code')})"))
@@ -181,7 +181,7 @@ class Informer:
                     return response
                 error = await _refusal(response)
             except (aiohttp.ClientError, TimeoutError, OSError) as cut:
-                error = errors.Transient(_said(cut))
+                error = errors.Transient(_message(cut))
             pause = _pause(error, pauses, tries)
             if pause is None:
                 raise CannotWatch(f"cannot watch {watched.plural}: {error}")
@@ -225,5 +225,5 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
                 yield line
 
 
-def _said(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     return str(error) or type(error).__name__

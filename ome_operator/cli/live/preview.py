@@ -13,7 +13,7 @@ from ome_operator.cli.live.cluster_from_manifests import gather, over, ref
 from ome_operator.cli.live.trees import OURS, selector
 from ome_operator.core.observed.objects import Manifest, Observed, Ref
 from ome_operator.core.plan import Check
-from ome_operator.core.reasons import ROLLED_OUT
+from ome_operator.core.reasons import ROLLED_OUT, Reason
 from ome_operator.core.sync import sync
 from ome_operator.describe.outcome import SURVIVES
 from ome_operator.describe.preview import Preview, Side, edited, forecasts
@@ -23,7 +23,12 @@ from ome_operator.kube.errors import Invalid as Refused
 from ome_operator.kube.listing import listed
 from ome_operator.kube.resources import CHILDREN
 
-_SOON = frozenset({"Complete", "Progressing", "RetiringOldSlice", "RollingOut", "WaitingForTurn", "Checking"})
+_SOON = frozenset(
+    {
+        Reason.COMPLETE, Reason.PROGRESSING, Reason.RETIRING_OLD_SLICE, Reason.ROLLING_OUT, Reason.WAITING_FOR_TURN,
+        Reason.CHECKING,
+    }
+)  # fmt: skip
 """Reasons of RolledOut that pass by themselves."""
 _RIGHTS = "cannot patch resource"
 """In the API server's words when it is the person, not the object, that may not."""

@@ -29,7 +29,7 @@ class Refused(NamedTuple):
     """Monotonic time of the next attempt."""
 
     @property
-    def told(self) -> Refusal | None:
+    def reported(self) -> Refusal | None:
         """What the status says of it."""
         return None if _brief(self.refusal.reason, self.tries) else self.refusal
 
@@ -99,11 +99,11 @@ class ServiceMemory:
         known = self.refused.get(key)
         tries = known.tries + 1 if known and known.hash == hash_ else 1
         self.refused[key] = Refused(refusal, hash_, tries, now + _wait(refusal.reason, tries))
-        return self.refused[key].told != (known.told if known else None)
+        return self.refused[key].reported != (known.reported if known else None)
 
     def refusals(self) -> dict[Key, Refusal]:
         """For `Observed`."""
-        return {key: one.told for key, one in self.refused.items() if one.told is not None}
+        return {key: one.reported for key, one in self.refused.items() if one.reported is not None}
 
     def checks(self, now: float) -> dict[str, str]:
         """For `Observed`: a refusal is forgotten after a while, so that it is asked about again."""

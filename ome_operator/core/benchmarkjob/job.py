@@ -16,7 +16,7 @@ from ome_operator.core.benchmarkjob.traffic import GSM8K, Run, body, params, run
 from ome_operator.core.observed.objects import Deps, Manifest
 from ome_operator.core.podspec.validate import wrong
 from ome_operator.core.problem import ProblemError
-from ome_operator.core.reasons import COMPLETE, Reason
+from ome_operator.core.reasons import COMPLETE, NOTHING, Reason, Why
 from ome_operator.core.render.pod_template import require
 
 PREPARE, RUN, REPORT = "prepare", "run", "report"
@@ -44,12 +44,12 @@ class Images(NamedTuple):
 
 def wanted(
     images: Images, one: BenchmarkJob, service: InferenceService | Invalid | None, deps: Deps
-) -> tuple[Manifest | None, tuple[str, str]]:
-    """The Job, or (reason, sentence) why there is none yet; `service` is the one that is to be measured, as it is now."""
+) -> tuple[Manifest | None, Why]:
+    """The Job, or why there is none yet; `service` is the one that is to be measured, as it is now."""
     try:
-        return job(one, target(one, service, deps), images), ("", "")
+        return job(one, target(one, service, deps), images), NOTHING
     except ProblemError as error:
-        return None, (error.problem.reason, error.problem.message)
+        return None, Why(error.problem.reason, error.problem.message)
 
 
 def job(one: BenchmarkJob, to: Target, images: Images) -> Manifest:
@@ -105,7 +105,7 @@ def _plan(one: BenchmarkJob, to: Target, made: tuple[Run, ...], data: Place | No
         "seconds": one.spec.max_time_per_iteration * 60,
         "serving": _serving(one, to),
         "gsm8k": _gsm8k(one, to) if any(run.scenario == GSM8K for run in made) else {},
-        "runs": [_told(run, to) for run in made],
+        "runs": [_run_manifest(run, to) for run in made],
         "dataset": _remote(data, one.spec.dataset),
         "output": {"path": out.path, **_remote(out, one.spec.output_location)},
     }
@@ -138,7 +138,7 @@ def _gsm8k(one: BenchmarkJob, to: Target) -> Manifest:
     return {"host": url.hostname, "port": url.port or 80, **given}
 
 
-def _told(run: Run, to: Target) -> Manifest:
+def _run_manifest(run: Run, to: Target) -> Manifest:
     exact = ["--tokenize-prompt"] if run.lengths and to.backend == NATIVE else []
     lengths = {"lengths": run.lengths._asdict()} if run.lengths else {}
     told = {"scenario": run.scenario, "concurrency": run.concurrency, "program": run.program}

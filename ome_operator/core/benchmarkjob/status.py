@@ -11,7 +11,7 @@ from ome_operator.api.benchmark import BenchmarkReport
 from ome_operator.core.benchmarkjob.job import REPORT, RUN
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import Child
-from ome_operator.core.reasons import ADVICE, COMPLETE, Reason
+from ome_operator.core.reasons import ADVICE, COMPLETE, Reason, Why
 from ome_operator.core.status import conditions as cond
 
 COMPLETED, FAILED, RUNNING, PENDING = "Completed", "Failed", "Running", "Pending"
@@ -62,9 +62,9 @@ def _report(said: str) -> BenchmarkReport | None:
 
 
 def benchmark_status(
-    job: BenchmarkJob, made: Child | None, pods: Iterable[Mapping[str, Any]], why: tuple[str, str], now: datetime
+    job: BenchmarkJob, made: Child | None, pods: Iterable[Mapping[str, Any]], why: Why, now: datetime
 ) -> dict[str, Any]:
-    """The whole status. `made`: the Job; `pods`: bodies of its pods; `why`: (reason, sentence) why one is missing."""
+    """The whole status. `made`: the Job; `pods`: bodies of its pods; `why`: why one is missing."""
     before = job.status
     if over(before):
         shared = {name: before[name] for name in _LASTING if before.get(name) is not None}
@@ -74,15 +74,15 @@ def benchmark_status(
         said = "its Job was deleted before it had ended: apply the BenchmarkJob again under a new name, or delete it first"
         return _ended(job, {"startedGeneration": before.get("startedGeneration")}, FAILED, Reason.JOB_DELETED, said, now)
     if made is None:
-        reason, said = why if why[0] else (Reason.CREATING, "its Job is about to be made")
-        return _said(job, {"state": PENDING}, False, reason, said, now)
+        reason, said = why if why.reason else (Reason.CREATING, "its Job is about to be made")
+        return _status(job, {"state": PENDING}, False, reason, said, now)
     return _of_job(job, made, step(pods), why, now)
 
 
 _LASTING = ("state", "startTime", "completionTime", "failureMessage", "details", "startedGeneration", "report")
 
 
-def _of_job(job: BenchmarkJob, made: Child, far: Step, why: tuple[str, str], now: datetime) -> dict[str, Any]:
+def _of_job(job: BenchmarkJob, made: Child, far: Step, why: Why, now: datetime) -> dict[str, Any]:
     content = made.content or {}
     status = content.get("status") or {}
     shared: dict[str, Any] = {"startedGeneration": content.get("generation") or job.generation}
@@ -91,9 +91,9 @@ def _of_job(job: BenchmarkJob, made: Child, far: Step, why: tuple[str, str], now
     done = {one.get("type"): one for one in status.get("conditions") or () if one.get("status") == "True"}
     last = done.get("Complete") or done.get("Failed")
     if last is None:
-        waits = why if why[0] else (far.reason or Reason.CREATING, far.message or "its pod starts")
+        waits = why if why.reason else (far.reason or Reason.CREATING, far.message or "its pod starts")
         reason, said = (Reason.RUNNING, "requests are being sent") if far.running else waits
-        return _said(job, {**shared, "state": RUNNING if far.running else PENDING}, False, reason, said, now)
+        return _status(job, {**shared, "state": RUNNING if far.running else PENDING}, False, reason, said, now)
     shared["completionTime"] = status.get("completionTime") or last.get("lastTransitionTime")
     report = far.report
     if report is not None:
@@ -119,10 +119,10 @@ def _ended(
     job: BenchmarkJob, shared: Mapping[str, Any], state: str, reason: str, said: str, now: datetime
 ) -> dict[str, Any]:
     words = {"details": said} if state == COMPLETED else {"failureMessage": said}
-    return _said(job, {**shared, "state": state, **words}, state == COMPLETED, reason, said, now)
+    return _status(job, {**shared, "state": state, **words}, state == COMPLETED, reason, said, now)
 
 
-def _said(
+def _status(
     job: BenchmarkJob, shared: Mapping[str, Any], ended_well: bool, reason: str, said: str, now: datetime
 ) -> dict[str, Any]:
     one = cond.Condition(COMPLETE, ended_well, reason, said)
@@ -139,8 +139,8 @@ def _whole(job: BenchmarkJob, shared: Mapping[str, Any], conditions: list[dict[s
     return {**shared, "observedGeneration": job.generation, "conditions": conditions}
 
 
-def unreadable(status: Mapping[str, Any], generation: int, why: tuple[str, str], now: datetime) -> dict[str, Any]:
-    """Of a BenchmarkJob that cannot be read or handled, for this (reason, sentence); what ran before the edit stays."""
+def unreadable(status: Mapping[str, Any], generation: int, why: Why, now: datetime) -> dict[str, Any]:
+    """Of a BenchmarkJob that cannot be read or handled, for this reason; what ran before the edit stays."""
     shared = {name: status[name] for name in _LASTING if status.get(name) is not None} or {"state": PENDING}
     stored = status.get("conditions") or ()
     if over(status):

@@ -47,21 +47,21 @@ def policy(service: InferenceService, runtime: Runtime | None, component: str) -
 
 @memoize_by_identity(1024)
 def _policy(above: Lifecycle | None, below: Lifecycle | None) -> Policy:
-    def said(field: str) -> Any:
+    def first_of(field: str) -> Any:
         values = [getattr(one, field) for one in (above, below) if one is not None]
         return next((value for value in values if value is not None), None)
 
     def time(field: str, default: float) -> float:
-        return default if (value := said(field)) is None else seconds(value)
+        return default if (value := first_of(field)) is None else seconds(value)
 
-    force = said("force_delete_after")
+    force = first_of("force_delete_after")
     return Policy(
-        recycles=said("restart_policy") != "None",
-        spare=said("tolerated_lost_ranks") or 0,
+        recycles=first_of("restart_policy") != "None",
+        spare=first_of("tolerated_lost_ranks") or 0,
         self_heal=time("self_heal_timeout", SELF_HEAL),
         hang=time("hang_timeout", HANG),
         start=time("instance_ready_timeout", START),
-        limit=said("max_recycles"),
+        limit=first_of("max_recycles"),
         force=None if force is None else seconds(force),
     )
 

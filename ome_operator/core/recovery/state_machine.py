@@ -60,15 +60,15 @@ def advance(group: Group, record: GroupRecord, ground: Circumstances) -> Step:
     if not ground.policy.recycles:
         return _watched(group, record, ground)
     if _met(group, record, seen, ground.policy.spare):
-        return Step(_recorded(group, _told(group, record, ground), ground.now))
+        return Step(_recorded(group, _with_failure(group, record, ground), ground.now))
     decided = record.phase == RECYCLING or (record.phase == FAILED and _exhausted(record, ground.policy))
     if decided and seen.recorded and not _came_back(group, record, seen):
         return Step(record)
     if not seen.recorded:
-        return _coming(group, _told(group, record, ground), ground)
+        return _coming(group, _with_failure(group, record, ground), ground)
     if seen.whole:
         return _whole(group, record, ground)
-    return _broken(group, _told(group, record, ground), seen, ground)
+    return _broken(group, _with_failure(group, record, ground), seen, ground)
 
 
 def _met(group: Group, record: GroupRecord, seen: View, spare: int) -> bool:
@@ -91,7 +91,7 @@ def _came_back(group: Group, record: GroupRecord, seen: View) -> bool:
     return seen.whole and group.ready and proven and not _drifted(group, record)
 
 
-def _told(group: Group, record: GroupRecord, ground: Circumstances) -> GroupRecord:
+def _with_failure(group: Group, record: GroupRecord, ground: Circumstances) -> GroupRecord:
     """With the failure that can be seen now, where a recorded start was lost."""
     if not record.incarnation:
         return record  # whatever happens before a group was first ready belongs to its boot
@@ -113,10 +113,10 @@ def _watched(group: Group, record: GroupRecord, ground: Circumstances) -> Step:
     """Nothing is recycled: every pod is left to the kubelet and its StatefulSet."""
     if group.ready:
         same = record.phase == READY and record.members == group.marks()
-        return Step(record if same else _recorded(group, _told(group, record, ground), ground.now))
+        return Step(record if same else _recorded(group, _with_failure(group, record, ground), ground.now))
     if record.incarnation and group.bound:
-        return Step(_told(group, record, ground).to(NOT_READY, ground.now))
-    return Step(_told(group, record, ground).to(STARTING if group.bound else PENDING, ground.now))
+        return Step(_with_failure(group, record, ground).to(NOT_READY, ground.now))
+    return Step(_with_failure(group, record, ground).to(STARTING if group.bound else PENDING, ground.now))
 
 
 def _coming(group: Group, record: GroupRecord, ground: Circumstances) -> Step:
@@ -184,7 +184,7 @@ def _replaced(group: Group, record: GroupRecord, ground: Circumstances) -> Group
     back = {rank: one for rank, one in group.marks().items() if group.pods[int(rank)].ready}
     if record.members | back == record.members:
         return record
-    return replace(_told(group, record, ground), members={**record.members, **back})
+    return replace(_with_failure(group, record, ground), members={**record.members, **back})
 
 
 def _broken(group: Group, record: GroupRecord, seen: View, ground: Circumstances) -> Step:

@@ -52,11 +52,11 @@ def deployment(
     sidecar: Sidecar,
     leaders: tuple[tuple[str, tuple[str, ...]], ...] = (),
 ) -> Manifest:
-    """The router Deployment of one slice; `leaders` has the addresses for a router that `is_told` them, by component."""
+    """The router Deployment of one slice; `leaders` has their addresses, by component, where it `names_leaders`."""
     pod = composed.leader
     main = _configured(pod["containers"][0], composed.config, base_env(owner.name, owner.namespace))
     if leaders:
-        main = {**main, "args": _told([str(word) for word in main["args"]], dict(leaders))}
+        main = {**main, "args": _with_addresses([str(word) for word in main["args"]], dict(leaders))}
     drains = _draining(main, pod)
     main = {"terminationMessagePolicy": "FallbackToLogsOnError", **own_slice(_watchful(main), revision), **drains}
     spec: Manifest = {"serviceAccountName": names.component(owner.name, keys.ROUTER), "enableServiceLinks": False, **pod}
@@ -93,13 +93,13 @@ def _watchful(container: Manifest) -> Manifest:
     return {**container, "args": [*(container.get("args") or ()), f"{HEALTH_INTERVAL}=5"]}
 
 
-def is_told(composed: Composed) -> bool:
+def names_leaders(composed: Composed) -> bool:
     """Whether the arguments of a router refer to addresses of leaders: it does not look for workers itself."""
     words = [str(word) for word in composed.leader["containers"][0].get("args") or ()]
     return any(reference in word for word in words for reference in LEADER_ADDRESS.values())
 
 
-def _told(args: list[str], leaders: Mapping[str, Sequence[str]]) -> list[str]:
+def _with_addresses(args: list[str], leaders: Mapping[str, Sequence[str]]) -> list[str]:
     """The arguments, with each flag that refers to the leaders of a component once for every one of them."""
     out: list[str] = []
     for flag in grouped(args):

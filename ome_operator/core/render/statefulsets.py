@@ -71,7 +71,8 @@ def workloads(
     return out, tuple(dict.fromkeys(dropped))
 
 
-def stored(data: Mapping[str, Any]) -> dict[str, Stored]:
+@memoize_by_identity(1024)
+def stored(data: Mapping[str, Any]) -> Mapping[str, Stored]:
     """The roles of a stored revision, by component."""
     return {
         name: Stored(name, int(role["size"]), int(role["port"]), role["leader"], role.get("worker"))

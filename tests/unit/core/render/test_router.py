@@ -63,7 +63,7 @@ def test_deployment() -> None:
 TOLD = (("engine", ("p0", "p1")), ("decoder", ("d0",)))
 
 
-def test_a_router_is_told_every_leader_in_its_arguments() -> None:
+def test_a_router_is_given_every_leader_in_its_arguments() -> None:
     """Each argument that refers to leaders stands there once for every one of them, with the values behind it."""
     args = [
         "--mini-lb",
@@ -73,15 +73,15 @@ def test_a_router_is_told_every_leader_in_its_arguments() -> None:
         "--decode=http://$(DECODER_LEADER_ADDRESS):1",
     ]
     box = composed(args=args)
-    assert router.is_told(box)
+    assert router.names_leaders(box)
     found = router.deployment(OWNER, "r1", box, 1, Sidecar(""), TOLD)["spec"]["template"]["spec"]["containers"][0]["args"]
     prefill = ["--prefill", "http://p0:1", "8998", "--prefill", "http://p1:1", "8998"]
     assert found == ["--mini-lb", *prefill, "--decode=http://d0:1"]
 
 
-def test_a_router_that_looks_for_workers_itself_is_told_nothing() -> None:
-    assert not router.is_told(composed(args=["--service-discovery", "--selector", "$(INFERENCESERVICE_NAME)"]))
-    assert not router.is_told(composed())
+def test_a_router_that_looks_for_workers_itself_is_given_nothing() -> None:
+    assert not router.names_leaders(composed(args=["--service-discovery", "--selector", "$(INFERENCESERVICE_NAME)"]))
+    assert not router.names_leaders(composed())
 
 
 def names(deployment: dict[str, Any]) -> dict[str, Any]:
