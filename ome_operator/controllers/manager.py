@@ -14,7 +14,7 @@ from ome_operator.controllers.base import Core, WallClock
 from ome_operator.controllers.benchmarkjob import BenchmarkJobReconciler
 from ome_operator.controllers.catalog import CatalogReconciler
 from ome_operator.controllers.inferenceservice.executor import Executor
-from ome_operator.controllers.inferenceservice.reconciler import RBAC, InferenceServiceReconciler
+from ome_operator.controllers.inferenceservice.reconciler import InferenceServiceReconciler
 from ome_operator.controllers.nodemodels import NodeModelsReconciler
 from ome_operator.controllers.sglang import SglangReconciler
 from ome_operator.core.benchmarkjob import job
@@ -143,7 +143,6 @@ class Manager:
         started, result = time.monotonic(), "error"
         passes = {
             SERVICE: self._services.reconcile,
-            RBAC: self._services.reconcile_rbac,
             RECORD: self._node_models.reconcile,
             BENCHMARK: self._benchmarks.reconcile,
             **dict.fromkeys(SHORT, self._sglang.reconcile),

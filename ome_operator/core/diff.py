@@ -88,8 +88,15 @@ def _apply(snapshot: Snapshot, manifest: Manifest, alone: Alone | None) -> Apply
             return None
         return Apply(_hashed(manifest, wanted), found.uid)
     guard = alone.guard if alone is not None and alone.guards(manifest) else None
-    after = names.leader_of(manifest["metadata"]["name"]) if manifest["kind"] == "StatefulSet" else ""
-    return Apply(_hashed(manifest, wanted), "", guard, after)
+    return Apply(_hashed(manifest, wanted), "", guard, _before(manifest))
+
+
+def _before(manifest: Manifest) -> tuple[str, str] | None:
+    """What has to be stored before: workers without a leader are no group, and a binding is refused without its Role."""
+    if manifest["kind"] == "RoleBinding":
+        return "Role", manifest["roleRef"]["name"]
+    leader = names.leader_of(manifest["metadata"]["name"]) if manifest["kind"] == "StatefulSet" else ""
+    return ("StatefulSet", leader) if leader else None
 
 
 def _hashed(manifest: Manifest, wanted: str) -> Manifest:

@@ -9,9 +9,7 @@ from typing import Any
 
 from ome_operator.core.observed.objects import Manifest, Pod
 
-RIGHTS = ("Role", "RoleBinding")
-"""In this order: a binding is refused while its Role is not there."""
-NEEDED = ("Service", *RIGHTS)
+NEEDED = ("Service", "Role", "RoleBinding")
 """Kinds without which a service with ready pods is still not reachable."""
 
 
@@ -40,8 +38,8 @@ class Apply:
     uid: str
     """UID of the object that is to be changed; "" = it must not exist yet."""
     guard: Guard | None = None
-    after: str = ""
-    """The StatefulSet that has to be stored before; "" = none. Workers without a leader's StatefulSet are no group."""
+    after: tuple[str, str] | None = None
+    """(kind, name) of the object of ours that has to be stored before."""
 
     @property
     def kind(self) -> str:
@@ -146,8 +144,7 @@ class Plan:
     ensure_secret: tuple[EnsureSecret, ...] = ()
     """What pods mount, before there are pods."""
     apply: tuple[Apply, ...] = ()
-    """Applied concurrently, but Services after what makes their pods and budgets with the status. Roles and RoleBindings
-    have passes of their own."""
+    """Applied concurrently, but Services after what makes their pods and budgets with the status."""
     create: tuple[Create, ...] = ()
     apply_status: tuple[ApplyStatus, ...] = ()
     patch: tuple[Patch, ...] = ()

@@ -103,7 +103,7 @@ class World:
 
     def _apply(self, one: Apply) -> bool:
         key = one.manifest["kind"], one.manifest["metadata"]["name"]
-        if self._blocked(one.guard) or (one.after and ("StatefulSet", one.after) not in self.children):
+        if self._blocked(one.guard) or (one.after and one.after not in self.children):
             return True
         found = self.children.get(key)
         self.refusals.pop(key, None)

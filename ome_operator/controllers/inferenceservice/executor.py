@@ -13,7 +13,6 @@ from ome_operator.controllers.inferenceservice.memory import PATIENCE, Checked, 
 from ome_operator.core.observed import from_api, managed_fields
 from ome_operator.core.observed.objects import Child, Manifest, Refusal
 from ome_operator.core.plan import (
-    RIGHTS,
     Apply,
     ApplyStatus,
     Check,
@@ -40,7 +39,7 @@ REFUSED = (Invalid, Forbidden, ServerError)
 BUDGET = "PodDisruptionBudget"
 """Applied beside a service's status, and not before its first one: pods that are not ready need no protection. The
 disruption controller then wrote 104 to 107 statuses for 100 services of 2 nodes, not 156 (`make bench`)."""
-LATER = ("Service", BUDGET, *RIGHTS)
+LATER = ("Service", BUDGET)
 """What does not come with the first objects of a plan. Services come after what makes their pods. Those then wait for no
 cluster IP, which an API server gives to one Service at a time; and Kubernetes' controllers, which write the endpoints anew
 whenever a pod changes, meet most pods as they stay (`make bench`, 100 services of 11 pods: 850 to 1,050 updates instead of
@@ -60,7 +59,7 @@ class Executor:
         self._addressed = asyncio.Semaphore(ADDRESSED)
 
     async def effects(self, plan: Plan, execution: Execution) -> bool:
-        """Everything but rights, budgets, status and events, in the plan's order; False where it stopped before pods."""
+        """Everything but budgets, status and events, in the plan's order; False where it stopped before pods."""
         for check in plan.check:
             await self._try(execution, self._check(execution, check))
         for apply in plan.first:
@@ -73,8 +72,8 @@ class Executor:
             return False  # pods that cannot mount it would look again only after minutes
         made = [one for one in plan.apply if one.kind not in LATER]
         await self._together(execution, (self._apply(execution, one) for one in made if not one.after))
-        led = [one for one in made if one.after and self._exists(execution, one.after)]
-        await self._together(execution, (self._apply(execution, one) for one in led))
+        next_ = [one for one in made if one.after and self._exists(execution, one.after)]
+        await self._together(execution, (self._apply(execution, one) for one in next_))
         await self._together(execution, (self._address(execution, one) for one in plan.apply if one.kind == "Service"))
         await self._together(execution, (self._create(execution, create) for create in plan.create))
         await self._together(execution, (self._status(execution, status) for status in plan.apply_status))
@@ -87,20 +86,14 @@ class Executor:
         """PodDisruptionBudgets."""
         await self._together(execution, (self._apply(execution, one) for one in plan.apply if one.kind == BUDGET))
 
-    async def rights(self, plan: Plan, execution: Execution) -> None:
-        """Roles and RoleBindings."""
-        for kind in RIGHTS:
-            await self._together(execution, (self._apply(execution, one) for one in plan.apply if one.kind == kind))
-
     def _stored(self, execution: Execution, manifest: Manifest) -> bool:
         """Whether the API server has a ControllerRevision as it is wanted."""
         child = self._cluster.children_of(execution.namespace, execution.service.ref.name).get(_key(manifest))
         return child is not None and child.hash == _hash(manifest)
 
-    def _exists(self, execution: Execution, stateful_set: str) -> bool:
-        """Whether a StatefulSet of the service is stored, and stays."""
-        children = self._cluster.children_of(execution.namespace, execution.service.ref.name)
-        found = children.get(("StatefulSet", stateful_set))
+    def _exists(self, execution: Execution, key: Key) -> bool:
+        """Whether an object of the service is stored, and stays."""
+        found = self._cluster.children_of(execution.namespace, execution.service.ref.name).get(key)
         return found is not None and found.owner == execution.service.uid and not found.deleting
 
     async def _together(self, execution: Execution, effects: Iterable[Awaitable[None]]) -> None:

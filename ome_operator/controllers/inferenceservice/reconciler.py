@@ -18,7 +18,7 @@ from ome_operator.controllers.inferenceservice.execution import Execution, Resul
 from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.memory import Key, ServiceMemory, pause
 from ome_operator.core.observed.objects import Child, Observed, Ref
-from ome_operator.core.plan import NEEDED, RIGHTS, Event, Plan
+from ome_operator.core.plan import NEEDED, Event, Plan
 from ome_operator.core.reasons import READY, Reason
 from ome_operator.core.rollout.shared_edits import whole_before
 from ome_operator.kube.client import Client
@@ -33,9 +33,6 @@ FIRST_WITHIN = 1.0
 """Seconds from when a service's first objects were made to its first status, and to its budgets: what is Ready by then
 needs one write, which costs the servers as much CPU time as the creation of three services (11 to 12 ms against 3.9,
 whatever it changes)."""
-RBAC = "Access"
-"""Kind of the key of a pass over a service's rights alone. An API server allows a right when it has listed all that we have,
-as they are stored now: with full cores a Role and its binding took 2 s, a dozen other objects 1 s (`make bench`)."""
 ROUNDS = 3
 """How often one pass asks `sync` again because its effects taught something."""
 
@@ -78,8 +75,6 @@ class InferenceServiceReconciler:
         for _ in range(ROUNDS):
             result.status_changed = False
             plan = self._plan(resource, memory, result)
-            if any(one.kind in RIGHTS for one in plan.apply):
-                self._queue.add(_rbac_key(ref))
             execution = Execution(resource, memory, tried, result, self._clock)
             carried_out = await self._executor.effects(plan, execution)
             await self._inspect_missing_pods(resource, memory, plan, result)
@@ -94,23 +89,6 @@ class InferenceServiceReconciler:
             if carried_out and not settling:
                 group.create_task(self._executor.budgets(plan, execution))
         self._requeue_after(ref, plan, result, memory)
-
-    async def reconcile_rbac(self, ref: Ref) -> None:
-        """One pass over a service's rights, beside the passes over the service."""
-        service = Ref(SERVICE, ref.namespace, ref.name)
-        resource = self._cluster.find(service)
-        if resource is None or resource.deleting:
-            self._queue.forget(ref)
-            return
-        result = Result()
-        memory = self._memory(resource)
-        plan = self._plan(resource, memory, result)
-        await self._executor.rights(plan, Execution(resource, memory, set(), result, self._clock))
-        if result.status_changed or (memory.held_up and not self._unreachable(resource, plan)):
-            self._queue.add(service)
-        elif result.wrote:
-            self._queue.add(service, self._settings.child_delay, spaced=True)
-        self._schedule(ref, result, result.requeue_after)
 
     # --- asking -----------------------------------------------------------------------------------------------------
 
@@ -222,7 +200,7 @@ class InferenceServiceReconciler:
     ) -> None:
         memory.held_up = _ready(plan.status) and self._unreachable(resource, plan)
         if memory.held_up or not status_writer.differs(resource, plan.status, memory.status):
-            return  # what could not be made is tried again, and rights, which are made beside us, call for a pass
+            return  # what could not be made is tried again
         due = 0.0 if plan.urgent else memory.status_at + self._settings.status_interval - self._clock()
         if (wait := max(due, settling)) > 0:
             result.requeue_within(wait)
@@ -260,18 +238,14 @@ class InferenceServiceReconciler:
         if result.wrote or result.status_changed:
             self._queue.add(ref, self._settings.child_delay, spaced=True)
         # What is due until a status tells of it stays due while none may be written.
-        least = self._settings.guard_delay if memory.held_up else 0.0
-        self._schedule(ref, result, result.requeue_after, plan.requeue_after, self._settings.resync, least=least)
-
-    def _schedule(self, ref: Ref, result: Result, *waits: float | None, least: float = 0.0) -> None:
-        """After the first of these waits in seconds but not before `least`, or when it failed after a backoff."""
+        soonest = self._settings.guard_delay if memory.held_up else 0.0
         if result.error is not None:
             delay = self._queue.retry(ref, at_least=result.error.retry_after)
             logger.info("%s/%s: again in %.1f s: %s", ref.namespace, ref.name, delay, result.error)
+            soonest = max(result.error.retry_after, self._settings.guard_delay)
         else:
             self._queue.succeeded(ref)
-        soonest = max(result.error.retry_after, self._settings.guard_delay) if result.error is not None else least
-        for after in waits:
+        for after in (result.requeue_after, plan.requeue_after, self._settings.resync):
             if after is not None:
                 self._queue.add(ref, max(after, soonest))
 
@@ -286,8 +260,7 @@ class InferenceServiceReconciler:
     def _forget(self, ref: Ref) -> None:
         self._memories.pop(ref, None)
         self._release_rollout_permit(ref)
-        for one in (ref, _rbac_key(ref)):
-            self._queue.forget(one)
+        self._queue.forget(ref)
 
     def _child_gone(self, child: Child) -> None:
         _, memory = self._memories.get(Ref(SERVICE, child.namespace, child.labels.get(keys.SERVICE) or ""), ("", None))
@@ -300,11 +273,6 @@ def first_wait(stored: Mapping[str, object], said: Mapping[str, Any], made_at: f
     if stored or made_at is None or _ready(said):
         return 0.0
     return max(0.0, made_at + FIRST_WITHIN - now)
-
-
-def _rbac_key(ref: Ref) -> Ref:
-    """The key for its rights."""
-    return Ref(RBAC, ref.namespace, ref.name)
 
 
 def _ready(status: Mapping[str, Any]) -> bool:

@@ -438,3 +438,14 @@ def test_a_former_revision_cannot_be_pinned() -> None:
         world.step()
     assert old not in sets(world)
     assert conditions(world.sync())["Ready"][0] == "False"
+
+
+def test_what_needs_another_object_comes_after_it() -> None:
+    shape = Shape(size=2)
+    plan = sync(shape.service(), shape.deps(), Observed(), START)
+    found = {(one.kind, one.manifest["metadata"]["name"]): one.after for one in plan.apply}
+    later = {key: after for key, after in found.items() if after}
+    assert {kind for kind, _ in later} == {"StatefulSet", "RoleBinding"}
+    for (kind, name), (before, of) in later.items():
+        assert (before, of) in found and found[before, of] is None
+        assert (before, of) == (("Role", name) if kind == "RoleBinding" else ("StatefulSet", name.removesuffix("-w")))

@@ -1,6 +1,7 @@
 """What has to be there before anything else is made."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from ome_operator import keys
 from ome_operator.controllers.inferenceservice.execution import Result
 from ome_operator.controllers.inferenceservice.executor import ADDRESSED, Executor
 from ome_operator.core.plan import Apply, Plan
-from ome_operator.kube.errors import Conflict, NotFound
+from ome_operator.kube.errors import Conflict, Forbidden, NotFound
 from tests.support.fake_api import Call, FakeApi
 from tests.unit.controllers import makers
 
@@ -44,6 +45,17 @@ async def test_nothing_is_stamped_from_a_revision_that_somebody_deleted_just_now
 async def test_what_selects_pods_comes_after_what_makes_them() -> None:
     applied, _ = await kinds("Service", "PodDisruptionBudget", "ServiceAccount", "StatefulSet", "Deployment")
     assert applied[1:] == ["ServiceAccount", "StatefulSet", "Deployment", "Service"]
+
+
+@pytest.mark.parametrize(("refused", "order"), [((), ["Role", "RoleBinding"]), (("Role",), ["Role"])])
+async def test_a_binding_comes_when_its_role_is_stored(refused: tuple[str, ...], order: list[str]) -> None:
+    """An API server refuses it while the Role is not there."""
+    owned = {"metadata": {**manifest("Role")["metadata"], "ownerReferences": [makers.OWNER]}}
+    binding, role = wants("RoleBinding", "Role", **owned)
+    plan = Plan(apply=(replace(binding, after=("Role", "svc-1")), role))
+    api = FakeApi({f"apply {kind}": Forbidden("no", 403) for kind in refused})
+    await Executor(api, makers.cluster(), 1.0).effects(plan, makers.execution())
+    assert api.kinds("apply") == order
 
 
 async def test_budgets_are_made_apart() -> None:

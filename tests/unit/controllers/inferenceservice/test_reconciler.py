@@ -14,7 +14,6 @@ from ome_operator.controllers.base import Core
 from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.reconciler import (
     FIRST_WITHIN,
-    RBAC,
     InferenceServiceReconciler,
     another,
     first_wait,
@@ -71,7 +70,7 @@ def refusing(*kinds: str, error: KubeError | None = None) -> FakeApi:
     return FakeApi({f"apply {kind}": error or TooMany("later", 429, 30.0) for kind in kinds})
 
 
-SERVICE, RBAC_KEY = Ref("InferenceService", "ns", "svc"), Ref(RBAC, "ns", "svc")
+SERVICE = Ref("InferenceService", "ns", "svc")
 
 
 def passes(api: FakeApi, plan: Plan, clock: Callable[[], float]) -> tuple[Any, WorkQueue[Ref]]:
@@ -148,34 +147,18 @@ async def test_nothing_of_a_pass_that_failed_goes_on_beside_the_next() -> None:
     assert left == ["PodDisruptionBudget"]
 
 
-@pytest.mark.parametrize(("full", "told"), [(("Service",), False), ((), True)])
-async def test_nothing_is_ready_before_its_url_is_there(full: tuple[str, ...], told: bool) -> None:
-    api = refusing(*full)
-    made, _ = passes(api, Plan(apply=applies("Service"), status=status("True")), lambda: 0.0)
-    await made.reconcile(SERVICE)
-    assert api.kinds("apply") == ["Service", *["InferenceService"] * told]
-
-
-async def test_nothing_is_ready_before_it_has_its_rights() -> None:
+@pytest.mark.parametrize("kind", ["Service", "Role", "RoleBinding"])
+@pytest.mark.parametrize("full", [False, True])
+async def test_nothing_is_ready_before_it_can_be_reached(kind: str, full: bool) -> None:
     """A router that may not look for its workers serves nobody."""
-    api = FakeApi()
-    made, queue = passes(api, Plan(apply=applies("RoleBinding"), status=status("True")), lambda: 0.0)
+    api = refusing(*[kind] * full)
+    made, _ = passes(api, Plan(apply=applies(kind), status=status("True")), lambda: 0.0)
     await made.reconcile(SERVICE)
-    assert queue.depth == 1, "its rights"
-    await made.reconcile_rbac(RBAC_KEY)
-    assert (api.kinds("apply"), queue.depth) == (["RoleBinding"], 2), "the service, at once"
-    await made.reconcile(SERVICE)
-    assert api.kinds("apply") == ["RoleBinding", "InferenceService"]
+    assert api.kinds("apply") == [kind, *["InferenceService"] * (not full)]
 
 
-@pytest.mark.parametrize(
-    ("refuses", "order"),
-    [
-        (TooMany("later", 429, 30.0), [SERVICE, RBAC_KEY]),
-        (Forbidden("no"), [SERVICE, RBAC_KEY, SERVICE, RBAC_KEY]),  # that it was refused is news once
-    ],
-)
-async def test_a_service_and_its_rights_do_not_wake_each_other_for_nothing(refuses: KubeError, order: list[Ref]) -> None:
+@pytest.mark.parametrize("refuses", [TooMany("later", 429, 30.0), Forbidden("no")])
+async def test_what_cannot_be_reached_yet_is_not_looked_at_again_and_again(refuses: KubeError) -> None:
     """What is due until a status tells of it (`requeue_after`) has to wait, too."""
     plan = Plan(apply=applies("RoleBinding"), status=status("True"), requeue_after=0.0)
     api, seen = refusing("RoleBinding", error=refuses), list[Ref]()
@@ -183,12 +166,12 @@ async def test_a_service_and_its_rights_do_not_wake_each_other_for_nothing(refus
 
     async def work(ref: Ref) -> None:
         seen.append(ref)
-        await (made.reconcile if ref == SERVICE else made.reconcile_rbac)(ref)
+        await made.reconcile(ref)
 
     queue.add(SERVICE)
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(queue.run(work), Settings().guard_delay / 2)
-    assert seen == order
+    assert len(seen) <= 2, "that it was refused is news once"
     assert api.kinds("apply") == ["RoleBinding"], "the API server is not asked again, nor told that it is Ready"
 
 
@@ -197,30 +180,3 @@ async def test_what_nobody_needs_to_be_served_holds_nothing_up() -> None:
     made, _ = passes(api, Plan(apply=applies("HorizontalPodAutoscaler"), status=status("True")), lambda: 0.0)
     await made.reconcile(SERVICE)
     assert api.kinds("apply")[-1] == "InferenceService"
-
-
-async def test_rights_have_passes_of_their_own() -> None:
-    """An API server takes its time to allow one, and no other object waits for it."""
-    now, api = 0.0, FakeApi()
-    made, queue = passes(api, Plan(apply=applies("RoleBinding", "Role", "StatefulSet")), lambda: now)
-    await made.reconcile(SERVICE)
-    assert "Role" not in api.kinds("apply") and queue.depth == 1
-    await made.reconcile_rbac(RBAC_KEY)
-    assert api.kinds("apply")[-2:] == ["Role", "RoleBinding"], "a binding is refused while its Role is not there"
-
-
-async def test_rights_are_tried_again_by_themselves_and_the_service_hears_of_them() -> None:
-    now, api = 0.0, refusing("RoleBinding")
-    made, queue = passes(api, Plan(apply=applies("Role", "RoleBinding")), lambda: now)
-    await made.reconcile_rbac(RBAC_KEY)
-    now = 29.0
-    assert queue.depth == 1, "the service, for its Role is there"
-    now = 30.0
-    assert queue.depth == 2
-
-
-async def test_rights_of_a_service_that_is_gone_are_forgotten() -> None:
-    api = FakeApi()
-    made, queue = passes(api, Plan(apply=applies("Role")), lambda: 0.0)
-    await made.reconcile_rbac(Ref(RBAC, "ns", "another"))
-    assert (api.kinds("apply"), queue.depth) == ([], 0)

@@ -34,7 +34,7 @@ def pairs(groups: Iterable[int] = GROUPS, guard: Guard | None = None) -> tuple[A
     """Both StatefulSets of these groups, the workers' first: the order of a plan must not matter."""
     out = []
     for number in groups:
-        out.append(Apply(stateful_set(f"e-{number}-w"), "", guard, after=f"e-{number}"))
+        out.append(Apply(stateful_set(f"e-{number}-w"), "", guard, after=("StatefulSet", f"e-{number}")))
         out.append(Apply(stateful_set(f"e-{number}"), "", guard))
     return tuple(out)
 
