@@ -1,7 +1,6 @@
 """Carries out what `sync` decided: checks every guard live, never touches what is not ours, and remembers refusals."""
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Iterable
 
@@ -46,17 +45,12 @@ whenever a pod changes, meet most pods as they stay (`make bench`, 100 services 
 2,400). Until the first status they should not wait: that saved more, but the addresses kept the slowest status for 0.9 to
 1.2 s, not 0.6 s."""
 
-ADDRESSED = 4
-"""Services with an address that are applied at the same time. An API server finds one address at a time, and not first for
-who asked first: of a dozen that waited there with full cores one took 3.5 s, of four 1.4 s (100 services of 11 pods)."""
-
 
 class Executor:
     """Stateless but for the client and the cluster's facts."""
 
     def __init__(self, client: Client, cluster: EventHandler, guard_delay: float) -> None:
         self._client, self._cluster, self._guard_delay = client, cluster, guard_delay
-        self._addressed = asyncio.Semaphore(ADDRESSED)
 
     async def effects(self, plan: Plan, execution: Execution) -> bool:
         """Everything but budgets, status and events, in the plan's order; False where it stopped before pods."""
@@ -74,7 +68,7 @@ class Executor:
         await self._together(execution, (self._apply(execution, one) for one in made if not one.after))
         next_ = [one for one in made if one.after and self._exists(execution, one.after)]
         await self._together(execution, (self._apply(execution, one) for one in next_))
-        await self._together(execution, (self._address(execution, one) for one in plan.apply if one.kind == "Service"))
+        await self._together(execution, (self._apply(execution, one) for one in plan.apply if one.kind == "Service"))
         await self._together(execution, (self._create(execution, create) for create in plan.create))
         await self._together(execution, (self._status(execution, status) for status in plan.apply_status))
         await self._together(execution, (self._patch(execution, patch) for patch in plan.patch))
@@ -114,11 +108,6 @@ class Executor:
                 execution.result.error = error
 
     # --- applies ----------------------------------------------------------------------------------------------------
-
-    async def _address(self, execution: Execution, apply: Apply) -> None:
-        headless = apply.manifest["spec"].get("clusterIP") == "None"
-        async with contextlib.nullcontext() if headless else self._addressed:
-            await self._apply(execution, apply)
 
     async def _apply(self, execution: Execution, apply: Apply) -> None:
         # With the UID: what was refused as a stranger's is tried at once when the object has become ours.

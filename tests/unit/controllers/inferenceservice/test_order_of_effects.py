@@ -1,6 +1,5 @@
 """What has to be there before anything else is made."""
 
-import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -8,10 +7,10 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.controllers.inferenceservice.execution import Result
-from ome_operator.controllers.inferenceservice.executor import ADDRESSED, Executor
+from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.core.plan import Apply, Plan
 from ome_operator.kube.errors import Conflict, Forbidden, NotFound
-from tests.support.fake_api import Call, FakeApi
+from tests.support.fake_api import FakeApi
 from tests.unit.controllers import makers
 
 
@@ -65,19 +64,3 @@ async def test_budgets_are_made_apart() -> None:
     assert api.kinds("apply") == ["StatefulSet", "Service"]
     await executor.budgets(plan, execution)
     assert api.kinds("apply")[2:] == ["PodDisruptionBudget"]
-
-
-@pytest.mark.parametrize(("address", "most"), [({}, ADDRESSED), ({"clusterIP": "None"}, 3 * ADDRESSED)])
-async def test_few_services_wait_for_an_address_at_a_time(address: dict[str, str], most: int) -> None:
-    waiting, counts = 0, list[int]()
-
-    async def slow(_: Call) -> None:
-        nonlocal waiting
-        waiting += 1
-        counts.append(waiting)
-        await asyncio.sleep(0.001)
-        waiting -= 1
-
-    executor, plan = Executor(FakeApi({"apply": slow}), makers.cluster(), 1.0), Plan(apply=wants("Service", spec=address))
-    await asyncio.gather(*(executor.effects(plan, makers.execution()) for _ in range(3 * ADDRESSED)))
-    assert (max(counts), len(counts)) == (most, 3 * ADDRESSED)
