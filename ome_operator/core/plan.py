@@ -133,10 +133,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that one pass wants done for one service, in the order of the fields.
-
-    The status comes last, and PodDisruptionBudgets beside it.
-    """
+    """Everything that one pass wants done for one service, in the order of the fields; the status comes last."""
 
     check: tuple[Check, ...] = ()
     first: tuple[Apply, ...] = ()
@@ -144,7 +141,7 @@ class Plan:
     ensure_secret: tuple[EnsureSecret, ...] = ()
     """What pods mount, before there are pods."""
     apply: tuple[Apply, ...] = ()
-    """Applied concurrently, but Services after what makes their pods and budgets with the status."""
+    """Applied concurrently, but Services after what makes their pods."""
     create: tuple[Create, ...] = ()
     apply_status: tuple[ApplyStatus, ...] = ()
     patch: tuple[Patch, ...] = ()

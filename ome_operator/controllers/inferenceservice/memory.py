@@ -91,8 +91,6 @@ class ServiceMemory:
     """Monotonic time of that write."""
     held_up: bool = False
     """Whether it would be Ready but for an address or a right that is still to be made."""
-    made_at: float | None = None
-    """Monotonic time when a pass of ours first made something."""
 
     def refuse(self, key: Key, refusal: Refusal, hash_: str, now: float) -> bool:
         """Remember a refusal; whether it is news for the status."""

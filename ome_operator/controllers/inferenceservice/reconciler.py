@@ -1,6 +1,5 @@
 """One pass over one service: gather what is known, ask `sync`, carry the plan out, write the status, plan the next pass."""
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -29,10 +28,6 @@ from ome_operator.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-FIRST_WITHIN = 1.0
-"""Seconds from when a service's first objects were made to its first status, and to its budgets: what is Ready by then
-needs one write, which costs the servers as much CPU time as the creation of three services (11 to 12 ms against 3.9,
-whatever it changes)."""
 ROUNDS = 3
 """How often one pass asks `sync` again because its effects taught something."""
 
@@ -75,19 +70,14 @@ class InferenceServiceReconciler:
         for _ in range(ROUNDS):
             result.status_changed = False
             plan = self._plan(resource, memory, result)
-            execution = Execution(resource, memory, tried, result, self._clock)
-            carried_out = await self._executor.effects(plan, execution)
+            await self._executor.effects(plan, Execution(resource, memory, tried, result, self._clock))
             await self._inspect_missing_pods(resource, memory, plan, result)
             if not result.status_changed:
                 break
             resource = self._cluster.find(ref)
             if resource is None:
                 return
-        settling = self._first_status_delay(resource, memory, plan, result)
-        async with asyncio.TaskGroup() as group:  # neither outlives a pass that fails: the next one would meet it
-            group.create_task(self._write_status(resource, memory, plan, result, settling))
-            if carried_out and not settling:
-                group.create_task(self._executor.budgets(plan, execution))
+        await self._write_status(resource, memory, plan, result)
         self._requeue_after(ref, plan, result, memory)
 
     # --- asking -----------------------------------------------------------------------------------------------------
@@ -154,16 +144,6 @@ class InferenceServiceReconciler:
         for other in refs:
             self._queue.add(other)
 
-    def _first_status_delay(self, resource: Resource, memory: ServiceMemory, plan: Plan, result: Result) -> float:
-        """Seconds that the first status of a service which comes up waits for more to tell, and its budgets with it.
-
-        They count from the pass that first made something, which is noted here.
-        """
-        now = self._clock()
-        if result.wrote and memory.made_at is None:
-            memory.made_at = now
-        return first_wait(resource.status, plan.status, memory.made_at, now) if result.error is None else 0.0
-
     # --- telling ----------------------------------------------------------------------------------------------------
 
     async def _inspect_missing_pods(self, resource: Resource, memory: ServiceMemory, plan: Plan, result: Result) -> None:
@@ -195,14 +175,12 @@ class InferenceServiceReconciler:
                 memory.failures[key] = message
                 result.status_changed = True
 
-    async def _write_status(
-        self, resource: Resource, memory: ServiceMemory, plan: Plan, result: Result, settling: float
-    ) -> None:
+    async def _write_status(self, resource: Resource, memory: ServiceMemory, plan: Plan, result: Result) -> None:
         memory.held_up = _ready(plan.status) and self._unreachable(resource, plan)
         if memory.held_up or not status_writer.differs(resource, plan.status, memory.status):
             return  # what could not be made is tried again
-        due = 0.0 if plan.urgent else memory.status_at + self._settings.status_interval - self._clock()
-        if (wait := max(due, settling)) > 0:
+        wait = 0.0 if plan.urgent else memory.status_at + self._settings.status_interval - self._clock()
+        if wait > 0:
             result.requeue_within(wait)
             return
         try:
@@ -266,13 +244,6 @@ class InferenceServiceReconciler:
         _, memory = self._memories.get(Ref(SERVICE, child.namespace, child.labels.get(keys.SERVICE) or ""), ("", None))
         if memory is not None:
             memory.free((child.kind, child.name))
-
-
-def first_wait(stored: Mapping[str, object], said: Mapping[str, Any], made_at: float | None, now: float) -> float:
-    """Seconds that the first status of a service which comes up waits for more to tell; 0 for any other."""
-    if stored or made_at is None or _ready(said):
-        return 0.0
-    return max(0.0, made_at + FIRST_WITHIN - now)
 
 
 def _ready(status: Mapping[str, Any]) -> bool:

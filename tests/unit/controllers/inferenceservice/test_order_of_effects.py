@@ -43,7 +43,7 @@ async def test_nothing_is_stamped_from_a_revision_that_somebody_deleted_just_now
 
 async def test_what_selects_pods_comes_after_what_makes_them() -> None:
     applied, _ = await kinds("Service", "PodDisruptionBudget", "ServiceAccount", "StatefulSet", "Deployment")
-    assert applied[1:] == ["ServiceAccount", "StatefulSet", "Deployment", "Service"]
+    assert applied[1:] == ["PodDisruptionBudget", "ServiceAccount", "StatefulSet", "Deployment", "Service"]
 
 
 @pytest.mark.parametrize(("refused", "order"), [((), ["Role", "RoleBinding"]), (("Role",), ["Role"])])
@@ -55,12 +55,3 @@ async def test_a_binding_comes_when_its_role_is_stored(refused: tuple[str, ...],
     api = FakeApi({f"apply {kind}": Forbidden("no", 403) for kind in refused})
     await Executor(api, makers.cluster(), 1.0).effects(plan, makers.execution())
     assert api.kinds("apply") == order
-
-
-async def test_budgets_are_made_apart() -> None:
-    plan, api, execution = Plan(apply=wants("PodDisruptionBudget", "StatefulSet", "Service")), FakeApi(), makers.execution()
-    executor = Executor(api, makers.cluster(), 1.0)
-    assert await executor.effects(plan, execution)
-    assert api.kinds("apply") == ["StatefulSet", "Service"]
-    await executor.budgets(plan, execution)
-    assert api.kinds("apply")[2:] == ["PodDisruptionBudget"]

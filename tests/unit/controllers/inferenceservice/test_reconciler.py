@@ -12,18 +12,13 @@ import pytest
 from ome_operator import keys
 from ome_operator.controllers.base import Core
 from ome_operator.controllers.inferenceservice.executor import Executor
-from ome_operator.controllers.inferenceservice.reconciler import (
-    FIRST_WITHIN,
-    InferenceServiceReconciler,
-    another,
-    first_wait,
-)
+from ome_operator.controllers.inferenceservice.reconciler import InferenceServiceReconciler, another
 from ome_operator.core.observed.objects import Ref
 from ome_operator.core.plan import Apply, Plan
 from ome_operator.kube.errors import Forbidden, Invalid, KubeError, TooMany
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.settings import Settings
-from tests.support.fake_api import Call, FakeApi
+from tests.support.fake_api import FakeApi
 from tests.unit.controllers import makers
 
 WRITTEN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -45,24 +40,6 @@ def test_somebody_else_who_writes_our_statuses_is_known_for_five_minutes(later: 
 
 def status(ready: str) -> dict[str, object]:
     return {"conditions": [{"type": "Ready", "status": ready}]}
-
-
-def test_the_first_status_of_what_comes_up_waits_for_a_second() -> None:
-    assert first_wait({}, status("False"), 10.0, 10.0) == FIRST_WITHIN
-    assert first_wait({}, status("False"), 10.0, 10.9) == pytest.approx(0.1)
-    assert first_wait({}, status("False"), 10.0, 11.0) <= 0.0
-
-
-@pytest.mark.parametrize(
-    ("stored", "ready", "made_at"),
-    [
-        ({}, "True", 10.0),
-        ({"url": "http://x"}, "False", 10.0),  # it tells something already
-        ({}, "False", None),  # nothing was made, as of a spec that cannot be read: no pass will know more
-    ],
-)
-def test_any_other_status_is_written_at_once(stored: dict[str, object], ready: str, made_at: float | None) -> None:
-    assert first_wait(stored, status(ready), made_at, 10.0) == 0.0
 
 
 def refusing(*kinds: str, error: KubeError | None = None) -> FakeApi:
@@ -99,52 +76,6 @@ async def test_what_is_due_at_once_waits_where_its_status_cannot_be_written() ->
     assert queue.depth == 0
     now = 30.0
     assert queue.depth == 1
-
-
-@pytest.mark.parametrize("full", [False, True])
-async def test_a_first_status_waits_only_where_everything_was_made(full: bool) -> None:
-    now, api = 0.0, refusing("StatefulSet") if full else FakeApi()
-    made, queue = passes(api, Plan(apply=applies("StatefulSet", "ServiceAccount"), status=status("False")), lambda: now)
-    await made.reconcile(SERVICE)
-    assert sorted(api.kinds("apply")) == [*["InferenceService"] * full, "ServiceAccount", "StatefulSet"]
-    now = FIRST_WITHIN
-    assert queue.depth == 1
-
-
-@pytest.mark.parametrize("ready", ["False", "True"])
-async def test_a_budget_is_made_with_the_first_status(ready: str) -> None:
-    """By then most pods are as they stay."""
-    now, api, said = 0.0, FakeApi(), status("False")
-    (new,) = applies("ControllerRevision")
-    new.manifest["metadata"]["annotations"] = {keys.HASH: "h"}
-    made, _ = passes(api, Plan(first=(new,), apply=applies("PodDisruptionBudget", "StatefulSet"), status=said), lambda: now)
-    await made.reconcile(SERVICE)
-    assert api.kinds("apply") == ["ControllerRevision", "StatefulSet"]
-    said.update(status(ready))
-    now = 0.1 if ready == "True" else FIRST_WITHIN
-    await made.reconcile(SERVICE)
-    assert "PodDisruptionBudget" in api.kinds("apply")
-
-
-async def test_nothing_of_a_pass_that_failed_goes_on_beside_the_next() -> None:
-    """A budget is never written, and nobody foresaw what is answered about the status."""
-    left = list[str]()
-
-    async def never(call: Call) -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            left.append(call.kind)
-
-    async def bug(_: Call) -> None:
-        await asyncio.sleep(0)
-        raise RuntimeError("a bug")
-
-    api = FakeApi({"apply PodDisruptionBudget": never, "apply InferenceService": bug})
-    made, _ = passes(api, Plan(apply=applies("PodDisruptionBudget"), status=status("True")), lambda: 0.0)
-    with pytest.raises(ExceptionGroup):
-        await made.reconcile(SERVICE)
-    assert left == ["PodDisruptionBudget"]
 
 
 @pytest.mark.parametrize("kind", ["Service", "Role", "RoleBinding"])
