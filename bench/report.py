@@ -9,7 +9,7 @@ from bench.results import Alone, Fetched, Quiet, Ramp, Restart, Results, Shared
 from bench.scenarios import SCALED, SINGLE
 
 OME = "OME v0.1.5, measured earlier on such a machine, not in this run"
-RATIO, LAG_S, ABOVE = 1.2, 1.0, 3.0
+RATIO, LAG_S, ABOVE = 1.25, 2.0, 3.0
 JUDGED_FROM = 100
 """Aims are for this many services; fewer show where the time goes."""
 
