@@ -38,8 +38,8 @@ REFUSED = (Invalid, Forbidden, ServerError)
 
 
 LATER = "Service"
-"""Services come after what makes their pods. Those then wait for no cluster IP, which an API server gives to a single Service
-at a time. And Kubernetes' controllers, which write the endpoints anew whenever a pod changes, meet most pods as they stay
+"""Services come after what makes their pods. Those then wait for no cluster IP, of which an API server gives one at a time.
+And Kubernetes' controllers, which write the endpoints anew whenever a pod changes, meet most pods as they stay
 (docs/decisions.md, 17, has the figure)."""
 
 

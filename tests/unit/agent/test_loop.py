@@ -92,7 +92,7 @@ async def test_a_record_that_vanished_is_back_in_half_a_minute(monkeypatch: pyte
     agent = Agent(AgentSettings(node="n", roots=()), api)
     for number in (1, 2):
         await agent._look()
-        await agent._tell()
+        await agent._report()
         assert len(api.bodies("create")) == number
         assert api.bodies("apply")[-1]["status"] == {"summary": "none"}
         api.answers["apply"] = MISSING
@@ -105,6 +105,6 @@ async def test_the_owner_of_a_new_record_is_the_node_as_it_is_now() -> None:
     agent = Agent(AgentSettings(node="n", roots=()), api)
     await agent._look()
     api.answers["get"] = node("registered anew")
-    await agent._tell()
+    await agent._report()
     (created,) = api.bodies("create")
     assert created["metadata"]["ownerReferences"][0]["uid"] == "registered anew"

@@ -9,6 +9,7 @@ import pytest
 from ome_operator.core.benchmarkjob.status import begun, benchmark_status, over, unreadable
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import Child
+from ome_operator.core.reasons import NOTHING, Why
 from tests.unit.core.benchmarkjob import jobs
 
 NOW = datetime(2026, 1, 1)
@@ -37,7 +38,7 @@ def pod(report: dict[str, Any] | str | None = None, run: dict[str, Any] | None =
     }
 
 
-def said(job: Any, child: Child | None = None, *pods: dict[str, Any], why: tuple[str, str] = ("", "")) -> dict[str, Any]:
+def said(job: Any, child: Child | None = None, *pods: dict[str, Any], why: Why = NOTHING) -> dict[str, Any]:
     """The status."""
     return benchmark_status(job, child, pods, why, NOW)
 
@@ -48,7 +49,7 @@ def complete(status: dict[str, Any]) -> tuple[str, str]:
 
 
 def test_it_waits_and_says_for_what() -> None:
-    found = said(jobs.job(), why=("ServiceNotReady", "InferenceService team/svc is not Ready"))
+    found = said(jobs.job(), why=Why("ServiceNotReady", "InferenceService team/svc is not Ready"))
     assert (found["state"], complete(found)) == ("Pending", ("False", "ServiceNotReady"))
     assert not begun(found)
 
@@ -68,7 +69,7 @@ def test_before_it_has_ended(pods: tuple[dict[str, Any], ...], state: str, reaso
 
 
 def test_a_pod_that_nobody_may_create() -> None:
-    found = said(jobs.job(), made(), why=("PodsRefused", "violates PodSecurity"))
+    found = said(jobs.job(), made(), why=Why("PodsRefused", "violates PodSecurity"))
     assert (found["state"], complete(found)) == ("Pending", ("False", "PodsRefused"))
 
 
@@ -125,8 +126,8 @@ def test_an_edit_after_the_start_is_told(ended: tuple[str, ...]) -> None:
 
 
 def test_an_object_that_cannot_be_read() -> None:
-    found = unreadable({}, 4, ("InvalidSpec", "spec.task is missing: set it"), NOW)
+    found = unreadable({}, 4, Why("InvalidSpec", "spec.task is missing: set it"), NOW)
     assert (found["state"], complete(found)) == ("Pending", ("False", "InvalidSpec"))
     ended = said(jobs.job(), made("Complete"), pod(GOOD))
-    after = unreadable(ended, 4, ("InvalidSpec", "spec.task is missing: set it"), NOW)
+    after = unreadable(ended, 4, Why("InvalidSpec", "spec.task is missing: set it"), NOW)
     assert (after["state"], complete(after), after["report"]) == ("Completed", ("True", "Completed"), ended["report"])
