@@ -91,10 +91,10 @@ def _model(intent: Intent) -> cond.Condition | None:
         return None
     if here.everywhere:
         return cond.Condition(MODEL_READY, True, Reason.CLAIM, f"model {model.name} comes with its claim")
-    said = f"model {model.name} on {here.have} nodes, {here.need} needed"
     if here.enough:
-        return cond.Condition(MODEL_READY, True, Reason.READY, said)
-    return cond.Condition(MODEL_READY, False, Reason.WAITING_FOR_NODES, f"{said}: pods wait until more nodes hold it")
+        return cond.Condition(MODEL_READY, True, Reason.READY, here.sentence)
+    said = f"{here.sentence}: pods wait until more nodes hold it; {here.remedy}"
+    return cond.Condition(MODEL_READY, False, Reason.WAITING_FOR_NODES, said)
 
 
 def _rollout(

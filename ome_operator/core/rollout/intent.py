@@ -130,8 +130,7 @@ _composed = memoize_by_identity(1024)(compose)
 
 
 def _held(data: Mapping[str, Any], groups: Mapping[str, int], deps: Deps) -> Availability:
-    directories = data.get("directories") or [data.get("directory", "")]  # of the model alone, in the beginning
-    return held(mounted(data["inputs"]), _sizes(data, groups), deps, directories)
+    return held(mounted(data["inputs"]), _sizes(data, groups), deps, mount.directories(data))
 
 
 def _sizes(data: Mapping[str, Any], groups: Mapping[str, int]) -> list[tuple[int, int]]:
@@ -148,8 +147,7 @@ def _gate(snapshot: Snapshot, intent: Intent) -> tuple[Gate, tuple[Check, ...]]:
     if not snapshot.slices.keys() - {target}:
         return OPEN, ()
     if here is not None and not here.enough:
-        said = f"revision {target} waits for its model on {here.need} nodes: {here.have} hold it"
-        return Gate(Reason.WAITING_FOR_MODEL, said), ()
+        return Gate(Reason.WAITING_FOR_MODEL, f"revision {target} waits for its weights: {here.sentence}; {here.remedy}"), ()
     return _dry_run(snapshot, intent)
 
 

@@ -7,20 +7,56 @@ from ome_operator.core.observed.objects import Deps
 from ome_operator.core.weights.mount import claim, placed, required_label
 
 
+class Held(NamedTuple):
+    """Weights that pods mount from the disk of a node: a model, or what was trained on it."""
+
+    title: str
+    """What people call them: "model tiny", "fine-tuned weight poet"."""
+    label: str
+    """Label key that a node must carry as `Ready`."""
+    have: int
+    """Ready nodes that carry it."""
+    fetched: bool
+    """Whether agents fetch the weights and so set the label."""
+
+
 class Availability(NamedTuple):
     """Where the weights are."""
 
     have: int
-    """Ready nodes that hold the model."""
+    """Ready nodes that hold all of the weights."""
     need: int
     """Nodes that the groups need at least."""
     everywhere: bool
     """The weights come with a claim, so no node has to hold them."""
+    parts: tuple[Held, ...] = ()
+    """The weights one by one, without those that come with a claim."""
 
     @property
     def enough(self) -> bool:
         """Whether every group finds a node with the weights."""
         return self.everywhere or self.have >= self.need
+
+    @property
+    def sentence(self) -> str:
+        """On how many nodes the weights are; where that is too few, which of them lack."""
+        if short := self._short:
+            return f"{' and '.join(f'{part.title} on {part.have} nodes' for part in short)}, {self.need} needed"
+        together = " together" if len(self.parts) > 1 else ""
+        return f"{' and '.join(part.title for part in self.parts)}{together} on {self.have} nodes, {self.need} needed"
+
+    @property
+    def remedy(self) -> str:
+        """What a node needs that is to hold them, and who sees to that."""
+        parts = self._short or self.parts
+        if by_hand := [f"{part.label}=Ready" for part in parts if not part.fetched]:
+            return f"label each node that has the files: kubectl label node NODE {' '.join(by_hand)}"
+        return f"agents set the label {' and '.join(f'{part.label}=Ready' for part in parts)} on nodes that have the files"
+
+    @property
+    def _short(self) -> tuple[Held, ...]:
+        """The weights that are on too few nodes; () where each is on enough, though not on the same ones."""
+        return () if self.enough else tuple(part for part in self.parts if part.have < self.need)
 
 
 def held(
@@ -32,12 +68,21 @@ def held(
 
     Pods of a group of several share no node, so each needs one; groups of one may share nodes, so they need one in all.
     """
-    parts = list(groups)
-    need = sum(count * size for count, size in parts if size > 1)
-    need = max(need, 1 if any(count for count, _ in parts) else 0)
-    pairs = placed(identities, directories)
-    labels = [required_label(one, directory) for one, directory in pairs if claim(one["uri"]) is None]
-    if not labels:
+    sizes = list(groups)
+    need = sum(count * size for count, size in sizes if size > 1)
+    need = max(need, 1 if any(count for count, _ in sizes) else 0)
+    holders: list[frozenset[str]] = []
+    parts: list[Held] = []
+    for identity, directory in placed(identities, directories):
+        if claim(identity["uri"]) is None:
+            label = required_label(identity, directory)
+            holders.append(deps.holders.get(label, frozenset()))
+            parts.append(Held(_title(identity), label, len(holders[-1]), bool(directory)))
+    if not parts:
         return Availability(0, need, True)
-    holders = [deps.holders.get(label, frozenset()) for label in labels]
-    return Availability(len(frozenset.intersection(*holders)), need, False)
+    return Availability(len(frozenset.intersection(*holders)), need, False, tuple(parts))
+
+
+def _title(identity: Mapping[str, str]) -> str:
+    what = "fine-tuned weight" if identity["kind"] == "FineTunedWeight" else "model"
+    return f"{what} {identity['name']}"

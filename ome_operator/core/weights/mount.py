@@ -87,6 +87,11 @@ def directory(identity: Mapping[str, str], agents: bool) -> str:
     return names.weights_digest(identity["uri"]) if agents and managed(identity["uri"]) else ""
 
 
+def directories(data: Mapping[str, Any]) -> Sequence[str]:
+    """The `directory` of each identity of a stored revision; the first revisions stored that of the model alone."""
+    return data.get("directories") or [data.get("directory") or ""]
+
+
 def placed(identities: Sequence[Mapping[str, str]], directories: Sequence[str]) -> list[tuple[Mapping[str, str], str]]:
     """Every identity with its `directory`, "" where none is said."""
     return list(zip(identities, (*directories, *("" for _ in identities)), strict=False))

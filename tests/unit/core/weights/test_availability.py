@@ -1,0 +1,84 @@
+"""On how many nodes weights are, and which of them lack: in the words of the condition ModelReady."""
+
+from dataclasses import replace
+
+import pytest
+
+from ome_operator import names
+from ome_operator.core.observed.objects import Deps, Observed
+from ome_operator.core.sync import sync
+from tests.support import parts
+from tests.support.simulator import START
+from tests.unit.core.resolve.test_finetuned import having, service, weight
+
+TINY, POET = "models.ome.io/clusterbasemodel.tiny", "models.ome.io/finetunedweight.poet"
+
+
+def said(deps: Deps, *weights: str) -> tuple[str, str]:
+    """Status and message of ModelReady."""
+    conditions = sync(service(*weights), deps, Observed(), START).status["conditions"]
+    (found,) = [told for told in conditions if told["type"] == "ModelReady"]
+    return found["status"], found["message"]
+
+
+def nodes(*numbers: int) -> frozenset[str]:
+    return frozenset(f"n{number}" for number in numbers)
+
+
+CASES: dict[str, tuple[dict[str, frozenset[str]], tuple[str, ...], tuple[str, str]]] = {
+    "no node has the model": (
+        {},
+        (),
+        (
+            "False",
+            "model tiny on 0 nodes, 1 needed: pods wait until more nodes hold it; "
+            f"label each node that has the files: kubectl label node NODE {TINY}=Ready",
+        ),
+    ),
+    "the model is everywhere, its LoRA weights are nowhere": (
+        {TINY: nodes(1, 2)},
+        ("poet",),
+        (
+            "False",
+            "fine-tuned weight poet on 0 nodes, 1 needed: pods wait until more nodes hold it; "
+            f"label each node that has the files: kubectl label node NODE {POET}=Ready",
+        ),
+    ),
+    "each is somewhere, and no node has both": (
+        {TINY: nodes(1), POET: nodes(2)},
+        ("poet",),
+        (
+            "False",
+            "model tiny and fine-tuned weight poet together on 0 nodes, 1 needed: pods wait until more nodes hold it; "
+            f"label each node that has the files: kubectl label node NODE {TINY}=Ready {POET}=Ready",
+        ),
+    ),
+    "both are there": (
+        {TINY: nodes(1, 2), POET: nodes(2)},
+        ("poet",),
+        ("True", "model tiny and fine-tuned weight poet together on 1 nodes, 1 needed"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_weights_that_lack_are_named_with_their_label(case: str) -> None:
+    holders, weights, wanted = CASES[case]
+    assert said(replace(having(weight()), holders=holders), *weights) == wanted
+
+
+def test_merged_weights_are_what_nodes_hold() -> None:
+    deps = replace(having(weight(kind="merged")), holders={TINY: nodes(1)})
+    assert said(deps, "poet")[1].startswith("fine-tuned weight poet on 0 nodes, 1 needed")
+
+
+def test_a_model_of_a_namespace_has_a_label_of_its_own() -> None:
+    model = replace(parts.model(), kind="BaseModel", namespace=parts.NAMESPACE)
+    deps = replace(parts.deps(model, parts.simple(router=False)), holders={})
+    assert "kubectl label node NODE models.ome.io/team.basemodel.tiny=Ready" in said(deps)[1]
+
+
+def test_what_agents_fetch_nobody_labels() -> None:
+    digest = names.weights_digest("hf://test/tiny")
+    message = said(replace(having(), model_agent=True, holders={}))[1]
+    assert message.endswith(f"agents set the label {TINY}.{digest}=Ready on nodes that have the files")
