@@ -176,13 +176,16 @@ def _serves(report: Report) -> bool:
 
 
 def _causes(report: Report, others: Mapping[str, cond.Condition]) -> list[cond.Condition]:
-    """The conditions that say why a service is not ready: its pods before its rollout before whatever is False."""
-    components = _unready(report, others)
-    if components or not report.progress:
-        inputs = [others[name] for name in (MODEL_READY, RUNTIME_READY) if name in others and others[name].status is False]
-        if inputs or components:
-            return [*inputs, *components]
-    rollout = others.get(ROLLED_OUT)
+    """The conditions that say why a service is not ready: its pods before its rollout before whatever is False.
+
+    While it has no pods, and what is asked for may not begin, that is why: nothing is being created.
+    """
+    components, rollout = _unready(report, others), others.get(ROLLED_OUT)
+    inputs = [others[name] for name in (MODEL_READY, RUNTIME_READY) if name in others and others[name].status is False]
+    if components and not report.pods and rollout is not None and not rollout.status and rollout.reason not in PASSING:
+        return [rollout, *(said for said in inputs if said.message not in rollout.message)]
+    if (components or not report.progress) and (inputs or components):
+        return [*inputs, *components]
     if rollout is not None and rollout.status is False and rollout.reason != Reason.PROGRESSING:
         return [rollout]
     return [one for one in others.values() if one.status is False]

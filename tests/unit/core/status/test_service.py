@@ -102,6 +102,18 @@ def test_a_rollout_that_waits_is_the_reason_when_nothing_else_is() -> None:
     assert ready(progress=(), rollout=waiting) == ("False", "Paused", "spec.rollout.paused is true")
 
 
+def test_what_may_not_begin_is_why_nothing_is_there() -> None:
+    """Not that its pods are being created, for they are not."""
+    new: dict[str, Any] = {"progress": (far("engine", 0, reason="Creating"),), "pods": ()}
+    unknown = Problem(ROLLED_OUT, "RevisionNotFound", "spec.rollout.revision deadbeef is not kept")
+    assert ready(problems=(unknown,), **new) == ("False", "RevisionNotFound", unknown.message)
+    paused = cond.Condition(ROLLED_OUT, False, "Paused", "spec.rollout.paused is true")
+    assert ready(rollout=paused, **new) == ("False", "Paused", "spec.rollout.paused is true")
+    comes = cond.Condition(ROLLED_OUT, False, "Progressing", "revision r1 comes up")
+    assert ready(rollout=comes, **new) == ("False", "Creating", "engine 0/1")
+    assert ready(problems=(unknown,), progress=(far("engine", 0),), pods=(pod("a", ready=False),))[1] == "Progressing"
+
+
 def test_a_pin_that_is_not_known_is_told_though_the_rollout_is_complete() -> None:
     problem = Problem("RolledOut", "RevisionNotFound", "not kept")
     assert said(replace(BASE, problems=(problem,)))["RolledOut"] == ("False", "RevisionNotFound")
