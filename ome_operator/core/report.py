@@ -9,6 +9,7 @@ from ome_operator.core.desired import Desired
 from ome_operator.core.observed.objects import Observed
 from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.plan import NEEDED, Plan
+from ome_operator.core.podspec.spelling import translated
 from ome_operator.core.problem import Problem
 from ome_operator.core.reasons import CONDITION, MODEL_READY, READY, ROLLED_OUT, Reason
 from ome_operator.core.recovery.recover import Recovery
@@ -42,7 +43,7 @@ def report(
         before=service.status,
         now=snapshot.now,
         progress=want.progress,
-        problems=(*intent.problems, *_refused(plan, snapshot.observed), *_undeletable(plan, snapshot.observed)),
+        problems=(*intent.problems, *_refused(plan, snapshot, intent), *_undeletable(plan, snapshot.observed)),
         advice=(*want.advice, *snapshot.observed.warnings),
         model=_model(intent),
         runtime=resolved.runtime.name if resolved.runtime else _named_runtime(service),
@@ -152,7 +153,7 @@ def _rejected(snapshot: Snapshot, intent: Intent, want: Desired, clock: Clock) -
     return (*intent.aim.rejected, intent.aim.reject(Reason.PROGRESS_DEADLINE_EXCEEDED, failure, snapshot.now))
 
 
-def _refused(plan: Plan, observed: Observed) -> tuple[Problem, ...]:
+def _refused(plan: Plan, snapshot: Snapshot, intent: Intent) -> tuple[Problem, ...]:
     """What the API server refused, under the condition of the component that it belongs to.
 
     Only what is still to be written: a write can be carried out without our hearing of it, and be refused when repeated.
@@ -161,12 +162,16 @@ def _refused(plan: Plan, observed: Observed) -> tuple[Problem, ...]:
     applied = [one.manifest for one in (*plan.first, *plan.apply)]
     posted = [*(one.manifest for one in plan.create), *(one.manifest for one in plan.ensure_secret)]
     labels = {(one["kind"], one["metadata"]["name"]): one["metadata"]["labels"] for one in (*applied, *posted)}
-    for key, refusal in sorted(observed.refusals.items()):
+    for key, refusal in sorted(snapshot.observed.refusals.items()):
         if key not in labels or refusal.uid:
             continue
         component = labels[key].get(keys.COMPONENT, "")
         condition = READY if key[0] in NEEDED else CONDITION.get(component, READY)
-        out.append(Problem(condition, refusal.reason, f"{key[0]} {key[1]}: {refusal.message}"))
+        said = translated(refusal.message, snapshot.service, intent.resolved.runtime)
+        if said != refusal.message:
+            out.append(Problem(condition, Reason.INVALID_POD, said))
+        else:
+            out.append(Problem(condition, refusal.reason, f"{key[0]} {key[1]}: {said}"))
     return tuple(out)
 
 

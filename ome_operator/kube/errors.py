@@ -5,7 +5,7 @@ KubeError
 ├── AlreadyExists  409: a POST of a name that is taken
 ├── NotFound       404: an API server says that the very object that was asked for is not there
 ├── Forbidden      403: our Role, an admission policy, a quota, Pod Security
-├── Invalid        400, 422: the object itself is wrong; trying again does not help
+├── Invalid        400, 422, and 500 for an applied object of another shape: trying again does not help
 ├── Unauthorized   401: the token is old
 ├── TooMany        429: `retry_after` says how long to wait
 └── Transient      everything that may be better soon: timeouts, connections
@@ -66,6 +66,8 @@ class NotServed(Transient):
     """A 404 that tells nothing about the object: nobody serves this path, or something else is missing."""
 
 
+MALFORMED = "failed to create typed patch object"
+"""What an API server says, with code 500, of an applied object that has fields or lists which its kind has not."""
 _BY_CODE: Mapping[int, type[KubeError]] = {
     400: Invalid,
     401: Unauthorized,
@@ -89,12 +91,14 @@ def from_response(code: int, status: Any, retry_after: str = "", asked: tuple[st
         kind = Conflict  # a write that carries another UID is told that UIDs are immutable
     if kind is NotServed and _is_about(fields, *asked):
         kind = NotFound
-    message = fields.get("message") or (status if isinstance(status, str) else "") or f"HTTP {code}"
+    message = str(fields.get("message") or (status if isinstance(status, str) else "") or f"HTTP {code}")
+    if kind is ServerError and MALFORMED in message:
+        kind = Invalid
     try:
         wait = float(retry_after)
     except ValueError:
         wait = 1.0 if kind is TooMany else 0.0
-    return kind(str(message), code, wait)
+    return kind(message, code, wait)
 
 
 def _is_about(status: Mapping[str, Any], plural: str, name: str) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from ome_operator.api import Component, InferenceService, Invalid, Model, Runtime, RuntimeSpec, migrate
 from ome_operator.core.observed.objects import Deps, Manifest, Ref
 from ome_operator.core.problem import Problem
+from ome_operator.core.podspec.spelling import misspelled
 from ome_operator.core.reasons import ENGINE_READY, MODEL_READY, RUNTIME_READY, Reason
 from ome_operator.core.resolve.finetuned import BASE, fine_tuned
 from ome_operator.core.resolve.identity import CHOSEN
@@ -115,6 +116,7 @@ def _pinned(
 
 @memoize_by_identity(1024)
 def _mismatch(runtime: Runtime, model: Model) -> tuple[str, ...]:
+    advice += misspelled(service, runtime)
     """What speaks against a runtime that a service names: it runs all the same, for whoever names it may know better."""
     rules = [one.sentence for one in broken(runtime, known(model), chosen=False) if one.sure]
     return (f"runtime {runtime.name} may not fit model {model.name}: {', '.join(rules)}",) if rules else ()

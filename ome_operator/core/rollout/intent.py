@@ -10,6 +10,7 @@ from ome_operator.core.observed.objects import Deps, Manifest
 from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.plan import Check
 from ome_operator.core.podspec.compose import Composed, compose
+from ome_operator.core.podspec.spelling import translated
 from ome_operator.core.problem import Problem, ProblemError
 from ome_operator.core.reasons import ROUTER_READY, RUNTIME_READY, Reason
 from ome_operator.core.render import meta
@@ -174,5 +175,6 @@ def _dry_run(snapshot: Snapshot, intent: Intent) -> tuple[Gate, tuple[Check, ...
     if answer is None:
         return Gate(Reason.CHECKING, f"revision {intent.target}: dry run of its workloads"), (Check(key, tuple(manifests)),)
     if answer:
-        return Gate(Reason.DRY_RUN_REFUSED, f"revision {intent.target} was refused by the API server: {answer}"), ()
+        said = translated(answer, snapshot.service, intent.resolved.runtime)
+        return Gate(Reason.DRY_RUN_REFUSED, f"revision {intent.target} was refused by the API server: {said}"), ()
     return OPEN, ()

@@ -118,6 +118,20 @@ def test_a_first_apply_that_is_refused(rig: Rig, namespace: str, single: str) ->
     rig.ready(namespace, "bad")
 
 
+def test_a_slip_of_the_pen_is_told_with_the_field_that_was_meant(rig: Rig, namespace: str, single: str) -> None:
+    """The API server answers 500 to a field that it does not know, and that is nobody's webhook."""
+    meant = "did you mean minReplicas?"
+    rig.create(yamls.service(namespace, "new", single, engine={"minReplica": 2}))
+    rig.says(namespace, "new", "EngineReady", "InvalidPod", f"spec.engine.minReplica is no field of a pod: {meant}")
+    rig.patch("InferenceService", namespace, "new", {"spec": {"engine": {"minReplica": None}}})
+    rig.ready(namespace, "new")
+    pods = {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)}
+    rig.patch("InferenceService", namespace, "new", {"spec": {"engine": {"runner": {"envs": []}, "minReplica": 2}}})
+    told = rig.says(namespace, "new", "RolledOut", "DryRunRefused", meant)
+    assert "spec.engine.runner.envs is no field of a pod: did you mean env?" in told["message"]
+    assert {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)} == pods
+
+
 def test_a_deletion_that_is_always_refused(rig: Rig, namespace: str, single: str, tmp_path: Path) -> None:
     rig.create(yamls.service(namespace, "stuck", single))
     rig.ready(namespace, "stuck")

@@ -1,0 +1,143 @@
+"""Fields of pods that Kubernetes does not know: where a person wrote them, and which word was meant.
+
+A component takes every field of a pod, so a slip of the pen in its own fields (`minReplica`) passes for a field of the pod.
+Only the API server knows for sure what a pod has: what stands here are words to compare with, and no refusal.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, NamedTuple
+
+from ome_operator.api import Component, InferenceService, PodPart, Runtime
+from ome_operator.core.podspec.merge import FREE
+from ome_operator.util.memoize import memoize_by_identity
+
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_POD = _names(
+    """activeDeadlineSeconds affinity automountServiceAccountToken containers dnsConfig dnsPolicy enableServiceLinks
+    ephemeralContainers hostAliases hostIPC hostNetwork hostPID hostUsers hostname hostnameOverride imagePullSecrets
+    initContainers nodeName nodeSelector os overhead preemptionPolicy priority priorityClassName readinessGates
+    resourceClaims resources restartPolicy runtimeClassName schedulerName schedulingGates securityContext serviceAccount
+    serviceAccountName setHostnameAsFQDN shareProcessNamespace subdomain terminationGracePeriodSeconds tolerations
+    topologySpreadConstraints volumes"""
+)
+_CONTAINER = _names(
+    """args command env envFrom image imagePullPolicy lifecycle livenessProbe name ports readinessProbe resizePolicy
+    resources restartPolicy restartPolicyRules securityContext startupProbe stdin stdinOnce terminationMessagePath
+    terminationMessagePolicy tty volumeDevices volumeMounts workingDir"""
+)
+_VOLUME = _names(
+    """configMap csi downwardAPI emptyDir ephemeral fc flexVolume hostPath image iscsi name nfs persistentVolumeClaim
+    projected secret"""
+)
+_PROBE = _names(
+    """exec failureThreshold grpc httpGet initialDelaySeconds periodSeconds successThreshold tcpSocket
+    terminationGracePeriodSeconds timeoutSeconds"""
+)
+_SECURITY = _names(
+    """allowPrivilegeEscalation appArmorProfile capabilities fsGroup fsGroupChangePolicy privileged procMount
+    readOnlyRootFilesystem runAsGroup runAsNonRoot runAsUser seLinuxChangePolicy seLinuxOptions seccompProfile
+    supplementalGroups supplementalGroupsPolicy sysctls windowsOptions"""
+)
+_BELOW: Mapping[str, frozenset[str]] = {
+    "containers": _CONTAINER,
+    "initContainers": _CONTAINER,
+    "volumes": _VOLUME,
+    "securityContext": _SECURITY,
+    **dict.fromkeys(("livenessProbe", "readinessProbe", "startupProbe"), _PROBE),
+    "env": frozenset({"name", "value", "valueFrom"}),
+    "ports": frozenset({"containerPort", "hostIP", "hostPort", "name", "protocol"}),
+    "volumeMounts": frozenset(
+        {"mountPath", "mountPropagation", "name", "readOnly", "recursiveReadOnly", "subPath", "subPathExpr"}
+    ),
+    "resources": frozenset({"claims", "limits", "requests"}),
+    "tolerations": frozenset({"effect", "key", "operator", "tolerationSeconds", "value"}),
+    "hostPath": frozenset({"path", "type"}),
+    "emptyDir": frozenset({"medium", "sizeLimit"}),
+    "valueFrom": frozenset({"configMapKeyRef", "fieldRef", "fileKeyRef", "resourceFieldRef", "secretKeyRef"}),
+}
+"""Field -> the fields below it, in core/v1 of Kubernetes 1.34."""
+_OURS = frozenset(str(field.alias) for part in (Component, PodPart) for field in part.model_fields.values())
+"""Fields that a component has beside those of a pod."""
+_UNDECLARED = re.compile(r"\.spec\.template\.spec\.(.+?): field not declared in schema")
+
+
+class _Field(NamedTuple):
+    """A field that somebody wrote."""
+
+    chain: tuple[str, ...]
+    """The fields from the pod spec down to it."""
+    where: str
+    """As a person finds it: `spec.engine.volumes[0].hostpath`."""
+
+    @property
+    def candidates(self) -> frozenset[str]:
+        """The fields that there are at this place; () where no list of them is kept."""
+        return _BELOW.get(self.chain[-2], frozenset()) if len(self.chain) > 1 else _POD | _OURS
+
+    @property
+    def meant(self) -> str:
+        """The field that was meant, "" when none is like it."""
+        name, known = self.chain[-1], self.candidates
+        same = [field for field in sorted(known) if field.lower() == name.lower()]
+        return next(iter(same or get_close_matches(name, sorted(known), 1, cutoff=0.8)), "")
+
+    @property
+    def sentence(self) -> str:
+        """That there is no such field, and what to do."""
+        return f"{self.where} is no field of a pod: " + (f"did you mean {self.meant}?" if self.meant else "remove it")
+
+
+@memoize_by_identity(1024)
+def misspelled(service: InferenceService, runtime: Runtime | None) -> tuple[str, ...]:
+    """A sentence for each field of a service and its runtime that is none, but is like a field that there is."""
+    fields = (field for field in _written(service, runtime) if field.candidates)
+    return tuple(field.sentence for field in fields if field.chain[-1] not in field.candidates and field.meant)
+
+
+def translated(message: str, service: InferenceService, runtime: Runtime | None) -> str:
+    """What the API server says against fields of a pod template, in the words of whoever wrote them.
+
+    The message as it is where it is about something else, or about what is not written (any more).
+    """
+    undeclared = {tuple(re.sub(r"\[[^]]*\]", "", path).split(".")) for path in _UNDECLARED.findall(message)}
+    found = [field.sentence for field in _written(service, runtime) if field.chain in undeclared] if undeclared else []
+    return "; ".join(dict.fromkeys(found)) or message
+
+
+def _written(service: InferenceService, runtime: Runtime | None) -> Iterator[_Field]:
+    """All fields of pods in the components of a service and in those of its runtime."""
+    for role, component in service.spec.components.items():
+        yield from _component(component, f"spec.{role}")
+        if runtime is not None:
+            yield from _component(getattr(runtime.spec, f"{role}_config"), f"runtime {runtime.name}: spec.{role}Config")
+    if runtime is not None:
+        yield from _below(runtime.spec.pod, (), f"runtime {runtime.name}: spec")
+
+
+def _component(component: Component | None, where: str) -> Iterator[_Field]:
+    if component is None:
+        return
+    parts: tuple[tuple[Component | PodPart | None, str], ...] = (
+        (component, where), (component.leader, f"{where}.leader"), (component.worker, f"{where}.worker"),
+    )  # fmt: skip
+    for part, place in parts:
+        if part is not None:
+            yield from _below(part.pod, (), place)
+            yield from _below(part.runner, ("containers",), f"{place}.runner")
+
+
+def _below(value: Any, chain: tuple[str, ...], where: str) -> Iterator[_Field]:
+    if isinstance(value, list):
+        for number, entry in enumerate(value):
+            yield from _below(entry, chain, f"{where}[{number}]")
+    elif isinstance(value, Mapping) and not (chain and chain[-1] in FREE):
+        for name, inner in value.items():
+            yield _Field((*chain, str(name)), f"{where}.{name}")
+            yield from _below(inner, (*chain, str(name)), f"{where}.{name}")

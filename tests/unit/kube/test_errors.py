@@ -1,0 +1,18 @@
+"""What a code of the API server means."""
+
+from ome_operator.kube import errors
+
+
+def answered(code: int, message: str) -> errors.KubeError:
+    return errors.from_response(code, {"kind": "Status", "message": message})
+
+
+def test_an_object_of_another_shape_is_not_tried_again_though_the_code_is_500() -> None:
+    """The API server answers so to a server-side apply with an unknown field; a webhook that is down reads otherwise."""
+    said = (
+        "failed to create typed patch object (team/a; apps/v1, Kind=StatefulSet): .spec.template.spec.minReplica: field not "
+        "declared in schema"
+    )
+    assert isinstance(answered(500, said), errors.Invalid)
+    assert isinstance(answered(500, "failed calling webhook"), errors.ServerError)
+    assert isinstance(answered(503, "the server is starting"), errors.ServerError)
