@@ -6,16 +6,18 @@ counts, no autoscaling, no budgets, no router, no metadata (decisions 2).
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ome_operator.api import Component, InferenceService, Invalid, Model, Runtime, RuntimeSpec, migrate
+from ome_operator.api.invalid import shown
 from ome_operator.core.observed.objects import Deps, Manifest, Ref
-from ome_operator.core.problem import Problem
 from ome_operator.core.podspec.spelling import misspelled
+from ome_operator.core.problem import Problem
 from ome_operator.core.reasons import ENGINE_READY, MODEL_READY, RUNTIME_READY, Reason
 from ome_operator.core.resolve.finetuned import BASE, fine_tuned
 from ome_operator.core.resolve.identity import CHOSEN
 from ome_operator.core.resolve.ignored_fields import idle
+from ome_operator.core.resolve.pairing import unpaired
 from ome_operator.core.resolve.pinned import Part, Pinned, pinned
 from ome_operator.core.selection.accelerator import Accelerated, accelerated
 from ome_operator.core.selection.match import broken
@@ -32,6 +34,18 @@ NOT_IDENTITY = frozenset(
     }
 )  # fmt: skip
 """Fields of a component that never make a new revision."""
+
+
+class _Kinds(NamedTuple):
+    """The kinds of models, or of runtimes."""
+
+    here: str
+    """Of objects in the service's namespace."""
+    everywhere: str
+    """Of objects of the cluster."""
+
+
+_MODELS, _RUNTIMES = _Kinds("BaseModel", "ClusterBaseModel"), _Kinds("ServingRuntime", "ClusterServingRuntime")
 
 
 @dataclass(frozen=True)
@@ -54,7 +68,7 @@ class Resolved:
 def model_refs(service: InferenceService) -> tuple[Ref, ...]:
     """What a service's model may be, best first: without a kind a BaseModel of its namespace, then a ClusterBaseModel."""
     named = migrate(service.spec).model
-    return _refs(named.name, named.kind, service.namespace, "BaseModel", "ClusterBaseModel") if named else ()
+    return _refs(named.name, named.kind, service.namespace, _MODELS) if named else ()
 
 
 def object_refs(service: InferenceService) -> tuple[Ref, ...]:
@@ -68,12 +82,12 @@ def runtime_refs(service: InferenceService) -> tuple[Ref, ...]:
     named = migrate(service.spec).runtime
     if named is None or not named.name:
         return ()
-    return _refs(named.name, named.kind, service.namespace, "ServingRuntime", "ClusterServingRuntime")
+    return _refs(named.name, named.kind, service.namespace, _RUNTIMES)
 
 
-def _refs(name: str, kind: str | None, namespace: str, here: str, everywhere: str) -> tuple[Ref, ...]:
-    found = Ref(here, namespace, name), Ref(everywhere, "", name)
-    return tuple(one for one in found if kind in (None, one.kind))
+def _refs(name: str, kind: str | None, namespace: str, kinds: _Kinds) -> tuple[Ref, ...]:
+    found = Ref(kinds.here, namespace, name), Ref(kinds.everywhere, "", name)
+    return tuple(ref for ref in found if kind in (None, ref.kind))
 
 
 def resolve(service: InferenceService, deps: Deps, kept: Mapping[str, Mapping[str, Any]] | None = None) -> Resolved:
@@ -102,6 +116,9 @@ def resolve(service: InferenceService, deps: Deps, kept: Mapping[str, Mapping[st
     advice = idle(service, runtime)
     if model is not None and runtime is not None and runtime_refs(service):
         advice = _mismatch(runtime, model) + advice
+    if runtime is not None:
+        advice += unpaired(service, runtime)
+    advice += misspelled(service, runtime)
     problems = (*about_model, *about_runtime, *_shape(service), *lacking)
     return Resolved(model, runtime, inputs, router, problems, advice, {"runtime": of_runtime.drift, "model": of_model.drift})
 
@@ -116,7 +133,6 @@ def _pinned(
 
 @memoize_by_identity(1024)
 def _mismatch(runtime: Runtime, model: Model) -> tuple[str, ...]:
-    advice += misspelled(service, runtime)
     """What speaks against a runtime that a service names: it runs all the same, for whoever names it may know better."""
     rules = [one.sentence for one in broken(runtime, known(model), chosen=False) if one.sure]
     return (f"runtime {runtime.name} may not fit model {model.name}: {', '.join(rules)}",) if rules else ()
@@ -168,14 +184,15 @@ def runtime_parts(spec: RuntimeSpec, router: bool = False) -> Manifest:
 
 
 def _model(service: InferenceService, deps: Deps) -> tuple[Model | None, tuple[Problem, ...]]:
-    refs = model_refs(service)
+    refs, named = model_refs(service), service.spec.model
     if not refs:
-        said = "spec.model.name is missing or its kind is unknown: name the model to serve"
+        said = _no_kind("model", named.kind, _MODELS) if named else "spec.model is missing: name the model to serve"
         return None, (Problem(MODEL_READY, Reason.MODEL_NOT_NAMED, said),)
     found = next((deps.models[ref] for ref in refs if ref in deps.models), None)
     where = _where(refs, deps.models)
     if found is None:
-        said = f"{where} does not exist: apply it, or fix spec.model.name"
+        other = _of_other_kind(service, refs, _MODELS, deps.models)
+        said = f"{where} does not exist: {_instead('model', other) or 'apply it, or fix spec.model.name'}"
         return None, (Problem(MODEL_READY, Reason.BASE_MODEL_NOT_FOUND, said),)
     if isinstance(found, Invalid):
         return None, (Problem(MODEL_READY, Reason.INVALID_MODEL, f"{where} cannot be read: {found.why}"),)
@@ -195,7 +212,8 @@ def _runtime(
     found = next((deps.runtimes[ref] for ref in refs if ref in deps.runtimes), None)
     where = _where(refs, deps.runtimes) + ("" if named else ", chosen for this service,")
     if found is None:
-        said = f"{where} does not exist: apply it, or {remedy}"
+        other = _of_other_kind(service, named, _RUNTIMES, deps.runtimes)
+        said = f"{where} does not exist: {_instead('runtime', other) or f'apply it, or {remedy}'}"
         return None, (Problem(RUNTIME_READY, Reason.RUNTIME_NOT_FOUND, said),)
     if isinstance(found, Invalid):
         return None, (Problem(RUNTIME_READY, Reason.INVALID_RUNTIME, f"{where} cannot be read: {found.why}"),)
@@ -211,7 +229,7 @@ def _chosen(
 ) -> tuple[tuple[Ref, ...], Problem | None]:
     """(the runtime, nothing) or (nothing, the problem) for a service that names none."""
     if service.spec.runtime is not None and service.spec.runtime.name:
-        said = "the kind of spec.runtime is unknown: write ClusterServingRuntime or ServingRuntime, or remove kind"
+        said = _no_kind("runtime", service.spec.runtime.kind, _RUNTIMES)
         return (), Problem(RUNTIME_READY, Reason.RUNTIME_NOT_NAMED, said)
     if model is None:
         said = "spec.runtime.name is missing: a runtime is chosen when the model is there"
@@ -248,6 +266,23 @@ def _where(refs: tuple[Ref, ...], known: Mapping[Ref, object]) -> str:
     """The object that is meant, for people: the one that exists, else the cluster-wide spelling."""
     ref = next((one for one in refs if one in known), refs[-1])
     return f"{ref.kind} {ref.name}" + (f" in namespace {ref.namespace}" if ref.namespace else "")
+
+
+def _no_kind(part: str, kind: str | None, kinds: _Kinds) -> str:
+    """That there are no models, or runtimes, of the kind that a service names."""
+    return f"spec.{part}.kind is {shown(kind)}: write {kinds.everywhere} or {kinds.here}, or remove kind"
+
+
+def _of_other_kind(
+    service: InferenceService, refs: tuple[Ref, ...], kinds: _Kinds, known: Mapping[Ref, object]
+) -> Ref | None:
+    """An object that has the name, but not the kind, that a service gives."""
+    both = _refs(refs[0].name, None, service.namespace, kinds) if refs else ()
+    return next((ref for ref in both if ref in known), None)
+
+
+def _instead(part: str, other: Ref | None) -> str:
+    return f"there is a {other.kind} of that name, so write that in spec.{part}.kind, or remove kind" if other else ""
 
 
 def _shape(service: InferenceService) -> tuple[Problem, ...]:

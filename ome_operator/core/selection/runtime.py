@@ -20,6 +20,10 @@ NAMED = 600
 """Characters of a condition that excluded candidates may fill."""
 
 
+SPLIT = "it keeps prefill and decode apart, and the service names no decoder"
+"""Why a runtime with a decoderConfig does not fit a service of a single engine."""
+
+
 @dataclass(frozen=True)
 class Candidate:
     """A runtime that could be chosen."""
@@ -114,7 +118,7 @@ def _components(runtime: Runtime, service: InferenceService) -> Iterable[Broken]
         if brought[name] is None and not shared and not _own(written):
             yield Broken(f"it has no {name}Config")
     if spec.decoder_config is not None and service.spec.engine is not None and service.spec.decoder is None:
-        yield Broken("it keeps prefill and decode apart, and the service names no decoder")
+        yield Broken(SPLIT)
     if (engine := service.annotations.get(keys.ENGINE_NAME)) and not runs(runtime, engine):
         yield Broken(f"its engine is not {engine}")
 

@@ -237,7 +237,7 @@ def advice(deps: Deps | None = None, **spec: Any) -> str:
 
 
 def test_advice_is_gathered_from_everywhere() -> None:
-    assert advice(engine={}) == ""
+    assert advice(engine={}, decoder={}, router={}) == ""
     assert "allows no eviction" in advice(engine={"minAvailable": 1})
     assert "not a profile" in advice(engine={"annotations": {keys.RDMA_INJECT: "true", keys.RDMA_PROFILE: "x"}})
     assert "given twice" in advice(

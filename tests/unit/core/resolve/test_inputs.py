@@ -230,3 +230,42 @@ def test_a_model_of_the_namespace_comes_before_one_of_the_cluster() -> None:
     here = replace(parts.model("hf://mine/tiny"), kind="BaseModel", namespace="team")
     found = resolve(parts.service(engine={}), parts.deps(everywhere, here, parts.simple()))
     assert found.inputs is not None and found.inputs["model"]["uri"] == "hf://mine/tiny"
+
+
+UNFOUND: dict[str, tuple[Data, Deps, str]] = {
+    "a kind of model that there is not": (
+        {"model": {"name": "tiny", "kind": "ClusterBasemodel"}},
+        parts.deps(parts.model()),
+        'spec.model.kind is "ClusterBasemodel": write ClusterBaseModel or BaseModel, or remove kind',
+    ),
+    "no model at all": ({}, parts.deps(), "spec.model is missing: name the model to serve"),
+    "a model of the other kind": (
+        {"model": {"name": "tiny", "kind": "BaseModel"}},
+        parts.deps(parts.model()),
+        "BaseModel tiny in namespace team does not exist: there is a ClusterBaseModel of that name, so write that in "
+        "spec.model.kind, or remove kind",
+    ),
+    "a kind of runtime that there is not": (
+        {"model": {"name": "tiny"}, "runtime": {"name": "rt", "kind": "Servingruntime"}},
+        parts.deps(parts.model(), parts.simple()),
+        'spec.runtime.kind is "Servingruntime": write ClusterServingRuntime or ServingRuntime, or remove kind',
+    ),
+    "a runtime of the other kind": (
+        {"model": {"name": "tiny"}, "runtime": {"name": "rt", "kind": "ServingRuntime"}},
+        parts.deps(parts.model(), parts.simple()),
+        "ServingRuntime rt in namespace team does not exist: there is a ClusterServingRuntime of that name, so write that "
+        "in spec.runtime.kind, or remove kind",
+    ),
+    "nothing of that name": (
+        {"model": {"name": "tiny"}, "runtime": {"name": "rt"}},
+        parts.deps(parts.model()),
+        "ClusterServingRuntime rt does not exist: apply it, or fix spec.runtime.name",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNFOUND)
+def test_what_is_not_found_says_which_kind_would_be(case: str) -> None:
+    spec, deps, said = UNFOUND[case]
+    found = resolve(parts.service({"engine": {}, **spec}), deps)
+    assert said in [problem.message for problem in found.problems]

@@ -1,0 +1,44 @@
+"""Services whose pods get ready and which answer nobody: the condition Advice says what lacks."""
+
+from typing import Any
+
+import pytest
+
+from ome_operator.core.resolve.inputs import resolve
+from tests.support import parts
+
+APART = parts.simple(decoder=True)
+ALONE = parts.simple()
+
+
+def advice(runtime: Any, **components: Any) -> str:
+    """What is said of a service with these components."""
+    return "; ".join(resolve(parts.service(**components), parts.deps(parts.model(), runtime)).advice)
+
+
+@pytest.mark.parametrize(
+    ("components", "remedy"),
+    [({"engine": {}}, "add decoder: {} and router: {}"), ({"engine": {}, "router": {}}, "add decoder: {}, or")],
+)
+def test_a_named_runtime_that_keeps_prefill_and_decode_apart_wants_a_decoder(components: Any, remedy: str) -> None:
+    """The sentence is that of the automatic choice, which leaves such a runtime out."""
+    said = advice(APART, **components)
+    assert "it keeps prefill and decode apart, and the service names no decoder" in said and remedy in said
+
+
+def test_prefill_and_decode_want_somebody_who_pairs_them() -> None:
+    assert "nothing pairs prefill and decode" in advice(APART, engine={}, decoder={})
+
+
+@pytest.mark.parametrize(
+    ("runtime", "components"),
+    [
+        (APART, {"engine": {}, "decoder": {}, "router": {}}),
+        (ALONE, {"engine": {}}),
+        (ALONE, {"engine": {}, "router": {}}),
+        (APART, {"engine": {"runner": {"args": ["--port=30000"]}}}),
+        (APART, {"engine": {"leader": {"containers": [parts.container(command=["serve"])]}}}),
+    ],
+)
+def test_a_service_that_answers_gets_no_advice(runtime: Any, components: Any) -> None:
+    assert advice(runtime, **components) == ""
