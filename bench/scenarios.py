@@ -29,7 +29,7 @@ class Scenario:
     """Groups of the decoder, of the same size; the others are prefill then."""
     router: bool = True
     most_groups: int = 0
-    """maxReplicas; 0: as many as `groups`, so that nothing scales."""
+    """maxReplicas of an autoscaler; 0: as many as `groups`, so that nothing scales."""
     nodes: int = 220
 
     @property
@@ -56,7 +56,9 @@ class Scenario:
 
     def service(self, number: int) -> Manifest:
         """One InferenceService."""
-        bounds = {"minReplicas": self.groups, "maxReplicas": self.most_groups or self.groups}
+        bounds: Manifest = {"minReplicas": self.groups, "maxReplicas": self.most_groups or self.groups}
+        if self.most_groups > self.groups:
+            bounds["scaleMetric"] = "cpu"
         spec: Manifest = {
             "model": {"kind": "ClusterBaseModel", "name": MODEL},
             "runtime": {"kind": "ClusterServingRuntime", "name": self.runtime},

@@ -62,7 +62,7 @@ def desired(snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: Repli
         manifests += _engines(intent, revision, held)
         if revision in replicas:
             manifests += _router(snapshot, intent, revision, held, replicas[revision])
-    manifests += [scaling.autoscaler(intent.owner, name, one) for name, one in scaled.items() if one.scaler == "hpa"]
+    manifests += [scaling.autoscaler(intent.owner, name, one) for name, one in scaled.items() if one.autoscaled]
     far = tuple(
         progress(role, snapshot.pods, snapshot.observed.failures)
         for role in _roles(intent, held, source, counts, routed=not lives_on)
@@ -77,7 +77,7 @@ def desired(snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: Repli
         front=front,
         scales=frozenset(names.component(intent.owner.name, name) for name in scaled),
         progress=far,
-        advice=_advice(intent),
+        advice=_advice(snapshot, intent, scaled, far),
         held=held,
         missing=tuple(key for one in far if one.missing for key in one.role.workloads if key in snapshot.observed.children),
     )
@@ -263,10 +263,13 @@ def _scale_status(
     return tuple(out)
 
 
-def _advice(intent: Intent) -> tuple[str, ...]:
+def _advice(snapshot: Snapshot, intent: Intent, scaled: Mapping[str, object], far: tuple[Progress, ...]) -> tuple[str, ...]:
     said = list(intent.advice)
     for name, one in intent.policies.items():
-        said += scaling.advice(name, one, intent.groups[name])
+        scale = snapshot.controlled("RoleScale", names.component(intent.owner.name, name)) if name in scaled else None
+        asked = scale.replicas if scale is not None and not scale.deleting else None
+        said += scaling.advice(intent.owner, name, one, intent.groups[name], asked)
+    said += _unmetered(snapshot, intent, far)
     data = intent.data.get(intent.target) or {}
     said += data.get("dropped") or ()
     for part in (data.get("workloads") or {}).values():
@@ -277,6 +280,17 @@ def _advice(intent: Intent) -> tuple[str, ...]:
         if part["worker"]:
             said += probes.advice(part["worker"]["spec"]["template"]["spec"])
     return tuple(dict.fromkeys(one for one in said if one))
+
+
+def _unmetered(snapshot: Snapshot, intent: Intent, far: tuple[Progress, ...]) -> list[str]:
+    """What our autoscalers say that cannot scale. Pods that start have no metrics yet, so only whole roles are looked at."""
+    said = []
+    for role in (one.role.component for one in far if one.complete):
+        name = names.component(intent.owner.name, role)
+        found = snapshot.controlled("HorizontalPodAutoscaler", name)
+        if found is not None and found.message and intent.policies[role].autoscaled:
+            said.append(f"HorizontalPodAutoscaler {name} does not scale: {found.message}")
+    return said
 
 
 def selector(owner: meta.Owner, revision: str) -> str:

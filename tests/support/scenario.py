@@ -140,7 +140,8 @@ class Step(NamedTuple):
 def _come_up(life: Life) -> None:
     life.create("calm", "l-pairs", "engine", "router", engine={"lifecycle": QUICK})
     life.create("solo", "l-solo", "engine", engine={"minReplicas": 2, "lifecycle": QUICK})
-    pair = {"minReplicas": 2, "maxReplicas": 4, "lifecycle": QUICK, "annotations": {"ome.io/ssh-keys": "ssh"}}
+    scaled = {"minReplicas": 2, "maxReplicas": 4, "scaleMetric": "cpu"}
+    pair = {**scaled, "lifecycle": QUICK, "annotations": {"ome.io/ssh-keys": "ssh"}}
     life.create("pair", "l-pairs", "engine", "router", engine=pair)
     split = {"rollout": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}, "decoder": {"lifecycle": QUICK}}
     life.create("split", "l-pairs", "engine", "decoder", "router", **split)
@@ -206,11 +207,13 @@ def _told(service: Manifest) -> Any:
     """What a service says of itself, without times and sentences.
 
     Nor is compared whether and how often groups came back: kwok deletes pods by name, on a busy machine sometimes the
-    next one too, and a pod that is made from a stranger's template has to go.
+    next one too, and a pod that is made from a stranger's template has to go. Advice is not either: an autoscaler that finds
+    no metrics says so when it has looked, every 15 s.
     """
     status = service.get("status", {})
     current = status.get("observedGeneration") == service["metadata"]["generation"]
     conditions = {one["type"]: [one["status"], one["reason"]] for one in status.get("conditions", ())}
+    conditions.pop("Advice", None)
     if conditions.get("Recovered") == ["True", "Recovered"]:
         del conditions["Recovered"]
     groups = [[one["name"], one["phase"]] for one in status.get("groups", ())]

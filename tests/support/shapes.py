@@ -40,7 +40,7 @@ class Shape:
 
     def service(self) -> InferenceService:
         """The service."""
-        extra = {"maxReplicas": self.engines + 1} if self.scaled else {}
+        extra = {"maxReplicas": self.engines + 1, "scaleMetric": "cpu"} if self.scaled else {}
         spec: dict[str, Any] = {"engine": {"minReplicas": self.engines, **extra}}
         if self.decoders:
             spec["decoder"] = {"minReplicas": self.decoders}

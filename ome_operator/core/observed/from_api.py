@@ -55,7 +55,7 @@ def child(kind: str, body: Body, owned: str | None = None) -> Child:
         owned=managed_fields.owned(body) if owned is None else owned,
         deleting=bool(metadata.get("deletionTimestamp")),
         replicas=_number(spec.get("replicas"), 0),
-        message=_replica_failure(body) if kind == "Deployment" else "",
+        message=_failure(kind, body),
         content=content,
         template=_template(body) if kind == "StatefulSet" else "",
     )
@@ -299,10 +299,19 @@ def status_writers(body: Body) -> tuple[tuple[str, datetime], ...]:
     return tuple(writers)
 
 
-def _replica_failure(body: Body) -> str:
+_FAILURES = {"Deployment": ("ReplicaFailure", "True"), "HorizontalPodAutoscaler": ("ScalingActive", "False")}
+"""Kind -> type and status of the condition that says what keeps an object from its work."""
+
+
+def _failure(kind: str, body: Body) -> str:
+    """What keeps a Deployment from its pods, or an autoscaler from its metrics; "" where nothing does.
+
+    An autoscaler whose role has no groups is switched off, which is no failure.
+    """
     for condition in (body.get("status") or {}).get("conditions") or ():
-        if condition.get("type") == "ReplicaFailure" and condition.get("status") == "True":
-            return condition.get("message") or condition.get("reason") or "ReplicaFailure"
+        said = condition.get("reason") or ""
+        if (condition.get("type"), condition.get("status")) == _FAILURES.get(kind) and said != "ScalingDisabled":
+            return condition.get("message") or said or str(condition["type"])
     return ""
 
 

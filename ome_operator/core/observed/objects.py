@@ -42,7 +42,8 @@ class Child(NamedTuple):
     replicas: int
     """spec.replicas of a workload or RoleScale, else 0."""
     message: str
-    """Why a workload cannot create pods (Deployment condition ReplicaFailure), else ""."""
+    """Why a Deployment cannot create pods (condition ReplicaFailure), or an autoscaler reads no metrics (ScalingActive),
+    else ""."""
     content: Manifest | None
     """`{"revision": int, "data": {...}}` of a ControllerRevision, the status of a RoleScale, `{"status": {...},
     "generation": int}` of a BenchmarkJob's Job, else None."""

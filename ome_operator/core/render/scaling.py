@@ -1,11 +1,17 @@
 """Disruption budgets, scale objects and autoscalers of a service."""
 
+from collections.abc import Iterator
+
 from ome_operator import keys, names
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.render import meta
 from ome_operator.core.resolve.scaling import Policy
 from ome_operator.quantity import part
 from ome_operator.util.memoize import memoize_by_identity
+
+
+PERCENT = 80
+"""Utilization that a HorizontalPodAutoscaler aims at where no scaleTarget is written."""
 
 
 @memoize_by_identity(4096)
@@ -68,13 +74,15 @@ def autoscaler(owner: meta.Owner, component: str, policy: Policy) -> Manifest:
 
 
 def _resource_metric(policy: Policy) -> Manifest:
-    name = policy.scale_metric if policy.scale_metric in ("cpu", "memory") else "cpu"
-    target = {"type": "Utilization", "averageUtilization": policy.scale_target}
-    return {"type": "Resource", "resource": {"name": name, "target": target}}
+    target = {"type": "Utilization", "averageUtilization": policy.scale_target or PERCENT}
+    return {"type": "Resource", "resource": {"name": policy.scale_metric or "cpu", "target": target}}
 
 
-def advice(component: str, policy: Policy, groups: int) -> list[str]:
-    """What the user should know about the scaling and the budget that were asked for."""
+def advice(owner: meta.Owner, component: str, policy: Policy, groups: int, asked: int | None = None) -> list[str]:
+    """What the user should know about the scaling and the budget that were asked for.
+
+    `asked`: groups that the scale object asks for; None without.
+    """
     said = []
     if groups and allowed_disruptions(policy, groups) == 0:
         said.append(
@@ -85,13 +93,38 @@ def advice(component: str, policy: Policy, groups: int) -> list[str]:
         if policy.scaled:
             said.append("spec.router is not scaled automatically: set its minReplicas to the number that you want")
         return said
-    if policy.low < policy.high and policy.scaler == "hpa" and policy.scale_metric not in ("cpu", "memory"):
+    name = names.component(owner.name, component)
+    said += _of_autoscaler(component, name, owner.namespace, policy)
+    if asked is not None and asked != groups:
         said.append(
-            f"spec.{component}.scaleMetric {policy.scale_metric} cannot be read by a HorizontalPodAutoscaler: it scales on "
-            "cpu; set autoscaler.hpa.metrics, or autoscalerClass external"
+            f"RoleScale {name} asks for {asked} groups, and spec.{component} has minReplicas {policy.low} and "
+            f"maxReplicas {max(policy.high, policy.low)}: {groups} are used"
         )
-    if policy.low == 0 and policy.high > 0 and policy.scaler == "hpa":
-        said.append(f"spec.{component}.minReplicas 0: an HPA cannot wake a role from zero: scale it by hand")
     if policy.scaler == "keda":
         said.append("autoscalerClass keda: no ScaledObject is made yet; point yours at the RoleScale of the component")
     return said
+
+
+def _of_autoscaler(component: str, name: str, namespace: str, policy: Policy) -> Iterator[str]:
+    """About a HorizontalPodAutoscaler that is made, or that is not."""
+    field = f"spec.{component}"
+    if policy.low >= policy.high or policy.scaler not in ("hpa", ""):
+        return
+    if policy.scaler == "":
+        target = f"{field}.scaleTarget has no effect without scaleMetric, and " if policy.scale_target else ""
+        yield (
+            f"{target}nothing scales {component} by itself: `kubectl scale rolescale {name} -n {namespace} --replicas=N` "
+            "does, or name an autoscaler (docs/scaling.md)"
+        )
+    elif not policy.autoscaled:
+        yield (
+            f"{field}.scaleMetric {policy.scale_metric} cannot be read by a HorizontalPodAutoscaler, so none is made and "
+            "nothing scales by itself: set autoscaler.hpa.metrics, or autoscaler.class KEDA or External (docs/scaling.md)"
+        )
+    elif policy.low == 0:
+        yield f"{field}.minReplicas 0: an HPA cannot wake a role from zero: scale it by hand"
+    if policy.autoscaled and not policy.scale_metric and not policy.hpa.get("metrics"):
+        yield (
+            f"{field} names no metric, so its HorizontalPodAutoscaler reads cpu, which says little of GPUs: set "
+            "scaleMetric, or autoscaler.hpa.metrics (docs/scaling.md)"
+        )

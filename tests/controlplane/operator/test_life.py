@@ -30,6 +30,11 @@ def revisions(rig: Rig, namespace: str) -> set[str]:
     return {pod["metadata"]["labels"]["ome.io/revision"] for pod in rig.all("Pod", namespace, "component=engine")}
 
 
+def advice(rig: Rig, namespace: str, name: str) -> str:
+    """What a service is told though nothing is broken."""
+    return str(rig.condition(namespace, name, "Advice").get("message", ""))
+
+
 def slices(rig: Rig, namespace: str) -> list[Manifest]:
     """The EndpointSlices of the Services `bare` and `named-pods`, in this order."""
     both = "kubernetes.io/service-name in (bare, named-pods)"
@@ -124,7 +129,9 @@ class TestLife:
         rig.wait("two groups", lambda: len(rig.all("Pod", namespace, "component=engine")) == 4, 30)
 
     def test_a_scale_object_moves_the_groups(self, rig: Rig, namespace: str) -> None:
-        rig.create(yamls.service(namespace, "auto", "single", engine={"minReplicas": 1, "maxReplicas": 4}))
+        rig.create(
+            yamls.service(namespace, "auto", "single", engine={"minReplicas": 1, "maxReplicas": 4, "scaleMetric": "cpu"})
+        )
         rig.ready(namespace, "auto")
         target = rig.get("HorizontalPodAutoscaler", namespace, "auto-engine")["spec"]["scaleTargetRef"]  # type: ignore[index]
         assert (target["kind"], target["name"]) == ("RoleScale", "auto-engine")
@@ -132,6 +139,11 @@ class TestLife:
         rig.cluster.kubectl("scale", "-n", namespace, "rolescale/auto-engine", "--replicas=3")
         rig.wait("three", lambda: len(rig.all("Pod", namespace, "component=engine")) == 3)
         rig.wait("its autoscaler is back", lambda: rig.get("HorizontalPodAutoscaler", namespace, "auto-engine"))
+        rig.wait(
+            "nobody serves metrics here, which its condition says",
+            lambda: "HorizontalPodAutoscaler auto-engine does not scale: " in advice(rig, namespace, "auto"),
+            60,
+        )
 
         def told() -> bool:
             status = (rig.get("RoleScale", namespace, "auto-engine") or {}).get("status", {})
@@ -141,6 +153,16 @@ class TestLife:
         rig.patch("InferenceService", namespace, "auto", {"spec": {"engine": {"maxReplicas": 1}}})
         rig.wait("no scale object", lambda: rig.get("RoleScale", namespace, "auto-engine") is None)
         rig.wait("one again", lambda: len(rig.all("Pod", namespace, "component=engine")) == 1)
+
+    def test_groups_are_scaled_by_hand_where_nobody_named_an_autoscaler(self, rig: Rig, namespace: str) -> None:
+        rig.create(yamls.service(namespace, "hand", "single", engine={"minReplicas": 1, "maxReplicas": 2}))
+        rig.ready(namespace, "hand")
+        assert rig.all("HorizontalPodAutoscaler", namespace) == []
+        rig.cluster.kubectl("scale", "-n", namespace, "rolescale/hand-engine", "--replicas=2")
+        rig.wait("two", lambda: len(rig.all("Pod", namespace, "component=engine")) == 2)
+        rig.cluster.kubectl("scale", "-n", namespace, "rolescale/hand-engine", "--replicas=7")
+        told = "RoleScale hand-engine asks for 7 groups, and spec.engine has minReplicas 1 and maxReplicas 2: 2 are used"
+        rig.wait("it is said that seven are too many", lambda: told in advice(rig, namespace, "hand"))
 
     def test_deleting_leaves_nothing(self, rig: Rig, namespace: str) -> None:
         rig.create(yamls.service(namespace, "gone", "pairs", "engine", "decoder", "router"))

@@ -74,7 +74,7 @@ def test_what_is_said_is_what_happens(kimi: Rig, tmp_path: Path) -> None:
     rig = kimi
     sample = tmp_path / "service.yaml"
     documents = list(yaml.safe_load_all(SAMPLE.read_text()))
-    documents[1]["spec"]["decoder"]["maxReplicas"] = 2  # an autoscaler, so that there is one object of every kind
+    documents[1]["spec"]["decoder"] |= {"maxReplicas": 2, "scaleMetric": "cpu"}  # an autoscaler, too: every kind is there
     sample.write_text(yaml.safe_dump_all(documents))
     new = forecast(ome(rig, "diff", "-f", sample, "-o", "json"))
     assert new["sentence"].startswith(f"new: revision {new['after']} with prefill (1 group of 4 pods, 32 GPUs)")

@@ -35,6 +35,15 @@ def test_content_is_kept_only_where_it_is_needed() -> None:
     assert child("ConfigMap", data={"large": "x"}).content is None
 
 
+def test_an_autoscaler_that_has_no_metrics() -> None:
+    def told(reason: str, status: str = "False") -> str:
+        said = {"type": "ScalingActive", "status": status, "reason": reason, "message": "no metrics returned"}
+        return child("HorizontalPodAutoscaler", status={"conditions": [said]}).message
+
+    assert told("FailedGetResourceMetric") == "no metrics returned"
+    assert told("ValidMetricFound", "True") == told("ScalingDisabled") == ""
+
+
 def test_a_deployment_that_cannot_create_pods() -> None:
     failing = {"conditions": [{"type": "ReplicaFailure", "status": "True", "message": "exceeded quota"}]}
     assert child("Deployment", status=failing).message == "exceeded quota"

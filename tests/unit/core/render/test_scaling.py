@@ -12,7 +12,7 @@ OWNER = meta.Owner("svc", "team", "u")
 
 def counts(**changed: Any) -> Policy:
     """A policy of one group."""
-    return Policy(1, 1, None, None, "cpu", 80, {}, "hpa")._replace(**changed)
+    return Policy(1, 1, None, None, "", 0, {}, "")._replace(**changed)
 
 
 @pytest.mark.parametrize(
@@ -51,8 +51,14 @@ def test_a_budget_is_over_all_pods_of_one_role_of_one_slice() -> None:
 ADVICE: list[tuple[str, dict[str, Any], str]] = [
     ("engine", {}, ""),
     ("engine", {"min_available": 1}, "allows no eviction"),
-    ("engine", {"high": 3, "scale_metric": "rps"}, "cannot be read"),
-    ("engine", {"low": 0, "high": 3}, "cannot wake"),
+    ("engine", {"high": 3, "scale_metric": "rps", "scaler": "hpa"}, "so none is made"),
+    ("engine", {"high": 3, "scale_metric": "cpu", "scaler": "hpa"}, ""),
+    ("engine", {"high": 3, "scaler": "hpa"}, "names no metric, so its HorizontalPodAutoscaler reads cpu"),
+    ("engine", {"high": 3, "scaler": "hpa", "hpa": {"metrics": [{"type": "Pods"}]}}, ""),
+    ("engine", {"low": 0, "high": 3, "scale_metric": "cpu", "scaler": "hpa"}, "cannot wake"),
+    ("engine", {"high": 3}, "nothing scales engine by itself: `kubectl scale rolescale svc-engine -n team --replicas=N`"),
+    ("engine", {"high": 3, "scale_target": 5}, "spec.engine.scaleTarget has no effect without scaleMetric"),
+    ("engine", {"high": 3, "scaler": "none"}, ""),
     ("engine", {"scaler": "keda"}, "no ScaledObject"),
     ("router", {"high": 3}, "not scaled automatically"),
     ("router", {}, ""),
@@ -61,9 +67,17 @@ ADVICE: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("component", "said", "words"), ADVICE)
 def test_advice(component: str, said: dict[str, Any], words: str) -> None:
-    found = scaling.advice(component, counts(**said), 1)
+    found = scaling.advice(OWNER, component, counts(**said), 1)
     assert bool(found) == bool(words)
     assert words in "".join(found)
+
+
+def test_a_scale_that_is_out_of_bounds_is_said() -> None:
+    told = "RoleScale svc-engine asks for 7 groups, and spec.engine has minReplicas 1 and maxReplicas 3: 3 are used"
+    asked = counts(high=3, scale_metric="cpu", scaler="hpa")
+    assert scaling.advice(OWNER, "engine", asked, 3, 7) == [told]
+    assert scaling.advice(OWNER, "engine", asked, 1, 0)[0].endswith(": 1 are used")
+    assert scaling.advice(OWNER, "engine", asked, 3, 3) == []
 
 
 def test_an_autoscaler_moves_the_scale_object() -> None:

@@ -112,7 +112,7 @@ def counts(above: dict[str, Any], below: dict[str, Any] | None = None, scaler: s
 
 def test_one_group_and_no_autoscaler_unless_asked_for() -> None:
     found = counts({})
-    assert (found.low, found.high, found.scaled, found.scaler) == (1, 1, False, "hpa")
+    assert (found.low, found.high, found.scaled, found.scaler) == (1, 1, False, "")
 
 
 @pytest.mark.parametrize(
@@ -133,6 +133,31 @@ def test_the_services_counts_are_above_the_runtimes(above: Any, below: Any, expe
 def test_a_budget_of_the_service_replaces_the_runtimes_whichever_kind_it_is() -> None:
     found = counts({"maxUnavailable": 2}, {"minAvailable": 1})
     assert (found.min_available, found.max_unavailable) == (None, 2)
+
+
+@pytest.mark.parametrize(
+    ("engine", "scaled", "autoscaled"),
+    [
+        ({"maxReplicas": 2}, True, False),  # by hand
+        ({"maxReplicas": 2, "scaleTarget": 50}, True, False),
+        ({"maxReplicas": 2, "scaleMetric": "cpu"}, True, True),
+        ({"maxReplicas": 2, "scaleMetric": "rps", "scaleTarget": 5}, True, False),  # 5 requests are not 5 % of a CPU
+        ({"maxReplicas": 2, "scaleMetric": "concurrency", "autoscaler": {"class": "HPA"}}, True, False),
+        ({"maxReplicas": 2, "autoscaler": {"class": "HPA"}}, True, True),
+        ({"maxReplicas": 2, "scaleMetric": "rps", "autoscaler": {"class": "HPA", "hpa": {"metrics": [{}]}}}, True, True),
+        ({"maxReplicas": 2, "autoscaler": {"class": "None"}}, False, False),
+        ({"scaleMetric": "cpu"}, False, False),
+        ({"autoscaler": {"class": "KEDA", "keda": {}}}, True, False),
+    ],
+)
+def test_an_autoscaler_wants_a_class_or_a_metric_that_it_can_read(engine: Any, scaled: bool, autoscaled: bool) -> None:
+    found = counts(engine)
+    assert (found.scaled, found.autoscaled) == (scaled, autoscaled)
+
+
+def test_the_annotation_of_ome_is_a_class() -> None:
+    assert counts({"maxReplicas": 2}, None, "hpa").autoscaled
+    assert not counts({"maxReplicas": 2}, None, "external").autoscaled
 
 
 def test_who_scales() -> None:

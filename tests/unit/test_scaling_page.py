@@ -1,0 +1,54 @@
+"""What docs/scaling.md shows does what the page says."""
+
+import re
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ome_operator.core.render import meta, scaling
+from ome_operator.core.resolve.scaling import Policy, policy
+from tests.support import parts
+
+PAGE = Path(__file__).parents[2] / "docs/scaling.md"
+
+
+def blocks() -> list[dict[str, Any]]:
+    """The YAML of the page."""
+    found = re.findall(r"^( *)```yaml\n(.*?)^ *```", PAGE.read_text(), re.M | re.S)
+    return [yaml.safe_load(textwrap.dedent(text)) for _, text in found]
+
+
+def services() -> list[Policy]:
+    """What the fragments of services ask for, in their order: by hand, an HPA, KEDA."""
+    specs = [block["spec"] for block in blocks() if set(block) == {"spec"}]
+    return [policy(parts.service(engine={}, **spec), None, "decoder") for spec in specs]
+
+
+def test_the_fragments_ask_for_what_their_sections_promise() -> None:
+    hand, hpa, keda = services()
+    assert [(one.low, one.high, one.scaled, one.autoscaled) for one in (hand, hpa, keda)] == [
+        (1, 4, True, False), (1, 4, True, True), (1, 4, True, False),
+    ]  # fmt: skip
+    owner = meta.Owner("kimi-k2", "team", "u")
+    spec = scaling.autoscaler(owner, "decoder", hpa)["spec"]
+    assert spec["metrics"][0]["pods"]["metric"]["name"] == next(
+        rule["name"]["as"] for block in blocks() if "rules" in block for rule in block["rules"]
+    )
+    assert scaling.advice(owner, "decoder", hpa, 1) == scaling.advice(owner, "decoder", keda, 1) == []
+
+
+def test_the_scaled_object_points_at_the_scale_of_the_role() -> None:
+    (made,) = (block for block in blocks() if block.get("kind") == "ScaledObject")
+    scale = scaling.role_scale(meta.Owner("kimi-k2", "team", "u"), "decoder", 1)
+    target = made["spec"]["scaleTargetRef"]
+    assert (target["apiVersion"], target["kind"], target["name"]) == (
+        scale["apiVersion"], scale["kind"], scale["metadata"]["name"],
+    )  # fmt: skip
+
+
+def test_the_monitor_finds_leaders() -> None:
+    (made,) = (block for block in blocks() if block.get("kind") == "PodMonitor")
+    wanted = made["spec"]["selector"]["matchLabels"]
+    assert wanted.items() <= {**meta.labels("kimi-k2", "decoder", "r1"), **meta.leaders("kimi-k2", "decoder")}.items()
