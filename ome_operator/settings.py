@@ -62,6 +62,8 @@ class Settings:
     """Counts of a status that nothing depends on are written at most this often (decisions 17)."""
     failures_after: float = 3.0
     """Events of a workload are read when pods have been missing for so long (decisions 15)."""
+    starts_after: float = 10.0
+    """Events about a pod are read when no container of it has run for so long: nearly all have their volumes by then."""
     foreign_writer_pause: float = 300.0
     """For so many seconds after a foreign write of its status a service is left alone (decisions 24)."""
     guard_delay: float = 1.0

@@ -12,6 +12,7 @@ from ome_operator.controllers import events
 from ome_operator.controllers.base import Status, StatusReconciler, WallClock
 from ome_operator.core.benchmarkjob import job
 from ome_operator.core.benchmarkjob import status as benchmark_status
+from ome_operator.core.observed import from_api
 from ome_operator.core.observed.from_api import controller
 from ome_operator.core.observed.objects import Child, Manifest, Ref
 from ome_operator.core.reasons import NOTHING, Reason, Why
@@ -41,7 +42,8 @@ class BenchmarkJobReconciler(StatusReconciler):
     ) -> None:
         super().__init__(cluster, client, queue, resync, wall)
         self._images = images
-        self._failures = events.CreateFailures(client, time.monotonic, wall)
+        self._failures = events.create_failures(client, time.monotonic, wall)
+        self._start_failures = events.start_failures(client, time.monotonic, wall)
 
     async def reconcile_resource(self, resource: Resource) -> float:
         """Make the Job where there is none, say how it is, and when to look again."""
@@ -59,6 +61,9 @@ class BenchmarkJobReconciler(StatusReconciler):
             pods = await self._client.list_objects("Pod", resource.ref.namespace, label_selector=selector)
             if not pods and (said := (await self._failures.of(resource.ref.namespace)).get(made.uid)):
                 why = Why(Reason.PODS_REFUSED, said)
+            if benchmark_status.step(pods).reason == Reason.CONTAINER_CREATING:
+                told = await self._start_failures.of(resource.ref.namespace)
+                why = next((told[uid] for uid in map(from_api.uid, pods) if uid in told), why)
         status = benchmark_status.benchmark_status(resource.parsed, made, pods, why, now)
         await self.write(resource, status)
         if benchmark_status.over(status):

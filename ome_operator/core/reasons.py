@@ -72,6 +72,8 @@ class Reason(StrEnum):
     CREATING = "Creating"
     PROGRESSING = "Progressing"
     PENDING = "Pending"
+    CONTAINER_CREATING = "ContainerCreating"
+    FAILED_MOUNT = "FailedMount"
     STARTING = "Starting"
     NOT_READY = "NotReady"
     TERMINATING = "Terminating"

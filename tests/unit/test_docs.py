@@ -14,7 +14,12 @@ CALLS = frozenset({"Problem", "ProblemError", "Gate", "Condition", "Refusal"})
 
 UNDER_THEIR_CONDITION = frozenset({Reason.NO_EFFECT, Reason.REVISION_MISMATCH, Reason.FOREIGN_MANAGER})
 """The only reasons of Advice, RuntimeDrifted and AnotherOperator: the table of conditions explains them."""
-OF_PODS = frozenset({Reason.PENDING, Reason.STARTING, Reason.TERMINATING, Reason.NODE_LOST, Reason.RUNNING, Reason.FAILED})
+OF_PODS = frozenset(
+    {
+        Reason.PENDING, Reason.CONTAINER_CREATING, Reason.STARTING, Reason.TERMINATING, Reason.NODE_LOST, Reason.RUNNING,
+        Reason.FAILED,
+    }
+)  # fmt: skip
 """How a pod or Job is, in Kubernetes' own words."""
 
 

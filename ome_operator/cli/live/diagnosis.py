@@ -1,14 +1,16 @@
 """What keeps a service from being ready, read from a live cluster."""
 
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from ome_operator.cache.resources import SERVICE
 from ome_operator.cli.live.cluster_from_manifests import gather
 from ome_operator.cli.live.trees import KINDS, selector
-from ome_operator.controllers.events import when
+from ome_operator.controllers.events import unstarted, when
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import Manifest, Observed
+from ome_operator.core.observed.starts import explained
 from ome_operator.describe.diagnosis import Seen, Trouble, trouble
 from ome_operator.describe.tree import tree
 from ome_operator.kube.client import Client
@@ -22,7 +24,8 @@ async def troubles(client: Client, namespace: str, name: str) -> Trouble:
     there = gather(parts)
     events = await listed(client, ("Event",), namespace, optional=("Event",))
     seen = _about(events, {from_api.uid(one): one for one in (body, *parts)})
-    found = tree(body, Observed(there.children_of(namespace, name), there.pods_of(namespace, name)))
+    pods = explained(there.pods_of(namespace, name), unstarted(events, datetime.now(UTC)))
+    found = tree(body, Observed(there.children_of(namespace, name), pods))
     return trouble(found, (body.get("status") or {}).get("conditions") or (), seen)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ome_operator.core.observed.objects import Child, Pod, Refusal
-from ome_operator.core.reasons import Reason
+from ome_operator.core.reasons import Reason, Why
 
 Key = tuple[str, str]
 """Kind and name of an object in the service's namespace."""
@@ -45,6 +45,19 @@ class Checked(NamedTuple):
     """Monotonic time after which a refusal is asked about again."""
 
 
+class Starting(NamedTuple):
+    """Pods that wait on their nodes, no container of which has run."""
+
+    pods: frozenset[str] = frozenset()
+    """UIDs."""
+    tries: int = 0
+    """How often the events about them were read."""
+    at: float = 0.0
+    """Monotonic time when they may be read next."""
+    told: Mapping[str, Why] = {}  # noqa: RUF012 (nobody changes it)
+    """UID -> what keeps a pod from starting."""
+
+
 def pause(tries: int) -> float:
     """Seconds before the next attempt after so many."""
     return min(LONGEST, STEP * 2.0 ** max(0, min(tries - PATIENCE, 10)))
@@ -79,6 +92,7 @@ class ServiceMemory:
     failures: dict[Key, str] = field(default_factory=dict)
     looks: dict[Key, tuple[int, float]] = field(default_factory=dict)
     """Workload -> how often its events were read, and when (monotonic) they may be read again."""
+    starting: Starting = Starting()
     secrets: dict[str, float] = field(default_factory=dict)
     """Name -> monotonic time after which it is made again, should it be gone by then: it cannot be looked up."""
     events: dict[tuple[str, str], float] = field(default_factory=dict)

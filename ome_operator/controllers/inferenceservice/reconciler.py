@@ -13,9 +13,11 @@ from ome_operator.cache.resources import SERVICE, Resource
 from ome_operator.controllers import events as kube_events
 from ome_operator.controllers import status_writer
 from ome_operator.controllers.base import CORE, Core, WallClock
+from ome_operator.controllers.inferenceservice import starting
 from ome_operator.controllers.inferenceservice.execution import Execution, Result
 from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.memory import Key, ServiceMemory, pause
+from ome_operator.core.observed import starts
 from ome_operator.core.observed.objects import Child, Observed, Ref
 from ome_operator.core.plan import NEEDED, Event, Plan
 from ome_operator.core.reasons import READY, Reason
@@ -48,7 +50,8 @@ class InferenceServiceReconciler:
     ) -> None:
         self._cluster, self._client, self._executor, self._queue = cluster, client, executor, queue
         self._settings, self._wall, self._core, self._clock = settings, wall, core, clock
-        self._failures = kube_events.CreateFailures(client, clock, wall)
+        self._failures = kube_events.create_failures(client, clock, wall)
+        self._start_failures = kube_events.start_failures(client, clock, wall)
         self._memories: dict[Ref, tuple[str, ServiceMemory]] = {}
         self._permits: Permits[Ref, Ref | None] = Permits(settings.max_concurrent_services)
         cluster.child_gone = self._child_gone
@@ -72,6 +75,7 @@ class InferenceServiceReconciler:
             plan = self._plan(resource, memory, result)
             await self._executor.effects(plan, Execution(resource, memory, tried, result, self._clock))
             await self._inspect_missing_pods(resource, memory, plan, result)
+            await self._inspect_starting_pods(resource, memory, result)
             if not result.status_changed:
                 break
             resource = self._cluster.find(ref)
@@ -107,7 +111,7 @@ class InferenceServiceReconciler:
         memory.count(children, pods, self._clock())
         return Observed(
             children=children,
-            pods=pods,
+            pods=starts.explained(pods, memory.starting.told),
             refusals=memory.refusals(),
             accepted=memory.accepted,
             checks=memory.checks(self._clock()),
@@ -174,6 +178,12 @@ class InferenceServiceReconciler:
             if message != memory.failures.get(key, ""):
                 memory.failures[key] = message
                 result.status_changed = True
+
+    async def _inspect_starting_pods(self, resource: Resource, memory: ServiceMemory, result: Result) -> None:
+        """Find out why pods do not start on their nodes."""
+        pods = self._cluster.pods_of(resource.ref.namespace, resource.ref.name)
+        now, after = self._clock(), self._settings.starts_after
+        await starting.inspect(self._start_failures, resource.ref.namespace, pods, memory, result, now=now, after=after)
 
     async def _write_status(self, resource: Resource, memory: ServiceMemory, plan: Plan, result: Result) -> None:
         memory.held_up = _ready(plan.status) and self._unreachable(resource, plan)

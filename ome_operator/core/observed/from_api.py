@@ -210,8 +210,25 @@ def _running(body: Body, conditions: Mapping[str, Body]) -> tuple[str, str]:
     # Not ready since after its containers started: it has been ready in between. RFC 3339 compares as text.
     if starts and all(starts) and lost_at > max(starts):
         return "NotReady", ready.get("message") or ""
-    unready = [str(one.get("name")) for one in status.get("containerStatuses") or () if not one.get("ready")]
-    return "Starting", f"waiting for container {', '.join(unready)}" if unready else ""
+    unready = [box for box in status.get("containerStatuses") or () if not box.get("ready")]
+    for box in unready:
+        if ended := (box.get("lastState") or {}).get("terminated"):
+            return ended.get("reason") or "Error", f"{_last_words(box, ended)}; {_again(box)}"
+    said = f"waiting for container {', '.join(str(box.get('name')) for box in unready)}" if unready else ""
+    boxes = (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
+    return ("Starting" if any(map(_ran, boxes)) else "ContainerCreating"), said
+
+
+def _again(container: Body) -> str:
+    """That a container which ended runs again: how it ended stays in sight until it is ready."""
+    times = _number(container.get("restartCount"), 1)
+    return "it was started again" if times <= 1 else f"it was started again, {times} times by now"
+
+
+def _ran(container: Body) -> bool:
+    """Whether a container has run at any time: then its pod has its volumes and its network."""
+    state, before = container.get("state") or {}, container.get("lastState") or {}
+    return bool(state.get("running") or state.get("terminated") or before.get("terminated"))
 
 
 def _ended(containers: Iterable[Body]) -> tuple[str, str]:

@@ -11,19 +11,23 @@ from ome_operator.core.reasons import Reason, Why
 WORDS: Mapping[str, str] = {
     Reason.UNSCHEDULABLE: "unschedulable",
     Reason.PENDING: "waiting for the scheduler",
+    Reason.CONTAINER_CREATING: "starting",
     Reason.STARTING: "starting",
     Reason.NOT_READY: "not ready",
     Reason.TERMINATING: "terminating",
     Reason.IMAGE_PULL_BACK_OFF: "cannot pull their image",
     Reason.ERR_IMAGE_PULL: "cannot pull their image",
+    Reason.FAILED_MOUNT: "cannot mount a volume",
     Reason.CRASH_LOOP_BACK_OFF: "crash again and again",
 }
 """How a reason reads behind a number of pods; other reasons are said as they are."""
 
-_GRAVITY = (Reason.CRASH_LOOP_BACK_OFF, Reason.IMAGE_PULL_BACK_OFF, Reason.ERR_IMAGE_PULL, Reason.UNSCHEDULABLE)
+_GRAVITY = (
+    Reason.CRASH_LOOP_BACK_OFF, Reason.IMAGE_PULL_BACK_OFF, Reason.ERR_IMAGE_PULL, Reason.FAILED_MOUNT, Reason.UNSCHEDULABLE,
+)  # fmt: skip
 
 
-_ON_ITS_WAY = frozenset({Reason.PENDING, Reason.STARTING, Reason.NOT_READY, Reason.TERMINATING})
+_ON_ITS_WAY = frozenset({Reason.PENDING, Reason.CONTAINER_CREATING, Reason.STARTING, Reason.NOT_READY, Reason.TERMINATING})
 """What a pod goes through when nothing is wrong."""
 
 

@@ -157,7 +157,7 @@ def test_what_is_wrong_is_explained_down_to_the_nodes(kimi: Rig, namespace: str)
     ((prefill, *_),) = (part["roles"] for part in json.loads(tree.stdout)[0]["slices"])
     assert (prefill["wanted"], prefill["pods"], prefill["gpus"]) == (9, 36, 288)
     assert {rank["reason"] for group in prefill["groups"] for rank in group["ranks"]} <= {
-        "", "Unschedulable", "Pending", "Starting", "NotCreated",
+        "", "Unschedulable", "Pending", "ContainerCreating", "Starting", "NotCreated",
     }  # fmt: skip
 
 

@@ -126,9 +126,35 @@ CASES = {
     "containers are being created": (
         {},
         {"phase": "Pending", "containerStatuses": [container({"waiting": {"reason": "ContainerCreating"}})]},
-        ("Starting", "waiting for container ome-container"),
+        ("ContainerCreating", "waiting for container ome-container"),
     ),
-    "bound, and the kubelet has not spoken": ({}, {"phase": "Pending"}, ("Starting", "")),
+    "bound, and the kubelet has not spoken": ({}, {"phase": "Pending"}, ("ContainerCreating", "")),
+    "it runs again after it died: how it died stays in sight": (
+        {},
+        {
+            "phase": "Running",
+            "conditions": [ready("False", lastTransitionTime="2026-01-01T00:00:01Z")],
+            "containerStatuses": [{**RUNNING, "lastState": {"terminated": DIED}, "restartCount": 1}],
+        },
+        ("Error", "container ome-container exited with code 1: CUDA out of memory; it was started again"),
+    ),
+    "and for want of memory, many times": (
+        {},
+        {
+            "phase": "Running",
+            "containerStatuses": [container({"running": {}}, lastState={"terminated": OOM}, restartCount=7)],
+        },
+        ("OOMKilled", "container ome-container exited with code 137 (OOMKilled); it was started again, 7 times by now"),
+    ),
+    "of a pod that was ready after that, readiness counts": (
+        {},
+        {
+            "phase": "Running",
+            "conditions": [ready("False", lastTransitionTime="2026-01-01T01:00:00Z", message="containers with unready")],
+            "containerStatuses": [{**RUNNING, "lastState": {"terminated": DIED}, "restartCount": 1}],
+        },
+        ("NotReady", "containers with unready"),
+    ),
     "the image does not exist": (
         {},
         {

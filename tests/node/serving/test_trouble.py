@@ -1,0 +1,83 @@
+"""What only real nodes do to pods, and what the status says: volumes that cannot be mounted, engines that end at once."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ome_local.realnode.spec import NAME, PLACED
+from tests.node.serving.test_benchmarks import sample
+from tests.support import yamls
+from tests.support.busybox import REFERENCE
+from tests.support.rig import Rig
+
+SPACE = "trouble"
+WORDS = "sglang serve: error: unrecognized arguments: --max-runing-requests=16"
+ENDS = f"sleep 3; echo '{WORDS}' >&2; exit 2"
+"""It runs for a moment, so that there are times when the status could forget how it ended."""
+WATCHED_S = 45.0
+
+
+@pytest.fixture(scope="module")
+def place(serving: Rig) -> Iterator[str]:
+    """A namespace, a runtime of small pods for the real node, and a model of which the node has no directory."""
+    serving.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
+    box = {**yamls.container(image=REFERENCE), "command": ["/bin/sh", "-c", ENDS], "args": []}
+    router = {"runner": {**box, "name": "router"}, **PLACED}
+    runtime = {"engineConfig": {"runner": box, **PLACED}, "routerConfig": router}
+    serving.cluster.apply(
+        {"apiVersion": yamls.API, "kind": "ClusterServingRuntime", "metadata": {"name": "ends"}, "spec": runtime}
+    )
+    nope = yamls.model("nope")
+    nope["spec"]["storage"]["path"] = "/var/lib/ome/models/nope"
+    serving.cluster.apply(nope)
+    serving.cluster.kubectl("label", "node", NAME, "models.ome.io/clusterbasemodel.nope=Ready")
+    yield SPACE
+    serving.cluster.kubectl("delete", "namespace", SPACE)
+    serving.cluster.kubectl("delete", "clusterservingruntime/ends", "clusterbasemodel/nope")
+    serving.cluster.kubectl("label", "node", NAME, "models.ome.io/clusterbasemodel.nope-")
+
+
+def test_a_model_whose_directory_is_not_there(serving: Rig, place: str) -> None:
+    """The kubelet tells it in an event alone; the pod's status says ContainerCreating for ever."""
+    serving.create(yamls.service(place, "absent", "ends", "engine", model="nope"))
+    told = serving.says(place, "absent", "EngineReady", "FailedMount", "/var/lib/ome/models/nope is not a directory", 60)
+    assert "1 pod cannot mount a volume" in told["message"]
+    assert serving.condition(place, "absent", "Ready")["reason"] == "FailedMount"
+    serving.delete("InferenceService", place, "absent")
+
+
+@pytest.mark.parametrize("component", ["engine", "router"])
+def test_how_a_container_ended_stays_in_sight_while_it_crashes_again_and_again(
+    serving: Rig, place: str, component: str
+) -> None:
+    parts: dict[str, Any] = {"engine": {"lifecycle": {"restartPolicy": "None"}}}
+    if component == "router":
+        parts = {"engine": {"runner": {"command": ["/bin/sh", "-c", "sleep 3600"]}}, "router": {}}
+    serving.create(yamls.service(place, component, "ends", *parts, model="kimi-k2-tiny", **parts))
+    condition = {"engine": "EngineReady", "router": "RouterReady"}[component]
+    serving.wait("it ends", lambda: WORDS in serving.condition(place, component, condition).get("message", ""), 60)
+    until, seen = time.monotonic() + WATCHED_S, set[str]()
+    while time.monotonic() < until:
+        message = serving.condition(place, component, condition)["message"]
+        assert WORDS in message, f"forgotten: {message}"
+        seen.add(message)
+        time.sleep(0.5)
+    assert any("it was started again" in message for message in seen), seen
+    serving.delete("InferenceService", place, component)
+
+
+def test_a_benchmark_whose_results_have_no_directory(serving: Rig, tiny: str) -> None:
+    where = "/var/lib/ome/nowhere"
+    body = sample("kimi-k2-tiny.yaml", "nowhere", outputLocation={"storageUri": f"local://{where}"})
+    namespace = body["metadata"]["namespace"]
+    serving.cluster.apply(body)
+
+    def told() -> bool:
+        status = (serving.get("BenchmarkJob", namespace, "nowhere") or {}).get("status", {})
+        (said,) = status.get("conditions") or [{"reason": "", "message": ""}]
+        return said["reason"] == "FailedMount" and f"{where} is not a directory" in said["message"]
+
+    serving.wait("its condition names the directory", told, 90)
+    serving.delete("BenchmarkJob", namespace, "nowhere")

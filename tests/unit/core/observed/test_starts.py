@@ -1,0 +1,38 @@
+"""Pods whose containers no node starts: the last word of their events counts."""
+
+import pytest
+
+from ome_operator.core.observed.starts import explained, failure, waits
+from ome_operator.core.reasons import Why
+from tests.unit.core.rollout.makers import pod
+
+NO_DIRECTORY = 'MountVolume.SetUp failed for volume "model" : hostPath type check failed: /models/nope is not a directory'
+SUMMED_UP = "Unable to attach or mount volumes: unmounted volumes=[model]: context deadline exceeded"
+
+
+@pytest.mark.parametrize(
+    ("told", "wanted"),
+    [
+        ([("FailedMount", NO_DIRECTORY)], Why("FailedMount", NO_DIRECTORY)),
+        ([("FailedMount", SUMMED_UP), ("FailedMount", NO_DIRECTORY)], Why("FailedMount", NO_DIRECTORY)),
+        ([("FailedMount", SUMMED_UP)], Why("FailedMount", SUMMED_UP)),
+        ([("FailedAttachVolume", "no such disk")], Why("FailedMount", "no such disk")),
+        ([("FailedCreatePodSandBox", "no network")], Why("FailedCreatePodSandBox", "no network")),
+        ([("Pulling", "pulling image"), ("FailedMount", NO_DIRECTORY)], None),
+        ([("Preempted", "by another"), ("FailedMount", NO_DIRECTORY)], None),
+        ([], None),
+    ],
+)
+def test_the_newest_event_decides_and_the_most_exact_one_speaks(told: list[tuple[str, str]], wanted: Why | None) -> None:
+    assert failure(told) == wanted
+
+
+def test_only_pods_that_wait_on_their_node_are_explained() -> None:
+    creating = pod("a", ready=False)._replace(reason="ContainerCreating", uid="u-a")
+    starting = pod("b", ready=False)._replace(reason="Starting", uid="u-b")
+    going = creating._replace(deleting=True)
+    assert [waits(seen) for seen in (creating, starting, going)] == [True, False, False]
+    why = Why("FailedMount", NO_DIRECTORY)
+    found = explained((creating, starting, going), {"u-a": why, "u-b": why})
+    assert [(seen.reason, seen.message) for seen in found] == [why, ("Starting", ""), ("ContainerCreating", "")]
+    assert explained((creating,), {}) == (creating,)
