@@ -1,7 +1,7 @@
 """Why a service is not ready: what its conditions, pods and events say, alike things together, each with a next step."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -68,12 +68,19 @@ class Trouble:
     findings: tuple[Finding, ...]
     pods: tuple[Stuck, ...]
     events: tuple[Seen, ...]
+    pin: str = ""
+    """The revision that it is pinned to; "" without a pin."""
 
 
-def trouble(tree: Tree, conditions: Iterable[Mapping[str, Any]], events: Iterable[Seen]) -> Trouble:
-    """What keeps a service from being ready; `events` are those about it and its objects."""
+def trouble(tree: Tree, conditions: Sequence[Mapping[str, Any]], events: Iterable[Seen]) -> Trouble:
+    """What keeps a service from being ready; `events` are those about it and its objects.
+
+    What happened before a service became ready is over: of a service that is ready, only later events are told.
+    """
     pods = tuple(_stuck(tree))
-    told = [one.message for one in pods if one.message]
+    told = [stuck.message for stuck in pods if stuck.message]
+    since = _ready_since(conditions) if tree.ready else None
+    late = (event for event in events if since is None or event.when > since)
     return Trouble(
         namespace=tree.namespace,
         name=tree.name,
@@ -82,8 +89,19 @@ def trouble(tree: Tree, conditions: Iterable[Mapping[str, Any]], events: Iterabl
         message=tree.message,
         findings=tuple(_findings(tree, conditions)),
         pods=pods,
-        events=tuple(_news(one for one in events if not any(words in one.message for words in told))),
+        events=tuple(_news(event for event in late if not any(words in event.message for words in told))),
+        pin=tree.pin,
     )
+
+
+def _ready_since(conditions: Iterable[Mapping[str, Any]]) -> datetime | None:
+    """When the condition Ready changed last; None when it does not say."""
+    said = next((found.get("lastTransitionTime") for found in conditions if found.get("type") == READY), None)
+    try:
+        when = datetime.fromisoformat(str(said or ""))
+    except ValueError:
+        return None
+    return when if when.tzinfo is not None else None
 
 
 def _findings(tree: Tree, conditions: Iterable[Mapping[str, Any]]) -> Iterable[Finding]:
@@ -111,7 +129,7 @@ def _stuck(tree: Tree) -> Iterable[Stuck]:
         name, reason, message = key
         which = f"--role {name}" + (f" --group {min(groups[key])}" if name != keys.ROUTER else "")
         pods = tuple(rank.pod for rank in ranks)
-        yield Stuck(name, reason, message, pods, tuple(lacks(message)), step(reason, tree, which))
+        yield Stuck(name, reason, message, pods, tuple(lacks(message)), step(reason, tree, which, name))
 
 
 def _unready(tree: Tree) -> Iterator[tuple[RoleView, Group, Rank]]:
@@ -145,14 +163,19 @@ def _news(events: Iterable[Seen]) -> list[Seen]:
     return list(reversed(found.values()))[:EVENTS]
 
 
-def step(reason: str, tree: Tree, which: str = "") -> str:
-    """What to do about a reason, where its message does not say it; with the names filled in."""
-    found = _STEPS.get(reason, "")
-    return found.format(service=f"{tree.name} -n {tree.namespace}", model=tree.model, which=f" {which}" if which else "")
+def step(reason: str, tree: Tree, which: str = "", role: str = "") -> str:
+    """What to do about a reason, where its message does not say it; with the names filled in. `role`: that of the pods."""
+    found = (_OF_ROUTERS if role == keys.ROUTER else {}).get(reason) or _STEPS.get(reason, "")
+    return found.format(
+        service=f"{tree.name} -n {tree.namespace}",
+        columns="".join(f" -L {label}" for label in tree.labels),
+        holders=f" -l {','.join(f'{label}=Ready' for label in tree.labels)}" if tree.labels else "",
+        which=f" {which}" if which else "",
+    )
 
 
 _STEPS = {
-    "Unschedulable": "free GPUs, or see what the nodes lack: kubectl get nodes -L models.ome.io/clusterbasemodel.{model}",
+    "Unschedulable": "free GPUs, or see what the nodes lack: kubectl get nodes{columns}",
     "Pending": "the scheduler has not looked at it yet; if that stays so, is kube-scheduler running?",
     "CrashLoopBackOff": "ome logs {service}{which} --previous",
     "Error": "ome logs {service}{which} --previous",
@@ -161,13 +184,17 @@ _STEPS = {
     "ErrImagePull": "check the image's name and tag, and the pull secret of the pods' ServiceAccount",
     "NotReady": "ome logs {service}{which} --since 10m",
     "Starting": "weights are being loaded: ome logs {service}{which} -f",
+    "ContainerCreating": "no container runs yet: the node pulls the image and mounts the volumes, which takes its time",
+    "FailedMount": "mend what the message names on the node of the pod, or in the spec; the kubelet tries again by itself",
     "NodeLost": "look at the node: kubectl get nodes",
     "Terminating": "wait for its grace period; a pod that stays is on a lost node",
     "PodsRefused": "mend what the API server names: quota, Pod Security, ServiceAccount or webhook",
     "NotCreated": "its StatefulSet creates it; if that stays so, the events say why",
-    "WaitingForNodes": "kubectl get nodes -l models.ome.io/clusterbasemodel.{model}=Ready shows the nodes that hold it",
+    "WaitingForNodes": "kubectl get nodes{holders} shows the nodes that hold it",
     "WaitingForTurn": "ome explain the service that the message names: it has to be whole first",
     "Paused": "remove spec.rollout.paused to go on",
     "InternalError": "a bug of the operator: report it with its log",
 }
 """Reasons of pods and conditions. Most reasons of conditions need none: their messages name the fix."""
+_OF_ROUTERS = {"Starting": "ome logs {service}{which} -f"}
+"""Reasons that mean something else for routers, which load no weights."""

@@ -32,6 +32,8 @@ def service(tree: Tree, *, every: bool = False) -> Drawn:
         # What its pods say is told with them.
         drawn.add(Text.assemble((tree.reason, "yellow"), "" if tree.reason in reasons else f": {tree.message}"))
     drawn.add(Text(f"model {tree.model or '-'}, runtime {tree.runtime or '-'}"))
+    if tree.pin:
+        drawn.add(_pinned(tree.pin, tree.name, tree.namespace))
     for said in tree.conditions:
         if said.message not in tree.message:
             drawn.add(Text.assemble((f"{said.type} ", "yellow"), f"{said.reason}: {said.message}"))
@@ -157,6 +159,8 @@ def trouble(found: Trouble, now: datetime) -> Iterator[RenderableType]:
     yield Text.assemble(_mark(found.ready), " ", (found.name, "bold"), f" in namespace {found.namespace} {state}")
     if not found.ready and not (found.findings or found.pods):
         yield _indented(Text(found.message))
+    if found.pin:
+        yield _indented(_pinned(found.pin, found.name, found.namespace))
     for one in found.findings:
         ago = _ago(one.since, now)
         yield Text()
@@ -178,6 +182,11 @@ def trouble(found: Trouble, now: datetime) -> Iterator[RenderableType]:
         times = f" ({event.count} times)" if event.count > 1 else ""
         ago = f"{duration((now - event.when).total_seconds())} ago"
         yield _indented(Text.assemble((f"{ago:>10}  ", "dim"), f"{event.reason} of {event.about}{times}: {event.message}"))
+
+
+def _pinned(revision: str, name: str, namespace: str) -> Text:
+    said = f"{revision} by spec.rollout.revision: edits wait (ome undo {name} -n {namespace} --off ends that)"
+    return Text.assemble(("pinned to ", "yellow"), said)
 
 
 def _next(step: str) -> Iterator[RenderableType]:

@@ -24,8 +24,10 @@ from ome_operator.core.reasons import (
 from ome_operator.core.recovery.failure import sentence
 from ome_operator.core.recovery.record import FAILED, NODE_LOST, RECYCLING, RESTARTING, SYSTEMIC
 from ome_operator.core.render.statefulsets import Stored, stored
+from ome_operator.core.resolve.finetuned import mounted
 from ome_operator.core.rollout.members import existing
 from ome_operator.core.status.progress import title
+from ome_operator.core.weights.mount import claim, directories, placed, required_label
 from ome_operator.describe.outcome import pod_gpus
 from ome_operator.describe.text import count
 
@@ -118,6 +120,10 @@ class Tree:
     conditions: tuple[Said, ...]
     """What is wrong besides what the slices show, and advice."""
     slices: tuple[Slice, ...]
+    labels: tuple[str, ...] = ()
+    """Keys of the labels that nodes must carry as `Ready` for its pods: a label for each model and fine-tuned weight."""
+    pin: str = ""
+    """The revision that `spec.rollout.revision` holds it at, so that edits wait; "" without."""
 
 
 def tree(body: Mapping[str, Any], observed: Observed) -> Tree:
@@ -127,6 +133,8 @@ def tree(body: Mapping[str, Any], observed: Observed) -> Tree:
     ready = told.get(READY) or {"status": "Unknown", "reason": "NotSeen", "message": _unseen(body)}
     current = ready.get("observedGeneration", metadata.get("generation")) == metadata.get("generation")
     wanted = str(status.get("revision") or "").rpartition("→")[2]
+    data = _stored(metadata.get("uid") or "", observed)
+    pin = (spec.get("rollout") or {}).get("revision") or ""
     return Tree(
         namespace=metadata.get("namespace") or "",
         name=metadata["name"],
@@ -138,7 +146,9 @@ def tree(body: Mapping[str, Any], observed: Observed) -> Tree:
         runtime=status.get("runtime") or (spec.get("runtime") or {}).get("name") or "",
         revision=wanted,
         conditions=tuple(_conditions(told)),
-        slices=tuple(_slices(metadata.get("uid") or "", wanted, observed, status)),
+        slices=tuple(_slices(metadata.get("uid") or "", wanted, observed, status, data)),
+        labels=tuple(_labels(data.get(wanted) or {})),
+        pin=pin if pin == wanted else "",
     )
 
 
@@ -155,12 +165,26 @@ def _conditions(told: Mapping[str, Mapping[str, Any]]) -> Iterable[Said]:
             yield Said(name, one.get("reason") or "", one.get("message") or "")
 
 
-def _slices(uid: str, wanted: str, observed: Observed, status: Mapping[str, Any]) -> Iterable[Slice]:
-    data = {
+def _stored(uid: str, observed: Observed) -> dict[str, Mapping[str, Any]]:
+    """Revision -> what its ControllerRevision stores."""
+    return {
         child.labels.get(keys.REVISION, ""): child.content["data"]
         for child in observed.children.values()
         if child.kind == "ControllerRevision" and child.content and slices.ours(child, uid)
     }
+
+
+def _labels(data: Mapping[str, Any]) -> Iterable[str]:
+    """What a revision asks of its nodes."""
+    identities = mounted(data.get("inputs") or {})
+    for identity, directory in placed(identities, directories(data)):
+        if claim(identity["uri"]) is None:
+            yield required_label(identity, directory)
+
+
+def _slices(
+    uid: str, wanted: str, observed: Observed, status: Mapping[str, Any], data: Mapping[str, Mapping[str, Any]]
+) -> Iterable[Slice]:
     present = slices.slices(observed, uid)
     both = any(pod.component == keys.DECODER for one in present.values() for pod in one.pods)
     for name, one in sorted(present.items(), key=lambda item: item[0] == wanted):

@@ -11,6 +11,7 @@ from ome_operator.describe.diagnosis import EVENTS, Seen, Trouble, lacks, troubl
 from ome_operator.describe.tree import tree
 from tests.support import parts
 from tests.support.simulator import World
+from tests.unit.core.resolve.test_finetuned import weight
 from tests.unit.describe.test_tree import body, grown
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -22,7 +23,7 @@ def asked(world: World, events: tuple[Seen, ...] = (), **pods: Any) -> Trouble:
     observed = world.observed()
     changed = tuple(pod._replace(**pods) if pod.component == "decoder" else pod for pod in observed.pods)
     one = body(world)
-    return trouble(tree(one, replace(observed, pods=changed)), one["status"]["conditions"], events)
+    return trouble(tree(one, replace(observed, pods=changed)), one["status"].get("conditions") or (), events)
 
 
 def text(found: Trouble) -> str:
@@ -76,7 +77,79 @@ def test_alike_events_are_counted_and_the_newest_come_first() -> None:
 
     many = tuple(seen(60 + number, f"old {number}") for number in range(20))
     few = seen(3, "x", 2), seen(2, "y"), seen(9, "x"), seen(1, "z", 1, "Normal")
-    found = asked(grown(World(*parts.kimi(), seed=1)), (*few, *many))
+    found = asked(World(*parts.kimi(), seed=1), (*few, *many))
     assert [(one.message, one.count) for one in found.events[:2]] == [("y", 1), ("x", 3)]
     assert len(found.events) == EVENTS
     assert "3 min ago  Failed of Pod a (3 times): x" in text(found)
+
+
+def weighed() -> World:
+    """A service of a BaseModel of its namespace with a LoRA weight, whose pods are made."""
+    model = replace(parts.model(), kind="BaseModel", namespace=parts.NAMESPACE)
+    service = parts.service(model={"name": "tiny", "fineTunedWeights": ["poet"]}, engine={})
+    deps = replace(parts.deps(model, parts.simple(router=False)), weights={"poet": weight("poet")}, holders={})
+    world = World(service, deps, seed=1)
+    for _ in range(2):
+        world.carry_out(world.sync())
+        world.step()
+    return world
+
+
+def test_the_next_step_names_the_labels_that_pods_ask_for() -> None:
+    """They are those of a model of the namespace, and of what was trained on it: no other label changes anything."""
+    world = weighed()
+    labels = "models.ome.io/team.basemodel.tiny", "models.ome.io/finetunedweight.poet"
+    made = next(live.manifest for live in world.children.values() if live.key[0] == "StatefulSet")
+    spec = made["spec"]["template"]["spec"]
+    (term,) = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert tuple(wish["key"] for wish in term["matchExpressions"]) == labels
+    found = asked(world)
+    steps = {finding.reason: finding.next for finding in found.findings}
+    assert f"kubectl get nodes -l {labels[0]}=Ready,{labels[1]}=Ready shows" in steps["WaitingForNodes"]
+    pods = tuple(pod._replace(ready=False, reason="Unschedulable", message=FULL) for pod in world.observed().pods)
+    seen = trouble(tree(body(world), replace(world.observed(), pods=pods)), body(world)["status"]["conditions"], ())
+    assert seen.pods[0].next.endswith(f"kubectl get nodes -L {labels[0]} -L {labels[1]}")
+
+
+def test_what_happened_before_it_was_ready_is_over() -> None:
+    world = grown(World(*parts.kimi(), seed=1))
+    (ready,) = [told for told in world.service.status["conditions"] if told["type"] == "Ready"]
+    at = datetime.fromisoformat(ready["lastTransitionTime"])
+    events = tuple(
+        Seen(at + timedelta(minutes=late), "Warning", "FailedScheduling", "Pod a", f"{late}", 1) for late in (-31, 2)
+    )
+    assert [event.message for event in asked(world, events).events] == ["2"]
+    assert len(asked(world, events, ready=False, reason="NotReady").events) == 1
+    broken = body(world)
+    broken["status"]["conditions"] = [{**told, "status": "False"} for told in broken["status"]["conditions"]]
+    seen = trouble(tree(broken, world.observed()), broken["status"]["conditions"], events)
+    assert [event.message for event in seen.events] == ["2", "-31"]
+
+
+def test_a_pin_is_said_though_all_is_well() -> None:
+    world = grown(World(*parts.kimi(), seed=1))
+    pinned = body(world)
+    name = pinned["status"]["revision"]
+    pinned["spec"]["rollout"] = {"revision": name}
+    seen = trouble(tree(pinned, world.observed()), pinned["status"]["conditions"], ())
+    undo = "ome undo kimi-k2-instruct -n kimi-k2-instruct --off ends that"
+    line = f"pinned to {name} by spec.rollout.revision: edits wait ({undo})"
+    assert seen.ready and line in text(seen)
+    assert "pinned" not in text(asked(world))
+
+
+@pytest.mark.parametrize(
+    ("component", "reason", "said"),
+    [
+        ("decoder", "Starting", "weights are being loaded: ome logs"),
+        ("router", "Starting", "ome logs kimi-k2-instruct -n kimi-k2-instruct --role router -f"),
+        ("decoder", "ContainerCreating", "no container runs yet"),
+        ("decoder", "FailedMount", "mend what the message names"),
+    ],
+)
+def test_weights_are_loaded_by_engines_that_run(component: str, reason: str, said: str) -> None:
+    world = grown(World(*parts.kimi(), seed=1))
+    observed = world.observed()
+    pods = tuple(pod._replace(ready=False, reason=reason) if pod.component == component else pod for pod in observed.pods)
+    seen = trouble(tree(body(world), replace(observed, pods=pods)), body(world)["status"]["conditions"], ())
+    assert [stuck.next.startswith(said) for stuck in seen.pods] == [True]

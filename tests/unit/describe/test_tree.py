@@ -185,3 +185,12 @@ def test_what_the_status_remembers_of_a_group(more: dict[str, Any], said: str) -
     group = {"component": "decoder", "revision": one["status"]["revision"], "index": 0}
     one["status"]["groups"] = [{"name": "x", **group, "recycles": 2, "lastFailure": failure, **more}]
     assert f"✓ group 0  12 ranks{said}" in drawn(tree(one, world.observed()), width=200)
+
+
+def test_a_pinned_service_says_so() -> None:
+    world = grown(kimi())
+    pinned = body(world)
+    pinned["spec"]["rollout"] = {"revision": pinned["status"]["revision"]}
+    assert f"pinned to {pinned['status']['revision']} by spec.rollout.revision" in drawn(tree(pinned, world.observed()))
+    pinned["spec"]["rollout"] = {"revision": "deadbeef"}
+    assert "pinned" not in drawn(tree(pinned, world.observed()))
