@@ -59,10 +59,13 @@ class Scaled(Inline):
     min_replicas: Replicas | None = None
     """Groups to start with and to keep at least; 1 when unset."""
     max_replicas: Replicas | None = None
-    """Groups at most; minReplicas when unset. Above minReplicas an autoscaler decides."""
+    """Groups at most; minReplicas when unset. Above minReplicas the RoleScale of the component counts, which people change, or
+    an autoscaler that is asked for."""
     scale_target: int | None = None
-    """Target of the autoscaler's metric, in the metric's unit (percent for cpu and memory)."""
+    """Target of scaleMetric, in percent of what pods request; 80 when unset."""
     scale_metric: Literal["cpu", "memory", "concurrency", "rps"] | None = None
+    """cpu or memory asks for a HorizontalPodAutoscaler on what pods use. concurrency and rps are no metrics of pods, so no
+    autoscaler is made for them: autoscaler.hpa.metrics takes any metric."""
     labels: Labels | None = None
     """Labels of the component's pods."""
     annotations: Labels | None = None
@@ -106,6 +109,7 @@ class Component(Scaled):
     """Environment variables of a router."""
     accelerator_override: AcceleratorSelector | None = None
     autoscaler: Autoscaler | None = None
+    """Who changes the number of groups between minReplicas and maxReplicas."""
     lifecycle: Lifecycle | None = None
     topology_key: Annotated[str | None, Field(max_length=317)] = None
     """Node label: all pods of one group run on nodes with the same value."""

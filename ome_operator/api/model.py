@@ -8,7 +8,7 @@ from ome_operator.api.base import ATOMIC, Spec
 from ome_operator.api.conditions import Conditions, Users
 from ome_operator.api.learned import Facts
 from ome_operator.api.objects import Object
-from ome_operator.api.values import Labels, Name, Open, ReleaseNumber, StorageUri
+from ome_operator.api.values import Labels, Name, NodePath, Open, ParameterCount, ReleaseNumber, StorageUri
 
 
 class Version(Spec):
@@ -47,7 +47,7 @@ class Storage(Spec):
 
     storage_uri: StorageUri
     """hf://org/model[@revision], s3://, gs://, az://, oci://, pvc://[namespace:]claim/path, local:///path, vendor://, github://."""
-    path: str | None = None
+    path: NodePath | None = None
     """Directory on the nodes; engines see the files under this path."""
     schema_path: str | None = None
     key: str | None = None
@@ -68,7 +68,7 @@ class ModelSpec(Spec):
     model_architecture: str | None = None
     """Class name in config.json, such as DeepseekV3ForCausalLM."""
     model_type: str | None = None
-    model_parameter_size: str | None = None
+    model_parameter_size: ParameterCount | None = None
     """Number of parameters, such as "7B" or "1.04T"."""
     model_capabilities: list[str] | None = None
     api_capabilities: list[str] | None = None

@@ -33,7 +33,9 @@ class Hpa(Spec):
     """Handed on to a HorizontalPodAutoscaler."""
 
     metrics: Annotated[list[Open] | None, ATOMIC] = None
+    """Metrics as autoscaling/v2 has them; they replace scaleMetric and scaleTarget."""
     behavior: Open | None = None
+    """How fast it scales, as autoscaling/v2 has it."""
 
 
 class Keda(Spec):
@@ -51,6 +53,8 @@ class Autoscaler(Spec):
     """What scales one component; stronger than the annotation ome.io/autoscalerClass."""
 
     class_: Annotated[Literal["HPA", "KEDA", "External", "None"], Field(alias="class")]
+    """HPA: a HorizontalPodAutoscaler is made. External and KEDA: an autoscaler of yours changes the RoleScale. None: nobody does,
+    and minReplicas counts."""
     hpa: Hpa | None = None
     keda: Keda | None = None
 

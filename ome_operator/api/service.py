@@ -16,6 +16,9 @@ from ome_operator.api.values import Name, Open, matches
 NAME_LENGTH = 50
 """Longest name of a service: names of its children add up to 13 characters and end below a label's 63."""
 _NAME = f"^[a-z]([-a-z0-9]{{0,{NAME_LENGTH - 2}}}[a-z0-9])?$"
+_PART = f"[a-z][-a-z0-9]{{0,{NAME_LENGTH - 2}}}[a-z0-9]"
+EXAMPLE = "kimi-k2"
+"""A name that is proposed for names of which nothing can be kept."""
 
 
 def _pins_only_what_it_does_not_follow(what: str) -> Rule:
@@ -96,12 +99,21 @@ class ServiceSpec(Spec):
 
 
 def propose_name(name: str) -> str:
-    """A valid name of a service that resembles this one."""
-    stem = re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")
-    stem = stem if re.match("[a-z]", stem) else f"m-{stem}"
-    return stem[:NAME_LENGTH].rstrip("-")
+    """A valid name of a service that resembles this name, or is the name where that is valid.
+
+    It is the first part of the name that is valid, and `EXAMPLE` where no part is. The rule below says the same in CEL.
+    """
+    if matches(_NAME)(name):
+        return name
+    plain = "".join(letter.lower() if letter.isascii() else letter for letter in name)
+    plain = plain.replace(".", "-").replace("_", "-")
+    stem = plain if re.match("[a-z]", plain) else f"m-{plain}"
+    found = re.search(_PART, f"{stem} {EXAMPLE}")
+    assert found is not None  # EXAMPLE is
+    return found[0]
 
 
+_PLAIN = "self.metadata.name.lowerAscii().replace('.', '-').replace('_', '-')"
 _NAME_WORDS = (
     f"names of services become host names: use at most {NAME_LENGTH} lowercase letters, digits and '-', "
     "beginning with a letter and ending with a letter or digit"
@@ -119,8 +131,7 @@ class InferenceService(Object[ServiceSpec]):
             _NAME_WORDS,
             lambda s: matches(_NAME)(s.name),
             message_cel=f'"{_NAME_WORDS}; for example " + '
-            "((self.metadata.name.matches('^[a-z]') ? '' : 'm-') + self.metadata.name.replace('.', '-'))"
-            f".find('^.{{0,{NAME_LENGTH - 1}}}[a-z0-9]')",
+            f"(({_PLAIN}.matches('^[a-z]') ? '' : 'm-') + {_PLAIN} + ' {EXAMPLE}').find('{_PART}')",
             path=".metadata.name",
             say=lambda s: f"{_NAME_WORDS}; for example {propose_name(s.name)}",
             at_creation=True,

@@ -86,9 +86,39 @@ def _starts(schemes: tuple[str, ...], example: str) -> Rule:
     return Rule(f"self.matches('{pattern}')", said, matches(pattern))
 
 
-StorageUri = Annotated[str, Field(max_length=2048), _starts(SCHEMES, "hf://moonshotai/Kimi-K2-Instruct")]
+_HUB = "^hf://[A-Za-z0-9._-]+/[A-Za-z0-9._-]+(@[^ @]+)?$"
+_OF_A_HUB = Rule(
+    f"!self.startsWith('hf://') || self.matches('{_HUB}')",
+    "write hf://owner/name or hf://owner/name@revision, without blanks, for example hf://moonshotai/Kimi-K2-Instruct",
+    lambda uri: not uri.startswith("hf://") or matches(_HUB)(uri),
+)
+StorageUri = Annotated[str, Field(max_length=2048), _starts(SCHEMES, "hf://moonshotai/Kimi-K2-Instruct"), _OF_A_HUB]
 FileUri = Annotated[str, Field(max_length=2048), _starts((*SCHEMES, "https", "http"), "https://example.com/questions.jsonl")]
 """Where a file comes from, which may also be a plain URL."""
+
+_ABOVE = "(^|/)[.][.](/|$)"
+NodePath = Annotated[
+    str,
+    Field(max_length=2048),
+    Rule(
+        f"self.startsWith('/') && !self.matches('^[/.]*$') && !self.matches('{_ABOVE}')",
+        'write a directory below the root, as an absolute path without "..", for example /mnt/models/kimi-k2',
+        lambda path: path.startswith("/") and not matches("^[/.]*$")(path) and re.search(_ABOVE, path) is None,
+    ),
+]
+"""A directory of a node. Pods mount it, so the root would give them the whole node."""
+
+_SIZE = "^ *[0-9]+([.][0-9]+)? *[KMBTkmbt]?$"
+ParameterCount = Annotated[
+    str,
+    Field(max_length=32),
+    Rule(
+        f"self.matches('{_SIZE}')",
+        'write a number with K, M, B or T for thousand to trillion, for example "7B" or "1.04T"',
+        matches(_SIZE),
+    ),
+]
+"""How many parameters a model has."""
 
 Name = Annotated[str, Field(min_length=1, max_length=253)]
 """Name of an object."""

@@ -1,6 +1,7 @@
 """The CRDs on a real API server: accepted, applied the way users do it, refusing with sentences, keeping every field."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from ome_operator.api import InferenceService, Invalid, Model, crds
 from ome_operator.api.kinds import KINDS, Kind
 from ome_operator.errors import UserError
 from tests.unit.api import known
+from tests.unit.api.test_parse import HUBS, PATHS, SIZES
 
 SPACE = "test-crds"
 
@@ -119,19 +121,42 @@ def test_the_server_and_parse_refuse_with_the_same_sentence(served: Cluster, sen
 
 @pytest.mark.parametrize(
     ("name", "proposal"),
-    [("kimi-k2.5", "kimi-k2-5"), ("7b-chat", "m-7b-chat"), ("a" * 70, "a" * 50), ("a" * 49 + "-bc", "a" * 49)],
-)
+    [
+        ("kimi-k2.5", "kimi-k2-5"), ("7b-chat", "m-7b-chat"), ("a" * 70, "a" * 50), ("a" * 49 + "-bc", "a" * 49),
+        ("Kimi", "kimi"), ("1kimi", "m-1kimi"), ("müller", "ller"), ("k2_chat", "k2-chat"), ("ü", "kimi-k2"),
+    ],
+)  # fmt: skip
 def test_a_name_is_refused_with_one_that_works(served: Cluster, name: str, proposal: str) -> None:
     """Both propose the same name, and it is accepted."""
     manifest = body("InferenceService", {"model": {"name": "m"}}, name)
     said = refusal(served, manifest)
     assert "metadata.name: " in said
-    assert said.endswith(f"for example {proposal}")
+    assert re.search(rf"for example {proposal}$", said, re.MULTILINE), "the server's own words may come after"
     parsed = InferenceService.parse(manifest)
     assert isinstance(parsed, Invalid) and parsed.why.endswith(f"for example {proposal}")
     served.kubectl(
         "apply", "--dry-run=server", "-f", "-", stdin=json.dumps(body("InferenceService", manifest["spec"], proposal))
     )
+
+
+@pytest.mark.parametrize(
+    ("sentence", "spec"),
+    [
+        *(("write a directory below the root", {"storage": {"storageUri": "hf://a/b", "path": path}}) for path in PATHS),
+        *(("write hf://owner/name", {"storage": {"storageUri": uri}}) for uri in HUBS),
+        *(
+            ('for example "7B" or "1.04T"', {"storage": {"storageUri": "hf://a/b"}, "modelParameterSize": size})
+            for size in SIZES
+        ),
+    ],
+)
+def test_models_that_could_not_be_used_are_refused_with_the_same_sentence(
+    served: Cluster, sentence: str, spec: dict[str, Any]
+) -> None:
+    manifest = body("ClusterBaseModel", spec)
+    assert sentence in refusal(served, manifest).replace('\\"', '"')
+    parsed = Model.parse(manifest)
+    assert isinstance(parsed, Invalid) and sentence in parsed.why
 
 
 @pytest.mark.parametrize(

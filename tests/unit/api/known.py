@@ -35,6 +35,8 @@ _CORE: dict[str, Any] = {
 }
 _SPECIAL: dict[str, Any] = {
     "storageUri": "hf://moonshotai/Kimi-K2-Instruct@main",
+    "path": "/raid/models/kimi-k2",
+    "modelParameterSize": "1.04T",
     "maxReplicas": 2,
     "maxSurge": "25%",
     "minAvailable": "50%",

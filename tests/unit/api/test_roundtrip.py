@@ -17,7 +17,9 @@ TEXT = st.text(string.ascii_letters + string.digits + "-.", min_size=1, max_size
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | TEXT, lambda one: st.lists(one, max_size=2), max_leaves=4)
 OPEN_MAP = st.dictionaries(st.sampled_from(["volumes", "nodeSelector", "x"]), JSON, max_size=2)
 SPELLED: dict[str, Strategy] = {
-    "storageUri": TEXT.map("hf://{}".format),
+    "storageUri": TEXT.map("hf://owner/{}".format),
+    "path": TEXT.map("/models/x{}".format),
+    "modelParameterSize": st.sampled_from(["7B", "1.04T", "500m", "12"]),
     "class": st.sampled_from(["HPA", "External", "None"]),
     "soak": st.just("90s"),
     "duration": st.just("1h30m"),
