@@ -28,6 +28,7 @@ class MigrationPolicy(Spec):
     """Whether a group may be moved to other nodes."""
 
     mode: str | None = None
+    """Has no effect."""
 
 
 class Lifecycle(Spec):
@@ -46,10 +47,13 @@ class Lifecycle(Spec):
     force_delete_after: Duration | None = None
     """Delete pods by force that stay Terminating for so long on a node that does not report or is gone; never when unset."""
     update_strategy: Open | None = None
+    """Has no effect: spec.rollout says it."""
     ready_policy: Literal["AllPodReady", "None"] | None = None
+    """Has no effect: every pod must be ready."""
     instance_ready_timeout: Duration | None = None
     """How long a group may take to get ready, from when all its pods are on nodes; then it is recycled. 75m when unset."""
     min_ready_seconds: Count | None = None
+    """Has no effect."""
     migration_policy: MigrationPolicy | None = None
 
 
@@ -78,7 +82,9 @@ class Scaled(Inline):
     timeout_seconds: int | None = None
     """Longest request; pods that stop wait this long for theirs."""
     container_concurrency: int | None = None
+    """Has no effect: the engine's arguments limit its requests."""
     canary_traffic_percent: int | None = None
+    """Has no effect."""
     keda_config: KedaConfig | None = None
 
     RULES = (
@@ -112,7 +118,8 @@ class Component(Scaled):
     """Who changes the number of groups between minReplicas and maxReplicas."""
     lifecycle: Lifecycle | None = None
     topology_key: Annotated[str | None, Field(max_length=317)] = None
-    """Node label: all pods of one group run on nodes with the same value."""
+    """Node label: all pods of a group run on nodes with the same value."""
     topology_spread: Literal["Preferred", "Required"] | None = None
     """Whether groups should, or must, be spread over values of topologySpreadKey."""
     topology_spread_key: Annotated[str | None, Field(max_length=317)] = None
+    """Node label over whose values groups are spread."""

@@ -25,6 +25,8 @@ class Column:
     name: str
     path: str
     type: str = "string"
+    wide: bool = False
+    """Shown by `-o wide` only."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,11 @@ _MODEL = (
     Column("Ready nodes", ".status.summary"),
     Column("State", ".status.state"),
     _AGE,
+    Column("Name shown", ".spec.displayName", wide=True),
+    Column("Version", ".spec.version", wide=True),
+    Column("Type", ".spec.modelType", wide=True),
+    Column("Context", ".spec.maxTokens", "integer", wide=True),
+    Column("Capabilities", ".spec.modelCapabilities", wide=True),
 )
 _RUNTIME = (
     Column("Engine", ".status.engine"),
@@ -92,6 +99,7 @@ _ACCELERATOR = (
     Column("Family", ".spec.family"),
     Column("Memory", ".spec.capabilities.memoryGB"),
     Column("Nodes", ".status.availableNodes", "integer"),
+    Column("Model", ".spec.model", wide=True),
 )
 _BENCHMARK = (
     Column("Service", ".spec.endpoint.inferenceService.name"),

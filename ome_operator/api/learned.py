@@ -9,16 +9,19 @@ from ome_operator.api.base import ATOMIC, Spec
 
 
 class Named(Spec):
-    """A format or a library, with its version where the files name one."""
+    """A format or a library, with its version where the files name it."""
 
     name: str
+    """Name."""
     version: str | None = None
+    """Version in the files."""
 
 
 class Experts(Spec):
     """The experts of a mixture-of-experts layer."""
 
     routed: int
+    """Experts of which each token gets some."""
     shared: int
     """Experts that see every token; 0 when there are none."""
     per_token: int
@@ -31,13 +34,21 @@ class Attention(Spec):
     """The shapes of attention. The ranks and the parts of a head are those of multi-head latent attention (MLA)."""
 
     heads: int
+    """Query heads."""
     kv_heads: int
+    """Key and value heads."""
     head_dim: int | None = None
+    """Width of a head."""
     kv_lora_rank: int | None = None
+    """Rank of keys and values."""
     q_lora_rank: int | None = None
+    """Rank of queries."""
     qk_rope_head_dim: int | None = None
+    """Width with a position."""
     qk_nope_head_dim: int | None = None
+    """Width without a position."""
     v_head_dim: int | None = None
+    """Width of a value."""
     sliding_window: int | None = None
     """Tokens that sliding layers look back."""
     sliding_layers: int | None = None
@@ -52,6 +63,7 @@ class Quantization(Spec):
     method: str | None = None
     """The tool's name for it in the files, such as compressed-tensors or modelopt."""
     bits: int | None = None
+    """Bits of a weight."""
     group_size: int | None = None
     """Weights that share a scale."""
     block: Annotated[list[int] | None, ATOMIC] = None
@@ -64,6 +76,7 @@ class Facts(Spec):
     architecture: str | None = None
     """Class name, such as DeepseekV3ForCausalLM."""
     model_type: str | None = None
+    """Family in config.json."""
     format: Named | None = None
     framework: Named | None = None
     parameters: int | None = None
@@ -73,11 +86,15 @@ class Facts(Spec):
     parameter_size: str | None = None
     """The same in words, such as "1.03T"."""
     layers: int | None = None
+    """Layers without draft layers."""
     draft_layers: int | None = None
     """Layers for multi-token prediction."""
     hidden_size: int | None = None
+    """Width of a layer."""
     vocabulary: int | None = None
+    """Tokens that it knows."""
     context_length: int | None = None
+    """Tokens that it can look at."""
     experts: Experts | None = None
     attention: Attention | None = None
     quantization: Quantization | None = None
@@ -92,4 +109,4 @@ class Facts(Spec):
     pipeline: str | None = None
     """Class of a diffusion pipeline."""
     unknown: Annotated[list[str] | None, ATOMIC] = None
-    """What the files do not say, or say in a way that is not understood: one sentence each."""
+    """What the files do not say, or say in a way that is not understood: a sentence each."""

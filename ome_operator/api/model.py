@@ -17,6 +17,7 @@ class Version(Spec):
     name: Name
     """Such as safetensors, transformers, gguf."""
     version: ReleaseNumber | None = None
+    """Such as "1.0.0"; any when unset."""
     operator: str | None = None
     """Equal, GreaterThan or GreaterThanOrEqual; Equal when unset."""
     weight: int | None = None
@@ -27,19 +28,23 @@ class PipelinePart(Spec):
     """A class and the library that has it."""
 
     library: str | None = None
+    """Library that has the class."""
     type: str | None = None
+    """Class."""
 
 
 class DiffusionPipeline(Spec):
     """The parts of a diffusion model."""
 
     class_name: str | None = None
+    """Class of the pipeline, such as FluxPipeline."""
     scheduler: PipelinePart | None = None
     text_encoder: PipelinePart | None = None
     tokenizer: PipelinePart | None = None
     transformer: PipelinePart | None = None
     vae: PipelinePart | None = None
     additional_components: dict[str, PipelinePart] | None = None
+    """Other parts by their names."""
 
 
 class Storage(Spec):
@@ -50,13 +55,17 @@ class Storage(Spec):
     path: NodePath | None = None
     """Directory on the nodes; engines see the files under this path."""
     schema_path: str | None = None
+    """Has no effect."""
     key: str | None = None
     """Name of a Secret whose `token` opens the source."""
     parameters: Labels | None = None
+    """What opens the source: endpoint, region, account, verify, anonymous."""
     node_selector: Labels | None = None
     """Nodes that shall hold the files."""
     node_affinity: Open | None = None
+    """Nodes that shall hold the files, as a core/v1 NodeAffinity."""
     download_policy: Literal["AlwaysDownload", "ReuseIfExists"] | None = None
+    """ReuseIfExists: files that are there and right are kept. AlwaysDownload has no effect."""
 
 
 class ModelSpec(Spec):
@@ -68,42 +77,62 @@ class ModelSpec(Spec):
     model_architecture: str | None = None
     """Class name in config.json, such as DeepseekV3ForCausalLM."""
     model_type: str | None = None
+    """Family in config.json, such as kimi_k2."""
     model_parameter_size: ParameterCount | None = None
     """Number of parameters, such as "7B" or "1.04T"."""
     model_capabilities: list[str] | None = None
+    """What it does, such as TEXT_TO_TEXT."""
     api_capabilities: list[str] | None = None
+    """What its API offers; it describes only."""
     quantization: str | None = None
+    """How weights are stored: fp8, int4, nvfp4, mxfp4, compressed-tensors, …; from the files when unset."""
     max_tokens: int | None = None
     """Context length."""
     diffusion_pipeline: DiffusionPipeline | None = None
     model_configuration: Open | None = None
+    """Has no effect: the model's own files say it."""
     serving_mode: list[str] | None = None
+    """Has no effect."""
     distribution: Literal["PerNode", "Sharded"] | None = None
+    """PerNode: every node holds all files. Sharded has no effect."""
     vendor: str | None = None
+    """Who made it, for tables."""
     version: str | None = None
+    """Version of the model, for tables."""
     display_name: str | None = None
+    """Name for people, for tables."""
     disabled: bool | None = None
     """No new service may use it; those that run stay."""
     compartment_id: Annotated[str | None, Field(alias="compartmentID")] = None
+    """It describes only."""
     additional_metadata: Labels | None = None
+    """It describes only."""
 
 
 class NodeProgress(Spec):
-    """How far one node is with the files."""
+    """How far a node is with the files."""
 
     state: str | None = None
+    """Ready, Updating or Failed."""
     bytes: int | None = None
+    """Bytes that are there."""
     total: int | None = None
+    """Bytes of the model."""
     speed: str | None = None
+    """Such as "900 MB/s"."""
     eta: str | None = None
+    """Time that is left."""
     verified_at: str | None = None
+    """When the files were compared with their digests last."""
     message: str | None = None
+    """Why it failed."""
 
 
 class PinnedWeights(Spec):
     """What all nodes hold."""
 
     uri: str
+    """Where the files come from."""
     revision: str
     """What the URI stood for when the first node looked; it stays until the URI is another."""
     directory: str | None = None
@@ -114,9 +143,13 @@ class ModelStatus(Spec):
     """Where the files are, and who uses the model."""
 
     state: Literal["Creating", "Importing", "In_Transit", "In_Training", "Ready", "Failed"] | None = None
+    """How far the files are, in OME's words."""
     lifecycle: str | None = None
+    """Not written."""
     nodes_ready: Annotated[list[str] | None, ATOMIC] = None
+    """Nodes that hold the files, at most 50."""
     nodes_failed: Annotated[list[str] | None, ATOMIC] = None
+    """Nodes where the last try failed, at most 50."""
     weights: PinnedWeights | None = None
     nodes: dict[str, NodeProgress] | None = None
     """Progress per node."""
@@ -125,15 +158,21 @@ class ModelStatus(Spec):
     architecture: str | None = None
     """From the spec, else from the files; the same for the next three."""
     size: str | None = None
+    """Number of parameters."""
     format: str | None = None
+    """Format of the files."""
     quantization: str | None = None
+    """How weights are stored."""
     facts: Facts | None = None
     """What the model's files say, as the agents read them."""
     users: int | None = None
     """Number of services that use the model."""
     used_by: Users | None = None
+    """Services that use the model, at most 50."""
     conditions: Conditions | None = None
+    """Ready, and Advice where something has no effect."""
     observed_generation: int | None = None
+    """Generation of the spec that this is about."""
 
 
 class Model(Object[ModelSpec]):

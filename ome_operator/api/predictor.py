@@ -10,11 +10,17 @@ class PredictorModel(Inline):
     """What to serve and with what; the fields that are not named are those of a core/v1 Container."""
 
     base_model: str | None = None
+    """Name of the model."""
     runtime: str | None = None
+    """Name of the runtime."""
     fine_tuned_weights: list[str] | None = None
+    """Names of FineTunedWeights."""
     storage_uri: str | None = None
+    """Becomes the variable STORAGE_URI."""
     protocol_version: str | None = None
+    """Becomes the variable PROTOCOL_VERSION."""
     runtime_version: str | None = None
+    """Has no effect."""
 
     @property
     def container(self) -> dict[str, Any]:
@@ -23,7 +29,7 @@ class PredictorModel(Inline):
 
 
 class Predictor(Scaled):
-    """Engine, model and runtime in one; `migrate` takes them apart."""
+    """Engine, model and runtime together; `migrate` takes them apart."""
 
     model: PredictorModel | None = None
     worker_spec: WorkerPart | None = None

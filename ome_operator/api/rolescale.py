@@ -10,17 +10,22 @@ class RoleScaleSpec(Spec):
     """How many groups are wanted, over all revisions. The operator sets it once, at creation."""
 
     replicas: Count | None = None
+    """Wanted groups."""
 
 
 class RoleScaleStatus(Spec):
     """How many there are."""
 
     replicas: int | None = None
+    """Groups."""
     ready_replicas: int | None = None
+    """Groups whose every pod is ready."""
     selector: str | None = None
     """Selects the leaders of the role, of every revision."""
     conditions: Conditions | None = None
+    """Not written."""
     observed_generation: int | None = None
+    """Not written."""
 
 
 class RoleScale(Object[RoleScaleSpec]):

@@ -14,18 +14,26 @@ class AuthenticationRef(Spec):
     """A KEDA authentication object."""
 
     name: str | None = None
+    """Name of the object."""
     kind: Literal["TriggerAuthentication", "ClusterTriggerAuthentication"] | None = None
+    """Kind of the object."""
 
 
 class KedaConfig(Spec):
     """KEDA with a Prometheus trigger, the older spelling."""
 
     enable_keda: bool | None = None
+    """Has no effect."""
     prom_server_address: str | None = None
+    """Has no effect."""
     custom_prom_query: str | None = None
+    """Has no effect."""
     scaling_threshold: str | None = None
+    """Has no effect."""
     scaling_operator: str | None = None
+    """Has no effect."""
     auth_modes: str | None = None
+    """Has no effect."""
     authentication_ref: AuthenticationRef | None = None
 
 
@@ -42,15 +50,21 @@ class Keda(Spec):
     """Handed on to a KEDA ScaledObject."""
 
     triggers: Annotated[list[Open] | None, ATOMIC] = None
+    """Has no effect yet."""
     polling_interval: Count | None = None
+    """Has no effect yet."""
     cooldown_period: Count | None = None
+    """Has no effect yet."""
     idle_replica_count: Count | None = None
+    """Has no effect yet."""
     fallback: Open | None = None
+    """Has no effect yet."""
     advanced: Open | None = None
+    """Has no effect yet."""
 
 
 class Autoscaler(Spec):
-    """What scales one component; stronger than the annotation ome.io/autoscalerClass."""
+    """What scales a component; stronger than the annotation ome.io/autoscalerClass."""
 
     class_: Annotated[Literal["HPA", "KEDA", "External", "None"], Field(alias="class")]
     """HPA: a HorizontalPodAutoscaler is made. External and KEDA: an autoscaler of yours changes the RoleScale. None: nobody does,
@@ -68,7 +82,7 @@ class Autoscaler(Spec):
 
 
 class Proportional(Spec):
-    """Roles that follow another one."""
+    """Roles that follow another role."""
 
     anchor: Role | None = None
     """The role whose replicas the others follow; engine when unset."""
@@ -80,6 +94,7 @@ class ScalingPolicy(Spec):
     """How the components of a service scale relative to each other."""
 
     mode: Literal["Independent", "Proportional", "Pinned"] | None = None
+    """Has no effect yet."""
     proportional: Proportional | None = None
 
 
@@ -87,7 +102,9 @@ class DeploymentUpdate(Spec):
     """Bounds of a rolling update."""
 
     max_surge: Percent | None = None
+    """Groups above the wanted number."""
     max_unavailable: Percent | None = None
+    """Groups that may be missing."""
 
 
 class DeploymentStrategy(Spec):

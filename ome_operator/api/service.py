@@ -33,11 +33,15 @@ class ModelRef(Spec):
     """The model to serve."""
 
     name: Name
+    """Name of the model."""
     kind: str | None = None
     """ClusterBaseModel or BaseModel; when unset, a BaseModel of the namespace comes before a ClusterBaseModel."""
     api_group: str | None = None
+    """ome.io."""
     fine_tuned_weights: Annotated[list[str] | None, ATOMIC] = None
+    """Names of FineTunedWeights: LoRA weights beside the model, or merged weights in its place."""
     overlays: Annotated[list[Open] | None, ATOMIC] = None
+    """Has no effect yet."""
     auto_sync: bool | None = None
     """Follow edits of the model; true when unset."""
     revision: Name | None = None
@@ -50,9 +54,11 @@ class RuntimeRef(Spec):
     """The runtime to serve it with. Without a name the best match is chosen once and kept."""
 
     name: Name | None = None
+    """Name of the runtime."""
     kind: str | None = None
     """ClusterServingRuntime or ServingRuntime."""
     api_group: str | None = None
+    """ome.io."""
     auto_sync: bool | None = None
     """Follow edits of the runtime; true when unset."""
     revision: Name | None = None
@@ -77,9 +83,13 @@ class ServiceSpec(Spec):
     rollout: Rollout | None = None
     scaling_policy: ScalingPolicy | None = None
     deployment_mode: str | None = None
+    """Has no effect: what is made follows from the components."""
     traffic: Open | None = None
+    """Has no effect yet."""
     placement: Open | None = None
+    """Has no effect yet."""
     routing: Open | None = None
+    """Has no effect yet."""
     predictor: Predictor | None = None
     """The older form of model, runtime and engine."""
 

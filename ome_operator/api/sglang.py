@@ -12,7 +12,9 @@ class HuggingFace(Spec):
     """A repository of the Hugging Face hub."""
 
     repo: Name
+    """owner/name."""
     revision: str | None = None
+    """Branch, tag or commit; main when unset."""
 
 
 class Source(Spec):
@@ -20,6 +22,7 @@ class Source(Spec):
 
     huggingface: HuggingFace | None = None
     storage_uri: StorageUri | None = None
+    """Any place that a ClusterBaseModel of ome.io can name."""
 
 
 class SglangModelSpec(Spec):
@@ -27,20 +30,25 @@ class SglangModelSpec(Spec):
 
     source: Source
     path: str | None = None
+    """Directory on the nodes; /mnt/models/<name> when unset."""
 
 
 class ShortModelStatus(Spec):
     """Copied from the model that was made of it."""
 
     state: str | None = None
+    """How far the files are."""
     conditions: Conditions | None = None
+    """Those of the model that was made."""
     observed_generation: int | None = None
+    """Generation of the spec that this is about."""
 
 
 class ServingSpec(Spec):
     """A model and the engine that serves it; the rest is chosen."""
 
     base_model: Name
+    """Name of a BaseModel of the namespace, or of a ClusterBaseModel."""
     runtime: Name | None = None
     """An engine, such as sglang, or the name of a runtime."""
 
@@ -49,9 +57,13 @@ class ServingStatus(Spec):
     """Copied from the service that was made of it."""
 
     url: str | None = None
+    """Where it answers inside the cluster."""
     runtime: str | None = None
+    """Name of the runtime that serves."""
     conditions: Conditions | None = None
+    """Those of the service that was made."""
     observed_generation: int | None = None
+    """Generation of the spec that this is about."""
 
 
 class SglangModel(Object[SglangModelSpec]):

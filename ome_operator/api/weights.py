@@ -14,7 +14,9 @@ class ObjectRef(Spec):
     """Another object."""
 
     name: Name
+    """Its name."""
     namespace: str | None = None
+    """Its namespace; none for kinds of the whole cluster."""
 
 
 class FineTunedWeightSpec(Spec):
@@ -25,13 +27,20 @@ class FineTunedWeightSpec(Spec):
     """LoRA, merged, and so on."""
     storage: Storage
     hyper_parameters: Open | None = None
+    """It describes only."""
     configuration: Open | None = None
+    """`merged_weights: true` says that the weights hold the whole model."""
     training_job_ref: ObjectRef | None = None
     vendor: str | None = None
+    """It describes only."""
     version: str | None = None
+    """It describes only."""
     display_name: str | None = None
+    """It describes only."""
     disabled: bool | None = None
+    """No new service may use it."""
     compartment_id: Annotated[str | None, Field(alias="compartmentID")] = None
+    """It describes only."""
 
 
 class FineTunedWeightStatus(ModelStatus):

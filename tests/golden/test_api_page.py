@@ -1,0 +1,12 @@
+"""The page of the API is what the models say."""
+
+from tests.support import api_page, parts
+
+PAGE = parts.ROOT / "docs/api.md"
+
+
+def test_the_page_is_as_the_models_are(update: bool) -> None:
+    text = api_page.page()
+    if update:
+        PAGE.write_text(text)
+    assert PAGE.read_text() == text, "see `pytest tests/golden --update-golden`"

@@ -1,0 +1,157 @@
+"""docs/api.md, from the kinds and from the list of what has no effect."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, get_args
+
+from ome_operator.api import Inline, Spec, schema
+from ome_operator.api.kinds import KINDS, Kind
+from ome_operator.core.resolve.no_effect import ANNOTATIONS, FIELDS, READ, READ_ON_PODS, Only, Tree, Unless
+from tests.support.fields import bare
+
+HEAD = """# API reference
+
+Every field of every kind, as `kubectl explain` has it. A field in bold has to be there. Fields that are accepted and do
+nothing are listed at the end; the condition `Advice` of an object names those that it has.
+
+Written from the Python models by `pytest tests/golden --update-golden`.
+"""
+OPEN_POD = "*any other field*"
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [HEAD, *_contents(), *(_kind(kind) for kind in KINDS)]
+    parts += ["\n# Parts\n", *(_part(item) for item in sorted(_classes(), key=lambda item: item.__name__))]
+    return "".join([*parts, *_without_effect(), *_annotations()])
+
+
+def _contents() -> Iterator[str]:
+    names = [f"[{_title(kind)}](#{_anchor(_title(kind))})" for kind in KINDS]
+    yield f"\nKinds: {', '.join(names)}.\n"
+
+
+def _title(kind: Kind) -> str:
+    return kind.kind if kind.group == "ome.io" else f"{kind.kind} of {kind.group}"
+
+
+def _kind(kind: Kind) -> str:
+    where = "in a namespace" if kind.namespaced else "for the whole cluster"
+    short = f"; short: `{', '.join(kind.short)}`" if kind.short else ""
+    said = f"\n## {_title(kind)}\n\n`{kind.group}/{kind.version}`, {where}{short}. {_words(kind.spec)}\n"
+    return f"{said}\n### spec of {_title(kind)}\n{_table(kind.spec)}\n### status of {_title(kind)}\n{_table(kind.status)}"
+
+
+def _part(part: type[Spec]) -> str:
+    return f"\n## {part.__name__}\n\n{_words(part)}\n{_table(part)}"
+
+
+def _table(part: type[Spec]) -> str:
+    known: Mapping[str, Any] = schema.structural(part).get("properties") or {}
+    rows = [_row(field, known[str(field.alias)]) for field in part.model_fields.values()]
+    if issubclass(part, Inline):
+        container = part.__name__ == "PredictorModel"
+        rows.append(f"| {OPEN_POD} | | Fields of a core/v1 {'Container' if container else 'PodSpec'}. |\n")
+    return "\n| field | type | |\n|---|---|---|\n" + "".join(rows)
+
+
+def _row(field: Any, node: Mapping[str, Any]) -> str:
+    name = f"**{field.alias}**" if field.is_required() else str(field.alias)
+    return f"| {name} | {_type(field.annotation, node)} | {_cell(node.get('description', ''))} |\n"
+
+
+def _type(annotation: Any, node: Mapping[str, Any]) -> str:
+    kind = bare(annotation)
+    if isinstance(kind, type) and issubclass(kind, Spec):
+        return f"[{kind.__name__}](#{_anchor(kind.__name__)})"
+    inside = [bare(item) for item in get_args(kind)]
+    if node.get("type") == "array":
+        return f"list of {_type(inside[0], node['items'])}"
+    if "additionalProperties" in node:
+        return f"map of {_type(inside[-1], node['additionalProperties'])}"
+    if "enum" in node:
+        return ", ".join(f"`{item}`" for item in node["enum"] if item)
+    if node.get("x-kubernetes-int-or-string"):
+        return "number or text"
+    words = {"string": "text", "integer": "number", "boolean": "true or false", "object": "map, as it is written"}
+    return words.get(node.get("type", ""), "number in any spelling")
+
+
+def _classes() -> set[type[Spec]]:
+    """Parts that the kinds are made of."""
+    found: set[type[Spec]] = set()
+    todo = [item for kind in KINDS for item in (kind.spec, kind.status)]
+    top = {*todo}
+    while todo:
+        for field in todo.pop().model_fields.values():
+            for item in _inside(field.annotation):
+                if item not in found | top:
+                    found.add(item)
+                    todo.append(item)
+    return found
+
+
+def _inside(annotation: Any) -> Iterator[type[Spec]]:
+    kind = bare(annotation)
+    if isinstance(kind, type) and issubclass(kind, Spec):
+        yield kind
+    for item in get_args(kind):
+        yield from _inside(item)
+
+
+def _words(part: type[Spec]) -> str:
+    return _cell(part.__doc__ or "")
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _anchor(title: str) -> str:
+    return title.lower().replace(" ", "-").replace(".", "")
+
+
+# --- what has no effect -------------------------------------------------------------------------------------------------
+
+
+def _without_effect() -> Iterator[str]:
+    yield "\n# Fields without effect\n"
+    told: set[int] = set()
+    for tree in FIELDS.values():
+        if id(tree) in told:
+            continue
+        told.add(id(tree))
+        alike = " and ".join(name for name, other in FIELDS.items() if other is tree)
+        yield f"\n## Without effect: {alike}\n\n| field | |\n|---|---|\n"
+        yield from (f"| `{path}` | {_cell(hint)} |\n" for path, hint in _rows(tree))
+
+
+def _rows(tree: Tree, at: str = "spec") -> Iterator[tuple[str, str]]:
+    for name, below in tree.items():
+        path = f"{at}.{name}"
+        if isinstance(below, Mapping):
+            yield from _rows(below, path)
+        elif isinstance(below, Unless):
+            yield f"{path} other than {_shown(below.value)}", below.hint
+        elif isinstance(below, Only):
+            yield f"{path} other than {', '.join(sorted(below.keys))}", below.hint
+        else:
+            yield path, below
+
+
+def _shown(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _annotations() -> Iterator[str]:
+    yield "\n# Annotations\n\nThose that are read:\n\n| annotation | on |\n|---|---|\n"
+    where: dict[str, list[str]] = {}
+    for kind, names in READ.items():
+        for name in names:
+            where.setdefault(name, []).append(kind)
+    for component, names in READ_ON_PODS.items():
+        for name in names:
+            where.setdefault(name, []).append(f"`annotations` of {component}")
+    yield from (f"| `{name}` | {', '.join(on)} |\n" for name, on in sorted(where.items()))
+    yield "\nThose of OME that have no effect where they are not listed above, and what to do instead:\n\n"
+    yield "| annotation | |\n|---|---|\n"
+    yield from (f"| `{name}` | {hint} |\n" for name, hint in sorted(ANNOTATIONS.items()))
