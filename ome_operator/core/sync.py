@@ -41,7 +41,7 @@ def sync(service: InferenceService, deps: Deps, observed: Observed, now: datetim
     if former := _former(snapshot):
         return refuse_spec(dict(service.status), service.generation, Reason.FORMER_SHAPE, former, now)
     # Which revision does the service go to, what does it wait for, and for how long has it not come farther?
-    intent = choose(snapshot, resolve(snapshot.service, deps, snapshot.inputs))
+    intent = choose(snapshot, resolve(snapshot.service, deps, snapshot.inputs, as_written=service))
     clock = progress_deadline.clock(snapshot, intent.aim)
     # How many groups does each slice have now, and how many may it have after this pass?
     counts = replica_counts(snapshot, intent)

@@ -12,6 +12,7 @@ from ome_operator.core.benchmarkjob.job import REPORT, RUN
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import Child
 from ome_operator.core.reasons import ADVICE, COMPLETE, Reason, Why
+from ome_operator.core.resolve.ignored_fields import ignored
 from ome_operator.core.status import conditions as cond
 
 COMPLETED, FAILED, RUNNING, PENDING = "Completed", "Failed", "Running", "Pending"
@@ -130,12 +131,15 @@ def _status(
 
 
 def _whole(job: BenchmarkJob, shared: Mapping[str, Any], conditions: list[dict[str, Any]], now: datetime) -> dict[str, Any]:
-    """With a word on an edit that came too late."""
+    """With a word on an edit that came too late, and on what has no effect."""
     ran = shared.get("startedGeneration")
+    known = cond.advice(ignored(job))
     if ran and ran != job.generation:
         said = "spec was edited after the job had started, and a job runs once: delete it and apply it again"
-        edited = cond.Condition(ADVICE, True, Reason.EDITED_AFTER_START, said)
-        conditions = [*conditions, *cond.stamp([edited], job.status.get("conditions") or (), job.generation, now)]
+        known = [
+            cond.Condition(ADVICE, True, Reason.EDITED_AFTER_START, "; ".join((said, *(told.message for told in known))))
+        ]
+    conditions = [*conditions, *cond.stamp(known, job.status.get("conditions") or (), job.generation, now)]
     return {**shared, "observedGeneration": job.generation, "conditions": conditions}
 
 

@@ -13,6 +13,7 @@ from ome_operator.core.observed.objects import Holding, Node
 from ome_operator.core.podspec.compose import Composed, compose
 from ome_operator.core.problem import Problem, ProblemError
 from ome_operator.core.reasons import READY, Reason
+from ome_operator.core.resolve.ignored_fields import ignored
 from ome_operator.core.resolve.inputs import runtime_parts
 from ome_operator.core.selection.model_profile import known, learned
 from ome_operator.core.status import conditions as cond
@@ -43,7 +44,7 @@ def model_status(
         **told,
         **_users(users),
         "observedGeneration": model.generation,
-        "conditions": cond.stamp([one], model.status.get("conditions") or (), model.generation, now),
+        "conditions": cond.stamp(_told(one, model), model.status.get("conditions") or (), model.generation, now),
     }
 
 
@@ -108,7 +109,10 @@ def runtime_status(runtime: Runtime, users: tuple[str, ...], now: datetime) -> d
         **_users(users),
         "observedGeneration": runtime.generation,
         "conditions": cond.stamp(
-            [_runtime_ready(runtime, roles, problems)], runtime.status.get("conditions") or (), runtime.generation, now
+            _told(_runtime_ready(runtime, roles, problems), runtime),
+            runtime.status.get("conditions") or (),
+            runtime.generation,
+            now,
         ),
     }
 
@@ -165,8 +169,13 @@ def accelerator_status(accelerator: AcceleratorClass, nodes: Iterable[Node], now
         "availableAccelerators": sum(each.gpus for each in usable),
         "totalAccelerators": sum(each.gpus for each in mine),
         "observedGeneration": generation,
-        "conditions": cond.stamp([one], accelerator.status.get("conditions") or (), generation, now),
+        "conditions": cond.stamp(_told(one, accelerator), accelerator.status.get("conditions") or (), generation, now),
     }
+
+
+def _told(ready: cond.Condition, about: Model | FineTunedWeight | Runtime | AcceleratorClass) -> list[cond.Condition]:
+    """Ready, and what of the object has no effect."""
+    return [ready, *cond.advice(ignored(about))]
 
 
 def _users(users: tuple[str, ...]) -> dict[str, Any]:

@@ -1,36 +1,84 @@
-"""What users may write and nothing here acts on: it is accepted, and the condition Advice names it."""
+"""What an object says and nothing acts on, as sentences for the condition Advice.
 
-from collections.abc import Iterable
+`core/resolve/no_effect.py` is the list.
+"""
 
-from ome_operator.api import Component, InferenceService, Runtime
-from ome_operator.api.base import Spec
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ome_operator import keys
+from ome_operator.api import Component, InferenceService, Object, Runtime, migrate
+from ome_operator.core.resolve.no_effect import ANNOTATIONS, FIELDS, OF_PODS, READ, READ_ON_PODS, Only, Tree, Unless
 from ome_operator.util.memoize import memoize_by_identity
 
-SERVICE = ("deployment_mode", "keda_config", "placement", "routing", "scaling_policy", "traffic")
-COMPONENT = (
-    "canary_traffic_percent", "container_concurrency", "keda_config",
-    "topology_key", "topology_spread", "topology_spread_key",
-)  # fmt: skip
-LIFECYCLE = ("migration_policy", "min_ready_seconds", "ready_policy", "update_strategy")
+OMES = re.compile(r"([a-z-]+\.)?ome\.io/|ome\.oracle\.com/|kueue-enabled$")
+"""Annotations that mean something to OME, or would."""
+PARTS = {"engine": "engine", "decoder": "decoder", "router": "router"}
+PARTS |= {f"{name}Config": name for name in PARTS} | {"predictor": keys.ENGINE}
+"""Fields that are a component -> the component."""
 
 
 @memoize_by_identity(1024)
-def idle(service: InferenceService, runtime: Runtime | None) -> tuple[str, ...]:
-    """One sentence for each field of a service, and of the components of its runtime, that has no effect."""
-    said = [*_said(service.spec, SERVICE, "spec"), *_said(service.spec.model, ("overlays",), "spec.model")]
-    for role, component in service.spec.components.items():
-        said += _component(component, f"spec.{role}")
-        if runtime is not None:
-            said += _component(getattr(runtime.spec, f"{role}_config"), f"runtime {runtime.name}: spec.{role}Config")
-    return tuple(said)
+def in_service(service: InferenceService, runtime: Runtime | None) -> tuple[str, ...]:
+    """The sentences of a service as it was written, and of the components that it has from its runtime."""
+    said = [*ignored(service)]
+    if runtime is not None:
+        tree = FIELDS[runtime.kind]
+        used = [f"{component}Config" for component in migrate(service.spec).components]
+        for name in used:
+            part = {name: getattr(runtime.spec, f"{name.removesuffix('Config')}_config")}
+            written = {key: value.dump() for key, value in part.items() if isinstance(value, Component)}
+            said += [f"runtime {runtime.name}: {told}" for told in _fields(written, {name: tree[name]}, "spec")]
+    return tuple(dict.fromkeys(said))
 
 
-def _component(one: Component | None, where: str) -> Iterable[str]:
-    yield from _said(one, COMPONENT, where)
-    yield from _said(one.lifecycle if one else None, LIFECYCLE, f"{where}.lifecycle")
+@memoize_by_identity(2048)
+def ignored(item: Object[Any]) -> tuple[str, ...]:
+    """One sentence for each field and annotation of an object that has no effect."""
+    spec, tree = item.spec.dump(), FIELDS.get(item.kind, {})
+    said = list(_annotations(item.annotations, READ.get(item.kind, frozenset()), ""))
+    if isinstance(item, InferenceService) and spec.get("predictor") and migrate(item.spec) is item.spec:
+        said.append(_sentence("spec.predictor", "spec.model, spec.runtime and spec.engine stand in its place"))
+        del spec["predictor"]
+    said += _fields(spec, tree, "spec")
+    for name, component in PARTS.items():
+        notes = (spec.get(name) or {}).get("annotations") if isinstance(spec.get(name), Mapping) else None
+        said += _annotations(notes or {}, READ_ON_PODS[component], f" of spec.{name}")
+    if isinstance(item, Runtime):
+        said += _annotations(item.spec.annotations or {}, READ_ON_PODS[keys.ENGINE], " of spec")
+    return tuple(dict.fromkeys(said))
 
 
-def _said(one: Spec | None, fields: Iterable[str], where: str) -> Iterable[str]:
-    for field in fields:
-        if one is not None and getattr(one, field):
-            yield f"{where}.{type(one).model_fields[field].alias} has no effect"
+def _fields(value: Mapping[str, Any], tree: Tree, where: str) -> Iterator[str]:
+    for name, below in tree.items():
+        field = name.removesuffix("[]").removesuffix("{}")
+        found, at = value.get(field), f"{where}.{field}"
+        if not found:
+            continue
+        if isinstance(below, str):
+            yield _sentence(at, below)
+        elif isinstance(below, Unless):
+            if found != below.value:
+                yield _sentence(at, below.hint)
+        elif isinstance(below, Only):
+            yield from (_sentence(f"{at}.{key}", below.hint) for key in sorted(found.keys() - below.keys))
+        elif name.endswith("[]"):
+            for entry in found:
+                yield from _fields(entry, below, at)
+        elif name.endswith("{}"):
+            for key, entry in found.items():
+                yield from _fields(entry, below, f"{at}.{key}")
+        else:
+            yield from _fields(found, below, at)
+
+
+def _annotations(notes: Mapping[str, str], read: frozenset[str], where: str) -> Iterator[str]:
+    for name in sorted(notes):
+        if OMES.match(name) and name not in read:
+            of_pods = "" if where else OF_PODS if any(name in known for known in READ_ON_PODS.values()) else ""
+            yield _sentence(f"annotation {name}{where}", of_pods or ANNOTATIONS.get(name, ""))
+
+
+def _sentence(what: str, hint: str) -> str:
+    return f"{what} has no effect" + (f": {hint}" if hint else "")

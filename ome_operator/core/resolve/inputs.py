@@ -16,7 +16,7 @@ from ome_operator.core.problem import Problem
 from ome_operator.core.reasons import ENGINE_READY, MODEL_READY, RUNTIME_READY, Reason
 from ome_operator.core.resolve.finetuned import BASE, fine_tuned
 from ome_operator.core.resolve.identity import CHOSEN
-from ome_operator.core.resolve.ignored_fields import idle
+from ome_operator.core.resolve.ignored_fields import in_service
 from ome_operator.core.resolve.pairing import unpaired
 from ome_operator.core.resolve.pinned import Part, Pinned, pinned
 from ome_operator.core.selection.accelerator import Accelerated, accelerated
@@ -90,11 +90,16 @@ def _refs(name: str, kind: str | None, namespace: str, kinds: _Kinds) -> tuple[R
     return tuple(ref for ref in found if kind in (None, ref.kind))
 
 
-def resolve(service: InferenceService, deps: Deps, kept: Mapping[str, Mapping[str, Any]] | None = None) -> Resolved:
+def resolve(
+    service: InferenceService,
+    deps: Deps,
+    kept: Mapping[str, Mapping[str, Any]] | None = None,
+    as_written: InferenceService | None = None,
+) -> Resolved:
     """Find model, runtime and accelerators, and make the revision's inputs of them.
 
     `kept`: revision -> stored inputs, oldest first. What was chosen for the newest stays chosen (decisions 2), and what a
-    service does not follow comes from one of them.
+    service does not follow comes from one of them. `as_written`: the service in the form that its user knows.
     """
     kept = kept or {}
     before: Mapping[str, Any] = next(iter([*kept.values()][-1:]), {})
@@ -113,7 +118,7 @@ def resolve(service: InferenceService, deps: Deps, kept: Mapping[str, Mapping[st
     router = None
     if runtime is not None and service.spec.router is not None:
         router = runtime_parts(runtime.spec, True), written(service.spec.router, True)
-    advice = idle(service, runtime)
+    advice = in_service(as_written or service, runtime)
     if model is not None and runtime is not None and runtime_refs(service):
         advice = _mismatch(runtime, model) + advice
     if runtime is not None:

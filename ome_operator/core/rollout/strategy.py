@@ -40,8 +40,6 @@ def strategy(service: InferenceService, runtime: Runtime | None) -> Strategy:
     if rollout is None:
         return _older(service, runtime)
     said = _looser(service, rollout.groups) if rollout.groups else []
-    if rollout.pairing_protocol:
-        said.append("spec.rollout.pairingProtocol has no effect: prefill and decode of different revisions never meet")
     found = _named(rollout.groups[0] if rollout.groups else rollout) or _older(service, runtime)
     return found._replace(paused=bool(rollout.paused), advice=(*said, *found.advice))
 
@@ -71,14 +69,7 @@ def _looser(service: InferenceService, groups: list[RolloutGroup]) -> list[str]:
             "spec.rollout.groups: all components of a service roll together, so the strategy of the first group counts for "
             "all of them: write it directly below spec.rollout"
         )
-    if any(one.canary for one in groups):
-        said.append("spec.rollout.groups.canary has no effect yet: use rollingUpdate or blueGreen")
-    ignored = {"order": "order", "soak": "soak", "maintain_ratio": "maintainRatio"}
-    return said + [
-        f"spec.rollout.groups.{word} has no effect: prefill and decode step together"
-        for name, word in ignored.items()
-        if any(getattr(one, name) is not None for one in groups)
-    ]
+    return said
 
 
 def _older(service: InferenceService, runtime: Runtime | None) -> Strategy:

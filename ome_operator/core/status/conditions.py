@@ -4,7 +4,11 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from ome_operator.core.reasons import ADVICE, Reason
+
 MESSAGE_LIMIT = 1024
+ADVICE_LIMIT = 8 * MESSAGE_LIMIT
+"""Advice has a sentence for each thing that is wrong: what is cut is silent."""
 
 
 class Condition(NamedTuple):
@@ -25,14 +29,21 @@ def stamp(
     return [_stamp(one, old.get(one.type), generation, now) for one in wanted]
 
 
+def advice(sentences: Iterable[str]) -> list[Condition]:
+    """The condition Advice with what a user should know of an object; none without any sentence."""
+    said = "; ".join(sentences)
+    return [Condition(ADVICE, True, Reason.NO_EFFECT, said)] if said else []
+
+
 def _stamp(one: Condition, old: Mapping[str, Any] | None, generation: int, now: datetime) -> dict[str, Any]:
+    limit = ADVICE_LIMIT if one.type == ADVICE else MESSAGE_LIMIT
     status = "Unknown" if one.status is None else str(one.status)
     kept = old.get("lastTransitionTime") if old and old.get("status") == status else None
     return {
         "type": one.type,
         "status": status,
         "reason": str(one.reason),
-        "message": one.message if len(one.message) <= MESSAGE_LIMIT else one.message[: MESSAGE_LIMIT - 2] + " …",
+        "message": one.message if len(one.message) <= limit else one.message[: limit - 2] + " …",
         "lastTransitionTime": kept or now.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "observedGeneration": generation,
     }

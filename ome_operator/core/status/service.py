@@ -9,7 +9,6 @@ from ome_operator.core.observed.objects import Pod
 from ome_operator.core.plan import Event
 from ome_operator.core.problem import Problem
 from ome_operator.core.reasons import (
-    ADVICE,
     CONDITION,
     DRIFTED,
     MODEL_READY,
@@ -151,8 +150,7 @@ def _conditions(report: Report) -> list[cond.Condition]:
         if said is not None:
             name, reason = DRIFTED[part], Reason.REVISION_MISMATCH if said else Reason.IN_SYNC
             out[name] = cond.Condition(name, bool(said), reason, said or f"the {part} is as this service keeps it")
-    if report.advice:
-        out[ADVICE] = cond.Condition(ADVICE, True, Reason.NO_EFFECT, "; ".join(report.advice))
+    out |= {told.type: told for told in cond.advice(report.advice)}
     return [out[name] for name in ORDER if name in out]
 
 

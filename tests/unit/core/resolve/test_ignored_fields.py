@@ -1,29 +1,53 @@
-"""Fields that nothing acts on are named, each with where it stands."""
+"""Fields that nothing acts on are named, each with where it stands.
 
-from ome_operator.core.resolve.ignored_fields import idle
+`tests/unit/test_silent_fields.py` asks for every field.
+"""
+
+from ome_operator.core.resolve.ignored_fields import ignored, in_service
 from tests.support import parts
 
 
 def test_what_has_no_effect_is_told() -> None:
     engine = {
-        "topologyKey": "rack", "topologySpread": "Preferred", "topologySpreadKey": "zone", "containerConcurrency": 4,
-        "lifecycle": {"readyPolicy": "None", "minReadySeconds": 3, "hangTimeout": "5s"},
+        "topologySpread": "Preferred", "topologySpreadKey": "zone", "containerConcurrency": 4,
+        "lifecycle": {"readyPolicy": "None", "hangTimeout": "5s"}, "annotations": {"ome.io/x": "1", "a/b": "c"},
     }  # fmt: skip
     written = parts.service(engine=engine, router={"canaryTrafficPercent": 5}, deploymentMode="MultiNode")
-    runtime = parts.runtime(engineConfig={"topologyKey": "rack"}, decoderConfig={"topologyKey": "rack"})
-    assert idle(written, runtime) == (
-        "spec.deploymentMode has no effect",
-        "spec.engine.containerConcurrency has no effect",
-        "spec.engine.topologyKey has no effect",
+    runtime = parts.runtime(engineConfig={"topologySpread": "Required"}, decoderConfig={"topologySpread": "Required"})
+    assert in_service(written, runtime) == (
+        "spec.deploymentMode has no effect: what is made follows from the components and their workers",
+        "spec.engine.containerConcurrency has no effect: the engine's own arguments limit its requests",
         "spec.engine.topologySpread has no effect",
         "spec.engine.topologySpreadKey has no effect",
-        "spec.engine.lifecycle.minReadySeconds has no effect",
         "spec.engine.lifecycle.readyPolicy has no effect",
-        "runtime rt: spec.engineConfig.topologyKey has no effect",
-        "spec.router.canaryTrafficPercent has no effect",
+        "spec.router.canaryTrafficPercent has no effect: use spec.rollout",
+        "annotation ome.io/x of spec.engine has no effect",
+        "runtime rt: spec.engineConfig.topologySpread has no effect",
+    )
+    assert ignored(runtime) == (
+        "spec.engineConfig.topologySpread has no effect",
+        "spec.decoderConfig.topologySpread has no effect",
     )
 
 
 def test_what_says_nothing_is_not_told() -> None:
     written = parts.service(engine={"containerConcurrency": 0, "minReplicas": 2, "lifecycle": {"hangTimeout": "5s"}})
-    assert idle(written, None) == ()
+    assert in_service(written, None) == ()
+
+
+def test_a_value_that_says_what_happens_anyway_is_not_told() -> None:
+    storage = {"storageUri": "s3://b/f", "downloadPolicy": "ReuseIfExists", "parameters": {"region": "r"}}
+    assert ignored(parts.model(storage=storage)) == ()
+    storage |= {"downloadPolicy": "AlwaysDownload", "parameters": {"region": "r", "auth": "instance"}}
+    assert [said.partition(":")[0] for said in ignored(parts.model(storage=storage))] == [
+        "spec.storage.downloadPolicy has no effect",
+        "spec.storage.parameters.auth has no effect",
+    ]
+
+
+def test_lists_and_maps_are_looked_into() -> None:
+    formats = [{"modelType": "x"}, {"modelType": "y", "acceleratorConfig": {"h100": {"minMemoryPerBillionParams": 2}}}]
+    assert [said.partition(":")[0] for said in ignored(parts.runtime(supportedModelFormats=formats))] == [
+        "spec.supportedModelFormats.modelType has no effect",
+        "spec.supportedModelFormats.acceleratorConfig.h100.minMemoryPerBillionParams has no effect",
+    ]

@@ -1,0 +1,213 @@
+"""What people may write and nothing here acts on: one table for every kind.
+
+`tests/unit/test_silent_fields.py` holds it whole: a field or annotation that changes nothing stands here, and what stands
+here changes nothing. The condition Advice of an object names what it has of these.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ome_operator import keys
+
+
+class Unless(NamedTuple):
+    """A field with a value that says what happens anyway."""
+
+    value: Any
+    hint: str = ""
+
+
+class Only(NamedTuple):
+    """A map of which some keys are read."""
+
+    keys: frozenset[str]
+    hint: str = ""
+
+
+Tree = Mapping[str, Any]
+"""Name of a field, with `[]` behind a list and `{}` behind a map of fields -> the tree below it, or what to do instead.
+
+What to do instead is a part of a sentence, "" where nothing has to be done.
+"""
+
+_REPLICAS = "the number of replicas is kept: use minReplicas, maxReplicas and autoscaler"
+_PLACE = "name the nodes in nodeSelector or affinity"
+_DESCRIBES = "it describes only"
+
+_LIFECYCLE: Tree = {"updateStrategy": "use spec.rollout", "readyPolicy": "", "minReadySeconds": "", "migrationPolicy": ""}
+_SCALED: Tree = {
+    "canaryTrafficPercent": "use spec.rollout",
+    "containerConcurrency": "the engine's own arguments limit its requests",
+    "kedaConfig": "point a ScaledObject of yours at the RoleScale of the component",
+    "topologyKey": _PLACE,
+    "topologySpread": "",
+    "topologySpreadKey": "",
+    "autoscaler": {"keda": "point a ScaledObject of yours at the RoleScale of the component"},
+    "lifecycle": _LIFECYCLE,
+}
+_ENGINE: Tree = {**_SCALED, "config": "it is for routers: use runner.env"}
+_ROUTER: Tree = {
+    **_SCALED,
+    "scaleTarget": _REPLICAS,
+    "scaleMetric": _REPLICAS,
+    "timeoutSeconds": "the router's own arguments say how long a request may take",
+    "deploymentStrategy": "",
+    "worker": "a router is a single pod",
+    "acceleratorOverride": "a router needs no accelerator",
+    "autoscaler": {"keda": _REPLICAS, "hpa": _REPLICAS},
+    "lifecycle": "",
+}
+_IN_RUNTIME: Tree = {"acceleratorOverride": "write it into the service, or use acceleratorRequirements"}
+_PREDICTOR: Tree = {
+    **{name: hint for name, hint in _SCALED.items() if name not in ("autoscaler", "lifecycle") and "topology" not in name},
+    "model": {"runtimeVersion": "name a runtime of that version"},
+}
+_STORAGE: Tree = {
+    "schemaPath": "",
+    "downloadPolicy": Unless("ReuseIfExists", "files that are there and right are kept, others are fetched"),
+    "parameters": Only(frozenset({"endpoint", "region", "account", "verify", "anonymous"}), "credentials come from key"),
+}
+_PARTS = ("scheduler", "textEncoder", "tokenizer", "transformer", "vae", "additionalComponents")
+_PIPELINE: Tree = dict.fromkeys(_PARTS, "pipelines are compared by className")
+_VERSION: Tree = {"operator": "the runtime's counts", "weight": "the runtime's counts"}
+_MODEL: Tree = {
+    "storage": _STORAGE,
+    "modelFormat": _VERSION,
+    "modelFramework": _VERSION,
+    "apiCapabilities": _DESCRIBES,
+    "diffusionPipeline": _PIPELINE,
+    "modelConfiguration": "it is read from the model's own files",
+    "servingMode": "",
+    "distribution": Unless("PerNode", "every node holds all files"),
+    "compartmentID": _DESCRIBES,
+    "additionalMetadata": _DESCRIBES,
+}
+_PERFORMANCE: Tree = {"fp32Tflops": "", "int4Tops": "", "int8Tops": "", "latency": ""}
+_POD_METADATA: Tree = {"labels": "", "annotations": ""}
+_RUNTIME: Tree = {
+    "supportedModelFormats[]": {
+        "version": "write modelFormat.version",
+        "modelType": "models are compared by modelArchitecture",
+        "diffusionPipeline": _PIPELINE,
+        "acceleratorConfig{}": {
+            "tensorParallelismOverride": {"dataParallelSize": "write the argument into runtimeArgsOverride"},
+            "minMemoryPerBillionParams": "use acceleratorRequirements.minMemory",
+        },
+    },
+    "protocolVersions": Unless(["openAI"], "clients speak what the engine speaks"),
+    "acceleratorRequirements": {"preferredPrecisions": "write them into acceleratorSelector.constraints of a service"},
+    "workers": _POD_METADATA,
+    "engineConfig": {**_ENGINE, **_IN_RUNTIME},
+    "decoderConfig": {**_ENGINE, **_IN_RUNTIME},
+    "routerConfig": _ROUTER,
+}
+_ROLLOUT: Tree = {
+    "groups[]": {
+        "canary": "it is not built yet: use rollingUpdate or blueGreen",
+        "order": "prefill and decode step together",
+        "soak": "prefill and decode step together",
+        "maintainRatio": "prefill and decode step together",
+    },
+    "pairingProtocol": "prefill and decode of different revisions never meet",
+}
+_SERVICE: Tree = {
+    "deploymentMode": "what is made follows from the components and their workers",
+    "kedaConfig": "point a ScaledObject of yours at the RoleScale of a component",
+    "placement": "",
+    "routing": "",
+    "scalingPolicy": "",
+    "traffic": "",
+    "model": {"overlays": "", "apiGroup": Unless(keys.GROUP, "models are of this group alone")},
+    "runtime": {"apiGroup": Unless(keys.GROUP, "runtimes are of this group alone")},
+    "engine": _ENGINE,
+    "decoder": _ENGINE,
+    "router": _ROUTER,
+    "predictor": _PREDICTOR,
+    "rollout": _ROLLOUT,
+}
+_ACCELERATOR: Tree = {
+    "capabilities": {"clockSpeedMHz": "", "levelZeroVersion": "", "performance": _PERFORMANCE},
+    "discovery": {"affinity": "use nodeSelector", "deviceIDs": "use nodeSelector", "pciVendorID": "use nodeSelector"},
+    "resources": "containers say themselves which accelerators they ask for",
+    "cost": {"spotPerHour": "use perHour", "tier": ""},
+    "integration": "name the queue on the service",
+}
+_WEIGHT: Tree = {
+    "storage": _STORAGE,
+    "hyperParameters": _DESCRIBES,
+    "trainingJobRef": _DESCRIBES,
+    "vendor": _DESCRIBES,
+    "version": _DESCRIBES,
+    "displayName": _DESCRIBES,
+    "compartmentID": _DESCRIBES,
+}
+_PLACES: Tree = {**_STORAGE, "path": "storageUri says the place"}
+_BENCHMARK: Tree = {"dataset": _PLACES, "outputLocation": _PLACES}
+
+FIELDS: Mapping[str, Tree] = {
+    "InferenceService": _SERVICE,
+    "ClusterServingRuntime": _RUNTIME,
+    "ServingRuntime": _RUNTIME,
+    "ClusterBaseModel": _MODEL,
+    "BaseModel": _MODEL,
+    "AcceleratorClass": _ACCELERATOR,
+    "FineTunedWeight": _WEIGHT,
+    "BenchmarkJob": _BENCHMARK,
+}
+"""Kind -> what of its spec has no effect."""
+
+OF_PODS = "annotations of a service never reach pods: write it into the annotations of a component"
+_INGRESS = "no Ingress is made: write an Ingress for the Service of the service"
+_SCALING = "use scaleMetric and scaleTarget of the component"
+_INJECT = "nothing is injected: write the container into the component"
+_QUEUE = "write the queue's label into the labels of the component"
+_METRICS = "no annotations for Prometheus are made: write them into the annotations of the component"
+_OF_MODEL = "it follows from the model that the service names"
+_INGRESSES = (
+    "domain", "domain-template", "additional-domains", "url-scheme", "path-template", "disable-istio-virtualhost",
+    "disable-creation",
+)  # fmt: skip
+_ABOUT_MODEL = ("base-model-name", "base-model-vendor", "base-model-format", "base-model-format-version")
+
+
+def _ome(*names: str, hint: str = "") -> dict[str, str]:
+    return {f"{keys.GROUP}/{name}": hint for name in names}
+
+
+ANNOTATIONS: Mapping[str, str] = {
+    **_ome("deploymentMode", hint="what is made follows from the components and their workers"),
+    **_ome("metrics", "targetUtilizationPercentage", hint=_SCALING),
+    **_ome("accelerator-class", hint="use spec.acceleratorSelector.acceleratorClass"),
+    **_ome("load-balancer-ip"),
+    **_ome("entrypoint-component", hint="the router is behind the URL, or the engine where there is none"),
+    **_ome("inject-model-init", "inject-serving-sidecar", hint=_INJECT),
+    **_ome("inject-fine-tuned-adapter", hint="name the weights in spec.model.fineTunedWeights"),
+    **_ome("volcano-queue", "dedicated-ai-cluster", hint=_QUEUE),
+    "kueue-enabled": _QUEUE,
+    **_ome("enable-metric-aggregation", "enable-prometheus-scraping", hint=_METRICS),
+    "prometheus.ome.io/port": _METRICS,
+    "prometheus.ome.io/path": _METRICS,
+    **_ome(*(f"ingress-{name}" for name in _INGRESSES), hint=_INGRESS),
+    **_ome(*_ABOUT_MODEL, hint=_OF_MODEL),
+    **_ome("serving-runtime", hint="use spec.runtime.name"),
+    "models.ome.io/target-instance-shapes": "use spec.storage.nodeSelector",
+}
+"""What to do instead of OME's annotations. What else is in its domains has no effect either."""
+
+READ: Mapping[str, frozenset[str]] = {
+    "InferenceService": frozenset(
+        {
+            keys.AUTOSCALER_CLASS, keys.SERVICE_TYPE, keys.REGISTRY, keys.RUNTIME_SYNC, keys.MODEL_SYNC, keys.RETRY,
+            keys.ENGINE_NAME, keys.SOURCE_DIGEST,
+        }
+    ),
+    "ClusterBaseModel": frozenset({keys.SOURCE_DIGEST}),
+}  # fmt: skip
+"""Kind -> annotations that something reads, or that the operator writes there."""
+_ON_ENGINES = frozenset({keys.RDMA_INJECT, keys.RDMA_PROFILE, keys.RDMA_CONTAINER, keys.SSH_KEYS})
+READ_ON_PODS: Mapping[str, frozenset[str]] = {
+    keys.ENGINE: _ON_ENGINES,
+    keys.DECODER: _ON_ENGINES,
+    keys.ROUTER: frozenset({keys.REGISTRY}),
+}
+"""Component -> annotations of it that something reads."""

@@ -1,0 +1,316 @@
+"""No field is silent: whatever people may write changes something, or Advice says that it has no effect.
+
+A field is read when something that is made of objects differs with it: what a pass writes, in item of several stages of a
+service's life, a status, the Job of a benchmark, what an agent fetches, a column of `kubectl get`. That a new revision has
+another name or stores other inputs is no effect.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ome_operator.api import Invalid
+from ome_operator.api.kinds import KINDS, Kind
+from ome_operator.core.observed import from_api
+from ome_operator.core.observed.objects import Observed
+from ome_operator.core.resolve.no_effect import ANNOTATIONS, FIELDS, READ, READ_ON_PODS, Only, Tree, Unless
+from ome_operator.core.sync import sync
+from tests.support import parts, stages
+from tests.support.fields import Body, Field, fields, merged, with_value
+from tests.support.stages import ALONE, CHOSEN, MEASURED, NAMED, OLDER, SHORT, Bodies
+
+Look = Callable[[Bodies, Bodies], str]
+"""What is seen of bodies; the bodies before the field was set come first."""
+
+
+def _now(look: Callable[[Bodies], str]) -> Look:
+    return lambda _, bodies: look(bodies)
+
+
+def _kept(before: Bodies, bodies: Bodies) -> str:
+    edit = {"spec": {"engineConfig": {"runner": {"image": "engine:2"}}}}
+    return stages.later(before, bodies, edit={"runtime": edit})
+
+
+def _stuck(before: Bodies, bodies: Bodies) -> str:
+    return stages.later(before, bodies, ready=False)
+
+
+FRESH, CATALOG = _now(stages.fresh), _now(stages.catalog)
+_OF_BENCHMARK, _OF_SHORT = [(MEASURED, _now(stages.benchmark))], [(SHORT, _now(stages.short))]
+PARTS: Mapping[str, tuple[str, list[tuple[Bodies, Look]]]] = {
+    "InferenceService": (
+        "service", [(NAMED, FRESH), (ALONE, FRESH), (CHOSEN, FRESH), (NAMED, stages.later), (NAMED, _stuck), (NAMED, _kept)]
+    ),
+    "ClusterServingRuntime": ("runtime", [(NAMED, FRESH), (ALONE, FRESH), (CHOSEN, FRESH), (NAMED, stages.later)]),
+    "ClusterBaseModel": ("model", [(CHOSEN, FRESH), (CHOSEN, CATALOG), (CHOSEN, _now(stages.fetched))]),
+    "AcceleratorClass": ("gpu", [(CHOSEN, FRESH), (CHOSEN, CATALOG)]),
+    "FineTunedWeight": ("lora", [(ALONE, FRESH), (ALONE, CATALOG), (ALONE, _now(stages.fetched))]),
+    "BenchmarkJob": ("benchmark", _OF_BENCHMARK),
+    "sglang.ai ClusterBaseModel": ("short", _OF_SHORT),
+    "sglang.ai Serving": ("serving", _OF_SHORT),
+}  # fmt: skip
+"""Kind -> the name of its object in the stages, and where to look."""
+_SCALES = r"(scale|autoscaler)"
+_SCALED = {"minReplicas": 1, "maxReplicas": 3}
+_CHEAPEST = {"spec": {"acceleratorSelector": {"policy": "Cheapest"}}}
+_PLAIN_FORMAT = {"spec": {"supportedModelFormats": [{"name": "safetensors", "autoSelect": True}]}}
+_TENSOR = {"acceleratorConfig": {"gpu": {"tensorParallelismOverride": {"tensorParallelSize": 2}}}}
+_SERVED = {"spec": {"endpoint": {"inferenceService": {"name": "svc", "namespace": "team"}, "endpoint": None}}}
+BESIDE: tuple[tuple[str, str, Callable[[str], Body]], ...] = (
+    ("service", r"spec\.(runtime|model)\.revision", lambda part: {"service": {"spec": {part: {"autoSync": False}}}}),
+    ("service", rf"spec\.(engine|decoder|predictor)\.{_SCALES}", lambda part: {"service": {"spec": {part: _SCALED}}}),
+    ("runtime", rf"spec\.(\w+Config)\.{_SCALES}", lambda part: {"runtime": {"spec": {part: _SCALED}}}),
+    ("runtime", r"spec\.(workers)\.(?!size)", lambda part: {"runtime": {"spec": {part: {"size": 1}}}}),
+    ("runtime", r"spec\.(supportedModelFormats)\[\]\.name", lambda _: {"runtime": _PLAIN_FORMAT}),
+    ("runtime", r"spec\.(\w+)\[\]\..*\.pipelineParallel", lambda part: {"runtime": {"spec": {part: [_TENSOR]}}}),
+    ("gpu", r"spec\.(cost)\.perHour", lambda part: {"service": _CHEAPEST, "rival": {"spec": {part: {"perHour": 5}}}}),
+    ("gpu", r"spec\.(cost)\.perM", lambda part: {"service": _CHEAPEST, "rival": {"spec": {part: {"perMillionTokens": 5}}}}),
+    ("gpu", r"spec\.(capabilities)\.memoryB", lambda part: {
+        "service": {"spec": {"acceleratorSelector": {"policy": "MostCapable"}}},
+        "rival": {"spec": {part: {"memoryGB": 80, "memoryBandwidthGBps": 100}}},
+    }),
+    ("lora", r"(spec)", lambda part: {"service": {part: {"model": {"fineTunedWeights": ["lora"]}}}}),
+    ("short", r"(spec)\.source\.storageUri", lambda part: {"short": {part: {"source": {"huggingface": None}}}}),
+    ("benchmark", r"(spec)\.endpoint\.inferenceService", lambda _: {"benchmark": _SERVED}),
+)  # fmt: skip
+"""What has to be written beside a field so that it can mean something."""
+RESTARTS = "spec.rollout.restartedAt"
+"""The field that is there to make a new revision, which no other may do by its mere presence."""
+
+
+def own(kind: Kind) -> str:
+    """The name of a kind in the tables here."""
+    return kind.kind if kind.group == "ome.io" else f"{kind.group} {kind.kind}"
+
+
+SEEN = {own(kind): kind for kind in KINDS if own(kind) in PARTS}
+ALIKE = {"BaseModel": "ClusterBaseModel", "ServingRuntime": "ClusterServingRuntime"}
+"""Kinds with the spec of another."""
+OURS = {"RoleScale", "NodeModels"}
+"""Kinds that autoscalers and agents write: their tests are below."""
+
+
+def row(kind: str, path: str) -> tuple[str, Any]:
+    """The row of the table that a field falls under, and its path; ("", None) for a field that is not listed."""
+    tree: Any = FIELDS.get(kind, {})
+    at = []
+    for step in path.split(".")[1:]:
+        found = next((name for name in tree if name.rstrip("[]{}") == step.rstrip("[]{}")), None)
+        if found is None:
+            return "", None
+        tree = tree[found]
+        at.append(step)
+        if not isinstance(tree, Mapping):
+            return ("", None) if isinstance(tree, Only) else (f"spec.{'.'.join(at)}", tree)
+    return "", None
+
+
+def spelled(path: str) -> str:
+    """A path as sentences have it."""
+    return re.sub(r"acceleratorConfig\{\}", "acceleratorConfig.gpu", path).replace("[]", "").replace("{}", "")
+
+
+def listed_rows(tree: Tree, at: str = "spec") -> Iterator[str]:
+    """Paths of all rows."""
+    for name, below in tree.items():
+        if isinstance(below, Mapping):
+            yield from listed_rows(below, f"{at}.{name}")
+        else:
+            yield f"{at}.{name}"
+
+
+def groups() -> Iterator[tuple[str, str]]:
+    """(kind, first step of a path): a test each."""
+    for name, kind in SEEN.items():
+        yield from dict.fromkeys((name, field.path.split(".")[1]) for field in fields(kind.spec))
+
+
+def silent(name: str, field: Field) -> str:
+    """What is wrong with a field, "" when it is read, or is listed and told."""
+    part, looks = PARTS[name]
+    top, hint = row(name, field.path)
+    if top:
+        return told(part, looks[0][0], field, top, hint)
+    if any(column.path == f".{field.path}" for column in SEEN[name].columns) or field.path == RESTARTS:
+        return ""
+    for stage, look in [(OLDER, FRESH), (OLDER, _kept)] if ".predictor" in field.path else looks:
+        beside = context(part, field.path, stage)
+        if any(differs(look, beside, {**beside, part: body}) for body in bodies(part, beside, field)):
+            return ""
+    return f"{field.path} changes nothing, and core/resolve/no_effect.py does not list it"
+
+
+def told(part: str, stage: Bodies, field: Field, top: str, hint: Any) -> str:
+    """What is wrong with a listed field: nobody says that it has no effect, or it has an effect."""
+    stage = OLDER if ".predictor" in field.path else stage
+    beside = context(part, field.path, stage)
+    wrong = hint.value if isinstance(hint, Unless) else None
+    for body in bodies(part, beside, field):
+        written = {**beside, part: body}
+        if f"{spelled(top)} has no effect" not in advice(part, written):
+            if wrong is None or str(wrong) not in str(body):
+                return f"{field.path} is listed, and Advice does not say so: {advice(part, written)!r}"
+        elif part not in ("benchmark", "short") and differs(FRESH, beside, written):
+            return f"{field.path} is listed as without effect, and has item"
+        else:
+            return ""
+    return f"{field.path}: no value for it"
+
+
+def context(part: str, path: str, stage: Bodies) -> Bodies:
+    """A stage with what the field needs beside it."""
+    out = dict(stage)
+    for of, pattern, more in BESIDE:
+        if of == part and (found := re.match(pattern, path)):
+            out |= {name: merged(stage[name], body) for name, body in more(found[1]).items() if name in stage}
+    return out
+
+
+def bodies(part: str, stage: Bodies, field: Field) -> Iterator[Body]:
+    """The object with each value of the field that is accepted."""
+    for value in field.values:
+        body = with_value(stage[part], field, value)
+        if body != stage[part] and accepted(part, body):
+            yield body
+
+
+def accepted(part: str, body: Body) -> bool:
+    """Whether the object can be read."""
+    return not isinstance(stages.PARSED[part].parse(body), Invalid)
+
+
+def differs(look: Look, before: Bodies, after: Bodies) -> bool:
+    """Whether something is seen of what was written."""
+    return seen(look, before, before) != look(before, after)
+
+
+_SEEN: dict[tuple[int, str], str] = {}
+
+
+def seen(look: Look, before: Bodies, bodies: Bodies) -> str:
+    """The same look at the same bodies, taken once."""
+    key = id(look), yaml.dump(bodies, Dumper=yaml.CSafeDumper)
+    if key not in _SEEN:
+        _SEEN[key] = look(before, bodies)
+    return _SEEN[key]
+
+
+def advice(part: str, bodies: Bodies) -> str:
+    """The condition Advice of an object."""
+    status = stages.status(part, bodies)
+    return next((str(item["message"]) for item in status["conditions"] if item["type"] == "Advice"), "")
+
+
+@pytest.mark.parametrize(("name", "top"), list(groups()))
+def test_every_field_is_read_or_told(name: str, top: str) -> None:
+    found = [item for item in fields(SEEN[name].spec) if item.path.split(".")[1] == top]
+    assert [said for item in found if (said := silent(name, item))] == []
+
+
+def test_every_kind_is_looked_at() -> None:
+    assert {own(kind) for kind in KINDS} == SEEN.keys() | ALIKE.keys() | OURS
+    specs = {own(kind): kind.spec for kind in KINDS}
+    assert all(specs[name] is specs[other] and FIELDS[name] is FIELDS[other] for name, other in ALIKE.items())
+
+
+def test_the_list_names_fields_that_exist() -> None:
+    for name in FIELDS.keys() - ALIKE.keys():
+        known = [field.path for field in fields(SEEN[name].spec)]
+        assert [row for row in listed_rows(FIELDS[name]) if not any(item.startswith(row) for item in known)] == []
+
+
+def test_a_restart_on_demand_makes_a_revision() -> None:
+    service, deps = stages.parsed(NAMED)
+    again, _ = stages.parsed({**NAMED, "service": merged(NAMED["service"], {"spec": {"rollout": {"restartedAt": "now"}}})})
+    names = [sync(item, deps, Observed(), stages.START).first[0].manifest["metadata"]["name"] for item in (service, again)]
+    assert names[0] != names[1]
+
+
+def test_what_autoscalers_and_the_operator_write_is_read() -> None:
+    meta = {"name": "a", "namespace": "team", "uid": "u", "resourceVersion": "1"}
+    scales = [from_api.child("RoleScale", {"metadata": meta, "spec": {"replicas": count}}) for count in (1, 2)]
+    assert scales[0] != scales[1]
+    rows = [[], [{"directory": "d", "offer": "o"}], [{"directory": "d", "offer": "p"}]]
+    records = [from_api.record({"metadata": meta, "spec": {"remove": item}}) for item in rows]
+    assert len({repr(item) for item in records}) == 3
+
+
+def test_what_we_ship_says_nothing_without_effect() -> None:
+    for path in sorted((parts.ROOT / "config").rglob("*.yaml")):
+        for body in parts.read(path):
+            assert (path.name, stages.without_effect(body)) == (path.name, ())
+
+
+# --- annotations ---------------------------------------------------------------------------------------------------------
+
+NOTES: Mapping[str, Mapping[str, str]] = yaml.safe_load(Path(__file__).with_name("annotations.yaml").read_text())
+"""Kind, or `pods`, -> annotations that OME or this operator reads there, with a value each."""
+ASKS = {
+    "rdma.ome.io/profile": {"rdma.ome.io/auto-inject": "true"},
+    "rdma.ome.io/container-name": {"rdma.ome.io/auto-inject": "true"},
+    "kueue-enabled": {"ome.io/dedicated-ai-cluster": "queue"},
+}
+"""Annotations that mean something beside another alone."""
+RETRIED = {"ome.io/rollout-retry", "ome.io/runtime-sync", "ome.io/model-sync"}
+"""Annotations about what happened before: `tests/unit/core` has their stories."""
+
+
+@pytest.mark.parametrize("note", NOTES["InferenceService"])
+def test_every_annotation_of_a_service_is_read_or_told(note: str) -> None:
+    value, asked = NOTES["InferenceService"][note], ASKS.get(note, {})
+    found = False
+    for stage in (NAMED, ALONE, CHOSEN):
+        before = {**stage, "service": merged(stage["service"], {"metadata": {"annotations": asked}})}
+        after = {**stage, "service": merged(stage["service"], {"metadata": {"annotations": {**asked, note: value}}})}
+        found = found or differs(FRESH, before, after)
+    told = f"annotation {note} has no effect" in advice("service", after)
+    assert told == (note not in READ["InferenceService"])
+    assert found != told or note in RETRIED
+
+
+@pytest.mark.parametrize("component", READ_ON_PODS)
+@pytest.mark.parametrize("note", NOTES["pods"])
+def test_every_annotation_of_pods_is_read_or_told(note: str, component: str) -> None:
+    value, asked = NOTES["pods"][note], ASKS.get(note, {})
+
+    def having(notes: Mapping[str, str]) -> Bodies:
+        part = {"annotations": dict(notes), "volumes": [{"name": "keys", "emptyDir": {}}]}
+        side = {"spec": {component: {**part, "containers": [{"name": "side", "image": "side:1"}]}}}
+        return {**NAMED, "service": merged(NAMED["service"], side)}
+
+    def bare(text: str) -> str:
+        text = re.sub(rf'"{re.escape(note)}": "[^"]*"(, )?', "", text).replace(", }", "}")
+        return re.sub(r'"annotations": \{\}, ', "", text)
+
+    before, after = having(asked), having({**asked, note: value})
+    found = bare(stages.fresh(before)) != bare(stages.fresh(after))
+    assert found != (f"annotation {note} of spec.{component} has no effect" in advice("service", after))
+    assert found == (note in READ_ON_PODS[component])
+
+
+@pytest.mark.parametrize("name", NOTES.keys() - {"InferenceService", "pods"})
+def test_every_annotation_of_the_catalog_is_told(name: str) -> None:
+    part, looks = PARTS[name]
+    for note, value in NOTES[name].items():
+        written = {**looks[0][0], part: merged(looks[0][0][part], {"metadata": {"annotations": {note: value}}})}
+        assert f"annotation {note} has no effect" in advice(part, written)
+
+
+def test_a_misspelled_annotation_is_told() -> None:
+    notes = {"metadata": {"annotations": {"ome.io/autoscalerclass": "keda", "example.com/owner": "me"}}}
+    said = advice("service", {**NAMED, "service": merged(NAMED["service"], notes)})
+    assert said == "annotation ome.io/autoscalerclass has no effect"
+
+
+def test_the_hints_are_for_annotations_that_are_known() -> None:
+    assert ANNOTATIONS.keys() - {note for notes in NOTES.values() for note in notes} == set()
+
+
+def test_the_older_form_counts_where_nothing_else_is_written() -> None:
+    both = {"spec": {"engine": {}, "predictor": {"minReplicas": 2}, "model": {"name": "tiny"}, "runtime": {"name": "rt"}}}
+    assert "spec.predictor has no effect" in advice("service", {**NAMED, "service": merged(NAMED["service"], both)})
