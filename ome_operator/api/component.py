@@ -53,7 +53,7 @@ class Lifecycle(Spec):
     instance_ready_timeout: Duration | None = None
     """How long a group may take to get ready, from when all its pods are on nodes; then it is recycled. 75m when unset."""
     min_ready_seconds: Count | None = None
-    """Has no effect."""
+    """Seconds that a new router has to be ready before an old one goes; for engines it has no effect."""
     migration_policy: MigrationPolicy | None = None
 
 
@@ -79,7 +79,7 @@ class Scaled(Inline):
     max_unavailable: Percent | None = None
     """Groups that voluntary disruptions may take at once."""
     deployment_strategy: DeploymentStrategy | None = None
-    timeout_seconds: int | None = None
+    timeout_seconds: Count | None = None
     """Longest request; pods that stop wait this long for theirs."""
     container_concurrency: int | None = None
     """Has no effect: the engine's arguments limit its requests."""

@@ -50,14 +50,21 @@ def _named(block: Rollout | RolloutGroup) -> Strategy | None:
         return Strategy(BLUE_GREEN)
     if block.recreate is not None:
         return Strategy(RECREATE)
-    return _rolling(block.rolling_update) if block.rolling_update is not None else None
+    where = "spec.rollout" if isinstance(block, Rollout) else "spec.rollout.groups"
+    return _rolling(block.rolling_update, f"{where}.rollingUpdate") if block.rolling_update is not None else None
 
 
-def _rolling(bounds: RollingUpdate | DeploymentUpdate) -> Strategy:
+def _rolling(bounds: RollingUpdate | DeploymentUpdate, where: str) -> Strategy:
     surge, missing = bounds.max_surge, bounds.max_unavailable
-    default = Strategy()
+    default, written = Strategy(), {"maxSurge": surge, "maxUnavailable": missing}
     return Strategy(
-        surge=default.surge if surge is None else surge, unavailable=default.unavailable if missing is None else missing
+        surge=default.surge if surge is None else surge,
+        unavailable=default.unavailable if missing is None else missing,
+        advice=tuple(
+            f'{where}.{name} {value} is more than all groups: write "100%"'
+            for name, value in written.items()
+            if value is not None and part(value, 100, up=True) > 100 and str(value).endswith("%")
+        ),
     )
 
 
@@ -82,9 +89,10 @@ def _older(service: InferenceService, runtime: Runtime | None) -> Strategy:
             continue
         if asked.type == "Recreate":
             return Strategy(RECREATE)
-        found = _rolling(asked.rolling_update) if asked.rolling_update else Strategy()
+        where = f"spec.{role}.deploymentStrategy"
+        found = _rolling(asked.rolling_update, f"{where}.rollingUpdate") if asked.rolling_update else Strategy()
         if asked.type in (None, "RollingUpdate"):
             return found
-        said = f"spec.{role}.deploymentStrategy.type {asked.type} is unknown: write RollingUpdate or Recreate"
-        return found._replace(advice=(said,))
+        said = f"{where}.type {asked.type} is unknown: write RollingUpdate or Recreate"
+        return found._replace(advice=(said, *found.advice))
     return Strategy()

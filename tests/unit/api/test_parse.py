@@ -152,6 +152,7 @@ WRONG = [
     ({"engine": {"runner": []}}, "spec.engine.runner is []: write a map of keys and values"),
     ({"engine": {"minAvailable": "half"}}, "spec.engine.minAvailable is refused: write a count such as 1, or a share"),
     ({"engine": {"minAvailable": True}}, "spec.engine.minAvailable is true: write a whole number or a text"),
+    ({"engine": {"timeoutSeconds": -5}}, "spec.engine.timeoutSeconds is -5: write 0 or more"),
     ({"engine": {"minReplicas": 3, "maxReplicas": 2}}, "spec.engine is refused: minReplicas is greater than maxReplicas"),
     ({"engine": {"minAvailable": 1, "maxUnavailable": 1}}, "spec.engine is refused: minAvailable and maxUnavailable"),
     ({"engine": {"autoscaler": {"class": "KEDA"}}}, "spec.engine.autoscaler is refused: class KEDA needs triggers"),

@@ -61,6 +61,13 @@ def test_groups_that_ask_for_something_looser_are_told(groups: list[list[str]]) 
     assert said.startswith("spec.rollout.groups: all components")
 
 
+def test_more_than_all_groups_is_told() -> None:
+    (said,) = asked({"rollingUpdate": {"maxSurge": "150%", "maxUnavailable": "100%"}}).advice
+    assert said == 'spec.rollout.rollingUpdate.maxSurge 150% is more than all groups: write "100%"'
+    (said,) = asked(deploymentStrategy={"rollingUpdate": {"maxUnavailable": "101%"}}).advice
+    assert said.startswith("spec.engine.deploymentStrategy.rollingUpdate.maxUnavailable 101% ")
+
+
 def test_a_type_that_nobody_knows_is_told() -> None:
     found = asked(deploymentStrategy={"type": "Sometimes"})
     assert found.name == ROLLING and "Sometimes is unknown: write RollingUpdate or Recreate" in found.advice[0]
