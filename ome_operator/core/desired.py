@@ -10,6 +10,7 @@ from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.observed.slices import Slice
 from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.plan import ApplyStatus, Create, EnsureSecret
+from ome_operator.core.podspec import queues
 from ome_operator.core.render import meta, probes, rdma, registry_sidecar, router, scaling, services, ssh
 from ome_operator.core.render.pod_template import port
 from ome_operator.core.render.statefulsets import Stored, sets, stamp
@@ -100,7 +101,9 @@ def _lives_on(snapshot: Snapshot, intent: Intent, step: RolloutStep) -> bool:
 
 def _shared(service: InferenceService, intent: Intent, ports: Mapping[str, int], front: str) -> list[Manifest]:
     """Services, and what routers need to see pods."""
-    manifests = services.services(intent.owner, tuple(ports.items()), front, service.annotations.get(keys.SERVICE_TYPE, ""))
+    asked, notes = tuple(ports.items()), service.annotations
+    type_, address = notes.get(keys.SERVICE_TYPE, ""), notes.get(keys.LOAD_BALANCER_IP, "")
+    manifests = services.services(intent.owner, asked, front, type_, address)
     return manifests + (router.access(intent.owner, intent.router) if intent.router else [])
 
 
@@ -213,8 +216,10 @@ def _router(snapshot: Snapshot, intent: Intent, revision: str, held: Held, repli
     sidecar = registry_sidecar.sidecar(image, intent.roles(revision))
     leaders = _leaders(snapshot, intent, revision, held) if router.names_leaders(intent.router) else ()
     allowed = scaling.allowed_disruptions(intent.policies[keys.ROUTER], replicas)
+    runtime = intent.resolved.runtime
+    replaced = router.replacement(snapshot.service.spec.router, runtime.spec.router_config if runtime else None)
     return [
-        router.deployment(intent.owner, revision, intent.router, replicas, sidecar, leaders),
+        router.deployment(intent.owner, revision, intent.router, replicas, sidecar, leaders, replaced),
         scaling.budget(intent.owner, keys.ROUTER, revision, allowed),
     ]
 
@@ -264,7 +269,9 @@ def _scale_status(
 
 
 def _advice(snapshot: Snapshot, intent: Intent, scaled: Mapping[str, object], far: tuple[Progress, ...]) -> tuple[str, ...]:
-    said = list(intent.advice)
+    service = snapshot.service
+    said = [*intent.advice, *services.advice(service.annotations)]
+    said += router.advice(service.spec.router) if service.spec.router else []
     for name, one in intent.policies.items():
         scale = snapshot.controlled("RoleScale", names.component(intent.owner.name, name)) if name in scaled else None
         asked = scale.replicas if scale is not None and not scale.deleting else None
@@ -277,6 +284,9 @@ def _advice(snapshot: Snapshot, intent: Intent, scaled: Mapping[str, object], fa
         boxes = [one["name"] for one in template["spec"]["containers"]]
         said += rdma.advice(template["metadata"].get("annotations") or {}, boxes)
         said += ssh.advice(template)
+        said += queues.advice(
+            template["metadata"].get("annotations") or {}, str(template["spec"].get("schedulerName") or "")
+        )
         if part["worker"]:
             said += probes.advice(part["worker"]["spec"]["template"]["spec"])
     return tuple(dict.fromkeys(one for one in said if one))

@@ -253,6 +253,7 @@ NOTES: Mapping[str, Mapping[str, str]] = yaml.safe_load(Path(__file__).with_name
 ASKS = {
     "rdma.ome.io/profile": {"rdma.ome.io/auto-inject": "true"},
     "rdma.ome.io/container-name": {"rdma.ome.io/auto-inject": "true"},
+    "ome.io/load-balancer-ip": {"ome.io/service-type": "LoadBalancer"},
     "kueue-enabled": {"ome.io/dedicated-ai-cluster": "queue"},
 }
 """Annotations that mean something beside another alone."""

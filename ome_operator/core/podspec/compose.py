@@ -32,6 +32,9 @@ class Composed(NamedTuple):
     """Pod spec of the other ranks; None for groups of one."""
     labels: dict[str, str]
     annotations: dict[str, str]
+    worker_labels: dict[str, str]
+    worker_annotations: dict[str, str]
+    """Labels and annotations of the other ranks: the runtime's old `workers` block may have more."""
     config: dict[str, str]
     """Variables of a router."""
     timeout: int | None
@@ -50,8 +53,10 @@ def compose(component: str, runtime: Mapping[str, Any], written: Mapping[str, An
     above = _read(written, component, f"spec.{component}")
     shared = {} if component == keys.ROUTER else dict(runtime.get("pod") or {})
     workers = _workers(runtime, below, above, component)
+    of_workers = (runtime.get("workers") or {}) if component == keys.ENGINE else {}
     size = 1 + workers[0]
-    _check(component, shared, workers[1], below, above)
+    layers = _layers(component, shared, workers[1], below, above)
+    _check(component, layers)
     leader = _pod(component, shared, (below, below.leader), (above, above.leader))
     worker = None
     if size > 1:
@@ -64,9 +69,13 @@ def compose(component: str, runtime: Mapping[str, Any], written: Mapping[str, An
         worker=pods[1][0] if size > 1 else None,
         labels=over(runtime.get("labels"), below.labels, above.labels),
         annotations=over(runtime.get("annotations"), below.annotations, above.annotations),
+        worker_labels=over(runtime.get("labels"), of_workers.get("labels"), below.labels, above.labels),
+        worker_annotations=over(
+            runtime.get("annotations"), of_workers.get("annotations"), below.annotations, above.annotations
+        ),
         config=over(below.config, above.config),
         timeout=above.timeout_seconds if above.timeout_seconds is not None else below.timeout_seconds,
-        dropped=tuple(dict.fromkeys(text for _, sentences in pods for text in sentences)),
+        dropped=_dropped(layers, [text for _, sentences in pods for text in sentences]),
     )
 
 
@@ -90,17 +99,28 @@ def _workers(runtime: Mapping[str, Any], below: Component, above: Component, com
     return (sizes[0] if sizes else 1 if named else 0), pod
 
 
-def _check(component: str, shared: Manifest, workers: Manifest, below: Component, above: Component) -> None:
-    """Raise ProblemError for the first layer that has not the shape of a pod spec, or of a container."""
-    layers: list[tuple[Mapping[str, Any] | None, str]] = [
-        (shared, "the runtime's spec"),
-        (workers, "the runtime's spec.workers"),
-    ]
+_Layers = list[tuple[Mapping[str, Any] | None, str]]
+
+
+def _layers(component: str, shared: Manifest, workers: Manifest, below: Component, above: Component) -> _Layers:
+    """Everything that is merged, with where it stands."""
+    layers: _Layers = [(shared, "the runtime's spec"), (workers, "the runtime's spec.workers")]
     for whole, where in ((below, f"the runtime's spec.{component}Config"), (above, f"spec.{component}")):
         layers += [(whole.pod, where), (whole.runner, f"{where}.runner")]
         for part, name in ((whole.leader, "leader"), (whole.worker, "worker")):
             if part is not None:
                 layers += [(part.pod, f"{where}.{name}"), (part.runner, f"{where}.{name}.runner")]
+    return layers
+
+
+def _dropped(layers: _Layers, merged: list[str]) -> tuple[str, ...]:
+    """One sentence for each duplicate: of a layer, where a merge hides it, and of what they are together."""
+    own = {f"{where}: {text}": text for layer, where in layers if layer for text in tidy(dict(layer))[1]}
+    return tuple(dict.fromkeys([*own, *(text for text in merged if text not in own.values())]))
+
+
+def _check(component: str, layers: _Layers) -> None:
+    """Raise ProblemError for the first layer that has not the shape of a pod spec, or of a container."""
     for layer, where in layers:
         if said := wrong(layer, where):
             raise ProblemError(CONDITION[component], Reason.INVALID_POD, said)

@@ -42,7 +42,8 @@ def worker(context: Context, composed: Composed) -> Manifest:
     """Pod template of the ranks above 0. Like the leader's, it gets the label `ome.io/group` when a group is stamped."""
     if composed.worker is None:
         raise ValueError("a group of one has no workers")
-    template = _template(context, composed, composed.worker, {}, _worker_env(context, composed))
+    own = composed._replace(labels=composed.worker_labels, annotations=composed.worker_annotations)
+    template = _template(context, own, composed.worker, {}, _worker_env(context, composed))
     return {**template, "spec": probes.watched(template["spec"], None)}
 
 

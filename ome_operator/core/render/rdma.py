@@ -32,6 +32,14 @@ PROFILES: Mapping[str, Mapping[str, str]] = {
         "NCCL_IB_TIMEOUT": "22",
         "UCX_TLS": "tcp",
         "UCX_NET_DEVICES": "eth0",
+        # What OME's profile of this name sets besides, so that a runtime written for it behaves as it did there.
+        "NCCL_DEBUG": "INFO",
+        "NCCL_SOCKET_NTHREADS": "16",
+        "NCCL_IB_HCA": f"={','.join(f'mlx5_{number}' for number in range(18) if number not in (2, 11))}",
+        "HCOLL_ENABLE_MCAST_ALL": "0",
+        "coll_hcoll_enable": "0",
+        "RX_QUEUE_LEN": "8192",
+        "IB_RX_QUEUE_LEN": "8192",
     },
 }
 """Environment per profile: NCCL's and UCX's documented variables for the fabric."""

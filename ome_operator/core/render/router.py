@@ -4,10 +4,12 @@ It belongs to the slice (its selectors carry the revision) but not to the revisi
 and updated in place, so that a log level never reloads a terabyte of weights (decisions 5).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from typing import TypeVar
 
 from ome_operator import keys, names, quantity
+from ome_operator.api import Component
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.podspec.compose import Composed
 from ome_operator.core.podspec.flags import grouped
@@ -21,6 +23,8 @@ ENDPOINT_LAG = 15
 """Seconds that endpoints may lag behind a router that goes; it keeps serving so long (decisions 11)."""
 LEADER_ADDRESS = {keys.ENGINE: "$(ENGINE_LEADER_ADDRESS)", keys.DECODER: "$(DECODER_LEADER_ADDRESS)"}
 """What a router's argument says where the address of a leader belongs; the argument stands there once for each leader."""
+ROLLING, RECREATE = "RollingUpdate", "Recreate"
+T = TypeVar("T")
 GRACE = "--shutdown-grace-period-secs"
 RULES = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
 
@@ -51,8 +55,12 @@ def deployment(
     replicas: int,
     sidecar: Sidecar,
     leaders: tuple[tuple[str, tuple[str, ...]], ...] = (),
+    replaced: Manifest | None = None,
 ) -> Manifest:
-    """The router Deployment of one slice; `leaders` has their addresses, by component, where it `names_leaders`."""
+    """The router Deployment of one slice; `leaders` has their addresses, by component, where it `names_leaders`.
+
+    `replaced`: how its pods are, from `replacement`.
+    """
     pod = composed.leader
     main = _configured(pod["containers"][0], composed.config, base_env(owner.name, owner.namespace))
     if leaders:
@@ -70,11 +78,43 @@ def deployment(
     body = {
         "replicas": replicas,
         "revisionHistoryLimit": 1,
-        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
+        **(replaced or replacement(None, None)),
         "selector": {"matchLabels": labels},
         "template": template,
     }
     return meta.manifest(owner, "apps/v1", "Deployment", names.router(owner.name, revision), labels, {"spec": body})
+
+
+@memoize_by_identity(1024)
+def replacement(above: Component | None, below: Component | None) -> Manifest:
+    """How pods of a router are replaced by others of its slice: unless somebody says otherwise, none goes before another is
+    ready. From `deploymentStrategy` and `lifecycle` of the service and, below it, of the runtime.
+    """
+    asked = _first(one.deployment_strategy for one in (above, below) if one is not None)
+    lives = _first(one.lifecycle for one in (above, below) if one is not None)
+    waits = {"minReadySeconds": lives.min_ready_seconds} if lives is not None and lives.min_ready_seconds else {}
+    if asked is not None and asked.type == RECREATE:
+        return {"strategy": {"type": RECREATE}, **waits}
+    bounds = asked.rolling_update if asked is not None else None
+    surge = 1 if bounds is None or bounds.max_surge is None else bounds.max_surge
+    missing = bounds.max_unavailable if bounds is not None else None
+    if missing is None:  # both zero would be refused
+        missing = 1 if quantity.part(surge, 100, up=True) == 0 else 0
+    elif quantity.part(missing, 100, up=True) == 0 == quantity.part(surge, 100, up=True):
+        surge = 1
+    return {"strategy": {"type": ROLLING, "rollingUpdate": {"maxUnavailable": missing, "maxSurge": surge}}, **waits}
+
+
+def advice(router: Component) -> list[str]:
+    """What of a router's `deploymentStrategy` is not understood."""
+    asked = router.deployment_strategy
+    if asked is None or asked.type in (None, ROLLING, RECREATE):
+        return []
+    return [f"spec.router.deploymentStrategy.type {asked.type} is unknown: write {ROLLING} or {RECREATE}"]
+
+
+def _first(values: Iterable[T | None]) -> T | None:
+    return next((value for value in values if value is not None), None)
 
 
 def _configured(container: Manifest, config: Mapping[str, str], ours: list[Manifest]) -> Manifest:

@@ -1,21 +1,27 @@
 """Services of an InferenceService: the URL, one Service per component, and the headless one that names the pods."""
 
+from collections.abc import Mapping
+
 from ome_operator import keys, names
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.render import meta
 from ome_operator.util.memoize import memoize_by_identity
 
 DOMAIN = "svc.cluster.local"
+LOAD_BALANCER = "LoadBalancer"
 
 
 @memoize_by_identity(1024)
-def services(owner: meta.Owner, ports: tuple[tuple[str, int], ...], front: str, service_type: str) -> list[Manifest]:
+def services(
+    owner: meta.Owner, ports: tuple[tuple[str, int], ...], front: str, service_type: str, address: str = ""
+) -> list[Manifest]:
     """All Services; `ports` has each component that exists with the port where its leaders or routers serve HTTP.
 
-    `front` is the component behind the URL: the router, or the engine where there is none.
+    `front` is the component behind the URL: the router, or the engine where there is none. `address`: what the cloud is
+    asked for, of a LoadBalancer.
     The external Service comes first: it has priority over another service's component Service of the same name.
     """
-    out = [_external(owner, front, dict(ports)[front], service_type), _headless(owner, ports[0][1])]
+    out = [_external(owner, front, dict(ports)[front], service_type, address), _headless(owner, ports[0][1])]
     for component, port in ports:
         out.append(_service(owner, names.component(owner.name, component), component, [_port("http", port, port)]))
     return out
@@ -26,11 +32,22 @@ def url(owner: meta.Owner, port: int) -> str:
     return f"http://{owner.name}.{owner.namespace}.{DOMAIN}:{port}"
 
 
-def _external(owner: meta.Owner, component: str, port: int, service_type: str) -> Manifest:
+def advice(annotations: Mapping[str, str]) -> list[str]:
+    """What is wrong with the annotations of a service about its Service."""
+    if annotations.get(keys.LOAD_BALANCER_IP) and annotations.get(keys.SERVICE_TYPE) != LOAD_BALANCER:
+        said = f"write {keys.SERVICE_TYPE}: {LOAD_BALANCER} beside it"
+        return [f"annotation {keys.LOAD_BALANCER_IP} has no effect on a Service that is no load balancer: {said}"]
+    return []
+
+
+def _external(owner: meta.Owner, component: str, port: int, service_type: str, address: str) -> Manifest:
     entries = [_port("http", keys.SERVICE_PORT, port)]
     if port != keys.SERVICE_PORT:
         entries.append(_port("engine" if component == keys.ENGINE else "router", port, port))
-    return _service(owner, owner.name, component, entries, service_type or "ClusterIP")
+    made = _service(owner, owner.name, component, entries, service_type or "ClusterIP")
+    if address and service_type == LOAD_BALANCER:
+        made["spec"]["loadBalancerIP"] = address
+    return made
 
 
 def _service(owner: meta.Owner, name: str, component: str, ports: list[Manifest], type_: str = "ClusterIP") -> Manifest:

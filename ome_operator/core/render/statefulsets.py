@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from ome_operator import keys, names
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.podspec.compose import Composed, compose
+from ome_operator.core.podspec.queues import queued
 from ome_operator.core.render import meta, pod_template
 from ome_operator.core.resolve.finetuned import mounted
 from ome_operator.core.selection.accelerator import beneath
@@ -52,7 +53,7 @@ def workloads(
     for component in (keys.ENGINE, keys.DECODER):
         if component not in inputs:
             continue
-        composed = compose(component, inputs["runtime"], inputs[component])
+        composed = queued(compose(component, inputs["runtime"], inputs[component]), (inputs.get("queue") or {}).items())
         accelerator = beneath((inputs.get("accelerator") or {}).get(component) or {}, inputs[component])
         context = pod_template.Context(service, namespace, revision, mounted(inputs), accelerator, directories)
         leader = pod_template.leader(context, composed)

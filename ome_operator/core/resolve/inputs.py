@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from ome_operator.api import Component, InferenceService, Invalid, Model, Runtime, RuntimeSpec, migrate
 from ome_operator.api.invalid import shown
 from ome_operator.core.observed.objects import Deps, Manifest, Ref
+from ome_operator.core.podspec import queues
 from ome_operator.core.podspec.spelling import misspelled
 from ome_operator.core.problem import Problem
 from ome_operator.core.reasons import ENGINE_READY, MODEL_READY, RUNTIME_READY, Reason
@@ -157,6 +158,8 @@ def _inputs(
         out["decoder"] = written(spec.decoder)
     if chosen.parts:
         out["accelerator"] = chosen.parts
+    if queue := queues.asked(service.annotations):
+        out["queue"] = queue
     if spec.rollout is not None and spec.rollout.restarted_at:
         out["restartedAt"] = spec.rollout.restarted_at
     return out

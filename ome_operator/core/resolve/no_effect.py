@@ -35,6 +35,10 @@ _PLACE = "name the nodes in nodeSelector or affinity"
 _DESCRIBES = "it describes only"
 
 _LIFECYCLE: Tree = {"updateStrategy": "use spec.rollout", "readyPolicy": "", "minReadySeconds": "", "migrationPolicy": ""}
+_OF_GROUPS = (
+    "restartPolicy", "selfHealTimeout", "hangTimeout", "maxRecycles", "toleratedLostRanks", "forceDeleteAfter",
+    "updateStrategy", "readyPolicy", "instanceReadyTimeout", "migrationPolicy",
+)  # fmt: skip
 _SCALED: Tree = {
     "canaryTrafficPercent": "use spec.rollout",
     "containerConcurrency": "the engine's own arguments limit its requests",
@@ -51,11 +55,10 @@ _ROUTER: Tree = {
     "scaleTarget": _REPLICAS,
     "scaleMetric": _REPLICAS,
     "timeoutSeconds": "the router's own arguments say how long a request may take",
-    "deploymentStrategy": "",
     "worker": "a router is a single pod",
     "acceleratorOverride": "a router needs no accelerator",
     "autoscaler": {"keda": _REPLICAS, "hpa": _REPLICAS},
-    "lifecycle": "",
+    "lifecycle": dict.fromkeys(_OF_GROUPS, "groups of engines alone are recycled"),
 }
 _IN_RUNTIME: Tree = {"acceleratorOverride": "write it into the service, or use acceleratorRequirements"}
 _PREDICTOR: Tree = {
@@ -83,7 +86,6 @@ _MODEL: Tree = {
     "additionalMetadata": _DESCRIBES,
 }
 _PERFORMANCE: Tree = {"fp32Tflops": "", "int4Tops": "", "int8Tops": "", "latency": ""}
-_POD_METADATA: Tree = {"labels": "", "annotations": ""}
 _RUNTIME: Tree = {
     "supportedModelFormats[]": {
         "version": "write modelFormat.version",
@@ -96,7 +98,6 @@ _RUNTIME: Tree = {
     },
     "protocolVersions": Unless(["openAI"], "clients speak what the engine speaks"),
     "acceleratorRequirements": {"preferredPrecisions": "write them into acceleratorSelector.constraints of a service"},
-    "workers": _POD_METADATA,
     "engineConfig": {**_ENGINE, **_IN_RUNTIME},
     "decoderConfig": {**_ENGINE, **_IN_RUNTIME},
     "routerConfig": _ROUTER,
@@ -160,7 +161,6 @@ OF_PODS = "annotations of a service never reach pods: write it into the annotati
 _INGRESS = "no Ingress is made: write an Ingress for the Service of the service"
 _SCALING = "use scaleMetric and scaleTarget of the component"
 _INJECT = "nothing is injected: write the container into the component"
-_QUEUE = "write the queue's label into the labels of the component"
 _METRICS = "no annotations for Prometheus are made: write them into the annotations of the component"
 _OF_MODEL = "it follows from the model that the service names"
 _INGRESSES = (
@@ -177,13 +177,9 @@ def _ome(*names: str, hint: str = "") -> dict[str, str]:
 ANNOTATIONS: Mapping[str, str] = {
     **_ome("deploymentMode", hint="what is made follows from the components and their workers"),
     **_ome("metrics", "targetUtilizationPercentage", hint=_SCALING),
-    **_ome("accelerator-class", hint="use spec.acceleratorSelector.acceleratorClass"),
-    **_ome("load-balancer-ip"),
     **_ome("entrypoint-component", hint="the router is behind the URL, or the engine where there is none"),
     **_ome("inject-model-init", "inject-serving-sidecar", hint=_INJECT),
     **_ome("inject-fine-tuned-adapter", hint="name the weights in spec.model.fineTunedWeights"),
-    **_ome("volcano-queue", "dedicated-ai-cluster", hint=_QUEUE),
-    "kueue-enabled": _QUEUE,
     **_ome("enable-metric-aggregation", "enable-prometheus-scraping", hint=_METRICS),
     "prometheus.ome.io/port": _METRICS,
     "prometheus.ome.io/path": _METRICS,
@@ -194,20 +190,22 @@ ANNOTATIONS: Mapping[str, str] = {
 }
 """What to do instead of OME's annotations. What else is in its domains has no effect either."""
 
+_QUEUE = frozenset({keys.VOLCANO_QUEUE, keys.DEDICATED_CLUSTER, keys.KUEUE_ENABLED})
+_ON_SERVICES = frozenset(
+    {
+        keys.ACCELERATOR_CLASS, keys.AUTOSCALER_CLASS, keys.SERVICE_TYPE, keys.LOAD_BALANCER_IP, keys.REGISTRY,
+        keys.RUNTIME_SYNC, keys.MODEL_SYNC, keys.RETRY, keys.ENGINE_NAME, keys.SOURCE_DIGEST,
+    }
+)  # fmt: skip
 READ: Mapping[str, frozenset[str]] = {
-    "InferenceService": frozenset(
-        {
-            keys.AUTOSCALER_CLASS, keys.SERVICE_TYPE, keys.REGISTRY, keys.RUNTIME_SYNC, keys.MODEL_SYNC, keys.RETRY,
-            keys.ENGINE_NAME, keys.SOURCE_DIGEST,
-        }
-    ),
+    "InferenceService": _QUEUE | _ON_SERVICES,
     "ClusterBaseModel": frozenset({keys.SOURCE_DIGEST}),
-}  # fmt: skip
+}
 """Kind -> annotations that something reads, or that the operator writes there."""
-_ON_ENGINES = frozenset({keys.RDMA_INJECT, keys.RDMA_PROFILE, keys.RDMA_CONTAINER, keys.SSH_KEYS})
+_ON_ENGINES = _QUEUE | frozenset({keys.RDMA_INJECT, keys.RDMA_PROFILE, keys.RDMA_CONTAINER, keys.SSH_KEYS})
 READ_ON_PODS: Mapping[str, frozenset[str]] = {
     keys.ENGINE: _ON_ENGINES,
     keys.DECODER: _ON_ENGINES,
-    keys.ROUTER: frozenset({keys.REGISTRY}),
+    keys.ROUTER: _QUEUE | {keys.REGISTRY},
 }
 """Component -> annotations of it that something reads."""

@@ -9,6 +9,7 @@ from ome_operator.api import InferenceService
 from ome_operator.core.observed.objects import Deps, Manifest
 from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.plan import Check
+from ome_operator.core.podspec import queues
 from ome_operator.core.podspec.compose import Composed, compose
 from ome_operator.core.podspec.spelling import translated
 from ome_operator.core.problem import Problem, ProblemError
@@ -77,7 +78,7 @@ def choose(snapshot: Snapshot, resolved: Resolved) -> Intent:
     aim = target.of(service, ledger.numbers)
     policies = _policies(service, resolved)
     groups = {component: _groups(snapshot, component, counts) for component, counts in policies.items()}
-    router, about_router = _router(resolved)
+    router, about_router = _router(service, resolved)
     wanted = ledger.data.get(aim.revision)
     asked = strategy(service, resolved.runtime)
     intent = Intent(
@@ -118,16 +119,18 @@ def _groups(snapshot: Snapshot, component: str, counts: Policy) -> int:
     return min(max(scale.replicas, counts.low), max(counts.high, counts.low))
 
 
-def _router(resolved: Resolved) -> tuple[Composed | None, tuple[Problem, ...]]:
+def _router(service: InferenceService, resolved: Resolved) -> tuple[Composed | None, tuple[Problem, ...]]:
     if resolved.router is None:
         return None, ()
     try:
-        return _composed(keys.ROUTER, *resolved.router), ()
+        made = _composed(keys.ROUTER, *resolved.router)
+        return _queued(made, tuple(queues.asked(service.annotations).items())), ()
     except ProblemError as error:
         return None, (error.problem,)
 
 
 _composed = memoize_by_identity(1024)(compose)
+_queued = memoize_by_identity(1024)(queues.queued)
 
 
 def _held(data: Mapping[str, Any], groups: Mapping[str, int], deps: Deps) -> Availability:

@@ -73,13 +73,16 @@ def accelerated(
             part |= {} if own is None else _overrides(name, own.get(component) or {})
             parts[component] = {**part, ASKED: asked} if asked else part
         elif name:
-            problems.append(_missing(name, component, bool(asked)))
+            by_note = selector is not None and service.annotations.get(keys.ACCELERATOR_CLASS) == name
+            problems.append(_missing(name, component, chosen=bool(asked), by_note=by_note))
     return Accelerated(parts), tuple(problems)
 
 
 def _selector(service: InferenceService, component: Component) -> AcceleratorSelector | None:
-    """What counts for a component: its own override before the service's selector."""
-    for selector in (component.accelerator_override, service.spec.accelerator_selector):
+    """What counts for a component: its own override before the service's selector before the service's annotation."""
+    noted = service.annotations.get(keys.ACCELERATOR_CLASS)
+    by_note = AcceleratorSelector(accelerator_class=noted) if noted else None
+    for selector in (component.accelerator_override, service.spec.accelerator_selector, by_note):
         if selector is not None and (selector.accelerator_class or selector.policy or selector.constraints):
             return selector
     return None
@@ -118,14 +121,15 @@ def _choose(component: str, asked: Manifest, want: Want, deps: Deps) -> tuple[st
     return "", Problem(RUNTIME_READY, Reason.NO_ACCELERATOR_FITS, text)
 
 
-def _missing(name: str, component: str, chosen: bool) -> Problem:
+def _missing(name: str, component: str, *, chosen: bool, by_note: bool) -> Problem:
     if chosen:
         said = (
             f"AcceleratorClass {name}, chosen for spec.{component}, does not exist any more: apply it again, or change "
             "acceleratorSelector to choose anew"
         )
     else:
-        said = f"AcceleratorClass {name} does not exist: apply it, or fix the acceleratorClass of spec.{component}"
+        where = f"annotation {keys.ACCELERATOR_CLASS}" if by_note else f"acceleratorClass of spec.{component}"
+        said = f"AcceleratorClass {name} does not exist: apply it, or fix the {where}"
     return Problem(RUNTIME_READY, Reason.ACCELERATOR_NOT_FOUND, said)
 
 

@@ -143,7 +143,9 @@ def _accelerators(runtime: Runtime, service: InferenceService, deps: Deps) -> It
     asked = service.spec.accelerator_selector
     required = runtime.spec.accelerator_requirements
     own = [one.accelerator_override for one in service.spec.components.values() if one.accelerator_override]
-    named = sorted({one.accelerator_class for one in (asked, *own) if one is not None and one.accelerator_class})
+    noted = {service.annotations.get(keys.ACCELERATOR_CLASS)} - {None, ""}
+    written = {selector.accelerator_class for selector in (asked, *own) if selector is not None}
+    named = sorted(str(name) for name in (written | noted) - {None, ""})
     for name in named:
         if required and required.accelerator_classes and name not in required.accelerator_classes:
             yield Broken(f"it is for accelerators {', '.join(required.accelerator_classes)}, and the service names {name}")

@@ -168,3 +168,23 @@ def test_null_removes_what_the_runtime_says() -> None:
     runtime = {"engineConfig": {"runner": {"image": "i", "command": ["x"]}, "hostNetwork": True}}
     composed = made(runtime, {"hostNetwork": None, "runner": {"command": None}})
     assert composed.leader == {"containers": [{"image": "i", "name": "ome-container"}]}
+
+
+def test_a_variable_that_a_layer_has_twice_is_told_with_its_place() -> None:
+    twice = {"runner": {"env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]}}
+    runtime = {"engineConfig": {"runner": {"image": "i", "env": [{"name": "A", "value": "0"}]}}}
+    composed = made(runtime, twice)
+    assert composed.dropped == ("spec.engine.runner: env A is given twice: the last one counts",)
+    assert composed.leader["containers"][0]["env"] == [{"name": "A", "value": "2"}]
+    assert made({"engineConfig": twice}).dropped == (
+        "the runtime's spec.engineConfig.runner: env A is given twice: the last one counts",
+    )
+
+
+def test_labels_and_annotations_of_the_old_workers_block_are_for_the_other_ranks() -> None:
+    workers = {"labels": {"rank": "other", "a": "w"}, "annotations": {"note": "w"}}
+    composed = made({"engineConfig": {**BOX, "labels": {"a": "e"}}, "labels": {"all": "r"}, "workers": workers})
+    assert composed.labels == {"all": "r", "a": "e"} and composed.annotations == {}
+    assert composed.worker_labels == {"all": "r", "rank": "other", "a": "e"}
+    assert composed.worker_annotations == {"note": "w"}
+    assert made({"routerConfig": BOX, "workers": workers}, component="router").worker_labels == {}

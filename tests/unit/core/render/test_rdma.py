@@ -80,3 +80,10 @@ def test_capabilities_of_the_user_stay(asked: list[str], got: list[str]) -> None
     security = {"runAsUser": 0, "capabilities": {"add": asked, "drop": ["NET_RAW"]}}
     main = injected({"securityContext": security})["containers"][0]
     assert main["securityContext"] == {"runAsUser": 0, "capabilities": {"add": got, "drop": ["NET_RAW"]}}
+
+
+def test_the_profile_of_ome_sets_what_it_sets_there() -> None:
+    env = {entry["name"]: entry["value"] for entry in injected()["containers"][0]["env"]}
+    assert {"NCCL_DEBUG", "NCCL_SOCKET_NTHREADS", "HCOLL_ENABLE_MCAST_ALL", "coll_hcoll_enable"} <= env.keys()
+    assert env["RX_QUEUE_LEN"] == env["IB_RX_QUEUE_LEN"] == "8192"
+    assert env["NCCL_IB_HCA"].startswith("=mlx5_0,mlx5_1,mlx5_3,") and env["NCCL_IB_HCA"].count("mlx5_") == 16

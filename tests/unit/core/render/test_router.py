@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from ome_operator.api import Component
 from ome_operator.core.podspec.compose import Composed, compose
 from ome_operator.core.render import meta, router
 from ome_operator.core.render.registry_sidecar import Sidecar
@@ -175,3 +176,34 @@ def test_other_routers_and_shells_keep_their_arguments() -> None:
     for command in (["nginx", "--service-discovery"], ["sh", "-c", "smg launch --service-discovery"]):
         spec = deployed(command=command)["spec"]["template"]["spec"]
         assert "args" not in spec["containers"][0]
+
+
+REPLACED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "nothing is said": ({}, {"maxUnavailable": 0, "maxSurge": 1}),
+    "more at a time": ({"rollingUpdate": {"maxSurge": "50%"}}, {"maxUnavailable": 0, "maxSurge": "50%"}),
+    "in place": ({"rollingUpdate": {"maxSurge": 0}}, {"maxUnavailable": 1, "maxSurge": 0}),
+    "some may be missing": ({"rollingUpdate": {"maxUnavailable": 2}}, {"maxUnavailable": 2, "maxSurge": 1}),
+    "both zero, which the API refuses": (
+        {"rollingUpdate": {"maxUnavailable": "0%", "maxSurge": 0}},
+        {"maxUnavailable": "0%", "maxSurge": 1},
+    ),
+    "a type that nobody knows": ({"type": "Sometimes"}, {"maxUnavailable": 0, "maxSurge": 1}),
+}
+
+
+@pytest.mark.parametrize("case", REPLACED)
+def test_how_its_pods_are_replaced(case: str) -> None:
+    asked, bounds = REPLACED[case]
+    part = Component.read({"deploymentStrategy": asked} if asked else {})
+    rolling = {"strategy": {"type": "RollingUpdate", "rollingUpdate": bounds}}
+    assert router.replacement(part, None) == router.replacement(None, part) == rolling
+    assert bool(router.advice(part)) == ("type" in asked)
+
+
+def test_the_service_says_more_than_the_runtime_about_its_replacement() -> None:
+    below = Component.read({"deploymentStrategy": {"type": "Recreate"}, "lifecycle": {"minReadySeconds": 3}})
+    above = Component.read({"deploymentStrategy": {"rollingUpdate": {"maxSurge": 2}}})
+    assert router.replacement(None, below) == {"strategy": {"type": "Recreate"}, "minReadySeconds": 3}
+    assert router.replacement(above, below)["strategy"]["rollingUpdate"]["maxSurge"] == 2
+    spec = router.deployment(OWNER, "r1", composed(), 1, Sidecar(""), (), router.replacement(None, below))["spec"]
+    assert spec["minReadySeconds"] == 3 and "rollingUpdate" not in spec["strategy"]

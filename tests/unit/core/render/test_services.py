@@ -61,3 +61,14 @@ def test_the_annotation_changes_the_type_of_the_external_service_alone() -> None
 
 def test_url() -> None:
     assert services.url(OWNER, 8080) == "http://svc.team.svc.cluster.local:8080"
+
+
+def test_a_load_balancer_may_have_an_address() -> None:
+    (first, *_) = services.services(OWNER, ALL, "router", "LoadBalancer", "10.0.0.7")
+    assert (first["spec"]["type"], first["spec"]["loadBalancerIP"]) == ("LoadBalancer", "10.0.0.7")
+    (first, *_) = services.services(OWNER, ALL, "router", "NodePort", "10.0.0.7")
+    assert "loadBalancerIP" not in first["spec"]
+    asked = {"ome.io/load-balancer-ip": "10.0.0.7"}
+    (said,) = services.advice(asked)
+    assert said.startswith("annotation ome.io/load-balancer-ip has no effect on a Service that is no load balancer")
+    assert services.advice({**asked, "ome.io/service-type": "LoadBalancer"}) == services.advice({}) == []

@@ -143,3 +143,14 @@ def test_a_class_that_the_runtime_asked_for_stays_while_it_does() -> None:
     assert same.inputs == before, "another requirement that it meets, and other nodes"
     found = part(deps(*CLASSES, acceleratorRequirements={"minMemory": 150}), before)
     assert found is not None and found["class"] == "b192"
+
+
+def test_an_annotation_of_omes_names_the_class() -> None:
+    noted = {"annotations": {"ome.io/accelerator-class": "h141"}}
+    found = resolve(parts.service(engine={}, **noted), deps(*CLASSES)).inputs
+    assert found is not None and found["accelerator"]["engine"]["class"] == "h141"
+    override = {"acceleratorOverride": {"acceleratorClass": "b192"}}
+    found = resolve(parts.service(engine=override, **noted), deps(*CLASSES)).inputs
+    assert found is not None and found["accelerator"]["engine"]["class"] == "b192"
+    (problem,) = resolve(parts.service(engine={}, annotations={"ome.io/accelerator-class": "x"}), deps(*CLASSES)).problems
+    assert problem.message == "AcceleratorClass x does not exist: apply it, or fix the annotation ome.io/accelerator-class"

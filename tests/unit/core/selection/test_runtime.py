@@ -268,3 +268,10 @@ def test_candidates_that_appear_never_change_a_choice(first: list[Runtime], more
     later = parts.deps(model, *first, *(one for one in more if one.name not in names))
     if inputs is not None:
         assert chosen(later, inputs) == inputs
+
+
+def test_a_class_in_an_annotation_excludes_runtimes_as_in_the_spec() -> None:
+    runtime = candidate("a")
+    requires = parts.runtime("a", **{**runtime.spec.dump(), "acceleratorRequirements": {"acceleratorClasses": ["h200"]}})
+    noted = {"annotations": {"ome.io/accelerator-class": "b200"}}
+    assert why(requires, **noted) == ("it is for accelerators h200, and the service names b200",)

@@ -1,0 +1,49 @@
+"""Which queue pods wait in."""
+
+import pytest
+
+from ome_operator.core.podspec import queues
+from ome_operator.core.podspec.compose import Composed, compose
+
+KUEUE = {"kueue.x-k8s.io/queue-name": "dac", "kueue.x-k8s.io/priority-class": "kueue-scheduling-high-priority"}
+VOLCANO, LABEL = "scheduling.volcano.sh/queue-name", "volcano.sh/queue-name"
+
+
+def made(annotations: dict[str, str], **labels: str) -> Composed:
+    """An engine over two nodes with these annotations and labels."""
+    part = {"runner": {"image": "i"}, "worker": {"size": 1}, "annotations": annotations, "labels": labels}
+    return compose("engine", {"engineConfig": part}, {})
+
+
+MARKS = [
+    ({"ome.io/volcano-queue": "q"}, {LABEL: "q"}, {VOLCANO: "q"}),
+    ({"ome.io/dedicated-ai-cluster": "dac"}, {LABEL: "dac"}, {VOLCANO: "dac"}),
+    ({"ome.io/dedicated-ai-cluster": "dac", "kueue-enabled": "true"}, KUEUE, {}),
+    ({"ome.io/dedicated-ai-cluster": "dac", "ome.io/volcano-queue": "q"}, {LABEL: "q"}, {VOLCANO: "q"}),
+    ({"kueue-enabled": "true"}, {}, {}),
+    ({}, {}, {}),
+]
+
+
+@pytest.mark.parametrize(("said", "labels", "notes"), MARKS)
+def test_annotations_of_a_service_or_a_component_mark_every_pod(
+    said: dict[str, str], labels: dict[str, str], notes: dict[str, str]
+) -> None:
+    of_service = queues.queued(made({}), said.items())
+    of_component = queues.queued(made(said), ())
+    assert of_service.labels == of_service.worker_labels == of_component.labels == of_component.worker_labels == labels
+    assert of_service.annotations == of_service.worker_annotations == notes
+    assert of_component.annotations == of_component.worker_annotations == {**notes, **said}
+
+
+def test_the_component_counts_more_than_the_service_and_its_labels_most() -> None:
+    both = queues.queued(made({"ome.io/volcano-queue": "mine"}), {"ome.io/volcano-queue": "all"}.items())
+    assert both.labels == {LABEL: "mine"}
+    own = queues.queued(made({}, **{LABEL: "own"}), {"ome.io/volcano-queue": "all"}.items())
+    assert own.labels == {LABEL: "own"}
+
+
+def test_volcanos_queue_needs_its_scheduler() -> None:
+    assert queues.advice({VOLCANO: "q"}, "volcano") == queues.advice({}, "") == []
+    (said,) = queues.advice({VOLCANO: "q"}, "")
+    assert "write schedulerName: volcano" in said
