@@ -20,6 +20,7 @@ from ome_operator.cache.cluster_cache import KINDS
 from ome_operator.cache.resources import SHORT
 from ome_operator.controllers.base import CORE, Core, WallClock
 from ome_operator.controllers.manager import WRITTEN, Manager, watched
+from ome_operator.errors import UserError
 from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
 from ome_operator.kube.errors import KubeError
@@ -112,15 +113,15 @@ class Operator:
                 await self._lease.acquire()
             self._metrics.leader.set(1)
             self._state, self._ready = "listing", False
-            return self._lead(await _short_kinds(self._client))
+            return self._lead(await _short_kinds(self._client), await _exposed(self._client, self._settings.expose))
         except Exception as error:
             self._die("start", error)
             self._stop.set()
             return ()
 
-    def _lead(self, short: Sequence[str]) -> Sequence[Watched]:
+    def _lead(self, short: Sequence[str], exposed: Sequence[str]) -> Sequence[Watched]:
         settings = self._settings
-        kinds = (*KINDS, *short)
+        kinds = (*KINDS, *short, *exposed)
         self._manager = manager = Manager(settings, self._core, self._client, self._metrics, self._wall, kinds)
         ours = watched([kind for kind in kinds if kind not in WRITTEN])
         informer = Informer(
@@ -239,6 +240,14 @@ async def _short_kinds(client: Client) -> tuple[str, ...]:
     """The kinds of sglang.ai that this cluster has; CRDs that come later are found by the next process."""
     served = await client.served(SHORT_API)
     return tuple(kind for kind in SHORT if RESOURCES[kind].plural in served)
+
+
+async def _exposed(client: Client, kind: str) -> tuple[str, ...]:
+    """The kind that leads to services from outside. Raises UserError where the cluster does not know it."""
+    if kind and RESOURCES[kind].plural not in await client.served(RESOURCES[kind].api_version):
+        version = RESOURCES[kind].api_version
+        raise UserError(f"the cluster has no {kind} of {version}: install its CRDs, or set exposure.kind of the chart to none")
+    return (kind,) if kind else ()
 
 
 async def _kinds_served(client: Client) -> None:

@@ -78,6 +78,14 @@ class Settings:
     model_agent: bool = False
     """Agents fetch weights: pods of new revisions mount the directory of their model's revision (decisions 7)."""
 
+    expose: str = ""
+    """Ingress or HTTPRoute: what leads to services from outside of the cluster; "" for nothing, which needs no rights."""
+    expose_domain: str = ""
+    """Hosts are `<service>.<namespace>.<domain>`."""
+    ingress_class: str = ""
+    gateway: str = ""
+    """`namespace/name`."""
+
     benchmark_image: str = "docker.io/lmsysorg/sglang:v0.5.23"
     """What BenchmarkJobs run: any image that has SGLang's serving benchmark."""
     tools_image: str = f"ome-agent:{__version__}"

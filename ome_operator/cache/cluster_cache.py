@@ -11,15 +11,15 @@ from ome_operator.api import Invalid
 from ome_operator.cache import node_labels
 from ome_operator.cache.resources import BENCHMARK, CATALOG, MODELS, RUNTIMES, SERVICE, SHORT, Resource, same
 from ome_operator.core.observed import from_api
-from ome_operator.core.observed.objects import Child, Deps, Holding, Node, NodeRecord, Pod, Ref
-from ome_operator.kube.resources import CHILDREN
+from ome_operator.core.observed.objects import Child, Deps, Exposure, Holding, Node, NodeRecord, Pod, Ref
+from ome_operator.kube.resources import CHILDREN, EXPOSED
 from ome_operator.machinery.store import Store
 
 RECORD = "NodeModels"
 JOB = "Job"
 KINDS = (SERVICE, *CATALOG, BENCHMARK, *CHILDREN, JOB, "Pod", "Node", RECORD)
-"""Every kind that is watched; those of sglang.ai come to them where they are served."""
-LABELLED = frozenset((*CHILDREN, JOB, "Pod"))
+"""Every kind that is watched; those of sglang.ai come to them where they are served, and one of EXPOSED where it is made."""
+LABELLED = frozenset((*CHILDREN, *EXPOSED, JOB, "Pod"))
 """Kinds of which only objects with our label are watched."""
 
 
@@ -34,10 +34,10 @@ class NodeResource(NamedTuple):
 class ClusterCache:
     """Facts of all kinds."""
 
-    def __init__(self, registry_image: str, model_agent: bool) -> None:
-        self._registry_image, self._model_agent = registry_image, model_agent
+    def __init__(self, registry_image: str, model_agent: bool, exposure: Exposure) -> None:
+        self._registry_image, self._model_agent, self._exposure = registry_image, model_agent, exposure
         self.children: dict[str, Store[Child, tuple[str, str]]] = {
-            kind: Store(child_group, _same_fact) for kind in (*CHILDREN, JOB)
+            kind: Store(child_group, _same_fact) for kind in (*CHILDREN, *EXPOSED, JOB)
         }
         self.pods: Store[Pod, tuple[str, str]] = Store(pod_group, _same_fact)
         kinds = (SERVICE, *CATALOG, BENCHMARK, *SHORT)
@@ -108,6 +108,7 @@ class ClusterCache:
                 holders=node_labels.holders(nodes.values()),
                 registry_image=self._registry_image,
                 model_agent=self._model_agent,
+                exposure=self._exposure,
             )
         return self._deps
 

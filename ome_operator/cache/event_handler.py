@@ -26,7 +26,7 @@ from ome_operator.cache.resources import (
     keep,
 )
 from ome_operator.core.observed import from_api
-from ome_operator.core.observed.objects import Child, Holding, Manifest, Node, NodeRecord, Pod, Ref
+from ome_operator.core.observed.objects import Child, Exposure, Holding, Manifest, Node, NodeRecord, Pod, Ref
 
 Enqueue = Callable[[Ref, bool], None]
 """Called with a dirty key and whether somebody waits for it: who edited the object, or who needs a service whose last pod
@@ -37,9 +37,16 @@ class EventHandler(ClusterCache):
     """What we know of it; `enqueue` is told about every change that matters to a key."""
 
     def __init__(
-        self, enqueue: Enqueue, models_of: Refs, runtimes_of: Refs, registry_image: str = "", *, model_agent: bool = False
+        self,
+        enqueue: Enqueue,
+        models_of: Refs,
+        runtimes_of: Refs,
+        registry_image: str = "",
+        *,
+        model_agent: bool = False,
+        exposure: Exposure = Exposure(),
     ) -> None:
-        super().__init__(registry_image, model_agent)
+        super().__init__(registry_image, model_agent, exposure)
         self._enqueue, self._referrers = enqueue, ReferenceIndex(models_of, runtimes_of)
         self.child_gone: Callable[[Child], None] = lambda _: None
         """Told when a child has vanished: its name is free."""

@@ -42,6 +42,10 @@ def operator(
     model_agent: Annotated[
         bool, typer.Option(help="Agents on the nodes fetch weights (`ome agent`): pods mount their directories.")
     ] = _DEFAULTS.model_agent,
+    expose: Annotated[str, typer.Option(help="Makes an Ingress, or an HTTPRoute, for each service; empty: neither.")] = "",
+    expose_domain: Annotated[str, typer.Option(help="Hosts are <service>.<namespace>.<domain>.")] = "",
+    ingress_class: Annotated[str, typer.Option(help="Class of the Ingresses; empty: the cluster's default.")] = "",
+    gateway: Annotated[str, typer.Option(help="Gateway of the HTTPRoutes, as namespace/name.")] = "",
     benchmark_image: Annotated[
         str, typer.Option(help="Image with SGLang's serving benchmark, which BenchmarkJobs run.")
     ] = _DEFAULTS.benchmark_image,
@@ -70,6 +74,10 @@ def operator(
         max_concurrent_services=max_concurrent_services,
         registry_image=sidecar_image,
         model_agent=model_agent,
+        expose=exposed(expose, gateway),
+        expose_domain=expose_domain,
+        ingress_class=ingress_class,
+        gateway=gateway,
         benchmark_image=benchmark_image,
         tools_image=tools_image,
         log_format=log_format,
@@ -81,3 +89,12 @@ def operator(
         raise UserError(f"no connection to a cluster: {error}. --kubeconfig names another file.") from error
     except PortTaken as error:
         raise UserError(f"{error}. --health-port and --metrics-port choose others.") from error
+
+
+def exposed(kind: str, gateway: str) -> str:
+    """The kind, if there is such a kind and it has what it needs."""
+    if kind not in ("", "Ingress", "HTTPRoute"):
+        raise UserError(f"--expose={kind}: write Ingress or HTTPRoute, or leave it out.")
+    if kind == "HTTPRoute" and not all(gateway.partition("/")):
+        raise UserError("--expose=HTTPRoute needs --gateway=NAMESPACE/NAME.")
+    return kind

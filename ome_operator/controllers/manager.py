@@ -19,7 +19,7 @@ from ome_operator.controllers.nodemodels import NodeModelsReconciler
 from ome_operator.controllers.sglang import SglangReconciler
 from ome_operator.core.benchmarkjob import job
 from ome_operator.core.observed import from_api
-from ome_operator.core.observed.objects import Ref
+from ome_operator.core.observed.objects import Exposure, Ref
 from ome_operator.kube.client import Client
 from ome_operator.kube.resources import RESOURCES
 from ome_operator.machinery.metrics import Metrics
@@ -63,7 +63,12 @@ class Manager:
             jitter=random.random,
         )
         self.cluster = EventHandler(
-            self._enqueue, core.models_of, core.runtimes_of, settings.registry_image, model_agent=settings.model_agent
+            self._enqueue,
+            core.models_of,
+            core.runtimes_of,
+            settings.registry_image,
+            model_agent=settings.model_agent,
+            exposure=Exposure(settings.expose, settings.expose_domain, settings.ingress_class, settings.gateway),
         )
         known = self.cluster, client
         executor = Executor(client, self.cluster, settings.guard_delay)

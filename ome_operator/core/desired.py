@@ -11,7 +11,7 @@ from ome_operator.core.observed.slices import Slice
 from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.plan import ApplyStatus, Create, EnsureSecret
 from ome_operator.core.podspec import queues
-from ome_operator.core.render import meta, probes, rdma, registry_sidecar, router, scaling, services, ssh
+from ome_operator.core.render import exposure, meta, probes, rdma, registry_sidecar, router, scaling, services, ssh
 from ome_operator.core.render.pod_template import port
 from ome_operator.core.render.statefulsets import Stored, sets, stamp
 from ome_operator.core.rollout.drain import Held, hold
@@ -56,7 +56,7 @@ def desired(snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: Repli
     lives_on = _lives_on(snapshot, intent, step)
     complete = bool(roles) and _readable(snapshot.service, intent) and not lives_on
     scaled = {name: policy for name, policy in intent.policies.items() if policy.scaled and name in roles}
-    manifests = _shared(snapshot.service, intent, ports, front) if complete else []
+    manifests = _shared(snapshot, intent, ports, front) if complete else []
     held = _held(snapshot, intent, step)
     replicas = _routers(snapshot, intent, step, counts) if complete and intent.router is not None else {}
     for revision in step.keep:
@@ -99,12 +99,16 @@ def _lives_on(snapshot: Snapshot, intent: Intent, step: RolloutStep) -> bool:
     return any(intent.roles(revision).keys() != named for revision in step.keep if snapshot.started(revision))
 
 
-def _shared(service: InferenceService, intent: Intent, ports: Mapping[str, int], front: str) -> list[Manifest]:
-    """Services, and what routers need to see pods."""
-    asked, notes = tuple(ports.items()), service.annotations
+def _shared(snapshot: Snapshot, intent: Intent, ports: Mapping[str, int], front: str) -> list[Manifest]:
+    """Services, what leads to them from outside, and what routers need to see pods."""
+    asked, notes = tuple(ports.items()), snapshot.service.annotations
     type_, address = notes.get(keys.SERVICE_TYPE, ""), notes.get(keys.LOAD_BALANCER_IP, "")
-    manifests = services.services(intent.owner, asked, front, type_, address)
-    return manifests + (router.access(intent.owner, intent.router) if intent.router else [])
+    inside = services.services(intent.owner, asked, front, type_, address)
+    how = snapshot.deps.exposure
+    outside: list[Manifest] = []
+    if how.kind:
+        outside = exposure.manifests(intent.owner, front, how, tuple(sorted(notes.items())))
+    return [*inside, *outside, *(router.access(intent.owner, intent.router) if intent.router else [])]
 
 
 def _scales(snapshot: Snapshot, intent: Intent, scaled: Iterable[str]) -> tuple[Create, ...]:
@@ -271,6 +275,7 @@ def _scale_status(
 def _advice(snapshot: Snapshot, intent: Intent, scaled: Mapping[str, object], far: tuple[Progress, ...]) -> tuple[str, ...]:
     service = snapshot.service
     said = [*intent.advice, *services.advice(service.annotations)]
+    said += exposure.advice(intent.owner, snapshot.deps.exposure, service.annotations)
     said += router.advice(service.spec.router) if service.spec.router else []
     for name, one in intent.policies.items():
         scale = snapshot.controlled("RoleScale", names.component(intent.owner.name, name)) if name in scaled else None

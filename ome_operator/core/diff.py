@@ -21,7 +21,7 @@ HISTORY = 10
 PRUNED = frozenset(
     {
         "Service", "ServiceAccount", "Role", "RoleBinding", "HorizontalPodAutoscaler", "RoleScale",
-        "PodDisruptionBudget", "Deployment",
+        "PodDisruptionBudget", "Deployment", "Ingress", "HTTPRoute",
     }
 )  # fmt: skip
 """Kinds that are deleted as soon as they are not wanted; StatefulSets go by the steps of a rollout or of scaling down."""

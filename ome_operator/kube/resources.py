@@ -69,6 +69,7 @@ RESOURCES: dict[str, Resource] = {
     "ValidatingWebhookConfiguration": _webhooks("validatingwebhookconfigurations"),
     "EndpointSlice": Resource("discovery.k8s.io/v1", "endpointslices", namespaced=True),
     "Ingress": Resource("networking.k8s.io/v1", "ingresses", namespaced=True),
+    "HTTPRoute": Resource("gateway.networking.k8s.io/v1", "httproutes", namespaced=True),
     "LeaderWorkerSet": Resource("leaderworkerset.x-k8s.io/v1", "leaderworkersets", namespaced=True),
 }
 
@@ -85,6 +86,9 @@ CHILDREN: tuple[str, ...] = (
     "RoleBinding",
 )
 """Kinds that we create for a service; watched by our label."""
+
+EXPOSED: tuple[str, ...] = ("Ingress", "HTTPRoute")
+"""Kinds that are created for services, one or none of them, where the operator was told so, and watched only then."""
 
 
 SHORT_API = "sglang.ai/v1"

@@ -7,6 +7,7 @@ another name or stores other inputs is no effect.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,17 @@ import yaml
 from ome_operator.api import Invalid
 from ome_operator.api.kinds import KINDS, Kind
 from ome_operator.core.observed import from_api
-from ome_operator.core.observed.objects import Observed
-from ome_operator.core.resolve.no_effect import ANNOTATIONS, FIELDS, READ, READ_ON_PODS, Only, Tree, Unless
+from ome_operator.core.observed.objects import Exposure, Observed
+from ome_operator.core.resolve.no_effect import (
+    ANNOTATIONS,
+    FIELDS,
+    READ,
+    READ_ON_PODS,
+    READ_WHERE_EXPOSED,
+    Only,
+    Tree,
+    Unless,
+)
 from ome_operator.core.sync import sync
 from tests.support import parts, stages
 from tests.support.fields import Body, Field, fields, merged, with_value
@@ -272,6 +282,18 @@ def test_every_annotation_of_a_service_is_read_or_told(note: str) -> None:
     told = f"annotation {note} has no effect" in advice("service", after)
     assert told == (note not in READ["InferenceService"])
     assert found != told or note in RETRIED
+
+
+@pytest.mark.parametrize("note", READ_WHERE_EXPOSED)
+def test_annotations_about_ingresses_are_read_where_ingresses_are_made(note: str) -> None:
+    def seen(notes: Body) -> tuple[str, str]:
+        service = merged(NAMED["service"], {"metadata": {"annotations": notes}})
+        found, deps = stages.parsed({**NAMED, "service": service})
+        plan = sync(found, replace(deps, exposure=Exposure("Ingress", "a.org")), Observed(), stages.START)
+        return stages.plain(plan), str(plan.status["conditions"])
+
+    (before, _), (after, said) = seen({}), seen({note: NOTES["InferenceService"][note]})
+    assert before != after and "has no effect" not in said
 
 
 @pytest.mark.parametrize("component", READ_ON_PODS)

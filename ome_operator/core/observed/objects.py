@@ -179,6 +179,19 @@ class Refusal(NamedTuple):
     """Of the object that was to be deleted; "" for any other write."""
 
 
+class Exposure(NamedTuple):
+    """What leads to services from outside of the cluster, as the operator was told."""
+
+    kind: str = ""
+    """Ingress, HTTPRoute, or "" for nothing."""
+    domain: str = ""
+    """Hosts are `<service>.<namespace>.<domain>`."""
+    ingress_class: str = ""
+    """Name of the IngressClass; "" for the cluster's default."""
+    gateway: str = ""
+    """`namespace/name` of the Gateway."""
+
+
 @dataclass(frozen=True)
 class Deps:
     """What a service may refer to, as it is now."""
@@ -194,6 +207,7 @@ class Deps:
     """Image of the registry beside routers; "" for none."""
     model_agent: bool = False
     """Whether agents fetch the weights."""
+    exposure: Exposure = Exposure()
 
 
 @dataclass(frozen=True)

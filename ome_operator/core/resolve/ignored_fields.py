@@ -9,9 +9,20 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.api import Component, InferenceService, Object, Runtime, migrate
-from ome_operator.core.resolve.no_effect import ANNOTATIONS, FIELDS, OF_PODS, READ, READ_ON_PODS, Only, Tree, Unless
+from ome_operator.core.resolve.no_effect import (
+    ANNOTATIONS,
+    FIELDS,
+    OF_PODS,
+    READ,
+    READ_ON_PODS,
+    READ_WHERE_EXPOSED,
+    Only,
+    Tree,
+    Unless,
+)
 from ome_operator.util.memoize import memoize_by_identity
 
+NOTHING: frozenset[str] = frozenset()
 OMES = re.compile(r"([a-z-]+\.)?ome\.io/|ome\.oracle\.com/|kueue-enabled$")
 """Annotations that mean something to OME, or would."""
 PARTS = {"engine": "engine", "decoder": "decoder", "router": "router"}
@@ -20,9 +31,12 @@ PARTS |= {f"{name}Config": name for name in PARTS} | {"predictor": keys.ENGINE}
 
 
 @memoize_by_identity(1024)
-def in_service(service: InferenceService, runtime: Runtime | None) -> tuple[str, ...]:
-    """The sentences of a service as it was written, and of the components that it has from its runtime."""
-    said = [*ignored(service)]
+def in_service(service: InferenceService, runtime: Runtime | None, exposed: bool) -> tuple[str, ...]:
+    """The sentences of a service as it was written, and of the components that it has from its runtime.
+
+    `exposed`: the operator makes an Ingress or an HTTPRoute for it, so annotations about them count.
+    """
+    said = [*ignored(service, READ_WHERE_EXPOSED if exposed else NOTHING)]
     if runtime is not None:
         tree = FIELDS[runtime.kind]
         used = [f"{component}Config" for component in migrate(service.spec).components]
@@ -34,10 +48,10 @@ def in_service(service: InferenceService, runtime: Runtime | None) -> tuple[str,
 
 
 @memoize_by_identity(2048)
-def ignored(item: Object[Any]) -> tuple[str, ...]:
-    """One sentence for each field and annotation of an object that has no effect."""
+def ignored(item: Object[Any], more: frozenset[str] = NOTHING) -> tuple[str, ...]:
+    """One sentence for each field and annotation of an object that has no effect; `more`: annotations that have."""
     spec, tree = item.spec.dump(), FIELDS.get(item.kind, {})
-    said = list(_annotations(item.annotations, READ.get(item.kind, frozenset()), ""))
+    said = list(_annotations(item.annotations, READ.get(item.kind, NOTHING) | more, ""))
     if isinstance(item, InferenceService) and spec.get("predictor") and migrate(item.spec) is item.spec:
         said.append(_sentence("spec.predictor", "spec.model, spec.runtime and spec.engine stand in its place"))
         del spec["predictor"]

@@ -119,7 +119,7 @@ def resolve(
     router = None
     if runtime is not None and service.spec.router is not None:
         router = runtime_parts(runtime.spec, True), written(service.spec.router, True)
-    advice = in_service(as_written or service, runtime)
+    advice = in_service(as_written or service, runtime, bool(deps.exposure.kind))
     if model is not None and runtime is not None and runtime_refs(service):
         advice = _mismatch(runtime, model) + advice
     if runtime is not None:

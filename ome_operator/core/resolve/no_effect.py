@@ -158,15 +158,12 @@ FIELDS: Mapping[str, Tree] = {
 """Kind -> what of its spec has no effect."""
 
 OF_PODS = "annotations of a service never reach pods: write it into the annotations of a component"
-_INGRESS = "no Ingress is made: write an Ingress for the Service of the service"
+_INGRESS = "the operator makes no Ingress: set exposure.kind of its chart, or write an Ingress for the Service of the service"
 _SCALING = "use scaleMetric and scaleTarget of the component"
 _INJECT = "nothing is injected: write the container into the component"
 _METRICS = "no annotations for Prometheus are made: write them into the annotations of the component"
 _OF_MODEL = "it follows from the model that the service names"
-_INGRESSES = (
-    "domain", "domain-template", "additional-domains", "url-scheme", "path-template", "disable-istio-virtualhost",
-    "disable-creation",
-)  # fmt: skip
+_INGRESSES = ("domain", "domain-template", "additional-domains", "disable-creation")
 _ABOUT_MODEL = ("base-model-name", "base-model-vendor", "base-model-format", "base-model-format-version")
 
 
@@ -184,6 +181,9 @@ ANNOTATIONS: Mapping[str, str] = {
     "prometheus.ome.io/port": _METRICS,
     "prometheus.ome.io/path": _METRICS,
     **_ome(*(f"ingress-{name}" for name in _INGRESSES), hint=_INGRESS),
+    **_ome("ingress-url-scheme", hint="status.url is the address within the cluster"),
+    **_ome("ingress-path-template", hint="services have hosts of their own: use ome.io/ingress-domain-template"),
+    **_ome("ingress-disable-istio-virtualhost", hint="no VirtualService is made"),
     **_ome(*_ABOUT_MODEL, hint=_OF_MODEL),
     **_ome("serving-runtime", hint="use spec.runtime.name"),
     "models.ome.io/target-instance-shapes": "use spec.storage.nodeSelector",
@@ -202,6 +202,8 @@ READ: Mapping[str, frozenset[str]] = {
     "ClusterBaseModel": frozenset({keys.SOURCE_DIGEST}),
 }
 """Kind -> annotations that something reads, or that the operator writes there."""
+READ_WHERE_EXPOSED = frozenset({keys.INGRESS_OFF, keys.INGRESS_DOMAIN, keys.INGRESS_MORE, keys.INGRESS_TEMPLATE})
+"""Annotations of a service that are read where the operator makes Ingresses or HTTPRoutes."""
 _ON_ENGINES = _QUEUE | frozenset({keys.RDMA_INJECT, keys.RDMA_PROFILE, keys.RDMA_CONTAINER, keys.SSH_KEYS})
 READ_ON_PODS: Mapping[str, frozenset[str]] = {
     keys.ENGINE: _ON_ENGINES,

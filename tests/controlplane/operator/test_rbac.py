@@ -132,3 +132,16 @@ def test_the_role_is_what_the_operator_needs_and_no_more(rig: Rig, namespace: st
     assert used - granted == set()
     unused = sorted(" ".join(one) for one in granted - used)
     assert unused == [], "\n".join(unused)
+
+
+def test_rights_on_what_leads_to_services_from_outside_come_with_the_chart_value_alone(rig: Rig) -> None:
+    def chart(*values: str) -> str:
+        sets = [part for value in values for part in ("--set", f"exposure.{value}")]
+        return rig.cluster.helm("template", "ome", str(ROOT / "charts/ome-resources"), "-n", "ome", *sets)
+
+    assert "ingresses" not in chart() and "httproutes" not in chart() and "--expose" not in chart()
+    ingress = chart("kind=Ingress", "domain=models.example.com")
+    assert "resources: [ingresses]" in ingress and "httproutes" not in ingress
+    assert "--expose=Ingress" in ingress and "--expose-domain=models.example.com" in ingress
+    route = chart("kind=HTTPRoute", "domain=models.example.com", "gateway=infra/edge")
+    assert "resources: [httproutes]" in route and "ingresses" not in route and "--gateway=infra/edge" in route

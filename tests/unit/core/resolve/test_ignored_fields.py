@@ -14,7 +14,7 @@ def test_what_has_no_effect_is_told() -> None:
     }  # fmt: skip
     written = parts.service(engine=engine, router={"canaryTrafficPercent": 5}, deploymentMode="MultiNode")
     runtime = parts.runtime(engineConfig={"topologySpread": "Required"}, decoderConfig={"topologySpread": "Required"})
-    assert in_service(written, runtime) == (
+    assert in_service(written, runtime, False) == (
         "spec.deploymentMode has no effect: what is made follows from the components and their workers",
         "spec.engine.containerConcurrency has no effect: the engine's own arguments limit its requests",
         "spec.engine.topologySpread has no effect",
@@ -32,7 +32,7 @@ def test_what_has_no_effect_is_told() -> None:
 
 def test_what_says_nothing_is_not_told() -> None:
     written = parts.service(engine={"containerConcurrency": 0, "minReplicas": 2, "lifecycle": {"hangTimeout": "5s"}})
-    assert in_service(written, None) == ()
+    assert in_service(written, None, False) == ()
 
 
 def test_a_value_that_says_what_happens_anyway_is_not_told() -> None:

@@ -1,0 +1,100 @@
+"""What leads to a service from outside of the cluster."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ome_operator.core.observed.objects import Exposure
+from ome_operator.core.render import exposure, meta
+from tests.support import parts
+from tests.support.simulator import World
+
+OWNER = meta.Owner("svc", "team", "u")
+INGRESS = Exposure("Ingress", "models.example.com", "nginx")
+ROUTE = Exposure("HTTPRoute", "models.example.com", "", "infra/edge")
+
+
+def made(how: Exposure = INGRESS, **annotations: str) -> list[dict[str, Any]]:
+    """What is made for a service with these annotations of OME."""
+    notes = {f"ome.io/ingress-{name.replace('_', '-')}": value for name, value in annotations.items()}
+    return exposure.manifests(OWNER, "router", how, tuple(notes.items()))
+
+
+def hosts(**annotations: str) -> list[str]:
+    """Hosts of its Ingress."""
+    return [rule["host"] for ingress in made(**annotations) for rule in ingress["spec"]["rules"]]
+
+
+def test_an_ingress_leads_to_the_services_own_service() -> None:
+    (ingress,) = made()
+    assert (ingress["apiVersion"], ingress["kind"]) == ("networking.k8s.io/v1", "Ingress")
+    assert (ingress["metadata"]["name"], ingress["spec"]["ingressClassName"]) == ("svc", "nginx")
+    (rule,) = ingress["spec"]["rules"]
+    assert rule["host"] == "svc.team.models.example.com"
+    (path,) = rule["http"]["paths"]
+    assert path["backend"] == {"service": {"name": "svc", "port": {"number": 80}}}
+    assert "ingressClassName" not in made(replaced(INGRESS, ingress_class=""))[0]["spec"]
+
+
+def replaced(how: Exposure, **edit: str) -> Exposure:
+    """The same, but for an edit."""
+    return how._replace(**edit)
+
+
+def test_a_route_leads_from_a_gateway_to_the_same() -> None:
+    (route,) = made(ROUTE)
+    assert (route["apiVersion"], route["kind"]) == ("gateway.networking.k8s.io/v1", "HTTPRoute")
+    (parent,) = route["spec"]["parentRefs"]
+    assert (parent["namespace"], parent["name"]) == ("infra", "edge")
+    assert route["spec"]["hostnames"] == ["svc.team.models.example.com"]
+    (backend,) = route["spec"]["rules"][0]["backendRefs"]
+    assert (backend["name"], backend["port"]) == ("svc", 80)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "found"),
+    [
+        ({"domain": "other.org"}, ["svc.team.other.org"]),
+        ({"domain_template": "{{ .Name }}-{{.Namespace}}.{{.IngressDomain}}"}, ["svc-team.models.example.com"]),
+        ({"additional_domains": "a.org, b.org"}, ["svc.team.models.example.com", "svc.team.a.org", "svc.team.b.org"]),
+        ({"disable_creation": "true"}, []),
+        ({"disable_creation": "false"}, ["svc.team.models.example.com"]),
+    ],
+)
+def test_annotations_of_ome_choose_hosts(annotations: dict[str, str], found: list[str]) -> None:
+    assert hosts(**annotations) == found
+
+
+@pytest.mark.parametrize("template", ["{{.Labels}}.{{.IngressDomain}}", "a b", "-{{.IngressDomain}}", "x" * 300])
+def test_what_is_no_host_makes_nothing_and_is_told(template: str) -> None:
+    notes = {"ome.io/ingress-domain-template": template}
+    assert exposure.manifests(OWNER, "router", INGRESS, tuple(notes.items())) == []
+    (said,) = exposure.advice(OWNER, INGRESS, notes)
+    assert "is no host: fix annotation ome.io/ingress-domain-template" in said
+
+
+def test_without_any_domain_nothing_is_made_and_that_is_told() -> None:
+    nowhere = replaced(INGRESS, domain="")
+    assert made(nowhere) == [] and made(nowhere, domain="a.org")
+    (said,) = exposure.advice(OWNER, nowhere, {})
+    assert "set exposure.domain of the chart" in said
+    assert exposure.advice(OWNER, Exposure(), {}) == made(Exposure()) == []
+
+
+def test_annotations_for_the_controller_of_ingresses_are_handed_on() -> None:
+    notes = {"nginx.ingress.kubernetes.io/proxy-read-timeout": "600", "ome.io/ingress-domain": "a.org", "kueue-enabled": "1"}
+    (ingress,) = exposure.manifests(OWNER, "router", INGRESS, tuple(notes.items()))
+    assert ingress["metadata"]["annotations"] == {"nginx.ingress.kubernetes.io/proxy-read-timeout": "600"}
+
+
+@pytest.mark.parametrize("how", [INGRESS, ROUTE])
+def test_it_comes_with_the_service_and_goes_when_the_service_says_so(how: Exposure) -> None:
+    service = parts.service(engine={}, router={})
+    world = World(service, replace(parts.deps(parts.model(), parts.simple()), exposure=how), 1)
+    world.settle()
+    assert (how.kind, "svc") in world.children
+    world.edit(parts.service(engine={}, router={}, annotations={"ome.io/ingress-disable-creation": "true"}))
+    world.settle()
+    assert (how.kind, "svc") not in world.children
+    assert world.condition("Advice") == {}
