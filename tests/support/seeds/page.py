@@ -1,0 +1,92 @@
+"""docs/seeds.md, from tests/data/seeds.yaml."""
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator
+
+from ome_operator.cookbook.library import engine
+from ome_operator.cookbook.preset import form_of
+from tests.support.seeds import words
+from tests.support.seeds.rows import Row, Section, Verdict, sections
+
+HEAD = """# The first documents, row by row
+
+This project began with four texts about serving Kimi K2: the announcement of a deployment on 128 H200 GPUs, a shorter text
+about it, the deployment guide of the model's makers, and the model's page in SGLang's cookbook. Each command, flag, variable
+and claim of theirs is a row here.
+
+* **works**: it does here what it does there. A flag is in the engine's own list of flags, `ome generate` writes it, and
+  where pods are named, the operator renders it.
+* **differs**: something else does the same, and the row says what and why.
+* **missing**: nothing does.
+
+These words are proven, not judged: `tests/unit/test_seeds.py` looks at the code and runs it for each row, and fails where a
+row says too much or too little. The rows are in [seeds.yaml](../tests/data/seeds.yaml), and
+`pytest tests/unit/test_seeds.py --update-golden` writes this page.
+
+Flags have the spelling of the version of their day. Where the newest version that is known here spells a flag otherwise, the
+row says so, and `ome generate` without `--engine-version` writes the new flag.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    found = list(sections())
+    every = [row for section in found for row in section.rows]
+    named = Counter(row.kind for row in every)
+    said = [
+        HEAD,
+        f"{named['flag']} flags, {named['variable']} variables, {named['row']} commands and claims:",
+        "",
+        *_counts(found),
+    ]
+    document = ""
+    for section in found:
+        if section.document != document:
+            document = section.document
+            said += ["", f"## {document}"]
+        said += ["", *_section(section)]
+    return "\n".join(said) + "\n"
+
+
+def _counts(found: list[Section]) -> Iterator[str]:
+    yield f"| document | rows | {' | '.join(Verdict)} |"
+    yield f"|---|---|{'---|' * len(Verdict)}"
+    documents: dict[str, list[Row]] = {}
+    for section in found:
+        documents.setdefault(section.document, []).extend(section.rows)
+    for name, rows in (*documents.items(), ("all", [row for listed in documents.values() for row in listed])):
+        counted = Counter(row.expected for row in rows)
+        yield f"| {name} | {len(rows)} | {' | '.join(str(counted[verdict]) for verdict in Verdict)} |"
+
+
+def _section(section: Section) -> Iterator[str]:
+    yield f"### {section.title}"
+    yield ""
+    if section.command:
+        yield f"`ome generate {section.command}`"
+        yield ""
+    yield "| | | |"
+    yield "|---|---|---|"
+    for row in section.rows:
+        says = row.says if row.kind == "row" else f"`{row.says}`"
+        yield f"| {_cell(says)} | {row.expected} | {_cell(row.because or _today(row))} |"
+
+
+def _today(row: Row) -> str:
+    """How the newest version spells a flag, where it does so otherwise."""
+    name = shlex.split(row.says)[0] if row.kind == "flag" else ""
+    if not name.startswith("--"):
+        return ""
+    chosen = words.chosen(row.command)
+    newest = engine(chosen.name)
+    line = newest.command_line
+    better = line.deprecated.get(name) or line.removed.get(name)
+    if better:
+        return f"{newest.name} {newest.version}: `{better}`"
+    return f"{newest.name} {newest.version} has none" if form_of(line, name) is None else ""
+
+
+def _cell(text: str) -> str:
+    """A text in a table."""
+    return " ".join(text.split()).replace("|", "\\|")

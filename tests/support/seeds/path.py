@@ -1,0 +1,26 @@
+"""A place in data: `spec.ports[port=80].targetPort`."""
+
+import re
+from typing import Any
+
+_STEP = re.compile(r"([^.\[\]]+)|\[([^\]=]+)=([^\]]*)\]|\[(\d+)\]")
+
+
+def at(data: Any, path: str) -> Any:
+    """What stands at the place, None where there is no such place.
+
+    A step is a key, `[number]`, or `[key=text]`, the first entry of a list with that text. Keys with dots stand in the last
+    form of a map: `[key=text]` of a map takes the key `text`.
+    """
+    for name, key, text, number in _STEP.findall(path):
+        if name:
+            data = data.get(name) if isinstance(data, dict) else getattr(data, name, None)
+        elif number:
+            data = data[int(number)] if isinstance(data, list | tuple) and int(number) < len(data) else None
+        elif isinstance(data, dict):
+            data = data.get(text)
+        else:
+            data = next((entry for entry in data or () if str(entry.get(key)) == text), None)
+        if data is None:
+            return None
+    return data

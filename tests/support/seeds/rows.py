@@ -1,0 +1,94 @@
+"""The rows of tests/data/seeds.yaml: what the first documents of this project say, in our own words."""
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+FILE = Path(__file__).parents[2] / "data/seeds.yaml"
+Proof = Mapping[str, Any]
+
+
+class Verdict(StrEnum):
+    """What became of a row."""
+
+    WORKS = "works"
+    DIFFERS = "differs"
+    MISSING = "missing"
+
+
+class Row(NamedTuple):
+    """A command, a flag, a variable or a claim of a document."""
+
+    document: str
+    section: str
+    kind: str
+    """flag, variable, or row."""
+    says: str
+    proof: tuple[Proof, ...]
+    """What holds where the row works as it stands there."""
+    instead: tuple[Proof, ...]
+    """What holds where something else does the same."""
+    expected: Verdict
+    because: str
+    """Why it differs, or is missing."""
+    command: str
+    """Words of `ome generate` that a flag or variable was read from."""
+
+    @property
+    def name(self) -> str:
+        """Of the test of this row."""
+        return f"{self.document}: {self.section}: {self.says}"
+
+
+class Section(NamedTuple):
+    """Rows that belong together."""
+
+    document: str
+    title: str
+    command: str
+    rows: tuple[Row, ...]
+
+
+def sections() -> Iterator[Section]:
+    """All rows, as the data file groups them."""
+    for document in yaml.safe_load_all(FILE.read_text(encoding="utf-8")):
+        for data in document["sections"]:
+            rows = tuple(_rows(document["document"], data))
+            yield Section(document["document"], data["title"], data.get("generate", ""), rows)
+
+
+def rows() -> list[Row]:
+    """All rows."""
+    return [row for section in sections() for row in section.rows]
+
+
+def _rows(document: str, data: Mapping[str, Any]) -> Iterator[Row]:
+    """Flags and variables of the section's command, then its rows."""
+    place = {key: data[key] for key in ("generate", "block", "pods") if key in data}
+    for kind, listed in (("variable", "variables"), ("flag", "flags")):
+        for entry in data.get(listed, ()):
+            body = entry if isinstance(entry, dict) else {"says": entry}
+            proof = {kind: {"is": body["says"], **place}}
+            yield _row(document, data, kind, {"proof": [proof], **body})
+    for body in data.get("rows", ()):
+        yield _row(document, data, "row", body)
+
+
+def _row(document: str, section: Mapping[str, Any], kind: str, body: Mapping[str, Any]) -> Row:
+    states = [state for state in (Verdict.DIFFERS, Verdict.MISSING) if state in body]
+    known = {"says", "proof", "instead", *Verdict}
+    assert len(states) < 2 and set(body) <= known, f"{body['says']}: {sorted(set(body) - known)}"
+    return Row(
+        document=document,
+        section=section["title"],
+        kind=kind,
+        says=body["says"],
+        proof=tuple(body.get("proof", ())),
+        instead=tuple(body.get("instead", ())),
+        expected=states[0] if states else Verdict.WORKS,
+        because=body[states[0]] if states else "",
+        command=section.get("generate", "") if kind != "row" else "",
+    )

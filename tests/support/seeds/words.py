@@ -1,0 +1,116 @@
+"""The words of a command: as `ome generate` prints it, and as a pod runs it."""
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import yaml
+from typer.testing import CliRunner, Result
+
+from ome_operator import keys
+from ome_operator.cli.generate import app
+from ome_operator.cookbook.library import Engine, engine
+from ome_operator.core.observed.objects import Manifest, Observed
+from ome_operator.core.sync import sync
+from tests.support import parts
+from tests.support.simulator import START
+
+ROUTER = "router"
+
+
+class NothingThere(Exception):
+    """A proof asks for objects that nothing writes."""
+
+
+@cache
+def generate(words: str) -> Result:
+    """What `ome generate` says to these words."""
+    return CliRunner().invoke(app, shlex.split(words), env={"COLUMNS": "200"})
+
+
+def command(words: str, block: int = 0) -> list[str]:
+    """The words of a command that `ome generate` prints; a block is the command of a node, or of the balancer."""
+    done = generate(words)
+    blocks = done.stdout.strip().split("\n\n")
+    return shell(blocks[block]) if done.exit_code == 0 and block < len(blocks) else []
+
+
+def shell(text: str) -> list[str]:
+    """The words of lines of a shell."""
+    return shlex.split(text.replace("\\\n", " "), comments=True)
+
+
+def chosen(words: str) -> Engine:
+    """The engine, in its version, that these words ask for."""
+    said = shlex.split(words)
+    found = {option: said[said.index(option) + 1] for option in ("--engine", "--engine-version") if option in said}
+    return engine(found.get("--engine", "sglang"), found.get("--engine-version"))
+
+
+def objects(source: Mapping[str, str]) -> list[Manifest]:
+    """Everything that the operator's first pass writes for a service.
+
+    The service is a `sample` of `config`, the sample of Kimi K2 on another `runtime`, what `generate` writes, or a `case` of
+    the golden tests.
+    """
+    return _objects(*(source.get(key, "") for key in ("sample", "runtime", "generate", "case")))
+
+
+@cache
+def _objects(sample: str, runtime: str, words: str, case: str) -> list[Manifest]:
+    if words:
+        made = generate(f"{words} -o yaml")
+        if made.exit_code:
+            raise NothingThere(f"ome generate {words}: {made.exception}")
+        service, deps = parts.applied(list(yaml.safe_load_all(made.stdout)))
+    elif case:
+        service, deps = parts.applied(parts.read(parts.ROOT / f"tests/golden/{case}/in.yaml"))
+    else:
+        service, deps = parts.kimi(runtime) if runtime else parts.shipped(sample)
+    plan = sync(service, deps, Observed(), START)
+    found = [written.manifest for written in (*plan.first, *plan.ensure_secret, *plan.apply, *plan.create)]
+    out: list[Manifest] = json.loads(json.dumps(found))
+    return out
+
+
+def pod(source: Mapping[str, str]) -> Manifest:
+    """The pod template of a `component`, of its leader or where `rank` says so of its workers."""
+    component, worker = source.get("component", keys.ENGINE), source.get("rank") == "worker"
+    kind = "Deployment" if component == ROUTER else "StatefulSet"
+    for body in objects(source):
+        if body["kind"] == kind and body["metadata"]["name"].endswith("-w") == worker:
+            template: Manifest = body["spec"]["template"]
+            if template["metadata"]["labels"]["component"] == component:
+                return template
+    raise NothingThere(f"{dict(source)}: no such pod")
+
+
+def container(source: Mapping[str, str]) -> Manifest:
+    """The container in which the engine or the router runs."""
+    first: Manifest = next(box for box in pod(source)["spec"]["containers"] if box["name"] in (keys.RUNNER, ROUTER))
+    return first
+
+
+def run(source: Mapping[str, str]) -> list[str]:
+    """The words of what a container runs, those of a script too; a flag and its value are two words."""
+    box = container(source)
+    words = [*box.get("command", ()), *box.get("args", ())]
+    flat = shell(words[-1]) if "-c" in words else words
+    return [part for word in flat for part in _split(word)]
+
+
+def _split(word: str) -> list[str]:
+    name, _, value = word.partition("=")
+    return [name, value] if name.startswith("--") and "=" in word else [word]
+
+
+def variables(source: Mapping[str, str]) -> dict[str, Any]:
+    """The variables of a container; a variable that the kubelet fills has the place that it is filled from."""
+    return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in container(source).get("env", ())}
+
+
+def stands(words: Sequence[str], part: Sequence[str]) -> bool:
+    """Whether these words stand side by side."""
+    return any(list(words[at : at + len(part)]) == list(part) for at in range(len(words)))
