@@ -42,7 +42,11 @@ def generate(
         int | None, typer.Option(min=1, max=MOST_TOKENS, help="Longest request, in tokens: less conserves memory.")
     ] = None,
     kv_cache_dtype: Annotated[str | None, typer.Option(help="fp8_e4m3 halves the memory of the cache.")] = None,
-    tp: Annotated[int | None, typer.Option(min=1, max=MOST_NODES, help="GPUs of one copy.")] = None,
+    tp: Annotated[
+        int | None,
+        typer.Option(min=1, max=MOST_NODES, help="GPUs of a copy, or of a stage; with pd, GPUs that share attention."),
+    ] = None,
+    pp: Annotated[int | None, typer.Option(min=1, max=MOST_NODES, help="Stages of a pipeline of layers.")] = None,
     dp: Annotated[
         int | None, typer.Option(min=1, max=MOST_NODES, help="Ranks of DP attention, or whole copies where there is none.")
     ] = None,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 STRATEGIES = {
     "tp": "tensor parallel, every layer is split over the GPUs of one copy",
     "tp+dp": "TP + DP attention, ranks of attention have requests of their own",
+    "tp+pp": "TP + pipeline parallel, stages of layers one behind the other, each over the GPUs of TP",
     "tp+ep": "TP + EP, experts lie whole on groups of GPUs",
     "tp+dp+ep": "TP + DP attention + EP",
     "dp+ep": "DP + EP, attention runs on each GPU for requests of its own, experts are spread over all",
@@ -14,7 +15,8 @@ STRATEGIES = {
 }
 """Name → what it means."""
 WIDE, SPREAD = "pd", "dp+ep"
-"""Those whose ranks of attention are single GPUs: prefill and decode apart, or one engine."""
+"""Those that spread experts over all GPUs: prefill and decode apart, or a single engine."""
+PIPELINE = "tp+pp"
 
 
 class RefusedError(Exception):
@@ -38,6 +40,9 @@ class Ask:
     decode_nodes: int | None = None
     gpus_per_node: int = 8
     tp: int | None = None
+    """GPUs of a copy, or of a stage of its pipeline; with `pd`, GPUs that share attention."""
+    pp: int | None = None
+    """Stages of the pipeline."""
     dp: int | None = None
     """Data-parallel ranks: of attention where the strategy has it, else whole copies."""
     ep: int | None = None

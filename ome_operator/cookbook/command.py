@@ -8,8 +8,8 @@ from ome_operator.cookbook.fit import RoleFit
 from ome_operator.cookbook.layout import Plan
 from ome_operator.cookbook.preset import RANK, Launch, Word, in_pods, in_shell
 
-_PLAIN = re.compile(r"[\w@%+=:,./${}-]+")
-"""Words that a shell reads as they are, variables included."""
+_PLAIN = re.compile(r"[\w@%+=:,./${}-]+|\$\(\([\w *]+\)\)")
+"""Words that a shell reads as they are, variables and products of them included."""
 
 
 def commands(plan: Plan) -> str:

@@ -21,6 +21,9 @@ class RoleFit:
     gpus: int
     """Of one node that the group uses."""
     tp: int
+    """GPUs that hold all experts together; of a stage where there is a pipeline."""
+    pp: int = 1
+    """Stages of the pipeline."""
     dp: int = 1
     """Ranks of data parallelism."""
     attention_dp: bool = False
@@ -39,6 +42,15 @@ class RoleFit:
         """GPUs that share the attention of one token."""
         return self.tp // self.dp if self.attention_dp else self.tp
 
+    @property
+    def size(self) -> int:
+        """GPUs of a copy."""
+        return self.tp * self.pp
+
+    def layers(self, whole: int) -> int:
+        """Of the model's layers, those of the largest stage."""
+        return -(-whole // self.pp)
+
 
 @dataclass(frozen=True)
 class Room:
@@ -54,10 +66,11 @@ class Room:
 def room(served: Served, hardware: Hardware, role: RoleFit, kv_cache_dtype: str | None) -> Room:
     """What weights leave for the cache.
 
-    All but routed experts is divided only by the GPUs that share attention: an upper bound.
+    All but routed experts is divided only by the GPUs that share attention, and by no stages: an upper bound.
     """
-    routed = served.facts.experts.routed if served.facts.experts else 1
-    experts = 0 if role.experts_on_cpus else served.weights.routed * (routed + role.redundant) // (routed * role.tp)
+    routed, layers = served.facts.experts.routed if served.facts.experts else 1, served.facts.layers or 1
+    share = served.weights.routed * (routed + role.redundant) * role.layers(layers) // (routed * role.tp * layers)
+    experts = 0 if role.experts_on_cpus else share
     each = experts + served.weights.rest // role.attention_tp
     cache = int(hardware.memory * role.share) - each
     return Room(each, cache, max(0, cache) // _token(served, role, kv_cache_dtype))
@@ -66,7 +79,8 @@ def room(served: Served, hardware: Hardware, role: RoleFit, kv_cache_dtype: str 
 def _token(served: Served, role: RoleFit, kv_cache_dtype: str | None) -> int:
     """Bytes of cache for one token on one GPU."""
     kinds, seen = served.facts.kv_bytes_per_token or {}, served.facts.attention
-    whole = kinds["fp8" if (kv_cache_dtype or "").startswith("fp8") else "bfloat16"]
+    layers = served.facts.layers or 1
+    whole = kinds["fp8" if (kv_cache_dtype or "").startswith("fp8") else "bfloat16"] * role.layers(layers) // layers
     if seen is None or seen.kv_lora_rank:  # latent attention has one cache for all heads, so every GPU keeps all of it
         return whole
     return whole // min(role.attention_tp, seen.kv_heads)
@@ -76,6 +90,8 @@ def uneven(served: Served, role: RoleFit) -> str:
     """What does not divide, as a clause; "" when all does."""
     if role.dp < 1 or role.tp < 1 or role.ep < 1:
         return "sizes must be at least 1"
+    if served.facts.layers and role.pp > served.facts.layers:
+        return f"{served.facts.layers} layers make no pipeline of {role.pp} stages"
     if role.attention_dp and role.tp % role.dp:
         return f"TP {role.tp} is no multiple of DP {role.dp}, which divides its GPUs into ranks of attention"
     heads = served.facts.attention.heads if served.facts.attention else role.attention_tp

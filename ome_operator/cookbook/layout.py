@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ome_operator.api import propose_name
 from ome_operator.cookbook import fit, roles
-from ome_operator.cookbook.ask import STRATEGIES, WIDE, Ask, RefusedError
+from ome_operator.cookbook.ask import PIPELINE, STRATEGIES, WIDE, Ask, RefusedError
 from ome_operator.cookbook.fit import RoleFit
 from ome_operator.cookbook.library import Engine, Hardware, Library, Served, engine
 
@@ -99,8 +99,8 @@ def _together(ask: Ask, served: Served, hardware: Hardware, chosen: Engine) -> P
         raise RefusedError("--prefill-nodes and --decode-nodes belong to --strategy pd.")
     size = roles.asked(ask, chosen)
     role = _smallest(ask, served, hardware, chosen) if size is None else roles.role(ask, chosen, size)
-    if why := _problem(ask, served, hardware, chosen, role):
-        raise RefusedError(f"{role.tp} GPUs cannot work: {why}.{_instead(ask, served, hardware, chosen)}")
+    if why := fit.problem(served, hardware, role, ask.kv_cache_dtype):
+        raise RefusedError(f"{role.size} GPUs cannot work: {why}.{_instead(ask, served, hardware, chosen)}")
     per_node = 1 if role.experts_on_cpus else ask.gpus_per_node // role.gpus
     nodes = role.nodes if ask.nodes is None else ask.nodes
     if nodes < role.nodes:
@@ -115,19 +115,11 @@ def _together(ask: Ask, served: Served, hardware: Hardware, chosen: Engine) -> P
     return Plan(ask, served, hardware, chosen, (role,), copies, per_node, tuple(notes))
 
 
-def _problem(ask: Ask, served: Served, hardware: Hardware, chosen: Engine, role: RoleFit) -> str:
-    """Why a role cannot work with this engine, as a clause; "" when it can."""
-    most, why = chosen.most_nodes.get(ask.strategy, (role.nodes, ""))
-    if role.nodes > most:
-        return f"{chosen.name} {chosen.version} has no {ask.strategy} on {role.nodes} nodes, {why}"
-    return fit.problem(served, hardware, role, ask.kv_cache_dtype)
-
-
 def _smallest(ask: Ask, served: Served, hardware: Hardware, chosen: Engine) -> RoleFit:
     """The fewest nodes that work."""
     said = []
     for role in roles.candidates(ask, chosen):
-        if not (why := _problem(ask, served, hardware, chosen, role)):
+        if not (why := fit.problem(served, hardware, role, ask.kv_cache_dtype)):
             return role
         said.append(f"on {role.nodes} node{'s' if role.nodes > 1 else ''} {why}")
     told = "; ".join(dict.fromkeys(said))
@@ -136,18 +128,22 @@ def _smallest(ask: Ask, served: Served, hardware: Hardware, chosen: Engine) -> R
 
 def _instead(ask: Ask, served: Served, hardware: Hardware, chosen: Engine) -> str:
     """What works, for the end of a refusal."""
-    works = (role for role in roles.candidates(ask, chosen) if not _problem(ask, served, hardware, chosen, role))
+    works = (role for role in roles.candidates(ask, chosen) if not fit.problem(served, hardware, role, ask.kv_cache_dtype))
     found = next(works, None)
-    return f" --tp {found.tp} works." if found and ask.tp else ""
+    if found is None or not ask.tp:
+        return ""
+    more = f" For more GPUs take --strategy {PIPELINE}." if ask.tp > found.tp and PIPELINE in chosen.strategies else ""
+    return f" --tp {found.tp} works.{more}"
 
 
 def _apart(ask: Ask, served: Served, hardware: Hardware, chosen: Engine) -> Plan:
     """Prefill and decode, experts over all GPUs of each."""
     if why := fit.wide_problem(served, hardware, chosen):
         raise RefusedError(f"--strategy pd cannot work: {why}.")
-    if (ask.tp, ask.dp, ask.ep) != (None, None, None):
+    if (ask.dp, ask.ep, ask.pp) != (None, None, None):
         raise RefusedError(
-            "--strategy pd takes TP, DP and EP from --prefill-nodes and --decode-nodes: leave --tp, --dp, --ep out."
+            "--strategy pd takes DP and EP from --prefill-nodes, --decode-nodes and --tp (GPUs that share attention): "
+            "leave --dp, --ep and --pp out."
         )
     found = roles.apart(ask, chosen, served.facts.experts.routed if served.facts.experts else 0)
     for role in found:

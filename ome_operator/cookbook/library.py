@@ -96,12 +96,12 @@ class Engine:
     shares: Mapping[str, float]
     """Strategy, or stage of it → share of a GPU's memory for weights and cache; `default` for the others."""
     strategies: tuple[str, ...]
-    most_nodes: Mapping[str, tuple[int, str]]
-    """Strategy → nodes that a copy can have at most, and why no more."""
     format: str
     """Of the weights that it reads."""
     quantizations: tuple[str, ...]
     """Of weights that it has a recipe for; () when any will do."""
+    ray: bool
+    """Whether Ray starts the ranks of other nodes; else each node starts its own."""
     router: bool
     """Whether our router can stand before several copies."""
     attention_on_all: bool
@@ -174,9 +174,9 @@ def engine(name: str, version: str | None = None) -> Engine:
         images=data["images"],
         shares=whole["memoryShares"],
         strategies=tuple(data.get("strategies") or whole["strategies"]),
-        most_nodes={name: (nodes, why) for name, (nodes, why) in (data.get("mostNodes") or {}).items()},
         format=whole["format"],
         quantizations=tuple(whole.get("quantizations") or ()),
+        ray=data.get("ray", False),
         router=whole.get("router", False),
         attention_on_all=whole["attentionDp"] == "all",
         per_gpu=Amounts(whole["perGpu"]["cpu"], whole["perGpu"]["memoryGiB"]),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ome_operator import keys
-from ome_operator.cookbook.ask import SPREAD, Ask, RefusedError
+from ome_operator.cookbook.ask import PIPELINE, SPREAD, Ask, RefusedError
 from ome_operator.cookbook.fit import RoleFit
 from ome_operator.cookbook.library import Engine
 
@@ -17,15 +17,26 @@ APART_NODES = 16
 def asked(ask: Ask, chosen: Engine) -> int | None:
     """GPUs of one copy, when that was asked for; RefusedError for sizes that the strategy does not have."""
     parts = ask.strategy.split("+")
-    for option, value in (("tp", ask.tp), ("ep", ask.ep), ("dp", ask.dp)):
+    for option, value in (("tp", ask.tp), ("pp", ask.pp), ("ep", ask.ep), ("dp", ask.dp)):
         whole_copies = option == "dp" and parts == ["tp"] and chosen.router
         if value is not None and option not in parts and not whole_copies:
             raise RefusedError(f"--{option} belongs to strategies with {option.upper()}, and this is {ask.strategy}.")
+    if ask.strategy == PIPELINE:
+        return _stage(ask) * ask.pp if ask.pp else None
     return ask.dp if ask.strategy == SPREAD else ask.tp
 
 
+def _stage(ask: Ask) -> int:
+    """GPUs of a stage of the pipeline."""
+    return ask.tp or ask.gpus_per_node
+
+
 def candidates(ask: Ask, chosen: Engine) -> Iterator[RoleFit]:
-    """Roles on whole nodes: 1, 2, 4, 8."""
+    """Roles on whole nodes: 1, 2, 4, 8; a pipeline begins with two stages."""
+    if ask.strategy == PIPELINE:
+        sizes = (_stage(ask) * stages for stages in range(2, MOST_NODES + 1))
+        yield from (role(ask, chosen, size) for size in sizes if size <= ask.gpus_per_node or size % ask.gpus_per_node == 0)
+        return
     nodes = 1
     while nodes <= MOST_NODES:
         yield role(ask, chosen, ask.gpus_per_node * nodes)
@@ -42,6 +53,9 @@ def role(ask: Ask, chosen: Engine, size: int) -> RoleFit:
     nodes = max(1, size // gpus)
     if ask.strategy == SPREAD:
         return RoleFit(keys.ENGINE, "", nodes, min(size, gpus), tp=size, dp=size, attention_dp=True, ep=size, share=share)
+    if ask.strategy == PIPELINE:
+        stage = _stage(ask)
+        return RoleFit(keys.ENGINE, "", nodes, min(size, gpus), tp=stage, cut=stage, pp=size // stage, share=share)
     half = max(1, size // 2)
     copies = 1 if ask.attention_dp else ask.dp or 1
     if copies > 1 and size * copies > gpus:
@@ -64,7 +78,7 @@ def role(ask: Ask, chosen: Engine, size: int) -> RoleFit:
 
 
 def apart(ask: Ask, chosen: Engine, experts: int) -> tuple[RoleFit, RoleFit]:
-    """Prefill and decode: a rank of attention on each GPU, experts over all GPUs of each."""
+    """Prefill and decode: experts over all GPUs of each, and ranks of attention of a GPU, or of as many as asked for."""
     prefill, decode = _halves(ask)
     return _wide(ask, chosen, keys.ENGINE, PREFILL, prefill, experts), _wide(
         ask, chosen, keys.DECODER, DECODE, decode, experts
@@ -83,14 +97,19 @@ def _halves(ask: Ask) -> tuple[int, int]:
 
 
 def _wide(ask: Ask, chosen: Engine, component: str, stage: str, nodes: int, experts: int) -> RoleFit:
-    gpus = nodes * ask.gpus_per_node
+    gpus, together = nodes * ask.gpus_per_node, ask.tp or 1
+    if gpus % together:
+        raise RefusedError(
+            f"--tp {together} with --strategy pd is how many GPUs share attention, and {stage} has {gpus} GPUs, "
+            f"no multiple of {together}: take a divisor of {gpus}."
+        )
     return RoleFit(
         component=component,
         stage=stage,
         nodes=nodes,
         gpus=ask.gpus_per_node,
         tp=gpus,
-        dp=gpus,
+        dp=gpus // together,
         attention_dp=True,
         ep=gpus,
         redundant=redundant(experts, gpus, spare=1 if stage == DECODE else 0),

@@ -109,7 +109,7 @@ def test_every_answer_is_yaml_that_the_operator_renders(outcomes: list[Outcome])
             part = runtime["spec"][f"{role.component}Config"]
             assert part.get("worker", {}).get("size", 0) == role.nodes - 1
             gpus = int(part["runner"]["resources"]["limits"][made.hardware.resource])
-            assert gpus * role.nodes == role.tp
+            assert gpus * role.nodes == role.size
             for runner in runners(part):
                 if runner.get("command", part["runner"]["command"]) != ["/bin/bash", "-c"]:
                     assert problems(made.engine.command_line, runner.get("args", [])) == []

@@ -39,11 +39,13 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"model": "base", "tool_call_parser": True},
         "Kimi-K2-Base has no tool-call parser: it only continues texts",
     ),
-    "vLLM without Ray": (
-        {"engine": "vllm", "tp": 16},
-        "its image has no Ray, which spreads TP over nodes; 0.17.1 has it. --tp 8 works.",
+    "more than TP can be": ({"engine": "vllm", "tp": 32}, "--tp 8 works. For more GPUs take --strategy tp+pp."),
+    "PP without its strategy": ({"engine": "vllm", "pp": 2}, "--pp belongs to strategies with PP, and this is tp"),
+    "an engine without pipelines": ({"strategy": "tp+pp"}, "sglang 0.5.23 has no preset for tp+pp"),
+    "more stages than layers": (
+        {"engine": "vllm", "strategy": "tp+pp", "tp": 8, "pp": 62},
+        "496 GPUs cannot work: 61 layers make no pipeline of 62 stages",
     ),
-    "vLLM on four nodes": ({"engine": "vllm", "strategy": "dp+ep", "dp": 32}, "its preset starts the ranks of two nodes"),
     "copies in a vLLM": ({"engine": "vllm", "tp": 8, "dp": 2}, "--dp belongs to strategies with DP, and this is tp"),
     "weights": (
         {"engine": "tensorrt-llm", "strategy": "tp+ep", "model": "thinking"},
@@ -62,7 +64,15 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"strategy": "pd", "model": "thinking"},
         "take fp8 experts, and those of Kimi-K2-Thinking are int4",
     ),
-    "wide EP, sizes": ({"strategy": "pd", "tp": 8}, "leave --tp, --dp, --ep out"),
+    "wide EP, sizes": ({"strategy": "pd", "dp": 8}, "leave --dp, --ep and --pp out"),
+    "TP inside EP": (
+        {"strategy": "pd", "tp": 5},
+        "prefill has 32 GPUs, no multiple of 5: take a divisor of 32",
+    ),
+    "heads of TP inside EP": (
+        {"strategy": "pd", "prefill_nodes": 12, "decode_nodes": 12, "tp": 24},
+        "Prefill on 12 nodes cannot work: 64 attention heads cannot be divided by 24 GPUs",
+    ),
     "wide EP, one node": ({"strategy": "pd", "nodes": 1}, "1 nodes are not enough for prefill and decode"),
     "wide EP, more than there are": (
         {"strategy": "pd", "nodes": 4, "prefill_nodes": 2, "decode_nodes": 3},

@@ -1,0 +1,94 @@
+"""Sizes beyond a node or two: pipelines, ranks of many nodes, attention that GPUs share inside of wide EP."""
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ome_operator.cookbook import fit
+from ome_operator.cookbook.ask import Ask
+from ome_operator.cookbook.command import commands
+from ome_operator.cookbook.layout import Plan, plan
+from ome_operator.cookbook.library import Library
+from ome_operator.cookbook.manifests import manifests
+
+
+def made(shelf: Library, **asked: Any) -> Plan:
+    return plan(Ask(**{"hardware": "h200", "model": "instruct", **asked}), shelf)
+
+
+def test_sixteen_h20_are_the_fewest(shelf: Library) -> None:
+    for asked in ({}, {"engine": "vllm", "strategy": "dp+ep"}, {"engine": "tensorrt-llm", "strategy": "tp+ep"}):
+        assert made(shelf, hardware="h20", **asked).nodes == 2
+
+
+def test_stages_share_experts_and_cache(shelf: Library) -> None:
+    """61 layers in two stages: a GPU has the experts of 31 at most, and the cache of as many for each token."""
+    whole, halves = (made(shelf, engine="vllm", strategy=name, tp=16, **more) for name, more in TWICE)
+    rooms = [fit.room(one.served, one.hardware, one.roles[0], None) for one in (whole, halves)]
+    experts = whole.served.weights.routed // 16
+    assert rooms[0].weights - rooms[1].weights == experts - experts * 31 // 61
+    assert rooms[1].tokens > rooms[1].cache // 70272 * 1.9
+    assert [one.nodes for one in (whole, halves)] == [2, 4]
+
+
+TWICE: tuple[tuple[str, dict[str, Any]], ...] = (("tp", {}), ("tp+pp", {"pp": 2}))
+
+
+@pytest.mark.parametrize(
+    ("asked", "shape"),
+    [
+        ({}, (2, 8, 2)),
+        ({"hardware": "h20"}, (2, 8, 2)),
+        ({"pp": 3}, (3, 8, 3)),
+        ({"tp": 4, "pp": 2, "model": "thinking"}, (1, 4, 2)),
+        ({"tp": 16}, (4, 16, 2)),
+    ],
+)
+def test_a_pipeline_has_two_stages_or_as_many_as_asked_for(
+    asked: dict[str, Any], shape: tuple[int, int, int], shelf: Library
+) -> None:
+    (role,) = made(shelf, engine="vllm", strategy="tp+pp", **asked).roles
+    assert (role.nodes, role.tp, role.pp) == shape
+
+
+@pytest.mark.parametrize("strategy", ["tp", "tp+pp"])
+def test_without_ray_each_node_starts_its_own_ranks(strategy: str, shelf: Library) -> None:
+    planned = made(shelf, engine="vllm", strategy=strategy, hardware="h100")
+    first, second = commands(planned).split("\n\n")
+    assert "--nnodes 2 \\\n  --node-rank 0 \\\n  --master-addr $MASTER_IP" in first and "--headless" not in first
+    assert "--node-rank 1" in second and "--headless" in second
+    assert "ray" not in first + second
+    part = yaml.safe_load(manifests(planned).runtime)["spec"]["engineConfig"]
+    assert "--master-addr=$(POD_IP)" in part["leader"]["runner"]["args"], "its own name may not be known yet"
+    assert "--master-addr=$(LWS_LEADER_ADDRESS)" in part["worker"]["runner"]["args"]
+    assert "--node-rank=$(LWS_WORKER_INDEX)" in part["worker"]["runner"]["args"]
+
+
+def test_ranks_of_the_fourth_node_begin_behind_those_of_three(shelf: Library, tmp_path: Path) -> None:
+    """The command and the script of pods, run by a shell with a program in vLLM's place that says its arguments."""
+    program = tmp_path / "vllm"
+    program.write_text('#!/bin/sh\necho "$@"\n')
+    program.chmod(0o755)
+    planned = made(shelf, engine="vllm", strategy="dp+ep", dp=32)
+    worker = yaml.safe_load(manifests(planned).runtime)["spec"]["engineConfig"]["worker"]["runner"]
+    for text, variable in ((commands(planned).split("\n\n")[1], "RANK"), (worker["args"][0], "LWS_WORKER_INDEX")):
+        env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", variable: "3", "MASTER_IP": "10.0.0.1", "PORT": "13345"}
+        done = subprocess.run(["bash", "-c", text], env=env, capture_output=True, text=True, check=False)
+        assert "--data-parallel-start-rank 24 " in done.stdout, done.stderr
+    assert worker["command"] == ["/bin/bash", "-c"]
+
+
+def test_gpus_share_attention_inside_of_wide_ep(shelf: Library) -> None:
+    """TP 4 inside EP 32: experts stay on all 32 GPUs, and 8 ranks of attention have requests of their own."""
+    plain, shared = (made(shelf, strategy="pd", tp=tp) for tp in (None, 4))
+    assert [(role.tp, role.dp, role.attention_tp, role.ep) for role in shared.roles] == [(32, 8, 4, 32), (96, 24, 4, 96)]
+    rooms = [fit.room(one.served, one.hardware, one.roles[0], None) for one in (plain, shared)]
+    rest = plain.served.weights.rest
+    assert rooms[0].weights - rooms[1].weights == rest - rest // 4
+    text = commands(shared)
+    assert "--attn-dp-size 8" in text and "--chunked-prefill-size 32768" in text, "4096 on each of 8 ranks"
+    assert "--max-running-requests 11520" in text, "480 on each of 24 ranks"
