@@ -55,6 +55,12 @@ def generate(
     version: Annotated[
         str | None, typer.Option("--engine-version", help="Its version; the newest that is known without it.")
     ] = None,
+    model_type: Annotated[
+        str | None, typer.Option(help="For engines that do not know the model's own type: deepseek_v3.")
+    ] = None,
+    host_network: Annotated[
+        bool, typer.Option("--host-network", help="Pods in the network of their node, for fabrics that want it.")
+    ] = False,
     model_path: Annotated[str | None, typer.Option(help="In the command; its repository without it.")] = None,
     host: Annotated[str | None, typer.Option(help="In the command.")] = None,
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="In the command.")] = None,

@@ -48,6 +48,10 @@ class Ask:
     ep: int | None = None
     context_length: int | None = None
     kv_cache_dtype: str | None = None
+    model_type: str | None = None
+    """What the engine takes the model for, in place of what config.json says."""
+    host_network: bool = False
+    """Whether pods are in the network of their node."""
     model_path: str | None = None
     """In the launch command; in pods it is the model's directory."""
     host: str | None = None

@@ -1,5 +1,6 @@
 """From a question to an answer that works as far as sizes can tell, or to the sentence that refuses it."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -89,6 +90,10 @@ def _possible(ask: Ask, served: Served, hardware: Hardware, chosen: Engine) -> N
         )
     if (ask.kv_cache_dtype or "").startswith("fp8") and "fp8" not in (hardware.accelerator.spec.capabilities.features or ()):
         raise RefusedError(f"--kv-cache-dtype {ask.kv_cache_dtype}: {hardware.title} does not compute in FP8.")
+    if ask.model_type and not re.fullmatch(r"[A-Za-z0-9][\w.-]*", ask.model_type):
+        raise RefusedError(
+            f"--model-type {ask.model_type} is no type of a model: write a name as config.json has it, such as deepseek_v3."
+        )
     if ask.name and (proposed := propose_name(ask.name)) != ask.name:
         raise RefusedError(f"--name {ask.name} cannot be the name of a service: {proposed} could.")
 
@@ -170,6 +175,10 @@ def _hints(ask: Ask, served: Served, hardware: Hardware, chosen: Engine, found: 
         if left.tokens < wanted:
             fp8 = "" if ask.kv_cache_dtype else " --kv-cache-dtype fp8_e4m3 doubles it."
             yield f"A request of {wanted:,} tokens does not fit into it: longer ones than the cache are refused.{fp8}"
+    if ask.model_type:
+        yield f"The engine takes {served.name} for {ask.model_type}: only for engines that do not know its own type."
+    if ask.host_network:
+        yield "Pods are in their node's network: the engine's ports have to be free there, and no NetworkPolicy holds."
     if served.reasoning_parser and not ask.reasoning_parser:
         yield f"Without --reasoning-parser the thoughts of {served.name} stand in its answers."
     if served.tool_call_parser and not ask.tool_call_parser:

@@ -116,6 +116,9 @@ def _filled(plan: Plan, *, leaders: list[str], **words: Any) -> Filled:
             reasoning_parser=served.reasoning_parser if ask.reasoning_parser else None,
             context_length=ask.context_length,
             kv_cache_dtype=ask.kv_cache_dtype,
+            model_type=ask.model_type,
+            overrides=json.dumps({"model_type": ask.model_type}),
+            files="$MODEL_PATH" if words["pod"] else ask.model_path or "$MODEL_PATH",
             **words,
         )
     )

@@ -1,0 +1,45 @@
+"""What pods get beside the command: the network of their node, a larger stack."""
+
+import resource
+import subprocess
+from typing import Any
+
+import pytest
+import yaml
+
+from ome_operator.cookbook.ask import Ask
+from ome_operator.cookbook.layout import Plan, plan
+from ome_operator.cookbook.library import Library
+from ome_operator.cookbook.manifests import manifests
+
+STACK_KIB = 65536
+
+
+def made(shelf: Library, **asked: Any) -> Plan:
+    return plan(Ask(**{"hardware": "h200", "model": "instruct", **asked}), shelf)
+
+
+def components(planned: Plan) -> list[dict[str, Any]]:
+    spec = yaml.safe_load(manifests(planned).runtime)["spec"]
+    return [spec[name] for name in ("engineConfig", "decoderConfig") if name in spec]
+
+
+@pytest.mark.parametrize("asked", [{}, {"strategy": "pd"}, {"engine": "tensorrt-llm", "strategy": "tp+dp+ep"}])
+def test_the_network_of_the_node_is_for_whoever_asks(asked: dict[str, Any], shelf: Library) -> None:
+    for part in components(made(shelf, **asked, host_network=True)):
+        assert (part["hostNetwork"], part["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
+    for part in components(made(shelf, **asked)):
+        assert "hostNetwork" not in part and "dnsPolicy" not in part
+    assert any("NetworkPolicy" in note for note in made(shelf, **asked, host_network=True).notes)
+
+
+def test_mpi_and_what_it_starts_by_ssh_have_the_stack_of_the_guide(shelf: Library) -> None:
+    (part,) = components(made(shelf, engine="tensorrt-llm", strategy="tp+dp+ep", tp=16))
+    for rank, program in (("leader", "exec mpirun"), ("worker", 'exec "$(command -v sshd)"')):
+        script = part[rank]["runner"]["args"][0]
+        (line,) = [text for text in script.splitlines() if text.startswith("ulimit")]
+        assert script.index(line) < script.index(program)
+        said = subprocess.run(["bash", "-ec", f"{line}\nulimit -s"], capture_output=True, text=True, check=True).stdout
+        most = resource.getrlimit(resource.RLIMIT_STACK)[1]
+        enough = most == resource.RLIM_INFINITY or most >= STACK_KIB * 1024
+        assert said.split()[-1] == str(STACK_KIB) if enough else "this node allows no more" in said
