@@ -114,7 +114,7 @@ def _answer(ask: Ask, explain: bool, output: str | None) -> None:
 
     planned = plan(ask, bookshelf())
     files = manifests(planned, explain)
-    for note in planned.notes:
+    for note in (*planned.notes, *(each.sentence for each in planned.published)):
         typer.secho(note, err=True, dim=True)
     if output == YAML:
         typer.echo(files.all, nl=False)

@@ -9,6 +9,7 @@ from ome_operator.cookbook import fit, roles
 from ome_operator.cookbook.ask import PIPELINE, STRATEGIES, WIDE, Ask, RefusedError
 from ome_operator.cookbook.fit import RoleFit
 from ome_operator.cookbook.library import Engine, Hardware, Library, Served, engine
+from ome_operator.cookbook.published import Published, published
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,11 @@ class Plan:
     def nodes(self) -> int:
         """That the whole service takes."""
         return -(-self.copies // self.per_node) * sum(role.nodes for role in self.roles)
+
+    @property
+    def published(self) -> tuple[Published, ...]:
+        """What others have measured with these sizes."""
+        return tuple(each for each in published() if each.suits(self))
 
     @property
     def router(self) -> bool:

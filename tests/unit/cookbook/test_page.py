@@ -1,4 +1,4 @@
-"""The table of docs/cookbook.md is what the cookbook says."""
+"""The tables of docs/cookbook.md are what the cookbook says."""
 
 from collections.abc import Iterator
 
@@ -6,11 +6,13 @@ from ome_operator.cookbook import fit
 from ome_operator.cookbook.ask import Ask, RefusedError
 from ome_operator.cookbook.layout import plan
 from ome_operator.cookbook.library import Library, engine, engines
+from ome_operator.cookbook.published import published
 from tests.support import parts
 
 PAGE = parts.ROOT / "docs/cookbook.md"
 REFUSED = "–"
-BEGIN, END = "<!-- table -->", "<!-- end of the table -->"
+SIZES = "<!-- table -->", "<!-- end of the table -->"
+PUBLISHED = "<!-- published -->", "<!-- end of published -->"
 
 
 def table(shelf: Library) -> Iterator[str]:
@@ -38,10 +40,25 @@ def cell(shelf: Library, ask: Ask) -> str:
     return f"{size}, {tokens // 1000}k"
 
 
-def test_the_table_is_what_the_cookbook_says(shelf: Library, update: bool) -> None:
-    before, rest = PAGE.read_text().split(BEGIN)
-    _, after = rest.split(END)
-    text = "\n".join((f"{before}{BEGIN}", *table(shelf), f"\n{END}{after}"))
+def others() -> Iterator[str]:
+    """What is recorded of others' measurements."""
+    yield "| recipe | measured | figures | source |"
+    yield "|---|---|---|---|"
+    for each in published():
+        recipe = "{model} on {hardware}, {engine} `{strategy}`".format(**each.asked)
+        sizes = " + ".join(f"{role['nodes']} × {role['tp'] // role['nodes']}" for role in each.roles)
+        figures = f"{'; '.join(each.figures)}. {each.remark}"
+        yield f"| {recipe}, {sizes} | {each.load} | {figures} | [{each.by}, {each.date}]({each.source}) |"
+
+
+def between(text: str, marks: tuple[str, str], lines: Iterator[str]) -> str:
+    """The page with these lines between two marks."""
+    before, rest = text.split(marks[0])
+    return "\n".join((f"{before}{marks[0]}", *lines, f"\n{marks[1]}{rest.split(marks[1])[1]}"))
+
+
+def test_the_tables_are_what_the_cookbook_says(shelf: Library, update: bool) -> None:
+    text = between(between(PAGE.read_text(), SIZES, table(shelf)), PUBLISHED, iter(["", *others()]))
     if update:
         PAGE.write_text(text)
     assert text == PAGE.read_text(), "see `pytest tests/unit/cookbook/test_page.py --update-golden`"

@@ -1,0 +1,75 @@
+"""What others have measured and published for a recipe, with the place where they say so. Nobody here has measured it."""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from ome_operator.cookbook.library import source
+
+if TYPE_CHECKING:
+    from ome_operator.cookbook.layout import Plan
+
+
+@dataclass(frozen=True)
+class Published:
+    """Figures of a recipe."""
+
+    asked: dict[str, str]
+    """model, hardware, engine and strategy."""
+    roles: tuple[dict[str, int], ...]
+    """Sizes of each role."""
+    load: str
+    """How it was measured."""
+    figures: tuple[str, ...]
+    remark: str
+    by: str
+    date: str
+    source: str
+    runtimes: tuple[str, ...]
+    """Files of config/runtimes that have the recipe."""
+
+    @property
+    def sentence(self) -> str:
+        """What a person is told."""
+        said = f"{self.by}, {self.date}; {self.load}"
+        return (
+            f"Published for these sizes ({said}): {'; '.join(self.figures)}. {self.remark} Not measured here: {self.source}"
+        )
+
+    def suits(self, plan: "Plan") -> bool:
+        """Whether a plan is this recipe."""
+        ask = plan.ask
+        same = {
+            "model": plan.served.name,
+            "hardware": plan.hardware.name,
+            "engine": plan.engine.name,
+            "strategy": ask.strategy,
+        }
+        sizes = len(self.roles) == len(plan.roles) and all(
+            getattr(role, name) == size
+            for role, wanted in zip(plan.roles, self.roles, strict=True)
+            for name, size in wanted.items()
+        )
+        return same == self.asked and sizes
+
+
+@cache
+def published() -> tuple[Published, ...]:
+    """All that is recorded."""
+    data: list[dict[str, Any]] = yaml.safe_load(source("published.yaml"))
+    return tuple(
+        Published(
+            asked=each["for"],
+            roles=tuple(each["roles"]),
+            load=each["load"],
+            figures=tuple(each["figures"]),
+            remark=each["remark"],
+            by=each["by"],
+            date=str(each["date"]),
+            source=each["source"],
+            runtimes=tuple(each.get("runtimes", ())),
+        )
+        for each in data
+    )

@@ -1,0 +1,63 @@
+"""What others have published stands beside the recipe that it is about, with its source, and beside no other recipe."""
+
+from typing import Any
+
+import pytest
+
+from ome_operator.cookbook.ask import Ask
+from ome_operator.cookbook.layout import Plan, plan
+from ome_operator.cookbook.library import Library
+from ome_operator.cookbook.manifests import manifests
+from ome_operator.cookbook.published import published
+from tests.support import parts
+
+
+def made(shelf: Library, **asked: Any) -> Plan:
+    return plan(Ask(**{"hardware": "h200", "model": "instruct", **asked}), shelf)
+
+
+def words(text: str) -> str:
+    """Without the ends of lines of a comment."""
+    return " ".join(text.replace("\n#", "\n").split())
+
+
+@pytest.mark.parametrize("number", range(len(published())))
+def test_every_record_is_of_a_recipe_that_can_be_asked_for(number: int, shelf: Library) -> None:
+    record = published()[number]
+    sizes = {"tp": 8, "dp": 4, "gpus_per_node": 32} if record.asked["strategy"] == "tp" else {}
+    planned = made(shelf, **record.asked, **sizes)
+    assert record in planned.published
+    assert record.source.startswith("https://") and record.sentence.endswith(f"Not measured here: {record.source}")
+    assert words(record.sentence) in words(manifests(planned).runtime)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"strategy": "pd", "nodes": 8},
+        {"strategy": "pd", "tp": 4},
+        {"strategy": "pd", "model": "base"},
+        {"strategy": "tp+dp"},
+        {"strategy": "tp+dp", "hardware": "b200", "dp": 8},
+    ],
+)
+def test_other_recipes_get_no_figures(asked: dict[str, Any], shelf: Library) -> None:
+    assert made(shelf, **asked).published == ()
+
+
+def test_shipped_runtimes_have_the_figures_in_their_head() -> None:
+    found = [(file, each) for each in published() for file in each.runtimes]
+    assert found
+    for file, each in found:
+        head = words((parts.ROOT / "config/runtimes" / file).read_text().partition("\napiVersion")[0])
+        assert words(each.sentence) in head
+
+
+def test_what_follows_from_the_published_figures() -> None:
+    """The remark's arithmetic: sums over 16 nodes, over 4 and 12, and the price."""
+    first = published()[0]
+    for number in (56_000 * 16, 24_000 * 16, 56_000 * 4, 24_000 * 12):
+        assert f"{number:,}" in first.remark
+    million_an_hour = 24_000 * 16 * 3600 / 1e6
+    assert f"${16 * 8 * 2.30 / million_an_hour:.2f}" in first.figures[2]
