@@ -30,6 +30,15 @@ def test_the_curl_of_the_seeds(serving: Rig, tiny: str) -> None:
     raise AssertionError(answer)
 
 
+def test_lengths_count_in_sampling_params_alone(tiny: str) -> None:
+    """The seeds' curl has its length beside the text: SGLang ignores it there, as README.md says."""
+    asked = {"text": "The future of AI is", "sampling_params": {"temperature": 0, "ignore_eos": True}}
+    beside = post(f"{tiny}/generate", {**asked, "max_new_tokens": 3})
+    inside = post(f"{tiny}/generate", {**asked, "sampling_params": {**asked["sampling_params"], "max_new_tokens": 3}})
+    assert inside["meta_info"]["completion_tokens"] == 3
+    assert beside["meta_info"]["completion_tokens"] > 3
+
+
 def test_chat_streams(tiny: str) -> None:
     asked = {"model": "any", "messages": [{"role": "user", "content": "Hi"}]}
     body = {**asked, "max_tokens": 6, "stream": True, "ignore_eos": True}
