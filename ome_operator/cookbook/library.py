@@ -40,6 +40,11 @@ class Served:
     """Why it has no parser, where it has none."""
 
     @property
+    def place(self) -> str:
+        """What a command by hand names: the repository, which engines fetch; the folder of GGUF files, which they do not."""
+        return (self.model.spec.storage.path if self.format == "gguf" else None) or self.repository
+
+    @property
     def format(self) -> str:
         """Of its files."""
         found = self.model.spec.model_format

@@ -74,7 +74,7 @@ def in_shell(plan: Plan) -> Filled:
     return _filled(
         plan,
         pod=False,
-        model_path=ask.model_path or plan.served.repository,
+        model_path=ask.model_path or plan.served.place,
         leaders=["$PREFILL_NODE0", "$DECODE_NODE0"] if many else ["$MASTER_IP"],
         rank=RANK,
         host=ask.host or ("$LOCAL_IP" if many else "0.0.0.0" if plan.router else None),

@@ -1,10 +1,12 @@
 """From a storage URI to the source of its files, or a sentence why there is none."""
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from ome_operator.core.weights.mount import FETCHED, managed
+from ome_operator.core.weights.mount import FETCHED, FILES_FROM, both, managed
+from ome_operator.storage.beside import Beside
 from ome_operator.storage.listing import Refused, Source
 from ome_operator.storage.oci_artifact import credentials, reference
 
@@ -24,7 +26,18 @@ class Access(NamedTuple):
 
 
 def source(uri: str, access: Access) -> Source:
-    """The source of a URI; Refused with a sentence for what cannot be served."""
+    """The source of a URI, or of two; Refused with a sentence for what cannot be served."""
+    first, other = both(uri)
+    if not other:
+        return _single(first, access)
+    if not re.fullmatch(r"hf://[^/@]+/[^/@]+(@.+)?", other):
+        said = f"spec.storage.parameters.{FILES_FROM} {other} is no repository of a hub"
+        raise Refused(f"{said}: write hf://organization/model[@revision]")
+    hub = first.startswith("hf://")  # else the endpoint is that of an object store
+    return Beside(_single(first, access), _single(other, access if hub else access._replace(parameters={})))
+
+
+def _single(uri: str, access: Access) -> Source:
     kind, _, rest = uri.partition("://")
     if kind == "hf":
         from ome_operator.storage.hub import Hub

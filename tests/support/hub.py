@@ -18,6 +18,7 @@ from xml.sax.saxutils import escape
 from aiohttp import web
 
 COMMIT = "c0ffee" + "0" * 34
+ORIGINALS = "0ddba11" + "0" * 33
 
 
 @dataclass
@@ -48,6 +49,8 @@ class Hub:
     """One model, `org/model`, at one commit. Change `files` or `fault` between requests."""
 
     files: dict[str, bytes]
+    original: dict[str, bytes] = field(default_factory=dict)
+    """Files of another model, `org/original`, at a commit of its own; smaller than `lfs_from`."""
     lfs_from: int = 1024
     """Files of this size or more are LFS objects: SHA-256, and a redirect."""
     rate: float = 0.0
@@ -79,9 +82,9 @@ class Hub:
     def app(self) -> web.Application:
         """The routes."""
         app = web.Application(middlewares=[self._seen])
-        app.router.add_get("/api/models/org/model/revision/{revision}", self._model)
+        app.router.add_get("/api/models/org/{repo:model|original}/revision/{revision}", self._model)
         app.router.add_get("/api/models/org/model/tree/{revision}", self._tree)
-        app.router.add_get("/org/model/resolve/{revision}/{name:.+}", self._resolve)
+        app.router.add_get("/org/{repo:model|original}/resolve/{revision}/{name:.+}", self._resolve)
         app.router.add_get("/cdn/{name:.+}", self._bytes)
         app.router.add_get("/bucket", self._list)
         app.router.add_get("/bucket/{name:.+}", self._bytes)
@@ -98,11 +101,16 @@ class Hub:
     async def _model(self, request: web.Request) -> web.StreamResponse:
         revision = request.match_info["revision"]
         self.listings.append(revision)
-        if revision not in ("main", "v1", COMMIT):
+        files, commit = self._repository(request)
+        if revision not in ("main", "v1", commit):
             headers = {"X-Error-Code": "RevisionNotFound"}
             return web.json_response({"error": f"Invalid rev id: {revision}"}, status=404, headers=headers)
-        files = [self.sibling(name, data) for name, data in self.files.items()]
-        return web.json_response({"id": "org/model", "modelId": "org/model", "sha": COMMIT, "siblings": files})
+        siblings = [self.sibling(name, data) for name, data in files.items()]
+        return web.json_response({"id": "org/model", "modelId": "org/model", "sha": commit, "siblings": siblings})
+
+    def _repository(self, request: web.Request) -> tuple[dict[str, bytes], str]:
+        """Files and commit of the model that is asked for."""
+        return (self.original, ORIGINALS) if request.match_info.get("repo") == "original" else (self.files, COMMIT)
 
     async def _tree(self, request: web.Request) -> web.StreamResponse:
         """What snapshot_download lists; the agent does not ask for it."""
@@ -123,12 +131,13 @@ class Hub:
 
     async def _resolve(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["name"]
-        data = self.files.get(name)
-        if data is None or request.match_info["revision"] not in (COMMIT, "main"):
+        files, commit = self._repository(request)
+        data = files.get(name)
+        if data is None or request.match_info["revision"] not in (commit, "main"):
             return web.json_response({"error": "Entry not found"}, status=404, headers={"X-Error-Code": "EntryNotFound"})
         big = len(data) >= self.lfs_from
         etag = hashlib.sha256(data).hexdigest() if big else blob(data)
-        headers = {"X-Repo-Commit": COMMIT, "ETag": f'"{etag}"', "Accept-Ranges": "bytes"}
+        headers = {"X-Repo-Commit": commit, "ETag": f'"{etag}"', "Accept-Ranges": "bytes"}
         if big:
             where = f"http://{self.cdn}:{request.url.port}/cdn/{name}?signature=secret"
             headers |= {"X-Linked-ETag": f'"{etag}"', "X-Linked-Size": str(len(data)), "Location": where}
@@ -139,7 +148,7 @@ class Hub:
 
     async def _bytes(self, request: web.Request, headers: dict[str, str] | None = None) -> web.StreamResponse:
         name = request.match_info["name"]
-        data = self.files.get(name)
+        data = self._repository(request)[0].get(name)
         if data is None:
             return web.Response(status=404)
         if request.method == "HEAD":

@@ -4,6 +4,7 @@ import re
 from typing import NamedTuple
 
 from ome_operator.api import Facts, Model, Version
+from ome_operator.core.weights.mount import files_uri
 from ome_operator.util.memoize import memoize_by_identity
 
 _SIZE = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([KMBT]?)\s*$", re.IGNORECASE)
@@ -55,7 +56,7 @@ def learned(model: Model) -> Facts:
     """The facts in a model's status; empty where another version of the operator wrote what this one cannot read, and where
     they are of files that the model does not name any more.
     """
-    uri, status = model.spec.storage.storage_uri, model.status
+    uri, status = files_uri(model.spec.storage), model.status
     if (status.get("weights") or {}).get("uri", uri) != uri:
         return Facts()
     try:

@@ -3,17 +3,21 @@
 Everything that the model plane will change about this (a directory per revision, decisions 7) changes here only.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ome_operator import keys, names
-from ome_operator.api import FineTunedWeight, Model
+from ome_operator.api import FineTunedWeight, Model, Storage
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.problem import ProblemError
 from ome_operator.core.reasons import MODEL_READY, Reason
 
 FETCHED = frozenset({"hf", "s3", "gs", "az", "oci"})
 """Schemes whose files agents fetch."""
+FILES_FROM = "filesFrom"
+"""Of `spec.storage.parameters`: the repository whose files, without its weights, lie beside those of the URI."""
+_BESIDE = re.compile(r"\+(?=[a-z0-9]+://)")
 DEFAULT_ROOT = "/mnt/models"
 VOLUME = "model"
 
@@ -25,6 +29,7 @@ class Weights(NamedTuple):
     namespace: str
     name: str
     uri: str
+    """Of the files; `URI+URI` where those of another repository lie beside them."""
     path: str
 
 
@@ -43,7 +48,19 @@ def weights(model: Model | FineTunedWeight) -> Weights:
     """Storage identity of a model; `spec.storage.path` defaults to `/mnt/models/<name>`."""
     storage = model.spec.storage
     path = storage.path or f"{DEFAULT_ROOT}/{model.name}"
-    return Weights(model.kind, model.namespace, model.name, storage.storage_uri, path.rstrip("/") or "/")
+    return Weights(model.kind, model.namespace, model.name, files_uri(storage), path.rstrip("/") or "/")
+
+
+def files_uri(storage: Storage) -> str:
+    """The URI of all files: other files beside the same weights are another set of files, in a directory of its own."""
+    other = (storage.parameters or {}).get(FILES_FROM)
+    return f"{storage.storage_uri}+{other}" if other and managed(storage.storage_uri) else storage.storage_uri
+
+
+def both(uri: str) -> tuple[str, str]:
+    """The URI of the weights, and that of the files beside them, "" where there are none."""
+    first, *other = _BESIDE.split(uri, maxsplit=1)
+    return first, other[0] if other else ""
 
 
 def node_label(kind: str, namespace: str, name: str) -> str:

@@ -89,7 +89,7 @@ def test_every_answer_is_a_command_and_keeps_to_the_nodes(outcomes: list[Outcome
     for ask, made in outcomes:
         if isinstance(made, Plan):
             text = commands(made)
-            assert made.served.repository in text
+            assert made.served.place in text
             assert "None" not in text and "{{" not in text
             assert made.nodes <= (ask.nodes or made.nodes)
 

@@ -108,6 +108,17 @@ def test_facts_and_pin_reach_the_status() -> None:
     assert status["nodes"]["b"] == {"state": "Failed", "bytes": 0, "total": 1000, "message": "x"}
 
 
+def test_files_of_another_repository_are_part_of_what_is_pinned() -> None:
+    both = f"{URI}+hf://a/original"
+    model = parts.model(storage={"storageUri": URI, "parameters": {"filesFrom": "hf://a/original"}})
+    held = one(uri=both, revision="c1+d1", facts={"architecture": "DeepseekV3ForCausalLM"})
+    status = model_status(model, (), frozenset(), NOW, {"n": held})
+    assert status["weights"] == {"uri": both, "revision": "c1+d1", "directory": names.weights_digest(both)}
+    assert known(replace(model, status=status)).architecture == "DeepseekV3ForCausalLM"
+    alone = model_status(model, (), frozenset(), NOW, {"n": one(uri=URI)})
+    assert "weights" not in alone, "the weights without these files are another set of files"
+
+
 def test_pin_and_facts_outlive_the_records_and_go_with_the_uri() -> None:
     before = {"weights": {"uri": URI, "revision": "c1"}, "facts": {"layers": 61}}
     kept = node_models.status(URI, before, {})

@@ -9,7 +9,7 @@ from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.resolve.inputs import resolve
 from ome_operator.core.rollout.intent import Intent, choose
 from ome_operator.core.weights.availability import held
-from ome_operator.core.weights.mount import directory, mount, weights
+from ome_operator.core.weights.mount import both, directory, mount, weights
 from tests.support import parts
 
 URI = "hf://test/tiny"
@@ -36,6 +36,17 @@ def test_with_agents_a_revision_has_its_own_directory_and_label() -> None:
 def test_what_agents_do_not_fetch_lies_at_the_path_with_them_too() -> None:
     for uri in ("local:///x", "pvc://claim", "vendor://x"):
         assert directory(weights(parts.model(uri))._asdict(), True) == ""
+
+
+def test_files_of_another_repository_belong_to_what_a_model_is() -> None:
+    """Other files beside the same weights are another directory; what nobody fetches is as it lies there."""
+    other = {"filesFrom": "hf://test/original"}
+    model = parts.model(storage={"storageUri": URI, "parameters": other})
+    assert weights(model).uri == "hf://test/tiny+hf://test/original"
+    assert both(weights(model).uri) == (URI, "hf://test/original") and both(URI) == (URI, "")
+    assert directory(weights(model)._asdict(), True) not in ("", DIGEST)
+    by_hand = parts.model(storage={"storageUri": "local:///x", "parameters": other})
+    assert weights(by_hand).uri == "local:///x"
 
 
 def test_nodes_are_counted_by_the_label_that_pods_require() -> None:

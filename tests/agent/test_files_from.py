@@ -1,0 +1,99 @@
+"""A GGUF checkpoint, whose configuration and tokenizer are in the repository of the original model."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ome_operator import names
+from ome_operator.agent.download import Failed
+from ome_operator.storage.listing import Refused
+from ome_operator.storage.sources import Access, source
+from tests.agent.conftest import Node
+from tests.agent.test_work import Here
+from tests.support.hub import COMMIT, ORIGINALS, Answer, Hub, served
+
+URI, ORIGINAL = "hf://org/model", "hf://org/original"
+BOTH = f"{URI}+{ORIGINAL}"
+CHECKPOINT = {"Q4_K_M/model-00001.gguf": b"weights" * 10_000, "README.md": b"of the checkpoint"}
+CONFIG = json.dumps({"architectures": ["DeepseekV3ForCausalLM"]}).encode()
+FILES = {"config.json": CONFIG, "tokenizer/vocab.txt": b"a\nb\n", "README.md": b"of the original"}
+WEIGHTS = {"model-00001.safetensors": b"0" * 500, "old/pytorch_model.bin": b"1"}
+INDEX = {"model.safetensors.index.json": b"{}"}
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with served(Hub(CHECKPOINT, {**FILES, **WEIGHTS, **INDEX})) as made:
+        yield made
+
+
+@pytest.fixture
+def here(tmp_path: Path, hub: Hub) -> Here:
+    return Here(tmp_path, hub)
+
+
+def there(node: Node) -> dict[str, bytes]:
+    root = node.store.root
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def test_files_of_another_repository_lie_beside_the_weights(node: Node) -> None:
+    """Everything but weights, and where both have a file, that of the checkpoint."""
+    made = node.fetch(BOTH)
+    assert there(node) == {**FILES, **INDEX, **CHECKPOINT}
+    assert made.revision == f"{COMMIT}+{ORIGINALS}"
+    assert {sent.name for sent in node.hub.sent} == {*FILES, *INDEX, *CHECKPOINT}, "weights of the original are not fetched"
+
+
+def test_both_revisions_are_pinned(node: Node) -> None:
+    node.fetch(BOTH, f"{COMMIT}+{ORIGINALS}")
+    assert node.hub.listings == [COMMIT, ORIGINALS]
+    with pytest.raises(Failed, match="the model org/original has no revision gone"):
+        node.fetch(f"{BOTH}@gone")
+
+
+def test_a_wrong_byte_of_either_does_not_become_visible(node: Node) -> None:
+    node.hub.fault = lambda number, name: Answer(wrong=number < 4)
+    node.fetch(BOTH)
+    assert there(node) == {**FILES, **INDEX, **CHECKPOINT}
+
+
+def made(here: Here, other: str, uri: str = URI) -> Any:
+    return here.model(uri, parameters={"filesFrom": other})
+
+
+def test_a_model_says_where_the_files_beside_it_come_from(here: Here) -> None:
+    report = here.work(made(here, ORIGINAL)).report()
+    assert (report.state, report.directories) == ("Ready", (names.weights_digest(BOTH),))
+    assert report.facts["architecture"] == "DeepseekV3ForCausalLM", "which the checkpoint alone does not tell"
+    assert (here.root / "m" / "config.json").read_bytes() == CONFIG
+
+
+def test_other_files_are_another_directory(here: Here, tmp_path: Path) -> None:
+    first, second = (here.work(made(here, f"{ORIGINAL}{revision}")) for revision in ("", "@v1"))
+    assert first.store.root != second.store.root and first.key != second.key
+    assert there_in(second.store.root) == there_in(first.store.root)
+
+
+def there_in(root: Path) -> list[str]:
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*"))
+
+
+@pytest.mark.parametrize("other", ["s3://bucket/prefix", "local:///raid/k2", "hf://org"])
+def test_what_is_no_repository_is_said_with_the_field(here: Here, other: str) -> None:
+    report = here.work(made(here, other)).report()
+    assert report.state == "Failed"
+    assert report.message == (
+        f"spec.storage.parameters.filesFrom {other} is no repository of a hub: write hf://organization/model[@revision]"
+    )
+
+
+def test_the_hub_beside_an_object_store_is_not_asked_at_its_endpoint() -> None:
+    """The endpoint of the parameters is the bucket's."""
+    found = source(f"s3://bucket/prefix+{ORIGINAL}", Access({"endpoint": "http://bucket:1"}, {}, "http://hub:2"))
+    assert "http://hub:2" in vars(vars(found)["_other"]).values()
+    with pytest.raises(Refused, match=r"filesFrom gs://b/x is no repository of a hub"):
+        source("hf://org/model+gs://b/x", Access({}, {}))
