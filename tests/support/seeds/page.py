@@ -66,11 +66,36 @@ def _section(section: Section) -> Iterator[str]:
     if section.command:
         yield f"`ome generate {section.command}`"
         yield ""
-    yield "| | | |"
-    yield "|---|---|---|"
+    yield "| row | | why, or how the newest version spells it | proof |"
+    yield "|---|---|---|---|"
     for row in section.rows:
         says = row.says if row.kind == "row" else f"`{row.says}`"
-        yield f"| {_cell(says)} | {row.expected} | {_cell(row.because or _today(row))} |"
+        yield f"| {_cell(says)} | {row.expected} | {_cell(row.because or _today(row))} | {_cell(_proof(row))} |"
+
+
+_SHOWN = {
+    "flag": "command",
+    "variable": "command",
+    "generates": "command",
+    "tells": "`ome generate`",
+    "pods": "pods",
+    "made": "objects",
+    "short_kinds": "objects",
+    "facts": "facts of the model",
+    "sizes": "sizes of the plan",
+}
+"""Proof → what it looks at; other proofs look at a file, which they name."""
+
+
+def _proof(row: Row) -> str:
+    """What proves a row."""
+    said = []
+    for proof in row.instead if row.expected == Verdict.DIFFERS else row.proof:
+        for name, told in proof.items():
+            file = told if isinstance(told, str) else told.get("file") or told.get("sample")
+            said.append(_SHOWN.get(name) or f"`{file}`")
+            said += ["pods"] if name in ("flag", "variable") and "pods" in told else []
+    return ", ".join(dict.fromkeys(said))
 
 
 def _today(row: Row) -> str:
@@ -83,8 +108,9 @@ def _today(row: Row) -> str:
     line = newest.command_line
     better = line.deprecated.get(name) or line.removed.get(name)
     if better:
-        return f"{newest.name} {newest.version}: `{better}`"
-    return f"{newest.name} {newest.version} has none" if form_of(line, name) is None else ""
+        return f"{newest.name} {newest.version}: {better}"
+    gone = form_of(chosen.command_line, name) is not None and form_of(line, name) is None
+    return f"{newest.name} {newest.version} has none" if gone else ""
 
 
 def _cell(text: str) -> str:
