@@ -52,7 +52,9 @@ class Plan:
     @property
     def published(self) -> tuple[Published, ...]:
         """What others have measured with these sizes."""
-        return tuple(each for each in published() if each.suits(self))
+        names = {"model": self.served.name, "hardware": self.hardware.name, "engine": self.engine.name}
+        asked = {**names, "strategy": self.ask.strategy}
+        return tuple(each for each in published() if each.suits(asked, self.roles))
 
     @property
     def router(self) -> bool:

@@ -1,15 +1,14 @@
 """What others have measured and published for a recipe, with the place where they say so. Nobody here has measured it."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
+from ome_operator.cookbook.fit import RoleFit
 from ome_operator.cookbook.library import source
-
-if TYPE_CHECKING:
-    from ome_operator.cookbook.layout import Plan
 
 
 @dataclass(frozen=True)
@@ -38,21 +37,12 @@ class Published:
             f"Published for these sizes ({said}): {'; '.join(self.figures)}. {self.remark} Not measured here: {self.source}"
         )
 
-    def suits(self, plan: "Plan") -> bool:
+    def suits(self, asked: Mapping[str, str], roles: Sequence[RoleFit]) -> bool:
         """Whether a plan is this recipe."""
-        ask = plan.ask
-        same = {
-            "model": plan.served.name,
-            "hardware": plan.hardware.name,
-            "engine": plan.engine.name,
-            "strategy": ask.strategy,
-        }
-        sizes = len(self.roles) == len(plan.roles) and all(
-            getattr(role, name) == size
-            for role, wanted in zip(plan.roles, self.roles, strict=True)
-            for name, size in wanted.items()
-        )
-        return same == self.asked and sizes
+        if asked != self.asked or len(roles) != len(self.roles):
+            return False
+        wanted = [(role, name, size) for role, sizes in zip(roles, self.roles, strict=True) for name, size in sizes.items()]
+        return all(getattr(role, name) == size for role, name, size in wanted)
 
 
 @cache
