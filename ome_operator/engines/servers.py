@@ -97,7 +97,7 @@ def _pinned(form: Pinned, name: str, path: str) -> str:
 
 
 def strategy(container: Mapping[str, Any]) -> dict[str, str]:
-    """How a server divides its model, as its arguments say it: TP, DP and EP -> the number, "" where it says none."""
+    """How a server divides its model, as its arguments say it: TP, PP, DP and EP -> the number, "" where it says none."""
     found = server(container)
     if found is None:
         return {}
