@@ -50,6 +50,8 @@ def test_what_an_engine_says_about_parallelism() -> None:
     assert strategy({**said, "args": ["--ep-size", "8", "--moe-a2a-backend=deepep"]}) == {"EP": "8"}
     shell = ["bash", "-c", "exec vllm serve m --data-parallel-size 16 --enable-expert-parallel --port 1"]
     assert strategy({"command": shell}) == {"DP": "16", "EP": ""}
+    short = ["python3", "-m", "sglang.launch_server", "--tp=8", "--dp=4", "--ep=4"]
+    assert strategy({"command": short}) == {"TP": "8", "DP": "4", "EP": "4"}, "as `ome generate` writes them"
     stages = ["vllm", "serve", "m", "--tensor-parallel-size=16", "--pipeline-parallel-size=2"]
     assert strategy({"command": stages}) == {"TP": "16", "PP": "2"}
     assert strategy({"command": ["sleep", "1"]}) == {}
