@@ -284,7 +284,7 @@ def test_every_annotation_of_a_service_is_read_or_told(note: str) -> None:
     assert found != told or note in RETRIED
 
 
-@pytest.mark.parametrize("note", READ_WHERE_EXPOSED)
+@pytest.mark.parametrize("note", sorted(READ_WHERE_EXPOSED))
 def test_annotations_about_ingresses_are_read_where_ingresses_are_made(note: str) -> None:
     def seen(notes: Body) -> tuple[str, str]:
         service = merged(NAMED["service"], {"metadata": {"annotations": notes}})
@@ -296,7 +296,7 @@ def test_annotations_about_ingresses_are_read_where_ingresses_are_made(note: str
     assert before != after and "has no effect" not in said
 
 
-@pytest.mark.parametrize("component", READ_ON_PODS)
+@pytest.mark.parametrize("component", sorted(READ_ON_PODS))
 @pytest.mark.parametrize("note", NOTES["pods"])
 def test_every_annotation_of_pods_is_read_or_told(note: str, component: str) -> None:
     value, asked = NOTES["pods"][note], ASKS.get(note, {})
@@ -316,7 +316,7 @@ def test_every_annotation_of_pods_is_read_or_told(note: str, component: str) -> 
     assert found == (note in READ_ON_PODS[component])
 
 
-@pytest.mark.parametrize("name", NOTES.keys() - {"InferenceService", "pods"})
+@pytest.mark.parametrize("name", sorted(NOTES.keys() - {"InferenceService", "pods"}))
 def test_every_annotation_of_the_catalog_is_told(name: str) -> None:
     part, looks = PARTS[name]
     for note, value in NOTES[name].items():
