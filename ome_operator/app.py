@@ -246,7 +246,9 @@ async def _exposed(client: Client, kind: str) -> tuple[str, ...]:
     """The kind that leads to services from outside. Raises UserError where the cluster does not know it."""
     if kind and RESOURCES[kind].plural not in await client.served(RESOURCES[kind].api_version):
         version = RESOURCES[kind].api_version
-        raise UserError(f"the cluster has no {kind} of {version}: install its CRDs, or set exposure.kind of the chart to none")
+        raise UserError(
+            f"the cluster has no {kind} of {version}: install its CRDs, or set exposure.kind of the chart to none"
+        )
     return (kind,) if kind else ()
 
 

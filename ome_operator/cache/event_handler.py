@@ -26,7 +26,7 @@ from ome_operator.cache.resources import (
     keep,
 )
 from ome_operator.core.observed import from_api
-from ome_operator.core.observed.objects import Child, Exposure, Holding, Manifest, Node, NodeRecord, Pod, Ref
+from ome_operator.core.observed.objects import UNEXPOSED, Child, Exposure, Holding, Manifest, Node, NodeRecord, Pod, Ref
 
 Enqueue = Callable[[Ref, bool], None]
 """Called with a dirty key and whether somebody waits for it: who edited the object, or who needs a service whose last pod
@@ -44,7 +44,7 @@ class EventHandler(ClusterCache):
         registry_image: str = "",
         *,
         model_agent: bool = False,
-        exposure: Exposure = Exposure(),
+        exposure: Exposure = UNEXPOSED,
     ) -> None:
         super().__init__(registry_image, model_agent, exposure)
         self._enqueue, self._referrers = enqueue, ReferenceIndex(models_of, runtimes_of)

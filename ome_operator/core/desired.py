@@ -276,7 +276,10 @@ def _advice(snapshot: Snapshot, intent: Intent, scaled: Mapping[str, object], fa
     service = snapshot.service
     said = [*intent.advice, *services.advice(service.annotations)]
     said += exposure.advice(intent.owner, snapshot.deps.exposure, service.annotations)
-    said += router.advice(service.spec.router) if service.spec.router else []
+    if service.spec.router is not None:
+        said += router.advice(service.spec.router, "spec.router")
+        if (runtime := intent.resolved.runtime) is not None:
+            said += router.advice(runtime.spec.router_config, f"runtime {runtime.name}: spec.routerConfig")
     for name, one in intent.policies.items():
         scale = snapshot.controlled("RoleScale", names.component(intent.owner.name, name)) if name in scaled else None
         asked = scale.replicas if scale is not None and not scale.deleting else None

@@ -293,8 +293,8 @@ def status(part: str, bodies: Bodies) -> Mapping[str, Any]:
 def without_effect(body: dict[str, Any]) -> tuple[str, ...]:
     """What of a shipped object has no effect."""
     kinds = (InferenceService, Runtime, Model, AcceleratorClass, FineTunedWeight, BenchmarkJob)
-    (found,) = [kind for kind in kinds if body["kind"] in kind.KINDS]
-    return ignored(parts.good(found.parse(body)))
+    found = [kind for kind in kinds if body["kind"] in kind.KINDS]
+    return ignored(parts.good(found[0].parse(body))) if found else ()
 
 
 def short(bodies: Bodies) -> str:

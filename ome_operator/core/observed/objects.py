@@ -192,6 +192,9 @@ class Exposure(NamedTuple):
     """`namespace/name` of the Gateway."""
 
 
+UNEXPOSED = Exposure()
+
+
 @dataclass(frozen=True)
 class Deps:
     """What a service may refer to, as it is now."""
@@ -207,7 +210,7 @@ class Deps:
     """Image of the registry beside routers; "" for none."""
     model_agent: bool = False
     """Whether agents fetch the weights."""
-    exposure: Exposure = Exposure()
+    exposure: Exposure = UNEXPOSED
 
 
 @dataclass(frozen=True)

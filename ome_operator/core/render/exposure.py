@@ -24,7 +24,7 @@ _NOT_HANDED_ON = re.compile(r"([a-z-]+\.)?ome\.io/|ome\.oracle\.com/|kubectl\.ku
 
 @memoize_by_identity(1024)
 def manifests(owner: meta.Owner, front: str, exposure: Exposure, annotations: tuple[tuple[str, str], ...]) -> list[Manifest]:
-    """What leads to the service; `front`: the component behind its URL. [] where nothing is asked for, or no host is known."""
+    """What leads to the service, [] where nothing is asked for or no host is known; `front`: what is behind its URL."""
     notes = dict(annotations)
     found = hosts(owner, exposure, notes)
     if not exposure.kind or notes.get(keys.INGRESS_OFF) == "true" or not found or advice(owner, exposure, notes):

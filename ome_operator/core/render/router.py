@@ -105,12 +105,12 @@ def replacement(above: Component | None, below: Component | None) -> Manifest:
     return {"strategy": {"type": ROLLING, "rollingUpdate": {"maxUnavailable": missing, "maxSurge": surge}}, **waits}
 
 
-def advice(router: Component) -> list[str]:
-    """What of a router's `deploymentStrategy` is not understood."""
-    asked = router.deployment_strategy
+def advice(router: Component | None, where: str) -> list[str]:
+    """What of a router's `deploymentStrategy` is not understood; `where` the router stands."""
+    asked = router.deployment_strategy if router is not None else None
     if asked is None or asked.type in (None, ROLLING, RECREATE):
         return []
-    return [f"spec.router.deploymentStrategy.type {asked.type} is unknown: write {ROLLING} or {RECREATE}"]
+    return [f"{where}.deploymentStrategy.type {asked.type} is unknown: write {ROLLING} or {RECREATE}"]
 
 
 def _first(values: Iterable[T | None]) -> T | None:

@@ -158,7 +158,9 @@ FIELDS: Mapping[str, Tree] = {
 """Kind -> what of its spec has no effect."""
 
 OF_PODS = "annotations of a service never reach pods: write it into the annotations of a component"
-_INGRESS = "the operator makes no Ingress: set exposure.kind of its chart, or write an Ingress for the Service of the service"
+_INGRESS = (
+    "the operator makes no Ingress: set exposure.kind of its chart, or write an Ingress for the Service of the service"
+)
 _SCALING = "use scaleMetric and scaleTarget of the component"
 _INJECT = "nothing is injected: write the container into the component"
 _METRICS = "no annotations for Prometheus are made: write them into the annotations of the component"

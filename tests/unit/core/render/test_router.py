@@ -197,7 +197,7 @@ def test_how_its_pods_are_replaced(case: str) -> None:
     part = Component.read({"deploymentStrategy": asked} if asked else {})
     rolling = {"strategy": {"type": "RollingUpdate", "rollingUpdate": bounds}}
     assert router.replacement(part, None) == router.replacement(None, part) == rolling
-    assert bool(router.advice(part)) == ("type" in asked)
+    assert bool(router.advice(part, "spec.router")) == ("type" in asked)
 
 
 def test_the_service_says_more_than_the_runtime_about_its_replacement() -> None:
