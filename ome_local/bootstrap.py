@@ -40,12 +40,6 @@ def _may_do_everything(api: KubeApi, user: str) -> bool:
     return bool(api.request("POST", f"/apis/{group}/subjectaccessreviews", review)["status"]["allowed"])
 
 
-def spare(api: KubeApi, node: str) -> None:
-    """Kind's node takes what says that it is meant for a real one, and others only when no simulated node can."""
-    taint = {"key": LABEL, "value": "true", "effect": "PreferNoSchedule"}
-    api.request("PATCH", f"/api/v1/nodes/{node}", {"spec": {"taints": [taint]}}, "application/merge-patch+json")
-
-
 def grant_names(api: KubeApi) -> None:
     """What the name server of a real node reads. The kubelet and kube-proxy have roles that every API server makes."""
     rules = [

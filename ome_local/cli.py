@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ome_local import layout, tinymodel
+from ome_local import layout, spec, tinymodel
 from ome_local.binaries import ensure
 from ome_local.binaries.versions import CONTROL_PLANE, NODE
 from ome_local.cluster import Cluster, Row
@@ -40,6 +40,9 @@ def up(
     audit: Annotated[bool, typer.Option("--audit", help="Write every API request to audit.log.")] = False,
     fast: Annotated[bool, typer.Option("--fast", help="Raise the controllers' request limits, for scale.")] = False,
     kind: Annotated[bool, typer.Option("--kind", help="Use kind's control plane; needs Docker.")] = False,
+    workers: Annotated[
+        int, typer.Option(min=0, max=16, help="Kind's worker nodes; none: the node of its control plane takes pods.")
+    ] = 0,
     real_node: Annotated[
         bool, typer.Option("--real-node", help="Also a kubelet on this machine, node real-0; needs Linux and root.")
     ] = False,
@@ -54,6 +57,7 @@ def up(
         audit=audit,
         fast=fast,
         kind=kind,
+        workers=workers,
         real_node=real_node,
     )
     typer.echo(f"Cluster {name} is up{_nodes_in_words(cluster)}. To use it:")
@@ -176,14 +180,23 @@ def images(
 
 @app.command()
 def model(
+    name: Which = None,
     remove: Annotated[bool, typer.Option("--remove", help="Remove it again.")] = False,
 ) -> None:
     """Put a tiny model of Kimi K2's architecture on this machine, where pods find it as a hostPath."""
+    place = _models(name) / tinymodel.NAME
     if remove:
-        gone, place = tinymodel.remove(), tinymodel.PLACE
+        gone = tinymodel.remove(place)
         typer.echo(f"{place} is gone." if gone else f"There is no model of ours in {place}; nothing to do.")
     else:
-        typer.echo(tinymodel.put())
+        typer.echo(tinymodel.put(place))
+
+
+def _models(name: str | None) -> Path:
+    """Of the cluster that is meant. Without a cluster: where a real node will look."""
+    if name is None and spec.load(layout.layout(layout.chosen(None))) is None:
+        return tinymodel.PLACE.parent
+    return Cluster.open(layout.chosen(name)).models
 
 
 def _become(program: str, name: str | None, words: list[str]) -> None:
@@ -201,6 +214,9 @@ def _nodes_in_words(cluster: Cluster) -> str:
         parts.append(f"{kept.nodes} simulated node{'s' if kept.nodes > 1 else ''}{carry}")
     if kept.real_node:
         parts.append(f"the real node {NAME}")
+    if kept.kind:
+        count = len(cluster.real_nodes)
+        parts.append(f"{count} real node{'s' if count > 1 else ''} of kind's")
     return f", with {' and '.join(parts)}" if parts else ""
 
 

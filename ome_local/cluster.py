@@ -19,9 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from ome_local import audit_log, creation, kind, kubeconfig, lifecycle, processes, servers, spec, stages, tokens
+from ome_local import audit_log, creation, kubeconfig, lifecycle, processes, servers, spec, stages, tinymodel, tokens
 from ome_local.binaries import ensure
 from ome_local.components import SERVERS
+from ome_local.kind import config as kind_config
+from ome_local.kind import images as kind_images
 from ome_local.kubeapi import ApiError, KubeApi, Unreachable, load
 from ome_local.layout import DEFAULT_NAME, Layout, known, layout
 from ome_local.processes import Process
@@ -225,14 +227,21 @@ class Cluster:
     def load_image(self, file: Path) -> None:
         """Give the real node, or kind's, the images of a docker-archive; pods use them without a pull."""
         if self.kept.spec.kind:
-            kind.load(self.at, file)
+            kind_images.load(self.at, self.real_nodes, file)
         else:
             images.load(self.node, file)
 
     @property
-    def real(self) -> str:
-        """The name of the node that runs containers, "" where all are simulated."""
-        return kind.node(self.at) if self.kept.spec.kind else NAME if self.kept.network else ""
+    def real_nodes(self) -> tuple[str, ...]:
+        """The names of the nodes that run containers of anybody; none where all are simulated."""
+        if self.kept.spec.kind:
+            return kind_config.real_nodes(self.at, self.kept.spec.workers)
+        return (NAME,) if self.kept.network else ()
+
+    @property
+    def models(self) -> Path:
+        """The folder of this machine that real nodes see as /var/lib/ome/models. Kind's nodes cannot write to it."""
+        return self.at.models if self.kept.spec.kind else tinymodel.PLACE.parent
 
     # --- identities and counts --------------------------------------------------------------------------------------
     def keep_token(self, namespace: str, account: str, life_s: int = tokens.LIFE_S) -> Path:

@@ -95,6 +95,11 @@ class Layout:
         return self.root / "kwok.yaml"
 
     @property
+    def models(self) -> Path:
+        """What kind's nodes see as /var/lib/ome/models."""
+        return self.root / "models"
+
+    @property
     def tokens(self) -> Path:
         """Requests for ServiceAccount tokens, the tokens, and kubeconfigs that use them."""
         return self.root / "tokens"

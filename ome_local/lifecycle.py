@@ -6,9 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from ome_local import bootstrap, creation, kind, layout, nodes, processes, servers, spec
+from ome_local import bootstrap, creation, layout, nodes, options, processes, servers, spec
 from ome_local.binaries import ensure, versions
 from ome_local.components import SERVERS
+from ome_local.kind import config, furnish, life, program
 from ome_local.kubeapi import KubeApi
 from ome_local.layout import Layout
 from ome_local.lock import locked
@@ -17,40 +18,30 @@ from ome_local.realnode import image_cache, namespaces, remove, requirements
 from ome_local.realnode import start as real
 from ome_local.realnode.spec import RealNode
 from ome_local.spec import Kept, Spec
-from ome_operator.errors import UserError
 
 
 def up(at: Layout, wanted: Spec) -> Kept:
     """Create the cluster if there is none, start what does not run, add the nodes that are missing."""
     nodes.simulated(wanted.accelerator, 0, wanted.gpus_per_node)  # a wrong name is refused before anything starts
-    with_node = _has_real_node(at, wanted)
-    if wanted.kind:
-        kind.require()
-    if with_node:
+    made = spec.load(at)
+    options.check(at.root.name, made, wanted)
+    had = made.spec if made else wanted
+    if had.kind:
+        program.require()
+    if had.real_node:
         requirements.require()
-    ensure.ensure(versions.CLIENTS if wanted.kind else [*versions.CONTROL_PLANE, *(versions.NODE if with_node else ())])
+    ensure.ensure(versions.CLIENTS if had.kind else [*versions.CONTROL_PLANE, *(versions.NODE if had.real_node else ())])
     with locked(at.root, create=True):
-        with locked(namespaces.MACHINE, create=False) if with_node else contextlib.nullcontext():
+        with locked(namespaces.MACHINE, create=False) if had.real_node else contextlib.nullcontext():
             kept = _settle(at, wanted)
             if kept.network:
                 namespaces.open_(RealNode(at, kept.network))
         with step(f"starting cluster {at.root.name}", quiet_below=0.3):
             api = _start(at, kept)
             bootstrap.add_nodes(at, _nodes_of(kept))
-            bootstrap.wait_usable(api, kept.spec.nodes + kept.spec.real_node)
+            bootstrap.wait_usable(api, kept.spec.nodes + kept.spec.real_node + len(_of_kind(at, kept)))
             api.close()
     return kept
-
-
-def _has_real_node(at: Layout, wanted: Spec) -> bool:
-    """Whether this cluster has or gets a real node; a sentence when it cannot get one."""
-    if wanted.real_node and wanted.kind:
-        raise UserError("kind's nodes are real already: leave --real-node out, or --kind.")
-    kept = spec.load(at)
-    if kept and wanted.real_node and not kept.spec.real_node:
-        name = at.root.name
-        raise UserError(f"Cluster {name} was made without a real node: take it down first, or choose another.")
-    return kept.spec.real_node if kept else wanted.real_node
 
 
 def _settle(at: Layout, wanted: Spec) -> Kept:
@@ -69,7 +60,7 @@ def _settle(at: Layout, wanted: Spec) -> Kept:
 def _start(at: Layout, kept: Kept) -> KubeApi:
     """The store, then the API server, then everything that talks to it at once."""
     if kept.spec.kind:
-        kind.start(at)
+        life.start(at, kept.spec.workers)
         names = ["kwok", "tokens"]
     else:
         for name in ("etcd", "apiserver"):
@@ -78,7 +69,8 @@ def _start(at: Layout, kept: Kept) -> KubeApi:
     api = KubeApi.of(at.kubeconfig)
     bootstrap.grant(api)
     if kept.spec.kind:
-        bootstrap.spare(api, kind.node(at))
+        furnish.spare(api, _of_kind(at, kept))
+        furnish.keep_addons(api)
     jobs = [partial(servers.start, at, kept, name) for name in names]
     if kept.network:
         bootstrap.grant_names(api)
@@ -90,7 +82,13 @@ def _start(at: Layout, kept: Kept) -> KubeApi:
 
 
 def _nodes_of(kept: Kept) -> list[nodes.Manifest]:
-    return nodes.simulated(kept.spec.accelerator, kept.spec.nodes, kept.spec.gpus_per_node)
+    made = kept.spec
+    return nodes.simulated(made.accelerator, made.nodes, made.gpus_per_node, addresses=not made.kind)
+
+
+def _of_kind(at: Layout, kept: Kept) -> tuple[str, ...]:
+    """Kind's nodes that take pods."""
+    return config.real_nodes(at, kept.spec.workers) if kept.spec.kind else ()
 
 
 def down(at: Layout) -> bool:
@@ -98,11 +96,13 @@ def down(at: Layout) -> bool:
     with locked(at.root, create=False) as there:
         if not there:
             return False
+        if with_kind := life.is_ours(at):
+            life.require_removal(at)
         image_cache.put(at)
         processes.end_all(at)
         remove.take_away(at)
-        if kind.is_ours(at):
-            kind.remove(at)
+        if with_kind:
+            life.remove(at)
         _remove(at.root)
     if layout.home_is_ours():
         for parent in (at.root.parent, at.root.parent.parent):

@@ -16,6 +16,8 @@ BLOCK = "topology.ome.io/block"
 NODES_PER_RACK = 4
 RACKS_PER_BLOCK = 4
 FAKE = "kwok.x-k8s.io/node"
+SIMULATED = ("type", "kwok")
+"""Label of every simulated node, as kwok's own manual has it: what really runs keeps off."""
 Manifest = dict[str, Any]
 
 
@@ -63,16 +65,19 @@ def machine(accelerator: str) -> Machine:
     return MACHINES[accelerator]
 
 
-def simulated(accelerator: str, count: int, gpus_per_node: int | None = None) -> list[Manifest]:
-    """Nodes `h200-00`, `h200-01`, …, four in a rack, sixteen behind one leaf switch, all in one zone."""
+def simulated(accelerator: str, count: int, gpus_per_node: int | None = None, *, addresses: bool = True) -> list[Manifest]:
+    """Nodes `h200-00`, `h200-01`, …, four in a rack, sixteen behind one leaf switch, all in one zone.
+
+    Without `addresses` they have names alone, where something would route to them: kind's network daemon panics over it.
+    """
     kind = machine(accelerator)
     gpus = kind.gpus if gpus_per_node is None else gpus_per_node
     if gpus and kind.product is None:
         raise UserError(f"A machine of kind {accelerator!r} has no GPUs: leave --gpus-per-node out.")
-    return [_node(accelerator, kind, number, gpus) for number in range(count)]
+    return [_node(accelerator, kind, number, gpus, addresses) for number in range(count)]
 
 
-def _node(accelerator: str, kind: Machine, number: int, gpus: int) -> Manifest:
+def _node(accelerator: str, kind: Machine, number: int, gpus: int, addresses: bool) -> Manifest:
     name, resources = f"{accelerator}-{number:02d}", _resources(kind, gpus)
     return {
         "apiVersion": "v1",
@@ -85,13 +90,14 @@ def _node(accelerator: str, kind: Machine, number: int, gpus: int) -> Manifest:
         "status": {
             "capacity": resources,
             "allocatable": resources,
-            "addresses": [
-                {"type": "InternalIP", "address": f"10.{100 + number // 62500}.{number // 250 % 250}.{number % 250 + 1}"},
-                {"type": "Hostname", "address": name},
-            ],
+            "addresses": [*(_address(number) if addresses else []), {"type": "Hostname", "address": name}],
             "nodeInfo": _info(),
         },
     }
+
+
+def _address(number: int) -> list[Manifest]:
+    return [{"type": "InternalIP", "address": f"10.{100 + number // 62500}.{number // 250 % 250}.{number % 250 + 1}"}]
 
 
 def _resources(kind: Machine, gpus: int) -> dict[str, str]:
@@ -104,7 +110,7 @@ def _resources(kind: Machine, gpus: int) -> dict[str, str]:
 def _base_labels(name: str, kind: Machine, number: int) -> dict[str, str]:
     rack = number // NODES_PER_RACK
     return {
-        "type": "kwok",  # as kwok's own manual has it: what really runs keeps off
+        SIMULATED[0]: SIMULATED[1],
         "kubernetes.io/hostname": name,
         "kubernetes.io/arch": "amd64",
         "kubernetes.io/os": "linux",

@@ -26,6 +26,8 @@ class Spec:
     """Raise the request limits of controller-manager and scheduler: the defaults (20 a second) hide everything else."""
     kind: bool = False
     """The control plane is kind's, in Docker."""
+    workers: int = 0
+    """Nodes of kind's beside its control plane, which takes no pods of ours then. None: it is the real node itself."""
     real_node: bool = False
     """A kubelet on this machine joins as real-0. The API server then listens on every address, so that pods reach it."""
 

@@ -154,13 +154,16 @@ def put(folder: Path = PLACE) -> Path:
 
 
 def remove(folder: Path = PLACE) -> bool:
-    """Remove it, and the folders above that are empty then. False when it is not there, or is not what `put` wrote."""
+    """Remove it, and of /var/lib/ome the folders that are empty then. False when it is not what `put` wrote.
+
+    Another folder above stays: a node of kind's has it mounted, and would never see its successor.
+    """
     if not _is_ours(folder, files()):
         return False
     try:
         shutil.rmtree(folder)
         for parent in (folder.parent, folder.parent.parent):
-            if parent.name in ("models", "ome") and not any(parent.iterdir()):
+            if parent in PLACE.parents and parent.name in ("models", "ome") and not any(parent.iterdir()):
                 parent.rmdir()
     except OSError as error:
         raise UserError(f"The model cannot be removed from {folder}: {error.strerror}.") from error

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ome_local import layout, tinymodel
+from ome_local import layout, spec, tinymodel
 from ome_local.cluster import Cluster
 from ome_local.demo import live_view, operator
 from ome_local.demo.view import View, view
@@ -59,6 +59,8 @@ TINY = Service(
 
 def run(within_s: float, *, kind: bool = False) -> None:
     """Do all of it; a UserError names what did not become ready within the time."""
+    made = spec.load(layout.layout(CLUSTER))
+    kind = kind or (made is not None and made.spec.kind)
     nowhere = "" if kind else requirements.why_not()
     _heading(1, f"a control plane with 16 simulated nodes of 8 H200 GPUs{'' if nowhere else ', and one real node'}")
     options: dict[str, Any] = {"real_node": not nowhere and not kind, "start_delay_s": _START_DELAY_S, "kind": kind}
@@ -72,13 +74,13 @@ def run(within_s: float, *, kind: bool = False) -> None:
     _heading(4, "three YAML files, and the service")
     _serve(cluster, KIMI, within_s)
     print(_created(cluster))
-    if not cluster.real:
+    if not cluster.real_nodes:
         print(f"No engine ran: the GPU nodes are simulated. {nowhere}")
         print(_farewell(cluster, KIMI))
         return
     _heading(5, "the same kinds with real containers: the published SGLang, of a tiny model, without GPUs")
     _load(cluster)
-    _hold(cluster, TINY, cluster.real)
+    _hold(cluster, TINY, *cluster.real_nodes)
     _serve(cluster, TINY, within_s)
     _heading(6, "the request")
     print(_answer(cluster))
@@ -99,7 +101,7 @@ def _hold(cluster: Cluster, service: Service, *nodes: str) -> None:
 
 def _load(cluster: Cluster) -> None:
     """Images and weights for the real node; what is there already stays."""
-    tinymodel.put()
+    tinymodel.put(cluster.models / tinymodel.NAME)
     for name, archive in build.build().items():
         with step(f"image {name} into the node"):
             cluster.load_image(archive)

@@ -14,6 +14,7 @@ import pytest
 
 from ome_local import layout, ports, processes, servers, stages
 from ome_local.cluster import SECOND, Cluster
+from ome_local.kind import config
 from ome_local.kubeapi import ApiError, KubeApi, Unreachable
 from ome_operator.errors import UserError
 
@@ -304,17 +305,24 @@ case "$1 $2" in "create cluster") while [ "$1" != --kubeconfig ]; do shift; done
         (programs / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     own.stop("kwok", signal.SIGKILL)
-    own.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "ome-kind-control-plane"}})
+    name = config.name(layout.layout("kind"))
+    labels = {"ome.io/real": "true"}
+    own.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"{name}-control-plane", "labels": labels}})
     image = tmp_path / "image.tar"
     image.touch()
+    before = {node for node in own.kubectl("get", "nodes", "-o", "name").split() if node.startswith("node/h200-")}
     try:
         cluster = Cluster.up("kind", nodes=4, kind=True)
         cluster.load_image(image)
-        taints = json.loads(own.kubectl("get", "node", cluster.real, "-o", "json"))["spec"]["taints"]
+        (real,) = cluster.real_nodes
+        taints = json.loads(own.kubectl("get", "node", real, "-o", "json"))["spec"]["taints"]
         assert {"key": "ome.io/real", "value": "true", "effect": "PreferNoSchedule"} in taints
         (node,) = json.loads((tmp_path / "config").read_text())["nodes"]
-        assert node["labels"] == {"ome.io/real": "true"}
-        assert node["extraMounts"][0]["hostPath"] == "/var/lib/ome/models"
+        assert node["labels"] == labels
+        assert node["extraMounts"][0]["hostPath"] == str(cluster.models)
+        (new,) = set(own.kubectl("get", "nodes", "-l", "type=kwok", "-o", "name").split()) - before
+        kinds = own.kubectl("get", new, "-o", "jsonpath={.status.addresses[*].type}")
+        assert kinds == "Hostname", "no address that kind's network daemon would want to route to"
         assert [row.name for row in cluster.status() if row.pid] == ["kwok", "tokens"]
         assert cluster.server == own.server
         assert cluster.keep_token("default", "default").exists()
@@ -323,14 +331,13 @@ case "$1 $2" in "create cluster") while [ "$1" != --kubeconfig ]; do shift; done
         cluster.down()
     finally:
         own.start("kwok")
-        own.kubectl("delete", "node", "h200-03", "ome-kind-control-plane", "--ignore-not-found")
-    said = calls.read_text().splitlines()
-    at = f"--name ome-kind --kubeconfig {own.at.root.parent / 'kind' / 'kubeconfig'}"
+        own.kubectl("delete", "node", "h200-03", f"{name}-control-plane", "--ignore-not-found")
+    said = [line for line in calls.read_text().splitlines() if not line.startswith("docker")]
+    folder = own.at.root.parent / "kind"
     assert said == [
-        "docker info",
         "kind get clusters",
-        f"kind create cluster {at} --config - --wait 120s",
-        f"kind load image-archive {image} --name ome-kind",
-        f"kind delete cluster {at}",
+        f"kind create cluster --name {name} --kubeconfig {folder}/kubeconfig.new --config - --wait 120s",
+        f"kind load image-archive {image} --name {name} --nodes {name}-control-plane",
+        f"kind delete cluster --name {name} --kubeconfig {folder}/kubeconfig",
     ]
     assert layout.known() == ["own"]

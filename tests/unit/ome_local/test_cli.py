@@ -38,6 +38,9 @@ def ome(*words: str, path: str | None = None) -> tuple[int, str, str]:
         (("up", "--accelerator", "h300"), "There is no accelerator 'h300'; known are a100, b200, cpu, h100, h200."),
         (("up", "--accelerator", "cpu", "--gpus-per-node", "8"), "A machine of kind 'cpu' has no GPUs"),
         (("up", "--kind", "--real-node"), "kind's nodes are real already: leave --real-node out, or --kind."),
+        (("up", "--kind", "--audit"), "--audit: kind starts its own API server and controllers, without it."),
+        (("up", "--workers", "2"), "--workers 2: worker nodes are kind's."),
+        (("model", "--name", "x"), "There is no cluster 'x'"),
         (("load", "--name", "x", "image.tar"), "There is no cluster 'x'"),
     ],
 )
@@ -54,7 +57,9 @@ def test_kind_needs_docker(home: Path, tmp_path: Path) -> None:
     """One sentence without Docker, another when its server does not answer."""
     programs = tmp_path / "bin"
     programs.mkdir()
-    assert ome("local", "up", "--kind", path=str(programs))[2].startswith("--kind needs Docker, and there is no `docker`")
+    assert ome("local", "up", "--kind", path=str(programs))[2].startswith(
+        "--kind needs Docker and kind, and there is no `docker`"
+    )
     for name in ("docker", "kind"):
         (programs / name).write_text("#!/bin/sh\nexit 1\n")
         (programs / name).chmod(0o755)

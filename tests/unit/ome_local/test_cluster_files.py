@@ -209,6 +209,11 @@ class TestNodes:
         for value in made[0]["metadata"]["labels"].values():
             assert len(value) <= 63
 
+    def test_without_addresses(self) -> None:
+        """Kind's network daemon ends in a panic over an InternalIP that it cannot route to."""
+        (node,) = nodes.simulated("h200", 1, addresses=False)
+        assert node["status"]["addresses"] == [{"type": "Hostname", "address": "h200-00"}]
+
     def test_gpus_are_an_option(self) -> None:
         """Count and label agree; a machine without GPUs has none."""
         node = nodes.simulated("h100", 1, 4)[0]

@@ -78,9 +78,10 @@ def test_chat_template() -> None:
     )
 
 
-def test_put_and_remove(tmp_path: Path) -> None:
+def test_put_and_remove(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Safe to repeat; empty folders above go too."""
     place = tmp_path / "ome" / "models" / "tiny"
+    monkeypatch.setattr(tinymodel, "PLACE", place)
     place.mkdir(parents=True)  # empty, as a kubelet leaves it
     assert tinymodel.put(place) == place
     assert tinymodel.put(place) == place
@@ -89,6 +90,13 @@ def test_put_and_remove(tmp_path: Path) -> None:
     assert tinymodel.remove(place)
     assert list(tmp_path.iterdir()) == []
     assert not tinymodel.remove(place)
+
+
+def test_a_mounted_folder_stays(tmp_path: Path) -> None:
+    """A node of kind's has it mounted: were it removed and made again, the node would not see what is put there."""
+    place = tinymodel.put(tmp_path / "models" / "tiny")
+    assert tinymodel.remove(place)
+    assert [path.name for path in tmp_path.iterdir()] == ["models"]
 
 
 def test_what_is_not_ours_stays(tmp_path: Path) -> None:

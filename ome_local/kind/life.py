@@ -1,0 +1,109 @@
+"""A kind cluster from its creation to its end. Its kubeconfig is written last: without it nothing is complete."""
+
+import os
+import shutil
+import time
+
+from ome_local import processes, spec
+from ome_local.kind import config
+from ome_local.kind.program import run, why_not
+from ome_local.kubeapi import ApiError, KubeApi, Unreachable
+from ome_local.layout import Layout
+from ome_local.progress import step
+from ome_operator.errors import UserError
+
+IMAGE = "OME_KIND_IMAGE"
+"""Environment variable: the node image, for mirrors and machines without internet. None: kind's own."""
+_READY_WITHIN_S = 120.0
+_LABEL = "io.x-k8s.kind.cluster"
+"""Which kind puts on its containers, with the name of their cluster."""
+
+
+def start(at: Layout, workers: int) -> None:
+    """Create the cluster unless it exists, with kind's own version of Kubernetes; start its containers that are stopped.
+
+    Its kubeconfig goes into our directory, never into ~/.kube.
+    """
+    there, complete = config.name(at) in run(["kind", "get", "clusters"]).stdout.split(), at.kubeconfig.exists()
+    if there and complete:
+        _wake(at)
+        return
+    if there:
+        with step("removing a kind cluster that was never complete"):
+            _delete(at)
+    if complete:  # somebody has removed the cluster with kind: our processes still talk to it
+        processes.end_all(at)
+    _create(at, workers)
+
+
+def _create(at: Layout, workers: int) -> None:
+    at.models.mkdir(exist_ok=True)  # else Docker makes it, as root
+    at.models.chmod(0o755)
+    beside = at.root / "kubeconfig.new"
+    beside.unlink(missing_ok=True)  # kind would add to what an interrupted creation left
+    which = ["--name", config.name(at), "--kubeconfig", str(beside)]
+    image = ["--image", named] if (named := os.environ.get(IMAGE)) else []
+    with step("creating a kind cluster"):
+        command = ["kind", "create", "cluster", *which, "--config", "-", "--wait", "120s", *image]
+        run(command, said=config.cluster(at, workers))
+    beside.chmod(0o600)
+    beside.replace(at.kubeconfig)
+
+
+def _wake(at: Layout) -> None:
+    """Start what a person or the machine's restart has stopped; the control plane first, so that it keeps its address."""
+    if stopped := sorted(containers(at, "exited")):
+        with step("starting the containers of kind"):
+            run(["docker", "start", *stopped])
+            _wait_ready(at)
+
+
+def containers(at: Layout, state: str = "") -> list[str]:
+    """Names of the cluster's containers, which are its nodes; those in this state of Docker's."""
+    only = ["--filter", f"status={state}"] if state else []
+    words = ["--all", "--filter", f"label={_LABEL}={config.name(at)}", *only, "--format", "{{.Names}}"]
+    return run(["docker", "ps", *words]).stdout.split()
+
+
+def _wait_ready(at: Layout) -> None:
+    until, api = time.monotonic() + _READY_WITHIN_S, KubeApi.of(at.kubeconfig, timeout=5.0)
+    while not _ready(api):
+        if time.monotonic() > until:
+            node = config.control_plane(at)
+            raise UserError(f"Kind's API server is not ready after {_READY_WITHIN_S:.0f} s: `docker logs {node}` says more.")
+        time.sleep(0.2)
+    api.close()
+
+
+def _ready(api: KubeApi) -> bool:
+    try:
+        return bool(api.get("/readyz") == "ok")
+    except (ApiError, Unreachable):
+        return False
+
+
+def is_ours(at: Layout) -> bool:
+    """True when this directory belongs to a kind cluster. Where cluster.json cannot be read, keys tell: ours has its own."""
+    try:
+        kept = spec.load(at)
+    except UserError:
+        return not (at.pki / "ca.key").exists() and shutil.which("kind") is not None
+    return kept is not None and kept.spec.kind
+
+
+def require_removal(at: Layout) -> None:
+    """Refuse a removal that would leave the containers: then nothing is removed."""
+    if reason := why_not():
+        raise UserError(
+            f"Cluster {at.root.name} runs in Docker, made by kind, and {reason}, so nothing was removed: "
+            f"with both, `ome local down --name {at.root.name}` removes it."
+        )
+
+
+def remove(at: Layout) -> None:
+    """Delete the kind cluster, with its containers and volumes."""
+    _delete(at)
+
+
+def _delete(at: Layout) -> None:
+    run(["kind", "delete", "cluster", "--name", config.name(at), "--kubeconfig", str(at.kubeconfig)])

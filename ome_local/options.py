@@ -1,0 +1,36 @@
+"""Which options of `ome local up` go together, and with what a cluster was made. What is refused says what to leave out."""
+
+from ome_local.spec import Kept, Spec
+from ome_operator.errors import UserError
+
+
+def check(name: str, kept: Kept | None, wanted: Spec) -> None:
+    """Refuse what cannot be had; `kept`: with what the cluster of this name was made, if it is there."""
+    if reason := refusal(name, kept.spec if kept else None, wanted):
+        raise UserError(reason)
+
+
+def refusal(name: str, kept: Spec | None, wanted: Spec) -> str:
+    """A sentence for the person, "" when nothing is wrong."""
+    if wanted.kind and wanted.real_node:
+        return "kind's nodes are real already: leave --real-node out, or --kind."
+    with_kind = kept.kind if kept else wanted.kind
+    if with_kind and (named := [f"--{option}" for option in ("audit", "fast") if getattr(wanted, option)]):
+        options, them = " and ".join(named), "it" if len(named) == 1 else "them"
+        return f"{options}: kind starts its own API server and controllers, without {them}. Leave {them} out, or --kind."
+    if wanted.workers and not with_kind:
+        return f"--workers {wanted.workers}: worker nodes are kind's. Leave it out, or add --kind to a new cluster."
+    return _of_another_make(name, kept, wanted) if kept else ""
+
+
+def _of_another_make(name: str, kept: Spec, wanted: Spec) -> str:
+    otherwise = "take it down first, or choose another"
+    if wanted.kind and not kept.kind:
+        return f"Cluster {name} was made without kind: {otherwise}."
+    if wanted.real_node and kept.kind:
+        return f"Cluster {name} is kind's, whose nodes are real already: leave --real-node out."
+    if wanted.real_node and not kept.real_node:
+        return f"Cluster {name} was made without a real node: {otherwise}."
+    if wanted.workers not in (0, kept.workers):
+        return f"--workers {wanted.workers}: cluster {name} was made with {kept.workers}, and kind adds none: {otherwise}."
+    return ""

@@ -1,0 +1,67 @@
+"""What kind is told about a cluster."""
+
+import ipaddress
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ome_local.kind import config
+from ome_local.layout import Layout
+from ome_local.realnode.spec import NUMBERS, Network
+
+
+@pytest.fixture
+def at(tmp_path: Path) -> Layout:
+    """A cluster's folder."""
+    return Layout(tmp_path / "mine")
+
+
+def patches(at: Layout) -> dict[str, Any]:
+    """Version of kubeadm's configuration -> the controller-manager's arguments."""
+    told = [json.loads(one) for one in json.loads(config.cluster(at, 0))["kubeadmConfigPatches"]]
+    assert {one["kind"] for one in told} == {"ClusterConfiguration"}
+    return {one["apiVersion"]: one["controllerManager"]["extraArgs"] for one in told}
+
+
+def test_silent_nodes_are_waited_for(at: Layout) -> None:
+    """Simulated nodes beat every ten minutes: kind's 50 s made them NotReady for ever."""
+    found = patches(at)
+    assert found["kubeadm.k8s.io/v1beta3"] == {"node-monitor-grace-period": "1h"}
+    listed = {one["name"]: one["value"] for one in found["kubeadm.k8s.io/v1beta4"]}
+    assert listed["node-monitor-grace-period"] == "1h"
+    assert listed["enable-hostpath-provisioner"] == "true", "kind's own, which its older versions would lose"
+
+
+def test_the_control_plane_is_the_real_node(at: Layout) -> None:
+    """With its label and the cluster's own models: a folder of the person who called, no root's."""
+    (node,) = json.loads(config.cluster(at, 0))["nodes"]
+    assert (node["role"], node["labels"]) == ("control-plane", {"ome.io/real": "true"})
+    mount = {"hostPath": str(at.root / "models"), "containerPath": "/var/lib/ome/models", "readOnly": True}
+    assert node["extraMounts"] == [mount]
+    assert config.real_nodes(at, 0) == (config.control_plane(at),)
+
+
+def test_workers_are_the_real_nodes(at: Layout) -> None:
+    """Where there are any, the control plane keeps to itself. Kind numbers them from the second on."""
+    first, *workers = json.loads(config.cluster(at, 3))["nodes"]
+    assert first == {"role": "control-plane"}
+    assert [(one["role"], one["labels"]) for one in workers] == [("worker", {"ome.io/real": "true"})] * 3
+    name = config.name(at)
+    assert config.real_nodes(at, 3) == (f"{name}-worker", f"{name}-worker2", f"{name}-worker3")
+
+
+def test_two_homes_have_two_clusters(tmp_path: Path) -> None:
+    """Of one name: kind's clusters are the machine's. A host's name has 63 characters at most."""
+    one, two = (config.name(Layout(tmp_path / home / "ome-demo")) for home in ("a", "b"))
+    assert one != two
+    assert one.startswith("ome-demo-") and len(one) == len("ome-demo-") + 8
+    assert len(config.control_plane(Layout(tmp_path / ("x" * 40)))) <= 63
+
+
+def test_addresses_are_no_real_nodes() -> None:
+    """A machine can have routes to a kind cluster and to clusters with a real node."""
+    mine = [ipaddress.ip_network(one) for one in (config.PODS, config.SERVICES)]
+    others = [ipaddress.ip_network(one) for n in NUMBERS for one in (Network(n).pods, Network(n).services)]
+    assert not any(one.overlaps(other) for one in mine for other in others)

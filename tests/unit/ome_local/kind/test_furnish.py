@@ -1,0 +1,61 @@
+"""Taints and add-ons of kind's nodes, against an API server of a few lines."""
+
+from typing import Any
+
+from ome_local.kind import furnish
+from ome_local.kubeapi import ApiError, KubeApi
+from ome_local.nodes import simulated
+
+OURS = {"key": "ome.io/real", "value": "true", "effect": "PreferNoSchedule"}
+
+
+class Server(KubeApi):
+    """Nodes with taints; it remembers patches."""
+
+    def __init__(self, taints: list[dict[str, str]], lacks: str = "") -> None:
+        self.taints, self.lacks = taints, lacks
+        self.patched: dict[str, Any] = {}
+
+    def get(self, path: str) -> Any:
+        """A node."""
+        return {"spec": {"taints": self.taints} if self.taints else {}}
+
+    def request(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Any:
+        """A merge patch."""
+        assert (method, kind) == ("PATCH", "application/merge-patch+json")
+        if self.lacks and path.endswith(self.lacks):
+            raise ApiError(404, "not found")
+        self.patched[path] = body["spec"]
+        self.taints = body["spec"].get("taints", self.taints)
+
+
+def test_other_taints_stay() -> None:
+    """`up` used to replace all of them, a cordon's too."""
+    cordon = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+    server = Server([cordon])
+    furnish.spare(server, ["real"])
+    assert server.patched == {"/api/v1/nodes/real": {"taints": [cordon, OURS]}}
+    server.patched.clear()
+    furnish.spare(server, ["real"])
+    assert server.patched == {}, "it is there"
+
+
+def test_add_ons_stay_off_simulated_nodes() -> None:
+    """CoreDNS moved to such a node at any rescheduling, and then no real pod found a name."""
+    server = Server([])
+    furnish.keep_addons(server)
+    names = {path.rpartition("/")[2] for path in server.patched}
+    assert names == {"coredns", "kube-proxy", "kindnet", "local-path-provisioner"}
+    for spec in server.patched.values():
+        required = spec["template"]["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        ((expression,),) = (term["matchExpressions"] for term in required["nodeSelectorTerms"])
+        labels = simulated("h200", 1)[0]["metadata"]["labels"]
+        assert expression["operator"] == "NotIn"
+        assert labels[expression["key"]] in expression["values"]
+
+
+def test_an_add_on_that_is_not_there_is_left_out() -> None:
+    """Of another version of kind."""
+    server = Server([], lacks="local-path-provisioner")
+    furnish.keep_addons(server)
+    assert len(server.patched) == 3

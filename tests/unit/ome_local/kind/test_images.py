@@ -1,0 +1,73 @@
+"""Images go into kind's nodes once."""
+
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from ome_local.kind import images
+from ome_local.layout import Layout
+from ome_operator.errors import UserError
+from tests.unit.ome_local.kind.fakes import Fakes
+
+
+@pytest.fixture
+def file(tmp_path: Path, fakes: Fakes) -> Path:
+    """An archive of one image, and what a node lists when it has it."""
+    (tmp_path / "manifest.json").write_text(json.dumps([{"RepoTags": ["local/web:1"]}]))
+    with tarfile.open(tmp_path / "web.tar", "w") as tar:
+        tar.add(tmp_path / "manifest.json", "manifest.json")
+    (fakes.here / "archive").write_text("docker.io/local/web:1 type sha256:aa 1\nother type sha256:bb 1\n")
+    return tmp_path / "web.tar"
+
+
+def loads(fakes: Fakes) -> list[str]:
+    """The nodes that each load was for."""
+    return [line.split()[-1] for line in fakes.asked() if line.startswith("kind load image-archive")]
+
+
+def test_once(at: Layout, fakes: Fakes, file: Path) -> None:
+    """The second demo took 80 s of its 105 for images that were there. Another file is another image."""
+    images.load(at, ["a", "b"], file)
+    assert loads(fakes) == ["a,b"]
+    images.load(at, ["a", "b"], file)
+    assert loads(fakes) == []
+    file.rename(file.with_name("new.tar"))
+    images.load(at, ["a", "b"], file.with_name("new.tar"))
+    assert loads(fakes) == ["a,b"]
+
+
+def test_a_node_that_has_lost_it_gets_it_again(at: Layout, fakes: Fakes, file: Path) -> None:
+    """Removed by its kubelet, or another image has its name."""
+    images.load(at, ["a", "b"], file)
+    (fakes.here / "images-b").write_text("docker.io/local/web:1 type sha256:cc 1\n")
+    loads(fakes)
+    images.load(at, ["a", "b"], file)
+    assert loads(fakes) == ["b"]
+
+
+def test_another_form_of_archive_is_loaded_every_time(at: Layout, fakes: Fakes, file: Path) -> None:
+    file.write_text("no tar")
+    for _ in range(2):
+        images.load(at, ["a"], file)
+    assert loads(fakes) == ["a", "a"]
+
+
+def test_there_is_no_file(at: Layout, fakes: Fakes, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"There is no image archive .*/x\.tar"):
+        images.load(at, ["a"], tmp_path / "x.tar")
+
+
+@pytest.mark.parametrize(
+    ("name", "full"),
+    [
+        ("web:1", "docker.io/library/web:1"),
+        ("local/web:1", "docker.io/local/web:1"),
+        ("localhost:1/web:1", "localhost:1/web:1"),
+        ("quay.io/a/b:1", "quay.io/a/b:1"),
+        ("localhost/web:1", "localhost/web:1"),
+    ],
+)
+def test_names_as_containerd_lists_them(name: str, full: str) -> None:
+    assert images.full(name) == full

@@ -1,0 +1,129 @@
+"""A kind cluster from its creation to its end, however far the last attempt got."""
+
+from pathlib import Path
+
+import pytest
+
+from ome_local import creation, lifecycle, processes, spec
+from ome_local.kind import config, life
+from ome_local.layout import Layout
+from ome_local.spec import Spec
+from ome_operator.errors import UserError
+from tests.unit.ome_local.kind.fakes import Fakes
+
+
+@pytest.fixture(autouse=True)
+def ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The API server of a cluster that is started again."""
+    monkeypatch.setattr(life, "_wait_ready", lambda at: None)
+
+
+def test_created_once(at: Layout, fakes: Fakes) -> None:
+    """Its kubeconfig is ours alone, and so is the folder that its nodes mount."""
+    life.start(at, 0)
+    life.start(at, 0)
+    (line,) = fakes.asked()
+    which = f"--name {config.name(at)} --kubeconfig {at.root}/kubeconfig.new"
+    assert line == f"kind create cluster {which} --config - --wait 120s"
+    assert (fakes.here / "config").read_text() == config.cluster(at, 0)
+    assert at.kubeconfig.stat().st_mode & 0o077 == 0
+    assert at.models.stat().st_mode & 0o777 == 0o755
+
+
+def test_a_node_image_of_ones_own(at: Layout, fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For mirrors, and for machines without internet."""
+    monkeypatch.setenv("OME_KIND_IMAGE", "mirror.example/node:v1")
+    life.start(at, 0)
+    assert fakes.asked()[-1].endswith("--image mirror.example/node:v1")
+
+
+def test_an_interrupted_creation_is_begun_anew(at: Layout, fakes: Fakes) -> None:
+    """Kind's containers are there, and they are half a cluster: it has no kubeconfig of ours yet."""
+    (fakes.here / "clusters").write_text(f"{config.name(at)}\n")
+    (at.root / "kubeconfig.new").write_text("half")
+    life.start(at, 0)
+    deleted, created = fakes.asked()
+    assert deleted.startswith(f"kind delete cluster --name {config.name(at)}")
+    assert created.startswith("kind create cluster")
+    assert at.kubeconfig.read_text() == "{}\n"
+
+
+def test_a_failed_creation_leaves_no_kubeconfig(at: Layout, fakes: Fakes) -> None:
+    """And its sentence names step and image."""
+    (fakes.here / "fails").write_text(" ✗ Ensuring node image (x)\nERROR: failed to pull image\n" + "stack\n" * 9)
+    with pytest.raises(UserError, match=r"(?s)`kind create cluster` failed: .*✗ Ensuring.*ERROR: failed to pull image"):
+        life.start(at, 0)
+    assert not at.kubeconfig.exists()
+
+
+def test_stopped_containers_are_started(at: Layout, fakes: Fakes) -> None:
+    """As after a restart of the machine; the control plane first."""
+    life.start(at, 1)
+    fakes.asked()
+    nodes = [f"{config.name(at)}-{role}" for role in ("worker", "control-plane")]
+    (fakes.here / "stopped").write_text("\n".join(nodes))
+    life.start(at, 1)
+    assert fakes.asked() == [f"docker start {nodes[1]} {nodes[0]}"]
+
+
+def test_a_cluster_that_somebody_deleted_is_made_anew(at: Layout, fakes: Fakes) -> None:
+    """Processes of ours that talk to the old one end."""
+    life.start(at, 0)
+    (fakes.here / "clusters").write_text("")
+    old = processes.spawn(at, "kwok", ["sleep", "1000"])
+    life.start(at, 0)
+    assert not old.alive()
+    assert [line.split()[1] for line in fakes.asked()] == ["create", "create"]
+
+
+def test_down_of_a_half_made_cluster(at: Layout, fakes: Fakes) -> None:
+    """cluster.json says that it is kind's: there is no kubeconfig yet."""
+    creation.create(at, Spec(kind=True))
+    (fakes.here / "clusters").write_text(f"{config.name(at)}\n")
+    assert lifecycle.down(at)
+    assert [line.split()[1] for line in fakes.asked()] == ["delete"]
+    assert not at.root.exists()
+
+
+def test_down_of_a_cluster_of_ours_asks_nobody(at: Layout, fakes: Fakes) -> None:
+    creation.create(at, Spec())
+    assert lifecycle.down(at)
+    assert fakes.asked() == []
+
+
+def test_down_when_cluster_json_cannot_be_read(at: Layout, fakes: Fakes) -> None:
+    """Keys tell whose it is."""
+    at.spec.write_text("{")
+    assert life.is_ours(at)
+    (at.pki / "ca.key").touch()
+    assert not life.is_ours(at)
+
+
+def test_without_kind_nothing_is_removed(at: Layout, fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The container would run on, and nobody would know whose it is."""
+    creation.create(at, Spec(kind=True))
+    running = processes.spawn(at, "kwok", ["sleep", "1000"])
+    (fakes.here / "kind").unlink()
+    monkeypatch.setenv("PATH", str(fakes.here))
+    with pytest.raises(
+        UserError, match=r"Cluster mine runs in Docker, .* there is no `kind` in PATH, so nothing was removed"
+    ):
+        lifecycle.down(at)
+    assert running.alive()
+    assert spec.load(at) is not None
+    processes.end_all(at)
+
+
+def test_up_asks_for_what_the_cluster_was_made_with(at: Layout, fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without --kind: no etcd and no API server are fetched or built for a cluster of kind's."""
+    creation.create(at, Spec(kind=True))
+    wanted: list[str] = []
+
+    def noted(names: list[str]) -> dict[str, Path]:
+        wanted.extend(names)
+        raise UserError("enough")
+
+    monkeypatch.setattr("ome_local.binaries.ensure.ensure", noted)
+    with pytest.raises(UserError, match="enough"):
+        lifecycle.up(at, Spec())
+    assert set(wanted) == {"kwok", "kubectl", "helm"}

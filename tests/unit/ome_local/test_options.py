@@ -1,0 +1,35 @@
+"""Options that do not go together, and those that a cluster was not made with: a sentence each, nothing silent."""
+
+import pytest
+
+from ome_local.options import refusal
+from ome_local.spec import Spec
+
+NATIVE, REAL, KIND, TWO = Spec(), Spec(real_node=True), Spec(kind=True), Spec(kind=True, workers=2)
+
+
+@pytest.mark.parametrize(
+    ("kept", "wanted", "sentence"),
+    [
+        (None, Spec(kind=True, real_node=True), "kind's nodes are real already: leave --real-node out, or --kind."),
+        (None, Spec(kind=True, audit=True), "--audit: kind starts its own API server and controllers, without it. "),
+        (None, Spec(kind=True, audit=True, fast=True), "--audit and --fast: kind starts its own API server"),
+        (KIND, Spec(fast=True), "--fast: kind starts its own API server and controllers, without it. "),
+        (None, Spec(workers=2), "--workers 2: worker nodes are kind's. Leave it out, or add --kind to a new cluster."),
+        (NATIVE, KIND, "Cluster mine was made without kind: take it down first, or choose another."),
+        (KIND, REAL, "Cluster mine is kind's, whose nodes are real already: leave --real-node out."),
+        (NATIVE, REAL, "Cluster mine was made without a real node: take it down first, or choose another."),
+        (TWO, Spec(workers=3), "--workers 3: cluster mine was made with 2, and kind adds none: take it down first"),
+    ],
+)
+def test_what_is_refused(kept: Spec | None, wanted: Spec, sentence: str) -> None:
+    assert refusal("mine", kept, wanted).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("kept", "wanted"),
+    [(None, NATIVE), (None, TWO), (None, REAL), (KIND, NATIVE), (KIND, KIND), (TWO, KIND), (TWO, TWO), (REAL, NATIVE)],
+)
+def test_what_is_not(kept: Spec | None, wanted: Spec) -> None:
+    """`up` again needs none of the options of the first time."""
+    assert refusal("mine", kept, wanted) == ""
