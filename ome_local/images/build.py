@@ -56,7 +56,9 @@ def build(names: Iterable[str] = SERVING) -> dict[str, Path]:
             with locked(folder(), create=True):
                 if not made[name].exists():
                     make(name, stages, keys, root)
-                    prune(name, keys)
+        if str(root) not in _told(made[name])["checkouts"]:
+            with locked(folder(), create=True):
+                claim(name, keys, root)
     return made
 
 
@@ -147,8 +149,14 @@ def _by_docker(name: str, _: Mapping[str, Stage], keys: Mapping[str, str], root:
     out.with_suffix(".json").write_text(json.dumps({"layers": []}))
 
 
+def _told(archived: Path) -> dict[str, list[str]]:
+    """What is written beside an archive: its layers, and the checkouts that use it."""
+    file = archived.with_suffix(".json")
+    return {"layers": [], "checkouts": [], **(json.loads(file.read_text()) if file.exists() else {})}
+
+
 def _in_chroot(name: str, stages: Mapping[str, Stage], keys: Mapping[str, str], root: Path) -> None:
-    """Build into a work folder, write the archive, forget the older one of the same name."""
+    """Build into a work folder, and write the archive."""
     for stale in folder().glob(".work-*"):
         shutil.rmtree(stale)
     log = folder() / f"{name}.log"
@@ -163,11 +171,21 @@ def _in_chroot(name: str, stages: Mapping[str, Stage], keys: Mapping[str, str], 
     out.with_suffix(".json").write_text(json.dumps({"layers": [layer.name for layer in layers]}))
 
 
-def prune(name: str, keys: Mapping[str, str]) -> None:
-    """Remove older archives of this image, and layers that no archive has."""
-    for old in folder().glob(f"{name}-????????????????.*"):
-        if old.stem != place(name, keys).stem:
-            old.unlink()
+def claim(name: str, keys: Mapping[str, str], root: Path) -> None:
+    """Note that the checkout `root` uses this archive. Remove those that no checkout uses, and layers that none has.
+
+    Checkouts share the cache: without this each would remove what the other has just built.
+    """
+    mine = place(name, keys)
+    for archived in {file.with_suffix(".tar") for file in folder().glob(f"{name}-????????????????.*")}:
+        told = _told(archived)
+        users = {one for one in told["checkouts"] if one != str(root) and Path(one).is_dir()}
+        if users or archived == mine:
+            told["checkouts"] = sorted(users | ({str(root)} if archived == mine else set()))
+            archived.with_suffix(".json").write_text(json.dumps(told))
+        else:
+            for file in folder().glob(f"{archived.stem}.*"):
+                file.unlink()
     used = {layer for file in folder().glob("*.json") for layer in json.loads(file.read_text())["layers"]}
     for layer in (folder() / "layers").glob("*.tar"):
         if layer.name not in used:

@@ -164,9 +164,31 @@ def test_older_archives_and_unused_layers_go(monkeypatch: pytest.MonkeyPatch, tm
     for archive, layer in ((f"router-{old}", "old"), (f"router-{new}", "new"), (f"operator-{old}", "shared")):
         (build.folder() / f"{archive}.tar").touch()
         (build.folder() / f"{archive}.json").write_text(json.dumps({"layers": [f"{layer}.tar"]}))
-    build.prune("router", {"": new})
+    build.claim("router", {"": new}, tmp_path)
     assert sorted(path.name for path in layers.iterdir()) == ["new.tar", "shared.tar"]
     assert [path.stem for path in sorted(build.folder().glob("*.tar"))] == [f"operator-{old}", f"router-{new}"]
+
+
+def test_checkouts_that_share_the_cache_keep_each_others_archives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An archive goes when the last checkout that uses it has another, or is gone itself."""
+    monkeypatch.setenv("OME_CACHE", str(tmp_path))
+    build.folder().mkdir()
+    mine, yours = tmp_path / "mine", tmp_path / "yours"
+
+    def used(key: str, root: Path) -> list[str]:
+        """The archives that are there once this checkout has built this one."""
+        root.mkdir(exist_ok=True)
+        build.place("router", {"": key}).touch()
+        build.claim("router", {"": key}, root)
+        return sorted(path.stem[-1] for path in build.folder().glob("*.tar"))
+
+    one, two, three = (letter * 16 for letter in "abc")
+    assert used(one, mine) == ["a"]
+    assert used(two, yours) == ["a", "b"]
+    assert used(three, mine) == ["b", "c"], "nobody uses the first any more"
+    assert used(three, yours) == ["c"]
+    yours.rmdir()
+    assert used(two, mine) == ["b"], "a checkout that is gone uses nothing"
 
 
 @needs_root
