@@ -15,6 +15,7 @@ from ome_operator.errors import UserError
 IMAGE = "OME_KIND_IMAGE"
 """Environment variable: the node image, for mirrors and machines without internet. None: kind's own."""
 _READY_WITHIN_S = 120.0
+_GONE_WITHIN_S = 60.0
 _LABEL = "io.x-k8s.kind.cluster"
 """Which kind puts on its containers, with the name of their cluster."""
 
@@ -106,4 +107,12 @@ def remove(at: Layout) -> None:
 
 
 def _delete(at: Layout) -> None:
-    run(["kind", "delete", "cluster", "--name", config.name(at), "--kubeconfig", str(at.kubeconfig)])
+    """Until no container is left. While Docker makes a container, its removal does nothing and says nothing."""
+    until = time.monotonic() + _GONE_WITHIN_S
+    while True:
+        run(["kind", "delete", "cluster", "--name", config.name(at), "--kubeconfig", str(at.kubeconfig)])
+        if not (left := containers(at)):
+            return
+        if time.monotonic() > until:
+            raise UserError(f"Docker still has {', '.join(left)} after {_GONE_WITHIN_S:.0f} s: `docker rm -f` removes them.")
+        time.sleep(0.3)

@@ -5,7 +5,10 @@ from pathlib import Path
 DOCKER = """#!/bin/sh
 echo "docker $*" >> {here}/asked
 case "$1" in
-  ps) case "$*" in *status=exited*) cat {here}/stopped 2>/dev/null ;; *) cat {here}/clusters 2>/dev/null ;; esac ;;
+  ps) case "$*" in
+      *status=exited*) cat {here}/stopped 2>/dev/null ;;
+      *) cat {here}/clusters {here}/late 2>/dev/null; rm -f {here}/late ;;
+    esac ;;
   start) rm -f {here}/stopped ;;
   exec) printf 'REF TYPE DIGEST SIZE\\n'; cat {here}/images-$2 2>/dev/null ;;
 esac
@@ -27,7 +30,9 @@ exit 0
 
 
 class Fakes:
-    """What the two know, as files: `clusters`, `stopped`, `images-NODE`, `archive` (what a load puts there), `fails`."""
+    """What the two know, as files: `clusters`, `stopped`, `late` (listed once more), `images-NODE`, `fails`, and
+    `archive`, which is what a load puts into a node.
+    """
 
     def __init__(self, here: Path) -> None:
         self.here = here

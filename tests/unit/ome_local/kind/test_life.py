@@ -85,6 +85,14 @@ def test_down_of_a_half_made_cluster(at: Layout, fakes: Fakes) -> None:
     assert not at.root.exists()
 
 
+def test_what_docker_is_still_making_is_removed_once_more(at: Layout, fakes: Fakes) -> None:
+    """Kind says "Deleted nodes", and the container is there: whoever was interrupted had only just asked for it."""
+    creation.create(at, Spec(kind=True))
+    (fakes.here / "late").write_text("half\n")
+    assert lifecycle.down(at)
+    assert [line.split()[1] for line in fakes.asked()] == ["delete", "delete"]
+
+
 def test_down_of_a_cluster_of_ours_asks_nobody(at: Layout, fakes: Fakes) -> None:
     creation.create(at, Spec())
     assert lifecycle.down(at)
