@@ -1,0 +1,3 @@
+module ome.io/tests/kindnetd
+
+go 1.24.0

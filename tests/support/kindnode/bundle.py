@@ -1,0 +1,73 @@
+"""Archives of several images in a file, as kind's builder of node images wants them."""
+
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_LONG_AGO = "1970-01-01T00:00:00Z"
+
+
+class Image(NamedTuple):
+    """An image of one layer."""
+
+    reference: str
+    layer: Path
+    """An uncompressed tar."""
+    config: Mapping[str, Any] = {}
+    """As images carry it: Entrypoint, Env …"""
+
+
+def write(out: Path, *images: Image) -> None:
+    """A docker-archive of all of them.
+
+    Kind reads only the first image of manifest.json, but every name in the older file `repositories`: so images that kind
+    would pull by itself can ride along with another.
+    """
+    names: dict[str, dict[str, str]] = {}
+    for image in images:
+        name, _, tag = image.reference.rpartition(":")
+        names.setdefault(name, {})[tag] = ""
+    with tarfile.open(out, "w") as tar:
+        _add(tar, "repositories", json.dumps(names).encode())
+        _add(tar, "manifest.json", json.dumps(list(_stored(tar, images))).encode())
+
+
+def _stored(tar: tarfile.TarFile, images: Iterable[Image]) -> Iterable[dict[str, Any]]:
+    """Their entries of manifest.json, once configuration and layer are in the archive; what comes twice is stored once."""
+    seen = set()
+    for image in images:
+        with image.layer.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        document = _document(image.config, digest)
+        name = f"{hashlib.sha256(document).hexdigest()}.json"
+        if name not in seen:
+            _add(tar, name, document)
+        if digest not in seen:
+            with image.layer.open("rb") as file:
+                entry = tarfile.TarInfo(f"{digest}.tar")
+                entry.size = image.layer.stat().st_size
+                tar.addfile(entry, file)
+        seen |= {name, digest}
+        yield {"Config": name, "RepoTags": [image.reference], "Layers": [f"{digest}.tar"]}
+
+
+def _document(config: Mapping[str, Any], digest: str) -> bytes:
+    return json.dumps({
+        "architecture": "amd64",
+        "os": "linux",
+        "created": _LONG_AGO,
+        "config": {**config, "Env": [*config.get("Env", ()), _PATH]},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
+        "history": [{"created": _LONG_AGO, "created_by": "ome"}],
+    }).encode()  # fmt: skip
+
+
+def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size = len(content)
+    tar.addfile(entry, io.BytesIO(content))

@@ -1,0 +1,160 @@
+"""Docker for a test session: the machine's, or a daemon of the session's own, after which the machine is as it was."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ome_local.binaries.ensure import cache_dir
+from ome_local.lock import locked
+from ome_local.realnode import namespaces, requirements
+from ome_local.realnode.requirements import PATH
+from tests.support.kindnode import image, programs
+
+_UP_WITHIN_S = 60.0
+_CHAINS = ("DOCKER-USER", "DOCKER-ISOLATION-STAGE-1", "DOCKER-ISOLATION-STAGE-2", "DOCKER")
+_BRIDGE = re.compile(r"br-[0-9a-f]{12}")
+_SETTINGS = ("vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/pid_max")
+"""What kubelets write, also those in containers: it is the machine's."""
+_FORWARDING = "net/ipv4/ip_forward"
+
+
+def why_not() -> str:
+    """Why there is no kind cluster to test with here; "" when there is."""
+    if sys.platform != "linux" or os.uname().machine != "x86_64":
+        return f"kind's node image is built on Linux amd64, not on {sys.platform} {os.uname().machine}"
+    if os.geteuid() != 0:
+        return "kind's node image is built as root"
+    return ""
+
+
+@contextmanager
+def running() -> Iterator[None]:
+    """Docker answers, `kind` is in PATH, and `ome local up --kind` takes the node image that was made here."""
+    with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
+        patch.setenv("PATH", f"{PATH}:{os.environ['PATH']}")
+        if not _answers():
+            stack.enter_context(_daemon(patch))
+        kind = programs.get()["kind"]
+        patch.setenv("PATH", f"{kind.parent}:{os.environ['PATH']}")
+        patch.setenv("OME_KIND_IMAGE", image.provide())
+        yield
+
+
+@contextmanager
+def _daemon(patch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A daemon with all its files in a folder. A session that was killed leaves it running, and the next takes it."""
+    folder = cache_dir() / "kind-docker"
+    patch.setenv("DOCKER_HOST", f"unix://{folder / 'docker.sock'}")
+    with locked(folder, create=True):  # a second session waits for the first
+        if shutil.which("dockerd") is None:
+            requirements.install(["docker.io"])
+        settings = _read(folder)
+        try:
+            if not _answers():
+                _start(folder)
+            yield
+        finally:
+            _end(folder, settings)
+
+
+def _read(folder: Path) -> dict[str, str]:
+    """The machine's settings as they were before the first of the sessions that share the daemon."""
+    file = folder / "before.json"
+    if not file.exists():
+        found = {name: (Path("/proc/sys") / name).read_text().strip() for name in (*_SETTINGS, _FORWARDING)}
+        found["FORWARD"] = _told("iptables", "-S", "FORWARD").splitlines()[0].split()[-1]
+        file.write_text(json.dumps(found))
+    told: dict[str, str] = json.loads(file.read_text())
+    return told
+
+
+def _start(folder: Path) -> None:
+    runc = folder / "runc-fit"
+    shutil.copy2(Path(__file__).parent / "runc_fit.py", runc)
+    config = {"runtimes": {"fit": {"path": str(runc)}}, "default-runtime": "fit"}
+    (folder / "daemon.json").write_text(json.dumps(config))
+    places = {"config-file": "daemon.json", "data-root": "data", "exec-root": "exec", "pidfile": "pid"}
+    words = [f"--{name}={folder / place}" for name, place in places.items()]
+    with (folder / "log").open("ab") as log:
+        command = ["dockerd", *words, "--host", os.environ["DOCKER_HOST"]]
+        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
+    until = time.monotonic() + _UP_WITHIN_S
+    while not _answers():
+        if process.poll() is not None or time.monotonic() > until:
+            last = "\n".join((folder / "log").read_text().splitlines()[-5:])
+            pytest.skip(f"Docker does not start on this machine:\n{last}")
+        time.sleep(0.2)
+    _told("iptables", "-P", "FORWARD", "ACCEPT")  # dockerd sets DROP, which cuts other bridges of this machine off
+
+
+def _end(folder: Path, settings: dict[str, str]) -> None:
+    """Containers, daemon, links, packet rules, control groups and settings of the machine."""
+    if left := _told("docker", "ps", "--all", "--quiet").split():
+        _told("docker", "rm", "--force", "--volumes", *left)
+    _told("docker", "network", "rm", "kind")
+    with contextlib.suppress(OSError, ValueError):
+        _stop(int((folder / "pid").read_text()))
+    _told("ip", "link", "delete", "docker0")
+    for program in ("iptables", "ip6tables"):
+        for table in ("filter", "nat"):
+            _remove_rules(program, table)
+    _told("iptables", "-P", "FORWARD", settings["FORWARD"])
+    for group in Path("/sys/fs/cgroup").glob("*/docker"):
+        _told("find", str(group), "-depth", "-type", "d", "-exec", "rmdir", "{}", ";")
+    if not namespaces.others():  # a real node's kubelet has set them for itself, too
+        for name in (*_SETTINGS, _FORWARDING):
+            (Path("/proc/sys") / name).write_text(settings[name])
+    shutil.rmtree(folder)
+
+
+def _stop(pid: int) -> None:
+    """The daemon that wrote its id, and no other process of that number."""
+    if b"dockerd" not in Path(f"/proc/{pid}/cmdline").read_bytes():
+        return
+    os.kill(pid, signal.SIGTERM)
+    until = time.monotonic() + _UP_WITHIN_S
+    while _alive(pid) and time.monotonic() < until:
+        time.sleep(0.2)
+
+
+def _alive(pid: int) -> bool:
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+    return Path(f"/proc/{pid}").exists()
+
+
+def rules_of_docker(listing: str) -> list[list[str]]:
+    """Of what `iptables -S` prints, the rules in others' chains that jump to Docker's chains or name its bridges."""
+    rules = [line.split() for line in listing.splitlines() if line.startswith("-A ")]
+    return [rule[1:] for rule in rules if rule[1] not in _CHAINS and any(_is_docker(word) for word in rule)]
+
+
+def _is_docker(word: str) -> bool:
+    return word in _CHAINS or word == "docker0" or _BRIDGE.fullmatch(word) is not None
+
+
+def _remove_rules(program: str, table: str) -> None:
+    for rule in rules_of_docker(_told(program, "-t", table, "-S")):
+        _told(program, "-t", table, "-D", *rule)
+    for flag in ("-F", "-X"):
+        for chain in _CHAINS:
+            _told(program, "-t", table, flag, chain)
+
+
+def _answers() -> bool:
+    return shutil.which("docker") is not None and subprocess.run(["docker", "info"], capture_output=True).returncode == 0
+
+
+def _told(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
