@@ -1,5 +1,10 @@
-"""A cluster with a real node, where this machine can have one; otherwise every test here is skipped with the reason."""
+"""A cluster with a real node, where this machine can have one; otherwise every test here is skipped with the reason.
 
+With OME_E2E=kind it is a cluster of kind's, with two workers in Docker.
+"""
+
+import contextlib
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +19,11 @@ from ome_local.cluster import Cluster
 from ome_local.realnode import requirements
 from tests.conftest import Tables
 from tests.support import busybox, clusters
+from tests.support.kindnode import docker as kind_docker
+from tests.support.kindnode import routes
+
+ON_KIND = os.environ.get("OME_E2E") == "kind"
+WORKERS = 2
 
 
 @dataclass
@@ -51,14 +61,57 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 @pytest.fixture(scope="session")
 def machine() -> None:
     """Skips what needs a real node, with the sentence that `ome local up --real-node` would say."""
-    if reason := requirements.why_not():
+    if reason := kind_docker.why_not() if ON_KIND else requirements.why_not():
         pytest.skip(reason)
 
 
+@pytest.fixture(scope="session")
+def docker(machine: None, steps: Steps) -> Iterator[None]:
+    """Docker, kind and its node image."""
+    with contextlib.ExitStack() as stack:
+        with steps.measure("Docker, and kind's node image"):
+            stack.enter_context(kind_docker.running())
+        yield
+
+
+@pytest.fixture(scope="session")
+def ours() -> None:
+    """Skips what looks into a node's folders and processes, or ends its control plane's: kind's are in containers."""
+    if ON_KIND:
+        pytest.skip("it reaches into the node and the control plane, which are Docker's here")
+
+
 @pytest.fixture(scope="package")
-def real(machine: None, steps: Steps, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Two simulated nodes of 8 H200 GPUs and the real one, which has the image of busybox."""
+def real(request: pytest.FixtureRequest, steps: Steps, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Real nodes that have the image of busybox: one beside two simulated ones of 8 H200 GPUs, or two workers of kind's."""
     clusters.sweep()
+    if ON_KIND:
+        request.getfixturevalue("docker")
+        with workers(steps) as cluster:
+            yield cluster
+    else:
+        request.getfixturevalue("machine")
+        with node_of_ours(steps, tmp_path_factory.mktemp("busybox")) as cluster:
+            yield cluster
+
+
+@contextmanager
+def workers(steps: Steps) -> Iterator[Cluster]:
+    """A cluster of kind's, and this machine's routes to it."""
+    name = clusters.name("kind")
+    try:
+        with steps.measure(f"kind with {WORKERS} workers, until they are Ready"):
+            cluster = Cluster.up(name, kind=True, workers=WORKERS)
+        with routes.opened(cluster):
+            yield cluster
+    finally:
+        with steps.measure("down"):
+            lifecycle.down(layout.layout(name))
+
+
+@contextmanager
+def node_of_ours(steps: Steps, folder: Path) -> Iterator[Cluster]:
+    """The node is a kubelet on this machine."""
     with steps.measure("packages"):
         requirements.require()
     with steps.measure("tools"):
@@ -68,7 +121,7 @@ def real(machine: None, steps: Steps, tmp_path_factory: pytest.TempPathFactory) 
         with steps.measure("up, until the node is Ready"):
             cluster = Cluster.up(name, nodes=2, real_node=True)
         with steps.measure("image of busybox"):
-            cluster.load_image(busybox.image(tmp_path_factory.mktemp("busybox")))
+            cluster.load_image(busybox.image(folder))
         yield cluster
     finally:
         with steps.measure("down"):

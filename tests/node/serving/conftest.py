@@ -12,7 +12,6 @@ from ome_local import tinymodel
 from ome_local.cluster import Cluster
 from ome_local.demo import operator
 from ome_local.images import build
-from ome_local.realnode.spec import NAME
 from tests.node.conftest import Steps
 from tests.support.rig import ROOT, Rig
 
@@ -28,6 +27,9 @@ DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 FULL = bool(os.environ.get("OME_E2E"))
 """`make e2e`: what takes minutes runs too."""
 
+ON_OUR_NODE = pytest.mark.usefixtures("ours")
+"""Of this machine's folders and processes: skipped where nodes are kind's."""
+
 MINUTES = pytest.mark.skipif(not FULL, reason="takes minutes: `make e2e` runs it")
 
 
@@ -39,8 +41,8 @@ def serving(real: Cluster, steps: Steps) -> Rig:
     for name, archive in archives.items():
         with steps.measure(f"image {name} into the node", megabytes=archive.stat().st_size / 1e6):
             real.load_image(archive)
-    tinymodel.put()
-    real.kubectl("label", "node", NAME, HOLDS)
+    tinymodel.put(real.models / tinymodel.NAME)
+    real.kubectl("label", "node", *real.real_nodes, HOLDS)
     with steps.measure("helm install, until the operator runs"):
         operator.install(real, inside=True)
     for file in (MODEL, RUNTIME):
@@ -81,7 +83,7 @@ def remove(rig: Rig, service: str) -> None:
 
 
 def address(rig: Rig, namespace: str, service: str) -> str:
-    """The Service as this machine reaches it: it is a node of the cluster."""
+    """The Service as this machine reaches it: it is a node of the cluster, or has routes to it."""
     found = rig.get("Service", namespace, service)
     assert found is not None
     return f"http://{found['spec']['clusterIP']}"

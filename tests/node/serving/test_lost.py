@@ -117,7 +117,7 @@ def one_router_but(rig: Rig, old: Start) -> bool:
 
 
 @pytest.fixture
-def watched(serving: Rig) -> Iterator[Rig]:
+def watched(ours: None, serving: Rig) -> Iterator[Rig]:
     """Where silent nodes are noticed as in any other cluster."""
     cluster, usual = serving.cluster, "controller-manager"
     words = [*components.controller_manager(cluster.at, cluster.kept), f"--node-monitor-grace-period={GRACE_S}s"]

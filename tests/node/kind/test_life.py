@@ -1,0 +1,111 @@
+"""Up, up again, stopped, interrupted, down: with kind's own containers."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ome_local import layout, lifecycle
+from ome_local.cluster import Cluster
+from ome_local.kind import config, life
+from ome_operator.errors import UserError
+from tests.controlplane.test_local import eventually, ready, statefulset
+from tests.node.conftest import Steps
+from tests.support.rig import is_ready
+
+SILENCE_S = 75.0
+"""Longer than the 40 s and 50 s that controllers of various versions wait for a node, and a look of theirs."""
+
+
+def nodes(cluster: Cluster) -> dict[str, Any]:
+    """Name -> node."""
+    return {node["metadata"]["name"]: node for node in json.loads(cluster.kubectl("get", "nodes", "-o", "json"))["items"]}
+
+
+def system_pods(cluster: Cluster, *words: str) -> list[Any]:
+    """Of kind's add-ons and of the control plane."""
+    found: list[Any] = json.loads(cluster.kubectl("get", "pods", "-n", "kube-system", *words, "-o", "json"))["items"]
+    return found
+
+
+@pytest.mark.timeout(600, func_only=True)
+def test_simulated_nodes_stay_ready_and_real_pods_find_names(home: Path, steps: Steps) -> None:
+    """Longer than kind's controllers wait by default; then once more after Docker has stopped and started."""
+    with steps.measure("ome local up --kind --nodes 4"):
+        cluster = Cluster.up("life", kind=True, nodes=4)
+    began = time.monotonic()
+    cluster.apply(statefulset("sim", 3))
+    eventually("3 simulated pods", lambda: ready(cluster, "sim") == 3, 60)
+    (real,) = cluster.real_nodes
+    addons_are_on(cluster, real)
+    cluster.kubectl("delete", "pods", "-n", "kube-system", "-l", "k8s-app=kube-dns")
+    eventually("CoreDNS is back", lambda: all(is_ready(pod) for pod in system_pods(cluster, "-l", "k8s-app=kube-dns")), 60)
+    addons_are_on(cluster, real)
+
+    with steps.measure("ome local up of a kind cluster that is up"):
+        assert Cluster.up("life").real_nodes == (real,)
+    subprocess.run(["docker", "stop", "--time", "5", real], check=True, capture_output=True)
+    assert not cluster.ready()
+    with steps.measure("ome local up of a kind cluster that Docker had stopped"):
+        Cluster.up("life")
+    time.sleep(max(0.0, began + SILENCE_S - time.monotonic()))
+    eventually("the real node again", lambda: is_ready(nodes(cluster)[real]), 60)
+    assert all(is_ready(node) for node in nodes(cluster).values())
+    assert ready(cluster, "sim") == 3
+    with steps.measure("down of a kind cluster"):
+        cluster.down()
+    assert life.containers(cluster.at) == []
+    assert list(home.iterdir()) == []
+
+
+def addons_are_on(cluster: Cluster, real: str) -> None:
+    """All of them; none has as much as a pod on a simulated node."""
+    pods = system_pods(cluster)
+    assert len(pods) >= 8
+    assert {pod["spec"].get("nodeName", real) for pod in pods} == {real}
+
+
+@pytest.mark.timeout(600, func_only=True)
+def test_interrupted_and_beside_another_home(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: Steps
+) -> None:
+    """What was begun is begun anew or removed; a cluster of the same name in another home is another's."""
+    first = layout.layout("half")
+    interrupted(first, "half")
+    assert life.containers(first) and not first.kubeconfig.exists()
+    with steps.measure("ome local up after an interrupted one"):
+        cluster = Cluster.up("half")
+    assert cluster.ready()
+
+    monkeypatch.setenv("OME_LOCAL_HOME", str(tmp_path))
+    second = layout.layout("half")
+    interrupted(second, "half")
+    assert life.containers(second)
+    lifecycle.down(second)
+    assert life.containers(second) == []
+    monkeypatch.setenv("OME_LOCAL_HOME", str(home))
+    assert cluster.ready()
+    assert life.containers(first) == [config.control_plane(first)]
+
+
+def interrupted(at: layout.Layout, name: str) -> None:
+    """Ctrl-C, or worse, as soon as there is a container."""
+    command = [sys.executable, "-m", "ome_operator", "local", "up", "--kind", "--name", name]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        eventually("a container", lambda: bool(life.containers(at)), 60)
+    finally:
+        subprocess.run(["kill", "-KILL", "--", f"-{process.pid}"], check=False)
+        process.wait()
+
+
+def test_refusals_change_nothing(home: Path) -> None:
+    """Each is a sentence, before anything is made."""
+    for wanted in ({"kind": True, "audit": True}, {"workers": 2}):
+        with pytest.raises(UserError, match="Leave"):
+            Cluster.up("none", **wanted)
+    assert list(home.iterdir()) == []

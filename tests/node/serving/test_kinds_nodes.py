@@ -1,0 +1,163 @@
+"""Nodes that are containers are drained, stopped and cut off, with groups of a service on them."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ome_local.cluster import Cluster
+from ome_local.kind.config import control_plane
+from ome_local.realnode.requirements import PATH
+from tests.node.conftest import ON_KIND, Steps
+from tests.node.serving.conftest import MINUTES, READY_WITHIN_S
+from tests.node.serving.test_faults import TINY, leaders, ready_leaders
+from tests.node.serving.test_lost import (
+    GRACE_S,
+    LOST_WITHIN_S,
+    engines,
+    groups,
+    objects,
+    phases,
+    recycles,
+    said_by,
+    start,
+)
+from tests.support.kubelet import reports
+from tests.support.rig import Manifest, Rig
+
+pytestmark = [
+    MINUTES,
+    pytest.mark.skipif(not ON_KIND, reason="needs nodes of kind's: `make e2e` runs it with OME_E2E=kind"),
+    pytest.mark.timeout(900, func_only=True),
+]
+MANIFEST = "/etc/kubernetes/manifests/kube-controller-manager.yaml"
+GRACE = "--node-monitor-grace-period="
+
+
+def docker(*words: str) -> str:
+    """What it prints."""
+    return subprocess.run(["docker", *words], check=True, capture_output=True, text=True).stdout
+
+
+def grace(cluster: Cluster) -> str:
+    """How long the running controller-manager waits for a silent node."""
+    query = "jsonpath={.items[*].spec.containers[0].command}"
+    said = cluster.kubectl("get", "pods", "-n", "kube-system", "-l", "component=kube-controller-manager", "-o", query)
+    return said.partition(GRACE)[2].partition('"')[0]
+
+
+@pytest.fixture(scope="module")
+def watched(serving: Rig) -> Iterator[Rig]:
+    """Where silent nodes are noticed as in any other cluster: a kubelet restarts what its manifests say differently."""
+    cluster, node = serving.cluster, control_plane(serving.cluster.at)
+
+    def wait_for(seconds: str) -> None:
+        docker("exec", node, "sed", "-i", f"s/{GRACE}.*/{GRACE}{seconds}/", MANIFEST)
+        serving.wait(f"a controller-manager with {seconds}", lambda: grace(cluster) == seconds, 120)
+
+    assert grace(cluster) == "1h"
+    wait_for(f"{GRACE_S}s")
+    yield serving
+    wait_for("1h")
+
+
+def on(rig: Rig, node: str) -> list[Manifest]:
+    """Pods of the service's engines on this node."""
+    return [pod for pod in leaders(rig) if pod["spec"].get("nodeName") == node]
+
+
+@pytest.fixture
+def victim(serving: Rig, tiny: str) -> str:
+    """The worker without the operator, which has the decode group of the service now."""
+    cluster = serving.cluster
+    (operator,) = serving.all("Pod", "ome")
+    home = operator["spec"]["nodeName"]
+    (node,) = set(cluster.real_nodes) - {home}
+    if not on(serving, node):
+        cluster.kubectl("cordon", home)
+        try:
+            cluster.kubectl("delete", "pod", "-n", TINY, "-l", "component=decoder", "--wait=false")
+            serving.wait("the decode group is on it", lambda: on(serving, node), READY_WITHIN_S)
+        finally:
+            cluster.kubectl("uncordon", home)
+    whole(serving)
+    return node
+
+
+def whole(rig: Rig) -> None:
+    """Every group is ready, and the service says so."""
+    rig.wait("ready leaders", lambda: len(ready_leaders(rig)) == len(leaders(rig)) > 0, READY_WITHIN_S)
+    rig.ready(TINY, TINY, READY_WITHIN_S)
+
+
+def test_a_drained_node_is_empty_and_the_service_whole(serving: Rig, tiny: str, victim: str, steps: Steps) -> None:
+    """Its disruption budget lets the group go, and the group comes up on the other worker."""
+    cluster = serving.cluster
+    said = serving.wait("tokens", lambda: said_by(tiny), 60)
+    try:
+        with steps.measure("worker of kind's drained, until the service is whole"):
+            words = ("--ignore-daemonsets", "--delete-emptydir-data", "--timeout=300s")
+            cluster.kubectl("drain", victim, *words)
+            assert not on(serving, victim)
+            serving.wait("groups elsewhere", lambda: len(ready_leaders(serving)) == 2, READY_WITHIN_S)
+            whole(serving)
+    finally:
+        cluster.kubectl("uncordon", victim)
+    assert serving.wait("tokens", lambda: said_by(tiny), 60) == said
+
+
+def test_a_stopped_node_comes_back(watched: Rig, tiny: str, victim: str, steps: Steps) -> None:
+    """Its groups are told as lost; when it is started again the same pods start again, and say the same."""
+    said = watched.wait("tokens", lambda: said_by(tiny), 60)
+    before, all_before, spent = (
+        {one["metadata"]["name"]: start(one) for one in on(watched, victim)},
+        objects(watched),
+        recycles(watched),
+    )
+    docker("kill", victim)
+    try:
+        with steps.measure("worker of kind's stopped, until the status says so"):
+            watched.wait("the loss is told", lambda: "NodeLost" in phases(watched), LOST_WITHIN_S)
+        assert watched.condition(TINY, TINY, "Ready")["status"] == "False"
+    finally:
+        docker("start", victim)
+    with steps.measure("worker started again, until the service is whole"):
+        watched.wait("it reports", lambda: reports(watched, victim), LOST_WITHIN_S)
+        watched.wait("other starts", lambda: set(engines(watched).values()).isdisjoint(before.values()), READY_WITHIN_S)
+        whole(watched)
+    assert watched.wait("tokens", lambda: said_by(tiny), 60) == said
+    assert objects(watched) == all_before
+    assert recycles(watched) - spent <= len(groups(watched)), "one recycle per group at most"
+
+
+def test_a_node_that_is_cut_off_is_waited_for(watched: Rig, tiny: str, victim: str, steps: Steps) -> None:
+    """Its cable is pulled: the pods run on, nothing is touched, and all is well when it is back."""
+    said = watched.wait("tokens", lambda: said_by(tiny), 60)
+    before, all_before, spent = engines(watched), objects(watched), recycles(watched)
+    cable = link(victim)
+    ip("link", "set", cable, "down")
+    try:
+        with steps.measure("worker of kind's cut off, until the status says so"):
+            watched.wait("the loss is told", lambda: "NodeLost" in phases(watched), LOST_WITHIN_S)
+        assert watched.condition(TINY, TINY, "Ready")["status"] == "False"
+    finally:
+        ip("link", "set", cable, "up")
+    with steps.measure("worker reached again, until the service is whole"):
+        watched.wait("it reports", lambda: reports(watched, victim), LOST_WITHIN_S)
+        whole(watched)
+    assert watched.wait("tokens", lambda: said_by(tiny), 60) == said
+    assert (engines(watched), objects(watched), recycles(watched)) == (before, all_before, spent)
+
+
+def link(node: str) -> str:
+    """The end of the container's only cable on this machine."""
+    index = docker("exec", node, "cat", "/sys/class/net/eth0/iflink").strip()
+    files = Path("/sys/class/net").glob("*/ifindex")
+    return next(file.parent.name for file in files if file.read_text().strip() == index)
+
+
+def ip(*words: str) -> None:
+    """On this machine."""
+    subprocess.run(["ip", *words], check=True, env={**os.environ, "PATH": PATH})
