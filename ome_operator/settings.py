@@ -90,6 +90,8 @@ class Settings:
     """What BenchmarkJobs run: any image that has SGLang's serving benchmark."""
     tools_image: str = f"ome-agent:{__version__}"
     """What fetches their data sets and makes their reports: our own image with clients of object stores."""
+    pull_secrets: tuple[str, ...] = ()
+    """Secrets of users' namespaces, by name, with which pods there pull our own images."""
 
     # --- the process ------------------------------------------------------------------------------------------------
     health_port: int = 8081

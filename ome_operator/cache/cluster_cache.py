@@ -34,8 +34,11 @@ class NodeResource(NamedTuple):
 class ClusterCache:
     """Facts of all kinds."""
 
-    def __init__(self, registry_image: str, model_agent: bool, exposure: Exposure) -> None:
-        self._registry_image, self._model_agent, self._exposure = registry_image, model_agent, exposure
+    def __init__(
+        self, registry_image: str, model_agent: bool, exposure: Exposure, pull_secrets: tuple[str, ...] = ()
+    ) -> None:
+        self._registry_image, self._model_agent = registry_image, model_agent
+        self._exposure, self._pull_secrets = exposure, pull_secrets
         self.children: dict[str, Store[Child, tuple[str, str]]] = {
             kind: Store(child_group, _same_fact) for kind in (*CHILDREN, *EXPOSED, JOB)
         }
@@ -109,6 +112,7 @@ class ClusterCache:
                 registry_image=self._registry_image,
                 model_agent=self._model_agent,
                 exposure=self._exposure,
+                pull_secrets=self._pull_secrets,
             )
         return self._deps
 

@@ -45,8 +45,9 @@ class EventHandler(ClusterCache):
         *,
         model_agent: bool = False,
         exposure: Exposure = UNEXPOSED,
+        pull_secrets: tuple[str, ...] = (),
     ) -> None:
-        super().__init__(registry_image, model_agent, exposure)
+        super().__init__(registry_image, model_agent, exposure, pull_secrets)
         self._enqueue, self._referrers = enqueue, ReferenceIndex(models_of, runtimes_of)
         self.child_gone: Callable[[Child], None] = lambda _: None
         """Told when a child has vanished: its name is free."""

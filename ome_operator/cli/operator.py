@@ -52,6 +52,10 @@ def operator(
     tools_image: Annotated[
         str, typer.Option(help="Image (images/agent) that makes the reports of BenchmarkJobs.")
     ] = _DEFAULTS.tools_image,
+    pull_secret: Annotated[
+        list[str] | None,
+        typer.Option(help="Secret of users' namespaces with which pods there pull our own images; may be repeated."),
+    ] = None,
     log_format: LogFormat = _DEFAULTS.log_format,
     log_level: LogLevel = _DEFAULTS.log_level,
 ) -> None:
@@ -80,6 +84,7 @@ def operator(
         gateway=gateway,
         benchmark_image=benchmark_image,
         tools_image=tools_image,
+        pull_secrets=tuple(pull_secret or ()),
         log_format=log_format,
         log_level=log_level,
     )

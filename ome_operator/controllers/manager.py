@@ -69,6 +69,7 @@ class Manager:
             settings.registry_image,
             model_agent=settings.model_agent,
             exposure=Exposure(settings.expose, settings.expose_domain, settings.ingress_class, settings.gateway),
+            pull_secrets=settings.pull_secrets,
         )
         known = self.cluster, client
         executor = Executor(client, self.cluster, settings.guard_delay)
@@ -76,7 +77,7 @@ class Manager:
         status_only = *known, self._queue, settings.resync, wall
         self._catalog = CatalogReconciler(*status_only, core, settings.status_interval)
         self._sglang = SglangReconciler(*status_only)
-        images = job.Images(settings.benchmark_image, settings.tools_image)
+        images = job.Images(settings.benchmark_image, settings.tools_image, settings.pull_secrets)
         self._benchmarks = BenchmarkJobReconciler(*status_only, images)
         self._node_models = NodeModelsReconciler(*known, self._queue, settings.resync)
         self._audits: WorkQueue[str] = WorkQueue(workers=1, first=5.0, last=60.0, jitter=random.random)

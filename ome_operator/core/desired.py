@@ -217,7 +217,7 @@ def _router(snapshot: Snapshot, intent: Intent, revision: str, held: Held, repli
         return []
     switched_off = snapshot.service.annotations.get(keys.REGISTRY) == registry_sidecar.OFF
     image = "" if switched_off else snapshot.deps.registry_image
-    sidecar = registry_sidecar.sidecar(image, intent.roles(revision))
+    sidecar = registry_sidecar.sidecar(image, intent.roles(revision), snapshot.deps.pull_secrets)
     leaders = _leaders(snapshot, intent, revision, held) if router.names_leaders(intent.router) else ()
     allowed = scaling.allowed_disruptions(intent.policies[keys.ROUTER], replicas)
     runtime = intent.resolved.runtime

@@ -40,6 +40,8 @@ class Images(NamedTuple):
     """Any image that has SGLang's serving benchmark."""
     tools: str
     """Ours, with clients of object stores (images/agent)."""
+    pull_secrets: tuple[str, ...] = ()
+    """Names of Secrets of the job's namespace with which they are pulled."""
 
 
 def wanted(
@@ -164,6 +166,7 @@ def _pod(one: BenchmarkJob, to: Target, images: Images, plan: Manifest, data: Pl
         "initContainers": [prepare, run],
         "containers": [report],
         "volumes": [*_volumes(one, to, data, out), *(more.get("volumes") or ())],
+        **({"imagePullSecrets": [{"name": name} for name in images.pull_secrets]} if images.pull_secrets else {}),
         **_where(one, to, more),
     }
 

@@ -211,6 +211,8 @@ class Deps:
     model_agent: bool = False
     """Whether agents fetch the weights."""
     exposure: Exposure = UNEXPOSED
+    pull_secrets: tuple[str, ...] = ()
+    """Secrets of users' namespaces with which their pods pull the operator's own images."""
 
 
 @dataclass(frozen=True)

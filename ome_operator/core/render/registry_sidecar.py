@@ -31,9 +31,11 @@ class Sidecar(NamedTuple):
     """ "" for no registry."""
     roles: tuple[Groups, ...] = ()
     bootstrap_port: int = BOOTSTRAP_PORT
+    pull_secrets: tuple[str, ...] = ()
+    """Names of Secrets of the service's namespace with which the image is pulled."""
 
 
-def sidecar(image: str, roles: Mapping[str, Stored]) -> Sidecar:
+def sidecar(image: str, roles: Mapping[str, Stored], pull_secrets: tuple[str, ...] = ()) -> Sidecar:
     """The registry for the routers of a slice with these roles."""
     words: list[str] = []
     if keys.ENGINE in roles:
@@ -43,7 +45,7 @@ def sidecar(image: str, roles: Mapping[str, Stored]) -> Sidecar:
     # In one order: what is rendered now and what is read back from the API server must give equal manifests.
     groups = tuple(Groups(name, roles[name].port, roles[name].size) for name in TYPES if name in roles)
     said = quantity.whole(port)
-    return Sidecar(image, groups, BOOTSTRAP_PORT if said is None else said)
+    return Sidecar(image, groups, BOOTSTRAP_PORT if said is None else said, pull_secrets)
 
 
 def with_registry(
@@ -63,7 +65,15 @@ def with_registry(
         box["env"] = env
     if sources := pod["containers"][0].get("envFrom"):
         box["envFrom"] = sources
-    return {**pod, "initContainers": [*(pod.get("initContainers") or ()), box]}
+    return {**pod, "initContainers": [*(pod.get("initContainers") or ()), box], **_pulled(pod, wanted)}
+
+
+def _pulled(pod: Manifest, wanted: Sidecar) -> Manifest:
+    """The Secrets of the pod, and ours behind them; the kubelet tries each."""
+    own = pod.get("imagePullSecrets") or []
+    names = {secret["name"] for secret in own}
+    more = [{"name": name} for name in wanted.pull_secrets if name not in names]
+    return {"imagePullSecrets": [*own, *more]} if more else {}
 
 
 def _container(owner: meta.Owner, revision: str, router: SglangRouter, wanted: Sidecar) -> Manifest:

@@ -266,3 +266,12 @@ def test_a_long_name_still_makes_a_job() -> None:
     assert manifest is not None, why
     assert len(manifest["metadata"]["name"]) <= 57
     assert len(manifest["metadata"]["labels"][keys.BENCHMARK]) <= 63
+
+
+def test_its_images_are_pulled_with_secrets_of_its_namespace() -> None:
+    """The operator knows their names alone."""
+    images = IMAGES._replace(pull_secrets=("company",))
+    manifest, why = wanted(images, jobs.job(), service(), parts.deps(parts.model("hf://test/tiny")))
+    assert manifest is not None, why
+    assert pod(manifest)["imagePullSecrets"] == [{"name": "company"}]
+    assert "imagePullSecrets" not in pod(made())

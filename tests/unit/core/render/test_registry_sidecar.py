@@ -177,3 +177,13 @@ def test_a_service_can_do_without() -> None:
         plan = sync(replace(service, annotations={**service.annotations, **notes}), deps, Observed(), START)
         (router,) = [one.manifest for one in plan.apply if one.manifest["kind"] == "Deployment"]
         assert ("initContainers" in router["spec"]["template"]["spec"]) is there
+
+
+def test_the_image_is_pulled_with_secrets_of_the_namespace() -> None:
+    """By name, behind the pod's own; a pod without a registry gets none, for it pulls no image of ours."""
+    main = {"name": "router", "args": ["--service-discovery", "--pd-disaggregation"]}
+    wanted = PD._replace(pull_secrets=("own", "company"))
+    pod = {"containers": [main], "imagePullSecrets": [{"name": "own"}]}
+    made = registry_sidecar.with_registry(pod, OWNER, "r1", {}, wanted)
+    assert made["imagePullSecrets"] == [{"name": "own"}, {"name": "company"}]
+    assert registry_sidecar.with_registry(pod, OWNER, "r1", {"ome.io/registry": "false"}, wanted) == pod
