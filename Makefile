@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup cluster-tools test e2e lint format demo demo-down bench soak crds lock clean
+.PHONY: help setup cluster-tools test e2e lint format demo demo-down bench soak crds charts lock clean
 
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	if $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then echo $$p; break; fi; done)
@@ -64,6 +64,9 @@ bench: cluster-tools ## Measure against a bare apply of the same objects
 
 crds: setup ## Write crds/ from the Python models
 	@$(BIN)/python -m ome_operator.api.crds
+
+charts: setup ## Write the charts' README.md and descriptions from values.yaml
+	@$(BIN)/python -m release.pages
 
 lock: ## Write requirements.lock and those of images/ again (ARGS=--upgrade for newer versions)
 	@folder=$$(mktemp -d); trap "rm -rf $$folder" EXIT; \

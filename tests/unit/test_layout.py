@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.support.parts import ROOT
 
 UNIT = ROOT / "tests/unit"
-BESIDE = {"bench", "examples", "images"}
+BESIDE = {"bench", "examples", "images", "release"}
 """Folders of the repository that are no packages of ours, but are tested too."""
 
 

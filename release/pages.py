@@ -1,0 +1,84 @@
+"""What is written from a chart's own files: README.md, and the descriptions in values.schema.json. `make charts` writes both."""
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from release.values import Value, values
+
+ROOT = Path(__file__).resolve().parents[1]
+CHARTS = ("ome-crd", "ome-resources")
+_HEAD = "<!-- Written by `make charts` from Chart.yaml, values.yaml and install.md; edit those. -->\n"
+
+
+def files(root: Path = ROOT) -> Mapping[Path, str]:
+    """Every written file, by its path in the repository."""
+    out: dict[Path, str] = {}
+    for name in CHARTS:
+        chart = root / "charts" / name
+        facts = yaml.safe_load((chart / "Chart.yaml").read_text(encoding="utf-8"))
+        text = chart / "values.yaml"
+        listed = values(text.read_text(encoding="utf-8")) if text.exists() else []
+        install = (chart / "install.md").read_text(encoding="utf-8")
+        out[Path("charts") / name / "README.md"] = readme(facts, install, listed)
+        schema = chart / "values.schema.json"
+        if schema.exists():
+            out[Path("charts") / name / "values.schema.json"] = described(json.loads(schema.read_text(encoding="utf-8")), listed)
+    return out
+
+
+def readme(chart: Mapping[str, Any], install: str, listed: list[Value]) -> str:
+    """The page of a chart, in the form of helm-docs."""
+    lines = [f"# {chart['name']}", "", _HEAD, chart["description"], "", install.strip(), ""]
+    lines += ["## Requirements", "", f"Kubernetes: `{chart['kubeVersion']}`", ""]
+    if listed:
+        lines += ["## Values", "", "| Key | Type | Default | Description |", "|-----|------|---------|-------------|"]
+        lines += [f"| {one.key} | {one.kind} | `{_cell(one.default)}` | {_cell(one.text)} |" for one in listed]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def described(schema: dict[str, Any], listed: list[Value]) -> str:
+    """The schema with each value's comment as its description. Descriptions of what is no value any more are gone."""
+    _forget(schema)
+    for one in listed:
+        node = schema
+        for part in one.path:
+            node = (node.get("properties") or {}).get(part) or {}
+        if not node:
+            raise SystemExit(f"values.schema.json has no {one.key}: say there what it may be.")
+        kept = dict(node)
+        node.clear()
+        node.update({"description": one.text, **kept})
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def _forget(schema: dict[str, Any]) -> None:
+    schema.pop("description", None)
+    for below in (schema.get("properties") or {}).values():
+        _forget(below)
+
+
+def _cell(text: str) -> str:
+    """A table's cell: a bar would end it."""
+    return text.replace("|", "\\|")
+
+
+def differences(root: Path = ROOT) -> list[str]:
+    """The files that are not as they would be written."""
+    return [str(path) for path, text in files(root).items() if not (root / path).exists() or (root / path).read_text() != text]
+
+
+def write(root: Path = ROOT) -> None:
+    """Write all of them."""
+    for path, text in files(root).items():
+        (root / path).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()
+    sys.exit(0)

@@ -1,0 +1,97 @@
+"""A values.yaml with its comments: what each value is, in the form of helm-docs, and how another text gets into its place."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import yaml
+
+from ome_operator.errors import UserError
+
+Path = tuple[str, ...]
+_KINDS = {"str": "string", "int": "int", "float": "float", "bool": "bool", "null": "string", "seq": "list", "map": "object"}
+
+
+@dataclass(frozen=True)
+class Value:
+    """A row of a chart's page."""
+
+    path: Path
+    kind: str
+    """In helm-docs' words: string, int, float, bool, list, object."""
+    default: str
+    """As JSON."""
+    text: str
+    """The comment above it, in a line; "" where there is none."""
+
+    @property
+    def key(self) -> str:
+        """As `--set` names it."""
+        return ".".join(self.path)
+
+
+def values(text: str) -> list[Value]:
+    """Every value that has no values below it, and every block that has a comment of its own, in the order of the file."""
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    return list(_values(root, (), text.splitlines())) if root else []
+
+
+def replaced(text: str, wanted: Mapping[Path, str]) -> str:
+    """The text with other scalars at these paths; everything else of it stays, comments included."""
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    places = []
+    for path, value in wanted.items():
+        node = root
+        for part in path:
+            node = next((below for name, below in _pairs(node) if name == part), None)
+            if node is None:
+                raise UserError(f"The chart's values.yaml has no {'.'.join(path)}.")
+        places.append((node.start_mark.index, node.end_mark.index, json.dumps(value)))
+    for start, end, value in sorted(places, reverse=True):
+        text = text[:start] + value + text[end:]
+    return text
+
+
+def _values(node: yaml.Node, path: Path, lines: list[str]) -> Iterator[Value]:
+    for name, below, line in _children(node):
+        said, here = _comment(lines, line), (*path, name)
+        if said or not _is_block(below):
+            kind = _KINDS[below.tag.rpartition(":")[2]]
+            yield Value(here, kind, json.dumps(_plain(below)), said)
+        else:
+            yield from _values(below, here, lines)
+
+
+def _plain(node: yaml.Node) -> object:
+    loader = yaml.SafeLoader("")
+    return loader.construct_document(node)
+
+
+def _is_block(node: yaml.Node) -> bool:
+    """Whether there are values below: a map in lines, and not `{}`."""
+    return isinstance(node, yaml.MappingNode) and not node.flow_style
+
+
+def _pairs(node: yaml.Node) -> Iterator[tuple[str, yaml.Node]]:
+    for name, below, _ in _children(node):
+        yield name, below
+
+
+def _children(node: yaml.Node) -> Iterator[tuple[str, yaml.Node, int]]:
+    if isinstance(node, yaml.MappingNode):
+        for key, below in node.value:
+            yield str(key.value), below, key.start_mark.line
+
+
+def _comment(lines: list[str], line: int) -> str:
+    """The lines above that begin with `# -- `, and those after it, as helm-docs reads them."""
+    above: list[str] = []
+    for text in reversed(lines[:line]):
+        found = re.match(r"\s*# ?(.*)", text)
+        if found is None:
+            return ""
+        above.insert(0, found[1].strip())
+        if above[0].startswith("-- "):
+            return " ".join([above[0].removeprefix("-- "), *above[1:]])
+    return ""

@@ -1,0 +1,109 @@
+"""What helm makes of the chart's values; no cluster is asked."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ome_local.binaries import ensure
+
+CHART = Path(__file__).parents[2] / "charts/ome-resources"
+DIGEST = f"sha256:{'a' * 64}"
+
+
+def helm(*words: str) -> "subprocess.CompletedProcess[str]":
+    program = ensure.ensure(["helm"])["helm"]
+    return subprocess.run([str(program), *words], capture_output=True, text=True, check=False)
+
+
+def rendered(**values: Any) -> list[dict[str, Any]]:
+    """The objects of the chart with these values."""
+    given = [word for name, value in values.items() for word in ("--set-json", f"{name.replace('_', '.')}={json.dumps(value)}")]
+    done = helm("template", "ome", str(CHART), "-n", "ome", *given)
+    assert done.returncode == 0, done.stderr
+    return [body for body in yaml.safe_load_all(done.stdout) if body]
+
+
+def only(objects: list[dict[str, Any]], kind: str, name: str = "") -> dict[str, Any]:
+    (found,) = [body for body in objects if body["kind"] == kind and name in ("", body["metadata"]["name"])]
+    return found
+
+
+def pod(objects: list[dict[str, Any]], kind: str = "Deployment") -> dict[str, Any]:
+    found: dict[str, Any] = only(objects, kind)["spec"]["template"]["spec"]
+    return found
+
+
+def test_a_digest_wins_over_a_tag() -> None:
+    """For the operator, the registry beside routers, the agent, benchmarks and `helm test`."""
+    image = {"repository": "r/op", "tag": "1", "digest": DIGEST}
+    agent = {"enabled": True, "image": {"repository": "r/agent", "digest": DIGEST}}
+    made = rendered(image=image, agent=agent)
+    (operator,) = pod(made)["containers"]
+    assert operator["image"] == f"r/op@{DIGEST}"
+    assert {f"--sidecar-image=r/op@{DIGEST}", f"--tools-image=r/agent@{DIGEST}"} <= set(operator["args"])
+    assert pod(made, "DaemonSet")["containers"][0]["image"] == f"r/agent@{DIGEST}"
+    assert only(made, "Pod")["spec"]["containers"][0]["image"] == f"r/op@{DIGEST}"
+    assert pod(rendered(image={"repository": "r/op", "tag": "1"}))["containers"][0]["image"] == "r/op:1"
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [
+        ({"image_digest": "sha256:12"}, "digest"),
+        ({"image_pullSecrets": ["name"]}, "pullSecrets"),
+        ({"extraObjects": [1]}, "extraObjects"),
+        ({"metrics_interval": "often"}, "interval"),
+        ({"operator_topologySpreadConstraints": [{"maxSkew": 1}]}, "topologyKey"),
+    ],
+)
+def test_the_schema_refuses(values: dict[str, Any], field: str) -> None:
+    given = [word for name, value in values.items() for word in ("--set-json", f"{name.replace('_', '.')}={json.dumps(value)}")]
+    done = helm("template", "ome", str(CHART), *given)
+    assert done.returncode and field in done.stderr, done.stderr
+
+
+def test_secrets_of_users_are_told_to_the_operator_by_name() -> None:
+    args = pod(rendered(image_userPullSecrets=["company", "mirror"]))["containers"][0]["args"]
+    assert {"--pull-secret=company", "--pull-secret=mirror"} <= set(args)
+
+
+def test_replicas_spread() -> None:
+    """By the operator's own labels, unless the constraint says others."""
+    spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    own = {**spread, "labelSelector": {"matchLabels": {"a": "b"}}}
+    first, second = pod(rendered(operator_topologySpreadConstraints=[spread, own]))["topologySpreadConstraints"]
+    assert first["labelSelector"]["matchLabels"]["app.kubernetes.io/name"] == "ome-operator"
+    assert second == own
+
+
+def test_monitors() -> None:
+    made = rendered(metrics={"podMonitor": True, "monitorLabels": {"release": "prometheus"}, "interval": "30s"})
+    monitor = only(made, "PodMonitor")
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    assert monitor["spec"]["podMetricsEndpoints"] == [{"port": "metrics", "interval": "30s"}]
+    assert not [body for body in rendered() if body["kind"].endswith("Monitor")]
+
+
+def test_extra_objects_are_rendered() -> None:
+    """As objects and as text, and helm's words in them."""
+    text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-text'}"
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .Release.Name }}-body"}}
+    made = rendered(extraObjects=[body, text])
+    assert sorted(one["metadata"]["name"] for one in made if one["kind"] == "ConfigMap") == ["ome-body", "ome-text"]
+
+
+def test_helm_test_may_touch_nothing_but_its_service() -> None:
+    """Its rights come and go with it, and it passes `restricted`."""
+    made = rendered()
+    role = only(made, "Role", "ome-test")
+    assert role["rules"][1]["resourceNames"] == ["ome-test"]
+    assert {body["kind"] for body in made if "helm.sh/hook" in (body["metadata"].get("annotations") or {})} == {
+        "ServiceAccount", "Role", "RoleBinding", "Pod",
+    }  # fmt: skip
+    (box,) = only(made, "Pod")["spec"]["containers"]
+    compile(box["args"][0], "helm-test.py", "exec")
+    assert not [body for body in rendered(operator={"external": True}) if body["kind"] == "Pod"]

@@ -1,0 +1,45 @@
+"""A values.yaml read with its comments, and edited without losing them."""
+
+import pytest
+import yaml
+
+from ome_operator.errors import UserError
+from release.values import Value, replaced, values
+
+TEXT = """\
+# About the file.
+
+image:
+  # -- Name of the image,
+  # in two lines.
+  repository: mine # this one stays
+  # Not a description.
+  tag: ""
+# -- A block that is a row itself.
+resources:
+  requests: {cpu: 1}
+list: [1]
+"""
+
+
+def test_rows_in_the_order_of_the_file() -> None:
+    assert values(TEXT) == [
+        Value(("image", "repository"), "string", '"mine"', "Name of the image, in two lines."),
+        Value(("image", "tag"), "string", '""', ""),
+        Value(("resources",), "object", '{"requests": {"cpu": 1}}', "A block that is a row itself."),
+        Value(("list",), "list", "[1]", ""),
+    ]
+    assert values("# nothing\n") == []
+
+
+def test_a_value_takes_the_place_of_another() -> None:
+    """And every comment stays."""
+    wanted = {("image", "repository"): "host:1/a", ("image", "tag"): "2"}
+    made = replaced(TEXT, wanted)
+    assert yaml.safe_load(made)["image"] == {"repository": "host:1/a", "tag": "2"}
+    assert made.replace('"host:1/a"', "mine").replace('"2"', '""') == TEXT
+
+
+def test_a_path_that_is_not_there_is_a_sentence() -> None:
+    with pytest.raises(UserError, match=r"has no image\.digest"):
+        replaced(TEXT, {("image", "digest"): "x"})
