@@ -2,7 +2,8 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup cluster-tools test e2e lint format demo demo-down bench soak crds charts lock clean
+.PHONY: help setup cluster-tools test e2e lint format demo demo-down bench soak crds charts lock clean \
+	release release-images release-outputs release-sign release-page release-check
 
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	if $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then echo $$p; break; fi; done)
@@ -14,6 +15,10 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 # More words for the program behind a target: make test ARGS="-k rollout"
 ARGS ?=
+# Of a release: its version, and the registry (with a path) that it is pushed to. PUSH= makes it for that registry and does not push.
+VERSION ?=
+REGISTRY ?=
+PUSH ?= yes
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -44,11 +49,12 @@ e2e: setup ## The node suite: real pods on this machine, then in Docker on kind 
 	@OME_E2E=1 $(BIN)/python -m pytest tests/node $(ARGS)
 	@OME_E2E=kind $(BIN)/python -m pytest tests/node/kind tests/node/serving $(ARGS)
 
-lint: setup ## ruff, its format, mypy --strict, import-linter
+lint: setup ## ruff, its format, mypy --strict, import-linter, actionlint
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check --quiet . || { echo "make format writes it" >&2; exit 1; }
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python -m release lint
 
 format: setup ## Write the code as ruff formats it
 	@$(BIN)/ruff format --quiet .
@@ -61,6 +67,25 @@ demo-down: setup ## End the demo and remove its files
 
 bench: cluster-tools ## Measure against a bare apply of the same objects
 	@$(BIN)/python -m bench $(ARGS)
+
+release: setup ## Make dist/ of this commit: VERSION=1.2.3; REGISTRY=… pushes it
+	@$(BIN)/python -m release $(if $(and $(REGISTRY),$(PUSH)),push,dist) --version '$(VERSION)' --registry '$(REGISTRY)'
+
+release-images: setup ## The images of a release, for this machine's platform (Linux and root)
+	@$(BIN)/python -m release images
+
+release-outputs: setup ## The digests of what dist/ holds, as outputs of a workflow's step
+	@$(BIN)/python -m release outputs
+
+release-sign: setup ## Sign what dist/ holds by digest, as whom cosign finds (keyless)
+	@$(BIN)/python -m release digests | xargs -n 1 cosign sign --yes
+
+release-page: ## The page of the release at GitHub, with all files of dist/
+	@find dist -maxdepth 1 -type f ! -name release.json ! -name NOTES.md -print0 \
+		| xargs -0 gh release create 'v$(VERSION)' --verify-tag --title '$(VERSION)' --notes-file dist/NOTES.md
+
+release-check: cluster-tools ## A release into a registry on loopback, installed from there on a real node (Linux and root)
+	@OME_E2E=1 $(BIN)/python -m pytest tests/node/test_release.py $(ARGS)
 
 crds: setup ## Write crds/ from the Python models
 	@$(BIN)/python -m ome_operator.api.crds

@@ -1,4 +1,4 @@
-"""What is written from a chart's own files: README.md, and the descriptions in values.schema.json. `make charts` writes both."""
+"""Written from a chart's own files by `make charts`: README.md, and the descriptions in values.schema.json."""
 
 import json
 import sys
@@ -27,7 +27,9 @@ def files(root: Path = ROOT) -> Mapping[Path, str]:
         out[Path("charts") / name / "README.md"] = readme(facts, install, listed)
         schema = chart / "values.schema.json"
         if schema.exists():
-            out[Path("charts") / name / "values.schema.json"] = described(json.loads(schema.read_text(encoding="utf-8")), listed)
+            out[Path("charts") / name / "values.schema.json"] = described(
+                json.loads(schema.read_text(encoding="utf-8")), listed
+            )
     return out
 
 
@@ -70,7 +72,9 @@ def _cell(text: str) -> str:
 
 def differences(root: Path = ROOT) -> list[str]:
     """The files that are not as they would be written."""
-    return [str(path) for path, text in files(root).items() if not (root / path).exists() or (root / path).read_text() != text]
+    return [
+        str(path) for path, text in files(root).items() if not (root / path).exists() or (root / path).read_text() != text
+    ]
 
 
 def write(root: Path = ROOT) -> None:

@@ -1,4 +1,4 @@
-"""A values.yaml with its comments: what each value is, in the form of helm-docs, and how another text gets into its place."""
+"""A values.yaml with its comments: what each value is, in the form of helm-docs; and how a value is replaced."""
 
 import json
 import re

@@ -7,7 +7,9 @@ import hashlib
 import shutil
 import tarfile
 import threading
+import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 from ome_local.binaries.versions import Target, Tool
@@ -16,6 +18,7 @@ from ome_operator.errors import UserError
 ANSWER_WITHIN_S = 4.0
 """How long a release host may take to give a checksum file, name lookup included (which has no timeout of its own)."""
 _STALL_S = 30.0
+_REGISTRY = "Docker-Distribution-Api-Version"
 _SILENT: set[str] = set()
 """Base addresses that did not answer this process: asked once, not once per program."""
 
@@ -61,19 +64,44 @@ def _is_sha256(word: str) -> bool:
     return len(word) == 64 and all(c in "0123456789abcdefABCDEF" for c in word)
 
 
+def is_registry(address: str) -> bool:
+    """Whether a registry of images answers at its `/v2/`: it has a header of its own, also when it asks for a token."""
+
+    def ask() -> str:
+        try:
+            with urllib.request.urlopen(address, timeout=ANSWER_WITHIN_S) as reply:
+                return str(reply.headers.get(_REGISTRY) or "")
+        except urllib.error.HTTPError as refused:
+            return str(refused.headers.get(_REGISTRY) or "")
+
+    try:
+        return bool(_within(address, ask))
+    except Unavailable:
+        return False
+
+
 def _checksum_file(address: str) -> str:
-    """Its text, within ANSWER_WITHIN_S. A thread, because a name lookup cannot be interrupted."""
+    """Its text."""
+
+    def ask() -> str:
+        with urllib.request.urlopen(address, timeout=ANSWER_WITHIN_S) as reply:
+            return str(reply.read(1 << 20).decode(errors="replace"))
+
+    return _within(address, ask)
+
+
+def _within(address: str, ask: Callable[[], str]) -> str:
+    """What is answered within ANSWER_WITHIN_S. A thread, because a name lookup cannot be interrupted."""
     answer: list[str] = []
     trouble: list[str] = []
 
-    def ask() -> None:
+    def asked() -> None:
         try:
-            with urllib.request.urlopen(address, timeout=ANSWER_WITHIN_S) as reply:
-                answer.append(reply.read(1 << 20).decode(errors="replace"))
+            answer.append(ask())
         except (OSError, ValueError) as error:
             trouble.append(str(getattr(error, "reason", None) or error))
 
-    thread = threading.Thread(target=ask, daemon=True)
+    thread = threading.Thread(target=asked, daemon=True)
     thread.start()
     thread.join(ANSWER_WITHIN_S)
     if not answer:

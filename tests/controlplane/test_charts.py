@@ -21,7 +21,9 @@ def helm(*words: str) -> "subprocess.CompletedProcess[str]":
 
 def rendered(**values: Any) -> list[dict[str, Any]]:
     """The objects of the chart with these values."""
-    given = [word for name, value in values.items() for word in ("--set-json", f"{name.replace('_', '.')}={json.dumps(value)}")]
+    given = [
+        word for name, value in values.items() for word in ("--set-json", f"{name.replace('_', '.')}={json.dumps(value)}")
+    ]
     done = helm("template", "ome", str(CHART), "-n", "ome", *given)
     assert done.returncode == 0, done.stderr
     return [body for body in yaml.safe_load_all(done.stdout) if body]
@@ -61,7 +63,9 @@ def test_a_digest_wins_over_a_tag() -> None:
     ],
 )
 def test_the_schema_refuses(values: dict[str, Any], field: str) -> None:
-    given = [word for name, value in values.items() for word in ("--set-json", f"{name.replace('_', '.')}={json.dumps(value)}")]
+    given = [
+        word for name, value in values.items() for word in ("--set-json", f"{name.replace('_', '.')}={json.dumps(value)}")
+    ]
     done = helm("template", "ome", str(CHART), *given)
     assert done.returncode and field in done.stderr, done.stderr
 

@@ -8,8 +8,9 @@ It counts every byte that it sends and remembers where every answer began.
 import asyncio
 import hashlib
 import random
+import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -246,13 +247,22 @@ S = TypeVar("S", bound=Server)
 @contextmanager
 def served(hub: S, address: str = "127.0.0.1") -> Iterator[S]:
     """The server in a thread of its own, at an address of this machine."""
-    loop, ready = asyncio.new_event_loop(), threading.Event()
+    with in_thread(hub.app(), (address,)) as port:
+        hub.url = f"http://{address}:{port}"
+        yield hub
+
+
+@contextmanager
+def in_thread(app: web.Application, addresses: Sequence[str], context: ssl.SSLContext | None = None) -> Iterator[int]:
+    """Serve in a thread of its own, at addresses of this machine; the port, which is the same at each."""
+    loop, ready, ports = asyncio.new_event_loop(), threading.Event(), list[int]()
 
     async def start() -> web.AppRunner:
-        runner = web.AppRunner(hub.app(), access_log=None)
+        runner = web.AppRunner(app, access_log=None)
         await runner.setup()
-        await web.TCPSite(runner, address, 0).start()
-        hub.url = f"http://{address}:{runner.addresses[0][1]}"
+        for address in addresses:
+            await web.TCPSite(runner, address, ports[0] if ports else 0, ssl_context=context).start()
+            ports.append(runner.addresses[0][1])
         ready.set()
         return runner
 
@@ -267,7 +277,7 @@ def served(hub: S, address: str = "127.0.0.1") -> Iterator[S]:
     thread.start()
     assert ready.wait(10)
     try:
-        yield hub
+        yield ports[0]
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join(10)

@@ -17,19 +17,11 @@ import pytest
 from aiohttp import web
 
 from ome_local.binaries import ensure
-from ome_local.binaries.versions import Tool
 from ome_operator.errors import UserError
+from release.programs import ORAS, REGISTRY
 from tests.support.hub import Answer, Sent, pour
 
 GOMODS = Path(__file__).parent / "gomods"
-REGISTRY = Tool(
-    name="registry",
-    module="registry",
-    version="0.20.6",
-    package="github.com/google/go-containerregistry/cmd/registry",
-    gomods=GOMODS,
-)
-ORAS = Tool(name="oras", module="registry", version="1.2.3", package="oras.land/oras/cmd/oras", gomods=GOMODS)
 
 
 def programs() -> dict[str, Path]:

@@ -10,6 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 WITHIN_S = float(os.environ.get("WITHIN_S", "60"))
@@ -21,8 +22,8 @@ PATH = f"/apis/ome.io/v1beta1/namespaces/{NAMESPACE}/inferenceservices"
 
 def ask(method, path, body=None):
     """The JSON answer of the API server, as this pod's ServiceAccount."""
-    with open(f"{ACCOUNT}/token") as file:
-        headers = {"Authorization": f"Bearer {file.read()}", "Content-Type": "application/json"}
+    token = Path(f"{ACCOUNT}/token").read_text()
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(SERVER + path, data, headers, method=method)
     context = ssl.create_default_context(cafile=f"{ACCOUNT}/ca.crt")
@@ -44,11 +45,12 @@ def main():
         until = time.monotonic() + WITHIN_S
         while time.monotonic() < until:
             for condition in ask("GET", f"{PATH}/{NAME}").get("status", {}).get("conditions", ()):
-                if condition["type"] == "Ready" and condition["status"] == "False":
+                if condition["type"] == "Ready":
                     print(f"The operator works. It says of a service without a model: {condition['message']}")
                     return 0
             time.sleep(0.5)
-        print(f"The operator said nothing about a service for {WITHIN_S:.0f} s: kubectl logs -n {NAMESPACE} deployment/ome-operator")
+        print(f"The operator said nothing about a service for {WITHIN_S:.0f} s; its log says why:")
+        print(f"  kubectl logs -n {NAMESPACE} deployment/ome-operator")
         return 1
     finally:
         ask("DELETE", f"{PATH}/{NAME}")

@@ -27,8 +27,8 @@ KUBECTL_PATH = "/v1.34.2/bin/linux/amd64/kubectl"
 class Host:
     """A release host: path → content, and the paths that were asked for."""
 
-    def __init__(self, address: str, files: dict[str, bytes], asked: list[str]) -> None:
-        self.address, self.files, self.asked = address, files, asked
+    def __init__(self, address: str, files: dict[str, bytes], asked: list[str], headers: dict[str, str]) -> None:
+        self.address, self.files, self.asked, self.headers = address, files, asked, headers
 
 
 @pytest.fixture
@@ -36,12 +36,15 @@ def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Host]:
     """A server that every tool's base address points to, with an empty cache."""
     files: dict[str, bytes] = {}
     asked: list[str] = []
+    headers: dict[str, str] = {}
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             asked.append(self.path)
             content = files.get(self.path)
             self.send_response(404 if content is None else 200)
+            for name, value in headers.items():
+                self.send_header(name, value)
             self.end_headers()
             self.wfile.write(content or b"<html>nothing here</html>")
 
@@ -56,7 +59,7 @@ def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Host]:
             monkeypatch.setenv(tool.base_env, address + "/")
     monkeypatch.setenv("OME_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(releases, "_SILENT", set())
-    yield Host(address, files, asked)
+    yield Host(address, files, asked, headers)
     server.shutdown()
     server.server_close()
 
@@ -201,3 +204,14 @@ def test_every_program_is_pinned() -> None:
             continue
         assert f"v{tool.version}" in required, "go.mod and the table name the same version"
         assert dataclasses.replace(tool, base="x").address()
+
+
+def test_a_registry_is_known_by_its_greeting(host: Host) -> None:
+    """Whoever else answers there, such as a proxy that refuses, is none; nor is nobody."""
+    host.files["/v2/"] = b"{}"
+    assert not releases.is_registry(f"{host.address}/v2/")
+    assert not releases.is_registry("http://127.0.0.1:1/v2/")
+    host.headers["Docker-Distribution-Api-Version"] = "registry/2.0"
+    assert releases.is_registry(f"{host.address}/v2/")
+    del host.files["/v2/"]
+    assert releases.is_registry(f"{host.address}/v2/"), "a refusal is an answer"

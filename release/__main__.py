@@ -1,0 +1,68 @@
+"""`make release VERSION=… [REGISTRY=…]`: make dist/, and push it where a registry is named.
+
+Nothing is asked, and nothing is pushed before all of it is made. Exit code 1 with a sentence for what is refused.
+"""
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+from ome_operator.errors import UserError
+from release import checkout, dist, images, programs
+from release.push import push
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def main(words: list[str]) -> int:
+    """What was asked for."""
+    parser = argparse.ArgumentParser(prog="python -m release", description=__doc__)
+    parser.add_argument("command", choices=("images", "dist", "push", "digests", "outputs", "lint"))
+    parser.add_argument("--version", default="")
+    parser.add_argument("--registry", default="", help="registry and path, such as ghcr.io/us/ome")
+    asked = parser.parse_args(words)
+    try:
+        return run(asked.command, asked.version, asked.registry)
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+
+
+def run(command: str, version: str = "", registry: str = "", root: Path = ROOT) -> int:
+    """Exit code 0, or a UserError."""
+    out = root / "dist"
+    if command == "images":
+        images.make(root, root / "build" / "images" / checkout.git(root, "rev-parse", "HEAD").strip()[:12])
+        return 0
+    if command == "lint":
+        return subprocess.run([programs.program(programs.ACTIONLINT)], cwd=root, check=False).returncode
+    if command == "digests":
+        made = known(out)
+        print("".join(f"{made.registry}/{item.repository}@{item.digest}\n" for item in made.items), end="")
+        return 0
+    if command == "outputs":
+        print("".join(f"{item.repository.replace('/', '-')}={item.digest}\n" for item in known(out).items), end="")
+        return 0
+    if reason := checkout.why_not(version, checkout.read(root)):
+        raise UserError(reason)
+    if command == "push" and not registry:
+        raise UserError("REGISTRY is not set: name where the release is pushed, such as REGISTRY=ghcr.io/us/ome.")
+    made = dist.make(root, version, registry or dist.EXAMPLE, out)
+    print(f"dist/ holds {version} for {', '.join(made.platforms)}, made of {made.commit[:12]}.")
+    if command == "push":
+        push(made.items, out / dist.LAYOUT, registry, version)
+        print(f"Pushed to {registry}: {', '.join(item.repository for item in made.items)}.")
+    return 0
+
+
+def known(out: Path) -> dist.Release:
+    """What dist/ holds."""
+    made = dist.Release.load(out)
+    if made is None:
+        raise UserError("There is no release in dist/: `make release VERSION=…` makes it.")
+    return made
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

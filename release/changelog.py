@@ -1,0 +1,42 @@
+"""CHANGELOG.md, in the form of Keep a Changelog: its sections, newest first."""
+
+import re
+from dataclasses import dataclass
+
+UNRELEASED = "Unreleased"
+_HEADING = re.compile(r"^## \[([^\]]+)\](?: - (\d{4}-\d\d-\d\d))?[ \t]*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Section:
+    """What changed in a version."""
+
+    version: str
+    date: str
+    """Empty for what is not released."""
+    text: str
+
+
+def sections(text: str) -> list[Section]:
+    """In the order of the file."""
+    found = list(_HEADING.finditer(text))
+    ends = [*(heading.start() for heading in found[1:]), len(text)]
+    return [Section(one[1], one[2] or "", text[one.end() : end].strip()) for one, end in zip(found, ends, strict=False)]
+
+
+def why_not(text: str, version: str) -> str | None:
+    """Why this version cannot be released with this changelog, as a sentence with the way out."""
+    listed = sections(text)
+    waiting = next((one for one in listed if one.version == UNRELEASED and one.text), None)
+    released = [one for one in listed if one.version != UNRELEASED]
+    heading = f"`## [{version}] - YYYY-MM-DD`"
+    if not released or released[0].version != version:
+        newest = f"its newest version is {released[0].version}" if released else "it has no version"
+        return f"CHANGELOG.md does not begin with {version} ({newest}): put {heading} above the entries of this release."
+    if not released[0].date:
+        return f"CHANGELOG.md has no date for {version}: write {heading}."
+    if not released[0].text:
+        return f"CHANGELOG.md says nothing about {version}: people read there what changed."
+    if waiting is not None:
+        return f"CHANGELOG.md has entries under [{UNRELEASED}]: those that are part of {version} belong below its heading."
+    return None

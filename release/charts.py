@@ -1,0 +1,68 @@
+"""The charts of a release: images named by digest, packed by helm, stored as `helm push` would store them."""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+
+from ome_local.binaries import ensure
+from ome_operator.errors import UserError
+from release.layout import Layout
+from release.values import replaced
+
+CHARTS = ("ome-crd", "ome-resources")
+"""In the order in which people install them; the last is the release's face."""
+IMAGES = {"operator": ("image",), "agent": ("agent", "image")}
+"""Image -> where the chart's values name it."""
+_CONFIG = "application/vnd.cncf.helm.config.v1+json"
+_CONTENT = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
+_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+
+
+def package(root: Path, name: str, version: str, images: Mapping[str, tuple[str, str]], out: Path) -> Path:
+    """Pack a chart into the folder `out`. `images`: folder below images/ -> (repository, digest)."""
+    with tempfile.TemporaryDirectory() as folder:
+        chart = Path(folder) / name
+        shutil.copytree(root / "charts" / name, chart)
+        values = chart / "values.yaml"
+        if values.exists():
+            values.write_text(named(values.read_text(encoding="utf-8"), version, images), encoding="utf-8")
+        words = ["package", str(chart), "--destination", str(out), "--version", version, "--app-version", version]
+        home = {f"HELM_{part}_HOME": f"{folder}/helm/{part.lower()}" for part in ("CACHE", "CONFIG", "DATA")}
+        helm = ensure.ensure(["helm"])["helm"]
+        done = subprocess.run([str(helm), *words], capture_output=True, text=True, check=False, env={**os.environ, **home})
+        if done.returncode:
+            raise UserError(f"helm could not package charts/{name}: {done.stderr.strip()}")
+    return out / f"{name}-{version}.tgz"
+
+
+def named(values: str, version: str, images: Mapping[str, tuple[str, str]]) -> str:
+    """The text of values.yaml in which every image of the release is named by its digest; the tag is for people."""
+    wanted = {}
+    for image, (repository, digest) in images.items():
+        for field, value in (("repository", repository), ("tag", version), ("digest", digest)):
+            wanted[(*IMAGES[image], field)] = value
+    return replaced(values, wanted)
+
+
+def store(layout: Layout, root: Path, name: str, version: str, packed: Path) -> str:
+    """A packed chart as an artifact; its digest."""
+    facts = yaml.safe_load((root / "charts" / name / "Chart.yaml").read_text(encoding="utf-8"))
+    facts |= {"version": version, "appVersion": version}
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": _MANIFEST,
+        "config": layout.put(json.dumps(facts).encode(), _CONFIG),
+        "layers": [layout.put(packed.read_bytes(), _CONTENT)],
+        "annotations": {
+            "org.opencontainers.image.title": name,
+            "org.opencontainers.image.version": version,
+            "org.opencontainers.image.description": facts["description"],
+        },
+    }
+    return layout.name(layout.put(json.dumps(manifest).encode(), _MANIFEST), f"{name}-{version}")

@@ -1,0 +1,102 @@
+"""The checkout that a release is made of, and why no release can be made of it. Only `read` and `git` are not pure."""
+
+import json
+import re
+import subprocess
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from packaging.version import InvalidVersion, Version
+
+from ome_operator.errors import UserError
+from release import changelog
+
+_FORM = re.compile(r"\d+\.\d+\.\d+(-rc\.\d+)?")
+_FEW = 3
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """The facts that decide."""
+
+    commit: str
+    dirty: Sequence[str]
+    """Paths with changes that are in no commit."""
+    tags: Mapping[str, str]
+    """Tag -> commit."""
+    versions: Mapping[str, str]
+    """File -> the version that it says."""
+    changelog: str
+
+
+def read(root: Path) -> Checkout:
+    """The facts of a checkout."""
+    tags = [
+        line.split()
+        for line in git(
+            root, "for-each-ref", "--format=%(refname:short) %(*objectname) %(objectname)", "refs/tags"
+        ).splitlines()
+    ]
+    said = re.search(r'__version__ = "([^"]+)"', (root / "ome_operator/__init__.py").read_text(encoding="utf-8"))
+    versions = {"ome_operator/__init__.py": said[1] if said else ""}
+    versions["pyproject.toml"] = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    for chart in sorted((root / "charts").glob("*/Chart.yaml")):
+        facts = yaml.safe_load(chart.read_text(encoding="utf-8"))
+        for field in ("version", "appVersion"):
+            versions[f"{chart.relative_to(root)} ({field})"] = str(facts[field])
+    return Checkout(
+        commit=git(root, "rev-parse", "HEAD").strip(),
+        dirty=[line[3:] for line in git(root, "status", "--porcelain").splitlines()],
+        tags={tag: commits[0] for tag, *commits in tags},
+        versions=versions,
+        changelog=(root / "CHANGELOG.md").read_text(encoding="utf-8"),
+    )
+
+
+def why_not(version: str, there: Checkout) -> str | None:
+    """Why this version cannot be made of this checkout, as a sentence with the way out."""
+    if not _FORM.fullmatch(version):
+        return f"VERSION is {json.dumps(version)}: it has to be three numbers such as 0.2.0, or 0.2.0-rc.1 before them."
+    if there.dirty:
+        more = f" and {len(there.dirty) - _FEW} more" if len(there.dirty) > _FEW else ""
+        named = ", ".join(there.dirty[:_FEW]) + more
+        return f"The working tree has changes ({named}): commit them or take them back, for a release is made of a commit."
+    return _tags(version, there) or _versions(version, there) or changelog.why_not(there.changelog, version)
+
+
+def _tags(version: str, there: Checkout) -> str | None:
+    own = there.tags.get(f"v{version}")
+    if own and own != there.commit:
+        at = f"it is at commit {own[:12]} and this is {there.commit[:12]}"
+        return f"VERSION is {version}, and tag v{version} exists ({at}): a release never changes, so take a newer version."
+    released = [number for tag in there.tags if (number := _number(tag))]
+    newest = max(released, default=None)
+    if newest and Version(version) < newest:
+        return f"VERSION is {version}, and {newest} is tagged: take a newer version."
+    return None
+
+
+def _number(tag: str) -> Version | None:
+    try:
+        return Version(tag.removeprefix("v")) if tag.startswith("v") else None
+    except InvalidVersion:
+        return None
+
+
+def _versions(version: str, there: Checkout) -> str | None:
+    others = {file: said for file, said in there.versions.items() if said != version}
+    if not others:
+        return None
+    named = ", ".join(f"{file} says {said}" for file, said in others.items())
+    return f"VERSION is {version}, and {named}: write {version} there, and commit."
+
+
+def git(root: Path, *words: str) -> str:
+    """What git prints; its complaint as UserError."""
+    done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise UserError(f"`git {' '.join(words[:2])}` failed in {root}: {done.stderr.strip()}")
+    return done.stdout

@@ -1,0 +1,105 @@
+"""The folder dist/: all that a release consists of, made of a commit, and what is pushed of it."""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from ome_local.progress import step
+from ome_operator.errors import UserError
+from release import changelog, charts, checkout, images, sbom
+from release.layout import Layout
+from release.push import Item
+
+RECORD, SUMS, NOTES, LAYOUT = "release.json", "SHA256SUMS", "NOTES.md", "oci"
+EXAMPLE = "registry.example.com"
+"""Where a chart that is not pushed looks for its images."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """What dist/ holds; `RECORD` keeps it."""
+
+    version: str
+    commit: str
+    registry: str
+    items: tuple[Item, ...]
+    """In the order in which names are given."""
+    platforms: tuple[str, ...]
+
+    @classmethod
+    def load(cls, out: Path) -> "Release | None":
+        """What is in the folder, if a release is whole there."""
+        try:
+            kept = json.loads((out / RECORD).read_text())
+        except FileNotFoundError:
+            return None
+        return cls(**{**kept, "items": tuple(Item(**item) for item in kept["items"]), "platforms": tuple(kept["platforms"])})
+
+
+def make(root: Path, version: str, registry: str, out: Path) -> Release:
+    """Make dist/, unless it is there for this commit and registry: a release that is tried again has the same bytes."""
+    commit = checkout.git(root, "rev-parse", "HEAD").strip()
+    known = Release.load(out)
+    if known and (known.version, known.commit, known.registry) == (version, commit, registry):
+        return known
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    layout = Layout.new(out / LAYOUT)
+    built = root / "build" / "images" / commit[:12]
+    images.make(root, built)
+    platforms, items, named = set[str](), list[Item](), dict[str, tuple[str, str]]()
+    for name, repository in images.IMAGES.items():
+        there = images.made(name, built)
+        digest = layout.join(list(there.values()), f"{repository}-{version}")
+        platforms |= there.keys()
+        items.append(Item(repository, digest))
+        named[name] = (f"{registry}/{repository}", digest)
+        for platform, image in there.items():
+            text = sbom.bom(repository, version, image.files(image.only()["digest"]))
+            (out / f"{repository}-{version}-{platform}.cdx.json").write_text(text)
+    for name in charts.CHARTS:
+        packed = charts.package(root, name, version, named, out)
+        items.append(Item(f"charts/{name}", charts.store(layout, root, name, version, packed)))
+    with step("wheel and sdist"):
+        _python(root, out)
+    done = Release(version, commit, registry, tuple(items), tuple(sorted(platforms)))
+    (out / NOTES).write_text(notes(done, (root / "CHANGELOG.md").read_text(encoding="utf-8")))
+    (out / SUMS).write_text(sums(out))
+    (out / RECORD).write_text(json.dumps(asdict(done), indent=2) + "\n")  # the last file: what has it is whole
+    return done
+
+
+def _python(root: Path, out: Path) -> None:
+    """Both with times of the commit, so that they are the same bytes wherever they are built."""
+    when = checkout.git(root, "log", "-1", "--format=%ct").strip()
+    command = [sys.executable, "-m", "hatchling", "build", "-d", str(out)]
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": when}
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise UserError(f"The wheel could not be built: {done.stderr.strip().splitlines()[-1:]}")
+
+
+def sums(out: Path) -> str:
+    """Lines for `sha256sum --check`, of every file that is uploaded."""
+    files = sorted(file for file in out.iterdir() if file.is_file() and file.name not in (SUMS, RECORD))
+    return "".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files)
+
+
+def notes(made: Release, text: str) -> str:
+    """What people read: what changed, how it is installed, and the digests."""
+    section = next(one for one in changelog.sections(text) if one.version == made.version)
+    helm = "helm upgrade --install"
+    lines = [
+        section.text, "", "### Install", "", "```sh",
+        f"{helm} ome-crd oci://{made.registry}/charts/ome-crd --version {made.version} --namespace ome --create-namespace",
+        f"{helm} ome oci://{made.registry}/charts/ome-resources --version {made.version} --namespace ome",
+        "helm test ome --namespace ome", "```", "",
+        f"### Images and charts ({', '.join(f'linux/{platform}' for platform in made.platforms)})", "",
+        *(f"- `{made.registry}/{item.repository}@{item.digest}`" for item in made.items),
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,47 @@
+"""The images of a release, as OCI layouts: made on a machine of each platform, and joined."""
+
+import os
+import shutil
+from pathlib import Path
+
+from ome_local.binaries.versions import this_machine
+from ome_local.images import build, buildah
+from ome_local.progress import step
+from ome_operator import __version__
+from release.layout import Layout
+
+PLATFORMS = ("amd64", "arm64")
+IMAGES = {"operator": "ome-operator", "agent": "ome-agent"}
+"""Folder below images/ -> repository. The other images are for tests and trials."""
+
+
+def make(root: Path, into: Path) -> None:
+    """Build what is missing for this machine's platform, as `into/<platform>/<image>`."""
+    platform = this_machine().arch
+    for name, repository in IMAGES.items():
+        folder = into / platform / name
+        if folder.exists():
+            continue
+        buildah.require()
+        tag, log = f"localhost/{repository}:{__version__}", into / f"{name}.log"
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with step(f"image {name} for {platform}", quiet_below=0.0):
+            buildah.bud(build.dockerfile(name, root), root, tag, log)
+            part = folder.with_name(f".{name}.part")
+            shutil.rmtree(part, ignore_errors=True)
+            buildah.layout(tag, part, "image")
+            part.rename(folder)
+    _hand_over(into)
+
+
+def _hand_over(folder: Path) -> None:
+    """What was made under sudo belongs to who called it, who carries it to the next machine."""
+    if {"SUDO_UID", "SUDO_GID"} <= os.environ.keys() and os.geteuid() == 0:
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, int(os.environ["SUDO_UID"]), int(os.environ["SUDO_GID"]), follow_symlinks=False)
+
+
+def made(name: str, below: Path) -> dict[str, Layout]:
+    """Platform -> the image, for the platforms that are there."""
+    found = {platform: below / platform / name for platform in PLATFORMS}
+    return {platform: Layout(folder) for platform, folder in found.items() if folder.exists()}

@@ -1,0 +1,31 @@
+"""Go programs that a release needs, built like those of a local cluster: from modules pinned by go.sum."""
+
+from pathlib import Path
+
+from ome_local.binaries import ensure
+from ome_local.binaries.versions import Tool
+
+GOMODS = Path(__file__).parent / "gomods"
+ORAS = Tool(name="oras", module="registry", version="1.2.3", package="oras.land/oras/cmd/oras", gomods=GOMODS)
+"""Pushes an OCI layout by digest, and gives names to digests."""
+REGISTRY = Tool(
+    name="registry",
+    module="registry",
+    version="0.20.6",
+    package="github.com/google/go-containerregistry/cmd/registry",
+    gomods=GOMODS,
+)
+"""A registry on loopback, for tests."""
+ACTIONLINT = Tool(
+    name="actionlint",
+    module="actionlint",
+    version="1.7.8",
+    package="github.com/rhysd/actionlint/cmd/actionlint",
+    gomods=GOMODS,
+)
+"""Checks .github/workflows."""
+
+
+def program(tool: Tool) -> Path:
+    """Where it lies, after building it where it is missing."""
+    return ensure.provide([tool])[tool.name]

@@ -1,0 +1,85 @@
+"""How a release gets into a registry: contents first, by digest, which nobody sees; then the names.
+
+A registry that refuses, refuses a content. A name is a request of a few bytes with rights that have just been used, so it
+fails only where the connection is lost. Then the names that were given are taken back, or said.
+"""
+
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ome_operator.errors import UserError
+from release import programs
+
+
+@dataclass(frozen=True)
+class Item:
+    """An image or a chart."""
+
+    repository: str
+    """Below the registry's address."""
+    digest: str
+
+
+def push(items: Sequence[Item], layout: Path, registry: str, version: str) -> None:
+    """Push all of them, the last of which is what people install.
+
+    UserError: nothing has a name, or the sentence says what has.
+    """
+    oras = programs.program(programs.ORAS)
+    waiting = [item for item in items if not _published(oras, item, registry, version)]
+    for item in reversed(waiting):  # the charts are small: a registry that refuses says so before gigabytes are sent
+        place = f"{registry}/{item.repository}"
+        _oras(
+            oras,
+            "cp",
+            "--from-oci-layout",
+            f"{layout}@{item.digest}",
+            place,
+            why=f"{place} was refused, and nothing has a name yet",
+        )
+    named: list[Item] = []
+    for item in waiting:
+        place = f"{registry}/{item.repository}"
+        try:
+            _oras(oras, "tag", f"{place}@{item.digest}", version, why=f"{place}:{version} could not be named")
+        except UserError as error:
+            raise UserError(f"{error} {_taken_back(oras, named, registry, version)}") from error
+        named.append(item)
+
+
+def _published(oras: Path, item: Item, registry: str, version: str) -> bool:
+    """Whether the name exists already. With other bytes it is another release, which never changes."""
+    place = f"{registry}/{item.repository}:{version}"
+    found = _resolved(oras, place)
+    if found not in ("", item.digest):
+        raise UserError(
+            f"{place} exists with other content ({found}), and a release never changes: take a newer VERSION "
+            "(nothing was pushed)."
+        )
+    return bool(found)
+
+
+def _resolved(oras: Path, place: str) -> str:
+    """The digest of a name; "" for none. A registry that does not answer is said by whatever is pushed next."""
+    done = subprocess.run([str(oras), "resolve", place], capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _taken_back(oras: Path, named: Sequence[Item], registry: str, version: str) -> str:
+    """Remove names that were given, the newest first; what came of it, as a sentence."""
+    for item in reversed(named):
+        place = f"{registry}/{item.repository}@{item.digest}"
+        subprocess.run([str(oras), "manifest", "delete", "--force", place], capture_output=True, check=False)
+    left = [item.repository for item in named if _resolved(oras, f"{registry}/{item.repository}:{version}")]
+    if not left:
+        return "No name is left of this release; run the same command again."
+    return f"{', '.join(left)} kept the name {version}, and no chart refers to them by it; run the same command again."
+
+
+def _oras(oras: Path, *words: str, why: str) -> None:
+    done = subprocess.run([str(oras), *words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = (done.stderr or done.stdout).strip().splitlines() or ["(nothing was said)"]
+        raise UserError(f"{why}: {next((line for line in lines if 'rror' in line), lines[-1]).strip()}.")

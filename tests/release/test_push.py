@@ -1,0 +1,93 @@
+"""Into a real registry behind TLS: all of a release gets its names, or nothing does."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ome_local.binaries import ensure
+from ome_operator.errors import UserError
+from release import charts
+from release.layout import Layout
+from release.push import Item, push
+from tests.support import oci
+from tests.support.tls_registry import Front
+
+ROOT = Path(__file__).parents[2]
+REPOSITORIES = ("us/ome-operator", "us/charts/ome-crd")
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout.new(tmp_path / "layout")
+
+
+def release(layout: Layout, tmp_path: Path, content: bytes = b"1") -> list[Item]:
+    """An image of two platforms, and the chart of the kinds."""
+    made = [oci.image(tmp_path / f"{arch}-{content.hex()}", {"a": content}, arch) for arch in ("amd64", "arm64")]
+    items = [Item("ome-operator", layout.join(made, f"ome-operator-{content.hex()}"))]
+    packed = charts.package(ROOT, "ome-crd", "0.1.0", {}, tmp_path)
+    return [*items, Item("charts/ome-crd", charts.store(layout, ROOT, "ome-crd", "0.1.0", packed))]
+
+
+def tags(front: Front) -> dict[str, list[str]]:
+    return {name: found for name in REPOSITORIES if (found := front.tags(name))}
+
+
+def test_all_of_it_is_there_and_helm_takes_the_chart(front: Front, layout: Layout, tmp_path: Path) -> None:
+    """By `oci://`, with the certificate of SSL_CERT_FILE and nothing else."""
+    items = release(layout, tmp_path)
+    push(items, layout.folder, f"{front.host}/us", "0.1.0")
+    assert tags(front) == {name: ["0.1.0"] for name in REPOSITORIES}
+    helm = [str(ensure.ensure(["helm"])["helm"]), "template", "ome-crd", f"oci://{front.host}/us/charts/ome-crd"]
+    done = subprocess.run(
+        helm, capture_output=True, text=True, check=False, env={**os.environ, "HELM_CACHE_HOME": str(tmp_path)}
+    )
+    assert done.returncode == 0, done.stderr
+    kinds = {body["kind"] for body in yaml.safe_load_all(done.stdout) if body}
+    assert kinds == {"CustomResourceDefinition"}
+    push(items, layout.folder, f"{front.host}/us", "0.1.0")
+
+
+@pytest.mark.parametrize("refused", ["charts/ome-crd", "ome-operator"])
+def test_a_registry_that_refuses_a_content_has_no_name(front: Front, layout: Layout, tmp_path: Path, refused: str) -> None:
+    """The rights may end at any repository, and the sentence says at which."""
+    front.refuse = lambda method, path: 403 if method in ("POST", "PUT") and f"/us/{refused}/" in path else 0
+    with pytest.raises(UserError, match=rf"us/{refused} was refused, and nothing has a name yet: .*403.*") as said:
+        push(release(layout, tmp_path), layout.folder, f"{front.host}/us", "0.1.0")
+    assert "\n" not in str(said.value)
+    assert tags(front) == {}
+
+
+def test_a_registry_that_refuses_a_name_keeps_none(front: Front, layout: Layout, tmp_path: Path) -> None:
+    """The names before it are taken back, and the same command completes the release later."""
+    front.refuse = lambda method, path: 403 if method == "PUT" and path.endswith("us/charts/ome-crd/manifests/0.1.0") else 0
+    items = release(layout, tmp_path)
+    with pytest.raises(UserError, match=r"charts/ome-crd:0\.1\.0 could not be named: .* No name is left of this release"):
+        push(items, layout.folder, f"{front.host}/us", "0.1.0")
+    assert tags(front) == {}
+    front.refuse = lambda method, path: 0
+    push(items, layout.folder, f"{front.host}/us", "0.1.0")
+    assert tags(front) == {name: ["0.1.0"] for name in REPOSITORIES}
+
+
+def test_a_name_that_cannot_be_taken_back_is_said(front: Front, layout: Layout, tmp_path: Path) -> None:
+    """Some registries delete nothing."""
+    closed = ("DELETE",)
+    front.refuse = lambda method, path: (
+        405 if method in closed else 403 if method == "PUT" and path.endswith("us/charts/ome-crd/manifests/0.1.0") else 0
+    )
+    with pytest.raises(UserError, match=r"ome-operator kept the name 0\.1\.0, and no chart refers to them by it"):
+        push(release(layout, tmp_path), layout.folder, f"{front.host}/us", "0.1.0")
+    assert tags(front) == {"us/ome-operator": ["0.1.0"]}
+
+
+def test_a_release_never_changes(front: Front, layout: Layout, tmp_path: Path) -> None:
+    """Other bytes under the same name are refused before anything is sent."""
+    push(release(layout, tmp_path), layout.folder, f"{front.host}/us", "0.1.0")
+    (tmp_path / "b").mkdir()
+    with pytest.raises(UserError, match=r"ome-operator:0\.1\.0 exists with other content .* take a newer VERSION"):
+        push(release(layout, tmp_path / "b", b"2"), layout.folder, f"{front.host}/us", "0.1.0")
+    assert tags(front) == {name: ["0.1.0"] for name in REPOSITORIES}

@@ -1,0 +1,87 @@
+"""A registry behind TLS, as people have: a front with a certificate of its own authority, which can refuse what is asked."""
+
+import json
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+from aiohttp import web
+
+from ome_local.pki import Authority
+from tests.support import registry
+from tests.support.hub import in_thread
+
+_PASSED_ON = ("Content-Type", "Content-Range", "Content-Length", "Accept", "Range")
+_PASSED_BACK = ("Content-Type", "Content-Range", "Content-Length", "Location", "Range", "Docker-Content-Digest")
+
+
+@dataclass
+class Front:
+    """What is asked over TLS, and asks the registry."""
+
+    behind: str
+    """host:port of the registry."""
+    authority: Path
+    """The certificate that SSL_CERT_FILE names."""
+    refuse: Callable[[str, str], int] = lambda method, path: 0
+    """A status to answer a request (method, path) with; 0: the registry answers."""
+    asked: list[tuple[str, str]] = field(default_factory=list)
+    host: str = ""
+    """As names of images begin: 127.0.0.1:port."""
+    port: int = 0
+
+    def app(self) -> web.Application:
+        """All routes are the registry's."""
+        made = web.Application(client_max_size=0)
+        made.router.add_route("*", "/{rest:.*}", self._answer)
+        return made
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append((request.method, request.path))
+        if status := self.refuse(request.method, request.path):
+            return web.json_response({"errors": [{"code": "DENIED", "message": "not yours"}]}, status=status)
+        headers = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
+        body = request.content if request.can_read_body else None
+        timeout = aiohttp.ClientTimeout(total=600)
+        async with (
+            aiohttp.ClientSession(auto_decompress=False, timeout=timeout) as session,
+            session.request(
+                request.method, f"http://{self.behind}{request.path_qs}", headers=headers, data=body, allow_redirects=False
+            ) as answer,
+        ):
+            kept = {name: answer.headers[name] for name in _PASSED_BACK if name in answer.headers}
+            response = web.StreamResponse(status=answer.status, headers=kept)
+            await response.prepare(request)
+            if request.method != "HEAD":
+                async for block in answer.content.iter_chunked(1 << 20):
+                    await response.write(block)
+            await response.write_eof()
+            return response
+
+    def tags(self, repository: str) -> list[str]:
+        """The names in a repository; [] where there is none."""
+        try:
+            with urllib.request.urlopen(f"http://{self.behind}/v2/{repository}/tags/list", timeout=10) as reply:
+                return list(json.load(reply)["tags"] or [])
+        except urllib.error.HTTPError:
+            return []
+
+
+@contextmanager
+def running(folder: Path, addresses: Sequence[str] = ()) -> Iterator[Front]:
+    """A registry that listens on loopback and on these addresses, under the same port."""
+    folder.mkdir(exist_ok=True)
+    authority = Authority(folder)
+    authority.server("registry", addresses)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(folder / "registry.crt", folder / "registry.key")
+    with registry.running(registry.programs()["registry"]) as behind:
+        front = Front(behind, folder / "ca.crt")
+        with in_thread(front.app(), ("127.0.0.1", *addresses), context) as port:
+            front.port, front.host = port, f"127.0.0.1:{port}"
+            yield front

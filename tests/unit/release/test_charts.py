@@ -1,0 +1,42 @@
+"""Charts of a release: what they name, and what is stored of them."""
+
+import json
+from pathlib import Path
+
+import yaml
+
+from release import charts, pages
+from release.layout import Layout
+
+ROOT = Path(__file__).parents[3]
+DIGEST = f"sha256:{'1' * 64}"
+
+
+def test_every_image_of_the_release_is_named_by_its_digest() -> None:
+    """In the values of the chart as it is committed, whose comments stay."""
+    text = (ROOT / "charts/ome-resources/values.yaml").read_text()
+    made = charts.named(text, "1.2.3", {"operator": ("r/op", DIGEST), "agent": ("r/agent", DIGEST)})
+    values = yaml.safe_load(made)
+    assert values["image"] | {"pullPolicy": "", "pullSecrets": [], "userPullSecrets": []} == {
+        "repository": "r/op", "tag": "1.2.3", "digest": DIGEST, "pullPolicy": "", "pullSecrets": [], "userPullSecrets": [],
+    }  # fmt: skip
+    assert values["agent"]["image"] == {"repository": "r/agent", "tag": "1.2.3", "digest": DIGEST}
+    assert made.count("# --") == text.count("# --")
+
+
+def test_a_chart_is_stored_as_helm_stores_it(tmp_path: Path) -> None:
+    """Media types of config and content, by which `helm install oci://…` knows a chart."""
+    (tmp_path / "c.tgz").write_bytes(b"packed")
+    layout = Layout.new(tmp_path / "oci")
+    manifest = layout.document(charts.store(layout, ROOT, "ome-crd", "1.2.3", tmp_path / "c.tgz"))
+    assert manifest["config"]["mediaType"] == "application/vnd.cncf.helm.config.v1+json"
+    (content,) = manifest["layers"]
+    assert content["mediaType"] == "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
+    assert layout.blob(content["digest"]).read_bytes() == b"packed"
+    facts = json.loads(layout.blob(manifest["config"]["digest"]).read_text())
+    assert (facts["name"], facts["version"], facts["appVersion"]) == ("ome-crd", "1.2.3", "1.2.3")
+
+
+def test_both_lists_of_charts_are_all_charts() -> None:
+    there = {path.parent.name for path in (ROOT / "charts").glob("*/Chart.yaml")}
+    assert set(charts.CHARTS) == set(pages.CHARTS) == there

@@ -1,0 +1,44 @@
+"""The workflows call make targets and nothing else, so that what they do can be tried on every machine."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[3]
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+
+
+def steps(workflow: Path) -> list[dict[str, Any]]:
+    jobs = yaml.safe_load(workflow.read_text())["jobs"]
+    return [step for job in jobs.values() for step in job["steps"]]
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
+def test_every_command_is_a_target_that_exists(workflow: Path) -> None:
+    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    commands = [step["run"].strip() for step in steps(workflow) if "run" in step]
+    assert commands
+    for command in commands:
+        found = re.fullmatch(
+            r'(?:sudo env "PATH=\$PATH" )?make (?:--silent )?([a-z-]+)(?: [A-Z]+=\S*)*(?: >>"\$GITHUB_OUTPUT")?', command
+        )
+        assert found and found[1] in targets, command
+
+
+def test_each_platform_has_its_machine() -> None:
+    """Of the images that `make release` joins."""
+    from release.images import PLATFORMS
+
+    text = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
+    rows = text["jobs"]["images"]["strategy"]["matrix"]["include"]
+    assert sorted(row["platform"] for row in rows) == sorted(PLATFORMS)
+
+
+def test_what_continuous_integration_runs_is_what_the_workflow_runs() -> None:
+    words = (ROOT / ".ci/run").read_text().split("exec make ")[1].split()
+    assert [step["run"] for step in steps(ROOT / ".github/workflows/ci.yml") if "run" in step] == [
+        f"make {word}" for word in words
+    ]
