@@ -1,1 +1,1 @@
-"""Container images built from images/ without Docker."""
+"""Container images: the Dockerfiles of images/ run by buildah, without Docker."""

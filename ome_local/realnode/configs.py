@@ -35,6 +35,8 @@ state = "/run/containerd"
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{plugins}"
     conf_dir = "{node.config}/net.d"
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = "{node.registries}"
   [plugins."io.containerd.grpc.v1.cri".containerd]
     snapshotter = "overlayfs"
     default_runtime_name = "runc"

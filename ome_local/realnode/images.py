@@ -2,13 +2,11 @@
 
 import re
 import subprocess
-import tarfile
-import tempfile
 import time
 from pathlib import Path
 
 from ome_local.binaries import ensure
-from ome_local.images import archive
+from ome_local.images import build
 from ome_local.realnode.spec import PAUSE, RealNode
 from ome_operator.errors import UserError
 
@@ -112,18 +110,8 @@ def load_pause(node: RealNode) -> None:
     """The image of every pod's first container, unless it is there."""
     if f"docker.io/{PAUSE}" in listed(node):
         return
-    with tempfile.TemporaryDirectory(dir=node.folder) as folder:
-        layer, image = Path(folder) / "layer.tar", Path(folder) / "image.tar"
-        with tarfile.open(layer, "w") as tar:
-            tar.add(ensure.ensure(["pause"])["pause"], "pause", filter=_plain)
-        archive.write(image, PAUSE, [layer], archive.ImageConfig(entrypoint=["/pause"], user="65535:65535"))
-        load(node, image)
-
-
-def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    entry.uid = entry.gid = entry.mtime = 0
-    entry.uname = entry.gname = ""
-    return entry
+    files = {ensure.ensure(["pause"])["pause"]: "/pause"}
+    load(node, build.single("pause", PAUSE, files, "--entrypoint", '["/pause"]', "--user", "65535:65535"))
 
 
 def _ctr(node: RealNode, *words: str) -> str:

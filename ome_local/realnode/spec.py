@@ -80,6 +80,11 @@ class RealNode:
         return self.folder / "config"
 
     @property
+    def registries(self) -> Path:
+        """Folders `host:port` with containerd's hosts.toml, for registries that are reached elsewhere; read at each pull."""
+        return self.config / "certs.d"
+
+    @property
     def images(self) -> Path:
         """Containerd's images and containers."""
         return self.folder / "containerd"

@@ -14,7 +14,7 @@ import pytest
 
 from ome_local import layout, lifecycle, processes, spec
 from ome_local.cluster import Cluster
-from ome_local.images import archive
+from ome_local.images import build
 from ome_local.realnode import cgroups, image_cache, images
 from ome_local.realnode.spec import COMPONENTS
 from ome_operator.errors import UserError
@@ -152,5 +152,4 @@ def namesake(folder: Path) -> Path:
     """An image of nothing, with the name of busybox."""
     with tarfile.open(folder / "layer.tar", "w") as layer:
         layer.addfile(tarfile.TarInfo("empty"))
-    archive.write(folder / "namesake.tar", busybox.REFERENCE, [folder / "layer.tar"], archive.ImageConfig())
-    return folder / "namesake.tar"
+    return build.single("namesake", busybox.REFERENCE, {folder / "layer.tar": "/"})

@@ -1,23 +1,18 @@
-"""Images: what their Dockerfiles pin, what their keys depend on, and layers made from trees."""
+"""Images: what their Dockerfiles pin, what their keys depend on, and what of this machine is mounted."""
 
 import itertools
-import json
 import os
 import re
-import subprocess
-import tarfile
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from ome_local.images import build, rootfs
-from ome_local.images.builder import NOT_COPIED, Builder
-from ome_local.images.dockerfile import Copy, Stage, parse
+from ome_local.images import build, buildah, debian
 from ome_operator.errors import UserError
 
 ROOT = Path(__file__).parents[4]
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="ownership and chroot need root")
+BASE = "debian:bookworm-slim"
 
 
 def pins(file: Path) -> dict[str, str]:
@@ -29,13 +24,20 @@ class TestPins:
     """One list of versions for Docker and for us, because one file is read by both."""
 
     @pytest.mark.parametrize("name", build.REFERENCES)
-    def test_every_dockerfile_is_understood(self, name: str) -> None:
-        """And begins with the stage that all images share, so they share its layer."""
-        stages = build.stages_of(name, ROOT)
-        shared = build.stages_of("operator", ROOT)["base"]
-        assert stages["base"] == shared
-        assert shared.parent == build.BASE
-        assert stages[""].user == "65532:65532"
+    def test_every_dockerfile_begins_alike(self, name: str) -> None:
+        """So that the images share the layers of that stage."""
+        begin, own = (self.instructions(each) for each in ("operator", name))
+        assert own[:2] == begin[:2]
+        assert own[0] == f"FROM {BASE} AS base"
+        assert f"docker.io/library/{BASE}" == buildah.BASE
+        assert own[-2:-1] == ["USER 65532:65532"]
+
+    @staticmethod
+    def instructions(name: str) -> list[str]:
+        """Its lines, continued lines joined, without comments."""
+        text = build.dockerfile(name, ROOT).read_text()
+        lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+        return "\n".join(lines).replace("\\\n", "").splitlines()
 
     @pytest.mark.parametrize("name", build.REFERENCES)
     def test_packages_come_with_hashes(self, name: str) -> None:
@@ -67,7 +69,7 @@ class TestPins:
 
     def test_docker_leaves_out_what_we_leave_out(self) -> None:
         """Compiled files of this machine are no part of an image."""
-        assert {f"**/{pattern}" for pattern in NOT_COPIED} <= set((ROOT / ".dockerignore").read_text().split())
+        assert {f"**/{pattern}" for pattern in build.NOT_COPIED} <= set((ROOT / ".dockerignore").read_text().split())
 
 
 class TestKeys:
@@ -75,33 +77,28 @@ class TestKeys:
 
     @pytest.fixture
     def root(self, tmp_path: Path) -> Path:
-        """A checkout with one file to copy."""
+        """A checkout with a Dockerfile that copies one folder, and takes another from a stage."""
         (tmp_path / "src").mkdir()
         (tmp_path / "src" / "a.py").write_text("1")
+        (tmp_path / "images" / "x").mkdir(parents=True)
+        text = f"FROM {BASE} AS low\nCOPY src /src\nFROM low\nCOPY --from=low /nowhere /x\n"
+        build.dockerfile("x", tmp_path).write_text(text)
         return tmp_path
 
-    @staticmethod
-    def keys(root: Path, text: str) -> dict[str, str]:
-        """Of a Dockerfile whose image stands on two stages."""
-        return build.keys_of(parse(f"FROM {build.BASE} AS low\n{text}\nFROM low\nCOPY --from=low /x /x\n"), root)
-
-    def test_same_input_same_keys(self, root: Path) -> None:
+    def test_same_input_same_key(self, root: Path) -> None:
         """Also after compiling, and whatever the files' times are."""
-        before = self.keys(root, "COPY src /src")
+        before = build.key("x", root)
         (root / "src" / "__pycache__").mkdir()
         (root / "src" / "__pycache__" / "a.cpython-311.pyc").write_bytes(b"x")
         os.utime(root / "src" / "a.py", (1, 1))
-        assert self.keys(root, "COPY src /src") == before
+        assert build.key("x", root) == before
 
-    def test_a_stage_below_changes_all_above(self, root: Path) -> None:
-        """Its text or a file that it copies."""
-        before = self.keys(root, "COPY src /src")
-        assert self.keys(root, "COPY src /src2")[""] != before[""]
+    def test_text_and_copied_files_count(self, root: Path) -> None:
+        before = build.key("x", root)
         (root / "src" / "a.py").write_text("2")
-        after = self.keys(root, "COPY src /src")
-        assert after["low"] != before["low"]
-        assert after[""] != before[""]
-        assert after[build.BASE] == before[build.BASE]
+        copied = build.key("x", root)
+        build.dockerfile("x", root).write_text(build.dockerfile("x", root).read_text() + "USER 1\n")
+        assert len({before, copied, build.key("x", root)}) == 3
 
     def test_names_and_rights_count(self, root: Path) -> None:
         """A renamed file and one that may be run are other files."""
@@ -111,15 +108,11 @@ class TestKeys:
         (root / "src" / "a.py").rename(root / "src" / "b.py")
         assert len({before, runs, build.content(root / "src", root)}) == 3
 
-    def test_an_unknown_base_is_a_sentence(self, root: Path) -> None:
-        """Only Debian can be made here."""
-        with pytest.raises(UserError, match="'ubuntu' is neither"):
-            build.keys_of(parse("FROM ubuntu"), root)
-
     def test_a_missing_file_is_a_sentence(self, root: Path) -> None:
         """It names the file."""
+        build.dockerfile("x", root).write_text(f"FROM {BASE}\nCOPY nowhere /x\n")
         with pytest.raises(UserError, match=r"There is no nowhere in"):
-            self.keys(root, "COPY nowhere /x")
+            build.key("x", root)
 
 
 def test_unknown_image() -> None:
@@ -133,7 +126,10 @@ def test_nobody_but_root_builds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     monkeypatch.setenv("OME_CACHE", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(UserError, match=r"Image router is built as root on Linux amd64, or by Docker: neither is here"):
+    with pytest.raises(
+        UserError,
+        match=r"Image router is built as root on Linux amd64, or by Docker: buildah needs root on Linux, and there is",
+    ):
         build.build(["router"])
 
 
@@ -153,95 +149,58 @@ def test_docker_builds_the_same_file(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert second.startswith("save -o ") and second.endswith(" local/sglang-router:0.3.2")
 
 
-def test_older_archives_and_unused_layers_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Those of other images stay, with their layers."""
+def test_archives_go_when_no_checkout_uses_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Checkouts share the cache, and other images have archives of their own."""
     monkeypatch.setenv("OME_CACHE", str(tmp_path))
-    layers = build.folder() / "layers"
-    layers.mkdir(parents=True)
-    for layer in ("old", "new", "shared"):
-        (layers / f"{layer}.tar").touch()
-    old, new = "0" * 16, "1" * 16
-    for archive, layer in ((f"router-{old}", "old"), (f"router-{new}", "new"), (f"operator-{old}", "shared")):
-        (build.folder() / f"{archive}.tar").touch()
-        (build.folder() / f"{archive}.json").write_text(json.dumps({"layers": [f"{layer}.tar"]}))
-    build.claim("router", {"": new}, tmp_path)
-    assert sorted(path.name for path in layers.iterdir()) == ["new.tar", "shared.tar"]
-    assert [path.stem for path in sorted(build.folder().glob("*.tar"))] == [f"operator-{old}", f"router-{new}"]
+    monkeypatch.setattr(buildah, "require", lambda: None)
+    monkeypatch.setattr(buildah, "commit", lambda *words, log: None)
+    monkeypatch.setattr(buildah, "archive", lambda name, reference, out: out.write_text(reference + file.read_text()))
+    file, mine, yours = tmp_path / "file", tmp_path / "mine", tmp_path / "yours"
 
-
-def test_checkouts_that_share_the_cache_keep_each_others_archives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """An archive goes when the last checkout that uses it has another, or is gone itself."""
-    monkeypatch.setenv("OME_CACHE", str(tmp_path))
-    build.folder().mkdir()
-    mine, yours = tmp_path / "mine", tmp_path / "yours"
-
-    def used(key: str, root: Path) -> list[str]:
-        """The archives that are there once this checkout has built this one."""
+    def used(content: str, root: Path, name: str = "x") -> list[str]:
+        """The archives that are there once this checkout has made one of this content."""
         root.mkdir(exist_ok=True)
-        build.place("router", {"": key}).touch()
-        build.claim("router", {"": key}, root)
-        return sorted(path.stem[-1] for path in build.folder().glob("*.tar"))
+        monkeypatch.setattr(build, "checkout", lambda: root)
+        file.write_text(content)
+        build.single(name, f"local/{name}:", {file: "/"})
+        return sorted(archived.read_text() for archived in build.folder().glob("*.tar"))
 
-    one, two, three = (letter * 16 for letter in "abc")
-    assert used(one, mine) == ["a"]
-    assert used(two, yours) == ["a", "b"]
-    assert used(three, mine) == ["b", "c"], "nobody uses the first any more"
-    assert used(three, yours) == ["c"]
+    assert used("1", mine) == ["local/x:1"]
+    assert used("1", mine, "xy") == ["local/x:1", "local/xy:1"]
+    assert used("2", yours) == ["local/x:1", "local/x:2", "local/xy:1"]
+    assert used("3", mine) == ["local/x:2", "local/x:3", "local/xy:1"], "nobody uses the first any more"
+    assert used("3", yours) == ["local/x:3", "local/xy:1"]
     yours.rmdir()
-    assert used(two, mine) == ["b"], "a checkout that is gone uses nothing"
+    assert used("2", mine) == ["local/x:2", "local/xy:1"], "a checkout that is gone uses nothing"
 
 
-@needs_root
-class TestLayers:
-    """A layer is what changed, and layers over each other are the tree again."""
+class TestSettings:
+    """What this machine was told about downloads goes in as mounts, so that no image says it."""
 
-    @staticmethod
-    def listing(tree: Path) -> list[tuple[str, int, str]]:
-        """Path, rights and content (of links: where they point)."""
-        return sorted(
-            (str(path.relative_to(tree)), path.lstat().st_mode,
-             str(path.readlink()) if path.is_symlink() else path.read_text() if path.is_file() else "")
-            for path in tree.rglob("*")
-        )  # fmt: skip
+    @pytest.fixture(autouse=True)
+    def nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A machine that was told nothing."""
+        for name in ("SSL_CERT_FILE", "PIP_CERT", *buildah._PIP):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setattr(debian, "apt_settings", lambda: "")
 
-    def test_round_trip(self, tmp_path: Path) -> None:
-        """Added, changed, deleted, linked, made executable; a folder that became a file."""
-        tree = tmp_path / "tree"
-        (tree / "keep").mkdir(parents=True)
-        for name in ("keep/a", "keep/gone", "same", "run"):
-            (tree / name).write_text(name)
-        (tree / "goes").mkdir()
-        (tree / "goes" / "too").write_text("x")
-        (tree / "turns").mkdir()
-        empty = rootfs.state(tmp_path / "nothing")
-        rootfs.write_layer(tree, empty, tmp_path / "0.tar")
-        before = rootfs.state(tree)
-        (tree / "keep" / "a").write_text("A")
-        (tree / "keep" / "gone").unlink()
-        (tree / "goes" / "too").unlink()
-        (tree / "goes").rmdir()
-        (tree / "turns").rmdir()
-        (tree / "turns").write_text("file")
-        (tree / "run").chmod(0o755)
-        (tree / "link").symlink_to("same")
-        rootfs.write_layer(tree, before, tmp_path / "1.tar")
-        with tarfile.open(tmp_path / "1.tar") as layer:
-            assert layer.getnames() == ["keep/a", "link", "run", "turns", ".wh.goes", "keep/.wh.gone"]
-        rootfs.unpack([tmp_path / "0.tar", tmp_path / "1.tar"], tmp_path / "again")
-        assert self.listing(tmp_path / "again") == self.listing(tree)
+    def test_a_machine_without_settings_mounts_nothing(self) -> None:
+        with buildah._settings() as mounts:
+            assert mounts == {}
 
-    def test_copy_like_docker(self, tmp_path: Path) -> None:
-        """A folder's content into the target; a file becomes it, or goes into it after a slash."""
-        root, work = tmp_path / "root", tmp_path / "work"
-        (root / "d" / "__pycache__").mkdir(parents=True)
-        for name in ("d/one", "two", "d/__pycache__/x.pyc"):
-            (root / name).write_text(name)
-        work.mkdir()
-        stage = Stage("s", "base", [Copy(("d",), "/into", None), Copy(("two",), "/x/as", None), Copy(("two",), "/x/", None)])
-        builder = Builder(
-            "i", {"s": stage}, {"s": "1", "base": "0"}, root=root, base="base", store=work, work=work, log=work / "log"
-        )  # fmt: skip
-        subprocess.run(["tar", "-cf", work / "0.tar", "-T", "/dev/null"], check=True)
-        layers = builder.layers("s")
-        with tarfile.open(layers[-1]) as layer:
-            assert layer.getnames() == ["into", "into/one", "x", "x/as", "x/two"]
+    def test_an_index_and_certificates(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        (tmp_path / "ca.pem").write_text("certificates")
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+        monkeypatch.setenv("PIP_INDEX_URL", "https://index.example.com/simple")
+        with buildah._settings() as mounts:
+            inside = {place: Path(file).read_text() for file, place in mounts.items()}
+        assert inside == {
+            "/run/ome/ca.crt": "certificates",
+            "/etc/pip.conf": "[global]\nindex-url = https://index.example.com/simple\ncert = /run/ome/ca.crt\n",
+        }
+
+
+def test_buildahs_last_words_are_the_error() -> None:
+    """Not the line after it."""
+    assert buildah._last_line("STEP 1\nError: no such image\nexit status 125") == "Error: no such image"
+    assert buildah._last_line("") == "(nothing was said)"

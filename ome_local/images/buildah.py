@@ -1,0 +1,170 @@
+"""Debian's buildah, with a storage of its own in the cache: it runs Dockerfiles, writes archives and OCI layouts.
+
+Every call has a mount namespace of its own, because buildah leaves its storage mounted: the cache could not be removed.
+"""
+
+import json
+import os
+import re
+import shutil
+import ssl
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ome_local.binaries import releases
+from ome_local.binaries.ensure import cache_dir
+from ome_local.images import debian
+from ome_local.progress import step
+from ome_local.realnode import requirements
+from ome_operator.errors import UserError
+
+PROGRAM = "buildah"
+BASE = "docker.io/library/debian:bookworm-slim"
+"""What the Dockerfiles begin with."""
+MANY = 200
+"""Layers without a name that are kept: an edit of the operator leaves three of some MB, a build of all images begins with forty."""
+_HUB = "https://registry-1.docker.io/v2/"
+_INSIDE = "/run/ome"
+_PIP = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST", "PIP_DEFAULT_TIMEOUT")
+"""Where packages come from is this machine's affair: it is mounted while an image is built, and never in it."""
+_ALONE = ("unshare", "--mount", "--propagation", "private")
+
+
+def why_not() -> str | None:
+    """Why this machine cannot run buildah. None: it can, once the package is there."""
+    if os.geteuid() != 0 or not Path("/proc/self/ns/mnt").exists():
+        return "buildah needs root on Linux"
+    if shutil.which(PROGRAM) is None and shutil.which("apt-get") is None:
+        return "buildah is missing, and there is no apt-get to install it"
+    return None
+
+
+def run(*words: str, log: Path | None = None) -> str:
+    """What buildah prints; with `log`, everything goes there. Its last words as UserError."""
+    place = storage()
+    own = ["--root", str(place / "root"), "--runroot", str(place / "run"), "--storage-driver", "overlay"]
+    command = [*_ALONE, PROGRAM, *own, *words]
+    # Folders of `--mount=type=cache` are made there, too.
+    environment = {**os.environ, "TMPDIR": str(place / "tmp")}
+    done = subprocess.run(
+        command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+    )  # fmt: skip
+    if log:
+        with log.open("a") as file:
+            file.write(done.stdout + done.stderr)
+    if done.returncode:
+        where = f" (see {log})" if log else ""
+        raise UserError(f"`buildah {' '.join(words[:2])}` failed{where}: {_last_line(done.stderr or done.stdout)}")
+    return done.stdout.strip()
+
+
+def storage() -> Path:
+    """Images, and the layers that they share."""
+    return cache_dir() / "images" / "storage"
+
+
+def require() -> None:
+    """Install the package unless it is there."""
+    if reason := why_not():
+        raise UserError(f"Images cannot be built here: {reason}.")
+    if shutil.which(PROGRAM) is None:
+        requirements.install([PROGRAM])
+    (storage() / "tmp").mkdir(parents=True, exist_ok=True)
+
+
+def bud(dockerfile: Path, root: Path, name: str, log: Path) -> None:
+    """Run a Dockerfile with the files below `root`; the image is called `name` in the storage afterwards."""
+    base(log)
+    with _settings() as mounts:
+        volumes = [word for source, place in mounts.items() for word in ("-v", f"{source}:{place}:ro")]
+        words = ["--isolation", "chroot", "--pull-never", "--layers", "--format", "oci", *volumes]
+        run("bud", *words, "-f", str(dockerfile), "-t", name, str(root), log=log)
+
+
+def base(log: Path) -> None:
+    """Debian as the Dockerfiles name it: the published image, or its like where no registry answers."""
+    if known(BASE):
+        return
+    if releases.is_registry(_HUB):
+        with step(f"pulling {BASE}", quiet_below=0.0):
+            run("pull", BASE, log=log)
+        return
+    with tempfile.TemporaryDirectory(dir=storage()) as folder, step(f"Debian {debian.SUITE}", quiet_below=0.0):
+        tar = Path(folder) / "base.tar"
+        debian.tree(tar, log)
+        commit(BASE, {str(tar): "/"}, log=log)
+
+
+def commit(name: str, files: Mapping[str, str], *config: str, log: Path | None = None) -> None:
+    """An image of nothing but these files (this machine's path: place inside; a tar is unpacked there)."""
+    container = run("from", "scratch")
+    try:
+        for source, place in files.items():
+            run("add", container, source, place, log=log)
+        if config:
+            run("config", *config, container, log=log)
+        run("commit", "--quiet", "--format", "oci", container, name, log=log)
+    finally:
+        run("rm", container)
+
+
+def archive(name: str, reference: str, out: Path) -> None:
+    """Write a docker-archive in which the image is called `reference`, replacing the file in one step."""
+    beside = out.with_name(f".{out.name}.new")
+    try:
+        run("push", "--quiet", name, f"docker-archive:{beside}:{reference}")
+        beside.replace(out)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def layout(name: str, folder: Path, tag: str) -> None:
+    """Write an OCI layout, whose manifest is called `tag`."""
+    run("push", "--quiet", "--format", "oci", name, f"oci:{folder}:{tag}")
+
+
+def known(name: str) -> bool:
+    """Whether the storage has an image of this name."""
+    return any(name in (image.get("names") or ()) for image in _images())
+
+
+def prune() -> None:
+    """Remove layers of former builds, once there are many: an image without them installs its packages again."""
+    if sum(not image.get("names") for image in _images("--all")) > MANY:
+        run("rmi", "--prune")
+
+
+def _images(*words: str) -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = json.loads(run("images", "--json", *words) or "[]") or []
+    return listed
+
+
+@contextmanager
+def _settings() -> Iterator[dict[str, str]]:
+    """Files of this machine by their place inside, for apt and pip; none on a machine that says nothing of its own."""
+    pip = {name: os.environ[name] for name in _PIP if name in os.environ}
+    bundle = ssl.get_default_verify_paths().cafile if {"SSL_CERT_FILE", "PIP_CERT"} & os.environ.keys() else None
+    with tempfile.TemporaryDirectory(prefix="ome-image-") as folder:
+        path, mounts = Path(folder), dict[str, str]()
+        words = {name.removeprefix("PIP_").lower().replace("_", "-"): value for name, value in pip.items()}
+        if bundle:
+            shutil.copyfile(bundle, path / "ca.crt")
+            mounts[str(path / "ca.crt")] = f"{_INSIDE}/ca.crt"
+            words["cert"] = f"{_INSIDE}/ca.crt"
+        if words:
+            (path / "pip.conf").write_text("[global]\n" + "".join(f"{name} = {value}\n" for name, value in words.items()))
+            mounts[str(path / "pip.conf")] = "/etc/pip.conf"
+        if lines := debian.apt_settings():
+            (path / "apt.conf").write_text(lines)
+            mounts[str(path / "apt.conf")] = "/etc/apt/apt.conf.d/99-this-machine"
+        yield mounts
+
+
+def _last_line(text: str) -> str:
+    lines = [re.sub(r"\s+", " ", line).strip() for line in text.splitlines() if line.strip()]
+    told: Sequence[str] = [line for line in lines if "rror" in line] or lines
+    return told[-1] if told else "(nothing was said)"

@@ -1,0 +1,56 @@
+"""Debian's smallest root file system, for machines that reach Debian's packages and no registry of images."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from ome_local.realnode import requirements
+from ome_operator.errors import UserError
+
+SUITE = "bookworm"
+_SLIM = ("path-exclude=/usr/share/man/*", "path-exclude=/usr/share/locale/*", "path-exclude=/usr/share/doc/*",
+         "path-include=/usr/share/doc/*/copyright")  # fmt: skip
+"""What Debian's slim images leave out too. The rules stay in the image, for what is installed later."""
+_DOWNLOADS = ("proxy", "cainfo", "verify", "timeout", "retries")
+# Names of this machine are no part of an image.
+_NAMELESS = 'rm -f "$1/etc/resolv.conf" "$1/etc/hostname" && touch "$1/etc/resolv.conf"'
+
+
+def tree(out: Path, log: Path) -> None:
+    """The smallest Debian that has apt, as a tar at `out`."""
+    if shutil.which("mmdebstrap") is None:
+        requirements.install(["mmdebstrap"])
+    with tempfile.TemporaryDirectory(prefix="ome-debian-") as folder:
+        apt = Path(folder) / "apt.conf"
+        apt.write_text(apt_settings())
+        options = ["--variant=minbase", "--format=tar", f"--customize-hook={_NAMELESS}", f"--aptopt={apt}"]
+        options += [f"--dpkgopt={rule}" for rule in _SLIM]
+        _logged(["mmdebstrap", *options, SUITE, str(out)], log, os.environ)
+
+
+def apt_settings() -> str:
+    """What this machine's apt was told about downloads (proxies, certificates); "" for nothing of its own.
+
+    `apt-config dump` says the defaults, too: only a machine with a proxy or certificates has lines that matter.
+    """
+    if shutil.which("apt-config") is None:
+        return ""
+    dump = subprocess.run(["apt-config", "dump"], capture_output=True, text=True, check=False).stdout
+    lines = [line for line in dump.splitlines() if line.startswith("Acquire::") and not line.endswith('"";')]
+    own = [line for line in lines if any(word in line.lower() for word in _DOWNLOADS)]
+    return "".join(f"{line}\n" for line in own)
+
+
+def _logged(command: list[str], log: Path, environment: Mapping[str, str]) -> None:
+    """Run it with its words appended to the log; the last of them go into the UserError."""
+    with log.open("ab") as file:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=dict(environment), check=False
+        )
+    if done.returncode:
+        last = [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-1:]
+        said = last[0] if last else f"exit code {done.returncode}"
+        raise UserError(f"{command[0]} could not make a Debian {SUITE} (see {log}): {said}")
