@@ -40,13 +40,13 @@ def values(text: str) -> list[Value]:
 def replaced(text: str, wanted: Mapping[Path, str]) -> str:
     """The text with other scalars at these paths; everything else of it stays, comments included."""
     root = yaml.compose(text, Loader=yaml.SafeLoader)
-    places = []
+    places: list[tuple[int, int, str]] = []
     for path, value in wanted.items():
         node = root
         for part in path:
-            node = next((below for name, below in _pairs(node) if name == part), None)
-            if node is None:
-                raise UserError(f"The chart's values.yaml has no {'.'.join(path)}.")
+            node = next((below for name, below in _pairs(node) if name == part), None) if node else None
+        if node is None:
+            raise UserError(f"The chart's values.yaml has no {'.'.join(path)}.")
         places.append((node.start_mark.index, node.end_mark.index, json.dumps(value)))
     for start, end, value in sorted(places, reverse=True):
         text = text[:start] + value + text[end:]

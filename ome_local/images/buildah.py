@@ -26,11 +26,13 @@ PROGRAM = "buildah"
 BASE = "docker.io/library/debian:bookworm-slim"
 """What the Dockerfiles begin with."""
 MANY = 200
-"""Layers without a name that are kept: an edit of the operator leaves three of some MB, a build of all images begins with forty."""
+"""Layers without a name that are kept: an edit of the operator leaves three of some MB, all images begin with forty."""
 _HUB = "https://registry-1.docker.io/v2/"
 _INSIDE = "/run/ome"
 _PIP = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST", "PIP_DEFAULT_TIMEOUT")
 """Where packages come from is this machine's affair: it is mounted while an image is built, and never in it."""
+_OF_LOGINS = ("DOCKER_CONFIG", "REGISTRY_AUTH_FILE")
+"""buildah ends where these name a file that is not there. What it pulls is public, and it pushes to files alone."""
 _ALONE = ("unshare", "--mount", "--propagation", "private")
 
 
@@ -49,7 +51,9 @@ def run(*words: str, log: Path | None = None) -> str:
     own = ["--root", str(place / "root"), "--runroot", str(place / "run"), "--storage-driver", "overlay"]
     command = [*_ALONE, PROGRAM, *own, *words]
     # Folders of `--mount=type=cache` are made there, too.
-    environment = {**os.environ, "TMPDIR": str(place / "tmp")}
+    environment = {name: value for name, value in os.environ.items() if name not in _OF_LOGINS} | {
+        "TMPDIR": str(place / "tmp")
+    }
     done = subprocess.run(
         command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
     )  # fmt: skip

@@ -55,7 +55,9 @@ def test_all_of_it_is_there_and_helm_takes_the_chart(front: Front, layout: Layou
 def test_a_registry_that_refuses_a_content_has_no_name(front: Front, layout: Layout, tmp_path: Path, refused: str) -> None:
     """The rights may end at any repository, and the sentence says at which."""
     front.refuse = lambda method, path: 403 if method in ("POST", "PUT") and f"/us/{refused}/" in path else 0
-    with pytest.raises(UserError, match=rf"us/{refused} was refused, and nothing has a name yet: .*denied: not yours\.$") as said:
+    with pytest.raises(
+        UserError, match=rf"us/{refused} was refused, and nothing has a name yet: .*denied: not yours\.$"
+    ) as said:
         push(release(layout, tmp_path), layout.folder, f"{front.host}/us", "0.1.0")
     assert "\n" not in str(said.value)
     assert tags(front) == {}

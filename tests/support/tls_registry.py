@@ -48,6 +48,8 @@ class Front:
         headers = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
         body = request.content if request.can_read_body else None
         timeout = aiohttp.ClientTimeout(total=600)
+        if request.method == "DELETE":
+            self._forget(request.path)
         async with (
             aiohttp.ClientSession(auto_decompress=False, timeout=timeout) as session,
             session.request(
@@ -62,6 +64,16 @@ class Front:
                     await response.write(block)
             await response.write_eof()
             return response
+
+    def _forget(self, path: str) -> None:
+        """The names of what is deleted go with it; this registry alone would keep them."""
+        repository, _, digest = path.removeprefix("/v2/").partition("/manifests/")
+        for tag in self.tags(repository):
+            place = f"http://{self.behind}/v2/{repository}/manifests/{tag}"
+            with urllib.request.urlopen(place, timeout=10) as reply:
+                found = reply.headers["Docker-Content-Digest"]
+            if found == digest:
+                urllib.request.urlopen(urllib.request.Request(place, method="DELETE"), timeout=10).close()
 
     def tags(self, repository: str) -> list[str]:
         """The names in a repository; [] where there is none."""

@@ -2,6 +2,9 @@
 
 import json
 
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+
 from release.sbom import bom
 
 STATUS = b"""\
@@ -29,7 +32,9 @@ def test_packages_of_debian_and_of_python() -> None:
     yaml = b"Metadata-Version: 2.1\nName: PyYAML\nVersion: 6.0\n\nwords"
     dpkg = "var/lib/dpkg/status"
     files = [(dpkg, b""), (dpkg, STATUS), ("usr/lib/PyYAML-6.0.dist-info/METADATA", yaml)]
-    made = json.loads(bom("ome-operator", "1.2.3", files))
+    text = bom("ome-operator", "1.2.3", files)
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    made = json.loads(text)
     assert made["bomFormat"] == "CycloneDX"
     own = made["metadata"]["component"]
     assert (own["name"], own["version"], own["type"]) == ("ome-operator", "1.2.3", "container")
