@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -31,7 +32,7 @@ VERSIONS = ("90.0.0", "90.1.0")
 PLACES = ("ome_operator/__init__.py", "pyproject.toml", "charts/ome-crd/Chart.yaml", "charts/ome-resources/Chart.yaml")
 SAID = re.compile(r'^((?:__version__ = |version = )"|(?:version|appVersion): )[\d.]+', re.MULTILINE)
 SERVICE = "kimi-k2-tiny"
-ENGINES = "component in (engine,decoder)"
+ENGINES = quote("component in (engine,decoder)")
 
 
 @pytest.fixture(scope="module")
