@@ -24,7 +24,7 @@ def rendered(**values: Any) -> list[dict[str, Any]]:
     given = [
         word for name, value in values.items() for word in ("--set-json", f"{name.replace('_', '.')}={json.dumps(value)}")
     ]
-    done = helm("template", "ome", str(CHART), "-n", "ome", *given)
+    done = helm("template", "ome", str(CHART), "-n", "ome", "--set", "image.repository=r/op", *given)
     assert done.returncode == 0, done.stderr
     return [body for body in yaml.safe_load_all(done.stdout) if body]
 
@@ -66,7 +66,7 @@ def test_the_schema_refuses(values: dict[str, Any], field: str) -> None:
     given = [
         word for name, value in values.items() for word in ("--set-json", f"{name.replace('_', '.')}={json.dumps(value)}")
     ]
-    done = helm("template", "ome", str(CHART), *given)
+    done = helm("template", "ome", str(CHART), "--set", "image.repository=r/op", *given)
     assert done.returncode and field in done.stderr, done.stderr
 
 
