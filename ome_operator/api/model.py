@@ -19,7 +19,8 @@ class Version(Spec):
     version: ReleaseNumber | None = None
     """Such as "1.0.0"; any when unset."""
     operator: str | None = None
-    """Equal, GreaterThan or GreaterThanOrEqual; Equal when unset."""
+    """Of a runtime: how its version has to compare with the model's. Equal (also when unset), GreaterThan (the runtime's is the
+    greater version) or GreaterThanOrEqual."""
     weight: int | None = None
     """Weight in the choice of a runtime; 1 when unset."""
 

@@ -1,11 +1,11 @@
 """Whether a runtime serves a model: every rule that it breaks, and its score where it breaks none (docs/choosing.md)."""
 
 import math
-import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from ome_operator.api import Runtime, SupportedModelFormat, Version
+from ome_operator.core.selection import versions
 from ome_operator.core.selection.model_profile import ModelProfile, size
 
 
@@ -92,25 +92,12 @@ def _versioned(what: str, wanted: Version | None, there: Version | None) -> Brok
         return Broken(f"it is for {what} {wanted.name}, and the model's is not known", False)
     if wanted.name.lower() != there.name.lower():
         return Broken(f"it is for {what} {wanted.name}, and the model has {there.name}")
-    if not wanted.version or not there.version or _holds(wanted.operator, there.version, wanted.version):
+    if not wanted.version or not there.version or versions.holds(wanted.operator, wanted.version, there.version):
         return None
-    asked = {"GreaterThan": "newer than ", "GreaterThanOrEqual": "at least "}.get(wanted.operator or "", "")
-    return Broken(f"it is for {what} {wanted.name} {asked}{wanted.version}, and the model has {there.version}")
-
-
-def _holds(operator: str | None, there: str, wanted: str) -> bool:
-    left, right = _version(there), _version(wanted)
-    if operator == "GreaterThan":
-        return left > right
-    return left >= right if operator == "GreaterThanOrEqual" else left == right
-
-
-def _version(text: str) -> tuple[int, ...]:
-    """The numbers of a version, without zeros at its end: 1.0.0 is 1."""
-    numbers = [int(one) for one in re.findall(r"\d+", text.partition("+")[0])]
-    while numbers and not numbers[-1]:
-        numbers.pop()
-    return tuple(numbers)
+    asked = f"{wanted.name} {versions.SAID.get(wanted.operator or '', '')}{wanted.version}"
+    if wanted.operator in versions.SAID and not versions.ordered(wanted.version, there.version):
+        return Broken(f"it is for {what} {asked}, and the model has {there.version}, which cannot be compared with that")
+    return Broken(f"it is for {what} {asked}, and the model has {there.version}")
 
 
 def _size(runtime: Runtime, model: ModelProfile) -> tuple[Broken, ...]:

@@ -75,8 +75,10 @@ def why(runtime: Runtime, **more: Any) -> tuple[str, ...]:
         ({"modelFormat": {"name": "gguf"}}, "it is for format gguf, and the model has safetensors"),
         ({"modelFormat": {"name": "safetensors", "version": "2"}},
          "it is for format safetensors 2, and the model has 1.0.0"),
-        ({"modelFramework": {"name": "transformers", "version": "4.50", "operator": "GreaterThan"}},
-         "it is for framework transformers newer than 4.50, and the model has 4.48.3"),
+        ({"modelFramework": {"name": "transformers", "version": "4.48.0", "operator": "GreaterThan"}},
+         "it is for framework transformers older than 4.48.0, and the model has 4.48.3"),
+        ({"modelFramework": {"name": "transformers", "version": "4.50", "operator": "GreaterThanOrEqual"}},
+         "it is for framework transformers up to 4.50, and the model has 4.48.3, which cannot be compared with that"),
         ({"diffusionPipeline": {"className": "FluxPipeline"}},
          "it is for diffusion pipeline FluxPipeline, and the model's is not known"),
         ({"low": "1B", "high": "700B"}, "it is for sizes from 1B to 700B, and the model has 1,030.0B parameters"),
@@ -90,12 +92,13 @@ def test_every_rule_that_excludes_says_so(edit: dict[str, Any], sentence: str) -
 @pytest.mark.parametrize(
     ("operator", "version", "fits"),
     [
-        ("Equal", "4.48.3", True), ("Equal", "4.48", False), (None, "4.48.3.0", True),
-        ("GreaterThanOrEqual", "4.48.3", True), ("GreaterThanOrEqual", "4.9", True),
-        ("GreaterThan", "4.48.3", False), ("GreaterThan", "4.48.2", True),
+        ("Equal", "4.48.3", True), ("Equal", "4.48", False), (None, "4.48.3", True), ("Nonsense", "4.48.3", True),
+        ("GreaterThanOrEqual", "4.48.3", True), ("GreaterThanOrEqual", "4.57.1", True),
+        ("GreaterThanOrEqual", "4.9.0", False), ("GreaterThan", "4.48.3", False), ("GreaterThan", "4.48.4", True),
+        ("GreaterThan", "4.48.2", False),
     ],
 )  # fmt: skip
-def test_versions_are_compared_as_the_runtime_says(operator: str | None, version: str, fits: bool) -> None:
+def test_the_runtimes_version_is_the_greater_one(operator: str | None, version: str, fits: bool) -> None:
     framework = {"name": "transformers", "version": version} | ({"operator": operator} if operator else {})
     assert bool(best(candidate("one", modelFramework=framework))) == fits
 
