@@ -15,7 +15,8 @@ def learn(root: Path) -> dict[str, Any]:
     small = {name: (root / name).read_bytes() for name in FILES if _readable(root / name)}
     large = sorted(root.glob("*.safetensors"))
     headers = {one.name: _header(one) for one in large} if len(large) <= MANY else {}
-    return facts(small, headers).dump()
+    ggufs = [] if large else sorted(found.name for found in root.rglob("*.gguf"))
+    return facts(small, headers, ggufs).dump()
 
 
 def _readable(path: Path) -> bool:

@@ -4,11 +4,11 @@ An agent reads them on its node (`FILES`, and the header of every safetensors fi
 what comes back goes into its record and from there into the model's status.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ome_operator.api.learned import Facts, Named
-from ome_operator.modelinfo import architecture
+from ome_operator.modelinfo import architecture, gguf
 from ome_operator.modelinfo.json_fields import Config, parse, text_part, whole, word
 from ome_operator.modelinfo.quantization import quantization
 from ome_operator.modelinfo.safetensors import index_sizes, tensors
@@ -22,13 +22,22 @@ FILE_LIMIT = 64 << 20
 """Bytes above which nobody should read one of `FILES`."""
 
 
-def facts(files: Mapping[str, str | bytes], headers: Mapping[str, str | bytes] | None = None) -> Facts:
+def facts(
+    files: Mapping[str, str | bytes],
+    headers: Mapping[str, str | bytes] | None = None,
+    ggufs: Collection[str] = (),
+) -> Facts:
     """The facts of a model.
 
     `files`: name -> text of those of `FILES` that exist. `headers`: name of a safetensors file -> its JSON header; give
-    those of all files or none. Never raises: what cannot be read is said in `unknown`.
+    those of all files or none. `ggufs`: names of GGUF files where there are no safetensors; the small files beside them are
+    those of the original, whose format and quantization they do not have.
+
+    Never raises: what cannot be read is said in `unknown`.
     """
     unknown: list[str] = []
+    if ggufs:
+        files = {name: text for name, text in files.items() if name not in (INDEX, MODELOPT)}
     read = {name: _read(name, files[name], unknown) for name in FILES if name in files}
     parsed = {name: _read(name, text, unknown) for name, text in (headers or {}).items()}
     config = read.get(CONFIG)
@@ -43,6 +52,10 @@ def facts(files: Mapping[str, str | bytes], headers: Mapping[str, str | bytes] |
     said |= _sizes(said, read.get(INDEX), whole_set if len(whole_set) == len(parsed) else [], unknown)
     if headers or INDEX in files:
         said["format"] = Named(name="safetensors", version="1.0.0")
+    elif ggufs:
+        said |= {"format": Named(name=gguf.METHOD), "quantization": gguf.quantization(ggufs)}
+        if said["quantization"] is None:
+            unknown.append("quantization: the names of the GGUF files do not agree on it")
     if said.get("parameters"):
         said["parameter_size"] = architecture.in_words(said["parameters"])
     elif not said.get("pipeline"):

@@ -68,7 +68,7 @@ def _format(one: SupportedModelFormat, model: ModelProfile) -> tuple[Broken, ...
     rules = (
         _equal("diffusion pipeline", pipeline, model.pipeline),
         _equal("architecture", one.model_architecture or "", model.architecture),
-        _equal("quantization", one.quantization or "", model.quantization),
+        _quantized(one.quantization or "", model),
         _versioned("format", format_, model.format),
         _versioned("framework", one.model_framework, model.framework),
     )
@@ -83,6 +83,10 @@ def _equal(what: str, wanted: str, there: str) -> Broken | None:
     if not wanted:
         return Broken(f"it names no {what}, and the model has {there}", False)
     return Broken(f"it is for {what} {wanted}, and the model has {there}")
+
+
+def _quantized(wanted: str, model: ModelProfile) -> Broken | None:
+    return None if wanted.lower() in model.quantizations else _equal("quantization", wanted, model.quantization)
 
 
 def _versioned(what: str, wanted: Version | None, there: Version | None) -> Broken | None:

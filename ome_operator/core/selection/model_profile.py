@@ -22,6 +22,8 @@ class ModelProfile(NamedTuple):
     architecture: str
     quantization: str
     """"" for plain weights, too: nobody writes that."""
+    quantizations: frozenset[str]
+    """Every word for it, in small letters: a runtime that names any of them is for this model."""
     parameters: float | None
     pipeline: str
     """Class of a diffusion pipeline."""
@@ -38,18 +40,31 @@ def known(model: Model, files: bool = True) -> ModelProfile:
     """
     spec, facts = model.spec, learned(model) if files else Facts()
     pipeline = spec.diffusion_pipeline
-    named = facts.quantization.name if facts.quantization else ""
+    words = _words(facts)
+    quantization = spec.quantization or (words[0] if words else "")
     return ModelProfile(
         name=model.name,
         format=spec.model_format or (Version(name=facts.format.name) if facts.format else None),
         framework=spec.model_framework or (Version(name=facts.framework.name) if facts.framework else None),
         architecture=spec.model_architecture or facts.architecture or "",
-        quantization=spec.quantization or ("" if named == PLAIN else named),
+        quantization=quantization,
+        quantizations=frozenset(words if quantization.lower() in words else [quantization.lower()]),
         parameters=size(spec.model_parameter_size) or facts.parameters,
         pipeline=(pipeline.class_name if pipeline else None) or facts.pipeline or "",
         weight_bytes=facts.weight_bytes,
         learned=bool(facts.model_fields_set),
     )
+
+
+def _words(facts: Facts) -> list[str]:
+    """What the files call a quantization: the name first, then the tool's own word for it; [] for plain weights.
+
+    Runtimes of Kimi K2 Thinking ask for `compressed-tensors`, which is how its weights are packed; `int4` is what they are.
+    """
+    found = facts.quantization
+    if found is None or found.name == PLAIN:
+        return []
+    return list(dict.fromkeys(word.lower() for word in (found.name, found.method) if word))
 
 
 def learned(model: Model) -> Facts:

@@ -1,11 +1,16 @@
 """What the files in config/models say about a model is what its own config.json says."""
 
 import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ome_operator.api import Model
+from ome_local import tinymodel
+from ome_operator.agent.learn import learn
+from ome_operator.api import Facts, Model, Runtime
+from ome_operator.core.selection.match import broken
 from ome_operator.core.selection.model_profile import known
 from ome_operator.modelinfo.extract import facts
 from tests.support import parts
@@ -24,6 +29,13 @@ QWEN3_480B = configs.QWEN3_235B | NEWER | {
     "num_key_value_heads": 8, "num_experts": 160, "moe_intermediate_size": 2560,
     "quantization_config": configs.DEEPSEEK_V3["quantization_config"],
 }  # fmt: skip
+MAVERICK_FP8 = configs.LLAMA4_MAVERICK | {
+    "text_config": configs.LLAMA4_MAVERICK["text_config"] | {"max_position_embeddings": 1048576},
+    "quantization_config": {
+        "quant_method": "compressed-tensors", "format": "float-quantized",
+        "config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "float", "strategy": "channel"}}},
+    },
+}  # fmt: skip
 CONFIGS: dict[str, dict[str, Any]] = {
     "moonshotai/Kimi-K2-Instruct": configs.KIMI_K2,
     "moonshotai/Kimi-K2-Base": configs.KIMI_K2,
@@ -41,25 +53,90 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "openai/gpt-oss-20b": configs.GPT_OSS_20B,
     "MiniMaxAI/MiniMax-M2": MINIMAX_M2,
     "meta-llama/Llama-4-Scout-17B-16E-Instruct": configs.LLAMA4_SCOUT,
+    "meta-llama/Llama-4-Maverick-17B-128E-Instruct-FP8": MAVERICK_FP8,
+    "moonshotai/Kimi-K2-Thinking": configs.KIMI_K2_THINKING,
+    "moonshotai/Kimi-K2-Instruct-GGUF": configs.KIMI_K2,
+    "ome/Kimi-K2-Tiny": tinymodel.CONFIG,
 }
+"""Every model of config/models, by the path of its file."""
+GGUFS = {"moonshotai/Kimi-K2-Instruct-GGUF": ["Kimi-K2-Instruct-Q4_K_M-00001-of-00013.gguf"]}
+RUNTIMES = [
+    parts.good(Runtime.parse(body))
+    for file in sorted((parts.ROOT / "config/runtimes").rglob("*.yaml"))
+    for body in parts.read(file)
+    if body["kind"] in Runtime.KINDS
+]
+
+
+def written(name: str) -> Model:
+    """A model as its file writes it."""
+    (body,) = parts.read(MODELS / f"{name}.yaml")
+    model: Model = parts.good(Model.parse(body))
+    return model
+
+
+def from_files(name: str) -> Facts:
+    """What an agent learns from the model's own files."""
+    index = {"model.safetensors.index.json": "{}"}
+    return facts({"config.json": json.dumps(CONFIGS[name]), **index}, ggufs=GGUFS.get(name, ()))
+
+
+def only_learned(name: str) -> Model:
+    """The model of somebody who writes no more than where it is."""
+    model = written(name)
+    body = {"kind": model.kind, "metadata": {"name": model.name}, "spec": {"storage": model.spec.storage.dump()}}
+    return replace(parts.good(Model.parse(body)), status={"facts": from_files(name).dump()})
+
+
+def test_every_model_of_the_catalog_is_here() -> None:
+    assert sorted(str(file.relative_to(MODELS).with_suffix("")) for file in MODELS.rglob("*.yaml")) == sorted(CONFIGS)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_files_alone_lead_to_the_runtimes_of_the_catalog(name: str) -> None:
+    """What runtimes ask for are words that the files say: a model without a written spec gets the same runtimes."""
+    told, learned = ({one.name for one in RUNTIMES if fits(one, model)} for model in (written(name), only_learned(name)))
+    assert told, "the catalog has a runtime for each of its models"
+    assert learned == told
+
+
+def fits(runtime: Runtime, model: Model) -> bool:
+    """Whether a runtime serves a model, whether it offers itself or not."""
+    return not broken(runtime, known(model), chosen=False)
 
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_file_says_what_the_model_says(name: str) -> None:
-    (body,) = parts.read(MODELS / f"{name}.yaml")
-    model = parts.good(Model.parse(body))
-    wrote, learned = known(model, False), facts({"config.json": json.dumps(CONFIGS[name])})
+    model, learned = written(name), from_files(name)
+    wrote = known(model, False)
     assert wrote.architecture == learned.architecture
     assert learned.quantization is not None
-    assert (wrote.quantization or "none") == learned.quantization.name
+    assert (wrote.quantization or "none") in (learned.quantization.name, learned.quantization.method)
+    assert wrote.format is not None and learned.format is not None and wrote.format.name == learned.format.name
     assert model.spec.max_tokens == learned.context_length
-    assert wrote.parameters == pytest.approx(learned.parameters, rel=0.012)
+    assert wrote.parameters == pytest.approx(learned.parameters, rel=0.013)
     assert model.spec.model_type == CONFIGS[name]["model_type"]
 
 
-def test_int4_weights_are_called_by_their_container() -> None:
-    """Runtimes of OME's time match Kimi K2 Thinking by this word; its files call the weights int4."""
-    (body,) = parts.read(MODELS / "moonshotai/Kimi-K2-Thinking.yaml")
-    learned = facts({"config.json": json.dumps(configs.KIMI_K2_THINKING)})
-    assert body["spec"]["quantization"] == learned.quantization.method  # type: ignore[union-attr]
-    assert body["spec"]["maxTokens"] == learned.context_length
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["K2-Q4_K_M-00001-of-00002.gguf", "Q4_K_M/K2-Q4_K_M-00002-of-00002.gguf"], "q4_k_m"),
+        (["k2-iq3_xxs.gguf"], "iq3_xxs"), (["k2.Q8_0.gguf"], "q8_0"), (["k2-BF16.gguf"], "none"),
+        (["k2-Q4_K_M.gguf", "k2-Q8_0.gguf"], None), (["k2.gguf"], None),
+    ],
+)  # fmt: skip
+def test_the_names_of_gguf_files_say_their_type(names: list[str], said: str | None) -> None:
+    learned = facts({"config.json": json.dumps(configs.KIMI_K2)}, ggufs=names)
+    assert (learned.quantization.name if learned.quantization else None) == said
+    assert bool(said) != ("quantization: the names of the GGUF files do not agree on it" in (learned.unknown or []))
+
+
+def test_an_agent_takes_no_word_of_the_originals_files_for_a_gguf(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(configs.KIMI_K2))
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"metadata": {"total_size": 9}}))
+    (tmp_path / "Q4_K_M").mkdir()
+    (tmp_path / "Q4_K_M/K2-Q4_K_M.gguf").touch()
+    learned = learn(tmp_path)
+    assert (learned["format"]["name"], learned["quantization"]["name"]) == ("gguf", "q4_k_m")
+    assert "weightBytes" not in learned
