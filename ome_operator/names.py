@@ -16,6 +16,8 @@ from ome_operator import keys
 STEM = 44
 """Characters that a role of a slice may have before the number of a group."""
 LABEL = 63
+OME_LABEL, OME_NAMESPACE = 49, 8
+"""Characters that OME gives to the name of a model's node label, and to the namespace in it where both are too long."""
 
 
 def digest(value: Any, length: int = 8) -> str:
@@ -102,10 +104,32 @@ def benchmark(name: str) -> str:
 def model_label(kind: str, namespace: str, name: str) -> str:
     """Node label key that is `Ready` where the model's files are whole (docs/models-agent.md).
 
-    The part after the slash must fit a label name: 63 characters.
+    OME's agent writes the same key, so a cluster that it has labelled is served at once: OME gives the part after the slash
+    49 characters, and cuts what is longer as `tail` does. FineTunedWeights, which it does not label, have all 63.
     """
-    plain = f"{namespace}.basemodel.{name}" if namespace else f"{kind.lower()}.{name}"
-    return keys.MODEL_LABEL_PREFIX + fit(plain, LABEL)
+    if namespace:
+        return f"{keys.MODEL_LABEL_PREFIX}{_namespaced(namespace, name)}"
+    if kind != "ClusterBaseModel":
+        return keys.MODEL_LABEL_PREFIX + fit(f"{kind.lower()}.{name}", LABEL)
+    return f"{keys.MODEL_LABEL_PREFIX}clusterbasemodel.{tail(name, OME_LABEL - len('clusterbasemodel.'))}"
+
+
+def _namespaced(namespace: str, name: str) -> str:
+    """The part after the slash for a BaseModel. Where it is too long, the namespace is cut to eight characters first."""
+    room = OME_LABEL - len(".basemodel.")
+    if len(namespace) + len(name) > room:
+        namespace = tail(namespace, OME_NAMESPACE)
+        name = tail(name, room - len(namespace))
+    return f"{namespace}.basemodel.{name}"
+
+
+def tail(name: str, limit: int) -> str:
+    """The name itself, or OME's short form of what is longer than `limit`: eight digits of its SHA-256 and its end."""
+    if len(name) <= limit:
+        return name
+    start = hashlib.sha256(name.encode()).hexdigest()[:8]
+    room = limit - len(start) - 1
+    return f"{start}-{name[-room:]}" if room > 0 else start
 
 
 def weights_digest(uri: str) -> str:

@@ -14,6 +14,7 @@ from ome_operator.core.podspec import queues
 from ome_operator.core.render import exposure, meta, probes, rdma, registry_sidecar, router, scaling, services, ssh
 from ome_operator.core.render.pod_template import port
 from ome_operator.core.render.statefulsets import Stored, sets, stamp
+from ome_operator.core.resolve.ome_labels import carried
 from ome_operator.core.rollout.drain import Held, hold
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.members import by_worth, chosen, taken
@@ -222,10 +223,17 @@ def _router(snapshot: Snapshot, intent: Intent, revision: str, held: Held, repli
     allowed = scaling.allowed_disruptions(intent.policies[keys.ROUTER], replicas)
     runtime = intent.resolved.runtime
     replaced = router.replacement(snapshot.service.spec.router, runtime.spec.router_config if runtime else None)
+    besides = _besides(intent.roles(revision))
     return [
-        router.deployment(intent.owner, revision, intent.router, replicas, sidecar, leaders, replaced),
+        router.deployment(intent.owner, revision, intent.router, replicas, sidecar, leaders, replaced, besides),
         scaling.budget(intent.owner, keys.ROUTER, revision, allowed),
     ]
+
+
+def _besides(roles: Mapping[str, Stored]) -> tuple[tuple[str, str], ...]:
+    """OME's labels that the engines of a slice were stored with."""
+    engine = roles.get(keys.ENGINE)
+    return carried(engine.leader["spec"]["template"]["metadata"]["labels"]) if engine is not None else ()
 
 
 def _roles(intent: Intent, held: Held, source: str, counts: ReplicaCounts, routed: bool) -> list[RoleProgressSpec]:

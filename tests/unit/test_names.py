@@ -68,18 +68,33 @@ def test_a_long_name_keeps_its_beginning_and_never_ends_in_a_dash() -> None:
 @pytest.mark.parametrize(
     ("kind", "namespace", "name", "label"),
     [
-        ("ClusterBaseModel", "", "kimi-k2", "models.ome.io/clusterbasemodel.kimi-k2"),
-        ("BaseModel", "team", "kimi-k2", "models.ome.io/team.basemodel.kimi-k2"),
+        ("ClusterBaseModel", "", "kimi-k2", "clusterbasemodel.kimi-k2"),
+        ("ClusterBaseModel", "", "qwen3-coder-480b-a35b-instruct-1", "clusterbasemodel.qwen3-coder-480b-a35b-instruct-1"),
+        ("ClusterBaseModel", "", "qwen3-coder-480b-a35b-instruct-fp8", "clusterbasemodel.cf97c33d--480b-a35b-instruct-fp8"),
+        ("BaseModel", "team", "kimi-k2", "team.basemodel.kimi-k2"),
+        ("BaseModel", "team", "qwen3-coder-480b-a35b-instruct-fp8", "team.basemodel.qwen3-coder-480b-a35b-instruct-fp8"),
+        ("BaseModel", "team", "qwen3-coder-480b-a35b-instruct-fp8x", "team.basemodel.164db9a4-r-480b-a35b-instruct-fp8x"),
+        ("BaseModel", "team-of-kimi", "kimi-k2-instruct-0905-fine-tuned",
+         "18feaf71.basemodel.79520580-truct-0905-fine-tuned"),
+        ("FineTunedWeight", "", "w" * 47, "finetunedweight." + "w" * 47),
     ],
-)
-def test_model_labels(kind: str, namespace: str, name: str, label: str) -> None:
-    assert names.model_label(kind, namespace, name) == label
+)  # fmt: skip
+def test_model_labels_are_those_of_ome(kind: str, namespace: str, name: str, label: str) -> None:
+    """Facts of OME v0.1.5, pkg/constants: GetClusterBaseModelLabel, GetBaseModelLabel."""
+    assert names.model_label(kind, namespace, name) == f"models.ome.io/{label}"
 
 
-@given(st.text("abc-.", min_size=1, max_size=120))
-def test_model_labels_fit_a_label_name(name: str) -> None:
-    part = names.model_label("ClusterBaseModel", "", f"x{name}x").partition("/")[2]
-    assert len(part) <= 63 and part[-1] not in "-."
+NAME = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,118}[a-z0-9])?", fullmatch=True)
+NAMESPACE = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True)
+
+
+@given(NAME, NAMESPACE, st.sampled_from(["ClusterBaseModel", "BaseModel", "FineTunedWeight"]))
+def test_model_labels_fit_a_label_name(name: str, namespace: str, kind: str) -> None:
+    label = names.model_label(kind, namespace if kind == "BaseModel" else "", name)
+    whole = names.whole_label(label, "0123abcd")
+    for key in (label, whole):
+        assert re.fullmatch(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?", key.partition("/")[2]), key
+    assert whole.startswith(label) or kind == "FineTunedWeight", "a label of OME's form is cut only once"
 
 
 def test_a_digest_does_not_depend_on_the_order_of_keys() -> None:

@@ -18,7 +18,7 @@ from ome_operator.core.resolve.inputs import runtime_parts
 from ome_operator.core.selection.model_profile import known, learned
 from ome_operator.core.status import conditions as cond
 from ome_operator.core.status.progress import title
-from ome_operator.core.weights.mount import claim, files_uri, unserved
+from ome_operator.core.weights.mount import claim, files_uri, node_label, unserved
 from ome_operator.engines.servers import server, strategy
 
 
@@ -69,7 +69,8 @@ def _model_ready(
     if state == "Failed":
         node, first = min((node, one) for node, one in holdings.items() if one.state == keys.MODEL_FAILED)
         return cond.Condition(READY, False, Reason.DOWNLOAD_FAILED, f"node {node}: {first.message}"), state
-    said = f"no node holds the {what}: pods that need it stay Pending"
+    label = node_label(model.kind, model.namespace, model.name)
+    said = f"no node holds the {what} (label {label}={keys.MODEL_READY}): pods that need it stay Pending"
     return cond.Condition(READY, False, Reason.ON_NO_NODE, said), state
 
 

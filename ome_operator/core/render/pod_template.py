@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ome_operator import keys, names, quantity
@@ -29,6 +30,8 @@ class Context(NamedTuple):
     """What the chosen accelerator class adds to this component, {} without one."""
     directories: Sequence[str] = ()
     """Directories of their revisions, in the same order; see `core.weights.mount.mount`."""
+    labels: Mapping[str, str] = MappingProxyType({})
+    """What OME calls the pods besides; a label that the user wrote counts more."""
 
 
 def leader(context: Context, composed: Composed) -> Manifest:
@@ -81,7 +84,7 @@ def _template(
         spec.setdefault("terminationGracePeriodSeconds", max(30, composed.timeout + DRAIN_MARGIN))
     spec["containers"] = [{"terminationMessagePolicy": "FallbackToLogsOnError", **one} for one in spec["containers"]]
     theirs = {key: value for key, value in composed.labels.items() if key not in (keys.WORKER_INDEX, keys.GROUP_INDEX)}
-    labels = {**theirs, **meta.labels(context.service, composed.component, context.revision), **marks}
+    labels = {**context.labels, **theirs, **meta.labels(context.service, composed.component, context.revision), **marks}
     return {"metadata": {"labels": labels, **_annotations(composed)}, "spec": spec}
 
 

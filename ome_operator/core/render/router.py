@@ -56,10 +56,12 @@ def deployment(
     sidecar: Sidecar,
     leaders: tuple[tuple[str, tuple[str, ...]], ...] = (),
     replaced: Manifest | None = None,
+    besides: tuple[tuple[str, str], ...] = (),
 ) -> Manifest:
     """The router Deployment of one slice; `leaders` has their addresses, by component, where it `names_leaders`.
 
     `replaced`: how its pods are, from `replacement`.
+    `besides`: labels that its engines carry too, so they come from what is stored: they restart no router while it lives.
     """
     pod = composed.leader
     main = _configured(pod["containers"][0], composed.config, base_env(owner.name, owner.namespace))
@@ -72,7 +74,7 @@ def deployment(
     spec.setdefault("terminationGracePeriodSeconds", ENDPOINT_LAG + _grace(main) + 10)
     spec = with_registry(spec, owner, revision, composed.annotations, sidecar)
     labels = meta.labels(owner.name, keys.ROUTER, revision)
-    template: Manifest = {"metadata": {"labels": {**composed.labels, **labels}}, "spec": spec}
+    template: Manifest = {"metadata": {"labels": {**dict(besides), **composed.labels, **labels}}, "spec": spec}
     if composed.annotations:
         template["metadata"]["annotations"] = dict(composed.annotations)
     body = {

@@ -8,6 +8,7 @@ an object of fixed size that can be made, replaced and removed by itself, whatev
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ome_operator import keys, names
@@ -41,12 +42,18 @@ class Stored(NamedTuple):
 
 
 def workloads(
-    service: str, namespace: str, revision: str, inputs: Mapping[str, Any], directories: Sequence[str] = ()
+    service: str,
+    namespace: str,
+    revision: str,
+    inputs: Mapping[str, Any],
+    directories: Sequence[str] = (),
+    labels: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """What a ControllerRevision stores besides the inputs, and what was dropped on the way as sentences.
 
-    `directories` are those of the model's revision and of every adapter's, "" for weights that lie at their path. The
-    result is JSON data: component -> {size, port, leader, worker}. Raises ProblemError when inputs cannot be rendered.
+    `directories` are those of the model's revision and of every adapter's, "" for weights that lie at their path. `labels`:
+    OME's, which pods get below those that the user wrote. The result is JSON data: component -> {size, port, leader,
+    worker}. Raises ProblemError when inputs cannot be rendered.
     """
     out: dict[str, Any] = {}
     dropped: list[str] = []
@@ -55,7 +62,7 @@ def workloads(
             continue
         composed = queued(compose(component, inputs["runtime"], inputs[component]), (inputs.get("queue") or {}).items())
         accelerator = beneath((inputs.get("accelerator") or {}).get(component) or {}, inputs[component])
-        context = pod_template.Context(service, namespace, revision, mounted(inputs), accelerator, directories)
+        context = pod_template.Context(service, namespace, revision, mounted(inputs), accelerator, directories, labels)
         leader = pod_template.leader(context, composed)
         out[component] = {
             "size": composed.size,

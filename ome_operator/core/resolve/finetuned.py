@@ -22,16 +22,9 @@ def fine_tuned(
 
     `identity`: of the model's weights, as the revision has them.
     """
-    names = (service.spec.model.fine_tuned_weights if service.spec.model else None) or ()
-    found: list[FineTunedWeight] = []
-    problems: list[Problem] = []
-    for name in names:
-        one = deps.weights.get(name)
-        said = _wrong(name, one, model)
-        if said is not None:
-            problems.append(said)
-        elif isinstance(one, FineTunedWeight):
-            found.append(one)
+    asked = {name: _wrong(name, deps.weights.get(name), model) for name in _names(service)}
+    problems = [said for said in asked.values() if said is not None]
+    found = [weight for weight in named(service, deps) if asked[weight.name] is None]
     merged = [one for one in found if is_merged(one)]
     if merged and len(found) > 1:
         alone = f"FineTunedWeight {merged[0].name} is merged into its model: name it alone in spec.model.fineTunedWeights"
@@ -41,6 +34,15 @@ def fine_tuned(
     if merged:
         return {"model": weights(merged[0])._asdict(), BASE: identity}, ()
     return {ADAPTERS: [weights(one)._asdict() for one in found]}, ()
+
+
+def named(service: InferenceService, deps: Deps) -> list[FineTunedWeight]:
+    """The fine-tuned weights that a service names, in its order, without those that do not exist or cannot be read."""
+    return [weight for name in _names(service) if isinstance(weight := deps.weights.get(name), FineTunedWeight)]
+
+
+def _names(service: InferenceService) -> list[str]:
+    return (service.spec.model.fine_tuned_weights if service.spec.model else None) or []
 
 
 def _wrong(name: str, one: FineTunedWeight | Invalid | None, model: Model | None) -> Problem | None:

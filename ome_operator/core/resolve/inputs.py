@@ -15,9 +15,10 @@ from ome_operator.core.podspec import queues
 from ome_operator.core.podspec.spelling import misspelled
 from ome_operator.core.problem import Problem
 from ome_operator.core.reasons import ENGINE_READY, MODEL_READY, RUNTIME_READY, Reason
-from ome_operator.core.resolve.finetuned import BASE, fine_tuned
+from ome_operator.core.resolve.finetuned import BASE, fine_tuned, named
 from ome_operator.core.resolve.identity import CHOSEN
 from ome_operator.core.resolve.ignored_fields import in_service
+from ome_operator.core.resolve.ome_labels import ome_labels
 from ome_operator.core.resolve.pairing import unpaired
 from ome_operator.core.resolve.pinned import Part, Pinned, pinned
 from ome_operator.core.selection.accelerator import Accelerated, accelerated
@@ -62,6 +63,8 @@ class Resolved:
     problems: tuple[Problem, ...] = ()
     advice: tuple[str, ...] = field(default=())
     """What the user should know and need not act on."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """What pods of a new revision are called besides (`ome_labels`)."""
     drift: Mapping[str, str | None] = field(default_factory=dict)
     """How what the service keeps differs from what there is by now, "" when it does not; None for what it follows."""
 
@@ -126,7 +129,9 @@ def resolve(
         advice += unpaired(service, runtime)
     advice += misspelled(service, runtime)
     problems = (*about_model, *about_runtime, *_shape(service), *lacking)
-    return Resolved(model, runtime, inputs, router, problems, advice, {"runtime": of_runtime.drift, "model": of_model.drift})
+    labels = {} if inputs is None or model is None or runtime is None else ome_labels(model, runtime, named(service, deps))
+    drift = {"runtime": of_runtime.drift, "model": of_model.drift}
+    return Resolved(model, runtime, inputs, router, problems, advice, labels, drift)
 
 
 def _pinned(

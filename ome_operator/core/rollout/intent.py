@@ -74,7 +74,7 @@ def choose(snapshot: Snapshot, resolved: Resolved) -> Intent:
     service = snapshot.service
     owner = meta.Owner(service.name, service.namespace, service.uid)
     directories = [mount.directory(weights, snapshot.deps.model_agent) for weights in mounted(resolved.inputs or {})]
-    ledger = record(owner, resolved.inputs, snapshot.revisions, directories)
+    ledger = record(owner, resolved.inputs, snapshot.revisions, directories, resolved.labels)
     aim = target.of(service, ledger.numbers)
     policies = _policies(service, resolved)
     groups = {component: _groups(snapshot, component, counts) for component, counts in policies.items()}

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from ome_operator import names
@@ -34,11 +35,15 @@ class RevisionLedger:
 
 
 def record(
-    owner: meta.Owner, inputs: Manifest | None, known: Sequence[Revision], directories: Sequence[str]
+    owner: meta.Owner,
+    inputs: Manifest | None,
+    known: Sequence[Revision],
+    directories: Sequence[str],
+    labels: Mapping[str, str] = MappingProxyType({}),
 ) -> RevisionLedger:
     """Store `inputs` as the newest revision unless they are that already; None (something is missing) stores nothing.
 
-    `directories` as in `workloads`.
+    `directories` and `labels` as in `workloads`.
     """
     usable = [one for one in known if not former(one)]
     data: dict[str, Mapping[str, Any]] = {one.name: one.data for one in usable}
@@ -51,7 +56,7 @@ def record(
         number = (known[-1].number if known else 0) + 1
         if matched is None:
             name = name_of(inputs, known)
-            new, problems = _render(owner, name, inputs, directories)
+            new, problems = _render(owner, name, inputs, directories, labels)
             if new is not None:
                 data[name], numbers[name] = new, number
                 write = (manifest(owner, name, number, new),)
@@ -70,10 +75,10 @@ def record(
 
 
 def _render(
-    owner: meta.Owner, name: str, inputs: Manifest, directories: Sequence[str]
+    owner: meta.Owner, name: str, inputs: Manifest, directories: Sequence[str], labels: Mapping[str, str]
 ) -> tuple[Manifest | None, tuple[Problem, ...]]:
     try:
-        roles, dropped = workloads(owner.name, owner.namespace, name, inputs, directories)
+        roles, dropped = workloads(owner.name, owner.namespace, name, inputs, directories, labels)
     except ProblemError as error:
         return None, (error.problem,)
     data: Manifest = {"inputs": inputs, "render": RENDER, "workloads": roles}

@@ -1,0 +1,68 @@
+"""Labels of pods that OME v0.1.5 writes (pkg/controller/v1beta1/inferenceservice/components, ProcessBaseLabels)."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from ome_operator.api import InferenceService, Model
+from ome_operator.core.observed.objects import Deps, Observed
+from ome_operator.core.resolve.ome_labels import KEYS
+from ome_operator.core.sync import sync
+from tests.support import parts
+from tests.support.shapes import Shape
+from tests.support.simulator import World
+from tests.unit.core.resolve.test_finetuned import having, service, weight
+
+
+def stamped(one: InferenceService, deps: Deps) -> dict[str, dict[str, str]]:
+    """Kind of a workload -> what OME's labels say on its pods."""
+    plan = sync(one, deps, Observed(), datetime(2026, 1, 1, tzinfo=UTC))
+    found = {}
+    for applied in plan.apply:
+        if applied.manifest["kind"] in ("StatefulSet", "Deployment"):
+            labels = applied.manifest["spec"]["template"]["metadata"]["labels"]
+            found[applied.manifest["kind"]] = {key: labels[key] for key in KEYS if key in labels}
+    return found
+
+
+def with_model(deps: Deps, **more: Any) -> Deps:
+    """With a model of these annotations or this spec."""
+    model = parts.model(**more.pop("spec", {}))
+    model = replace(model, **more)
+    return replace(deps, models=dict.fromkeys(deps.models, model))
+
+
+def test_pods_and_routers_carry_omes_labels() -> None:
+    deps = with_model(Shape().deps(), spec={"vendor": "moonshotai"}, annotations={"models.ome.io/category": "LARGE"})
+    labels = {
+        "base-model-name": "tiny", "base-model-size": "LARGE", "base-model-type": "Serving",
+        "base-model-vendor": "moonshotai", "serving-runtime": "rt", "fine-tuned-serving": "false",
+    }  # fmt: skip
+    assert stamped(Shape().service(), deps) == {"StatefulSet": labels, "Deployment": labels}
+
+
+def test_what_is_no_value_of_a_label_is_left_out_and_what_the_user_wrote_counts_more() -> None:
+    deps = with_model(Shape().deps(), spec={"vendor": "Moonshot AI"})
+    one = parts.service(engine={"labels": {"base-model-size": "HUGE"}})
+    labels = stamped(one, deps)["StatefulSet"]
+    assert "base-model-vendor" not in labels and labels["base-model-size"] == "HUGE"
+    assert stamped(parts.service(engine={}), deps)["StatefulSet"]["base-model-size"] == "SMALL"
+
+
+def test_fine_tuned_weights_are_told() -> None:
+    labels = stamped(service("poet"), having(weight(hyperParameters={"strategy": "lora"})))["StatefulSet"]
+    assert (labels["fine-tuned-serving"], labels["fine-tuned-weight-ft-strategy"]) == ("true", "lora")
+    assert labels["fine-tuned-serving-with-merged-weights"] == "false"
+    merged = stamped(service("poet"), having(weight(kind="merged")))["StatefulSet"]
+    assert merged["fine-tuned-serving-with-merged-weights"] == "true" and "fine-tuned-weight-ft-strategy" not in merged
+
+
+def test_another_vendor_restarts_nothing() -> None:
+    shape = Shape()
+    world = World(shape.service(), shape.deps(), 4)
+    world.settle()
+    before = {name: pod.uid for name, pod in world.pods.items()}
+    world.deps = with_model(world.deps, spec={"vendor": "another"})
+    world.settle()
+    assert {name: pod.uid for name, pod in world.pods.items()} == before
+    assert isinstance(next(iter(world.deps.models.values())), Model)
