@@ -1,7 +1,8 @@
 """How servers of known engines are told apart, and how they are watched. The facts are data, one file for each engine."""
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from itertools import pairwise
@@ -44,7 +45,7 @@ class Server(NamedTuple):
     pinned: Pinned | None
     """What is different where adapters have to be pinned, if they ever have to."""
     parallel: Mapping[str, tuple[str, ...]]
-    """TP, DP and EP -> the arguments that set it."""
+    """TP, PP, DP and EP -> the arguments that set it."""
 
 
 def server(container: Mapping[str, Any]) -> Server | None:
@@ -107,6 +108,35 @@ def strategy(container: Mapping[str, Any]) -> dict[str, str]:
         for word, after in pairwise([*words, ""]):
             if word in flags:
                 out[kind] = after if quantity.whole(after) is not None else out.get(kind, "")
+    return out
+
+
+def with_parallelism(container: Mapping[str, Any], sizes: Mapping[str, int], own: Collection[str]) -> dict[str, Any]:
+    """The container with these sizes (TP, PP -> the number) in place of the numbers in its arguments, also in a shell line.
+
+    What refers to a variable stays, and so does a size of which somebody said more by an argument in `own`. An argument that
+    does not stand there is not added.
+    """
+    found = server(container)
+    named = {kind: found.parallel.get(kind, ()) for kind in sizes} if found is not None else {}
+    numbers = {flag: sizes[kind] for kind, flags in named.items() if not {*flags} & {*own} for flag in flags}
+    changed = {
+        part: _numbered([str(word) for word in container[part]], numbers)
+        for part in ("command", "args")
+        if numbers and container.get(part)
+    }
+    return {**container, **changed}
+
+
+def _numbered(words: Sequence[str], numbers: Mapping[str, int]) -> list[str]:
+    """The words with the number behind each of these flags; flag and number may be two words or stand in a shell line."""
+    out: list[str] = []
+    for before, word in pairwise(["", *words]):
+        if before in numbers and word.isdigit():
+            word = str(numbers[before])
+        for flag, number in numbers.items():
+            word = re.sub(rf"(?<!\S)({re.escape(flag)}(?:=|\s+))\d+(?!\S)", rf"\g<1>{number}", word)
+        out.append(word)
     return out
 
 

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 from ome_operator import keys, names, quantity
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.podspec.compose import Composed
-from ome_operator.core.podspec.flags import override
+from ome_operator.core.podspec.flags import flags, override
 from ome_operator.core.podspec.merge import merge
 from ome_operator.core.render import meta, probes, rdma, ssh
+from ome_operator.core.selection.accelerator import OWN, divided
 from ome_operator.core.weights.mount import VOLUME, Mount, mount, placed
 from ome_operator.engines import servers
 
@@ -63,6 +64,9 @@ def _template(
     main = add_env(main, [*identity, *group_env, *model])
     if extra := context.accelerator.get("args"):
         main["args"] = override(main.get("args") or [], extra)
+    if sizes := divided(context.accelerator):
+        own = {*flags(extra or ()), *(context.accelerator.get(OWN) or ())}
+        main = servers.with_parallelism(main, sizes, own)
     if env := context.accelerator.get("env"):
         main["env"] = merge(main["env"], [{"name": name, "value": value} for name, value in env.items()], "env")
     main = servers.with_adapters(main, {one["name"]: one["path"] for one in adapters})

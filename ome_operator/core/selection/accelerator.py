@@ -20,6 +20,8 @@ from ome_operator.core.selection.model_profile import ModelProfile
 
 ASKED = "asked"
 """In a stored part: what the service asked for when the class was chosen; absent when it named the class."""
+OWN = "own"
+"""Beside what a class adds to a component: the flags that the service wrote there itself."""
 LISTED = 5
 """Classes that a sentence speaks of."""
 
@@ -157,13 +159,14 @@ def _part(chosen: AcceleratorClass, runtime: Runtime | None) -> dict[str, Any]:
         part["env"] = dict(override.environment_override or {})
         if (sizes := override.tensor_parallelism_override) and sizes.tensor_parallel_size:
             part["parallelism"] = sizes.tensor_parallel_size * (sizes.pipeline_parallel_size or 1)
+            part["pipeline"] = sizes.pipeline_parallel_size
         break
     return {key: value for key, value in part.items() if value}
 
 
 def _overrides(name: str, kept: Mapping[str, Any]) -> dict[str, Any]:
     """What a kept runtime adds for a class."""
-    return {key: kept[key] for key in ("args", "env", "parallelism") if key in kept and kept["class"] == name}
+    return {key: kept[key] for key in ("args", "env", "parallelism", "pipeline") if key in kept and kept["class"] == name}
 
 
 def beneath(part: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
@@ -175,4 +178,17 @@ def beneath(part: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, An
     names = {one["name"] for runner in runners for one in runner.get("env") or ()}
     out = {**part, "args": without(part.get("args") or (), flags(words))}
     out["env"] = {name: value for name, value in (part.get("env") or {}).items() if name not in names}
+    if "parallelism" in part:
+        out[OWN] = sorted(flags(piece for word in words for piece in word.split()))
     return {key: value for key, value in out.items() if value}
+
+
+def divided(part: Mapping[str, Any]) -> dict[str, int]:
+    """How a class divides the model, TP and PP -> the number; {} where its runtime does not say.
+
+    Stored is the product, which is what PARALLELISM_SIZE says, and the pipeline's stages where there are some.
+    """
+    stages = int(part.get("pipeline") or 1)
+    if "parallelism" not in part:
+        return {}
+    return {"TP": int(part["parallelism"]) // stages, **({"PP": stages} if "pipeline" in part else {})}

@@ -56,6 +56,7 @@ def test_what_an_engine_says_about_parallelism() -> None:
     stages = ["vllm", "serve", "m", "--tensor-parallel-size=16", "--pipeline-parallel-size=2"]
     assert strategy({"command": stages}) == {"TP": "16", "PP": "2"}
     assert strategy({"command": ["sleep", "1"]}) == {}
+    assert strategy({**said, "args": ["--tp=8", "--pp-size", "2"]}) == {"TP": "8", "PP": "2"}
 
 
 def test_an_engine_without_a_flag_for_adapters_gets_none() -> None:

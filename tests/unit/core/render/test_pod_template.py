@@ -197,6 +197,35 @@ def test_an_accelerator_adds_nodes_arguments_variables_and_parallelism() -> None
     assert {"A": "2", "C": "3", "PARALLELISM_SIZE": "16"}.items() <= env(template).items()
 
 
+SGLANG = ["python3", "-m", "sglang.launch_server"]
+
+
+@pytest.mark.parametrize(
+    ("args", "accelerator", "found"),
+    [
+        (["--tp-size=16", "--x"], {"parallelism": 8}, ["--tp-size=8", "--x"]),
+        (["--tensor-parallel-size", "16", "--pp-size", "1"], {"parallelism": 8, "pipeline": 2},
+         ["--tensor-parallel-size", "4", "--pp-size", "2"]),
+        (["--tp-size=$(PARALLELISM_SIZE)"], {"parallelism": 8}, ["--tp-size=$(PARALLELISM_SIZE)"]),
+        (["--tp-size=16"], {"parallelism": 8, "args": ["--tp-size=4"]}, ["--tp-size=4"]),
+        (["--tp-size=16"], {"parallelism": 8, "own": ["--tp-size"]}, ["--tp-size=16"]),
+        (["--moe-dense-tp-size=1", "--tp-size=16"], {"parallelism": 8}, ["--moe-dense-tp-size=1", "--tp-size=8"]),
+        (["--tp-size=16"], {}, ["--tp-size=16"]),
+    ],
+)  # fmt: skip
+def test_a_class_that_divides_otherwise_is_followed_by_the_engines_own_arguments(
+    args: list[str], accelerator: Manifest, found: list[str]
+) -> None:
+    """Before, only PARALLELISM_SIZE followed, and a runtime that writes its size as a number ran with the wrong size."""
+    assert main(leader(box(command=SGLANG, args=args), accelerator))["args"] == found
+
+
+def test_sizes_in_a_shell_line_follow_too() -> None:
+    line = "exec vllm serve m --tensor-parallel-size 16 \\\n  --pipeline-parallel-size=1 --port 1"
+    template = leader(box(command=["bash", "-c", line]), {"parallelism": 8, "pipeline": 2})
+    assert main(template)["command"][2] == line.replace("size 16", "size 4").replace("size=1 ", "size=2 ")
+
+
 PORTS: dict[str, tuple[Manifest, int]] = {
     "the one called http": ({"ports": [{"containerPort": 1, "name": "metrics"}, {"containerPort": 2, "name": "http"}]}, 2),
     "the one whose name begins so": ({"ports": [{"containerPort": 1}, {"containerPort": 2, "name": "http1"}]}, 2),

@@ -35,7 +35,8 @@ def chosen(**spec: Any) -> tuple[dict[str, Any], list[str]]:
 
 
 def test_a_class_brings_nodes_arguments_variables_and_parallelism() -> None:
-    part = {"class": "h200", "nodeSelector": {"gpu": "h200"}, "args": ["--tp=8"], "env": {"A": "1"}, "parallelism": 16}
+    part = {"class": "h200", "nodeSelector": {"gpu": "h200"}, "args": ["--tp=8"], "env": {"A": "1"}}
+    part |= {"parallelism": 16, "pipeline": 2}
     found = chosen(engine={}, decoder={}, acceleratorSelector={"acceleratorClass": "h200"})
     assert found == ({"engine": part, "decoder": part}, [])
 
