@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ome_operator import keys, names
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.render import meta
-from ome_operator.core.resolve.scaling import Policy
+from ome_operator.core.resolve.scaling import SCALERS, Policy
 from ome_operator.quantity import part
 from ome_operator.util.memoize import memoize_by_identity
 
@@ -93,6 +93,11 @@ def advice(owner: meta.Owner, component: str, policy: Policy, groups: int, asked
         if policy.scaled:
             said.append("spec.router is not scaled automatically: set its minReplicas to the number that you want")
         return said
+    if policy.scaler not in ("", *SCALERS):
+        said.append(
+            f"annotation {keys.AUTOSCALER_CLASS} is {policy.scaler!r}, which is no class: nothing scales {component}; write "
+            f"{', '.join(SCALERS[:-1])} or {SCALERS[-1]}"
+        )
     name = names.component(owner.name, component)
     said += _of_autoscaler(component, name, owner.namespace, policy)
     if asked is not None and asked != groups:

@@ -10,6 +10,8 @@ FIELDS = (
     "min_replicas", "max_replicas", "min_available", "max_unavailable", "scale_metric", "scale_target", "autoscaler",
 )  # fmt: skip
 
+SCALERS = ("hpa", "keda", "external", "none")
+
 
 class Policy(NamedTuple):
     """Counts of a component, the service's value above the runtime's."""
@@ -27,7 +29,8 @@ class Policy(NamedTuple):
     hpa: dict[str, Any]
     """`autoscaler.hpa`: metrics and behavior."""
     scaler: str
-    """hpa, keda, external or none: who moves the replicas between low and high; "" for people alone (docs/scaling.md)."""
+    """hpa, keda, external or none: who moves the replicas between low and high; "" for people alone (docs/scaling.md). Any other
+    word scales nothing."""
 
     @property
     def scaled(self) -> bool:

@@ -60,6 +60,11 @@ ADVICE: list[tuple[str, dict[str, Any], str]] = [
     ("engine", {"high": 3, "scale_target": 5}, "spec.engine.scaleTarget has no effect without scaleMetric"),
     ("engine", {"high": 3, "scaler": "none"}, ""),
     ("engine", {"scaler": "keda"}, "no ScaledObject"),
+    (
+        "engine",
+        {"scaler": "hpaa", "high": 3},
+        "is 'hpaa', which is no class: nothing scales engine; write hpa, keda, external or none",
+    ),
     ("router", {"high": 3}, "not scaled automatically"),
     ("router", {}, ""),
 ]
