@@ -152,6 +152,7 @@ class Reason(StrEnum):
     IN_SYNC = "InSync"
     ON_NODES = "OnNodes"
     USABLE = "Usable"
+    VIRTUAL_DEPLOYMENT = "VirtualDeployment"
 
 
 REFUSED = frozenset({Reason.CONFLICT, Reason.INVALID, Reason.FORBIDDEN})
@@ -166,7 +167,7 @@ PASSING = frozenset(
 GOOD = frozenset(
     {
         Reason.READY, Reason.FOUND, Reason.CLAIM, Reason.COMPLETE, Reason.COMPLETED, Reason.SERVING, Reason.RECOVERED,
-        Reason.IN_SYNC, Reason.ON_NODES, Reason.USABLE,
+        Reason.IN_SYNC, Reason.ON_NODES, Reason.USABLE, Reason.VIRTUAL_DEPLOYMENT,
     }
 )  # fmt: skip
 """Reasons of conditions that are as they should be: nobody has to act on them."""

@@ -25,6 +25,7 @@ from ome_operator.core.rollout.intent import Intent, choose
 from ome_operator.core.rollout.replicas import replica_counts
 from ome_operator.core.rollout.step import decide
 from ome_operator.core.status import conditions as cond
+from ome_operator.core.status import virtual
 from ome_operator.core.status.service import events, status, urgent
 
 ANOTHER_RETRY = 60.0
@@ -38,6 +39,8 @@ def sync(service: InferenceService, deps: Deps, observed: Observed, now: datetim
     if observed.another:
         return _another(service, observed.another, now)
     snapshot = Snapshot(_in_present_form(service), deps, observed, now)
+    if virtual.virtual(snapshot.service):
+        return Plan(status=virtual.status(snapshot.service, bool(observed.children), now))
     if former := _former(snapshot):
         return refuse_spec(dict(service.status), service.generation, Reason.FORMER_SHAPE, former, now)
     # Which revision does the service go to, what does it wait for, and for how long has it not come farther?

@@ -1,0 +1,40 @@
+"""Services of the mode VirtualDeployment, as OME v0.1.5 has them: Ready under their name, and without pods."""
+
+from typing import Any
+
+import pytest
+
+from ome_operator.core.observed.objects import Observed
+from ome_operator.core.plan import Plan
+from ome_operator.core.sync import sync
+from tests.support import parts
+from tests.support.shapes import Shape
+from tests.support.simulator import START, World
+
+ANNOTATION = {"annotations": {"ome.io/deploymentMode": "VirtualDeployment"}}
+
+
+@pytest.mark.parametrize("mode", [ANNOTATION, {"deploymentMode": "VirtualDeployment"}])
+def test_no_pods_are_made_and_the_service_is_ready(mode: dict[str, Any]) -> None:
+    """Before, such a service got pods."""
+    plan = sync(parts.service(engine={}, **mode), Shape().deps(), Observed(), START)
+    assert plan == Plan(status=plan.status)
+    (ready,) = plan.status["conditions"]
+    assert (ready["type"], ready["status"], ready["reason"]) == ("Ready", "True", "VirtualDeployment")
+    assert plan.status["url"] == plan.status["components"]["engine"]["url"] == "http://svc.team.svc.cluster.local"
+
+
+def test_other_modes_are_no_virtual_ones() -> None:
+    one = parts.service(engine={}, annotations={"ome.io/deploymentMode": "MultiNode"})
+    assert sync(one, Shape().deps(), Observed(), START).first
+
+
+def test_what_runs_is_left_and_said() -> None:
+    shape = Shape()
+    world = World(shape.service(), shape.deps(), 1)
+    world.settle()
+    before = dict(world.pods)
+    world.edit(parts.service(engine={}, router={}, **ANNOTATION))
+    world.settle()
+    assert world.pods == before
+    assert "is left as it is" in world.condition("Advice")["message"]
