@@ -279,6 +279,6 @@ class ServiceStatus(Spec):
     """Value of the annotation ome.io/model-sync that was acted on last."""
     messages: Annotated[list[str] | None, ATOMIC] = None
     """Not written."""
-    model_status: LoadedModel | None = None
+    model_status: Annotated[LoadedModel | None, ATOMIC_MAP] = None
     annotations: Labels | None = None
     """Not written."""

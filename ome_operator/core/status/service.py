@@ -22,6 +22,7 @@ from ome_operator.core.reasons import (
     Reason,
 )
 from ome_operator.core.status import conditions as cond
+from ome_operator.core.status.loaded_model import loaded_model
 from ome_operator.core.status.progress import Progress
 
 
@@ -90,6 +91,8 @@ def status(report: Report) -> dict[str, Any]:
         out["slices"] = [_slice(name, report) for name in report.serving]
     if report.groups:
         out["groups"] = list(report.groups)
+    if loaded := loaded_model(report.progress, report.pods, report.groups, bool(report.problems)):
+        out["modelStatus"] = loaded
     return out
 
 

@@ -1,0 +1,73 @@
+"""`status.modelStatus`: what OME's users read about the model."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ome_operator.api.service_status import LoadedModel
+from ome_operator.core.observed.objects import Pod
+from ome_operator.core.status.loaded_model import loaded_model
+from ome_operator.core.status.progress import Progress
+from ome_operator.core.status.service import status
+from tests.unit.core.rollout.makers import pod
+from tests.unit.core.status.test_service import BASE, far
+
+FAILED = {
+    "phase": "Failed", "revision": "r1",
+    "lastFailure": {"podName": "svc-engine-r1-0-0", "exitCode": 137, "reason": "OOMKilled", "time": "2026-01-01T00:00:00Z"},
+}  # fmt: skip
+
+
+def said(
+    *progress: Progress, pods: tuple[Pod, ...] = (), groups: tuple[dict[str, Any], ...] = ()
+) -> tuple[str, str, str, int]:
+    """(transition, active state, target state, copies)."""
+    found = loaded_model(progress, pods, groups, False)
+    assert LoadedModel.read(found).dump() == found, "the schema knows every field and word"
+    states = found["modelRevisionStates"]
+    copies = found["modelCopies"]["totalCopies"]
+    return found["transitionStatus"], states["activeModelState"], states["targetModelState"], copies
+
+
+@pytest.mark.parametrize(
+    ("progress", "begun", "expected"),
+    [
+        ((far("engine", 2, 2), far("router", 1)), True, ("UpToDate", "Loaded", "Loaded", 2)),
+        ((far("engine", 1, 2), far("router", 0)), True, ("InProgress", "Loaded", "Loading", 1)),
+        ((far("engine", 1, 1), far("decoder", 0, 1)), True, ("InProgress", "Loading", "Loading", 1)),
+        ((far("engine", 0, 2),), True, ("InProgress", "Loading", "Loading", 0)),
+        ((far("engine", 0, 2),), False, ("InProgress", "Pending", "Pending", 0)),
+        ((far("engine", 0, 0),), False, ("UpToDate", "Standby", "Standby", 0)),
+    ],
+)
+def test_how_far_the_model_is(progress: tuple[Progress, ...], begun: bool, expected: tuple[str, str, str, int]) -> None:
+    pods = (replaced(node="n" if begun else ""),)
+    assert said(*progress, pods=pods) == expected
+
+
+def replaced(**changed: Any) -> Pod:
+    """A pod of the engine."""
+    return pod("r1")._replace(component="engine", **changed)
+
+
+def test_a_group_that_failed_for_good_is_told_with_its_last_failure() -> None:
+    assert said(far("engine", 0), groups=(FAILED,)) == ("BlockedByFailedLoad", "FailedToLoad", "FailedToLoad", 0)
+    found = loaded_model((far("engine", 0),), (), (FAILED,), False)
+    assert found["modelCopies"]["failedCopies"] == 1
+    assert found["lastFailureInfo"] == {
+        "reason": "ModelLoadFailed", "message": "OOMKilled", "location": "svc-engine-r1-0-0", "modelRevisionName": "r1",
+        "exitCode": 137, "time": "2026-01-01T00:00:00Z",
+    }  # fmt: skip
+
+
+def test_the_status_of_a_service_has_it() -> None:
+    assert status(BASE)["modelStatus"]["transitionStatus"] == "UpToDate"
+    assert status(replace(BASE, progress=(), problems=()))["conditions"] and "modelStatus" not in status(
+        replace(BASE, progress=())
+    )
+
+
+def test_before_anything_can_be_made_the_spec_is_what_is_wrong() -> None:
+    assert loaded_model((), (), (), True) == {"transitionStatus": "InvalidSpec"}
+    assert loaded_model((), (), (), False) == {}
