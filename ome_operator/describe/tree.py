@@ -127,7 +127,10 @@ class Tree:
 
 
 def tree(body: Mapping[str, Any], observed: Observed) -> Tree:
-    """The tree of an InferenceService as the API server has it; total, whatever its status says or lacks."""
+    """The tree of an InferenceService as the API server has it, or of a Serving of which nothing was made yet.
+
+    Total, whatever its status says or lacks.
+    """
     metadata, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
     told = {one.get("type"): one for one in status.get("conditions") or ()}
     ready = told.get(READY) or {"status": "Unknown", "reason": "NotSeen", "message": _unseen(body)}
@@ -142,14 +145,19 @@ def tree(body: Mapping[str, Any], observed: Observed) -> Tree:
         reason=ready.get("reason") or "" if current else "Outdated",
         message=ready.get("message") or "" if current else "the operator has not looked at the last edit yet",
         url=status.get("url") or "",
-        model=(spec.get("model") or {}).get("name") or "",
-        runtime=status.get("runtime") or (spec.get("runtime") or {}).get("name") or "",
+        model=_called(spec.get("model") or spec.get("baseModel")),
+        runtime=status.get("runtime") or _called(spec.get("runtime")),
         revision=wanted,
         conditions=tuple(_conditions(told)),
         slices=tuple(_slices(metadata.get("uid") or "", wanted, observed, status, data)),
         labels=tuple(_labels(data.get(wanted) or {})),
         pin=pin if pin == wanted else "",
     )
+
+
+def _called(reference: Any) -> str:
+    """The name in a reference, which is a name itself in a Serving."""
+    return str((reference.get("name") if isinstance(reference, dict) else reference) or "")
 
 
 def _unseen(body: Mapping[str, Any]) -> str:

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from ome_operator.cache.resources import SERVICE
 from ome_operator.cli.live.cluster_from_manifests import gather
-from ome_operator.cli.live.trees import KINDS, selector
+from ome_operator.cli.live.trees import KINDS, found, selector
 from ome_operator.controllers.events import unstarted, when
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import Manifest, Observed
@@ -19,14 +18,14 @@ from ome_operator.kube.listing import listed
 
 async def troubles(client: Client, namespace: str, name: str) -> Trouble:
     """Of one service. Raises KubeError; NotFound when there is no such service."""
-    body = await client.get(SERVICE, namespace, name)
+    body = await found(client, namespace, name)
     parts = await listed(client, KINDS, namespace, selector(name))
     there = gather(parts)
     events = await listed(client, ("Event",), namespace, optional=("Event",))
     seen = _about(events, {from_api.uid(one): one for one in (body, *parts)})
     pods = explained(there.pods_of(namespace, name), unstarted(events, datetime.now(UTC)))
-    found = tree(body, Observed(there.children_of(namespace, name), pods))
-    return trouble(found, (body.get("status") or {}).get("conditions") or (), seen)
+    seen_as = tree(body, Observed(there.children_of(namespace, name), pods))
+    return trouble(seen_as, (body.get("status") or {}).get("conditions") or (), seen)
 
 
 def _about(events: Iterable[Manifest], objects: Mapping[str, Any]) -> list[Seen]:

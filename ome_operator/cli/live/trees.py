@@ -1,11 +1,12 @@
 """The trees of services, read from a live cluster."""
 
 from ome_operator import keys
-from ome_operator.cache.resources import SERVICE
+from ome_operator.cache.resources import SERVICE, SERVING
 from ome_operator.cli.live.cluster_from_manifests import gather
 from ome_operator.core.observed.objects import Observed
 from ome_operator.describe.tree import Tree, tree
-from ome_operator.kube.client import Client
+from ome_operator.kube.client import Client, Manifest
+from ome_operator.kube.errors import Forbidden, NotFound, NotServed
 from ome_operator.kube.listing import listed
 
 KINDS = ("ControllerRevision", "StatefulSet", "Deployment", "Pod")
@@ -20,10 +21,29 @@ def selector(service: str) -> str:
 
 async def trees(client: Client, namespace: str, service: str = "") -> list[Tree]:
     """Of one service, or of all in a namespace ("" for everywhere). Raises KubeError; NotFound for a service's name."""
-    bodies = [await client.get(SERVICE, namespace, service)] if service else await client.list_objects(SERVICE, namespace)
+    bodies = [await found(client, namespace, service)] if service else await _all(client, namespace)
     there = gather(await listed(client, KINDS, namespace, selector(service)))
-    found = []
+    made = []
     for body in sorted(bodies, key=lambda one: (one["metadata"]["namespace"], one["metadata"]["name"])):
         which = body["metadata"]["namespace"], body["metadata"]["name"]
-        found.append(tree(body, Observed(there.children_of(*which), there.pods_of(*which))))
-    return found
+        made.append(tree(body, Observed(there.children_of(*which), there.pods_of(*which))))
+    return made
+
+
+async def found(client: Client, namespace: str, name: str) -> Manifest:
+    """The InferenceService of this name, or the Serving while nothing was made of it. Raises KubeError, as `Client.get`."""
+    try:
+        return await client.get(SERVICE, namespace, name)
+    except NotFound as error:
+        try:
+            return await client.get(SERVING, namespace, name)
+        except (Forbidden, NotFound, NotServed):
+            raise error from None
+
+
+async def _all(client: Client, namespace: str) -> list[Manifest]:
+    """All InferenceServices, and the Servings of which nothing was made yet."""
+    services = await client.list_objects(SERVICE, namespace)
+    made = {(body["metadata"]["namespace"], body["metadata"]["name"]) for body in services}
+    short = await listed(client, (SERVING,), namespace, optional=(SERVING,))
+    return services + [body for body in short if (body["metadata"]["namespace"], body["metadata"]["name"]) not in made]

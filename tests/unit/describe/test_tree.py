@@ -194,3 +194,13 @@ def test_a_pinned_service_says_so() -> None:
     assert f"pinned to {pinned['status']['revision']} by spec.rollout.revision" in drawn(tree(pinned, world.observed()))
     pinned["spec"]["rollout"] = {"revision": "deadbeef"}
     assert "pinned" not in drawn(tree(pinned, world.observed()))
+
+
+def test_a_serving_of_which_nothing_was_made_yet_is_a_tree_too() -> None:
+    condition = {"type": "Ready", "status": "False", "reason": "NoRuntimeFits", "message": "no runtime fits"}
+    spec = {"baseModel": "kimi-k2-chat", "runtime": "sglang"}
+    found = tree(
+        {"metadata": {"name": "chat", "namespace": "t"}, "spec": spec, "status": {"conditions": [condition]}}, Observed()
+    )
+    assert (found.model, found.runtime, found.reason, found.slices) == ("kimi-k2-chat", "sglang", "NoRuntimeFits", ())
+    assert "no runtime fits" in drawn(found)

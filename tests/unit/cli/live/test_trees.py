@@ -1,0 +1,48 @@
+"""Which objects of a cluster become trees."""
+
+from typing import Any
+
+import pytest
+
+from ome_operator.cli.live.trees import trees
+from ome_operator.kube.errors import NotFound, NotServed
+from tests.support import yamls
+from tests.support.fake_api import Call, FakeApi
+
+MISSING = NotFound("there is no such object", 404)
+
+
+def serving(name: str) -> dict[str, Any]:
+    """A Serving as a server gives it."""
+    return {"metadata": {"name": name, "namespace": "team"}, "spec": {"baseModel": "m"}}
+
+
+def cluster(servings: Any) -> FakeApi:
+    """A cluster with one InferenceService, `made`."""
+    service = yamls.service("team", "made", "rt")
+
+    def listed(call: Call) -> Any:
+        return {"InferenceService": [service], "Serving": servings}.get(call.kind, [])
+
+    def given(call: Call) -> Any:
+        known = servings if isinstance(servings, list) and call.kind == "Serving" else []
+        return next((one for one in known if one["metadata"]["name"] == call.name), MISSING)
+
+    return FakeApi({"list_objects": listed, "get": given})
+
+
+async def test_servings_of_which_nothing_was_made_are_shown_beside_services() -> None:
+    found = await trees(cluster([serving("made"), serving("new")]), "team")
+    assert [tree.name for tree in found] == ["made", "new"]
+
+
+async def test_a_cluster_without_the_short_kinds_has_services_alone() -> None:
+    found = await trees(cluster(NotServed("404 page not found", 404)), "team")
+    assert [tree.name for tree in found] == ["made"]
+
+
+async def test_a_name_may_be_that_of_a_serving() -> None:
+    (found,) = await trees(cluster([serving("new")]), "team", "new")
+    assert found.name == "new"
+    with pytest.raises(NotFound):
+        await trees(cluster([]), "team", "new")
