@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup cluster-tools test e2e lint format demo demo-down bench soak crds charts lock clean \
+.PHONY: help setup cluster-tools test e2e lint format demo demo-down bench soak crds charts well-known lock clean \
 	release release-images release-outputs release-sign release-page release-check
 
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -92,6 +92,9 @@ crds: setup ## Write crds/ from the Python models
 
 charts: setup ## Write the charts' README.md and descriptions from values.yaml
 	@$(BIN)/python -m release.pages
+
+well-known: setup ## Write the facts of well-known models from config/models
+	@$(BIN)/python -m ome_operator.api.well_known
 
 lock: ## Write requirements.lock and those of images/ again (ARGS=--upgrade for newer versions)
 	@folder=$$(mktemp -d); trap "rm -rf $$folder" EXIT; \

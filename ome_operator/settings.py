@@ -86,6 +86,9 @@ class Settings:
     gateway: str = ""
     """`namespace/name`."""
 
+    well_known_models: str = "package"
+    """Where facts of well-known models are: a file, a folder, "package" for those of this program, "" for none."""
+
     benchmark_image: str = "docker.io/lmsysorg/sglang:v0.5.23"
     """What BenchmarkJobs run: any image that has SGLang's serving benchmark."""
     tools_image: str = f"ome-agent:{__version__}"

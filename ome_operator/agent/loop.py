@@ -12,7 +12,7 @@ from typing import Any
 from ome_operator import keys
 from ome_operator.agent import record
 from ome_operator.agent.leftovers import Leftovers
-from ome_operator.agent.nodes import LOCAL, belongs, concerns, misplaced
+from ome_operator.agent.nodes import LOCAL, belongs, concerns, misplaced, present
 from ome_operator.agent.record import Held
 from ome_operator.agent.work import AgentSettings, Work
 from ome_operator.api import FineTunedWeight, Invalid, Model
@@ -157,6 +157,8 @@ class Agent:
 
     def _wanted(self, model: Held) -> bool:
         if not concerns(model) or not belongs(model, self._node, self._labels):
+            return False
+        if model.spec.disabled and not present(model):
             return False
         local = model.spec.storage.storage_uri.startswith(LOCAL)
         return not (local and misplaced(model, self._settings.roots))  # we do not see it: whoever put it there says so

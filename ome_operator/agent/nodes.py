@@ -1,10 +1,12 @@
 """Which models a node is to hold."""
 
 from collections.abc import Mapping
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+from ome_operator import names
 from ome_operator.agent.record import Held
+from ome_operator.agent.store import Store
 from ome_operator.core.weights.mount import managed, weights
 
 LOCAL = "local://"
@@ -24,6 +26,17 @@ def concerns(model: Held) -> bool:
     """Whether an agent has anything to do for a model."""
     uri = model.spec.storage.storage_uri
     return managed(uri) or uri.startswith(LOCAL)
+
+
+def present(model: Held) -> bool:
+    """Whether the files of a model are here already. A disabled model is fetched no more; what is here is looked after, for
+    services that run may need it again.
+    """
+    identity = weights(model)
+    path = Path(identity.path)
+    if identity.uri.startswith(LOCAL):
+        return path.is_dir()
+    return Store(path, names.weights_digest(identity.uri)).whole
 
 
 def misplaced(model: Held, roots: tuple[str, ...]) -> str:

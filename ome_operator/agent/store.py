@@ -75,6 +75,11 @@ class Store:
         """The manifest, None before everything was proven."""
         return read(self._manifest) if self.root.is_dir() else None
 
+    @property
+    def whole(self) -> bool:
+        """Whether the manifest is there, without reading it."""
+        return self.root.is_dir() and self._manifest.is_file()
+
     def part(self, file: RemoteFile) -> Path:
         """Where a file's bytes gather until they are proven. Another hash is another file."""
         return self.parts / hashlib.sha256(f"{file.name}\0{file.size}\0{file.hash}".encode()).hexdigest()[:32]

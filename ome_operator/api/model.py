@@ -19,8 +19,7 @@ class Version(Spec):
     version: ReleaseNumber | None = None
     """Such as "1.0.0"; any when unset."""
     operator: str | None = None
-    """Of a runtime: how its version has to compare with the model's. Equal (also when unset), GreaterThan (the runtime's is the
-    greater version) or GreaterThanOrEqual."""
+    """How a runtime's version has to compare with the model's: Equal (also when unset), GreaterThan, GreaterThanOrEqual."""
     weight: int | None = None
     """Weight in the choice of a runtime; 1 when unset."""
 
@@ -103,7 +102,7 @@ class ModelSpec(Spec):
     display_name: str | None = None
     """Name for people, for tables."""
     disabled: bool | None = None
-    """No new service may use it; those that run stay."""
+    """No new service may use it, and agents fetch it no more; services that run stay."""
     compartment_id: Annotated[str | None, Field(alias="compartmentID")] = None
     """It describes only."""
     additional_metadata: Labels | None = None

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys
 from ome_operator.api import Invalid
+from ome_operator.api.well_known import NOBODY, WellKnown
 from ome_operator.cache import node_labels
 from ome_operator.cache.resources import BENCHMARK, CATALOG, MODELS, RUNTIMES, SERVICE, SHORT, Resource, same
 from ome_operator.core.observed import from_api
@@ -35,10 +36,12 @@ class ClusterCache:
     """Facts of all kinds."""
 
     def __init__(
-        self, registry_image: str, model_agent: bool, exposure: Exposure, pull_secrets: tuple[str, ...] = ()
+        self, registry_image: str, model_agent: bool, exposure: Exposure, pull_secrets: tuple[str, ...] = (),
+        well_known: WellKnown = NOBODY,
     ) -> None:
         self._registry_image, self._model_agent = registry_image, model_agent
         self._exposure, self._pull_secrets = exposure, pull_secrets
+        self._well_known = well_known
         self.children: dict[str, Store[Child, tuple[str, str]]] = {
             kind: Store(child_group, _same_fact) for kind in (*CHILDREN, *EXPOSED, JOB)
         }
@@ -113,6 +116,7 @@ class ClusterCache:
                 model_agent=self._model_agent,
                 exposure=self._exposure,
                 pull_secrets=self._pull_secrets,
+                well_known=self._well_known,
             )
         return self._deps
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ome_operator import keys, names
 from ome_operator.api import Invalid
+from ome_operator.api.well_known import NOBODY, WellKnown
 from ome_operator.cache import node_labels
 from ome_operator.cache.cluster_cache import JOB, RECORD, ClusterCache, NodeResource, child_group, pod_group
 from ome_operator.cache.reference_index import ReferenceIndex, Refs
@@ -46,8 +47,9 @@ class EventHandler(ClusterCache):
         model_agent: bool = False,
         exposure: Exposure = UNEXPOSED,
         pull_secrets: tuple[str, ...] = (),
+        well_known: WellKnown = NOBODY,
     ) -> None:
-        super().__init__(registry_image, model_agent, exposure, pull_secrets)
+        super().__init__(registry_image, model_agent, exposure, pull_secrets, well_known)
         self._enqueue, self._referrers = enqueue, ReferenceIndex(models_of, runtimes_of)
         self.child_gone: Callable[[Child], None] = lambda _: None
         """Told when a child has vanished: its name is free."""

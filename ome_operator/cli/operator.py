@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 import uvloop
 
+from ome_operator.api import Invalid, well_known
 from ome_operator.cli.connect import Context
 from ome_operator.cli.options import Kubeconfig, LogFormat, LogLevel
 from ome_operator.errors import UserError
@@ -46,6 +47,9 @@ def operator(
     expose_domain: Annotated[str, typer.Option(help="Hosts are <service>.<namespace>.<domain>.")] = "",
     ingress_class: Annotated[str, typer.Option(help="Class of the Ingresses; empty: the cluster's default.")] = "",
     gateway: Annotated[str, typer.Option(help="Gateway of the HTTPRoutes, as namespace/name.")] = "",
+    well_known_models: Annotated[
+        str, typer.Option(help="Facts of well-known models: a file or folder; `package`: our own; empty: none.")
+    ] = _DEFAULTS.well_known_models,
     benchmark_image: Annotated[
         str, typer.Option(help="Image with SGLang's serving benchmark, which BenchmarkJobs run.")
     ] = _DEFAULTS.benchmark_image,
@@ -63,6 +67,8 @@ def operator(
     from ome_operator.app import run  # loads kopf and kubernetes, which no other command needs
     from ome_operator.util.log_format import configure
 
+    if isinstance(found := well_known.named(well_known_models), Invalid):
+        raise UserError(f"--well-known-models: {found.why}")
     configure(log_format, log_level)
     settings = Settings(
         kubeconfig=kubeconfig,
@@ -82,6 +88,7 @@ def operator(
         expose_domain=expose_domain,
         ingress_class=ingress_class,
         gateway=gateway,
+        well_known_models=well_known_models,
         benchmark_image=benchmark_image,
         tools_image=tools_image,
         pull_secrets=tuple(pull_secret or ()),

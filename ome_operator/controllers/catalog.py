@@ -69,7 +69,7 @@ class CatalogReconciler(StatusReconciler):
         deps = self._cluster.deps()
         if ref.kind in HELD:
             ready = deps.holders.get(names.model_label(*ref), frozenset())
-            return core.model_status(resource.parsed, users, ready, now, self._cluster.holdings(ref))
+            return core.model_status(resource.parsed, users, ready, now, self._cluster.holdings(ref), deps.well_known)
         if ref.kind in RUNTIMES:
             return core.runtime_status(resource.parsed, users, now)
         return core.accelerator_status(resource.parsed, deps.nodes.values(), now)

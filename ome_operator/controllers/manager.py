@@ -7,6 +7,8 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from ome_operator import keys
+from ome_operator.api import Invalid, well_known
+from ome_operator.api.well_known import WellKnown
 from ome_operator.cache.cluster_cache import KINDS, LABELLED, RECORD
 from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.resources import BENCHMARK, CATALOG, SERVICE, SHORT
@@ -37,6 +39,13 @@ SELECTORS = dict.fromkeys(LABELLED, SELECTOR) | {"ControllerRevision": f"{SELECT
 """Label selectors by kind. StatefulSets have ControllerRevisions of their own, with the labels of their pods: not ours."""
 WRITTEN = frozenset((SERVICE, *CATALOG, BENCHMARK, *SHORT))
 """Kinds that people write: kopf watches these, and an informer of ours all others."""
+
+
+def _well_known(said: str) -> WellKnown:
+    found = well_known.named(said)
+    if isinstance(found, Invalid):
+        raise ValueError(found.why)
+    return found
 
 
 class Manager:
@@ -70,6 +79,7 @@ class Manager:
             model_agent=settings.model_agent,
             exposure=Exposure(settings.expose, settings.expose_domain, settings.ingress_class, settings.gateway),
             pull_secrets=settings.pull_secrets,
+            well_known=_well_known(settings.well_known_models),
         )
         known = self.cluster, client
         executor = Executor(client, self.cluster, settings.guard_delay)

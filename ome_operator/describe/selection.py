@@ -20,7 +20,7 @@ def explain(service: InferenceService, deps: Deps, *, draft: bool = False) -> It
     if not isinstance(found, Model):
         yield from _problems(service, deps, quiet)
         return
-    model = known(found)
+    model = known(found, True, deps.well_known)
     yield f"model {found.kind} {found.name}: {_words(model)}"
     if runtime_refs(service):
         yield "spec.runtime.name names the runtime, so nothing is chosen; without it:"
@@ -52,4 +52,5 @@ def _words(model: ModelProfile) -> str:
         f"quantization {model.quantization or 'none'}",
         f"{model.parameters / 1e9:,.1f}B parameters" if model.parameters else "size not known",
     ]
-    return ", ".join(one for one in said if one)
+    source = f" (well known as {model.well_known}; nobody has read its files)" if model.well_known else ""
+    return ", ".join(one for one in said if one) + source

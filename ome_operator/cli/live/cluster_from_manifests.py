@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys
 from ome_operator.api import Invalid
+from ome_operator.api.well_known import packaged
 from ome_operator.cache.cluster_cache import KINDS
 from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.resources import SHORT
@@ -33,7 +34,9 @@ def gather(bodies: Iterable[Mapping[str, Any]], registry_image: str = "", *, mod
     is there too, where no such object was given.
     """
     found = {which: body for body in bodies if (which := ref(body)).kind in KNOWN}
-    cluster = EventHandler(lambda *_: None, object_refs, runtime_refs, registry_image, model_agent=model_agent)
+    cluster = EventHandler(
+        lambda *_: None, object_refs, runtime_refs, registry_image, model_agent=model_agent, well_known=packaged()
+    )
     for which, body in found.items():
         cluster.seen(which.kind, _stored(which, body))
     for kind in SHORT:  # models first: services are chosen for them

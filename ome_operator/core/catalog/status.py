@@ -8,6 +8,7 @@ from typing import Any
 
 from ome_operator import keys, quantity
 from ome_operator.api import AcceleratorClass, Component, FineTunedWeight, Model, Runtime
+from ome_operator.api.well_known import NOBODY, WellKnown
 from ome_operator.core.catalog import node_models
 from ome_operator.core.observed.objects import Holding, Node
 from ome_operator.core.podspec.compose import Composed, compose
@@ -15,7 +16,7 @@ from ome_operator.core.problem import Problem, ProblemError
 from ome_operator.core.reasons import READY, Reason
 from ome_operator.core.resolve.ignored_fields import ignored
 from ome_operator.core.resolve.inputs import runtime_parts
-from ome_operator.core.selection.model_profile import known, learned
+from ome_operator.core.selection.model_profile import facts_of, known
 from ome_operator.core.status import conditions as cond
 from ome_operator.core.status.progress import title
 from ome_operator.core.weights.mount import claim, files_uri, node_label, unserved
@@ -28,6 +29,7 @@ def model_status(
     nodes_ready: frozenset[str],
     now: datetime,
     holdings: Mapping[str, Holding] = MappingProxyType({}),
+    well_known: WellKnown = NOBODY,
 ) -> dict[str, Any]:
     """Status of a model or of weights that were trained on one: the nodes that hold it, by their labels; the services
     (`namespace/name`) that use it; and what the agents say about it (`holdings`: node -> record).
@@ -40,7 +42,7 @@ def model_status(
         "state": state,
         **_listed("nodesReady", nodes_ready),
         "summary": "claim" if everywhere else str(len(nodes_ready)),
-        **(_shown(replace(model, status=told)) if isinstance(model, Model) else {}),
+        **(_shown(replace(model, status=told), well_known) if isinstance(model, Model) else {}),
         **told,
         **_users(users),
         "observedGeneration": model.generation,
@@ -83,12 +85,12 @@ def _state(words: set[str], count: int) -> str:
     return "In_Transit" if words else "Creating"
 
 
-def _shown(model: Model) -> dict[str, Any]:
+def _shown(model: Model, well_known: WellKnown) -> dict[str, Any]:
     """What is known of a model, for the table."""
-    seen = known(model)
+    seen = known(model, True, well_known)
     out = {
         "architecture": seen.architecture,
-        "size": model.spec.model_parameter_size or learned(model).parameter_size,
+        "size": model.spec.model_parameter_size or facts_of(model, well_known)[0].parameter_size,
         "format": seen.format.name if seen.format else "",
         "quantization": seen.quantization,
     }

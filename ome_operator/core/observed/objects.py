@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ome_operator.api import AcceleratorClass, FineTunedWeight, Invalid, Model, Runtime
+from ome_operator.api.well_known import NOBODY, WellKnown
 
 Manifest = dict[str, Any]
 """A Kubernetes object, or a part of one, as plain JSON data."""
@@ -213,6 +214,8 @@ class Deps:
     exposure: Exposure = UNEXPOSED
     pull_secrets: tuple[str, ...] = ()
     """Secrets of users' namespaces with which their pods pull the operator's own images."""
+    well_known: WellKnown = NOBODY
+    """Facts of models whose files nobody has read."""
 
 
 @dataclass(frozen=True)

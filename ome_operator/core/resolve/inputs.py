@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ome_operator.api import Component, InferenceService, Invalid, Model, Runtime, RuntimeSpec, migrate
 from ome_operator.api.invalid import shown
+from ome_operator.api.well_known import WellKnown
 from ome_operator.core.observed.objects import Deps, Manifest, Ref
 from ome_operator.core.podspec import queues
 from ome_operator.core.podspec.spelling import misspelled
@@ -24,7 +25,7 @@ from ome_operator.core.resolve.pinned import Part, Pinned, pinned
 from ome_operator.core.selection.accelerator import Accelerated, accelerated
 from ome_operator.core.selection.match import broken
 from ome_operator.core.selection.model_profile import known
-from ome_operator.core.selection.runtime import select, still
+from ome_operator.core.selection.runtime import select, still, unread
 from ome_operator.core.weights.mount import weights
 from ome_operator.util.memoize import memoize_by_identity
 
@@ -111,7 +112,7 @@ def resolve(
     runtime, about_runtime = _runtime(service, model, deps, before)
     of_model = _pinned(service, "model", model, weights(model)._asdict() if model is not None else {}, kept)
     of_runtime = _pinned(service, "runtime", runtime, runtime_parts(runtime.spec) if runtime is not None else {}, kept)
-    seen = known(model) if model is not None else None
+    seen = known(model, True, deps.well_known) if model is not None else None
     own = None if of_runtime.inputs is None else of_runtime.inputs.get("accelerator") or {}
     chosen, refused = accelerated(service, runtime, of_runtime.part, deps, seen, before, own)
     trained, about_trained = fine_tuned(service, model, of_model.part, deps)
@@ -124,7 +125,7 @@ def resolve(
         router = runtime_parts(runtime.spec, True), written(service.spec.router, True)
     advice = in_service(as_written or service, runtime, bool(deps.exposure.kind))
     if model is not None and runtime is not None and runtime_refs(service):
-        advice = _mismatch(runtime, model) + advice
+        advice = _mismatch(runtime, model, deps.well_known) + advice
     if runtime is not None:
         advice += unpaired(service, runtime)
     advice += misspelled(service, runtime)
@@ -143,9 +144,9 @@ def _pinned(
 
 
 @memoize_by_identity(1024)
-def _mismatch(runtime: Runtime, model: Model) -> tuple[str, ...]:
+def _mismatch(runtime: Runtime, model: Model, well_known: WellKnown) -> tuple[str, ...]:
     """What speaks against a runtime that a service names: it runs all the same, for whoever names it may know better."""
-    rules = [one.sentence for one in broken(runtime, known(model), chosen=False) if one.sure]
+    rules = [one.sentence for one in broken(runtime, known(model, True, well_known), chosen=False) if one.sure]
     return (f"runtime {runtime.name} may not fit model {model.name}: {', '.join(rules)}",) if rules else ()
 
 
@@ -250,13 +251,11 @@ def _chosen(
     kept = _kept(service, model, deps, before)
     if kept is not None:
         return (kept,), None
-    seen = known(model)
+    seen = known(model, True, deps.well_known)
     selection = select(service, seen, deps)
     if selection.best is not None:
         return (selection.best,), None
-    said = selection.sentence(model.name)
-    if not seen.learned and not seen.architecture:
-        said += f". The architecture of model {model.name} is learned when a node has its files, or write it in its spec"
+    said = f"{selection.sentence(model.name)}{unread(seen, deps)}"
     return (), Problem(RUNTIME_READY, Reason.NO_RUNTIME_FITS, said)
 
 

@@ -1,9 +1,12 @@
-"""What is known of a model when something is chosen for it: what people wrote in its spec, else the facts of its files."""
+"""What is known of a model when something is chosen for it: what people wrote in its spec, else the facts of its files, else
+those of a well-known model of its name.
+"""
 
 import re
 from typing import NamedTuple
 
 from ome_operator.api import Facts, Model, Version
+from ome_operator.api.well_known import NOBODY, WellKnown
 from ome_operator.core.weights.mount import files_uri
 from ome_operator.util.memoize import memoize_by_identity
 
@@ -30,15 +33,18 @@ class ModelProfile(NamedTuple):
     weight_bytes: int | None
     learned: bool
     """Whether the facts of its files are there."""
+    well_known: str = ""
+    """Repository of the well-known model that it is known by, "" where its spec or its files say what it is."""
 
 
 @memoize_by_identity(512)
-def known(model: Model, files: bool = True) -> ModelProfile:
+def known(model: Model, files: bool = True, well_known: WellKnown = NOBODY) -> ModelProfile:
     """What is known of a model; without `files` only what people wrote.
 
     A version that was only learned from its files is left out: nobody asked for it.
     """
-    spec, facts = model.spec, learned(model) if files else Facts()
+    facts, repository = facts_of(model, well_known) if files else (Facts(), "")
+    spec = model.spec
     pipeline = spec.diffusion_pipeline
     words = _words(facts)
     quantization = spec.quantization or (words[0] if words else "")
@@ -49,11 +55,24 @@ def known(model: Model, files: bool = True) -> ModelProfile:
         architecture=spec.model_architecture or facts.architecture or "",
         quantization=quantization,
         quantizations=frozenset(words if quantization.lower() in words else [quantization.lower()]),
-        parameters=size(spec.model_parameter_size) or facts.parameters,
+        parameters=size(spec.model_parameter_size) or facts.parameters or size(facts.parameter_size),
         pipeline=(pipeline.class_name if pipeline else None) or facts.pipeline or "",
         weight_bytes=facts.weight_bytes,
-        learned=bool(facts.model_fields_set),
+        learned=bool(facts.model_fields_set) and not repository,
+        well_known=repository,
     )
+
+
+def facts_of(model: Model, well_known: WellKnown) -> tuple[Facts, str]:
+    """The facts of a model's files and ""; before anybody has read them those of a well-known model, and its repository.
+
+    Whoever writes the architecture has said what the model is: a field that is silent then means that there is none.
+    """
+    facts = learned(model)
+    if facts.model_fields_set or model.spec.model_architecture:
+        return facts, ""
+    found = well_known.find(model.name, model.spec.storage.storage_uri)
+    return (found.facts, found.repository) if found is not None else (facts, "")
 
 
 def _words(facts: Facts) -> list[str]:

@@ -47,10 +47,13 @@ class Selection:
         """The chosen runtime."""
         return self.fitting[0].ref if self.fitting else None
 
-    def sentence(self, model: str) -> str:
-        """Why nothing fits, bounded: the closest candidates with their reasons, and how many more there are."""
+    def sentence(self, model: str, field: str = "spec.runtime.name") -> str:
+        """Why nothing fits, bounded: the closest candidates with their reasons, and how many more there are.
+
+        `field`: where a runtime can be named.
+        """
         if not self.excluded:
-            return f"no runtime exists that could serve {model}: apply one, or name one in spec.runtime.name"
+            return f"no runtime exists that could serve {model}: apply one, or name one in {field}"
         said: list[str] = []
         rest = len(self.excluded)
         for one in self.excluded:
@@ -60,8 +63,18 @@ class Selection:
             said.append(text if len(text) <= NAMED else text[: NAMED - 2] + " …")
             rest -= 1
         more = f"; and {rest} more (ome explain runtime)" if rest else ""
-        remedy = "Name one in spec.runtime.name, or apply one that fits"
+        remedy = f"Name one in {field}, or apply one that fits"
         return f"no runtime fits model {model}: {'; '.join(said)}{more}. {remedy}"
+
+
+def unread(model: ModelProfile, deps: Deps) -> str:
+    """What to do about a model of which not even the architecture is known, behind why nothing fits; "" for any other."""
+    if model.learned or model.architecture:
+        return ""
+    wrote = f"write modelArchitecture and quantization into the spec of model {model.name}"
+    if deps.model_agent:
+        return f". An agent learns what the model is as soon as a node has its files; or {wrote}"
+    return f". Nobody reads the files of the model: install with agent.enabled=true, or {wrote}"
 
 
 def called(ref: Ref) -> str:

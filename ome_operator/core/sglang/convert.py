@@ -5,7 +5,7 @@ from ome_operator.api import InferenceService, Invalid, Model, Runtime, Serving,
 from ome_operator.core.observed.objects import Deps, Manifest, Ref
 from ome_operator.core.reasons import Reason
 from ome_operator.core.selection.model_profile import known
-from ome_operator.core.selection.runtime import select
+from ome_operator.core.selection.runtime import select, unread
 
 Why = tuple[str, str]
 """(reason, sentence)."""
@@ -48,10 +48,11 @@ def _service(short: Serving, deps: Deps) -> tuple[Manifest | None, Why]:
         first = draft(short, deps)
         if isinstance(first, Invalid):
             return None, (Reason.INVALID_SPEC, first.why)
-        selection = select(first, known(model), deps)
+        seen = known(model, True, deps.well_known)
+        selection = select(first, seen, deps)
         chosen = deps.runtimes[selection.best] if selection.best else None
         if not isinstance(chosen, Runtime):
-            return None, (Reason.NO_RUNTIME_FITS, selection.sentence(model.name))
+            return None, (Reason.NO_RUNTIME_FITS, f"{selection.sentence(model.name, 'spec.runtime')}{unread(seen, deps)}")
         runtime = chosen
     return _manifest(short, "InferenceService", notes, {**spec, **{name: {} for name in _brings(runtime)}}), _FINE
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.support import yamls
-from tests.support.rig import Rig
+from tests.support.rig import ROOT, Rig
 
 FACTS = {
     "architecture": "DeepseekV3ForCausalLM",
@@ -73,6 +74,14 @@ def explained(rig: Rig, folder: Path, service: yamls.Manifest) -> tuple[int, str
     return done.returncode, done.stdout
 
 
+def asked(rig: Rig, *words: str) -> tuple[int, str]:
+    """(exit code, output) of a command of `ome`."""
+    command = [sys.executable, "-m", "ome_operator", *words, "--kubeconfig", str(rig.cluster.kubeconfig)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stdout + done.stderr
+
+
 def test_the_best_runtime_is_chosen_once(rig: Rig, namespace: str, model: str, tmp_path: Path) -> None:
     rig.cluster.apply(runtime("other", namespace, modelArchitecture="LlamaForCausalLM"))
     rig.create(open_service(namespace, model))
@@ -105,7 +114,7 @@ def test_the_best_runtime_is_chosen_once(rig: Rig, namespace: str, model: str, t
 
 def test_the_short_kinds_become_a_model_and_a_service(rig: Rig, namespace: str) -> None:
     name = f"chat-{namespace}"
-    source = {"huggingface": {"repo": "kimi-ai/Kimi-K2-Chat"}}
+    source = {"huggingface": {"repo": "somebody/Chat"}}
     api = {"apiVersion": "sglang.ai/v1"}
     rig.cluster.apply({**api, "kind": "ClusterBaseModel", "metadata": {"name": name}, "spec": {"source": source}})
     serving = {"baseModel": name, "runtime": "sglang"}
@@ -115,9 +124,14 @@ def test_the_short_kinds_become_a_model_and_a_service(rig: Rig, namespace: str) 
         return rig.cluster.kubectl("get", "-n", namespace, *what.split(), "-o", f"jsonpath={{{path}}}")
 
     made = rig.wait("a model", lambda: rig.get("ClusterBaseModel", "", name))
-    assert made["spec"] == {"storage": {"storageUri": "hf://kimi-ai/Kimi-K2-Chat"}}
+    assert made["spec"] == {"storage": {"storageUri": "hf://somebody/Chat"}}
     ready = '.status.conditions[?(@.type=="Ready")].reason'
     rig.wait("why there is none", lambda: said("servings.sglang.ai chat", ready) == "NoRuntimeFits")
+    assert "NoRuntimeFits" in rig.cluster.kubectl("get", "-n", namespace, "servings.sglang.ai", "chat"), "a column says so"
+    for command in (("status", "chat"), ("explain", "chat"), ("status",)):
+        code, text = asked(rig, *command, "-n", namespace)
+        assert code == 1 and "NoRuntimeFits" in text and "chat" in text, text
+    assert "agent.enabled=true" in text and "in spec.runtime, or apply" in text
     learned(rig, name)
     on_nodes(rig, f"clusterbasemodel.{name}")
     body = runtime("pair", namespace)
@@ -134,6 +148,30 @@ def test_the_short_kinds_become_a_model_and_a_service(rig: Rig, namespace: str) 
     rig.cluster.kubectl("delete", "clusterbasemodels.sglang.ai", name)
     rig.wait("the model goes with it", lambda: rig.get("ClusterBaseModel", "", name) is None)
     on_nodes(rig, f"clusterbasemodel.{name}", None)
+
+
+def test_the_chart_brings_facts_of_well_known_models_and_nothing_that_orders(rig: Rig) -> None:
+    def rendered(*more: str) -> tuple[dict[str, Any], dict[str, Any], set[str]]:
+        chart = rig.cluster.helm("template", "ome", str(ROOT / "charts/ome-resources"), "-n", "ome", *more)
+        bodies = [body for body in yaml.safe_load_all(chart) if body]
+        maps = {body["metadata"]["name"]: body for body in bodies if body["kind"] == "ConfigMap"}
+        (deployment,) = [body for body in bodies if body["kind"] == "Deployment"]
+        return maps, deployment["spec"]["template"], {body["kind"] for body in bodies}
+
+    maps, pod, kinds = rendered()
+    assert kinds.isdisjoint({"ClusterBaseModel", "BaseModel"})
+    (data,) = [body["data"] for body in maps.values()]
+    assert data == {"well-known-models.yaml": (ROOT / "ome_operator/api/data/well-known-models.yaml").read_text()}
+    box = pod["spec"]["containers"][0]
+    (mount,) = [one for one in box["volumeMounts"] if one["name"] == "well-known-models"]
+    assert f"--well-known-models={mount['mountPath']}" in box["args"]
+    entry = '[{"name": "m", "repositories": ["a/b"], "facts": {"architecture": "X"}}]'
+    more, other, _ = rendered("--set-json", f"wellKnownModels.more={entry}")
+    (data,) = [body["data"] for body in more.values()]
+    assert yaml.safe_load(data["more.yaml"]) == {"models": json.loads(entry)}
+    assert other["metadata"]["annotations"] != pod["metadata"]["annotations"], "an edit starts the operator again"
+    maps, pod, _ = rendered("--set", "wellKnownModels.enabled=false")
+    assert not maps and "--well-known-models=" in pod["spec"]["containers"][0]["args"]
 
 
 def test_weights_that_were_trained_know_their_services(rig: Rig, namespace: str, model: str) -> None:

@@ -40,6 +40,69 @@ def test_three_files_become_a_service_on_128_gpus(rig: Rig, runtime: str) -> Non
         rig.wait("all gone", lambda: not any(rig.all(kind, NAME) for kind in kinds), 60)
 
 
+ANNOUNCED = """
+apiVersion: "sglang.ai/v1"
+kind: "ClusterBaseModel"
+metadata:
+  name: "kimi-k2-chat"
+spec:
+  source:
+    huggingface:
+      repo: "kimi-ai/Kimi-K2-Chat"
+---
+apiVersion: "sglang.ai/v1"
+kind: "ClusterBaseModel"
+metadata:
+  name: "kimi-k2-base"
+spec:
+  source:
+    huggingface:
+      repo: "kimi-ai/Kimi-K2-Base"
+"""
+SERVED = """
+apiVersion: "sglang.ai/v1"
+kind: "Serving"
+metadata:
+  name: "kimi-k2-chat"
+spec:
+  baseModel: "kimi-k2-chat"
+  runtime: "sglang"
+"""
+
+
+def test_the_short_path_of_the_announcement_works_on_a_default_install(rig: Rig, namespace: str) -> None:
+    """No agent has read a file: what the models are is well known, and a runtime of the catalog is chosen."""
+    label = "models.ome.io/clusterbasemodel.kimi-k2-chat"
+    rig.cluster.kubectl("apply", "-f", str(ROOT / "config/runtimes/srt/kimi-k2-pd-rt.yaml"))
+    try:
+        rig.cluster.kubectl("apply", "-f", "-", stdin=ANNOUNCED)
+        rig.cluster.kubectl("apply", "-n", namespace, "-f", "-", stdin=SERVED)
+        for node in rig.all("Node", ""):
+            rig.patch("Node", "", node["metadata"]["name"], {"metadata": {"labels": {label: "Ready"}}})
+        service = rig.ready(namespace, "kimi-k2-chat", 60)
+        assert service["status"]["runtime"] == "kimi-k2-pd-rt"
+        ready = {name: part["ready"] for name, part in service["status"]["components"].items()}
+        assert ready == {"engine": "4/4", "decoder": "12/12", "router": "1/1"}
+        url = ("get", "-n", namespace, "servings.sglang.ai", "kimi-k2-chat", "-o", "jsonpath={.status.url}")
+        rig.wait("the Serving says where", lambda: rig.cluster.kubectl(*url) == service["status"]["url"])
+        known = (
+            "get",
+            "clusterbasemodels.ome.io",
+            "kimi-k2-base",
+            "-o",
+            "jsonpath={.status.architecture} {.status.quantization}",
+        )
+        rig.wait("the other is known too", lambda: rig.cluster.kubectl(*known) == "DeepseekV3ForCausalLM fp8")
+    finally:
+        rig.cluster.kubectl("delete", "-n", namespace, "--ignore-not-found", "servings.sglang.ai", "kimi-k2-chat")
+        rig.delete("InferenceService", namespace, "kimi-k2-chat")
+        rig.cluster.kubectl("delete", "--ignore-not-found", "clusterbasemodels.sglang.ai", "kimi-k2-chat", "kimi-k2-base")
+        kinds = ("Pod", "StatefulSet", "Deployment", "ControllerRevision")
+        rig.wait("all gone", lambda: not any(rig.all(kind, namespace) for kind in kinds), 60)
+        for node in rig.all("Node", ""):
+            rig.patch("Node", "", node["metadata"]["name"], {"metadata": {"labels": {label: None}}})
+
+
 def test_ranks_know_their_place(rig: Rig, namespace: str) -> None:
     from tests.support import yamls
 

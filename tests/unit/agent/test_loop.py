@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from ome_operator import names
 from ome_operator.agent import loop, record
 from ome_operator.agent.loop import Agent
+from ome_operator.agent.store import Store
 from ome_operator.agent.work import AgentSettings, Work
 from ome_operator.kube.errors import NotFound, Transient
 from tests.support import parts, yamls
@@ -108,3 +110,18 @@ async def test_the_owner_of_a_new_record_is_the_node_as_it_is_now() -> None:
     await agent._report()
     (created,) = api.bodies("create")
     assert created["metadata"]["ownerReferences"][0]["uid"] == "registered anew"
+
+
+@pytest.mark.parametrize("uri", ["hf://a/b", "local://PATH"])
+def test_a_disabled_model_is_fetched_no_more_and_what_is_here_is_looked_after(tmp_path: Path, uri: str) -> None:
+    path = tmp_path / "m"
+    uri = uri.replace("PATH", str(path))
+    agent = Agent(AgentSettings(node="n", roots=(str(tmp_path),)), FakeApi({}))
+    one = parts.model(storage={"storageUri": uri, "path": str(path)})
+    off = parts.model(storage={"storageUri": uri, "path": str(path)}, disabled=True)
+    assert agent._wanted(one) and not agent._wanted(off)
+    store = Store(path, names.weights_digest(uri))
+    for folder in (store.root, path):
+        folder.mkdir(parents=True)
+    Path(f"{store.root}.json").write_text("{}")
+    assert agent._wanted(off), "services that run need it again"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ome_operator.cli.operator import exposed
+from ome_operator.cli.operator import exposed, operator
 from ome_operator.errors import UserError
 
 
@@ -22,3 +22,8 @@ def test_what_leads_to_services_is_named_in_full(kind: str, gateway: str, said: 
 @pytest.mark.parametrize(("kind", "gateway"), [("", ""), ("Ingress", ""), ("HTTPRoute", "infra/edge")])
 def test_what_is_right_is_taken(kind: str, gateway: str) -> None:
     assert exposed(kind, gateway) == kind
+
+
+def test_facts_that_cannot_be_read_are_said_at_once() -> None:
+    with pytest.raises(UserError, match="--well-known-models: well-known models at /nowhere cannot be read"):
+        operator(well_known_models="/nowhere")

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ome_operator.api import InferenceService, Model, Runtime
+from ome_operator.api.well_known import packaged
 from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.core.resolve.identity import CHOSEN
 from ome_operator.core.resolve.inputs import resolve
@@ -150,6 +151,35 @@ def test_facts_of_the_files_count_where_the_spec_is_silent() -> None:
     facts = {"architecture": "DeepseekV3ForCausalLM", "quantization": {"name": "fp8"}, "framework": {"name": "transformers"}}
     assert not choice(candidate("one"), model=bare).best
     assert choice(candidate("one"), model=replace(bare, status={"facts": facts})).best
+
+
+def test_of_a_well_known_model_it_need_not_be_written_what_it_is() -> None:
+    bare, facts = parts.model("hf://kimi-ai/Kimi-K2-Chat"), {"architecture": "Other", "framework": {"name": "transformers"}}
+    seen = known(bare, True, packaged())
+    assert (seen.architecture, seen.quantization, seen.parameters) == (
+        "DeepseekV3ForCausalLM",
+        "fp8",
+        pytest.approx(1.03e12),
+    )
+    assert (seen.well_known, seen.learned) == ("moonshotai/Kimi-K2-Instruct", False)
+    assert known(bare, False, packaged()).architecture == "", "a choice that was made rests on what people wrote"
+    read = known(replace(bare, status={"facts": facts}), True, packaged())
+    assert (read.architecture, read.quantization, read.well_known) == ("Other", "", ""), "its own files know better"
+    wrote = known(parts.model("hf://kimi-ai/Kimi-K2-Chat", quantization="int4"), True, packaged())
+    assert (wrote.quantization, wrote.architecture) == ("int4", "DeepseekV3ForCausalLM")
+    plain = known(parts.model("hf://kimi-ai/Kimi-K2-Chat", modelArchitecture="DeepseekV3ForCausalLM"), True, packaged())
+    assert (plain.quantization, plain.well_known) == ("", ""), "somebody said what it is: weights that are not quantized"
+
+
+def test_a_runtime_is_chosen_for_a_well_known_model_and_stays_when_its_files_are_read() -> None:
+    bare = parts.model("hf://moonshotai/Kimi-K2-Instruct")
+    deps = replace(parts.deps(bare, candidate("one")), well_known=packaged())
+    before = chosen(deps)
+    assert before[CHOSEN]["name"] == "one"
+    learned = replace(bare, status={"facts": {"architecture": "Other"}})
+    assert (
+        chosen(replace(parts.deps(learned, candidate("one"), candidate("two", modelArchitecture="Other"))), before) == before
+    )
 
 
 def test_nothing_fits_is_a_bounded_sentence_with_the_closest_first() -> None:

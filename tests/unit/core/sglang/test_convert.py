@@ -4,7 +4,10 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+import pytest
+
 from ome_operator.api import InferenceService, Model, Serving, SglangModel
+from ome_operator.api.well_known import packaged
 from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.core.sglang.convert import source, wanted
 from ome_operator.core.sglang.status import mirrored
@@ -95,6 +98,45 @@ def test_status_comes_back() -> None:
         "observedGeneration": 3,
         "conditions": [{**conditions[0], "observedGeneration": 3}],
     }
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("fix spec.runtime.name", "fix spec.runtime"),
+        ("fix spec.model.name", "fix spec.baseModel"),
+        ("spec.engine.minAvailable has no effect", "InferenceService kimi-k2-chat: spec.engine.minAvailable has no effect"),
+        ("runtime rt: spec.engineConfig.x has no effect", "runtime rt: spec.engineConfig.x has no effect"),
+        ("neither the runtime's spec.engineConfig", "neither the runtime's spec.engineConfig"),
+    ],
+)
+def test_a_serving_is_told_of_fields_that_it_has(message: str, said: str) -> None:
+    """Before, it was advised to write spec.runtime.name."""
+    found = mirrored(serving(), {"conditions": [{"type": "Ready", "status": "False", "message": message}]}, ("", ""), NOW)
+    assert found["conditions"][0]["message"] == said
+
+
+def test_a_model_is_told_of_its_source() -> None:
+    message = "spec.storage.storageUri vendor://a cannot be fetched"
+    found = mirrored(short(), {"conditions": [{"type": "Ready", "status": "False", "message": message}]}, ("", ""), NOW)
+    assert found["conditions"][0]["message"] == "spec.source vendor://a cannot be fetched"
+
+
+def test_without_a_fitting_runtime_it_is_said_where_to_name_one_and_who_would_read_the_files() -> None:
+    unknown = replace(parts.good(Model.parse(made(short("a/B")))), status={})
+    deps = replace(catalog(), models={Ref("ClusterBaseModel", "", unknown.name): unknown})
+    _, (reason, sentence) = wanted(serving(), deps)
+    assert reason == "NoRuntimeFits" and "Name one in spec.runtime, or apply one" in sentence
+    assert "agent.enabled=true" in sentence
+    assert "agent.enabled" not in wanted(serving(), replace(deps, model_agent=True))[1][1]
+
+
+def test_the_announcement_is_served_before_anybody_has_read_a_file() -> None:
+    """Two models and a Serving, on the shipped runtimes: what the models are is well known."""
+    for repo in ("kimi-ai/Kimi-K2-Chat", "kimi-ai/Kimi-K2-Base"):
+        model = parts.good(Model.parse(made(short(repo))))
+        deps = replace(catalog(), models={Ref("ClusterBaseModel", "", model.name): model}, well_known=packaged())
+        assert made(serving(), deps)["spec"] == {"model": {"name": model.name}, "engine": {}, "decoder": {}, "router": {}}
 
 
 def test_status_says_why_nothing_was_made() -> None:
