@@ -63,8 +63,8 @@ class Scaled(Inline):
     min_replicas: Replicas | None = None
     """Groups to start with and to keep at least; 1 when unset."""
     max_replicas: Replicas | None = None
-    """Groups at most; minReplicas when unset. Above minReplicas the RoleScale of the component counts, which people change, or
-    an autoscaler that is asked for."""
+    """Groups at most; minReplicas when unset. Above minReplicas the RoleScale of the component counts, which people change,
+    or an autoscaler that is asked for."""
     scale_target: int | None = None
     """Target of scaleMetric, in percent of what pods request; 80 when unset."""
     scale_metric: Literal["cpu", "memory", "concurrency", "rps"] | None = None

@@ -67,8 +67,8 @@ class Autoscaler(Spec):
     """What scales a component; stronger than the annotation ome.io/autoscalerClass."""
 
     class_: Annotated[Literal["HPA", "KEDA", "External", "None"], Field(alias="class")]
-    """HPA: a HorizontalPodAutoscaler is made. External and KEDA: an autoscaler of yours changes the RoleScale. None: nobody does,
-    and minReplicas counts."""
+    """HPA: a HorizontalPodAutoscaler is made. External and KEDA: an autoscaler of yours changes the RoleScale. None: nobody
+    does, and minReplicas counts."""
     hpa: Hpa | None = None
     keda: Keda | None = None
 

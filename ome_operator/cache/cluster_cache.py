@@ -36,7 +36,11 @@ class ClusterCache:
     """Facts of all kinds."""
 
     def __init__(
-        self, registry_image: str, model_agent: bool, exposure: Exposure, pull_secrets: tuple[str, ...] = (),
+        self,
+        registry_image: str,
+        model_agent: bool,
+        exposure: Exposure,
+        pull_secrets: tuple[str, ...] = (),
         well_known: WellKnown = NOBODY,
     ) -> None:
         self._registry_image, self._model_agent = registry_image, model_agent

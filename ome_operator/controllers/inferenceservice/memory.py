@@ -54,7 +54,7 @@ class Starting(NamedTuple):
     """How often the events about them were read."""
     at: float = 0.0
     """Monotonic time when they may be read next."""
-    told: Mapping[str, Why] = {}  # noqa: RUF012 (nobody changes it)
+    told: Mapping[str, Why] = {}
     """UID -> what keeps a pod from starting."""
 
 
@@ -92,7 +92,7 @@ class ServiceMemory:
     failures: dict[Key, str] = field(default_factory=dict)
     looks: dict[Key, tuple[int, float]] = field(default_factory=dict)
     """Workload -> how often its events were read, and when (monotonic) they may be read again."""
-    starting: Starting = Starting()
+    starting: Starting = field(default_factory=Starting)
     secrets: dict[str, float] = field(default_factory=dict)
     """Name -> monotonic time after which it is made again, should it be gone by then: it cannot be looked up."""
     events: dict[tuple[str, str], float] = field(default_factory=dict)

@@ -14,7 +14,6 @@ from ome_operator.core.podspec.merge import FREE
 from ome_operator.util.memoize import memoize_by_identity
 
 
-
 def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 

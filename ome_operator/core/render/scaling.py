@@ -9,7 +9,6 @@ from ome_operator.core.resolve.scaling import SCALERS, Policy
 from ome_operator.quantity import part
 from ome_operator.util.memoize import memoize_by_identity
 
-
 PERCENT = 80
 """Utilization that a HorizontalPodAutoscaler aims at where no scaleTarget is written."""
 

@@ -29,8 +29,8 @@ class Policy(NamedTuple):
     hpa: dict[str, Any]
     """`autoscaler.hpa`: metrics and behavior."""
     scaler: str
-    """hpa, keda, external or none: who moves the replicas between low and high; "" for people alone (docs/scaling.md). Any other
-    word scales nothing."""
+    """hpa, keda, external or none: who moves the replicas between low and high; "" for people alone (docs/scaling.md). Any
+    other word scales nothing."""
 
     @property
     def scaled(self) -> bool:

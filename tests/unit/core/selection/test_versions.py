@@ -1,4 +1,4 @@
-"""Versions, compared as OME v0.1.5 compares them: the rows are facts of its own tests (pkg/runtimeselector, pkg/modelver)."""
+"""Versions, compared as OME v0.1.5 compares them: the rows are facts of its tests (pkg/runtimeselector, pkg/modelver)."""
 
 import pytest
 
