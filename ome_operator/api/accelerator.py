@@ -111,7 +111,7 @@ class AcceleratorClassSpec(Spec):
     capabilities: Capabilities
     discovery: Discovery
     resources: Annotated[list[AcceleratorResource] | None, ATOMIC] = None
-    """Has no effect: containers ask for their accelerators."""
+    """What containers ask for to get it; `ome generate` reads the first name, and nothing else does."""
     cost: Cost | None = None
     integration: Integration | None = None
 

@@ -26,6 +26,7 @@ from ome_operator.api import (
     Serving,
     SglangModel,
 )
+from ome_operator.cookbook.library import library
 from ome_operator.core.benchmarkjob import job
 from ome_operator.core.benchmarkjob.status import benchmark_status
 from ome_operator.core.catalog.status import accelerator_status, model_status, runtime_status
@@ -218,6 +219,13 @@ def _stuck(bodies: str) -> World:
     world.edit(edited)
     world.run(40)
     return world
+
+
+def generated(bodies: Bodies) -> str:
+    """The hardware that `ome generate` makes of accelerator classes."""
+    classes = [parts.good(AcceleratorClass.parse(bodies[name])) for name in ("gpu", "rival")]
+    known = library((), classes).hardware.values()
+    return repr([[value for value in vars(item).values() if not isinstance(value, AcceleratorClass)] for item in known])
 
 
 def fetched(bodies: Bodies) -> str:

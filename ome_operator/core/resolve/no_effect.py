@@ -129,7 +129,10 @@ _SERVICE: Tree = {
 _ACCELERATOR: Tree = {
     "capabilities": {"clockSpeedMHz": "", "levelZeroVersion": "", "performance": _PERFORMANCE},
     "discovery": {"affinity": "use nodeSelector", "deviceIDs": "use nodeSelector", "pciVendorID": "use nodeSelector"},
-    "resources": "containers say themselves which accelerators they ask for",
+    "resources[]": {
+        "quantity": Unless("1", "containers say themselves how many they ask for"),
+        "divisible": "containers say themselves how many they ask for",
+    },
     "cost": {"spotPerHour": "use perHour", "tier": ""},
     "integration": "name the queue on the service",
 }
