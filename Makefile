@@ -21,7 +21,7 @@ REGISTRY ?=
 PUSH ?= yes
 
 help: ## Show what can be made
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 setup: $(READY) ## Python environment in .venv, from requirements.lock
 
