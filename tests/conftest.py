@@ -12,6 +12,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
+os.environ.pop("KUBECONFIG", None)  # a person's own cluster, or another checkout's demo: no test may speak with it
 SOAK = bool(os.environ.get("OME_SOAK"))
 settings.register_profile(
     "ome",

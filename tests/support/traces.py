@@ -1,11 +1,13 @@
 """What a real node could leave on the machine: taken before and after, to be compared.
 
-Other nodes may come and go on the machine meanwhile: what carries another cluster's mark does not count.
+Other nodes may come and go on the machine meanwhile: what carries another cluster's mark does not count. Neither does what
+Docker makes for a container, nor what changes while nobody does anything: counters and times.
 """
 
 import os
 import re
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 from ome_local.processes import MARK, started_at
@@ -17,21 +19,24 @@ _SHARED = ("/var/lib/cni", "/var/lib/kubelet")
 """There as long as any node is."""
 _FOLDERS = ("/etc/cni", "/opt", "/run", "/run/containerd", "/run/netns", "/usr/libexec", "/var/log/containers", *_SHARED)
 _ANY = re.compile(r"ome-[0-9a-f]{8}")
+_DOCKERS = re.compile(r"/docker|docker-|/moby|^docker0$|^br-[0-9a-f]{12}$|^veth[0-9a-f]{7}$")
+"""In paths of mounts and control groups, and names of links. Names of pods' links are longer."""
+_COUNTS = re.compile(r"\[\d+:\d+\]|packets \d+ bytes \d+")
+OTHERS = "there are other nodes, which need them too"
 
 
 def taken(root: Path) -> dict[str, set[str]]:
     """Kind of trace → every trace there is now, of the cluster in this folder or of nobody in particular."""
     mounts = Path("/proc/mounts").read_text()
     groups = (folder for top in cgroups.hierarchies(mounts) for folder, _, _ in os.walk(top))
-    shared = () if namespaces.others() else _SHARED
     found = {
-        "links": {path.name for path in Path("/sys/class/net").iterdir()},
+        "links": not_dockers(path.name for path in Path("/sys/class/net").iterdir()),
         "routes": set(_told("ip", "-4", "route", "show")),
-        "rules": set(_told("nft", "list", "ruleset")) | set(_told("iptables-save")),
-        "mounts": {line for line in mounts.splitlines() if any(word in line for word in (str(root), *_FOLDERS))},
-        "control groups": {group for group in groups if "kubepods" in group or "ome-" in group},
+        "rules": rules([*_told("nft", "list", "ruleset"), *_told("iptables-save")]),
+        "mounts": not_dockers(one for one in mounts.splitlines() if any(word in one for word in (str(root), *_FOLDERS))),
+        "control groups": not_dockers(group for group in groups if "kubepods" in group or "ome-" in group),
         "folders": {str(path) for folder in map(Path, _FOLDERS) if folder.is_dir() for path in folder.iterdir()},
-        "mount points": {path for path in shared if Path(path).exists()},
+        "mount points": {OTHERS} if namespaces.others() else {path for path in _SHARED if Path(path).exists()},
         "processes": set(_of(root)),
         "forwarding": {Path("/proc/sys/net/ipv4/ip_forward").read_text()},
     }
@@ -41,7 +46,18 @@ def taken(root: Path) -> dict[str, set[str]]:
 
 def left(before: dict[str, set[str]], after: dict[str, set[str]]) -> dict[str, set[str]]:
     """What changed, by kind; empty when nothing did."""
-    return {kind: before[kind] ^ after[kind] for kind in before if before[kind] != after[kind]}
+    changed = {kind: before[kind] ^ after[kind] for kind in before if before[kind] != after[kind]}
+    return {kind: which for kind, which in changed.items() if OTHERS not in before[kind] | after[kind]}
+
+
+def rules(told: Iterable[str]) -> set[str]:
+    """Packet rules as `nft` and `iptables-save` tell them, without the time at which they were told and without counts."""
+    return {_COUNTS.sub("", line).strip() for line in told if not line.lstrip().startswith("#")}
+
+
+def not_dockers(found: Iterable[str]) -> set[str]:
+    """What Docker did not make for a container: a cluster of kind beside us lives in such containers."""
+    return {one for one in found if not _DOCKERS.search(one)}
 
 
 def _told(*command: str) -> list[str]:
