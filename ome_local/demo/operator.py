@@ -15,7 +15,7 @@ from ome_local.processes import PYTHON, last_words
 from ome_local.progress import step
 from ome_local.realnode.spec import PLACED
 from ome_operator.errors import UserError
-from ome_operator.util.checkout import checkout
+from ome_operator.util.checkout import shipped
 
 NAME = "operator"
 NAMESPACE = "ome"
@@ -28,7 +28,7 @@ def install(cluster: Cluster, inside: bool = False) -> None:
 
     The Deployment needs a real node that has the operator's image. Its namespace takes only `restricted` pods.
     """
-    charts = checkout() / "charts"
+    charts = shipped("charts")
     cluster.apply(_namespace())
     for release, chart, more in (
         ("ome-crd", "ome-crd", []),

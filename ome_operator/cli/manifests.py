@@ -12,6 +12,7 @@ from ome_operator.cli.live.cluster_from_manifests import KNOWN
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.errors import Unanswered
 from ome_operator.kube.resources import RESOURCES, called
+from ome_operator.util.checkout import shipped
 from ome_operator.util.json_limits import deeper, larger
 from ome_operator.util.kubeyaml import LEVELS, VALUES, documents
 
@@ -20,9 +21,34 @@ _SERVERS: Mapping[str, type] = {"uid": str, "generation": int, "deletionTimestam
 """Metadata that a server adds and that we look at, and what it is then. Owners and writers say nothing without a cluster."""
 
 
+def catalogue(paths: Iterable[Path] | None) -> list[Path]:
+    """Folders with models and runtimes; `config`, where there is none, is that which came with this program."""
+    return [
+        path if path.exists() or path.parts[:1] != ("config",) else shipped("config").joinpath(*path.parts[1:])
+        for path in paths or ()
+    ]
+
+
 def read(paths: Iterable[Path], namespace: str) -> list[Manifest]:
     """The objects of ours in these files and folders; `namespace` for those that name none. Others are passed over."""
-    return [one for path in paths for where, body in _documents(path) for one in _objects(where, body, namespace)]
+    return read_all(paths, namespace)[0]
+
+
+def read_all(paths: Iterable[Path], namespace: str) -> tuple[list[Manifest], frozenset[str]]:
+    """The objects of ours, and the namespaces that these files make."""
+    found = [document for path in paths for document in _documents(path)]
+    objects = [one for where, body in found for one in _objects(where, body, namespace)]
+    return objects, frozenset(name for _, body in found for name in _namespaces(body))
+
+
+def _namespaces(body: Any) -> Iterator[str]:
+    if not isinstance(body, Mapping):
+        return
+    if isinstance(body.get("items"), list):
+        yield from (name for item in body["items"] for name in _namespaces(item))
+    metadata = body.get("metadata")
+    if (body.get("apiVersion"), body.get("kind")) == ("v1", "Namespace") and isinstance(metadata, Mapping):
+        yield str(metadata.get("name"))
 
 
 def _documents(path: Path) -> Iterator[tuple[str, Any]]:

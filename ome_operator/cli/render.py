@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ome_operator.cli.manifests import read
+from ome_operator.cli.manifests import catalogue, read
 from ome_operator.cli.output import Format, complain, emit_objects
 from ome_operator.errors import Unanswered
 from ome_operator.settings import Settings
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ome_operator.cache.resources import Resource
     from ome_operator.core.observed.objects import Manifest
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 _DEFAULTS = Settings()
 SERVICES = ("InferenceService", "Serving")
 
@@ -26,11 +26,12 @@ Sidecar = Annotated[str, typer.Option(help="As the operator's flag: image of the
 Agent = Annotated[bool, typer.Option(help="As the operator's flag: agents fetch weights, pods mount their directories.")]
 
 
-@app.command()
+@app.command(epilog="Example: ome render -f service.yaml --catalog config/")
 def render(
     files: Files,
     catalog: Annotated[
-        list[Path] | None, typer.Option("--catalog", help="Where to look for models, runtimes and accelerator classes too.")
+        list[Path] | None,
+        typer.Option("--catalog", help="Where models, runtimes and accelerator classes are, too; config/ comes with ome."),
     ] = None,
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="Of objects that name none.")] = "default",
     output: Annotated[Format, typer.Option("--output", "-o", help="Documents, or one List.")] = Format.YAML,
@@ -46,7 +47,7 @@ def render(
     from ome_operator.cli.live.cluster_from_manifests import gather, made
 
     given = read(files, namespace)
-    beside = [one for one in read(catalog or (), namespace) if one["kind"] not in SERVICES]
+    beside = [one for one in read(catalogue(catalog), namespace) if one["kind"] not in SERVICES]
     cluster = gather([*beside, *given], sidecar_image, model_agent=model_agent)
     problems = [f"{SERVING} {one.of.namespace}/{one.of.name}: {one.why}" for one in made(cluster, SERVING) if one.why]
     objects = [one.manifest for kind in SHORT for one in made(cluster, kind) if one.manifest is not None]
