@@ -2,36 +2,62 @@
 
 import shlex
 import sys
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 import yaml
+from typer.core import TyperCommand
 
 from ome_operator.api import AcceleratorClass, Model
 from ome_operator.cookbook.ask import STRATEGIES, Ask, RefusedError
 from ome_operator.cookbook.library import Library, engines, library
 from ome_operator.cookbook.library import engine as known_engine
 from ome_operator.errors import UserError
-from ome_operator.util.checkout import checkout
+from ome_operator.util.checkout import shipped
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 YAML = "yaml"
+OWN = "own"
+"""Value of a parser's option that was given without a value."""
+PARSERS = ("--reasoning-parser", "--tool-call-parser")
 MOST_NODES, MOST_GPUS, MOST_TOKENS = 10_000, 128, 1_000_000_000
 """More than anybody has, and few enough for everything that is made for each one."""
 _Nodes = typer.Option(min=1, max=MOST_NODES, help="For --strategy pd.")
 
 
-@app.command()
+class _BareParsers(TyperCommand):
+    """The options of PARSERS take a value or none; typer knows only options that always have a value, or never."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Give those without a value the value OWN."""
+        return super().parse_args(ctx, list(_valued(args)))
+
+
+def _valued(args: list[str]) -> Iterator[str]:
+    for word, after in zip(args, [*args[1:], "-"], strict=False):
+        yield f"{word}={OWN}" if word in PARSERS and after.startswith("-") else word
+
+
+@app.command(
+    cls=_BareParsers,
+    epilog="Examples: ome generate --hardware h200 --model Kimi-K2-Instruct; "
+    "ome generate --hardware h200 --model Kimi-K2-Instruct --nodes 16 --strategy pd -o kimi/",
+)
 def generate(
     hardware: Annotated[str | None, typer.Option(help="Hardware platform: h200, b200, …")] = None,
     model: Annotated[
-        str | None, typer.Option(help="Model name, such as Kimi-K2-Instruct, or what is after its family: base.")
+        str | None, typer.Option(help="A model of Kimi K2, such as Kimi-K2-Instruct, or what is after its family: base.")
     ] = None,
     strategy: Annotated[str, typer.Option(help=f"Deployment strategy: {', '.join(STRATEGIES)}.")] = "tp",
-    reasoning_parser: Annotated[bool, typer.Option(help="Thoughts apart from the answer.")] = False,
-    tool_call_parser: Annotated[bool, typer.Option(help="Structured tool calls.")] = False,
+    reasoning_parser: Annotated[
+        str | None, typer.Option(help="Thoughts apart from the answer: a parser, or no value for the model's own.")
+    ] = None,
+    tool_call_parser: Annotated[
+        str | None, typer.Option(help="Structured tool calls: a parser, or no value for the model's own.")
+    ] = None,
     nodes: Annotated[
         int | None, typer.Option(min=1, max=MOST_NODES, help="Nodes that you have; as few as it takes without it.")
     ] = None,
@@ -69,17 +95,20 @@ def generate(
     output: Annotated[
         str | None, typer.Option("--output", "-o", help="A folder for model, runtime and service; or yaml: all on stdout.")
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="With -o: write over files that say something else.")] = False,
 ) -> None:
-    """The launch command and the YAML for a model on your hardware. Without options on a terminal it asks."""
+    """The launch command and the YAML for a Kimi K2 model on your hardware. Without options on a terminal it asks."""
     given = {key: value for key, value in locals().items() if key in {one.name for one in fields(Ask)}}
     _check_none_empty({**given, "engine_version": version, "output": output})
+    for option in ("reasoning_parser", "tool_call_parser"):
+        given[option] = True if given[option] == OWN else given[option] or False
     try:
         if hardware is None and model is None and sys.stdin.isatty() and sys.stderr.isatty():
             given |= _asked(given)
         for option in ("hardware", "model"):
             if not given[option]:
                 raise typer.BadParameter("say what you have and what shall run on it", param_hint=f"--{option}")
-        _answer(Ask(**given), explain, output)
+        _answer(Ask(**given), explain, output, force)
     except RefusedError as error:
         raise UserError(str(error)) from error
 
@@ -96,7 +125,8 @@ def bookshelf() -> Library:
     """What is known of models and hardware: the files of config/."""
     models: list[tuple[Model, str]] = []
     classes: list[AcceleratorClass] = []
-    for path in sorted((checkout() / "config").glob("[am]*/**/*.yaml")):
+    config = shipped("config")
+    for path in sorted(config.glob("[am]*/**/*.yaml")):
         text = path.read_text(encoding="utf-8")
         for body in yaml.safe_load_all(text):
             parsed: Any = (AcceleratorClass if body["kind"] in AcceleratorClass.KINDS else Model).parse(body)
@@ -104,11 +134,22 @@ def bookshelf() -> Library:
                 models.append((parsed, text))
             elif isinstance(parsed, AcceleratorClass):
                 classes.append(parsed)
-    return library(models, classes)
+    return library(models, classes, _samples(config))
 
 
-def _answer(ask: Ask, explain: bool, output: str | None) -> None:
-    from ome_operator.cookbook.command import commands, reasons
+def _samples(config: Path) -> dict[str, str]:
+    """Name of a model's object -> the first sample that serves it, as people find it from where they are."""
+    out: dict[str, str] = {}
+    for path in sorted((config / "samples" / "isvc").rglob("*.yaml")):
+        shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+        for body in yaml.safe_load_all(path.read_text(encoding="utf-8")):
+            if body["kind"] == "InferenceService":
+                out.setdefault(body["spec"]["model"]["name"], str(shown))
+    return out
+
+
+def _answer(ask: Ask, explain: bool, output: str | None, force: bool) -> None:
+    from ome_operator.cookbook.command import commands, reasons, variables
     from ome_operator.cookbook.layout import plan
     from ome_operator.cookbook.manifests import manifests
 
@@ -119,13 +160,26 @@ def _answer(ask: Ask, explain: bool, output: str | None) -> None:
     if output == YAML:
         typer.echo(files.all, nl=False)
         return
-    typer.echo(commands(planned), nl=False)
+    if output is not None and not force:
+        _check_none_lost(Path(output), files._asdict())
+    text = commands(planned)
+    typer.echo(text, nl=False)
+    for meaning in variables(text):
+        typer.secho(meaning, err=True, dim=True)
     if explain:
         typer.echo("\n" + reasons(planned), nl=False)
     if output is None:
         typer.secho("\nThe same as YAML: -o DIR writes model, runtime and service; -o yaml | kubectl apply -f -", err=True)
     else:
         _write(Path(output), files._asdict())
+
+
+def _check_none_lost(folder: Path, files: dict[str, str]) -> None:
+    """Refuse to write over a file that says something else: a person may have edited it."""
+    paths = {folder / f"{name}.yaml": text for name, text in files.items()}
+    there = [path for path, text in paths.items() if path.is_file() and path.read_text(encoding="utf-8") != text]
+    if there:
+        raise UserError(f"{there[0]} exists and says something else: -o names another folder, --force writes over it.")
 
 
 def _write(folder: Path, files: dict[str, str]) -> None:

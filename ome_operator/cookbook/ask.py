@@ -33,8 +33,9 @@ class Ask:
     engine: str = "sglang"
     version: str | None = None
     """Of the engine."""
-    reasoning_parser: bool = False
-    tool_call_parser: bool = False
+    reasoning_parser: bool | str = False
+    tool_call_parser: bool | str = False
+    """True: the parser that understands what the model writes. A text: the parser of this name."""
     nodes: int | None = None
     prefill_nodes: int | None = None
     decode_nodes: int | None = None

@@ -45,6 +45,25 @@ def _title(plan: Plan, role: RoleFit, rank: str, alike: bool) -> str:
     return f"# {said[0].upper()}{said[1:]}\n" if said else ""
 
 
+_MEANING = {
+    "RANK": "the number of the node, from 0",
+    "MASTER_IP": "an address of node 0 that the other nodes reach",
+    "LOCAL_IP": "the address of the node on which the command runs",
+    "PREFILL_NODE0": "the address of node 0 of prefill",
+    "DECODE_NODE0": "the address of node 0 of decode",
+    "IB_DEVICE": "the InfiniBand devices of the node, as `ibv_devices` lists them, with commas (IB_DEVICES in pods)",
+    "WORKER_URLS": "http://HOST:PORT of each copy, with spaces between them",
+    "PORT": "a port that is free on all nodes",
+    "HOST1": "the name of node 1 as SSH finds it, and so on",
+}
+_VARIABLE = re.compile(r"\$\{?([A-Z][A-Z0-9_]*)")
+
+
+def variables(text: str) -> tuple[str, ...]:
+    """A sentence for each variable of these commands that a person has to set."""
+    return tuple(f"${name}: {_MEANING[name]}." for name in dict.fromkeys(_VARIABLE.findall(text)) if name in _MEANING)
+
+
 def reasons(plan: Plan) -> str:
     """Every flag and variable with its reason, by role; then those that only pods have. What two roles share stands once."""
     shell, pods = in_shell(plan).launches, in_pods(plan).launches

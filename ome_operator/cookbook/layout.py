@@ -187,6 +187,9 @@ def _hints(ask: Ask, served: Served, hardware: Hardware, chosen: Engine, found: 
         yield f"The engine takes {served.name} for {ask.model_type}: only for engines that do not know its own type."
     if ask.host_network:
         yield "Pods are in their node's network: the engine's ports have to be free there, and no NetworkPolicy holds."
+    for asked, own in ((ask.reasoning_parser, served.reasoning_parser), (ask.tool_call_parser, served.tool_call_parser)):
+        if isinstance(asked, str) and asked != own:
+            yield f"{served.name} writes what the parser {own} reads; {asked} may not understand it."
     if served.reasoning_parser and not ask.reasoning_parser:
         yield f"Without --reasoning-parser the thoughts of {served.name} stand in its answers."
     if served.tool_call_parser and not ask.tool_call_parser:

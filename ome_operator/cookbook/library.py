@@ -122,14 +122,18 @@ class Library:
     models: Mapping[str, Served]
     """By name in lower case."""
     hardware: Mapping[str, Hardware]
+    elsewhere: Mapping[str, str]
+    """Name in lower case of a model without a recipe → the file of a service that serves it."""
 
     def model(self, name: str) -> Served:
         """A model by its name, its repository or what follows its family: Kimi-K2-Base, moonshotai/Kimi-K2-Base, base."""
         asked = name.lower().rpartition("/")[2]
         found = [one for key, one in self.models.items() if key == asked or key.endswith(f"-{asked}")]
         if len(found) != 1:
-            known = ", ".join(one.name for one in self.models.values())
-            raise RefusedError(f"There is no recipe for a model {name}: there is one for {known}.")
+            known = ", ".join(served.name for served in self.models.values())
+            sample = self.elsewhere.get(asked)
+            instead = f" {sample} is a service of {name} that needs none." if sample else ""
+            raise RefusedError(f"There is no recipe for a model {name}: there are recipes for Kimi K2 ({known}).{instead}")
         return found[0]
 
     def machine(self, name: str) -> Hardware:
@@ -138,20 +142,27 @@ class Library:
         for key, one in self.hardware.items():
             if asked in (key, one.accelerator.name):
                 return one
-        raise RefusedError(f"The hardware {name} is not known: there is {', '.join(sorted(self.hardware))}.")
+        known = ", ".join(sorted(self.hardware))
+        raise RefusedError(f"The hardware {name} is not known: there is {known}, each a file of config/accelerators.")
 
 
-def library(models: Iterable[tuple[Model, str]], classes: Iterable[AcceleratorClass]) -> Library:
-    """The library from models with the text of their files, and accelerator classes; those that lack a size are left out."""
+def library(models: Iterable[tuple[Model, str]], classes: Iterable[AcceleratorClass], samples: Mapping[str, str]) -> Library:
+    """The library from models with the text of their files, and accelerator classes; those that lack a size are left out.
+
+    `samples`: name of a model's object → the file of a service that serves it.
+    """
     data = _data("models.yaml")
-    served = {}
+    served, elsewhere = {}, {}
     for model, text in models:
         repository = model.spec.storage.storage_uri.partition("://")[2].partition("@")[0]
         name = repository.rpartition("/")[2]
         if name in data and (one := _served(name, repository, model, text, data[name])):
             served[name.lower()] = one
+        elif sample := samples.get(model.name):
+            elsewhere[name.lower()] = sample
     hardware = {one.name: one for one in map(_hardware, classes) if one is not None}
-    return Library(served, dict(sorted(hardware.items(), key=lambda item: (item[1].vendor != "nvidia", item[0]))))
+    ordered = dict(sorted(hardware.items(), key=lambda item: (item[1].vendor != "nvidia", item[0])))
+    return Library(served, ordered, elsewhere)
 
 
 def engines() -> Mapping[str, tuple[str, ...]]:

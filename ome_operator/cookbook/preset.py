@@ -108,12 +108,13 @@ def _filled(plan: Plan, *, leaders: list[str], **words: Any) -> Filled:
             hosts=",".join(f"$HOST{number + 1}:{plan.roles[0].gpus}" for number in range(plan.roles[0].nodes)),
             strategy=ask.strategy,
             has=lambda flag: flag in line.flags and flag not in line.deprecated,
+            reads=lambda variable: variable in line.variables,
             vendor=plan.hardware.vendor,
             batch=BATCH,
             copies=plan.copies,
             experts=experts.routed if experts else 0,
-            tool_call_parser=served.tool_call_parser if ask.tool_call_parser else None,
-            reasoning_parser=served.reasoning_parser if ask.reasoning_parser else None,
+            tool_call_parser=_parser(ask.tool_call_parser, served.tool_call_parser),
+            reasoning_parser=_parser(ask.reasoning_parser, served.reasoning_parser),
             context_length=ask.context_length,
             kv_cache_dtype=ask.kv_cache_dtype,
             model_type=ask.model_type,
@@ -129,6 +130,11 @@ def _filled(plan: Plan, *, leaders: list[str], **words: Any) -> Filled:
             _check(plan.engine, flag)
     balancer = data.get("balancer")
     return Filled(launches, _launch("router", balancer) if balancer else None, data.get("files") or {})
+
+
+def _parser(asked: bool | str, own: str | None) -> str | None:
+    """What was named, else what the model has; None where none was asked for."""
+    return (asked if isinstance(asked, str) else own) if asked else None
 
 
 def _launch(component: str, data: Mapping[str, Any]) -> Launch:

@@ -16,6 +16,8 @@ class CommandLine(NamedTuple):
     """Flag that is accepted with a warning -> what to write instead."""
     removed: Mapping[str, str]
     """Flag of an older version that is refused -> what to write instead, "" where nothing is known."""
+    variables: frozenset[str] = frozenset()
+    """Of the engine's own variables, those that recipes set and that this version reads."""
 
 
 def command_line(name: str) -> CommandLine:
@@ -25,4 +27,4 @@ def command_line(name: str) -> CommandLine:
         raise KeyError(name)
     data = yaml.safe_load(path.read_text(encoding="utf-8"))
     flags = {flag: form if isinstance(form, str) else tuple(map(str, form)) for flag, form in data["flags"].items()}
-    return CommandLine(flags, data["deprecated"], data["removed"])
+    return CommandLine(flags, data["deprecated"], data["removed"], frozenset(data.get("variables") or ()))

@@ -12,7 +12,7 @@ import yaml
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from ome_operator.cli.generate import app
+from ome_operator.cli.generate import PARSERS, app
 from ome_operator.cli.menu import Item, choose, step
 from ome_operator.errors import UserError
 from tests.support import parts
@@ -45,6 +45,49 @@ def test_a_folder_gets_three_files(tmp_path: Path) -> None:
     assert (folder / "model.yaml").read_text() == (parts.ROOT / "config/models/moonshotai/Kimi-K2-Instruct.yaml").read_text()
     assert f"kubectl apply -f {folder}" in done.stderr.replace("\n", "")
     assert "--tp-size 96" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "words", [("--tool-call-parser", "kimi_k2"), ("--tool-call-parser=kimi_k2",), ("--tool-call-parser",)]
+)
+@pytest.mark.parametrize("before", [True, False])
+def test_a_parser_has_a_value_or_none(words: tuple[str, ...], before: bool) -> None:
+    """The page of the SGLang cookbook writes `--reasoning-parser kimi_k2 --tool-call-parser kimi_k2`."""
+    rest = ("--reasoning-parser", "kimi_k2", "--hardware", "h200", "--model", "Kimi-K2-Thinking")
+    done = run(*words, *rest) if before else run(*rest, *words)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.endswith("  --tool-call-parser kimi_k2 \\\n  --reasoning-parser kimi_k2\n")
+
+
+def test_a_parser_of_another_model_is_taken_and_told() -> None:
+    done = run("--hardware", "h200", "--model", "instruct", "--tool-call-parser", "deepseekv3")
+    assert "--tool-call-parser deepseekv3" in done.stdout
+    assert "writes what the parser kimi_k2 reads; deepseekv3 may not understand it" in done.stderr.replace("\n", " ")
+
+
+def test_a_parser_that_the_engine_lacks_is_refused() -> None:
+    done = run("--hardware", "h200", "--model", "instruct", "--tool-call-parser", "kimi")
+    assert "takes for --tool-call-parser one of" in str(done.exception)
+
+
+def test_a_folder_that_a_person_has_edited_is_not_written_over(tmp_path: Path) -> None:
+    """The same answer again is no loss."""
+    words = ("--hardware", "h200", "--model", "instruct", "-o", str(tmp_path))
+    assert run(*words).exit_code == run(*words).exit_code == 0
+    edited = tmp_path / "runtime.yaml"
+    edited.write_text("mine")
+    done = run(*words)
+    assert isinstance(done.exception, UserError) and done.stdout == ""
+    assert str(done.exception).startswith(f"{edited} exists and says something else: -o names another folder, --force")
+    assert edited.read_text() == "mine"
+    assert run(*words, "--force").exit_code == 0
+    assert edited.read_text() != "mine"
+
+
+def test_variables_are_explained() -> None:
+    done = run("--hardware", "h200", "--model", "instruct", "--strategy", "pd")
+    for name in ("LOCAL_IP", "PREFILL_NODE0", "DECODE_NODE0", "IB_DEVICE", "RANK"):
+        assert f"${name}" in done.stdout and f"\n${name}: " in f"\n{done.stderr}"
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
@@ -170,7 +213,18 @@ def test_more_than_anybody_has_is_refused(option: str) -> None:
 
 @pytest.mark.parametrize(
     "option",
-    ["--hardware", "--model", "--strategy", "--engine", "--engine-version", "--model-path", "--host", "--name", "--output"],
+    [
+        *PARSERS,
+        "--hardware",
+        "--model",
+        "--strategy",
+        "--engine",
+        "--engine-version",
+        "--model-path",
+        "--host",
+        "--name",
+        "--output",
+    ],
 )
 @pytest.mark.parametrize("value", ["", " "])
 def test_an_option_without_a_value_is_named(option: str, value: str) -> None:

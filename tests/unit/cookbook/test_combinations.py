@@ -13,10 +13,11 @@ import yaml
 from ome_operator import api, keys
 from ome_operator.cookbook.ask import Ask, RefusedError
 from ome_operator.cookbook.command import commands
+from ome_operator.cookbook.command import variables as meanings
 from ome_operator.cookbook.layout import Plan, plan
 from ome_operator.cookbook.library import Library, engine, engines
 from ome_operator.cookbook.manifests import manifests
-from ome_operator.cookbook.preset import form_of, in_pods
+from ome_operator.cookbook.preset import form_of, in_pods, in_shell
 from ome_operator.core.observed.objects import Deps, Observed, Ref
 from ome_operator.core.sync import sync
 from ome_operator.engines import command_line
@@ -62,6 +63,11 @@ def answer(ask: Ask, shelf: Library) -> Plan | str:
         return str(error)
 
 
+def explained(text: str) -> set[str]:
+    """Variables of commands that have a sentence."""
+    return {said.partition(":")[0].removeprefix("$") for said in meanings(text)}
+
+
 def flags(args: list[str]) -> dict[str, str]:
     return {name: value for name, _, value in (arg.partition("=") for arg in args) if name.startswith("--")}
 
@@ -91,7 +97,16 @@ def test_every_answer_is_a_command_and_keeps_to_the_nodes(outcomes: list[Outcome
             text = commands(made)
             assert made.served.place in text
             assert "None" not in text and "{{" not in text
+            assert set(re.findall(r"\$\{?([A-Z]\w*[A-Z]|\w*NODE0|HOST1)\b", text)) <= explained(text), "what a person sets"
             assert made.nodes <= (ask.nodes or made.nodes)
+
+
+def test_every_variable_of_an_engine_is_read_by_its_version(outcomes: list[Outcome]) -> None:
+    """A variable that a version does not know has no effect, and nobody is told."""
+    for made in (one for _, one in outcomes if isinstance(one, Plan) and one.engine.name == "sglang"):
+        for filled in (in_pods(made), in_shell(made)):
+            names = {word.name for launch in filled.launches for word in launch.env if word.name.startswith("SGLANG_")}
+            assert names <= made.engine.command_line.variables, made.engine.version
 
 
 def test_every_answer_is_yaml_that_the_operator_renders(outcomes: list[Outcome]) -> None:

@@ -11,7 +11,11 @@ from ome_operator.cookbook.preset import in_shell
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "hardware unknown": ({"hardware": "h300"}, "The hardware h300 is not known: there is b200"),
-    "model unknown": ({"model": "gpt"}, "There is no recipe for a model gpt: there is one for Kimi-K2-Base"),
+    "model unknown": ({"model": "gpt"}, "There is no recipe for a model gpt: there are recipes for Kimi K2 (Kimi-K2-Base"),
+    "model with a sample": (
+        {"model": "DeepSeek-R1"},
+        "config/samples/isvc/deepseek-ai/deepseek-r1.yaml is a service of DeepSeek-R1 that needs none.",
+    ),
     "strategy unknown": ({"strategy": "pp"}, "There is no strategy pp: there is tp,"),
     "engine unknown": ({"engine": "llama.cpp"}, "There is no preset for the engine llama.cpp"),
     "version unknown": ({"version": "9.9"}, "There is no preset for sglang 9.9: there is one for 0.5.23"),

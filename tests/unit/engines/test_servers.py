@@ -48,6 +48,7 @@ def test_adapters_are_pinned_where_the_engine_takes_no_others() -> None:
 def test_what_an_engine_says_about_parallelism() -> None:
     said = {"command": ["python3", "-m", "sglang.launch_server"], "args": ["--tp-size=32", "--attn-dp-size=32"]}
     assert strategy(said) == {"TP": "32", "DP": "32"}
+    assert strategy({**said, "args": ["--tp=8", "--dp", "4"]}) == {"TP": "8", "DP": "4"}, "as `ome generate` writes them"
     assert strategy({**said, "args": ["--ep-size", "8", "--moe-a2a-backend=deepep"]}) == {"EP": "8"}
     shell = ["bash", "-c", "exec vllm serve m --data-parallel-size 16 --enable-expert-parallel --port 1"]
     assert strategy({"command": shell}) == {"DP": "16", "EP": ""}
