@@ -1,13 +1,18 @@
-"""Runs SGLang's serving benchmark in an image of SGLang, once for every run of the plan: the only file of ours there.
+"""Runs the serving benchmark of the image, once for every run of the plan: SGLang's, of any version, or genai-bench.
 
-The benchmark is called as its command line calls it. Two of its registries get an entry of ours: a data set with the prompt
-lengths of the scenario, and the backend's own function with a clock around it. Without the clock a run could only be killed,
-and all that it had measured would be lost.
+This file and its neighbour for genai-bench (inside_genai) are all of ours there, so they import nothing of ours.
+
+SGLang's benchmark is called as its command line calls it. Two of its registries get an entry of ours: a data set with the
+prompt lengths of the scenario, and the backend's own function with a clock around it. Without the clock a run could only be
+killed, and all that it had measured would be lost. Older versions have it as another module (`sglang.bench_serving`), with
+fewer options.
 
 Every run leaves `raw/<number>.json`: {"result": what the benchmark wrote} or {"error": why it wrote nothing}.
 """
 
+import ast
 import asyncio
+import importlib
 import json
 import os
 import random
@@ -17,6 +22,7 @@ import traceback
 from argparse import Namespace
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TextIO
 
 Json = dict[str, Any]
@@ -25,6 +31,10 @@ Send = Callable[..., Awaitable[Any]]
 CUT = "ome: the time of the run was up"
 """Error of requests that were cut off, or never sent."""
 SILENT = "the server answered without a token"
+NOTHING = (
+    "this image has neither SGLang's serving benchmark nor genai-bench: spec.podOverride.image must name an image that has, "
+    "such as docker.io/lmsysorg/sglang:v0.5.23"
+)
 RAW = Path("raw")
 QUESTIONS = {"num_shots": 5, "data_path": None, "max_new_tokens": 512, "temperature": 0.0}
 """Defaults of sglang.test.few_shot_gsm8k."""
@@ -47,11 +57,17 @@ def outcome(plan: Json, run: Json, file: Path) -> Json:
         return {"result": PROGRAMS[run["program"]](plan, run, file)}
     except SystemExit:
         return {"error": said.last}
+    except Unfit as error:
+        return {"error": str(error)}
     except Exception as error:
         traceback.print_exc()
         return {"error": f"{type(error).__name__}: {error}"}
     finally:
         sys.stdout = said.out
+
+
+class Unfit(Exception):
+    """The image cannot do what the plan wants: one sentence."""
 
 
 class Said:
@@ -71,22 +87,119 @@ class Said:
 
 def serving(plan: Json, run: Json, file: Path) -> Json:
     """The serving benchmark; its result with the lists of every request."""
-    from sglang.benchmark import serving as benchmark
-    from sglang.benchmark.datasets import DATASET_MAPPING
+    if (new := module("sglang.benchmark.serving")) is not None:
+        return measured(new, new.cli_main, newer(run), plan, [*plan["serving"], *run["args"]], file)
+    if (old := module("sglang.bench_serving")) is not None:
+        words, sampling = without_sampling([*plan["serving"], *run["args"]])
+        words = as_sharegpt(words, file.with_suffix(".sharegpt"))
+        return measured(old, main_block(old), older(old, run, sampling), plan, words, file)
+    if module("genai_bench") is not None:
+        import inside_genai  # type: ignore[import-not-found]  # beside this file in the pod
 
-    words = [*plan["serving"], *run["args"]]
+        try:
+            return dict(inside_genai.serving(plan, run, file))
+        except RuntimeError as error:
+            raise Unfit(str(error)) from error
+    raise Unfit(NOTHING)
+
+
+def module(name: str) -> Any:
+    """The module of this name, None where the image has none."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        return None
+
+
+Start = Callable[[], None]
+
+
+def measured(
+    benchmark: Any, start: Start, prepared: Callable[[Send], Send], plan: Json, words: list[str], file: Path
+) -> Json:
+    """Call the benchmark with these words; `prepared` puts into it what this version of it lacks."""
     backend = words[words.index("--backend") + 1]
     send = benchmark.ASYNC_REQUEST_FUNCS[backend]
-    if "lengths" in run:
-        DATASET_MAPPING["random-ids"] = made_up(run["lengths"])
-    benchmark.ASYNC_REQUEST_FUNCS[backend] = timed(send, benchmark.RequestFuncOutput.init_new, plan["seconds"])
+    clocked = timed(prepared(send), benchmark.RequestFuncOutput.init_new, plan["seconds"])
+    benchmark.ASYNC_REQUEST_FUNCS[backend] = clocked
     sys.argv = ["serving", *words, "--output-details", "--output-file", str(file)]
     try:
-        benchmark.cli_main()
+        start()
     finally:
         benchmark.ASYNC_REQUEST_FUNCS[backend] = send
     found: Json = json.loads(file.read_text().splitlines()[-1])
     return found
+
+
+def newer(run: Json) -> Callable[[Send], Send]:
+    """A benchmark with a registry of data sets gets ours."""
+
+    def prepared(send: Send) -> Send:
+        datasets = importlib.import_module("sglang.benchmark.datasets")
+        if "lengths" in run:
+            datasets.DATASET_MAPPING["random-ids"] = made_up(run["lengths"], datasets.DatasetRow)
+        return send
+
+    return prepared
+
+
+def older(benchmark: Any, run: Json, sampling: Json) -> Callable[[Send], Send]:
+    """A benchmark without that registry: its function for data sets is replaced, and requests get sampling parameters."""
+
+    def dataset(args: Namespace, tokenizer: Any, model_id: Any = None) -> list[Any]:
+        rows: list[Any] = made_up(run["lengths"], benchmark.DatasetRow)(args).load(tokenizer)
+        return rows
+
+    async def sampled(send: Send, request: Any, pbar: Any) -> Any:
+        eos = not benchmark.args.disable_ignore_eos
+        usual = {"temperature": 0.0, "max_new_tokens": request.output_len, "ignore_eos": eos}
+        request.extra_request_body = {**request.extra_request_body, "sampling_params": {**usual, **sampling}}
+        return await send(request, pbar)
+
+    def prepared(send: Send) -> Send:
+        if "lengths" in run:
+            benchmark.get_dataset = dataset
+        if not sampling:
+            return send
+        return lambda request_func_input, pbar=None: sampled(send, request_func_input, pbar)
+
+    return prepared
+
+
+def without_sampling(words: list[str]) -> tuple[list[str], Json]:
+    """The words without the options that older benchmarks lack, and what those say."""
+    left, found = list(words), Json()
+    for option, name in (("--temperature", "temperature"), ("--top-p", "top_p")):
+        if option in left:
+            at = left.index(option)
+            found[name] = float(left[at + 1])
+            del left[at : at + 2]
+    return left, found
+
+
+def as_sharegpt(words: list[str], file: Path) -> list[str]:
+    """A data set of lines as a file in ShareGPT's form, for a benchmark that knows only that."""
+    if "custom" not in words[words.index("--dataset-name") :][:2]:
+        return words
+    at = words.index("--dataset-path") + 1
+    lines = [json.loads(line) for line in Path(words[at]).read_text().splitlines() if line.strip()]
+    turns = [data.get("conversations", data.get("conversation", [])) for data in lines]
+    said = [[{"value": turn.get("content", turn.get("value", ""))} for turn in one] for one in turns]
+    file.write_text(json.dumps([{"conversations": one} for one in said]))
+    changed = [*words[:at], str(file), *words[at + 1 :]]
+    changed[changed.index("--dataset-name") + 1] = "sharegpt"
+    return changed
+
+
+def main_block(benchmark: ModuleType) -> Start:
+    """What a module does when it is run as a program, within the module: no function of it reads the arguments."""
+    path = str(benchmark.__file__)
+    tree = ast.parse(Path(path).read_text())
+    block = next(node for node in tree.body if isinstance(node, ast.If) and "__main__" in ast.dump(node.test))
+    code = compile(ast.Module(block.body, []), path, "exec")
+    return lambda: exec(code, vars(benchmark))
 
 
 def timed(send: Send, blank: Callable[[Any], Any], seconds: float) -> Send:
@@ -111,10 +224,8 @@ def timed(send: Send, blank: Callable[[Any], Any], seconds: float) -> Send:
     return sent
 
 
-def made_up(lengths: Json) -> type:
-    """The class of a data set of random tokens with these lengths."""
-    from sglang.benchmark.datasets import DatasetRow
-
+def made_up(lengths: Json, row: Callable[..., Any]) -> type:
+    """The class of a data set of random tokens with these lengths; `row` makes a request."""
     form = lengths["form"]
 
     class MadeUp:
@@ -136,7 +247,7 @@ def made_up(lengths: Json) -> type:
             for _ in range(self.count):
                 ids = random.choices(tokens, k=drawn(1, form, *lengths["prompt"]))
                 answer = drawn(2, form, *lengths["answer"])
-                rows.append(DatasetRow(ids if self.exact else tokenizer.decode(ids), len(ids), answer))
+                rows.append(row(ids if self.exact else tokenizer.decode(ids), len(ids), answer))
             return rows
 
     return MadeUp

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from ome_operator.benchmark_pod import inside
+from ome_operator.benchmark_pod import inside, inside_genai
 from ome_operator.benchmark_pod.page import page
 from ome_operator.benchmark_pod.results import Json, failed, results, summary
 from ome_operator.storage import http
@@ -20,8 +20,9 @@ TRIES = 4
 
 
 def prepare(plan: Json, work: Path, secrets: Path) -> None:
-    """Put the file beside that runs in SGLang's image, and fetch the data set. Raises SourceError."""
-    shutil.copy(inside.__file__, work / "inside.py")
+    """Put the files beside that run in the image of the benchmark, and fetch the data set. Raises SourceError."""
+    for program in (inside, inside_genai):
+        shutil.copy(str(program.__file__), work)
     wanted = plan["dataset"]
     if not wanted:
         return

@@ -81,16 +81,116 @@ def sglang(monkeypatch: pytest.MonkeyPatch) -> types.SimpleNamespace:
         Path(args.output_file).write_text(json.dumps(found) + "\n")
 
     benchmark.cli_main = cli_main
+    forget(monkeypatch)
     asked = types.SimpleNamespace(run_eval=lambda args: {"accuracy": 0.5, "args": vars(args)})
     row = types.SimpleNamespace(DATASET_MAPPING=datasets, DatasetRow=lambda *fields: fields)
     for name, module in {
         "sglang": types.SimpleNamespace(),
-        "sglang.benchmark": types.SimpleNamespace(serving=benchmark),
+        "sglang.benchmark": types.SimpleNamespace(),
+        "sglang.benchmark.serving": benchmark,
         "sglang.benchmark.datasets": row,
         "sglang.test": types.SimpleNamespace(few_shot_gsm8k=asked),
     }.items():
         monkeypatch.setitem(sys.modules, name, module)  # type: ignore[arg-type]
     return benchmark
+
+
+def forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an installation of SGLang, or another test, has left."""
+    for name in [*sys.modules]:
+        if name.partition(".")[0] in ("sglang", "genai_bench"):
+            monkeypatch.delitem(sys.modules, name)
+
+
+OLDER = """
+import argparse, json
+
+class DatasetRow(tuple):
+    def __new__(cls, *fields):
+        return super().__new__(cls, fields)
+
+class RequestFuncOutput:
+    @staticmethod
+    def init_new(request):
+        return Output()
+
+class Output:
+    success, ttft, error = False, 0.0, ""
+
+class Request:
+    output_len, extra_request_body = 3, {"seed": 1}
+
+async def send(request_func_input, pbar=None):
+    output = Output()
+    output.success, output.ttft, output.sent = True, 0.1, request_func_input.extra_request_body
+    return output
+
+ASYNC_REQUEST_FUNCS = {"sglang": send}
+
+def get_dataset(args, tokenizer, model_id=None):
+    return [one["conversations"][0]["value"] for one in json.load(open(args.dataset_path))]
+
+class Tokenizer:
+    all_special_ids, vocab_size = [0], 5
+
+def run_benchmark(given):
+    import asyncio
+    global args
+    args = given
+    rows = get_dataset(args, Tokenizer(), "m")
+    output = asyncio.run(ASYNC_REQUEST_FUNCS[args.backend](request_func_input=Request(), pbar=None))
+    told = {"rows": [row[1:] if args.tokenize_prompt else row for row in rows], "sent": output.sent, "error": output.error}
+    open(args.output_file, "a").write(json.dumps(told) + "\\n")
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--backend", choices=list(ASYNC_REQUEST_FUNCS))
+    parser.add_argument("--dataset-name", choices=["sharegpt", "random-ids"])
+    for flag in ("--dataset-path", "--output-file"):
+        parser.add_argument(flag)
+    parser.add_argument("--num-prompts", type=int)
+    for flag in ("--tokenize-prompt", "--output-details", "--disable-ignore-eos"):
+        parser.add_argument(flag, action="store_true")
+    args = parser.parse_args()
+    run_benchmark(args)
+"""
+"""Looks like `sglang/bench_serving.py` of 0.5.6.post1 where `inside` touches it: the program alone reads arguments."""
+
+
+@pytest.fixture
+def older(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An SGLang of before its benchmark had a package of its own."""
+    forget(monkeypatch)
+    (tmp_path / "sglang").mkdir()
+    (tmp_path / "sglang/__init__.py").touch()
+    (tmp_path / "sglang/bench_serving.py").write_text(OLDER)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def test_older_versions_have_it_elsewhere(older: None, tmp_path: Path) -> None:
+    """0.5.6.post1: no registry of data sets, no options for sampling parameters."""
+    words = ["--backend", "sglang", "--temperature", "0.6", "--top-p", "0.9", "--disable-ignore-eos"]
+    asked = {**run(2), "args": ["--num-prompts", "2", "--dataset-name", "random-ids", "--tokenize-prompt"]}
+    found = inside.outcome({"serving": words, "seconds": 60}, asked, tmp_path / "0.jsonl")
+    sampling = {"temperature": 0.6, "max_new_tokens": 3, "ignore_eos": False, "top_p": 0.9}
+    assert found == {"result": {"rows": [[20, 3], [20, 3]], "sent": {"seed": 1, "sampling_params": sampling}, "error": ""}}
+
+
+def test_older_versions_read_conversations_in_another_form(older: None, tmp_path: Path) -> None:
+    lines = tmp_path / "data.jsonl"
+    turns = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
+    lines.write_text(json.dumps({"conversations": turns}) + "\n\n" + json.dumps({"conversation": [{"value": "ho"}]}) + "\n")
+    args = ["--num-prompts", "2", "--dataset-name", "custom", "--dataset-path", str(lines)]
+    plan, asked = {"serving": ["--backend", "sglang"], "seconds": 60}, {"program": "serving", "args": args}
+    assert inside.outcome(plan, asked, tmp_path / "0.jsonl")["result"]["rows"] == ["hi", "ho"]
+
+
+def test_an_image_without_a_benchmark_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    forget(monkeypatch)
+    monkeypatch.setitem(sys.modules, "sglang", None)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "genai_bench", None)  # type: ignore[arg-type]
+    found = inside.outcome({"serving": ["--backend", "sglang"], "seconds": 60}, run(1), tmp_path / "0.jsonl")
+    assert found == {"error": inside.NOTHING}
 
 
 def run(requests: int) -> dict[str, Any]:
