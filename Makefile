@@ -63,7 +63,7 @@ demo: setup ## Kimi K2 on 16 simulated nodes of 8 H200 GPUs
 	@$(BIN)/ome demo $(ARGS)
 
 demo-down: setup ## End the demo and remove its files
-	@$(BIN)/ome demo --down
+	@$(BIN)/ome demo --down $(ARGS)
 
 bench: cluster-tools ## Measure against a bare apply of the same objects
 	@$(BIN)/python -m bench $(ARGS)

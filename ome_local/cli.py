@@ -2,8 +2,9 @@
 
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,11 +17,16 @@ from ome_local.lifecycle import down as take_down
 from ome_local.nodes import MACHINES, machine
 from ome_local.progress import step
 from ome_local.realnode.spec import NAME
+from ome_local.spec import Spec
 from ome_operator.errors import UserError
 
 app = typer.Typer(
     no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
+    short_help="A real control plane on this machine, with simulated nodes.",
+    epilog="Examples: ome local up --name mine --nodes 16; ome local status --name mine; ome local down --name mine",
     help="A real control plane on this machine: etcd, API server, controllers and scheduler, with simulated nodes.",
 )
 Name = Annotated[str, typer.Option("--name", help="Which cluster; several run side by side.")]
@@ -30,8 +36,13 @@ Which = Annotated[
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
-@app.command()
+_KEPT = ("accelerator", "gpus_per_node", "start_delay_s", "audit", "fast", "kind")
+"""Options that count when a cluster is made, by their names in Spec."""
+
+
+@app.command(epilog="Example: ome local up --name mine --nodes 16 --accelerator h200")
 def up(
+    ctx: typer.Context,
     name: Name = layout.DEFAULT_NAME,
     nodes: Annotated[int, typer.Option(min=0, max=5000, help="Simulated nodes.")] = 0,
     accelerator: Annotated[str, typer.Option(help=f"What they carry: {', '.join(MACHINES)}.")] = "h200",
@@ -60,12 +71,14 @@ def up(
         workers=workers,
         real_node=real_node,
     )
+    if kept := kept_otherwise(_given(ctx), cluster.kept.spec):
+        typer.echo(f"Cluster {name} was made with {kept}, and keeps it: `ome local down{_option(name)}` first.", err=True)
     typer.echo(f"Cluster {name} is up{_nodes_in_words(cluster)}. To use it:")
     typer.echo(f"  export KUBECONFIG={cluster.kubeconfig}")
     typer.echo(f"  ome local kubectl{_option(name)} get nodes")
 
 
-@app.command()
+@app.command(epilog="Example: ome local down --name mine")
 def down(
     name: Name = layout.DEFAULT_NAME,
     every: Annotated[bool, typer.Option("--all", help="Every cluster, whatever its name.")] = False,
@@ -76,7 +89,7 @@ def down(
         typer.echo(f"Cluster {each} is gone." if removed else f"There is no cluster {each}; nothing to do.")
 
 
-@app.command()
+@app.command(epilog="Example: ome local status")
 def status(name: Which = None) -> None:
     """What runs. Exit code 1 when something does not."""
     from rich import box
@@ -107,25 +120,25 @@ def status(name: Which = None) -> None:
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(epilog="Example: export KUBECONFIG=$(ome local kubeconfig)")
 def kubeconfig(name: Which = None) -> None:
     """Print the path of the cluster's kubeconfig."""
     typer.echo(Cluster.open(layout.chosen(name)).kubeconfig)
 
 
-@app.command(context_settings=_PASS_ON)
+@app.command(context_settings=_PASS_ON, epilog="Example: ome local kubectl --name mine get pods -A")
 def kubectl(ctx: typer.Context, name: Which = None) -> None:
     """Run kubectl on the cluster; every word after it is kubectl's."""
     _become("kubectl", name, ctx.args)
 
 
-@app.command(context_settings=_PASS_ON)
+@app.command(context_settings=_PASS_ON, epilog="Example: ome local helm list -A")
 def helm(ctx: typer.Context, name: Which = None) -> None:
     """Run helm on the cluster; every word after it is helm's."""
     _become("helm", name, ctx.args)
 
 
-@app.command()
+@app.command(epilog="Example: ome local logs kwok -f")
 def logs(
     process: Annotated[str, typer.Argument(help="A process of `ome local status`; none: the names.")] = "",
     name: Which = None,
@@ -146,7 +159,7 @@ def logs(
     )  # fmt: skip
 
 
-@app.command()
+@app.command(short_help="Give the real node images from files.", epilog="Example: ome local load image.tar")
 def load(
     files: Annotated[list[Path], typer.Argument(help="Image archives, as `docker save` writes them.", metavar="FILE…")],
     name: Which = None,
@@ -158,7 +171,7 @@ def load(
             cluster.load_image(file)
 
 
-@app.command()
+@app.command(short_help="The programs that a cluster needs, and where they are.", epilog="Example: ome local tools")
 def tools(
     node: Annotated[bool, typer.Option("--node", help="Also those of a real node.")] = False,
 ) -> None:
@@ -167,7 +180,7 @@ def tools(
         typer.echo(f"{name:24}{path}")
 
 
-@app.command()
+@app.command(short_help="Build the images of images/ without Docker.", epilog="Example: ome local images operator agent")
 def images(
     names: Annotated[
         list[str] | None, typer.Argument(help=f"Which: {', '.join(container_images.REFERENCES)}; none: all.")
@@ -178,7 +191,7 @@ def images(
         typer.echo(f"{container_images.REFERENCES[name]:32}{path}")
 
 
-@app.command()
+@app.command(short_help="Put a tiny model on this machine.", epilog="Example: ome local model")
 def model(
     name: Which = None,
     remove: Annotated[bool, typer.Option("--remove", help="Remove it again.")] = False,
@@ -204,6 +217,29 @@ def _become(program: str, name: str | None, words: list[str]) -> None:
     cluster = Cluster.open(layout.chosen(name))
     path = str(cluster.program(program))
     os.execve(path, [path, *words], cluster.environment())
+
+
+def _given(ctx: typer.Context) -> dict[str, Any]:
+    """Options that a person wrote, by their names in Spec."""
+    sources = {field: ctx.get_parameter_source(field.removesuffix("_s")) for field in _KEPT}
+    return {
+        field: ctx.params[field.removesuffix("_s")]
+        for field, source in sources.items()
+        if source is not None and source.name == "COMMANDLINE"
+    }
+
+
+def kept_otherwise(given: Mapping[str, Any], spec: Spec) -> str:
+    """What a cluster has instead of the options that were given, as options; "" where it is what was asked for."""
+    has = {field: getattr(spec, field) for field in given}
+    if "gpus_per_node" in has and spec.gpus_per_node is None:
+        has["gpus_per_node"] = machine(spec.accelerator).gpus
+    told = []
+    for field, kept in has.items():
+        name = f"--{field.removesuffix('_s').replace('_', '-')}"
+        if kept != given[field]:
+            told.append(name if kept is True else f"no {name}" if kept is False else f"{name} {kept}")
+    return ", ".join(told)
 
 
 def _nodes_in_words(cluster: Cluster) -> str:

@@ -30,6 +30,8 @@ class Spec:
     """Nodes of kind's beside its control plane, which takes no pods of ours then. None: it is the real node itself."""
     real_node: bool = False
     """A kubelet on this machine joins as real-0. The API server then listens on every address, so that pods reach it."""
+    demo: str = ""
+    """The installation whose `ome demo` made it, as the folder of its packages; "" for a cluster of `ome local up`."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import ome_operator
 from ome_local import layout, spec, tinymodel
 from ome_local.cluster import Cluster
 from ome_local.demo import live_view, operator
@@ -24,7 +25,7 @@ from ome_local.ports import choose
 from ome_local.progress import step
 from ome_local.realnode import requirements
 from ome_operator.errors import UserError
-from ome_operator.util.checkout import checkout
+from ome_operator.util.checkout import FOLDERS, checkout, shipped
 
 CLUSTER = "ome-demo"
 _START_DELAY_S = 2.5
@@ -57,14 +58,18 @@ TINY = Service(
 )
 
 
-def run(within_s: float, *, kind: bool = False) -> None:
+def run(within_s: float, *, name: str = CLUSTER, kind: bool = False) -> None:
     """Do all of it; a UserError names what did not become ready within the time."""
-    made = spec.load(layout.layout(CLUSTER))
+    check_ours(name)
+    for folder in FOLDERS:
+        shipped(folder)  # what is missing is said before anything is made
+    made = spec.load(layout.layout(name))
     kind = kind or (made is not None and made.spec.kind)
-    nowhere = "" if kind else requirements.why_not()
+    nowhere = "" if kind else requirements.why_not() or _without_images()
     _heading(1, f"a control plane with 16 simulated nodes of 8 H200 GPUs{'' if nowhere else ', and one real node'}")
     options: dict[str, Any] = {"real_node": not nowhere and not kind, "start_delay_s": _START_DELAY_S, "kind": kind}
-    cluster = Cluster.up(CLUSTER, nodes=16, accelerator="h200", **options)
+    options["demo"] = installation()
+    cluster = Cluster.up(name, nodes=16, accelerator="h200", **options)
     _heading(2, "the operator: two charts, and a process with the chart's ServiceAccount")
     operator.install(cluster)
     with step("starting the operator", quiet_below=0.0):
@@ -87,10 +92,37 @@ def run(within_s: float, *, kind: bool = False) -> None:
     print(_farewell(cluster, TINY))
 
 
-def remove() -> None:
+def remove(name: str = CLUSTER) -> None:
     """End the demo and remove its files."""
-    gone = take_down(layout.layout(CLUSTER))
+    check_ours(name)
+    gone = take_down(layout.layout(name))
     print("The demo is gone." if gone else "There is no demo; nothing to do.")
+
+
+def check_ours(name: str) -> None:
+    """Refuse a cluster that another installation's demo made, or that no demo made: it is somebody's work."""
+    kept = spec.load(layout.layout(name))
+    if kept is None or kept.spec.demo == installation():
+        return
+    by = f"made by the demo of {kept.spec.demo}" if kept.spec.demo else "not made by this demo"
+    option = "" if name == layout.DEFAULT_NAME else f" --name {name}"
+    raise UserError(
+        f"Cluster {name} was {by}: `ome demo --name OTHER` makes another beside it, `ome local down{option}` ends it."
+    )
+
+
+def installation() -> str:
+    """The folder of the packages that run."""
+    return str(Path(ome_operator.__file__).resolve().parents[1])
+
+
+def _without_images() -> str:
+    """Why there are no images for a real node, as a sentence; "" in a checkout."""
+    try:
+        checkout()
+    except UserError as error:
+        return f"A real node needs images, which are built from images/. {error}"
+    return ""
 
 
 def _hold(cluster: Cluster, service: Service, *nodes: str) -> None:
@@ -111,7 +143,7 @@ def _serve(cluster: Cluster, service: Service, within_s: float) -> None:
     """Apply the files and show the service until it is ready."""
     for file in service.files:
         print(f"  kubectl apply -f {file}", flush=True)
-        cluster.kubectl("apply", "-f", str(checkout() / file))
+        cluster.kubectl("apply", "-f", str(shipped("config").parent / file))
     seen = live_view.until_ready(_looker(cluster, service), within_s, lambda: cluster.process(operator.NAME) is not None)
     if not seen.ready:
         raise UserError(_trouble(cluster, service, seen, within_s))
@@ -177,24 +209,25 @@ def _trouble(cluster: Cluster, service: Service, seen: View, within_s: float) ->
     ome = command()
     return (
         f"{first}.{said}\nWhere to look:\n"
-        f"  {ome} local kubectl --name {CLUSTER} describe isvc -n {service.name}\n"
-        f"  {ome} local kubectl --name {CLUSTER} get pods,events -n {service.name}\n"
-        f"  {ome} local logs operator --name {CLUSTER}"
+        f"  {ome} local kubectl --name {cluster.name} describe isvc -n {service.name}\n"
+        f"  {ome} local kubectl --name {cluster.name} get pods,events -n {service.name}\n"
+        f"  {ome} local logs operator --name {cluster.name}"
     )
 
 
 def _farewell(cluster: Cluster, service: Service) -> str:
     ome = command()
-    kubectl, where = f"{ome} local kubectl --name {CLUSTER}", f"-n {service.name}"
+    kubectl, where = f"{ome} local kubectl --name {cluster.name}", f"-n {service.name}"
+    option = "" if cluster.name == CLUSTER else f" --name {cluster.name}"
     return (
         f"\nThe cluster stays up. To look around:\n"
         f"  {kubectl} get isvc -A\n"
         f"  {kubectl} get pods -A -o wide\n"
         f"  {kubectl} get all {where}\n"
         f"  {kubectl} describe isvc {service.name} {where}\n"
-        f"  {ome} local logs operator --name {CLUSTER}\n"
+        f"  {ome} local logs operator --name {cluster.name}\n"
         f"  export KUBECONFIG={cluster.kubeconfig}\n"
-        f"To remove it all: make demo-down"
+        f"To remove it all: {ome} demo --down{option}"
     )
 
 

@@ -4,11 +4,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ome_local import layout
 from ome_local.binaries import versions
+from ome_local.cli import kept_otherwise
+from ome_local.spec import Spec
 from ome_operator.errors import UserError
 
 
@@ -71,6 +74,21 @@ def test_down_without_a_cluster_is_no_mistake(home: Path) -> None:
     assert ome("local", "down") == (0, "There is no cluster ome; nothing to do.\n", "")
     assert ome("local", "down", "--all") == (0, "", "")
     assert ome("demo", "--down") == (0, "There is no demo; nothing to do.\n", "")
+
+
+@pytest.mark.parametrize(
+    ("given", "kept", "said"),
+    [
+        ({"gpus_per_node": 4}, Spec(nodes=2), "--gpus-per-node 8"),
+        ({"gpus_per_node": 8, "accelerator": "h200"}, Spec(nodes=2), ""),
+        ({"accelerator": "b200", "audit": True}, Spec(nodes=2), "--accelerator h200, no --audit"),
+        ({"start_delay_s": 2.0, "fast": False}, Spec(fast=True), "--start-delay 0.0, --fast"),
+        ({}, Spec(nodes=2, accelerator="b200", gpus_per_node=4), ""),
+    ],
+)
+def test_options_that_a_cluster_does_not_follow_are_told(given: dict[str, Any], kept: Spec, said: str) -> None:
+    """Of those that a person wrote."""
+    assert kept_otherwise(given, kept) == said
 
 
 def test_which_cluster_is_meant(home: Path) -> None:

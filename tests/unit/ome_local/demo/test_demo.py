@@ -1,0 +1,58 @@
+"""Whose cluster a demo is."""
+
+from pathlib import Path
+
+import pytest
+
+from ome_local import layout, spec
+from ome_local.demo import demo
+from ome_operator.errors import UserError
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Without a cluster."""
+    monkeypatch.setenv("OME_LOCAL_HOME", str(tmp_path / "clusters"))
+    return tmp_path
+
+
+def made(name: str, by: str) -> layout.Layout:
+    """A cluster of this name, as it is kept."""
+    at = layout.layout(name)
+    at.make()
+    spec.save(at, spec.Kept(spec.Spec(demo=by), {}))
+    return at
+
+
+@pytest.mark.parametrize(
+    ("by", "said"),
+    [("/elsewhere", "was made by the demo of /elsewhere: "), ("", "was not made by this demo: ")],
+)
+def test_a_cluster_that_somebody_else_made_is_left_alone(home: Path, by: str, said: str) -> None:
+    """Neither used nor ended."""
+    at = made("ome-demo", by)
+    for act in (lambda: demo.run(1.0), demo.remove):
+        with pytest.raises(UserError, match="`ome demo --name OTHER` makes another beside it, `ome local down ") as why:
+            act()
+        assert said in str(why.value)
+    assert at.spec.exists()
+
+
+def test_its_own_ends(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    at = made("mine", demo.installation())
+    made("ome-demo", "/elsewhere")
+    demo.remove("mine")
+    assert capsys.readouterr().out == "The demo is gone.\n"
+    assert not at.root.exists() and layout.known() == ["ome-demo"]
+
+
+def test_without_what_it_installs_nothing_is_made(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a package that was built without its files."""
+
+    def missing(folder: str) -> Path:
+        raise UserError(f"There is no {folder}")
+
+    monkeypatch.setattr(demo, "shipped", missing)
+    with pytest.raises(UserError, match="There is no charts"):
+        demo.run(1.0)
+    assert layout.known() == []
