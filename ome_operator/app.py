@@ -72,6 +72,7 @@ class Operator:
             stack.push_async_callback(self._watches.close)
             await self._operate()
             self._metrics.leader.set(0)
+            logger.info("stopped")
             return 1 if self._dead else 0
 
     def _made(self, stack: contextlib.AsyncExitStack, connections: int, election: Election | None = None) -> Client:
@@ -217,7 +218,12 @@ class Operator:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
-                loop.add_signal_handler(number, self._stop.set)
+                loop.add_signal_handler(number, self._asked_to_stop, number)
+
+    def _asked_to_stop(self, number: signal.Signals) -> None:
+        if not self._stop.is_set():
+            logger.info("stopping: %s", number.name)
+        self._stop.set()
 
 
 async def run(settings: Settings) -> int:

@@ -85,6 +85,8 @@ class Election:
         self._client, self._settings, self._wall, self._clock = client, settings, wall, clock
         self._sighting = Sighting()
         self._lease: Manifest | None = None
+        self._holder = ""
+        """Whoever held it when we looked last."""
         self._until = float("-inf")
 
     def leads(self) -> bool:
@@ -93,8 +95,11 @@ class Election:
 
     async def acquire(self) -> None:
         """Return when we lead."""
-        started = self._clock()
+        started, told = self._clock(), ""
         while not await self._try():
+            if self._holder != told:
+                told = self._holder
+                logger.info("standing by: %s holds the Lease %s/%s", told, self._settings.namespace, self._settings.name)
             await asyncio.sleep(self._settings.retry)
             started = self._clock()
         self._until = started + self._settings.renew
@@ -139,6 +144,7 @@ class Election:
         try:
             lease = self._lease or await self._client.get("Lease", settings.namespace, settings.name)
             self._sighting.note(lease, self._clock())
+            self._holder = (lease.get("spec") or {}).get("holderIdentity") or ""
             if not leading and not may_take(lease, self._sighting, settings.identity, self._clock()):
                 return False
             self._lease = await self._client.update(claimed(lease, settings, wall))

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ome_operator.cache.resources import Resource
+from ome_operator.controllers.inferenceservice import journal
+from ome_operator.controllers.inferenceservice.journal import Deeds
 from ome_operator.controllers.inferenceservice.memory import Key, ServiceMemory
 from ome_operator.core.observed.objects import Child, Refusal
 from ome_operator.core.plan import Guard, NodeLost
@@ -27,6 +29,8 @@ class Result:
     """The last error that may be better soon."""
     requeue_after: float | None = None
     """Seconds until the next pass at the latest."""
+    did: Deeds = field(default_factory=Deeds)
+    """What was made and deleted, for the log."""
 
     def requeue_within(self, seconds: float) -> None:
         """Another pass within so many seconds."""
@@ -67,12 +71,14 @@ class Execution:
         """A write was refused."""
         now = self.clock()
         if self.memory.refuse(key, refusal, hash_, now):
-            logger.warning("%s/%s: %s %s: %s", self.namespace, self.service.ref.name, *key, refusal.message)
+            level = logging.DEBUG if journal.expected(refusal.message) else logging.WARNING
+            logger.log(level, "%s/%s: %s %s: %s", self.namespace, self.service.ref.name, *key, refusal.message)
             self.result.status_changed = True
         self.result.requeue_within(self.memory.refused[key].next - now)
 
-    def accepted(self, key: Key, applied: Applied, child: Child | None) -> None:
+    def accepted(self, key: Key, applied: Applied, child: Child | None, *, new: bool) -> None:
         """An apply was carried out; the object that is stored now, where it is one of a service's."""
+        self.result.did[journal.MADE, key[0]] += new
         if self.memory.refused.pop(key, None) is not None:
             self.result.status_changed = True
         if applied.warnings != self.memory.warnings.get(key, ()):

@@ -8,6 +8,7 @@ from ome_operator import keys
 from ome_operator.cache.event_handler import EventHandler
 from ome_operator.controllers.inferenceservice import controller_ref, sshkeys
 from ome_operator.controllers.inferenceservice.execution import Execution
+from ome_operator.controllers.inferenceservice.journal import DELETED
 from ome_operator.controllers.inferenceservice.memory import PATIENCE, Checked, Key, pause
 from ome_operator.core.observed import from_api, managed_fields
 from ome_operator.core.observed.objects import Child, Manifest, Refusal
@@ -116,7 +117,7 @@ class Executor:
             return
         child = self._cluster.wrote(key[0], applied.body)
         execution.result.wrote = True
-        execution.accepted(key, applied, child if isinstance(child, Child) else None)
+        execution.accepted(key, applied, child if isinstance(child, Child) else None, new=not apply.uid)
 
     async def _claimed(self, execution: Execution, apply: Apply, key: Key, hash_: str) -> Applied | None:
         """Apply to an absent object or to ours; None when the name is refused."""
@@ -244,6 +245,7 @@ class Executor:
         else:
             self._cluster.gone(delete.kind, delete.uid)
         execution.result.wrote = True
+        execution.result.did[DELETED, delete.kind] += 1
 
     async def _recycle(self, execution: Execution, recycle: Recycle) -> None:
         if await self._as_seen(execution, recycle):

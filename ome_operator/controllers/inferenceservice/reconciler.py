@@ -13,7 +13,7 @@ from ome_operator.cache.resources import SERVICE, Resource
 from ome_operator.controllers import events as kube_events
 from ome_operator.controllers import status_writer
 from ome_operator.controllers.base import CORE, Core, WallClock
-from ome_operator.controllers.inferenceservice import starting
+from ome_operator.controllers.inferenceservice import journal, starting
 from ome_operator.controllers.inferenceservice.execution import Execution, Result
 from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.memory import Key, ServiceMemory, pause
@@ -76,6 +76,7 @@ class InferenceServiceReconciler:
             await self._executor.effects(plan, Execution(resource, memory, tried, result, self._clock))
             await self._inspect_missing_pods(resource, memory, plan, result)
             await self._inspect_starting_pods(resource, memory, result)
+            self._log_deeds(ref, result)
             if not result.status_changed:
                 break
             resource = self._cluster.find(ref)
@@ -193,6 +194,7 @@ class InferenceServiceReconciler:
         if wait > 0:
             result.requeue_within(wait)
             return
+        turns = journal.turns(resource.status.get("conditions") or (), plan.status.get("conditions") or ())
         try:
             written = await status_writer.write(self._client, self._cluster, resource, plan.status)
         except KubeError as error:
@@ -203,6 +205,8 @@ class InferenceServiceReconciler:
             result.requeue_within(self._settings.guard_delay)
             return
         memory.status, memory.status_at = written, self._clock()
+        for turn in turns:
+            logger.info("%s/%s: %s", resource.ref.namespace, resource.ref.name, turn)
         await self._record_events(resource, memory, plan.events)
 
     def _unreachable(self, resource: Resource, plan: Plan) -> bool:
@@ -218,7 +222,13 @@ class InferenceServiceReconciler:
         for event in events:
             if (event.reason, event.message) not in memory.events:
                 memory.events[(event.reason, event.message)] = now
+                logger.info("%s/%s: %s: %s", resource.ref.namespace, resource.ref.name, event.reason, event.message)
                 await kube_events.tell(self._client, resource, event, self._wall())
+
+    def _log_deeds(self, ref: Ref, result: Result) -> None:
+        if deeds := journal.deeds(result.did):
+            logger.info("%s/%s: %s", ref.namespace, ref.name, deeds)
+        result.did.clear()
 
     # --- the next pass ----------------------------------------------------------------------------------------------
 

@@ -91,6 +91,11 @@ async def test_one_leads_the_other_stands_by_and_takes_over(cluster: Cluster, cl
     await second.is_state("leading", 20)
     lease = await client.get("Lease", "default", "ome-operator")
     assert lease["spec"]["holderIdentity"] == second.name, "a graceful stop hands the Lease over at once"
+    said = [json.loads(line) for line in cluster.log(first.name).read_text().splitlines()]
+    assert [line["message"] for line in said][-2:] == ["stopping: SIGTERM", "stopped"]
+    assert not [line for line in said if line["level"] in ("error", "critical")]
+    held = f"standing by: {first.name} holds the Lease default/ome-operator"
+    assert cluster.log(second.name).read_text().count(held) == 1
 
     third = start(identity=second.name)
     await asyncio.to_thread(cluster.stop, second.name, signal.SIGKILL)

@@ -1,0 +1,68 @@
+"""The operator's log tells what it did to a service, and complains of nothing that nobody can mend."""
+
+import logging
+
+import pytest
+
+from ome_operator.controllers.inferenceservice import journal
+from ome_operator.controllers.inferenceservice.executor import Executor
+from ome_operator.core.observed.objects import Refusal
+from ome_operator.core.plan import Apply, Delete, Plan
+from tests.support.fake_api import FakeApi
+from tests.unit.controllers import makers
+from tests.unit.controllers.inferenceservice.test_reconciler import SERVICE, applies, passes
+
+
+def condition(kind: str, status: str, reason: str, message: str = "why") -> dict[str, str]:
+    return {"type": kind, "status": status, "reason": reason, "message": message}
+
+
+def test_deeds_are_workloads_in_words() -> None:
+    did = journal.Deeds({("made", "StatefulSet"): 8, ("made", "Service"): 3, ("deleted", "Pod"): 1})
+    assert journal.deeds(did) == "made 8 StatefulSets, deleted 1 Pod"
+    assert journal.deeds(journal.Deeds({("made", "Service"): 3})) == ""
+
+
+def test_a_turn_is_another_status_or_reason_of_what_people_look_at() -> None:
+    before = [condition("Ready", "False", "Starting", "1/2"), condition("EngineReady", "False", "Starting")]
+    counts = [condition("Ready", "False", "Starting", "2/2"), condition("EngineReady", "True", "Ready")]
+    assert journal.turns(before, counts) == []
+    after = [condition("Ready", "True", "Serving", "http://x serves"), condition("RolledOut", "True", "Complete")]
+    assert journal.turns(before, after) == ["Ready=True Serving: http://x serves", "RolledOut=True Complete: why"]
+
+
+async def test_a_pass_tells_what_it_did(caplog: pytest.LogCaptureFixture) -> None:
+    """Once: the next pass, which finds all of it, is silent."""
+    caplog.set_level(logging.INFO)
+    said = {"conditions": [condition("Ready", "True", "Serving", "http://x serves")]}
+    plan = Plan(apply=applies("StatefulSet", "Deployment"), status=said)
+    made, _ = passes(FakeApi(), plan, lambda: 100.0)
+    await made.reconcile(SERVICE)
+    told = [line for line in caplog.messages if line.startswith("ns/svc: ")]
+    assert told == ["ns/svc: made 1 StatefulSet, made 1 Deployment", "ns/svc: Ready=True Serving: http://x serves"]
+
+
+async def test_only_what_is_new_was_made_and_what_is_gone_deleted() -> None:
+    (there,) = applies("StatefulSet")
+    plan = Plan(
+        apply=(Apply(there.manifest, "uid-of-StatefulSet"),),
+        delete=(Delete("Deployment", "old", "uid-of-Deployment"),),
+        status={},
+    )
+    running = makers.execution()
+    await Executor(FakeApi({"delete": {"metadata": {}}}), makers.cluster(), 1.0).effects(plan, running)
+    assert journal.deeds(running.result.did) == "deleted 1 Deployment"
+
+
+@pytest.mark.parametrize(
+    ("message", "level"),
+    [
+        ("quota exceeded", logging.WARNING),
+        ("unable to create new content in namespace ns because it is being terminated", logging.DEBUG),
+    ],
+)
+def test_a_namespace_that_is_deleted_is_no_warning(message: str, level: int, caplog: pytest.LogCaptureFixture) -> None:
+    """It takes the service with it, a refusal for each object."""
+    caplog.set_level(logging.DEBUG)
+    makers.execution().refuse(("Service", "svc"), Refusal("Forbidden", message), "hash")
+    assert [record.levelno for record in caplog.records] == [level]

@@ -1,0 +1,19 @@
+"""What becomes of kopf's own messages."""
+
+import logging
+
+import pytest
+
+from ome_operator.watch.tuning import _Sentences
+
+RETRIED = "Request attempt #1/9 failed; will retry: GET https://x/apis/ome.io/v1beta1/y -> storage is (re)initializing"
+
+
+@pytest.mark.parametrize(
+    ("message", "level"),
+    [(RETRIED, "WARNING"), ("Request attempt #9/9 failed; escalating: GET https://x", "ERROR"), ("Stop.", "ERROR")],
+)
+def test_what_is_tried_again_is_no_error(message: str, level: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The first lines of an operator whose CRDs were just installed."""
+    _Sentences().emit(logging.LogRecord("kopf._cogs", logging.ERROR, "f", 1, message, (), None))
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [(level, message)]
