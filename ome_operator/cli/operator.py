@@ -2,7 +2,7 @@
 
 import secrets
 import socket
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 import uvloop
@@ -17,10 +17,24 @@ from ome_operator.settings import Settings
 
 _DEFAULTS = Settings()
 
-app = typer.Typer()
+
+class Listens(NamedTuple):
+    """Where probes and metrics listen."""
+
+    address: str
+    health_port: int
+    metrics_port: int
 
 
-@app.command()
+_POD = Listens(_DEFAULTS.address, _DEFAULTS.health_port, _DEFAULTS.metrics_port)
+_MINE = Listens("127.0.0.1", 18081, 18080)
+"""On a person's machine: nobody else needs them, and 8080 is where a port-forward to a service listens."""
+_OUTSIDE = "with a kubeconfig"
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command(epilog="Example: ome operator --kubeconfig ome-operator.kubeconfig --sidecar-image REGISTRY/ome-operator:TAG")
 def operator(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -29,9 +43,22 @@ def operator(
     ] = "",
     leader_election: Annotated[bool, typer.Option(help="Work only while holding the Lease.")] = True,
     identity: Annotated[str, typer.Option(help="Our name in the Lease; by default the pod's UID.", envvar="POD_UID")] = "",
-    address: Annotated[str, typer.Option(help="Address of probes and metrics; empty: every address.")] = "",
-    health_port: Annotated[int, typer.Option(help="/healthz and /readyz; 0: a free port.")] = _DEFAULTS.health_port,
-    metrics_port: Annotated[int, typer.Option(help="/metrics; 0: a free port.")] = _DEFAULTS.metrics_port,
+    address: Annotated[
+        str | None,
+        typer.Option(help=f"Of probes and metrics; empty: every address. Without it every, {_OUTSIDE} {_MINE.address}."),
+    ] = None,
+    health_port: Annotated[
+        int | None,
+        typer.Option(
+            help=f"/healthz and /readyz; 0: a free port. Without it {_DEFAULTS.health_port}, {_OUTSIDE} {_MINE.health_port}."
+        ),
+    ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            help=f"/metrics; 0: a free port. Without it {_DEFAULTS.metrics_port}, {_OUTSIDE} {_MINE.metrics_port}."
+        ),
+    ] = None,
     workers: Annotated[int, typer.Option(help="Services that are worked on at the same time.")] = _DEFAULTS.workers,
     connections: Annotated[int, typer.Option(help="Connections to the API server.")] = _DEFAULTS.connections,
     max_concurrent_services: Annotated[
@@ -70,15 +97,16 @@ def operator(
     if isinstance(found := well_known.named(well_known_models), Invalid):
         raise UserError(f"--well-known-models: {found.why}")
     configure(log_format, log_level)
+    usual = _POD if kubeconfig is None else _MINE
     settings = Settings(
         kubeconfig=kubeconfig,
         context=context,
         identity=identity or f"{socket.gethostname()}-{secrets.token_hex(4)}",
         leader_election=leader_election,
         lease_namespace=lease_namespace or pod_namespace(_DEFAULTS.lease_namespace),
-        address=address,
-        health_port=health_port,
-        metrics_port=metrics_port,
+        address=usual.address if address is None else address,
+        health_port=usual.health_port if health_port is None else health_port,
+        metrics_port=usual.metrics_port if metrics_port is None else metrics_port,
         workers=workers,
         connections=connections,
         max_concurrent_services=max_concurrent_services,

@@ -23,18 +23,30 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 system:serviceaccount:{{ .Release.Namespace }}:ome-operator
 {{- end }}
 
+{{- define "ome.repository" -}}
+{{ required "set image.repository to the repository of your registry that holds the operator's image (README.md says how to build it), or operator.external=true" .Values.image.repository }}
+{{- end }}
+
 {{- define "ome.image" -}}
-{{ include "ome.reference" (dict "image" .Values.image "chart" .Chart) }}
+{{ include "ome.reference" (dict "repository" (include "ome.repository" .) "image" .Values.image "chart" .Chart) }}
+{{- end }}
+
+{{- /* Beside the operator's: REGISTRY/ome-operator, REGISTRY/ome-agent. */ -}}
+{{- define "ome.agentRepository" -}}
+{{- if .Values.agent.image.repository }}{{ .Values.agent.image.repository }}
+{{- else if .Values.image.repository }}{{ list (dir .Values.image.repository) "ome-agent" | join "/" | trimPrefix "./" }}
+{{- else }}{{ fail "set agent.image.repository to the repository of your registry that holds the agent's image (docs/models-agent.md says how to build it)" }}
+{{- end }}
 {{- end }}
 
 {{- define "ome.agentImage" -}}
-{{ include "ome.reference" (dict "image" .Values.agent.image "chart" .Chart) }}
+{{ include "ome.reference" (dict "repository" (include "ome.agentRepository" .) "image" .Values.agent.image "chart" .Chart) }}
 {{- end }}
 
 {{- /* A digest says which bytes are meant, so it wins over a tag. */ -}}
 {{- define "ome.reference" -}}
-{{- if .image.digest }}{{ .image.repository }}@{{ .image.digest }}
-{{- else }}{{ .image.repository }}:{{ .image.tag | default .chart.AppVersion }}
+{{- if .image.digest }}{{ .repository }}@{{ .image.digest }}
+{{- else }}{{ .repository }}:{{ .image.tag | default .chart.AppVersion }}
 {{- end }}
 {{- end }}
 

@@ -29,7 +29,8 @@ RECORDS = "/apis/ome.io/v1beta1/nodemodels"
 def agents(installed: Rig) -> Iterator[Rig]:
     """The chart with agents. Their pods only seem to run: tests run the agents, with tokens that are bound to those pods."""
     chart = ("upgrade", "ome", str(ROOT / "charts/ome-resources"), "-n", "ome", "--set", "operator.external=true")
-    installed.cluster.helm(*chart, "--set", "agent.enabled=true")
+    image = ("--set", "agent.image.repository=registry.example.com/ome-agent")
+    installed.cluster.helm(*chart, "--set", "agent.enabled=true", *image)
     installed.stop()
     installed.start("operator", "--model-agent")
     yield installed

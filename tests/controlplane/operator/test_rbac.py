@@ -119,7 +119,8 @@ def test_the_role_is_what_the_operator_needs_and_no_more(rig: Rig, namespace: st
     used |= {("", "pods", verb) for verb in ("get", "list", "watch")}  # what it gives to routers it must have itself
     refused = {what(one) for one in sent if one.code == 403} - {what(one) for one in sent if one.code != 403}
     assert refused == set()  # (an API server that has just started refuses everything for a moment)
-    chart = rig.cluster.helm("template", "ome", str(ROOT / "charts/ome-resources"), "-n", "ome")
+    image = ("--set", "image.repository=registry.example.com/ome-operator")
+    chart = rig.cluster.helm("template", "ome", str(ROOT / "charts/ome-resources"), "-n", "ome", *image)
     granted = {
         (group, resource, verb)
         for body in yaml.safe_load_all(chart)

@@ -1,9 +1,57 @@
-"""Options of `ome operator` that are refused before anything begins."""
+"""`ome operator`: where it listens, and what it refuses before anything begins."""
+
+import re
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from ome_operator.cli.operator import exposed, operator
+import ome_operator.app
+from ome_operator.cli.operator import app, exposed, operator
 from ome_operator.errors import UserError
+from ome_operator.settings import Settings
+from ome_operator.util import log_format
+from tests.support import parts
+
+KUBECONFIG = ("--kubeconfig", "some")
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
+    """What an operator that was started was given."""
+    found: list[Settings] = []
+
+    async def run(settings: Settings) -> int:
+        found.append(settings)
+        return 0
+
+    monkeypatch.setattr(ome_operator.app, "run", run)
+    monkeypatch.setattr(log_format, "configure", lambda *_: None)
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("words", "where"),
+    [
+        ((), ("", 8081, 8080)),
+        (KUBECONFIG, ("127.0.0.1", 18081, 18080)),
+        ((*KUBECONFIG, "--address=", "--health-port=8081", "--metrics-port=0"), ("", 8081, 0)),
+    ],
+)
+def test_on_a_persons_machine_it_listens_where_nobody_else_does(
+    words: tuple[str, ...], where: tuple[Any, ...], given: list[Settings]
+) -> None:
+    """In a pod the kubelet and Prometheus look at 8081 and 8080 of its address."""
+    assert CliRunner().invoke(app, list(words)).exit_code == 0
+    assert [(one.address, one.health_port, one.metrics_port) for one in given] == [where]
+
+
+def test_the_readme_can_be_followed_beside_it(given: list[Settings]) -> None:
+    """Its port-forward, with the operator as a process of the same machine."""
+    forwarded = re.findall(r"kubectl port-forward .* (\d+):\d+", (parts.ROOT / "README.md").read_text())
+    CliRunner().invoke(app, list(KUBECONFIG))
+    assert forwarded and not {int(port) for port in forwarded} & {given[0].health_port, given[0].metrics_port}
 
 
 @pytest.mark.parametrize(
