@@ -83,7 +83,6 @@ _RUNTIME = (
     _AGE,
 )
 _SERVICE = (
-    Column("URL", ".status.url"),
     _condition("Ready", "Ready", "status"),
     _condition("Reason", "Ready", "reason"),
     Column("Model", ".spec.model.name"),
@@ -93,6 +92,7 @@ _SERVICE = (
     Column("Router", ".status.components.router.ready"),
     Column("Revision", ".status.revision"),
     _AGE,
+    Column("URL", ".status.url"),  # last: it is longer than a terminal leaves room for
 )
 _ACCELERATOR = (
     Column("Vendor", ".spec.vendor"),
