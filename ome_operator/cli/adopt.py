@@ -11,7 +11,7 @@ from ome_operator import keys
 from ome_operator.cli.connect import Context, Kubeconfig, on_cluster
 from ome_operator.errors import UserError
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
 
@@ -31,7 +31,7 @@ class _Cluster:
     context: str | None
 
 
-@app.callback(invoke_without_command=True)
+@app.callback(invoke_without_command=True, epilog="Examples: ome adopt --dry-run; ome adopt service team/kimi-k2")
 def adopt(
     ctx: typer.Context,
     kubeconfig: Kubeconfig = None,
@@ -63,7 +63,10 @@ def adopt(
     raise typer.Exit(1 if left else 0)
 
 
-@app.command()
+@app.command(
+    short_help="Hand services over, one after the other.",
+    epilog="Examples: ome adopt service --all; ome adopt service team/kimi-k2 --replace",
+)
 def service(
     ctx: typer.Context,
     services: Annotated[list[str] | None, typer.Argument(metavar="NAMESPACE/NAME...", show_default=False)] = None,

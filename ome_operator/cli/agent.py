@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from ome_operator.agent.peers import Giver
     from ome_operator.agent.work import AgentSettings
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 PEER_TOKEN = Path("/etc/ome/peers/token")
 
 
-@app.command()
+@app.command(epilog="Example: ome agent --node h200-00 --root /raid/models --kubeconfig agent.kubeconfig")
 def agent(
     node: Annotated[str, typer.Option(help="Name of this node.", envvar="NODE_NAME")],
     root: Annotated[list[str], typer.Option(help="Directory that it may write below. May be given several times.")],

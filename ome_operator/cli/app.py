@@ -16,7 +16,7 @@ from ome_operator import __version__
 COMMANDS = {
     "operator": ("ome_operator.cli.operator", "Run the operator."),
     "registry": ("ome_operator.cli.registry", "Keep a router's workers equal to the pods that can serve (its sidecar)."),
-    "generate": ("ome_operator.cli.generate", "The command and the YAML that serve a model on your hardware."),
+    "generate": ("ome_operator.cli.generate", "The command and the YAML that serve Kimi K2 on your hardware."),
     "status": ("ome_operator.cli.status", "Services as trees, and the reason for whatever is not ready."),
     "explain": ("ome_operator.cli.explain", "Why a service is not ready and what to do; why this runtime."),
     "logs": ("ome_operator.cli.logs", "All logs of a group, with the rank in front."),
@@ -57,7 +57,7 @@ class LazyGroup(TyperGroup):
         if cmd_name in COMMANDS:
             module, line = COMMANDS[cmd_name]
             if self._listing:
-                return TyperCommand(cmd_name, help=line)
+                return TyperCommand(cmd_name, help=line, short_help=line)
             command = typer.main.get_command(import_module(module).app)
         elif plugin := next(iter(entry_points(group=PLUGINS, name=cmd_name)), None):
             command = typer.main.get_command(plugin.load())
@@ -80,8 +80,10 @@ class LazyGroup(TyperGroup):
 app = typer.Typer(
     cls=LazyGroup,
     no_args_is_help=True,
+    rich_markup_mode=None,  # plain help: in columns of typer's tables names of options were cut
     pretty_exceptions_enable=False,
     help="Model-driven serving of large mixture-of-experts models on Kubernetes.",
+    epilog="Examples: ome status -A; ome explain kimi-k2-instruct -n kimi-k2-instruct; ome COMMAND --help shows more",
 )
 
 

@@ -10,14 +10,16 @@ import typer
 
 from ome_operator.errors import UserError
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(
+    epilog="Example: ome benchmark report --help", no_args_is_help=True, add_completion=False, rich_markup_mode=None
+)
 WORK, SECRETS, MESSAGE = Path("/ome/work"), Path("/ome/secrets"), Path("/dev/termination-log")
 _Plan = Annotated[str, typer.Option(help="What to do, as JSON.", envvar="OME_BENCHMARK")]
 _Work = Annotated[Path, typer.Option(help="Folder that the steps share.")]
 _Secrets = Annotated[Path, typer.Option(help="Folders `dataset` and `output` with the values of their Secrets.")]
 
 
-@app.command()
+@app.command(epilog="Example: OME_BENCHMARK=$(cat plan.json) ome benchmark prepare --work /tmp/work")
 def prepare(plan: _Plan, work: _Work = WORK, secrets: _Secrets = SECRETS) -> None:
     """Before the benchmark: fetch the data set."""
     from ome_operator.benchmark_pod import steps
@@ -26,7 +28,7 @@ def prepare(plan: _Plan, work: _Work = WORK, secrets: _Secrets = SECRETS) -> Non
         steps.prepare(json.loads(plan), work, secrets)
 
 
-@app.command()
+@app.command(epilog="Example: OME_BENCHMARK=$(cat plan.json) ome benchmark report --work /tmp/work --message /tmp/summary")
 def report(
     plan: _Plan,
     work: _Work = WORK,

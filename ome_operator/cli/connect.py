@@ -77,6 +77,20 @@ def inside(client: "Client", namespace: str) -> str:
     return namespace or client.connection.namespace or "default"
 
 
+_KINDS = ("isvc", "inferenceservice", "inferenceservices", "inferenceservices.ome.io")
+"""What kubectl takes for the kind of a service, in `KIND/NAME`."""
+
+
+def meant(client: "Client", service: str, namespace: str) -> tuple[str, str]:
+    """Namespace and name of the service that a person means: NAME, NAMESPACE/NAME as commands print it, or KIND/NAME."""
+    before, _, name = service.rpartition("/")
+    if before.lower() in _KINDS or not before:
+        return inside(client, namespace), name
+    if namespace not in ("", before):
+        raise Unanswered(f"SERVICE {service} is in namespace {before}, and -n says {namespace}: leave one of them out.")
+    return before, name
+
+
 def missing(service: str, namespace: str) -> Unanswered:
     """The sentence for a service that is not there."""
     where = f"namespace {namespace}: -n names another one, `ome status -A` shows all"

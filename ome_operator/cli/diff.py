@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, inside, on_cluster
-from ome_operator.cli.manifests import read
+from ome_operator.cli.manifests import read_all
 from ome_operator.cli.output import Output, console, emit
 from ome_operator.cli.render import Files
 from ome_operator.errors import Unanswered
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from ome_operator.describe.preview import Preview
     from ome_operator.kube.client import Client
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@app.command()
+@app.command(epilog="Example: ome diff -f runtime.yaml -f service.yaml --brief")
 def diff(
     files: Files,
     namespace: Namespace = "",
@@ -44,7 +44,8 @@ def diff(
 async def _preview(client: "Client", files: list[Path], namespace: str) -> "Preview":
     from ome_operator.cli.live.preview import preview
 
-    return await preview(client, read(files, inside(client, namespace)))
+    objects, made = read_all(files, inside(client, namespace))
+    return await preview(client, objects, made)
 
 
 def _show(found: "Preview", brief: bool) -> None:

@@ -8,8 +8,8 @@ import typer
 from typer.core import TyperGroup
 
 from ome_operator.cli.completing import services
-from ome_operator.cli.connect import Context, Kubeconfig, Namespace, inside, missing, on_cluster
-from ome_operator.cli.manifests import read
+from ome_operator.cli.connect import Context, Kubeconfig, Namespace, meant, missing, on_cluster
+from ome_operator.cli.manifests import catalogue, read
 from ome_operator.cli.output import Output, console, emit
 from ome_operator.errors import Unanswered
 
@@ -27,7 +27,14 @@ class _Default(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-app = typer.Typer(cls=_Default, add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(
+    cls=_Default,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    epilog="Examples: ome explain kimi-k2-instruct -n kimi-k2-instruct; ome explain runtime -f service.yaml",
+)
 
 
 @app.callback()
@@ -35,7 +42,10 @@ def explain() -> None:
     """Why a service is not ready, and what to do; or what the operator would choose for one, and why nothing else."""
 
 
-@app.command()
+@app.command(
+    short_help="Why a service is not ready, and what to do.",
+    epilog="Example: ome explain kimi-k2-instruct -n kimi-k2-instruct",
+)
 def service(
     name: Annotated[str, typer.Argument(metavar="SERVICE", autocompletion=services)],
     namespace: Namespace = "",
@@ -52,11 +62,11 @@ def service(
         from ome_operator.cli.live.diagnosis import troubles
         from ome_operator.kube.errors import NotFound
 
-        where = inside(client, namespace)
+        where, service = meant(client, name, namespace)
         try:
-            return await troubles(client, where, name)
+            return await troubles(client, where, service)
         except NotFound as error:
-            raise missing(name, where) from error
+            raise missing(service, where) from error
 
     found = on_cluster(kubeconfig, context, work, error=Unanswered)
     if output is not None:
@@ -72,7 +82,7 @@ def service(
     raise typer.Exit(0 if found.ready else 1)
 
 
-@app.command()
+@app.command(short_help="The runtime that a service would get.", epilog="Example: ome explain runtime -f service.yaml")
 def runtime(
     file: Annotated[Path, typer.Option("--filename", "-f", help="YAML with an InferenceService, or a Serving.")],
     files: Annotated[
@@ -95,7 +105,7 @@ def runtime(
         raise Unanswered(f"{file} has no InferenceService and no Serving: give a file with one of them.")
     instead = "--files reads YAML instead."
     known = (
-        read(files, namespace)
+        read(catalogue(files), namespace)
         if files
         else on_cluster(kubeconfig, context, _catalog, elsewhere=instead, stopped=instead, error=Unanswered)
     )

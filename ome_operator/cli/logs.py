@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ome_operator.cli.completing import services
-from ome_operator.cli.connect import Context, Kubeconfig, Namespace, inside, missing, on_cluster
+from ome_operator.cli.connect import Context, Kubeconfig, Namespace, meant, missing, on_cluster
 from ome_operator.cli.output import complain, console
 from ome_operator.errors import Unanswered
 
@@ -16,13 +16,15 @@ if TYPE_CHECKING:
     from ome_operator.kube.client import Client
     from ome_operator.kube.podlogs import Line, Wanted
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 TAIL = 100
 _COLOURS = (36, 33, 32, 35, 34, 31, 96, 93, 92, 95, 94, 91)
 """ANSI codes, one rank after the other."""
 
 
-@app.command()
+@app.command(
+    epilog="Examples: ome logs kimi-k2-instruct --role decode --group 0 -f; ome logs kimi-k2-instruct --rank 0 --since 5m"
+)
 def logs(
     service: Annotated[str, typer.Argument(metavar="SERVICE", autocompletion=services)],
     namespace: Namespace = "",
@@ -54,14 +56,16 @@ def logs(
         from ome_operator.cli.live.logs import follow, merged
         from ome_operator.kube.podlogs import Logs
 
-        where = inside(client, namespace)
+        where, name = meant(client, service, namespace)
+        simulated = await _simulated(client)
 
         async def look() -> list["Source"]:
-            return await _sources(client, where, service, choice, container)
+            found = await _sources(client, where, name, choice, container)
+            return [one for one in found if one.node not in simulated]
 
         sources = await look()
         if not sources:
-            raise Unanswered(await _nothing(client, where, service, choice, container))
+            raise Unanswered(await _nothing(client, where, name, choice, container, simulated))
         show, reader = _Shown(max(len(one.label) for one in sources), timestamps), Logs(client.connection)
         try:
             if following:
@@ -100,7 +104,16 @@ async def _sources(
     bodies = await client.list_objects("Pod", namespace, label_selector=selector(service))
     labels = labelled(map(from_api.pod, bodies), choice)
     boxes = {one["metadata"]["name"]: _container(one["spec"], container) for one in bodies}
-    return [Source(label, namespace, pod, boxes[pod]) for pod, label in labels.items() if boxes[pod]]
+    nodes = {one["metadata"]["name"]: one["spec"].get("nodeName") or "" for one in bodies}
+    return [Source(label, namespace, pod, boxes[pod], nodes[pod]) for pod, label in labels.items() if boxes[pod]]
+
+
+async def _simulated(client: "Client") -> frozenset[str]:
+    """Nodes of kwok, whose pods run nothing; none where a person may not look at nodes."""
+    from ome_operator.kube.listing import listed
+
+    found = await listed(client, ("Node",), selector="type=kwok", optional=("Node",))
+    return frozenset(one["metadata"]["name"] for one in found)
 
 
 def _container(spec: dict[str, list[dict[str, str]]], wanted: str | None) -> str:
@@ -109,12 +122,15 @@ def _container(spec: dict[str, list[dict[str, str]]], wanted: str | None) -> str
     return names[0] if wanted is None else wanted if wanted in names else ""
 
 
-async def _nothing(client: "Client", namespace: str, service: str, choice: "Choice", container: str | None) -> str:
+async def _nothing(
+    client: "Client", namespace: str, service: str, choice: "Choice", container: str | None, simulated: frozenset[str]
+) -> str:
     """Why there is nothing to show."""
     from ome_operator.cache.resources import SERVICE
     from ome_operator.cli.live.trees import selector
     from ome_operator.core.observed import from_api
     from ome_operator.describe.log_selection import labelled, nothing
+    from ome_operator.describe.text import together
     from ome_operator.kube.errors import NotFound
 
     try:
@@ -123,6 +139,10 @@ async def _nothing(client: "Client", namespace: str, service: str, choice: "Choi
         raise missing(service, namespace) from error
     bodies = await client.list_objects("Pod", namespace, label_selector=selector(service))
     pods = [*map(from_api.pod, bodies)]
+    on = {one["spec"].get("nodeName") for one in bodies} & simulated
+    if on and labelled(pods, choice):
+        are = "is simulated" if len(on) == 1 else "are simulated"
+        return f"{together(sorted(on))} {are}: no engine runs there, so there are no logs."
     if container is not None and (meant := labelled(pods, choice)):
         names = {
             box["name"]

@@ -14,10 +14,13 @@ from ome_operator.registry.clients import SERVICE_ACCOUNT, api_server
 from ome_operator.registry.loop import SidecarSettings, run
 from ome_operator.registry.reconcile import RegistrySettings, RoleSpec
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@app.command()
+@app.command(
+    epilog="Example: ome registry --router http://127.0.0.1:8080 --namespace team "
+    "--selector ome.io/inferenceservice=kimi-k2 --role engine:regular:30000:1"
+)
 def registry(
     router: Annotated[str, typer.Option(help="Address of the router.")],
     namespace: Annotated[str, typer.Option(help="Namespace of the pods.")],

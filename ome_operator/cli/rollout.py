@@ -10,7 +10,7 @@ import typer
 
 from ome_operator import keys
 from ome_operator.cli.completing import services
-from ome_operator.cli.connect import Context, Kubeconfig, Namespace, inside, on_cluster
+from ome_operator.cli.connect import Context, Kubeconfig, Namespace, meant, on_cluster
 from ome_operator.errors import UserError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ome_operator.core.rollout.target import Target
     from ome_operator.kube.client import Client
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 Name = Annotated[str, typer.Argument(metavar="SERVICE", show_default=False, autocompletion=services)]
 
@@ -44,7 +44,7 @@ class Found(NamedTuple):
         return f"{self.service.name} -n {self.service.namespace}"
 
 
-@app.command()
+@app.command(epilog="Example: ome history kimi-k2-instruct")
 def history(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
     """List the kept revisions, the newest last: what changed in each, and which one runs."""
     from ome_operator.describe.history import lines
@@ -65,10 +65,12 @@ def history(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = N
         typer.echo(f"{found.where} has no revision yet: `kubectl describe isvc {found.words}` says why.")
 
 
-@app.command()
+@app.command(epilog="Examples: ome undo kimi-k2-instruct; ome undo kimi-k2-instruct --to 2; ome undo kimi-k2-instruct --off")
 def undo(
     service: Name,
-    to: Annotated[str, typer.Option(help="The revision; by default the one that worked last.", show_default=False)] = "",
+    to: Annotated[
+        str, typer.Option(help="Name or number of the revision; by default that which worked last.", show_default=False)
+    ] = "",
     off: Annotated[bool, typer.Option("--off", help="Follow the spec again.")] = False,
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,
@@ -82,7 +84,9 @@ def undo(
 
     async def work(client: "Client") -> tuple[Found, str]:
         found = await _find(client, namespace, service)
-        revision = "" if off else to or before(found.known, found.aim)
+        if off and not _pinned(found):
+            return found, ""
+        revision = "" if off else _named(to, found.known) or before(found.known, found.aim)
         kept = [one.name for one in reversed(found.known)]
         if not off and revision not in kept:
             lacks = f"has no revision {to}" if to else "has no revision to go back to"
@@ -92,6 +96,10 @@ def undo(
         return found, revision
 
     found, revision = on_cluster(kubeconfig, context, work)
+    if off and not _pinned(found):
+        typer.echo(f"{found.where} was not pinned: it follows its spec, and nothing was edited.")
+        _say_paused(found)
+        return
     if revision:
         typer.echo(f"{found.where} goes to revision {revision} and stays there: edits are recorded and wait.")
         typer.echo(f"`ome undo {found.words} --off` ends that.")
@@ -101,7 +109,7 @@ def undo(
     _remind(f"spec.rollout.revision ({revision or 'removed'})")
 
 
-@app.command()
+@app.command(epilog="Example: ome retry kimi-k2-instruct")
 def retry(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
     """Try what was rejected again, as it is."""
 
@@ -117,7 +125,7 @@ def retry(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = Non
     typer.echo(f"{found.where} tries revision {said} again.")
 
 
-@app.command()
+@app.command(epilog="Example: ome restart kimi-k2-instruct")
 def restart(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
     """Make a new revision of the same content, which replaces all pods of engine and decoder as an edit would."""
     found = _set(service, namespace, kubeconfig, context, {"restartedAt": _now()})
@@ -128,28 +136,41 @@ def restart(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = N
     _remind("spec.rollout.restartedAt")
 
 
-@app.command()
+@app.command(epilog="Example: ome pause kimi-k2-instruct")
 def pause(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
     """Hold back whatever would replace the pods that run; edits are recorded meanwhile."""
     found = _set(service, namespace, kubeconfig, context, {"paused": True})
+    if _paused(found):
+        typer.echo(f"{found.where} was paused already: nothing was edited.")
+        return
     typer.echo(f"{found.where} is paused: `ome resume {found.words}` ends it.")
     _remind("spec.rollout.paused")
 
 
-@app.command()
+@app.command(epilog="Example: ome resume kimi-k2-instruct")
 def resume(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
     """Go on with what a pause held back."""
     found = _set(service, namespace, kubeconfig, context, {"paused": None})
+    if not _paused(found):
+        typer.echo(f"{found.where} was not paused: nothing was edited.")
+        return
     typer.echo(f"{found.where} goes on.")
     _remind("spec.rollout.paused (removed)")
 
 
+def _named(to: str, known: "list[Revision]") -> str:
+    """The name of a revision that a person calls by its name, or by the number that `ome history` shows."""
+    numbered = {str(one.number): one.name for one in known}
+    return to if to in numbered.values() else numbered.get(to, to)
+
+
 def _set(service: str, namespace: str, kubeconfig: Any, context: Any, fields: dict[str, Any]) -> Found:
-    """Write fields of `spec.rollout`."""
+    """Write fields of `spec.rollout` that are not so yet; the service as it was before."""
 
     async def work(client: "Client") -> Found:
         found = await _find(client, namespace, service)
-        await _edit(client, found, fields)
+        if "paused" not in fields or _paused(found) is not bool(fields["paused"]):
+            await _edit(client, found, fields)
         return found
 
     return on_cluster(kubeconfig, context, work)
@@ -162,7 +183,7 @@ async def _find(client: "Client", namespace: str, name: str) -> Found:
     from ome_operator.core.rollout import target
     from ome_operator.kube.errors import NotFound
 
-    namespace = inside(client, namespace)
+    namespace, name = meant(client, name, namespace)
     try:
         service = InferenceService.parse(await client.get("InferenceService", namespace, name))
     except NotFound as error:
@@ -186,9 +207,18 @@ async def _patch(client: "Client", found: Found, patch: dict[str, Any]) -> None:
 
 
 def _say_paused(found: Found) -> None:
-    rollout = found.service.spec.rollout
-    if rollout is not None and rollout.paused:
+    if _paused(found):
         typer.echo(f"It is paused, so nothing moves before `ome resume {found.words}`.")
+
+
+def _pinned(found: Found) -> bool:
+    rollout = found.service.spec.rollout
+    return rollout is not None and bool(rollout.revision)
+
+
+def _paused(found: Found) -> bool:
+    rollout = found.service.spec.rollout
+    return rollout is not None and bool(rollout.paused)
 
 
 def _remind(field: str) -> None:

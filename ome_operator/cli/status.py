@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ome_operator.cli.completing import services
-from ome_operator.cli.connect import Context, Kubeconfig, Namespace, inside, missing, on_cluster
+from ome_operator.cli.connect import Context, Kubeconfig, Namespace, meant, missing, on_cluster
 from ome_operator.cli.output import Format, Output, complain, console, emit
 from ome_operator.errors import Unanswered
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from ome_operator.describe.tree import Tree
     from ome_operator.kube.client import Client
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 INTERVAL = 2.0
 """Seconds between two looks of `--watch`."""
 
 
-@app.command()
+@app.command(epilog="Examples: ome status -A; ome status kimi-k2-instruct -n kimi-k2-instruct --ranks -w")
 def status(
     service: Annotated[str, typer.Argument(metavar="[SERVICE]", show_default=False, autocompletion=services)] = "",
     namespace: Namespace = "",
@@ -41,8 +41,10 @@ def status(
         raise Unanswered("SERVICE is one of one namespace: leave out -A, or the name.")
 
     async def work(client: "Client") -> list["Tree"]:
+        where, name = meant(client, service, namespace)
+
         async def look() -> list["Tree"]:
-            return await _look(client, service, "" if everywhere else inside(client, namespace))
+            return await _look(client, name, "" if everywhere else where)
 
         return await _watch(look, output, ranks) if watch else await look()
 

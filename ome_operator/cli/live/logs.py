@@ -22,6 +22,7 @@ class Source(NamedTuple):
     namespace: str
     pod: str
     container: str
+    node: str = ""
 
 
 Show = Callable[[str, Line], None]

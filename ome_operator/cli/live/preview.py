@@ -1,6 +1,6 @@
 """What an edit would do to a live cluster: reads it, asks the pure side, and tries new workloads on the API server."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -9,6 +9,7 @@ from ome_operator.api import InferenceService, Invalid
 from ome_operator.cache.cluster_cache import RECORD
 from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.resources import CATALOG, SERVICE, SHORT
+from ome_operator.cli.live import dry_run
 from ome_operator.cli.live.cluster_from_manifests import gather, over, ref
 from ome_operator.cli.live.trees import OURS, selector
 from ome_operator.core.observed.objects import Manifest, Observed, Ref
@@ -30,12 +31,10 @@ _SOON = frozenset(
     }
 )  # fmt: skip
 """Reasons of RolledOut that pass by themselves."""
-_RIGHTS = "cannot patch resource"
-"""In the API server's words when it is the person, not the object, that may not."""
 
 
-async def preview(client: Client, given: Sequence[Manifest]) -> Preview:
-    """What applying these objects would do. Raises KubeError."""
+async def preview(client: Client, given: Sequence[Manifest], made: Collection[str] = ()) -> Preview:
+    """What applying these objects would do; `made`: namespaces that come with them. Raises KubeError."""
     referred = await listed(client, (SERVICE, *CATALOG, *SHORT, "Node", RECORD), optional=("Node", RECORD))
     lasting = await listed(client, SURVIVES, selector=OURS)
     live = {ref(body): body for body in (*referred, *lasting)}
@@ -44,7 +43,8 @@ async def preview(client: Client, given: Sequence[Manifest]) -> Preview:
     written = {ref(body): over(body, live[ref(body)]) if ref(body) in live else body for body in given}
     before, after = (gather(bodies.values(), model_agent=agent) for bodies in (live, {**live, **written}))
     parsed = {which: _parsed(after, which) for which in written}
-    problems = [f"{which.kind} {which.name}: {one.why}" for which, one in parsed.items() if isinstance(one, Invalid)]
+    unread = [f"{which.kind} {which.name}: {one.why}" for which, one in parsed.items() if isinstance(one, Invalid)]
+    problems = unread or await dry_run.refused(client, given, made)
     children = {one.ref: tuple(before.children_of(*one.ref[1:]).values()) for one in after.services()}
     first = forecasts(_side(before), _side(after), children)
     rolling = [one.service for one in first if one.restarts]
@@ -87,6 +87,6 @@ async def _tried(client: Client, check: Check) -> str:
         except Refused as error:
             return str(error)
         except Forbidden as error:
-            if _RIGHTS not in str(error):
+            if dry_run.RIGHTS not in str(error):
                 return str(error)
     return ""

@@ -86,6 +86,10 @@ def test_what_is_said_is_what_happens(kimi: Rig, tmp_path: Path) -> None:
     shown = ome(rig, "status", NAME, "-n", NAME)
     assert shown.exit_code == 0
     assert "├── ✓ decode   1/1 group, 12/12 pods, 96 GPUs\n" in shown.stdout
+    by_its_printed_name = ome(rig, "status", f"{NAME}/{NAME}")
+    assert by_its_printed_name.stdout == shown.stdout
+    logs = ome(rig, "logs", NAME, "-n", NAME, "--role", "decode", raises=False)
+    assert "are simulated: no engine runs there, so there are no logs." in str(logs.exception)
     unchanged = ome(rig, "diff", "-f", sample, "-f", RUNTIME, "-f", MODEL)
     assert (unchanged.exit_code, unchanged.stdout) == (0, "")
 
@@ -139,6 +143,22 @@ def named(one: Manifest) -> tuple[str, str]:
 
 def hash_of(one: Manifest) -> str:
     return str((one["metadata"].get("annotations") or {}).get(keys.HASH, ""))
+
+
+def test_what_the_api_server_would_refuse_is_said_before(kimi: Rig, namespace: str, tmp_path: Path) -> None:
+    """A field that there is not, and a namespace that there is not; a namespace may come with the file."""
+    body = list(yaml.safe_load_all(SAMPLE.read_text()))[1]
+    for metadata, spec, said in (
+        ({"name": "bad", "namespace": namespace}, {**body["spec"], "modle": {}}, "InferenceService bad: spec.modle is no"),
+        ({"name": "bad", "namespace": "nope"}, body["spec"], "namespace nope does not exist: make it, or name another"),
+    ):
+        file = tmp_path / "bad.yaml"
+        file.write_text(yaml.safe_dump({**body, "metadata": metadata, "spec": spec}))
+        told = ome(kimi, "diff", "-f", file, raises=False)
+        assert isinstance(told.exception, Unanswered) and str(told.exception).startswith(said)
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "nope"}}
+    file.write_text(yaml.safe_dump_all([space, {**body, "metadata": {"name": "good", "namespace": "nope"}}]))
+    assert forecast(ome(kimi, "diff", "-f", file, "-o", "json"))["sentence"].startswith("new: ")
 
 
 def test_what_is_wrong_is_explained_down_to_the_nodes(kimi: Rig, namespace: str) -> None:

@@ -1,0 +1,56 @@
+"""What an API server says to a dry run of people's objects, in sentences."""
+
+from typing import Any
+
+import pytest
+
+from ome_operator import keys
+from ome_operator.cli.live.dry_run import refused
+from ome_operator.kube.errors import Forbidden, Invalid, KubeError, NotServed, ServerError
+from tests.support.fake_api import Call, FakeApi
+
+UNKNOWN = "failed to create typed patch object (team/svc; Kind=InferenceService): .spec.{}: field not declared in schema"
+NO_RIGHT = 'inferenceservices.ome.io "svc" is forbidden: User "eve" cannot patch resource "inferenceservices"'
+
+
+def service(namespace: str = "team") -> dict[str, Any]:
+    metadata = {"name": "svc", "namespace": namespace, "uid": "u", "generation": 3}
+    return {"apiVersion": keys.API_VERSION, "kind": "InferenceService", "metadata": metadata, "spec": {}, "status": {}}
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ServerError(UNKNOWN.format("modle"), 500), "InferenceService svc: spec.modle is no field: `kubectl explain` shows"),
+        (Invalid(UNKNOWN.format("modle")), "InferenceService svc: spec.modle is no field: `kubectl explain` shows"),
+        (Invalid("spec.engine.minReplicas: at most 1000"), "InferenceService svc: spec.engine.minReplicas: at most 1000"),
+        (Forbidden("exceeded quota"), "InferenceService svc: exceeded quota"),
+        (NotServed('namespaces "team" not found'), "namespace team does not exist: make it, or name another"),
+    ],
+)
+async def test_what_is_refused_is_a_sentence(error: KubeError, said: str) -> None:
+    (found,) = await refused(FakeApi({"apply": error}), [service()], ())
+    assert found.startswith(said)
+
+
+@pytest.mark.parametrize("error", [None, Forbidden(NO_RIGHT), NotServed("the server could not find the requested resource")])
+async def test_nothing_is_said_where_it_is_taken_or_may_not_be_tried(error: KubeError | None) -> None:
+    assert await refused(FakeApi({"apply": error}), [service()], ()) == ()
+
+
+async def test_what_the_api_server_cannot_do_now_says_nothing_about_the_object() -> None:
+    with pytest.raises(ServerError):
+        await refused(FakeApi({"apply": ServerError("etcdserver: request timed out", 500)}), [service()], ())
+
+
+async def test_an_object_of_a_namespace_that_comes_with_it_is_tried_elsewhere() -> None:
+    """Samples begin with their namespace."""
+
+    def answer(call: Call) -> Any:
+        there = call.body["metadata"]["namespace"] == "default"
+        return Invalid("spec: no") if there else NotServed('namespaces "new" not found')
+
+    api = FakeApi({"apply": answer})
+    assert await refused(api, [service("new")], {"new"}) == ("InferenceService svc: spec: no",)
+    sent = api.bodies("apply")[0]
+    assert sent["metadata"] == {"name": "svc", "namespace": "new"} and "status" not in sent, "only what people write"

@@ -1,0 +1,39 @@
+"""Help on a terminal of 80 columns: whole names, an example, and nothing about shells in every command."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from ome_operator.cli.app import app
+
+ROOT: Any = typer.main.get_command(app)
+
+
+def commands(group: Any = ROOT, before: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command and group with the words that call it."""
+    context: Any = group.make_context("ome", [], resilient_parsing=True)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        yield (*before, name), command
+        if hasattr(command, "list_commands"):
+            yield from commands(command, (*before, name))
+
+
+ALL = [((), ROOT), *commands()]
+
+
+@pytest.mark.parametrize(("words", "command"), ALL, ids=lambda one: " ".join(one) if isinstance(one, tuple) else "")
+def test_help_can_be_read(words: tuple[str, ...], command: Any) -> None:
+    shown = CliRunner(env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"}).invoke(app, [*words, "--help"])
+    assert shown.exit_code == 0
+    assert max(map(len, shown.output.splitlines())) <= 80
+    names = [name for one in command.params for name in one.opts if name.startswith("--")]
+    assert [name for name in names if not re.search(rf"(?<![\w-]){name}(?![\w-])", shown.output)] == []
+    meant = re.sub(r"FILE…|b200, …|(NAME|names|services|\]|\})\.\.\.", "", shown.output)
+    assert "…" not in meant and "..." not in meant, "nothing is cut off"
+    assert "Example" in shown.output
+    assert words == () or "--install-completion" not in shown.output

@@ -1,0 +1,107 @@
+"""What people may call a service and a revision, and what is said where there is nothing to do."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from ome_operator import keys
+from ome_operator.cli import connect
+from ome_operator.cli.app import app
+from ome_operator.errors import UserError
+from tests.support.fake_api import FakeApi
+
+UID = "uid-of-r1"
+
+
+def service(rollout: dict[str, Any]) -> dict[str, Any]:
+    metadata = {"name": "r1", "namespace": "team", "uid": UID, "generation": 1}
+    spec = {"model": {"name": "m"}, "engine": {}, "rollout": rollout}
+    return {"apiVersion": keys.API_VERSION, "kind": "InferenceService", "metadata": metadata, "spec": spec}
+
+
+def revision(number: int) -> dict[str, Any]:
+    labels = {keys.SERVICE: "r1", keys.REVISION: f"{number}" * 8, keys.MANAGED_BY: keys.MANAGER}
+    owner = {"apiVersion": keys.API_VERSION, "kind": "InferenceService", "name": "r1", "uid": UID, "controller": True}
+    metadata = {"name": f"r1-{number}", "namespace": "team", "uid": f"uid-{number}", "labels": labels}
+    metadata["ownerReferences"] = [owner]
+    data = {"inputs": {"n": number}}
+    return {"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": metadata, "revision": number, "data": data}
+
+
+def cluster(monkeypatch: pytest.MonkeyPatch, **rollout: Any) -> FakeApi:
+    """With the service team/r1 and its revisions 1 and 2."""
+    answers = {"get InferenceService": service(rollout), "list_objects ControllerRevision": [revision(1), revision(2)]}
+    api = FakeApi({**answers, "patch_merge": {"metadata": {}}})
+    api.connection = SimpleNamespace(namespace="")  # type: ignore[assignment]
+
+    @asynccontextmanager
+    async def opened(*_: Any) -> AsyncIterator[FakeApi]:
+        yield api
+
+    monkeypatch.setattr(connect, "opened", opened)
+    return api
+
+
+def ome(*words: str) -> str:
+    """What a command says."""
+    done = CliRunner().invoke(app, list(words))
+    if done.exception is not None:
+        raise done.exception
+    return done.stdout
+
+
+@pytest.mark.parametrize("words", [("r1", "-n", "team"), ("team/r1",), ("team/r1", "-n", "team"), ("isvc/r1", "-n", "team")])
+def test_a_service_by_what_people_call_it(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    api = cluster(monkeypatch)
+    assert ome("undo", *words, "--to", "2").startswith("team/r1 goes to revision 22222222 and stays there")
+    assert [(call.name, call.body) for call in api.calls if call.verb == "patch_merge"] == [
+        ("r1", {"spec": {"rollout": {"revision": "22222222"}}})
+    ]
+
+
+def test_two_namespaces_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster(monkeypatch)
+    with pytest.raises(UserError, match="SERVICE team/r1 is in namespace team, and -n says other: leave one of them out"):
+        ome("undo", "team/r1", "-n", "other")
+
+
+def test_a_number_that_no_revision_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster(monkeypatch)
+    with pytest.raises(UserError, match="has no revision 7"):
+        ome("undo", "team/r1", "--to", "7")
+
+
+@pytest.mark.parametrize(
+    ("words", "rollout", "said"),
+    [
+        (("undo", "--off"), {}, "team/r1 was not pinned: it follows its spec, and nothing was edited.\n"),
+        (("resume",), {}, "team/r1 was not paused: nothing was edited.\n"),
+        (("pause",), {"paused": True}, "team/r1 was paused already: nothing was edited.\n"),
+    ],
+)
+def test_nothing_to_do_is_no_edit(
+    words: tuple[str, ...], rollout: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = cluster(monkeypatch, **rollout)
+    assert ome(words[0], "team/r1", *words[1:]) == said
+    assert api.kinds("patch_merge") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "rollout", "edit"),
+    [
+        (("undo", "--off"), {"revision": "11111111"}, {"revision": None}),
+        (("resume",), {"paused": True}, {"paused": None}),
+        (("pause",), {}, {"paused": True}),
+    ],
+)
+def test_what_there_is_to_do_is_done(
+    words: tuple[str, ...], rollout: dict[str, Any], edit: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = cluster(monkeypatch, **rollout)
+    assert "was edited on the cluster" in ome(words[0], "team/r1", *words[1:])
+    assert api.bodies("patch_merge") == [{"spec": {"rollout": edit}}]
