@@ -19,8 +19,8 @@ _SHARED = ("/var/lib/cni", "/var/lib/kubelet")
 """There as long as any node is."""
 _FOLDERS = ("/etc/cni", "/opt", "/run", "/run/containerd", "/run/netns", "/usr/libexec", "/var/log/containers", *_SHARED)
 _ANY = re.compile(r"ome-[0-9a-f]{8}")
-_DOCKERS = re.compile(r"/docker|docker-|/moby|^docker0$|^br-[0-9a-f]{12}$|^veth[0-9a-f]{7}$")
-"""In paths of mounts and control groups, and names of links. Names of pods' links are longer."""
+_DOCKERS = re.compile(r"/docker|docker-|/moby|^docker0$|^br-[0-9a-f]{12}$|^veth[0-9a-f]{7}$| dev (docker0|br-)")
+"""In paths of mounts and control groups, names of links, and routes. Names of pods' links are longer."""
 _COUNTS = re.compile(r"\[\d+:\d+\]|packets \d+ bytes \d+")
 OTHERS = "there are other nodes, which need them too"
 
@@ -31,10 +31,10 @@ def taken(root: Path) -> dict[str, set[str]]:
     groups = (folder for top in cgroups.hierarchies(mounts) for folder, _, _ in os.walk(top))
     found = {
         "links": not_dockers(path.name for path in Path("/sys/class/net").iterdir()),
-        "routes": set(_told("ip", "-4", "route", "show")),
+        "routes": not_dockers(_told("ip", "-4", "route", "show")),
         "rules": rules([*_told("nft", "list", "ruleset"), *_told("iptables-save")]),
         "mounts": not_dockers(one for one in mounts.splitlines() if any(word in one for word in (str(root), *_FOLDERS))),
-        "control groups": not_dockers(group for group in groups if "kubepods" in group or "ome-" in group),
+        "control groups": not_dockers(one for one in groups if ("kubepods" in one or "ome-" in one) and not probed(one)),
         "folders": {str(path) for folder in map(Path, _FOLDERS) if folder.is_dir() for path in folder.iterdir()},
         "mount points": {OTHERS} if namespaces.others() else {path for path in _SHARED if Path(path).exists()},
         "processes": set(_of(root)),
@@ -53,6 +53,12 @@ def left(before: dict[str, set[str]], after: dict[str, set[str]]) -> dict[str, s
 def rules(told: Iterable[str]) -> set[str]:
     """Packet rules as `nft` and `iptables-save` tell them, without the time at which they were told and without counts."""
     return {_COUNTS.sub("", line).strip() for line in told if not line.lstrip().startswith("#")}
+
+
+def probed(group: str) -> bool:
+    """Whether a program that runs, such as another `up`, only tries whether it may make control groups."""
+    found = re.search(r"/ome-probe-(\d+)$", group)
+    return found is not None and Path(f"/proc/{found[1]}").exists()
 
 
 def not_dockers(found: Iterable[str]) -> set[str]:

@@ -60,6 +60,23 @@ def test_links_lead_somewhere() -> None:
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
+def test_what_is_not_made_yet_stands_in_the_readme_and_for_those_who_come_from_ome() -> None:
+    """As long as the condition Advice says it, too."""
+    code = "".join(file.read_text() for file in (ROOT / "ome_operator/core").rglob("*.py"))
+    not_yet = (ROOT / "README.md").read_text().partition("## What it does not do yet")[2].partition("\n## ")[0]
+    told = "no ScaledObject is made" in code
+    assert ("KEDA" in not_yet) is told
+    assert ("no ScaledObject is made yet" in (ROOT / "docs/migrate.md").read_text()) is told
+
+
+def test_the_readme_says_where_the_command_is_before_it_uses_it() -> None:
+    text = (ROOT / "README.md").read_text()
+    blocks = [(found.start(), found[1]) for found in re.finditer(r"^```sh\n(.*?)^```", text, re.M | re.S)]
+    first = min(at for at, block in blocks if re.search(r"^(kubectl )?ome ", block, re.M))
+    assert text.index('export PATH="$PWD/.venv/bin:$PATH"') < first
+    assert text.index("git clone") < text.index("make demo")
+
+
 STRICT = ("docs/architecture.md", "docs/decisions.md", "CONTRIBUTING.md")
 """Pages in which everything in backticks that looks like a path has to exist."""
 _SUFFIXES = (".py", ".md", ".toml")

@@ -1,5 +1,7 @@
 """What tests/node compares before and after: other programs of the machine do not count, what a node leaves does."""
 
+import os
+
 from tests.support import traces
 
 SAVED = """\
@@ -42,6 +44,7 @@ def test_containers_of_docker_do_not_count() -> None:
         "docker0",
         "br-0123456789ab",
         "veth0a1b2c3",
+        "172.17.0.0/16 dev docker0 proto kernel scope link src 172.17.0.1 linkdown",
         "nsfs /run/docker/netns/8a9b nsfs rw 0 0",
         "overlay /run/containerd/io.containerd.runtime.v2.task/moby/0123/rootfs overlay rw 0 0",
         "/sys/fs/cgroup/system.slice/docker-0123.scope/kubelet.slice/kubelet-kubepods.slice",
@@ -49,6 +52,11 @@ def test_containers_of_docker_do_not_count() -> None:
     ]
     ours = ["ome-0123abcd", "veth0a1b2c3d", "/sys/fs/cgroup/ome-0123abcd/kubepods", "none /run/netns/cni-1 nsfs rw 0 0"]
     assert traces.not_dockers([*dockers, *ours]) == set(ours)
+
+
+def test_another_up_may_try_what_it_may() -> None:
+    assert traces.probed(f"/sys/fs/cgroup/ome-probe-{os.getpid()}")
+    assert not traces.probed("/sys/fs/cgroup/ome-probe-999999999"), "whoever made it is gone, and has left it"
 
 
 def test_what_nodes_share_counts_when_there_is_no_other() -> None:

@@ -59,6 +59,13 @@ def test_no_default_anywhere(kind: Kind) -> None:
     assert [at for at, node in nodes(schema_of(kind)) if "default" in node] == []
 
 
+def test_what_people_look_for_comes_first() -> None:
+    """A URL is longer than what is left of a terminal's line."""
+    (service,) = (kind for kind in KINDS if kind.kind == "InferenceService")
+    names = [column.name for column in service.columns if not column.wide]
+    assert names[:2] == ["Ready", "Reason"] and names[-1] == "URL"
+
+
 @ALL
 def test_structural(kind: Kind) -> None:
     """Every node has one type (or says that it is open), and lists say what they hold."""
