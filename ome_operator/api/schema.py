@@ -30,7 +30,7 @@ def root(kind: str, spec: type[Spec], status: type[Spec], rules: tuple[Rule, ...
         "properties": {
             "apiVersion": {"type": "string", "description": "Group and version of the kind."},
             "kind": {"type": "string", "description": "Name of the kind."},
-            "metadata": {"type": "object", "description": "Name, namespace, labels and annotations."},
+            "metadata": {"type": "object"},  # the server refuses any word about it
             "spec": structural(spec),
             "status": structural(status),
         },
@@ -39,7 +39,7 @@ def root(kind: str, spec: type[Spec], status: type[Spec], rules: tuple[Rule, ...
         out["required"] = ["spec"]
     if rules:
         # A bound for the cost of the rules; the server's own limit is the same.
-        name = {"type": "string", "description": "Its name.", "maxLength": 253}
+        name = {"type": "string", "maxLength": 253}
         out["properties"]["metadata"]["properties"] = {"name": name}
         out[RULES_KEY] = [rule.schema() for rule in rules]
     return out
