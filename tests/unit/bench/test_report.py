@@ -39,7 +39,7 @@ def test_aims_that_are_met() -> None:
 
 
 def test_aims_that_are_missed() -> None:
-    late = replace(OURS, pods_s=25.0, lags_s=(0.1, 1.5), count=Count(requests=9, writes=1600, created=1200), settled=False)
+    late = replace(OURS, pods_s=26.0, lags_s=(0.1, 2.5), count=Count(requests=9, writes=1600, created=1200), settled=False)
     found = rows(Results(ramps=[FLOOR, late]))
     missed = {what for what, row in found.items() if row.met is False}
     assert missed == {"last pod Ready", "the slowest service", "writes per service", "writes ended"}
