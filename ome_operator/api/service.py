@@ -116,7 +116,7 @@ def propose_name(name: str) -> str:
     if matches(_NAME)(name):
         return name
     plain = "".join(letter.lower() if letter.isascii() else letter for letter in name)
-    plain = plain.replace(".", "-").replace("_", "-")
+    plain = plain.replace(".", "-").replace("_", "-").replace(" ", "-")  # no API server sees names with blanks
     stem = plain if re.match("[a-z]", plain) else f"m-{plain}"
     found = re.search(_PART, f"{stem} {EXAMPLE}")
     assert found is not None  # EXAMPLE is

@@ -102,7 +102,7 @@ def _possible(ask: Ask, served: Served, hardware: Hardware, chosen: Engine) -> N
         raise RefusedError(
             f"--model-type {ask.model_type} is no type of a model: write a name as config.json has it, such as deepseek_v3."
         )
-    if ask.name and (proposed := propose_name(ask.name.replace(" ", "-"))) != ask.name:
+    if ask.name and (proposed := propose_name(ask.name)) != ask.name:
         raise RefusedError(f"--name {ask.name} cannot be the name of a service: {proposed} could.")
 
 

@@ -42,7 +42,7 @@ VALUES: dict[str, Any] = {
     "volumes": [{"name": "v", "emptyDir": {}}],
 }  # fmt: skip
 """Values of fields that are open in the CRDs, or where a plain word would be refused."""
-_TEXTS = ("elsewhere", "7s", "3", "9.9", "25%", "hf://other/files", "1T", "local:///other")
+_TEXTS = ("elsewhere", "7s", "3", "9.9", "25%", "hf://other/files", "1T", "local:///other", "/other")
 _NUMBERS = (7, 3, 1, 500, 0, 5000)
 
 

@@ -32,6 +32,7 @@ from ome_operator.core.benchmarkjob.status import benchmark_status
 from ome_operator.core.catalog.status import accelerator_status, model_status, runtime_status
 from ome_operator.core.observed.objects import Deps, Node, Observed, Ref
 from ome_operator.core.plan import Plan
+from ome_operator.core.reasons import NOTHING
 from ome_operator.core.recovery.policy import policy
 from ome_operator.core.resolve.ignored_fields import ignored
 from ome_operator.core.sglang import convert
@@ -224,7 +225,7 @@ def _stuck(bodies: str) -> World:
 def generated(bodies: Bodies) -> str:
     """The hardware that `ome generate` makes of accelerator classes."""
     classes = [parts.good(AcceleratorClass.parse(bodies[name])) for name in ("gpu", "rival")]
-    known = library((), classes).hardware.values()
+    known = library((), classes, {}).hardware.values()
     return repr([[value for value in vars(item).values() if not isinstance(value, AcceleratorClass)] for item in known])
 
 
@@ -294,7 +295,7 @@ def status(part: str, bodies: Bodies) -> Mapping[str, Any]:
     if isinstance(item, AcceleratorClass):
         return accelerator_status(item, (), START)
     if isinstance(item, BenchmarkJob):
-        return benchmark_status(item, None, [], ("", ""), START)
+        return benchmark_status(item, None, [], NOTHING, START)
     return model_status(item, (), frozenset(), START)
 
 

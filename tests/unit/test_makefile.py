@@ -11,4 +11,6 @@ def test_every_target_is_shown() -> None:
     phony = re.search(r"^\.PHONY: ((?:.*\\\n)*.*)$", (parts.ROOT / "Makefile").read_text(), re.MULTILINE)
     assert phony is not None
     told = subprocess.run(["make", "-C", parts.ROOT, "-s", "help"], capture_output=True, text=True, check=True).stdout
-    assert {line.split()[1] for line in told.splitlines() if line.startswith("  make ")} == set(phony[1].replace("\\", "").split())
+    assert {line.split()[1] for line in told.splitlines() if line.startswith("  make ")} == set(
+        phony[1].replace("\\", "").split()
+    )

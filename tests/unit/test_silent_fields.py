@@ -67,6 +67,7 @@ PARTS: Mapping[str, tuple[str, list[tuple[Bodies, Look]]]] = {
 """Kind -> the name of its object in the stages, and where to look."""
 _SCALES = r"(scale|autoscaler)"
 _SCALED = {"minReplicas": 1, "maxReplicas": 3}
+_KEDA = {**_SCALED, "autoscaler": {"class": "External"}}
 _CHEAPEST = {"spec": {"acceleratorSelector": {"policy": "Cheapest"}}}
 _PLAIN_FORMAT = {"spec": {"supportedModelFormats": [{"name": "safetensors", "autoSelect": True}]}}
 _TENSOR = {"acceleratorConfig": {"gpu": {"tensorParallelismOverride": {"tensorParallelSize": 2}}}}
@@ -74,6 +75,7 @@ _SERVED = {"spec": {"endpoint": {"inferenceService": {"name": "svc", "namespace"
 BESIDE: tuple[tuple[str, str, Callable[[str], Body]], ...] = (
     ("service", r"spec\.(runtime|model)\.revision", lambda part: {"service": {"spec": {part: {"autoSync": False}}}}),
     ("service", rf"spec\.(engine|decoder|predictor)\.{_SCALES}", lambda part: {"service": {"spec": {part: _SCALED}}}),
+    ("service", r"spec\.(engine|decoder|predictor)\.autoscaler\.keda", lambda part: {"service": {"spec": {part: _KEDA}}}),
     ("runtime", rf"spec\.(\w+Config)\.{_SCALES}", lambda part: {"runtime": {"spec": {part: _SCALED}}}),
     ("runtime", r"spec\.(workers)\.(?!size)", lambda part: {"runtime": {"spec": {part: {"size": 1}}}}),
     ("runtime", r"spec\.(supportedModelFormats)\[\]\.name", lambda _: {"runtime": _PLAIN_FORMAT}),
@@ -167,7 +169,7 @@ def told(part: str, stage: Bodies, field: Field, top: str, hint: Any) -> str:
             if wrong is None or str(wrong) not in str(body):
                 return f"{field.path} is listed, and Advice does not say so: {advice(part, written)!r}"
         elif part not in ("benchmark", "short") and differs(FRESH, beside, written):
-            return f"{field.path} is listed as without effect, and has item"
+            return f"{field.path} is listed as without effect, and has an effect"
         else:
             return ""
     return f"{field.path}: no value for it"

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ome_operator import keys
+from ome_operator.api.well_known import ALIASES
 
 
 class Unless(NamedTuple):
@@ -68,7 +69,9 @@ _PREDICTOR: Tree = {
 _STORAGE: Tree = {
     "schemaPath": "",
     "downloadPolicy": Unless("ReuseIfExists", "files that are there and right are kept, others are fetched"),
-    "parameters": Only(frozenset({"endpoint", "region", "account", "verify", "anonymous"}), "credentials come from key"),
+    "parameters": Only(
+        frozenset({"endpoint", "region", "account", "verify", "anonymous", "filesFrom"}), "credentials come from key"
+    ),
 }
 _PARTS = ("scheduler", "textEncoder", "tokenizer", "transformer", "vae", "additionalComponents")
 _PIPELINE: Tree = dict.fromkeys(_PARTS, "pipelines are compared by className")
@@ -204,7 +207,7 @@ _ON_SERVICES = frozenset(
 )  # fmt: skip
 READ: Mapping[str, frozenset[str]] = {
     "InferenceService": _QUEUE | _ON_SERVICES,
-    "ClusterBaseModel": frozenset({keys.SOURCE_DIGEST}),
+    "ClusterBaseModel": frozenset({keys.SOURCE_DIGEST, ALIASES}),
 }
 """Kind -> annotations that something reads, or that the operator writes there."""
 READ_WHERE_EXPOSED = frozenset({keys.INGRESS_OFF, keys.INGRESS_DOMAIN, keys.INGRESS_MORE, keys.INGRESS_TEMPLATE})
