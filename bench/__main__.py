@@ -13,12 +13,13 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 
-from bench.report import sections
+from bench.report import Section, sections
 from bench.results import Results
 from bench.run import PARTS, SIDES, Bench, Options
-from bench.table import show
+from bench.table import markdown, show
 
 FOLDER = Path(__file__).parent / "results"
 
@@ -27,6 +28,8 @@ def main() -> int:
     """Measure, print, write. Exit code 1 when something could not be measured or, with --strict, an aim was missed."""
     parser = _parser()
     given = parser.parse_args()
+    if given.read is not None:
+        return _again(parser, given.read, given.markdown)
     options = _options(given)
     began = datetime.now(UTC)
     results = Results(about=_about(options, began))
@@ -34,12 +37,31 @@ def main() -> int:
     results.about["took_s"] = round((datetime.now(UTC) - began).total_seconds())
     results.about["load_after"] = os.getloadavg()
     table = sections(results)
-    show(table, Console(width=None if sys.stdout.isatty() else 150))
+    _print(table, results, given.markdown)
     _write(results, given.json or FOLDER / f"{began:%Y-%m-%dT%H%M%SZ}.json")
     for failure in results.failures:
         print(f"not measured: {failure}", file=sys.stderr)
     missed = [row for section in table for row in section.rows if row.met is False]
     return code or int(bool(results.failures) or (given.strict and bool(missed)))
+
+
+def _again(parser: argparse.ArgumentParser, file: Path, as_markdown: bool) -> int:
+    """Print what an earlier run wrote."""
+    try:
+        results = TypeAdapter(Results).validate_json(file.read_bytes())
+    except OSError as error:
+        parser.error(f"--read {file}: {error.strerror}. Runs write their figures below {FOLDER}.")
+    except ValidationError as error:
+        parser.error(f"--read {file}: these are not the figures of a run (`--json` writes them): {error.errors()[0]['msg']}")
+    _print(sections(results), results, as_markdown)
+    return 0
+
+
+def _print(table: list[Section], results: Results, as_markdown: bool) -> None:
+    if as_markdown:
+        print(markdown(table, results.about))
+    else:
+        show(table, Console(width=None if sys.stdout.isatty() else 150))
 
 
 async def _run(bench: Bench) -> int:
@@ -65,6 +87,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--side", choices=SIDES, help="only this side")
     parser.add_argument("--quick", action="store_true", help="10 services once and short waits: does it all work?")
     parser.add_argument("--json", type=Path, metavar="PATH", help="where the figures go (default: bench/results/)")
+    parser.add_argument("--markdown", action="store_true", help="print the table as Markdown, for docs/performance.md")
+    parser.add_argument("--read", type=Path, metavar="PATH", help="print the figures of an earlier run; measure nothing")
     parser.add_argument("--strict", action="store_true", help="exit code 1 when an aim was missed")
     return parser
 

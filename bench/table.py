@@ -1,13 +1,17 @@
-"""The rows on a terminal."""
+"""The rows on a terminal, and as Markdown for a page."""
+
+from collections.abc import Iterator, Mapping
 
 from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from bench.report import OME, Section
+from bench.report import OME, Row, Section
 
 MARKS = {True: "[green]yes[/]", False: "[bold red]no[/]", None: ""}
+COLUMNS = ("floor", "operator", "ratio", "aim", "met", "OME *")
+FOOTNOTE = f"* {OME}. Floor: bare server-side applies of the same objects. Compare ratios, not seconds."
 
 
 def show(sections: list[Section], console: Console) -> None:
@@ -24,4 +28,49 @@ def show(sections: list[Section], console: Console) -> None:
             cells = (row.what, row.floor, row.operator, row.ratio, row.aim)
             table.add_row(f"  {escape(cells[0])}", *map(escape, cells[1:]), MARKS[row.met], escape(row.ome))
     console.print(table)
-    console.print(f"* {OME}. Floor: bare server-side applies of the same objects. Compare ratios, not seconds.")
+    console.print(FOOTNOTE)
+
+
+def markdown(sections: list[Section], about: Mapping[str, object]) -> str:
+    """Where and when it was measured; then a table for each section, without the columns that it does not use."""
+    tables = [line for section in sections for line in _section(section)]
+    return "\n".join([_where(about), "", *tables, FOOTNOTE.replace("*", "\\*")])
+
+
+def _where(about: Mapping[str, object]) -> str:
+    commit, changed = str(about.get("commit") or "")[:7], about.get("changed_files")
+    edited = f" with {changed} changed files" if changed else ""
+    return (
+        f"Measured {str(about.get('began') or 'at an unknown time')[:10]} at commit {commit or 'unknown'}{edited}: "
+        f"{about.get('cpus')} cores, Python {about.get('python')}, load {_load(about)} before the run."
+    )
+
+
+def _load(about: Mapping[str, object]) -> str:
+    load = about.get("load_before")
+    return f"{load[0]:.1f}" if isinstance(load, list | tuple) and load else "unknown"
+
+
+def _section(section: Section) -> Iterator[str]:
+    cells = [(row.what.strip(), *_cells(row)) for row in section.rows]
+    used = [0, *(number for number in range(1, len(COLUMNS) + 1) if any(line[number] for line in cells))]
+    head = ("", *COLUMNS)
+    yield from (f"**{_plain(section.title)}**", "")
+    yield _line([head[number].replace("*", "\\*") for number in used])
+    yield _line(["---"] * len(used))
+    yield from (_line([_plain(line[number]) for number in used]) for line in cells)
+    yield ""
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    met = {True: "yes", False: "**no**", None: ""}[row.met]
+    return row.floor, row.operator, row.ratio, row.aim, met, row.ome
+
+
+def _line(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _plain(text: str) -> str:
+    """A bar would end the cell."""
+    return text.replace("|", "\\|")

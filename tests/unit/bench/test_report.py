@@ -2,7 +2,10 @@
 
 import io
 import json
+import subprocess
+import sys
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -12,7 +15,7 @@ from bench.processes import Usage
 from bench.report import Row, sections
 from bench.results import Alone, Deletion, Quiet, Ramp, Restart, Results
 from bench.scenarios import SINGLE
-from bench.table import show
+from bench.table import markdown, show
 
 FLOOR = Ramp(
     scenario=SINGLE[100].key, title="100 services", side="floor", repetition=0, pods_s=20.0, sent_s=15.0, services=100,
@@ -86,3 +89,46 @@ def test_the_table_and_the_file_hold_everything() -> None:
     show(sections(results), Console(file=out, width=160))
     assert "1.10 x" in out.getvalue() and "25,000 bytes" in out.getvalue() and "not in this run" in out.getvalue()
     assert json.loads(json.dumps(asdict(results)))["ramps"][1]["lags_s"] == [0.2, 0.4, 0.9]
+
+
+def test_the_table_as_markdown_holds_everything() -> None:
+    """In docs/performance.md; columns that a section does not use are left out."""
+    results = Results(ramps=[FLOOR, OURS], alone=Alone(100.0, 50.0, 25_000, 17, 17))
+    text = markdown(
+        sections(results), {"began": "2026-11-24T10:00:00", "commit": "0123456789", "cpus": 2, "python": "3.11.9"}
+    )
+    lines = text.splitlines()
+    assert lines[0] == ("Measured 2026-11-24 at commit 0123456: 2 cores, Python 3.11.9, load unknown before the run.")
+    assert "|  | floor | operator | ratio | aim | met | OME \\* |" in lines
+    assert "| last pod Ready | 20.0 s | 22.0 s | 1.10 x | <= 1.2 x | yes | 127.6 s |" in lines
+    assert "|  | operator |" in lines, "`sync` alone has no floor and no aim"
+    for section in sections(results):
+        assert f"**{section.title}**" in lines
+        assert all(any(line.startswith(f"| {row.what.strip()} |") for line in lines) for row in section.rows)
+    tables = [line for line in lines if line.startswith("|")]
+    assert all(line.endswith(" |") for line in tables)
+
+
+def test_figures_of_an_earlier_run_are_printed_again(tmp_path: Path) -> None:
+    """By the command that docs/performance.md names."""
+    quiet = Quiet(services=50, seconds=30.0, count=Count(requests=5, written={"patch services": 1}, writes=1), cpu_s=0.3)
+    results = Results(about={"began": "2026-11-24", "load_before": [0.5, 0.4, 0.3]}, ramps=[FLOOR, OURS], idle=quiet)
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps(asdict(results)))
+    words = [sys.executable, "-m", "bench", "--read", str(file), "--markdown"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[3])
+    assert done.stdout.rstrip() == markdown(sections(results), results.about)
+    assert "1.10 x" in done.stdout and "load 0.5 before" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [(None, "No such file"), ("{", "not the figures of a run"), ('{"ramps": [1]}', "not the")]
+)
+def test_a_file_that_holds_no_figures_is_a_sentence(tmp_path: Path, text: str | None, said: str) -> None:
+    file = tmp_path / "run.json"
+    if text is not None:
+        file.write_text(text)
+    words = [sys.executable, "-m", "bench", "--read", str(file)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3])
+    assert done.returncode == 2
+    assert said in done.stderr and str(file) in done.stderr and "Traceback" not in done.stderr
