@@ -1,0 +1,164 @@
+"""docs/production.md says what the code says: metrics, chart values, commands, policies, reasons, limits, defaults."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+
+from ome_operator import keys
+from ome_operator.cli.app import commands as command_names
+from ome_operator.controllers.manager import Manager
+from ome_operator.core.observed.objects import Manifest
+from ome_operator.core.reasons import Reason
+from ome_operator.core.rollout import progress_deadline, revisions
+from ome_operator.core.rollout.strategy import Strategy, strategy
+from ome_operator.machinery.metrics import Metrics
+from ome_operator.settings import Settings
+from tests.support import parts
+from tests.support.simulator import World
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "charts/ome-resources"
+PAGE = (ROOT / "docs/production.md").read_text()
+VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
+
+
+def spans() -> list[str]:
+    """What stands in backticks, without blocks of code; in a table a bar is written `\\|`."""
+    text = re.sub(r"^ *```.*?^ *```", "", PAGE, flags=re.M | re.S)
+    return [span.replace("\\|", "|") for span in re.findall(r"`([^`\n]+)`", text)]
+
+
+def commands() -> list[str]:
+    """Lines of blocks of shell."""
+    return [
+        line.strip() for block in re.findall(r"```sh\n(.*?)```", PAGE, re.S) for line in block.splitlines() if line.strip()
+    ]
+
+
+def rendered() -> str:
+    """What `/metrics` answers when something of each kind has happened."""
+    metrics = Metrics("ome")
+    for result in ("ok", "error"):
+        metrics.passed("InferenceService", result, 0.1)
+    for code in (0, 500):
+        metrics.request("patch", "Service", code, 0.1)
+    watch: Any = SimpleNamespace(last_event={"Pod": 0.0}, events={"Pod": 1})
+    manager: Any = SimpleNamespace(_metrics=metrics, _queue=SimpleNamespace(depth=0, busy=0), _readiness=dict)
+    manager._readiness = lambda: Manager._readiness(manager)
+    manager.cluster = SimpleNamespace(services=tuple)
+    Manager.watch_metrics(manager, watch)
+    return metrics.render().decode()
+
+
+def test_every_metric_exists_with_its_labels() -> None:
+    expressions = [span for span in spans() if re.search(r"\bome_[a-z]", span)]
+    assert len(expressions) >= 7
+    text = rendered()
+    for expression in expressions:
+        for name, selector in re.findall(r"\b(ome_[a-z_]+)(?:\{([^}]*)\})?", expression):
+            lines = [line for line in text.splitlines() if re.match(rf"{name}(\{{| )", line)]
+            assert lines, f"{name} is no metric of the operator"
+            for label, how, value in re.findall(r'(\w+)(=~|!=|=)"([^"]*)"', selector):
+                found = {match for line in lines for match in re.findall(rf'\b{label}="([^"]*)"', line)}
+                wanted = {seen for seen in found if re.fullmatch(value, seen)} if how == "=~" else found & {value}
+                assert wanted, f"{name} has no {label} {value}: {sorted(found)}"
+
+
+def test_metrics_name_no_service() -> None:
+    """As the page says; what has a tenant's name in it would grow without bound."""
+    assert {*re.findall(r'[{,](\w+)="', rendered())} <= {"kind", "result", "le", "verb", "code", "state", "ready"}
+
+
+def test_every_chart_value_exists() -> None:
+    words = {re.split("[:=]", span)[0] for span in spans()}
+    named = {word for word in words if re.fullmatch(r"\w+(\.\w+)+", word) and word.partition(".")[0] in VALUES}
+    assert len(named) >= 12
+    for path in named:
+        found: Any = VALUES
+        for part in path.split("."):
+            assert isinstance(found, dict) and part in found, f"{path} is no value of the chart"
+            found = found[part]
+
+
+def test_defaults_that_the_page_names() -> None:
+    assert VALUES["operator"]["resources"] == {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}}
+    assert VALUES["agent"]["resources"]["limits"]["memory"] == "2Gi"
+    assert (VALUES["agent"]["enabled"], VALUES["agent"]["removeAfterSeconds"]) == (False, 0)
+    on = VALUES["admissionPolicy"]["enabled"], VALUES["rbac"]["createSecrets"], VALUES["rbac"]["aggregateToUserRoles"]
+    assert on == (True, True, True)
+    assert Settings().lease_duration == 15, "takes over within 15 s"
+    assert f"at most {revisions.SIZE_LIMIT:,} bytes" in PAGE
+    asked = strategy(parts.service(engine={}), None)
+    assert asked == Strategy() and (asked.surge, asked.unavailable) == (0, 1)
+    assert progress_deadline.allowed(parts.service(engine={})) == "1h"
+
+
+def test_every_command_exists() -> None:
+    named = {span.split()[1] for span in spans() if re.match(r"ome [a-z]", span)}
+    assert named and named <= {*command_names()}
+
+
+def test_policies_and_accounts_of_the_commands_are_those_of_the_chart() -> None:
+    text = (CHART / "templates/admissionpolicy.yaml").read_text()
+    policies = {*re.findall(r"^kind: ValidatingAdmissionPolicy\nmetadata:\n  name: ([\w-]+)$", text, re.M)}
+    (listed,) = [line for line in commands() if "validatingadmissionpolicies" in line]
+    assert {*listed.split()[3:]} == policies
+    assert any("system:serviceaccount:ome:ome-operator" in line for line in commands())
+    assert "ome-operator" in (CHART / "templates/serviceaccount.yaml").read_text()
+    for line in commands():
+        if line.startswith("helm upgrade"):
+            assert (ROOT / line.split()[3]).is_dir(), line
+
+
+CONDITIONS_AND_KINDS = frozenset({
+    "Advice", "Unschedulable", "Init", "Recovered", "Hold", "Rollback", "GroupRecycled",
+})  # fmt: skip
+"""Words with a capital that are no reason of ours: conditions, an event, values of fields, and Kubernetes' own words."""
+
+
+def test_every_reason_exists() -> None:
+    words = {span for span in spans() if re.fullmatch(r"[A-Z][A-Za-z]+", span)}
+    assert sorted(words - CONDITIONS_AND_KINDS - {*Reason}) == []
+
+
+def test_labels_and_annotations_exist() -> None:
+    known = {value for name, value in vars(keys).items() if name.isupper() and isinstance(value, str)}
+    named = {span.partition(":")[0] for span in spans() if span.startswith("ome.io/")}
+    assert named and named <= known
+
+
+def test_the_rollout_example_can_be_read() -> None:
+    (block,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.S)
+    read = parts.service({"model": {"name": "m"}, **yaml.safe_load(block)["spec"]})
+    assert strategy(read, None) == Strategy(surge=1, unavailable=0)
+    assert read.spec.rollout is not None and read.spec.rollout.on_failure == "Rollback"
+    assert progress_deadline.allowed(read) == "30m"
+
+
+def changed_by(change: dict[str, Any]) -> list[Manifest]:
+    """What a pass applies to Kimi K2, which was whole before, when something else is so."""
+    world = World(*parts.kimi(), seed=1)
+    world.settle()
+    assert not world.sync().apply, "nothing is to do before"
+    world.deps = replace(world.deps, **change)
+    plan = world.sync()
+    assert not plan.delete
+    return [apply.manifest for apply in (*plan.first, *plan.apply)]
+
+
+def test_an_upgrade_of_the_operator_replaces_routers_and_no_engine() -> None:
+    """The registry beside a router is the operator's image."""
+    (deployment,) = changed_by({"registry_image": "registry:2"})
+    assert deployment["kind"] == "Deployment"
+    assert deployment["spec"]["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
+
+
+@pytest.mark.parametrize("heading", re.findall(r"\]\(#([\w-]+)\)", PAGE))
+def test_links_to_its_own_headings(heading: str) -> None:
+    headings = {re.sub(r"[^\w -]", "", text.lower()).replace(" ", "-") for text in re.findall(r"^## (.+)$", PAGE, re.M)}
+    assert heading in headings
