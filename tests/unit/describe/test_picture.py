@@ -1,0 +1,93 @@
+"""docs/img/status.svg is what `ome status` prints: drawn by the command's own code, of services that the simulator grew."""
+
+import io
+import re
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.terminal_theme import SVG_EXPORT_THEME
+
+from ome_operator import keys
+from ome_operator.cli import status
+from ome_operator.core.observed.objects import Observed, Pod
+from ome_operator.core.sync import sync
+from ome_operator.describe.tree import Tree, tree
+from tests.support import parts
+from tests.support.simulator import World
+
+PICTURE = Path(__file__).parents[3] / "docs/img/status.svg"
+COMMAND = "ome status -A"
+COLUMNS = 88
+OOM = "container ome-container exited with code 1: torch.OutOfMemoryError: CUDA out of memory"
+
+
+def grown(world: World) -> World:
+    """When everything is up."""
+    while world.condition("Ready").get("status") != "True":
+        world.carry_out(world.sync())
+        world.step()
+    return world
+
+
+def placed(world: World) -> Observed:
+    """Its pods on nodes with names of real nodes."""
+    pods = (pod._replace(node=f"h200-{number:02}") for number, pod in enumerate(world.observed().pods))
+    return replace(world.observed(), pods=tuple(pods))
+
+
+def seen(world: World, observed: Observed) -> Tree:
+    """What `ome status` reads: the pods, and what the operator says of them in the service's status."""
+    service = world.service
+    said = sync(service, world.deps, observed, world.now).status
+    metadata = {"name": service.name, "namespace": service.namespace, "uid": service.uid, "generation": 1}
+    body: dict[str, Any] = {"metadata": metadata, "spec": service.spec.dump(), "status": dict(said)}
+    return tree(body, observed)
+
+
+def crashed(pod: Pod) -> Pod:
+    """Rank 7 of decode cannot hold its cache."""
+    if (pod.component, pod.rank) != (keys.DECODER, 7):
+        return pod
+    return pod._replace(ready=False, restarts=3, reason="CrashLoopBackOff", message=OOM)
+
+
+def services() -> list[Tree]:
+    """Kimi K2 on 16 nodes, a rank of which crashes, and a small service that is well."""
+    kimi = grown(World(*parts.kimi(), seed=1))
+    observed = placed(kimi)
+    small = grown(World(*parts.shipped("Qwen/qwen3-30b.yaml"), seed=1))
+    broken = replace(observed, pods=tuple(crashed(pod) for pod in observed.pods))
+    return [seen(kimi, broken), seen(small, placed(small))]
+
+
+def drawn() -> str:
+    screen = Console(
+        file=io.StringIO(), record=True, width=COLUMNS, force_terminal=True, color_system="truecolor", highlight=False,
+        legacy_windows=False, _environ={},
+    )  # fmt: skip
+    screen.print(status._drawn(services(), False))
+    svg = screen.export_svg(title=COMMAND, theme=SVG_EXPORT_THEME, unique_id="status")
+    # rich asks a server for its font: a page that shows the picture must not.
+    svg = re.sub(r" *@font-face \{.*?\}\n", "", svg, flags=re.S)
+    return "".join(f"{line.rstrip()}\n" for line in svg.splitlines() if line.strip())
+
+
+def test_the_picture_is_what_the_command_prints(update: bool) -> None:
+    found = drawn()
+    if update:
+        PICTURE.write_text(found)
+    hint = "see `pytest tests/unit/describe/test_picture.py --update-golden`, and look at the picture"
+    assert found == PICTURE.read_text(), hint
+
+
+def test_the_picture_shows_what_it_is_for() -> None:
+    """A rank that is not ready, with its reason, among 128 GPUs; and nothing is fetched from elsewhere."""
+    text = PICTURE.read_text()
+    ElementTree.fromstring(text)
+    words = " ".join(re.sub(r"<[^>]*>", " ", text).replace("&#160;", " ").split())
+    for word in ("32 GPUs", "96 GPUs", "rank 7", "CrashLoopBackOff", "CUDA out of memory", COMMAND):
+        assert word in words, word
+    assert not re.search(r"url\((?!#)|href=\"http|@font-face|@import", text)
