@@ -32,10 +32,14 @@ def grown(world: World) -> World:
     return world
 
 
-def placed(world: World) -> Observed:
-    """Its pods on nodes with names of real nodes."""
-    pods = (pod._replace(node=f"h200-{number:02}") for number, pod in enumerate(world.observed().pods))
-    return replace(world.observed(), pods=tuple(pods))
+def placed(world: World, first: int = 0) -> Observed:
+    """Engines on nodes with names of real nodes, prefill before decode; the router is on none of them."""
+    observed = world.observed()
+    order = (keys.ENGINE, keys.DECODER)
+    engines = [pod for pod in observed.pods if pod.component in order]
+    engines.sort(key=lambda pod: (order.index(pod.component), pod.group, pod.rank))
+    nodes = {pod.name: f"h200-{number:02}" for number, pod in enumerate(engines, start=first)}
+    return replace(observed, pods=tuple(pod._replace(node=nodes.get(pod.name, "cpu-00")) for pod in observed.pods))
 
 
 def seen(world: World, observed: Observed) -> Tree:
@@ -60,7 +64,7 @@ def services() -> list[Tree]:
     observed = placed(kimi)
     small = grown(World(*parts.shipped("Qwen/qwen3-30b.yaml"), seed=1))
     broken = replace(observed, pods=tuple(crashed(pod) for pod in observed.pods))
-    return [seen(kimi, broken), seen(small, placed(small))]
+    return [seen(kimi, broken), seen(small, placed(small, first=16))]
 
 
 def drawn() -> str:
