@@ -38,8 +38,8 @@ class Section:
 
 def sections(results: Results) -> list[Section]:
     """All that was measured, in a fixed order."""
-    scenarios = dict.fromkeys(one.scenario for one in results.ramps)
-    found = [_ramp([one for one in results.ramps if one.scenario == scenario]) for scenario in scenarios]
+    scenarios = dict.fromkeys(ramp.scenario for ramp in results.ramps)
+    found = [_ramp([ramp for ramp in results.ramps if ramp.scenario == scenario]) for scenario in scenarios]
     found.append(Section("When nothing changes", tuple(_still(results))))
     if results.restart:
         found.append(Section(f"Restart with {results.restart.services} services", tuple(_restart(results.restart))))
@@ -50,29 +50,29 @@ def sections(results: Results) -> list[Section]:
     if results.shared:
         title = f"Weights: {results.shared.nodes} nodes at once, throttled hub"
         found.append(Section(title, tuple(_shared(results.shared))))
-    return [one for one in found if one.rows]
+    return [section for section in found if section.rows]
 
 
 def _fetched(fetched: list[Fetched]) -> Iterator[Row]:
-    for count in dict.fromkeys(one.files for one in fetched):
+    for count in dict.fromkeys(fetch.files for fetch in fetched):
         times = {
-            side: [one.seconds for one in fetched if (one.side, one.files) == (side, count)]
+            side: [fetch.seconds for fetch in fetched if (fetch.side, fetch.files) == (side, count)]
             for side in ("cp", "agent", "huggingface_hub")
         }
-        size = next(one.bytes for one in fetched)
+        size = next(fetch.bytes for fetch in fetched)
         ratio = f"{median(times['agent']) / median(times['cp']):.2f} x"
         what = f"{count} files, {size >> 20} MiB (floor: cp and sha256sum)"
         yield Row(what, floor=_seconds(times["cp"]), operator=_seconds(times["agent"]), ratio=ratio)
         yield Row("  huggingface_hub, which proves nothing", operator=_seconds(times["huggingface_hub"]))
 
 
-def _shared(one: Shared) -> Iterator[Row]:
-    yield Row("hub alone", operator=f"{one.alone_s:.1f} s, {one.alone_sent / one.bytes:.1f} models sent")
-    yield Row("with peers", operator=f"{one.peers_s:.1f} s, {one.peers_sent / one.bytes:.1f} models sent")
+def _shared(shared: Shared) -> Iterator[Row]:
+    yield Row("hub alone", operator=f"{shared.alone_s:.1f} s, {shared.alone_sent / shared.bytes:.1f} models sent")
+    yield Row("with peers", operator=f"{shared.peers_s:.1f} s, {shared.peers_sent / shared.bytes:.1f} models sent")
 
 
 def _ramp(ramps: list[Ramp]) -> Section:
-    floors, operators = ([one for one in ramps if one.side == side] for side in ("floor", "operator"))
+    floors, operators = ([ramp for ramp in ramps if ramp.side == side] for side in ("floor", "operator"))
     rows = list(_times(floors, operators))
     if operators:
         rows += _readiness(operators)
@@ -82,10 +82,10 @@ def _ramp(ramps: list[Ramp]) -> Section:
 
 
 def _times(floors: list[Ramp], operators: list[Ramp]) -> Iterator[Row]:
-    slow, fast = ([one.pods_s for one in side] for side in (operators, floors))
+    slow, fast = ([ramp.pods_s for ramp in side] for side in (operators, floors))
     ratio = median(slow) / median(fast) if slow and fast else None
-    one = (floors + operators)[0]
-    judged = one.services >= JUDGED_FROM
+    first = (floors + operators)[0]
+    judged = first.services >= JUDGED_FROM
     yield Row(
         "last pod Ready",
         floor=_seconds(fast),
@@ -93,24 +93,24 @@ def _times(floors: list[Ramp], operators: list[Ramp]) -> Iterator[Row]:
         ratio="" if ratio is None else f"{ratio:.2f} x",
         aim=f"<= {RATIO} x" if judged else "",
         met=ratio <= RATIO if judged and ratio is not None else None,
-        ome="127.6 s" if _known(one) else "",
+        ome="127.6 s" if _known(first) else "",
     )
     at_pace = _at_pace(floors, operators)
     if at_pace is not None:
         paces = [f"{median([each.pace_ms for each in side]):.2f} ms" for side in (floors, operators)]
         yield Row("pace of a core (less is faster); at one pace", *paces, ratio=f"{at_pace:.2f} x")
-    floor_cpu, cpu = ([sum(one.servers_cpu_s.values()) for one in side] for side in (floors, operators))
+    floor_cpu, cpu = ([sum(ramp.servers_cpu_s.values()) for ramp in side] for side in (floors, operators))
     yield Row("CPU of the control plane until then", floor=_seconds(floor_cpu), operator=_seconds(cpu))
 
 
 def _at_pace(floors: list[Ramp], operators: list[Ramp]) -> float | None:
     """The ratio if the machine had been as fast on both sides."""
-    slow, fast = ([one.pods_s / one.pace_ms for one in side if one.pace_ms] for side in (operators, floors))
+    slow, fast = ([ramp.pods_s / ramp.pace_ms for ramp in side if ramp.pace_ms] for side in (operators, floors))
     return median(slow) / median(fast) if slow and fast else None
 
 
 def _readiness(operators: list[Ramp]) -> Iterator[Row]:
-    lags = [lag for one in operators for lag in one.lags_s]
+    lags = [lag for ramp in operators for lag in ramp.lags_s]
     judged = operators[0].services >= JUDGED_FROM
     yield Row("service Ready after its last pod, median", operator=f"{median(lags):.2f} s")
     yield Row(
@@ -121,14 +121,14 @@ def _readiness(operators: list[Ramp]) -> Iterator[Row]:
     )
 
 
-def _known(one: Ramp) -> bool:
+def _known(ramp: Ramp) -> bool:
     """Whether OME was measured with the same services."""
-    return one.scenario == SINGLE[100].key
+    return ramp.scenario == SINGLE[100].key
 
 
 def _costs(operators: list[Ramp]) -> Iterator[Row]:
     known, services = _known(operators[0]), operators[0].services
-    counts = [(one, one.count) for one in operators if one.count]
+    counts = [(ramp, ramp.count) for ramp in operators if ramp.count]
     yield Row(
         "API requests per service",
         operator=f"{median([count.requests / services for _, count in counts]):.1f}",
@@ -145,27 +145,27 @@ def _costs(operators: list[Ramp]) -> Iterator[Row]:
         met=above <= ABOVE if services >= JUDGED_FROM else None,
         ome="33" if known else "",
     )
-    used = [one.usage for one in operators if one.usage]
+    used = [ramp.usage for ramp in operators if ramp.usage]
     yield Row(
         "CPU of the operator (its start included)",
-        operator=_seconds([one.cpu_s for one in used]),
+        operator=_seconds([usage.cpu_s for usage in used]),
         ome="15.6 s" if known else "",
     )
     yield Row(
         "peak memory of the operator",
-        operator=f"{max(one.peak_mib for one in used):.0f} MiB",
+        operator=f"{max(usage.peak_mib for usage in used):.0f} MiB",
         ome="132 MiB" if known else "",
     )
     refused = sum(count.refused for _, count in counts)
-    complaints = sum(one.complaints for one in operators)
+    complaints = sum(ramp.complaints for ramp in operators)
     if refused or complaints:
         yield Row("refused requests; warnings in its log", operator=f"{refused}; {complaints}")
-    if not all(one.settled for one in operators):
+    if not all(ramp.settled for ramp in operators):
         yield Row("writes ended", operator="not within a minute", aim="yes", met=False)
 
 
 def _deletions(floors: list[Ramp], operators: list[Ramp]) -> Iterator[Row]:
-    bare, ours = ([one.deletion.seconds for one in side if one.deletion] for side in (floors, operators))
+    bare, ours = ([ramp.deletion.seconds for ramp in side if ramp.deletion] for side in (floors, operators))
     if bare or ours:
         ratio = f"{median(ours) / median(bare):.2f} x" if bare and ours else ""
         yield Row("deletion of everything", floor=_seconds(bare), operator=_seconds(ours), ratio=ratio)
@@ -177,11 +177,11 @@ def _still(results: Results) -> Iterator[Row]:
     if results.scaled:
         what = f"writes a minute, {results.scaled.services} services, HPA statuses move every 15 s"
         yield _writes(what, results.scaled, "1,721" if results.scaled.services == SCALED.services else "")
-    for name, one in (("idle", results.idle), ("moving", results.scaled)):
-        if one:
-            share = 100 * one.cpu_s / one.seconds
-            reads = (one.count.requests - one.count.writes) * 60 / one.seconds
-            text = f"{share:.1f} % of a core; {reads:.0f} reads, {one.count.lease * 60 / one.seconds:.0f} for the Lease"
+    for name, quiet in (("idle", results.idle), ("moving", results.scaled)):
+        if quiet:
+            share = 100 * quiet.cpu_s / quiet.seconds
+            reads = (quiet.count.requests - quiet.count.writes) * 60 / quiet.seconds
+            text = f"{share:.1f} % of a core; {reads:.0f} reads, {quiet.count.lease * 60 / quiet.seconds:.0f} for the Lease"
             yield Row(f"beside it, a minute, {name}", operator=text)
 
 

@@ -40,15 +40,16 @@ def test_omes_figures_are_those_of_the_benchmark() -> None:
 
 
 def test_the_aims_are_those_of_the_benchmark() -> None:
-    assert f"at most {RATIO} times the floor" in PAGE
-    assert f"within {LAG_S:.0f} s after its own last pod" in PAGE
-    assert f"at most {ABOVE:.0f} writes\nabove the objects" in PAGE
+    text = " ".join(PAGE.split())
+    assert f"at most {RATIO} times the floor" in text
+    assert f"within {LAG_S:.0f} s after its own last pod" in text
+    assert f"at most {ABOVE:.0f} writes above the objects" in text
     assert KUBERNETES in PAGE
 
 
 def test_the_commands_are_understood() -> None:
     commands = re.findall(r"python -m bench ([^`]+)`", PAGE)
-    assert len(commands) >= 2
+    assert commands
     for words in commands:
         given = _parser().parse_args(words.split())
         assert given.markdown and given.read == Path("bench/results/FILE.json")
