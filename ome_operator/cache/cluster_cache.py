@@ -4,15 +4,15 @@ They are facts and parsed specs, never bodies.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ome_operator import keys
 from ome_operator.api import Invalid
-from ome_operator.api.well_known import NOBODY, WellKnown
 from ome_operator.cache import node_labels
 from ome_operator.cache.resources import BENCHMARK, CATALOG, MODELS, RUNTIMES, SERVICE, SHORT, Resource, same
 from ome_operator.core.observed import from_api
-from ome_operator.core.observed.objects import Child, Deps, Exposure, Holding, Node, NodeRecord, Pod, Ref
+from ome_operator.core.observed.objects import Child, Deps, Holding, Node, NodeRecord, Pod, Ref
 from ome_operator.kube.resources import CHILDREN, EXPOSED
 from ome_operator.machinery.store import Store
 
@@ -33,19 +33,10 @@ class NodeResource(NamedTuple):
 
 
 class ClusterCache:
-    """Facts of all kinds."""
+    """Facts of all kinds; `settled` has those that settings say, and that never change."""
 
-    def __init__(
-        self,
-        registry_image: str,
-        model_agent: bool,
-        exposure: Exposure,
-        pull_secrets: tuple[str, ...] = (),
-        well_known: WellKnown = NOBODY,
-    ) -> None:
-        self._registry_image, self._model_agent = registry_image, model_agent
-        self._exposure, self._pull_secrets = exposure, pull_secrets
-        self._well_known = well_known
+    def __init__(self, settled: Deps) -> None:
+        self._settled = settled
         self.children: dict[str, Store[Child, tuple[str, str]]] = {
             kind: Store(child_group, _same_fact) for kind in (*CHILDREN, *EXPOSED, JOB)
         }
@@ -105,7 +96,8 @@ class ClusterCache:
         """What services may refer to; the same object until something of it changes."""
         if self._deps is None:
             nodes = {one.node.name: one.node for one in self.nodes}
-            self._deps = Deps(
+            self._deps = replace(
+                self._settled,
                 models=self._parsed(MODELS),
                 runtimes=self._parsed(RUNTIMES),
                 accelerators={
@@ -116,11 +108,6 @@ class ClusterCache:
                 weights={one.ref.name: one.parsed for one in self.resources["FineTunedWeight"]},
                 nodes=nodes,
                 holders=node_labels.holders(nodes.values()),
-                registry_image=self._registry_image,
-                model_agent=self._model_agent,
-                exposure=self._exposure,
-                pull_secrets=self._pull_secrets,
-                well_known=self._well_known,
             )
         return self._deps
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from ome_operator import keys, names
 from ome_operator.api import Invalid
-from ome_operator.api.well_known import NOBODY, WellKnown
 from ome_operator.cache import node_labels
 from ome_operator.cache.cluster_cache import JOB, RECORD, ClusterCache, NodeResource, child_group, pod_group
 from ome_operator.cache.reference_index import ReferenceIndex, Refs
@@ -27,7 +26,7 @@ from ome_operator.cache.resources import (
     keep,
 )
 from ome_operator.core.observed import from_api
-from ome_operator.core.observed.objects import UNEXPOSED, Child, Exposure, Holding, Manifest, Node, NodeRecord, Pod, Ref
+from ome_operator.core.observed.objects import Child, Deps, Holding, Manifest, Node, NodeRecord, Pod, Ref
 
 Enqueue = Callable[[Ref, bool], None]
 """Called with a dirty key and whether somebody waits for it: who edited the object, or who needs a service whose last pod
@@ -37,19 +36,8 @@ has become ready (else it is any other consequence)."""
 class EventHandler(ClusterCache):
     """What we know of it; `enqueue` is told about every change that matters to a key."""
 
-    def __init__(
-        self,
-        enqueue: Enqueue,
-        models_of: Refs,
-        runtimes_of: Refs,
-        registry_image: str = "",
-        *,
-        model_agent: bool = False,
-        exposure: Exposure = UNEXPOSED,
-        pull_secrets: tuple[str, ...] = (),
-        well_known: WellKnown = NOBODY,
-    ) -> None:
-        super().__init__(registry_image, model_agent, exposure, pull_secrets, well_known)
+    def __init__(self, enqueue: Enqueue, models_of: Refs, runtimes_of: Refs, settled: Deps | None = None) -> None:
+        super().__init__(settled or Deps())
         self._enqueue, self._referrers = enqueue, ReferenceIndex(models_of, runtimes_of)
         self.child_gone: Callable[[Child], None] = lambda _: None
         """Told when a child has vanished: its name is free."""

@@ -21,7 +21,7 @@ from ome_operator.controllers.nodemodels import NodeModelsReconciler
 from ome_operator.controllers.sglang import SglangReconciler
 from ome_operator.core.benchmarkjob import job
 from ome_operator.core.observed import from_api
-from ome_operator.core.observed.objects import Exposure, Ref
+from ome_operator.core.observed.objects import Deps, Exposure, Ref
 from ome_operator.kube.client import Client
 from ome_operator.kube.resources import RESOURCES
 from ome_operator.machinery.metrics import Metrics
@@ -71,16 +71,14 @@ class Manager:
             spacing=settings.child_spacing,
             jitter=random.random,
         )
-        self.cluster = EventHandler(
-            self._enqueue,
-            core.models_of,
-            core.runtimes_of,
-            settings.registry_image,
+        settled = Deps(
+            registry_image=settings.registry_image,
             model_agent=settings.model_agent,
             exposure=Exposure(settings.expose, settings.expose_domain, settings.ingress_class, settings.gateway),
             pull_secrets=settings.pull_secrets,
             well_known=_well_known(settings.well_known_models),
         )
+        self.cluster = EventHandler(self._enqueue, core.models_of, core.runtimes_of, settled)
         known = self.cluster, client
         executor = Executor(client, self.cluster, settings.guard_delay)
         self._services = InferenceServiceReconciler(*known, executor, self._queue, settings, wall, core)

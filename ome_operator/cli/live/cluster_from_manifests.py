@@ -11,7 +11,7 @@ from ome_operator.cache.cluster_cache import KINDS
 from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.resources import SHORT
 from ome_operator.core.observed import from_api
-from ome_operator.core.observed.objects import Manifest, Ref
+from ome_operator.core.observed.objects import Deps, Manifest, Ref
 from ome_operator.core.resolve.inputs import object_refs, runtime_refs
 from ome_operator.core.sglang import convert
 from ome_operator.kube.resources import called
@@ -34,9 +34,8 @@ def gather(bodies: Iterable[Mapping[str, Any]], registry_image: str = "", *, mod
     is there too, where no such object was given.
     """
     found = {which: body for body in bodies if (which := ref(body)).kind in KNOWN}
-    cluster = EventHandler(
-        lambda *_: None, object_refs, runtime_refs, registry_image, model_agent=model_agent, well_known=packaged()
-    )
+    settled = Deps(registry_image=registry_image, model_agent=model_agent, well_known=packaged())
+    cluster = EventHandler(lambda *_: None, object_refs, runtime_refs, settled)
     for which, body in found.items():
         cluster.seen(which.kind, _stored(which, body))
     for kind in SHORT:  # models first: services are chosen for them
