@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ome_local.nodes import simulated
-from ome_operator import keys
+from ome_operator import keys, names
 from ome_operator.errors import UserError
 from tests.support import catalog, parts
 from tests.support.rig import USER, Rig, path
@@ -25,8 +25,8 @@ def bodies(*folders: str) -> list[Body]:
 
 def holds_every_model() -> dict[str, str]:
     """What an agent writes on a node that has the weights."""
-    names = [body["metadata"]["name"] for body in bodies("models")]
-    return {f"{keys.MODEL_LABEL_PREFIX}clusterbasemodel.{name}": "Ready" for name in names}
+    models = [body["metadata"]["name"] for body in bodies("models")]
+    return {names.model_label("ClusterBaseModel", "", name): keys.MODEL_READY for name in models}
 
 
 @pytest.fixture
