@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from ome_operator import keys
-from ome_operator.core.reasons import ANOTHER, CONDITION, ORDER, READY
+from ome_operator.core.reasons import ANOTHER, CONDITION, ORDER, READY, Reason
 from ome_operator.describe.text import count
-from ome_operator.describe.tree import WHEN_TRUE, Group, Rank, RoleView, Tree
+from ome_operator.describe.tree import MISSING, WHEN_TRUE, Group, Rank, RoleView, Tree
 
 EVENTS = 8
 """Newest events that are told."""
@@ -174,27 +174,27 @@ def step(reason: str, tree: Tree, which: str = "", role: str = "") -> str:
     )
 
 
-_STEPS = {
-    "Unschedulable": "free GPUs, or see what the nodes lack: kubectl get nodes{columns}",
-    "Pending": "the scheduler has not looked at it yet; if that stays so, is kube-scheduler running?",
-    "CrashLoopBackOff": "ome logs {service}{which} --previous",
+_STEPS: Mapping[str, str] = {
+    Reason.UNSCHEDULABLE: "free GPUs, or see what the nodes lack: kubectl get nodes{columns}",
+    Reason.PENDING: "the scheduler has not looked at it yet; if that stays so, is kube-scheduler running?",
+    Reason.CRASH_LOOP_BACK_OFF: "ome logs {service}{which} --previous",
     "Error": "ome logs {service}{which} --previous",
     "OOMKilled": "the container needs more memory: raise resources.limits.memory of its runner",
-    "ImagePullBackOff": "check the image's name and tag, and the pull secret of the pods' ServiceAccount",
-    "ErrImagePull": "check the image's name and tag, and the pull secret of the pods' ServiceAccount",
-    "NotReady": "ome logs {service}{which} --since 10m",
-    "Starting": "weights are being loaded: ome logs {service}{which} -f",
-    "ContainerCreating": "no container runs yet: the node pulls the image and mounts the volumes, which takes its time",
-    "FailedMount": "mend what the message names on the node of the pod, or in the spec; the kubelet tries again by itself",
-    "NodeLost": "look at the node: kubectl get nodes",
-    "Terminating": "wait for its grace period; a pod that stays is on a lost node",
-    "PodsRefused": "mend what the API server names: quota, Pod Security, ServiceAccount or webhook",
-    "NotCreated": "its StatefulSet creates it; if that stays so, the events say why",
-    "WaitingForNodes": "kubectl get nodes{holders} shows the nodes that hold it",
-    "WaitingForTurn": "ome explain the service that the message names: it has to be whole first",
-    "Paused": "remove spec.rollout.paused to go on",
-    "InternalError": "a bug of the operator: report it with its log",
+    Reason.IMAGE_PULL_BACK_OFF: "check the image's name and tag, and the pull secret of the pods' ServiceAccount",
+    Reason.ERR_IMAGE_PULL: "check the image's name and tag, and the pull secret of the pods' ServiceAccount",
+    Reason.NOT_READY: "ome logs {service}{which} --since 10m",
+    Reason.STARTING: "weights are being loaded: ome logs {service}{which} -f",
+    Reason.CONTAINER_CREATING: "no container runs yet: the node pulls the image and mounts volumes, which takes time",
+    Reason.FAILED_MOUNT: "mend what the message names, on the pod's node or in the spec; the kubelet tries again",
+    Reason.NODE_LOST: "look at the node: kubectl get nodes",
+    Reason.TERMINATING: "wait for its grace period; a pod that stays is on a lost node",
+    Reason.PODS_REFUSED: "mend what the API server names: quota, Pod Security, ServiceAccount or webhook",
+    MISSING: "its StatefulSet creates it; if that stays so, the events say why",
+    Reason.WAITING_FOR_NODES: "kubectl get nodes{holders} shows the nodes that hold it",
+    Reason.WAITING_FOR_TURN: "ome explain the service that the message names: it has to be whole first",
+    Reason.PAUSED: "remove spec.rollout.paused to go on",
+    Reason.INTERNAL_ERROR: "a bug of the operator: report it with its log",
 }
 """Reasons of pods and conditions. Most reasons of conditions need none: their messages name the fix."""
-_OF_ROUTERS = {"Starting": "ome logs {service}{which} -f"}
+_OF_ROUTERS: Mapping[str, str] = {Reason.STARTING: "ome logs {service}{which} -f"}
 """Reasons that mean something else for routers, which load no weights."""
