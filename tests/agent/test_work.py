@@ -112,7 +112,7 @@ def test_files_of_somebody_else_are_reported(here: Here) -> None:
 
 
 def test_nothing_is_written_outside_the_roots(here: Here, tmp_path: Path) -> None:
-    report = here.work(here.model(path="../elsewhere/m")).report()
+    report = here.work(here.model(path=str(tmp_path / "elsewhere" / "m"))).report()
     assert report.state == "Failed" and "is not below" in report.message
     assert not (tmp_path / "elsewhere").exists()
 

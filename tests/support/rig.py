@@ -19,6 +19,8 @@ from ome_local.kubeapi import ApiError, Unreachable
 from ome_local.ports import choose
 
 ROOT = Path(__file__).parents[2]
+IMAGE = ("--set", "image.repository=registry.example.com/ome-operator")
+"""What the chart does not install without."""
 USER = "system:serviceaccount:ome:ome-operator"
 Manifest = dict[str, Any]
 T = TypeVar("T")

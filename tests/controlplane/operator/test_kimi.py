@@ -33,7 +33,7 @@ def test_three_files_become_a_service_on_128_gpus(rig: Rig, runtime: str) -> Non
         ports = [one["port"] for one in rig.get("Service", NAME, NAME)["spec"]["ports"]]  # type: ignore[index]
         assert ports == [80, 8080]
         columns = rig.cluster.kubectl("get", "isvc", "-n", NAME).splitlines()[1].split()
-        assert columns[2:9] == ["True", "Serving", NAME, kind_name, "4/4", "12/12", "1/1"]
+        assert columns[1:8] == ["True", "Serving", NAME, kind_name, "4/4", "12/12", "1/1"]
     finally:
         rig.delete("InferenceService", NAME, NAME)
         kinds = ("Pod", "StatefulSet", "Deployment", "ControllerRevision")

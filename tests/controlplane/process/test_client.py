@@ -43,7 +43,7 @@ CONTENT: dict[str, dict[str, Any]] = {
     "RoleScale": {"spec": {"replicas": 2}},
 }
 ABSENT = "11111111-2222-3333-4444-555555555555"
-NOT_HERE = {"ScaledObject", "LeaderWorkerSet"}
+NOT_HERE = {"ScaledObject", "LeaderWorkerSet", "HTTPRoute"}
 """Kinds that the operator knows and this cluster has not."""
 VERSIONS = {
     "Role": "rbac.authorization.k8s.io/v1",

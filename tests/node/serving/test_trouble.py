@@ -24,6 +24,7 @@ def place(serving: Rig) -> Iterator[str]:
     """A namespace, a runtime of small pods for the real node, and a model of which the node has no directory."""
     serving.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
     box = {**yamls.container(image=REFERENCE), "command": ["/bin/sh", "-c", ENDS], "args": []}
+    box["readinessProbe"] = {"exec": {"command": ["/bin/sh", "-c", "exit 1"]}}  # else it is ready until it ends
     router = {"runner": {**box, "name": "router"}, **PLACED}
     runtime = {"engineConfig": {"runner": box, **PLACED}, "routerConfig": router}
     serving.cluster.apply(
