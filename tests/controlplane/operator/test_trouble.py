@@ -125,11 +125,11 @@ def test_a_slip_of_the_pen_is_told_with_the_field_that_was_meant(rig: Rig, names
     rig.says(namespace, "new", "EngineReady", "InvalidPod", f"spec.engine.minReplica is no field of a pod: {meant}")
     rig.patch("InferenceService", namespace, "new", {"spec": {"engine": {"minReplica": None}}})
     rig.ready(namespace, "new")
-    pods = {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)}
+    pods = {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace, "component=engine")}
     rig.patch("InferenceService", namespace, "new", {"spec": {"engine": {"runner": {"envs": []}, "minReplica": 2}}})
     told = rig.says(namespace, "new", "RolledOut", "DryRunRefused", meant)
     assert "spec.engine.runner.envs is no field of a pod: did you mean env?" in told["message"]
-    assert {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)} == pods
+    assert {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace, "component=engine")} == pods
 
 
 def test_a_deletion_that_is_always_refused(rig: Rig, namespace: str, single: str, tmp_path: Path) -> None:
