@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import urlsplit
 
 from ome_operator.core.weights.mount import FETCHED, FILES_FROM, both, managed
 from ome_operator.storage.beside import Beside
@@ -93,8 +92,3 @@ def _oracle(uri: str, rest: str, given: Mapping[str, str]) -> tuple[str, str, st
         raise Refused(f"spec.storage.storageUri {uri} needs the region in spec.storage.parameters.region")
     host = f"https://{parts[1]}.compat.objectstorage.{region}.oraclecloud.com"
     return parts[3], parts[5] if len(parts) > 5 else "", region or "us-east-1", given.get("endpoint", host)
-
-
-def local_path(uri: str) -> str:
-    """The directory of `local:///path`."""
-    return urlsplit(uri).path
