@@ -26,7 +26,7 @@ FOLDER = Path(__file__).parent / "results"
 
 def main() -> int:
     """Measure, print, write. Exit code 1 when something could not be measured or, with --strict, an aim was missed."""
-    parser = _parser()
+    parser = command_line()
     given = parser.parse_args()
     if given.read is not None:
         return _again(parser, given.read, given.markdown)
@@ -77,7 +77,7 @@ async def _run(bench: Bench) -> int:
     return 130
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
     defaults = Options()
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--only", action="append", choices=PARTS, help="only this part (again for more)")

@@ -8,10 +8,10 @@ from typing import Any
 
 import yaml
 
+from release.charts import CHARTS
 from release.values import Value, values
 
 ROOT = Path(__file__).resolve().parents[1]
-CHARTS = ("ome-crd", "ome-resources")
 _HEAD = "<!-- Written by `make charts` from Chart.yaml, values.yaml and install.md; edit those. -->\n"
 
 

@@ -100,7 +100,9 @@ def load(place: Path | None) -> WellKnown | Invalid:
 
 def named(said: str) -> WellKnown | Invalid:
     """What a setting means: `package`, the path of a file or a folder, or "" for none."""
-    return load(None if said == PACKAGE else Path(said)) if said else NOBODY
+    if not said:
+        return NOBODY
+    return packaged() if said == PACKAGE else load(Path(said))
 
 
 @cache

@@ -1,11 +1,13 @@
 """The kinds of sglang.ai: a model or a service of ours is made of each, once for every edit, and its status comes back."""
 
+from datetime import datetime
+
 from ome_operator import keys
 from ome_operator.api import Invalid
 from ome_operator.cache.resources import MODELS, SERVICE, SHORT_MODEL, Resource
 from ome_operator.controllers.base import Status, StatusReconciler
 from ome_operator.core.observed.objects import Ref
-from ome_operator.core.reasons import Reason
+from ome_operator.core.reasons import NOTHING, Reason, Why
 from ome_operator.core.sglang import convert
 from ome_operator.core.sglang.status import mirrored
 from ome_operator.core.sync import refuse_spec
@@ -22,19 +24,17 @@ class SglangReconciler(StatusReconciler):
 
     def failed_status(self, resource: Resource, why: str) -> Status:
         """What was made of it stays."""
-        return refuse_spec(dict(resource.status), resource.generation, Reason.INTERNAL_ERROR, why, self._wall()).status
+        return _refused(resource, Reason.INTERNAL_ERROR, why, self._wall())
 
     async def _status(self, resource: Resource) -> Status:
         """Make what has to be made; the status that follows."""
         now = self._wall()
         if isinstance(resource.parsed, Invalid):
-            return refuse_spec(
-                dict(resource.status), resource.generation, Reason.INVALID_SPEC, resource.parsed.why, now
-            ).status
+            return _refused(resource, Reason.INVALID_SPEC, resource.parsed.why, now)
         target = (
             Ref(MODELS[0], "", resource.ref.name) if resource.ref.kind == SHORT_MODEL else Ref(SERVICE, *resource.ref[1:])
         )
-        made, why = self._cluster.find(target), ("", "")
+        made, why = self._cluster.find(target), NOTHING
         if made is not None and made.owner != resource.uid:
             if resource.ref.kind != SHORT_MODEL:  # a model may be written by hand beside its short form, and counts then
                 return mirrored(resource.parsed, None, _taken(target), now)
@@ -43,25 +43,30 @@ class SglangReconciler(StatusReconciler):
             made = self._cluster.find(target)
         return mirrored(resource.parsed, None if made is None else dict(made.status), why, now)
 
-    async def _made(self, resource: Resource, made: Resource | None) -> tuple[str, str]:
+    async def _made(self, resource: Resource, made: Resource | None) -> Why:
         """Write what was not made of this very spec yet: choices in it are made once for each edit (decisions 2)."""
         source = convert.source(resource.parsed)
         if made is not None and made.annotations.get(keys.SOURCE_DIGEST) == source:
-            return "", ""
+            return NOTHING
         manifest, why = convert.wanted(resource.parsed, self._cluster.deps())
         if manifest is None:
             return why
         try:
             applied = await self._client.apply(manifest, made.uid if made is not None else "")
         except errors.Invalid as error:
-            return Reason.INVALID, str(error)
+            return Why(Reason.INVALID, str(error))
         self._cluster.wrote(manifest["kind"], applied.body)
-        return "", ""
+        return NOTHING
 
 
-def _taken(target: Ref) -> tuple[str, str]:
+def _refused(resource: Resource, reason: Reason, why: str, now: datetime) -> Status:
+    """The status of what cannot be read or handled: what was made of it stays."""
+    return refuse_spec(dict(resource.status), resource.generation, reason, why, now).status
+
+
+def _taken(target: Ref) -> Why:
     where = f"{target.kind} {target.namespace}/{target.name}"
-    return (
+    return Why(
         Reason.NAME_TAKEN,
         f"{where} exists and was not made of this object: delete one of them, or give this one another name",
     )

@@ -27,6 +27,7 @@ from ome_local.binaries import ensure
 from ome_local.binaries.versions import Tool, this_machine
 from ome_operator.errors import UserError
 from ome_operator.storage.sources import Access, bucket
+from release.programs import program
 from tests.support.registry import GOMODS
 
 VERSITY = Tool(
@@ -78,7 +79,7 @@ def _program(tool: Tool) -> Path:
     if not ensure.place(tool, target).exists() and not os.environ.get("OME_SOAK"):
         pytest.skip(f"{tool.name} is not built yet, which takes minutes: `make soak` does (OME_SOAK=1)")
     try:
-        return ensure.provide([tool])[tool.name]
+        return program(tool)
     except UserError as error:
         pytest.skip(f"{tool.name} cannot be built: {error}")
 

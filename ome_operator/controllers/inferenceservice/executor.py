@@ -36,8 +36,6 @@ SECRET_AGAIN = 60.0
 """Seconds between two attempts to make a Secret whose pods are not ready: its name may have been a former service's."""
 REFUSED = (Invalid, Forbidden, ServerError)
 """Answers about one object. A webhook that is down fails what it would see, and nothing else."""
-
-
 LATER = "Service"
 """Services come after what makes their pods. Those then wait for no cluster IP, of which an API server gives one at a time.
 And Kubernetes' controllers, which write the endpoints anew whenever a pod changes, meet most pods as they stay

@@ -3,13 +3,9 @@
 from ome_operator import keys, names
 from ome_operator.api import InferenceService, Invalid, Model, Runtime, Serving, SglangModel
 from ome_operator.core.observed.objects import Deps, Manifest, Ref
-from ome_operator.core.reasons import Reason
+from ome_operator.core.reasons import NOTHING, Reason, Why
 from ome_operator.core.selection.model_profile import known
 from ome_operator.core.selection.runtime import select, unread
-
-Why = tuple[str, str]
-"""(reason, sentence)."""
-_FINE: Why = ("", "")
 
 
 def source(short: SglangModel | Serving) -> str:
@@ -28,9 +24,9 @@ def _model(short: SglangModel) -> tuple[Manifest | None, Why]:
     if hub is not None:
         uri = f"hf://{hub.repo}" + (f"@{hub.revision}" if hub.revision else "")
     if not uri:
-        return None, (Reason.INVALID_SPEC, "spec.source names no place: write huggingface.repo or storageUri")
+        return None, Why(Reason.INVALID_SPEC, "spec.source names no place: write huggingface.repo or storageUri")
     storage = {"storageUri": uri, **({"path": short.spec.path} if short.spec.path else {})}
-    return _manifest(short, "ClusterBaseModel", {}, {"storage": storage}), _FINE
+    return _manifest(short, "ClusterBaseModel", {}, {"storage": storage}), NOTHING
 
 
 def _service(short: Serving, deps: Deps) -> tuple[Manifest | None, Why]:
@@ -38,7 +34,7 @@ def _service(short: Serving, deps: Deps) -> tuple[Manifest | None, Why]:
     refs = Ref("BaseModel", short.namespace, short.spec.base_model), Ref("ClusterBaseModel", "", short.spec.base_model)
     model = next((found for ref in refs if isinstance(found := deps.models.get(ref), Model)), None)
     if model is None:
-        return None, (
+        return None, Why(
             Reason.BASE_MODEL_NOT_FOUND,
             f"no model {short.spec.base_model} exists: apply it, or fix spec.baseModel",
         )
@@ -47,14 +43,15 @@ def _service(short: Serving, deps: Deps) -> tuple[Manifest | None, Why]:
     if runtime is None:
         first = draft(short, deps)
         if isinstance(first, Invalid):
-            return None, (Reason.INVALID_SPEC, first.why)
+            return None, Why(Reason.INVALID_SPEC, first.why)
         seen = known(model, True, deps.well_known)
         selection = select(first, seen, deps)
         chosen = deps.runtimes[selection.best] if selection.best else None
         if not isinstance(chosen, Runtime):
-            return None, (Reason.NO_RUNTIME_FITS, f"{selection.sentence(model.name, 'spec.runtime')}{unread(seen, deps)}")
+            sentence = f"{selection.sentence(model.name, 'spec.runtime')}{unread(seen, deps)}"
+            return None, Why(Reason.NO_RUNTIME_FITS, sentence)
         runtime = chosen
-    return _manifest(short, "InferenceService", notes, {**spec, **{name: {} for name in _brings(runtime)}}), _FINE
+    return _manifest(short, "InferenceService", notes, {**spec, **{name: {} for name in _brings(runtime)}}), NOTHING
 
 
 def draft(short: Serving, deps: Deps) -> InferenceService | Invalid:

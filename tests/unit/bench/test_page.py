@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from bench.__main__ import _parser
+from bench.__main__ import command_line
 from bench.counting import Count
 from bench.processes import Usage
 from bench.report import ABOVE, LAG_S, RATIO, sections
@@ -51,7 +51,7 @@ def test_the_commands_are_understood() -> None:
     commands = re.findall(r"python -m bench ([^`]+)`", PAGE)
     assert commands
     for words in commands:
-        given = _parser().parse_args(words.split())
+        given = command_line().parse_args(words.split())
         assert given.markdown and given.read == Path("bench/results/FILE.json")
 
 

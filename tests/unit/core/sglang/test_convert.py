@@ -9,6 +9,7 @@ import pytest
 from ome_operator.api import InferenceService, Model, Serving, SglangModel
 from ome_operator.api.well_known import packaged
 from ome_operator.core.observed.objects import Deps, Ref
+from ome_operator.core.reasons import NOTHING, Why
 from ome_operator.core.sglang.convert import source, wanted
 from ome_operator.core.sglang.status import mirrored
 from tests.support import parts
@@ -91,7 +92,7 @@ def test_the_source_changes_with_the_spec_alone() -> None:
 
 def test_status_comes_back() -> None:
     conditions = [{"type": "Ready", "status": "True", "reason": "Serving", "message": "m", "observedGeneration": 1}]
-    found = mirrored(serving(), {"url": "http://x", "runtime": "rt", "state": "?", "conditions": conditions}, ("", ""), NOW)
+    found = mirrored(serving(), {"url": "http://x", "runtime": "rt", "state": "?", "conditions": conditions}, NOTHING, NOW)
     assert found == {
         "url": "http://x",
         "runtime": "rt",
@@ -112,13 +113,13 @@ def test_status_comes_back() -> None:
 )
 def test_a_serving_is_told_of_fields_that_it_has(message: str, said: str) -> None:
     """Before, it was advised to write spec.runtime.name."""
-    found = mirrored(serving(), {"conditions": [{"type": "Ready", "status": "False", "message": message}]}, ("", ""), NOW)
+    found = mirrored(serving(), {"conditions": [{"type": "Ready", "status": "False", "message": message}]}, NOTHING, NOW)
     assert found["conditions"][0]["message"] == said
 
 
 def test_a_model_is_told_of_its_source() -> None:
     message = "spec.storage.storageUri vendor://a cannot be fetched"
-    found = mirrored(short(), {"conditions": [{"type": "Ready", "status": "False", "message": message}]}, ("", ""), NOW)
+    found = mirrored(short(), {"conditions": [{"type": "Ready", "status": "False", "message": message}]}, NOTHING, NOW)
     assert found["conditions"][0]["message"] == "spec.source vendor://a cannot be fetched"
 
 
@@ -140,7 +141,7 @@ def test_the_announcement_is_served_before_anybody_has_read_a_file() -> None:
 
 
 def test_status_says_why_nothing_was_made() -> None:
-    found = mirrored(serving(), None, ("NoRuntimeFits", "none fits"), NOW)
+    found = mirrored(serving(), None, Why("NoRuntimeFits", "none fits"), NOW)
     assert [(one["status"], one["reason"], one["message"]) for one in found["conditions"]] == [
         ("False", "NoRuntimeFits", "none fits")
     ]
