@@ -15,5 +15,5 @@ RETRIED = "Request attempt #1/9 failed; will retry: GET https://x/apis/ome.io/v1
 )
 def test_what_is_tried_again_is_no_error(message: str, level: str, caplog: pytest.LogCaptureFixture) -> None:
     """The first lines of an operator whose CRDs were just installed."""
-    _Sentences().emit(logging.LogRecord("kopf._cogs", logging.ERROR, "f", 1, message, (), None))
+    _Sentences().emit(logging.LogRecord("kopf", logging.ERROR, "f", 1, message, (), None))
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [(level, message)]
