@@ -32,8 +32,8 @@ def fine_tuned(
     if problems or model is None or not found:
         return {}, tuple(problems)
     if merged:
-        return {"model": weights(merged[0])._asdict(), BASE: identity}, ()
-    return {ADAPTERS: [weights(one)._asdict() for one in found]}, ()
+        return {"model": weights(merged[0]).identity(deps.model_agent), BASE: identity}, ()
+    return {ADAPTERS: [weights(one).identity(deps.model_agent) for one in found]}, ()
 
 
 def named(service: InferenceService, deps: Deps) -> list[FineTunedWeight]:
@@ -55,10 +55,22 @@ def _wrong(name: str, one: FineTunedWeight | Invalid | None, model: Model | None
         said = f"FineTunedWeight {name} is disabled: set its spec.disabled to false"
         return Problem(MODEL_READY, Reason.FINE_TUNED_WEIGHT_DISABLED, said)
     base = one.spec.base_model_ref
-    if model is not None and (base.name, base.namespace or model.namespace) != (model.name, model.namespace):
-        said = f"FineTunedWeight {name} was trained on model {base.name}, not on {model.name}: name one of this model"
+    if model is not None and (base.name, base.namespace or "") != (model.name, model.namespace):
+        other, mine = _called(base.name, base.namespace), _called(model.name, model.namespace)
+        said = f"FineTunedWeight {name} was trained on {other}, not on {mine}"
+        if base.name == model.name and not base.namespace:
+            said += ": if it was, an administrator writes the namespace into its spec.baseModelRef.namespace"
+        else:
+            said += ": name one of this model"
         return Problem(MODEL_READY, Reason.WRONG_BASE_MODEL, said)
     return None
+
+
+def _called(name: str, namespace: str | None) -> str:
+    """A model as people call it. Without a namespace it is a model of the whole cluster: another namespace's must not
+    fit.
+    """
+    return f"model {name} of namespace {namespace}" if namespace else f"model {name}"
 
 
 def is_merged(one: FineTunedWeight) -> bool:

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from ome_operator import names
-from ome_operator.api import FineTunedWeight, Invalid
-from ome_operator.core.observed.objects import Deps, Observed
+from ome_operator.api import FineTunedWeight, Invalid, Model
+from ome_operator.core.observed.objects import Deps, Observed, Ref
 from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.render.statefulsets import workloads
 from ome_operator.core.resolve.inputs import object_refs, resolve
 from ome_operator.core.rollout.intent import choose
-from tests.support import parts
+from ome_operator.core.weights.mount import weights
+from tests.support import parts, yamls
 
 
 def weight(name: str = "poet", base: str = "tiny", kind: str = "LoRA", **more: Any) -> FineTunedWeight:
@@ -69,10 +70,10 @@ def test_with_agents_lora_weights_have_directories_of_their_own() -> None:
     assert choice.held is not None and choice.held.have == 1, "only b has the model and the weights"
 
 
-MODEL_DIR, LORA_DIR = names.weights_digest("hf://test/tiny"), names.weights_digest("hf://test/poet")
+MODEL_DIR, LORA_DIR = (weights(one).digest for one in (parts.model(), weight()))
 HOLDERS = {
-    f"models.ome.io/clusterbasemodel.tiny.{MODEL_DIR}": frozenset({"a", "b"}),
-    f"models.ome.io/finetunedweight.poet.{LORA_DIR}": frozenset({"b", "c"}),
+    names.revision_label("ClusterBaseModel", "", "tiny", MODEL_DIR): frozenset({"a", "b"}),
+    names.revision_label("FineTunedWeight", "", "poet", LORA_DIR): frozenset({"b", "c"}),
 }
 
 
@@ -111,6 +112,30 @@ def test_what_cannot_be_attached_is_a_problem(weights: list[FineTunedWeight], re
     found = resolve(service("poet", *(one.name for one in weights[1:])), having(*weights))
     assert [(one.condition, one.reason) for one in found.problems] == [("ModelReady", reason)]
     assert found.inputs is None
+
+
+def of_namespace(base: str | None) -> tuple[Any, list[str]]:
+    """Inputs of a service of `team` with its namespace's model `tiny` and weights of a namespace's model; the messages."""
+    body = yamls.model()
+    own = {**body, "kind": "BaseModel", "metadata": {"name": "tiny", "namespace": "team"}}
+    model = parts.good(Model.parse(own))
+    deps = having(weight(baseModelRef={"name": "tiny", **({"namespace": base} if base else {})}))
+    deps = replace(deps, models={Ref("BaseModel", "team", "tiny"): model})
+    one = parts.service(model={"name": "tiny", "kind": "BaseModel", "fineTunedWeights": ["poet"]}, engine={})
+    found = resolve(one, deps)
+    return found.inputs, [problem.message for problem in found.problems]
+
+
+def test_weights_that_name_no_namespace_are_of_no_namespaces_model() -> None:
+    """Else a BaseModel that happens to have the name would get the weights of another namespace's model."""
+    inputs, said = of_namespace(None)
+    assert inputs is None and said == [
+        "FineTunedWeight poet was trained on model tiny, not on model tiny of namespace team: if it was, an administrator "
+        "writes the namespace into its spec.baseModelRef.namespace"
+    ]
+    assert "of namespace other, not on model tiny of namespace team: name one" in of_namespace("other")[1][0]
+    inputs, said = of_namespace("team")
+    assert inputs is not None and not said
 
 
 def test_weights_that_cannot_be_read_say_why() -> None:
