@@ -111,3 +111,29 @@ def test_helm_test_may_touch_nothing_but_its_service() -> None:
     (box,) = only(made, "Pod")["spec"]["containers"]
     compile(box["args"][0], "helm-test.py", "exec")
     assert not [body for body in rendered(operator={"external": True}) if body["kind"] == "Pod"]
+
+
+def test_the_operator_is_told_where_agents_write() -> None:
+    roots = ["/mnt/models", "/raid/models"]
+    agent = {"enabled": True, "roots": roots, "image": {"repository": "r/agent"}}
+    made = rendered(agent=agent)
+    told = [word for word in pod(made)["containers"][0]["args"] if word.startswith("--agent-root")]
+    assert told == [f"--agent-root={root}" for root in roots]
+    assert [word for word in pod(made, "DaemonSet")["containers"][0]["args"] if word.startswith("--root")] == [
+        f"--root={root}" for root in roots
+    ]
+
+
+def test_the_agents_own_namespace_is_no_tenants() -> None:
+    """Its pods write on the nodes: with the policy there would be no agents."""
+    done = helm("template", "ome", str(CHART), "-n", "ome", "--set", "image.repository=r/op,admissionPolicy.tenants={ome}")
+    assert done.returncode != 0 and "admissionPolicy.tenants names ome" in done.stderr
+
+
+def test_the_policy_for_tenants_knows_the_roots() -> None:
+    made = rendered(agent={"roots": ["/raid/"]}, admissionPolicy_tenants=["team-a"])
+    policy = only(made, "ValidatingAdmissionPolicy", "ome-tenants")["spec"]
+    assert policy["variables"][0] == {"name": "roots", "expression": '["/raid"]'}
+    (selected,) = policy["matchConstraints"]["namespaceSelector"]["matchExpressions"]
+    assert selected["values"] == ["team-a"]
+    assert not [one for one in rendered() if one["metadata"]["name"] == "ome-tenants"]
