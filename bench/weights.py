@@ -25,6 +25,7 @@ from ome_operator.agent.peers import Giver, Swarm, serve
 from ome_operator.agent.progress import Progress
 from ome_operator.agent.store import Store
 from ome_operator.agent.throttle import Throttle
+from ome_operator.core.weights.mount import Weights
 from ome_operator.storage.sources import Access, source
 
 COMMIT = "c0ffee" + "0" * 34
@@ -103,7 +104,9 @@ async def fetch(url: str, folder: Path, swarm: list[str] | None = None, node: st
     whole = Swarm(found, find, TOKEN) if swarm is not None else found
     limits = Limits(files=2 if swarm is not None else 8)
     try:
-        await Download("hf://org/model", whole, Store(folder / "m", "bench"), limits, Progress(), node=node).run()
+        one = Weights("ClusterBaseModel", "", "bench", "hf://org/model", str(folder / "m"))
+        store = Store(folder / "m", one.digest, identity=one._asdict())
+        await Download(one.uri, whole, store, limits, Progress(), node=node).run()
     finally:
         await whole.close()
 

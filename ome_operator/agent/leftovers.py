@@ -16,13 +16,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ome_operator.agent.store import homes, read
+from ome_operator.agent.manifest import read
+from ome_operator.agent.owners import FORMER, homes, whose
 
 logger = logging.getLogger(__name__)
 
 LOOK_EVERY = 60.0
 """Seconds for which a look at the disk counts when nothing of ours has changed it."""
-_OURS = re.compile(r"[0-9a-f]{8}")
+_OURS = re.compile(r"[0-9a-f]{8}|[0-9a-f]{32}")
+"""Eight digits: of an agent before directories were each one model's. Nothing is fetched into them any more."""
 
 
 class Directory(NamedTuple):
@@ -97,7 +99,8 @@ def directories(home: Path) -> list[Directory]:
 def _directory(home: Path, digest: str) -> Directory:
     root = home / digest
     manifest = read(home / f"{digest}.json")
-    if manifest is None or not root.is_dir():
+    strange = manifest is None or (len(digest) != FORMER and whose(home, digest, manifest) is None)
+    if manifest is None or strange or not root.is_dir():
         return Directory(str(root), bytes=_size(root) + _size(home / f"{digest}.partial"))
     return Directory(str(root), manifest.models, manifest.paths, manifest.size)
 

@@ -12,12 +12,14 @@ from typing import Any
 from ome_operator import keys
 from ome_operator.agent import record
 from ome_operator.agent.leftovers import Leftovers
-from ome_operator.agent.nodes import LOCAL, belongs, concerns, misplaced, present
+from ome_operator.agent.namespaces import Namespaces
+from ome_operator.agent.nodes import belongs, concerns
+from ome_operator.agent.places import LOCAL, conflict, takes_path
 from ome_operator.agent.record import Held
 from ome_operator.agent.work import AgentSettings, Work
 from ome_operator.api import FineTunedWeight, Invalid, Model
 from ome_operator.core.observed import from_api
-from ome_operator.core.weights.mount import weights
+from ome_operator.core.weights.mount import Weights, root_of, weights
 from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
 from ome_operator.kube.errors import AlreadyExists, KubeError, NotFound
@@ -70,6 +72,7 @@ class Agent:
         )
         self._works: dict[str, Work] = {}
         self._leftovers = Leftovers(settings.roots, settings.remove_after)
+        self._namespaces = Namespaces(self._uid_of)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._slots = asyncio.Semaphore(settings.models)
         self._labels: Mapping[str, str] = {}
@@ -121,8 +124,9 @@ class Agent:
             try:
                 if self._ticked_at - self._looked_at > LOOK_EVERY:
                     await self._look()
+                await self._namespaces.look(self._settings.roots, self._namespaced())
                 self._keep()
-                if complete.is_set():  # a record with half of the models would take labels away
+                if complete.is_set() and not self._namespaces.waiting:  # half of the models would take labels away
                     await self._report()
             except KubeError as error:
                 logger.info("the API server: %s", error)
@@ -139,33 +143,58 @@ class Agent:
         self._labels, self._looked_at = node["metadata"].get("labels") or {}, time.monotonic()
         return from_api.uid(node)
 
+    async def _uid_of(self, namespace: str) -> str:
+        return from_api.uid(await self._client.get("Namespace", "", namespace))
+
+    def _namespaced(self) -> dict[str, tuple[str, str]]:
+        """Namespace of each model that is of one and to be here, and the root that it is to be below."""
+        mine = {uid: one for uid, one in self._models.items() if one.namespace and self._wanted(one)}
+        roots, wrong = self._settings.roots, self._settings.places.misplaced
+        return {uid: (one.namespace, "" if wrong(one) else root_of(weights(one).path, roots)) for uid, one in mine.items()}
+
     def _keep(self) -> None:
         """Start what is due, and leave what is not wanted here any more."""
-        wanted = {uid: one for uid, one in self._models.items() if self._wanted(one)}
+        settled = self._namespaces.settled
+        wanted = {uid: one for uid, one in self._models.items() if self._wanted(one) and (settled(uid) or not one.namespace)}
         for uid in self._works.keys() - wanted.keys():
             self._leave(uid)
-        owners: dict[str, Work] = {}
-        for uid, model in sorted(wanted.items(), key=lambda each: (each[1].kind, each[1].namespace, each[1].name)):
+        taken: dict[str, Weights] = {}
+        for uid, model in sorted(wanted.items(), key=lambda each: _rank(each[1])):
             work = self._work(uid, model)
-            other = owners.setdefault(str(work.store.path), work)
-            if other.key != work.key:
-                first = f"{other.model.kind} {other.model.name}"
-                said = f"spec.storage.path {work.store.path} is that of {first}, whose files are others: choose another"
+            if said := self._refused(work, taken):
+                work.points = False
                 work.refuse(said)
-            elif uid not in self._tasks and work.due <= time.monotonic():
+                if task := self._tasks.pop(uid, None):
+                    task.cancel()
+            elif uid not in self._tasks and work.due <= time.monotonic() and not self._comes(work):
                 self._tasks[uid] = asyncio.create_task(self._pass(uid, work))
+
+    def _refused(self, work: Work, taken: dict[str, Weights]) -> str:
+        """Why a model cannot have its path, "" where it can: those that came before it have theirs."""
+        one = work.identity
+        if not takes_path(one):
+            return ""
+        said = conflict(one, taken)
+        if not said:
+            work.points = taken.setdefault(one.path, one) is one
+        return said
+
+    def _comes(self, work: Work) -> bool:
+        """Whether another model's files are on their way that this one can take then."""
+        others = (self._works[uid] for uid in self._tasks if uid in self._works)
+        return any(other.lends(work) for other in others)
 
     def _wanted(self, model: Held) -> bool:
         if not concerns(model) or not belongs(model, self._node, self._labels):
             return False
-        if model.spec.disabled and not present(model):
+        if model.spec.disabled and not self._settings.places.present(model):
             return False
         local = model.spec.storage.storage_uri.startswith(LOCAL)
-        return not (local and misplaced(model, self._settings.roots))  # we do not see it: whoever put it there says so
+        return not (local and self._settings.places.outside(model))  # we do not see it: whoever put it there says so
 
     def _work(self, uid: str, model: Held) -> Work:
         work = self._works.get(uid)
-        if work is None or work.key != (weights(model).uri, weights(model).path):
+        if work is None or work.identity != weights(model):
             self._leave(uid)
             work = self._works[uid] = Work(model, self._settings)
         work.refresh(model)
@@ -219,6 +248,14 @@ class Agent:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+_RANKS = {"ClusterBaseModel": 0, "FineTunedWeight": 1, "BaseModel": 2}
+
+
+def _rank(model: Held) -> tuple[int, str, str, str]:
+    """Of models that want one path the first has it: those of the cluster's administrator, then the older."""
+    return _RANKS[model.kind], model.created, model.namespace, model.name
 
 
 Serve = Callable[[Agent], Awaitable[None]]

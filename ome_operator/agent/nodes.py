@@ -1,15 +1,11 @@
 """Which models a node is to hold."""
 
 from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ome_operator import names
+from ome_operator.agent.places import LOCAL
 from ome_operator.agent.record import Held
-from ome_operator.agent.store import Store
-from ome_operator.core.weights.mount import managed, weights
-
-LOCAL = "local://"
+from ome_operator.core.weights.mount import managed
 
 
 def belongs(model: Held, node: str, labels: Mapping[str, str]) -> bool:
@@ -26,26 +22,6 @@ def concerns(model: Held) -> bool:
     """Whether an agent has anything to do for a model."""
     uri = model.spec.storage.storage_uri
     return managed(uri) or uri.startswith(LOCAL)
-
-
-def present(model: Held) -> bool:
-    """Whether the files of a model are here already. A disabled model is fetched no more; what is here is looked after, for
-    services that run may need it again.
-    """
-    identity = weights(model)
-    path = Path(identity.path)
-    if identity.uri.startswith(LOCAL):
-        return path.is_dir()
-    return Store(path, names.weights_digest(identity.uri)).whole
-
-
-def misplaced(model: Held, roots: tuple[str, ...]) -> str:
-    """A sentence when a model's path is not below one of the directories that agents may write, else ""."""
-    path = PurePosixPath(weights(model).path)
-    inside = path.is_absolute() and ".." not in path.parts
-    if inside and any(PurePosixPath(root) in path.parents for root in roots):
-        return ""
-    return f"spec.storage.path {path} is not below {' or '.join(roots)}: move it there, or add to agent.roots of the chart"
 
 
 def _term(term: Mapping[str, Any], node: str, labels: Mapping[str, str]) -> bool:

@@ -1,8 +1,9 @@
 """Files from nodes that have them already, before the source itself is asked.
 
-Files are asked for by their hash, so it does not matter for which model another node fetched them, and a file can be had
-from there as soon as it is proven, long before its model is whole. What comes is checked like everything else; a file that
-came wrong is fetched from the source the next time. All agents share one token: weights may be somebody's secret.
+Files are asked for by their hash, for a namespace: a node gives files of that namespace's models and of the whole
+cluster's, since a hash is no proof that somebody may have the bytes. A file can be had as soon as it is proven, long
+before its model is whole. What comes is checked like everything else; a file that came wrong is fetched from the source
+the next time. All agents share one token: weights may be somebody's secret.
 """
 
 import asyncio
@@ -17,8 +18,7 @@ from urllib.parse import quote
 import aiohttp
 from aiohttp import web
 
-from ome_operator.agent.store import homes, known_files
-from ome_operator.storage.hashes import Hash
+from ome_operator.agent.owners import homes, known_files
 from ome_operator.storage.http import ranged, session
 from ome_operator.storage.listing import Listing, RemoteFile, Source, SourceError
 
@@ -37,8 +37,10 @@ Find = Callable[[], Awaitable[list[str]]]
 class Swarm:
     """A source with peers before it."""
 
-    def __init__(self, source: Source, find: Find, token: str, chance: random.Random | None = None) -> None:
-        self._source, self._find, self._token = source, find, token
+    def __init__(
+        self, source: Source, find: Find, token: str, chance: random.Random | None = None, *, namespace: str = ""
+    ) -> None:
+        self._source, self._find, self._token, self._namespace = source, find, token, namespace
         self._chance = chance or random.Random()
         self._session: aiohttp.ClientSession | None = None
         self._suspect: set[str] = set()
@@ -55,7 +57,7 @@ class Swarm:
         if peer := "" if alone else await self._peer(file):
             assert self._session is not None
             try:
-                async for data in ranged(self._session, peer + _path(file.hash), start, end, file.size, self._headers()):
+                async for data in ranged(self._session, peer + self._path(file), start, end, file.size, self._headers()):
                     start += len(data)
                     self.fetched += len(data)
                     yield data
@@ -92,10 +94,17 @@ class Swarm:
         """How many files a peer gives now if it has this one, else None."""
         assert self._session is not None
         try:
-            async with self._session.head(peer + _path(file.hash), headers=self._headers(), timeout=PATIENCE) as answer:
+            async with self._session.head(peer + self._path(file), headers=self._headers(), timeout=PATIENCE) as answer:
                 return int(answer.headers.get("X-Busy", "0")) if answer.status == 200 else None
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
             return None
+
+    def _path(self, file: RemoteFile) -> str:
+        """Agents before this one know no namespaces: they have nothing at the second path, and so give nobody others'
+        files.
+        """
+        below = f"/namespaces/{self._namespace}" if self._namespace else ""
+        return f"{below}/files/{quote(str(file.hash), safe='')}"
 
     def _headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self._token}"}
@@ -106,7 +115,8 @@ class Giver:
 
     def __init__(self, roots: Iterable[str], token: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._roots, self._token, self._clock = [Path(one) for one in roots], token, clock
-        self._index: dict[str, Path] = {}
+        self._index: dict[tuple[str, str], Path] = {}
+        """By namespace ("" for files of the whole cluster) and hash."""
         self._indexed_at = -1e9
         self.busy = 0
         """Files that it gives now."""
@@ -114,16 +124,17 @@ class Giver:
         """Answers with bytes so far."""
 
     def app(self) -> web.Application:
-        """GET and HEAD of `/files/<hash>`."""
+        """GET and HEAD of `/files/<hash>` for models of the whole cluster, below `/namespaces/<namespace>` for others."""
         app = web.Application()
         app.router.add_get("/files/{hash}", self._answer)
+        app.router.add_get("/namespaces/{namespace}/files/{hash}", self._answer)
         return app
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         shown = request.headers.get("Authorization", "")
         if not self._token or not hmac.compare_digest(shown.encode(), f"Bearer {self._token}".encode()):
             return web.Response(status=401)
-        path = await self._find(request.match_info["hash"])
+        path = await self._find(request.match_info["hash"], request.match_info.get("namespace", ""))
         if path is None:
             return web.Response(status=404)
         if request.method == "HEAD":
@@ -132,17 +143,17 @@ class Giver:
             return web.Response(status=503)
         return _Counted(self, path)
 
-    async def _find(self, text: str) -> Path | None:
-        if text not in self._index and self._clock() - self._indexed_at > INDEX_S:
+    async def _find(self, text: str, namespace: str = "") -> Path | None:
+        mine = dict.fromkeys([(namespace, text), ("", text)])
+        if not (self._index.keys() & mine) and self._clock() - self._indexed_at > INDEX_S:
             self._index = await asyncio.to_thread(self._look)
             self._indexed_at = self._clock()
-        path = self._index.get(text)
-        return path if path is not None and path.is_file() else None
+        return next((path for one in mine if (path := self._index.get(one)) is not None and path.is_file()), None)
 
-    def _look(self) -> dict[str, Path]:
-        """Every proven file below the roots, by its hash."""
+    def _look(self) -> dict[tuple[str, str], Path]:
+        """Every proven file below the roots."""
         found = (each for home in homes(self._roots) for each in known_files(home))
-        return {str(one.hash): path for path, one in found if one.hash.algorithm != "size"}
+        return {(one.namespace, str(one.proven.hash)): one.path for one in found if one.proven.hash.algorithm != "size"}
 
 
 class _Counted(web.FileResponse):
@@ -159,10 +170,6 @@ class _Counted(web.FileResponse):
             return await super().prepare(request)
         finally:
             self._giver.busy -= 1
-
-
-def _path(wanted: Hash) -> str:
-    return "/files/" + quote(str(wanted), safe="")
 
 
 async def serve(giver: Giver, address: str, port: int) -> tuple[web.AppRunner, int]:

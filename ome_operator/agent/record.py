@@ -7,6 +7,7 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.api import FineTunedWeight, Model
+from ome_operator.core.weights import mount
 from ome_operator.core.weights.mount import node_label, weights
 
 READY, UPDATING, FAILED = keys.MODEL_READY, keys.MODEL_UPDATING, keys.MODEL_FAILED
@@ -29,6 +30,11 @@ class Report:
 
 Held = Model | FineTunedWeight
 """What has weights on nodes."""
+
+
+def directory(model: Held, roots: tuple[str, ...]) -> str:
+    """Directory of a model's revision, as stored revisions of services call it."""
+    return mount.directory(weights(model)._asdict(), True, roots)
 
 
 def label(model: Held) -> str:

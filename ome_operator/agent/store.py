@@ -1,9 +1,12 @@
 """Weights on a node's disk.
 
-    <parent of path>/.ome/<digest of the URI>/            files of one model revision, never changed once they are there
-    <parent of path>/.ome/<digest of the URI>.json        its manifest: Ready is what has both
-    <parent of path>/.ome/<digest of the URI>.partial/    files/ proven, parts/ on their way, journal what was proven
-    <path>                                                a symlink to the newest
+    <home>/<digest>/            files of one model revision, never changed once they are there
+    <home>/<digest>.json        its manifest: Ready is what has both
+    <home>/<digest>.partial/    files/ proven, parts/ on their way, journal what was proven
+    <path>                      a symlink to the newest, for a model of the whole cluster
+
+A home is `<parent of path>/.ome`, or `<root>/.namespaces/<namespace>/.ome` for a BaseModel. The digest is that of the
+model's storage identity, which the manifest repeats: a directory is of one model alone (docs/tenancy.md).
 
 Every step is a rename after an fsync, so a kill at any moment leaves one state or the other.
 """
@@ -13,55 +16,41 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import MappingProxyType
 
+from ome_operator import keys
+from ome_operator.agent.manifest import Manifest as Manifest
+from ome_operator.agent.manifest import Proven as Proven
+from ome_operator.agent.manifest import dump, lines, read
 from ome_operator.storage.hashes import Checker, Hash
 from ome_operator.storage.listing import Listing, Refused, RemoteFile
 
-HIDDEN = ".ome"
+HIDDEN = keys.WEIGHTS
 CHUNK = 4 * 1024 * 1024
-
-
-class Proven(NamedTuple):
-    """A file whose bytes were right."""
-
-    name: str
-    size: int
-    hash: Hash
-    blocks: tuple[int, ...]
-    """CRC-32 of every `hashes.BLOCK` bytes."""
-    members: tuple[str, ...] = ()
-    """Of an archive: the files that came out of it. It is gone, and counts as proven while they are there."""
-
-
-class Manifest(NamedTuple):
-    """What a directory holds."""
-
-    uri: str
-    revision: str
-    files: tuple[Proven, ...]
-    verified_at: str
-    """When all of it was proven, or looked at last; RFC 3339."""
-    models: tuple[str, ...] = ()
-    """Labels of the models that these files were fetched for."""
-    paths: tuple[str, ...] = ()
-    """Paths of these models: symlinks to here once, and a pod that mounted one then sees these files still."""
-
-    @property
-    def size(self) -> int:
-        """Bytes of all files."""
-        return sum(one.size for one in self.files)
 
 
 class Store:
     """One model revision on this node's disk."""
 
-    def __init__(self, path: Path, digest: str) -> None:
+    def __init__(
+        self,
+        path: Path,
+        digest: str,
+        home: Path | None = None,
+        *,
+        identity: Mapping[str, str] = MappingProxyType({}),
+        lenders: Callable[[], Iterable[tuple[Path, Manifest]]] | None = None,
+    ) -> None:
         self.path = path
-        """`spec.storage.path`: what becomes the symlink."""
-        self.home = path.parent / HIDDEN
+        """`spec.storage.path`: what becomes the symlink, unless `home` is another place than beside it."""
+        self.linked = home is None
+        self.home = home or path.parent / HIDDEN
+        self._identity, self._lenders = dict(identity), lenders or self._beside
+        self._lent: dict[tuple[Hash, int], list[Path]] | None = None
+        self._seen: dict[str, Proven] = {}
+        """Lines of the journal that this process wrote, or compared with the bytes."""
         self.root = self.home / digest
         """The directory of this revision."""
         self._manifest = self.home / f"{digest}.json"
@@ -73,7 +62,19 @@ class Store:
 
     def manifest(self) -> Manifest | None:
         """The manifest, None before everything was proven."""
-        return read(self._manifest) if self.root.is_dir() else None
+        known = read(self._manifest) if self.root.is_dir() else None
+        return known if known is not None and not self._foreign(known) else None
+
+    def _foreign(self, known: Manifest) -> bool:
+        return dict(known.identity) != self._identity
+
+    def strange(self) -> str:
+        """A sentence where the directory holds what another model's manifest says: nobody may mend that into ours."""
+        known = read(self._manifest)
+        if known is None or not self._foreign(known):
+            return ""
+        of = known.identity or {"uri": known.uri}
+        return f"{self.root} says that it holds {of.get('uri')} of {of.get('name', 'another model')}: move it away"
 
     @property
     def whole(self) -> bool:
@@ -105,9 +106,15 @@ class Store:
             one.unlink(missing_ok=True)
 
     def proven(self) -> dict[str, Proven]:
-        """Files that were proven and await the rest, by name. Without a line in the journal a file counts for nothing."""
+        """Files that were proven and await the rest, by name. Without a line in the journal a file counts for nothing,
+        and after a restart with it only when its bytes were compared (`prepare`).
+        """
+        return {name: one for name, one in self.noted().items() if self._seen.get(name) == one}
+
+    def noted(self) -> dict[str, Proven]:
+        """Files that were proven, as the journal says, and that are there."""
         found = {}
-        for one in _lines(self._journal):
+        for one in lines(self._journal):
             file = self.files / one.name
             if all(name in found for name in one.members) if one.members else _sized(file, one.size):
                 found[one.name] = one
@@ -122,7 +129,10 @@ class Store:
     # --- steps ----------------------------------------------------------------------------------------------------------
 
     def prepare(self, listing: Listing) -> None:
-        """Make room for parts, and forget parts and files of another listing."""
+        """Make room for parts, and forget parts and files of another listing. Read once what an earlier process has
+        proven.
+        """
+        self._lent = None
         self.files.mkdir(parents=True, exist_ok=True)
         self.parts.mkdir(exist_ok=True)
         wanted = {self.part(one).name for one in listing.files}
@@ -130,11 +140,21 @@ class Store:
             name, _, start = part.name.partition(".")
             if name not in wanted or (start and not start.isdigit()):
                 part.unlink()
+        for one in self.noted().values():
+            if self._seen.get(one.name) != one and self._holds(one):
+                self._seen[one.name] = one
         names, proven = {one.name for one in listing.files}, self.proven()
         names |= {member for name in names & proven.keys() for member in proven[name].members}
         for file in [one for one in self.files.rglob("*") if one.is_file()]:
             if str(file.relative_to(self.files)) not in names:
                 file.unlink()
+
+    def _holds(self, one: Proven) -> bool:
+        """Whether a file has the bytes that its line in the journal says."""
+        if one.members:  # it is gone; what came out of it has lines of its own
+            return all(name in self._seen for name in one.members)
+        checker = check(self.files / one.name, RemoteFile(one.name, one.size, one.hash))
+        return checker.whole and checker.blocks == one.blocks
 
     def accept(self, file: RemoteFile, blocks: tuple[int, ...], part: Path | None = None) -> Proven:
         """The bytes are right: to the disk, into place, and into the journal."""
@@ -154,24 +174,27 @@ class Store:
         self._note([*members, Proven(file.name, file.size, file.hash, (), tuple(one.name for one in members))])
         self.part(file).unlink()
 
-    def _note(self, proven: Iterable[Proven]) -> None:
+    def _note(self, proven: Sequence[Proven]) -> None:
         with self._journal.open("ab") as journal:
-            journal.write(b"".join(json.dumps(_dump(one)).encode() + b"\n" for one in proven))
+            journal.write(b"".join(json.dumps(dump(one)).encode() + b"\n" for one in proven))
             journal.flush()
             os.fsync(journal.fileno())
+        self._seen |= {one.name: one for one in proven}
 
     def link(self, file: RemoteFile, source: Path) -> Path:
         """Another name for a file of this disk, beside the parts; copied where the file system has no links."""
         beside = self.part(file).with_suffix(".link")
         beside.unlink(missing_ok=True)
         try:
-            os.link(source, beside)
+            os.link(source.resolve(), beside)
         except OSError:
             shutil.copyfile(source, beside)
         return beside
 
     def publish(self, uri: str, listing: Listing, now: str) -> Manifest:
         """All files are proven: the directory and its manifest appear, the last of them by one rename. May raise Refused."""
+        if said := self.strange():
+            raise Refused(said)
         known = self.proven()
         missing = [one for one in listing.files if one.name not in known or known[one.name].hash != one.hash]
         if any(one.unpack is not None for one in missing):
@@ -181,7 +204,8 @@ class Store:
         names = Counter(name for one in listing.files for name in known[one.name].members or (one.name,))
         if twice := [name for name, count in names.items() if count > 1]:
             raise Refused(f"two layers have a file {twice[0]!r}: push it once")
-        made = Manifest(uri, listing.revision, tuple(known[name] for name in sorted(names)), now)
+        files = tuple(known[name] for name in sorted(names))
+        made = Manifest(uri, listing.revision, files, now, identity=self._identity)
         for folder in [self.files, *(one for one in self.files.rglob("*") if one.is_dir())]:
             _sync(folder)
         if self.root.exists():  # a repair: pods may have this very directory open
@@ -204,15 +228,7 @@ class Store:
 
     def write(self, manifest: Manifest) -> None:
         """Replace the manifest."""
-        body = {
-            "uri": manifest.uri,
-            "revision": manifest.revision,
-            "verifiedAt": manifest.verified_at,
-            "models": list(manifest.models),
-            "paths": list(manifest.paths),
-            "files": [_dump(one) for one in manifest.files],
-        }
-        _replace(self._manifest, json.dumps(body, indent=1).encode())
+        _replace(self._manifest, json.dumps(manifest.dump(), indent=1).encode())
 
     def damage(self) -> None:
         """The directory is whole no more: the manifest goes, the files stay where pods have them open."""
@@ -221,6 +237,8 @@ class Store:
 
     def point(self) -> str:
         """Make the path a symlink to this revision; a sentence where something else is in its place."""
+        if not self.linked:
+            return ""
         target = os.path.relpath(self.root, self.path.parent)
         if self.path.is_symlink() and self.path.readlink() == Path(target):
             return ""
@@ -236,33 +254,22 @@ class Store:
 
     def elsewhere(self, file: RemoteFile) -> Iterator[Path]:
         """Files of this disk that may be the same: of other revisions, of a lost manifest, of a directory at the path."""
-        places = [folder / file.name for folder in (self.files, self.root, self.path)]
-        for manifest in sorted(self.home.glob("*.json")):
-            known = read(manifest)
-            same = [one.name for one in known.files if (one.hash, one.size) == (file.hash, file.size)] if known else []
-            places += [manifest.with_suffix("") / name for name in same]
+        if self._lent is None:
+            self._lent = {}
+            for folder, manifest in self._lenders():
+                for one in manifest.files:
+                    self._lent.setdefault((one.hash, one.size), []).append(folder / one.name)
+        places = [folder / file.name for folder in (self.files, self.root, *([self.path] if self.linked else []))]
+        places += self._lent.get((file.hash, file.size), ())
         for place in dict.fromkeys(places):
             if _sized(place, file.size):
                 yield place
 
-
-def homes(roots: Iterable[Path]) -> list[Path]:
-    """Every `.ome` below some directories; models lie at most a few directories deep. One inside another is none of ours: a
-    model's own files may be called that.
-    """
-    found = {home for root in roots for depth in ("", "*/", "*/*/") for home in root.glob(f"{depth}{HIDDEN}")}
-    return sorted(one for one in found if one.is_dir() and HIDDEN not in one.resolve().parent.parts)
-
-
-def known_files(home: Path) -> Iterator[tuple[Path, Proven]]:
-    """Every file below a `.ome` that was proven, of whole models and of those on their way."""
-    for manifest in home.glob("*.json"):
-        known = read(manifest)
-        for one in known.files if known else ():
-            yield manifest.with_suffix("") / one.name, one
-    for journal in home.glob("*.partial/journal"):
-        for one in _lines(journal):
-            yield journal.parent / "files" / one.name, one
+    def _beside(self) -> Iterator[tuple[Path, Manifest]]:
+        """Every whole directory beside this one."""
+        for manifest in sorted(self.home.glob("*.json")):
+            if (known := read(manifest)) is not None:
+                yield manifest.with_suffix(""), known
 
 
 def length(path: Path) -> int:
@@ -286,38 +293,6 @@ def check(path: Path, file: RemoteFile, *, limit: int | None = None) -> Checker:
             checker.update(data)
             left -= len(data)
     return checker
-
-
-def _dump(one: Proven) -> dict[str, Any]:
-    said = {"name": one.name, "size": one.size, "hash": str(one.hash), "blocks": list(one.blocks)}
-    return {**said, "members": list(one.members)} if one.members else said
-
-
-def _load(one: Any) -> Proven:
-    return Proven(one["name"], int(one["size"]), Hash.read(one["hash"]), tuple(one["blocks"]), tuple(one.get("members", ())))
-
-
-def read(path: Path) -> Manifest | None:
-    """A manifest; None when it is absent or broken, which is the same: not proven."""
-    try:
-        body = json.loads(path.read_bytes())
-        files = tuple(_load(one) for one in body["files"])
-        models, paths = (tuple(body.get(name) or ()) for name in ("models", "paths"))
-        return Manifest(body["uri"], body["revision"], files, body["verifiedAt"], models, paths)
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _lines(path: Path) -> Iterable[Proven]:
-    try:
-        raw = path.read_bytes()
-    except FileNotFoundError:
-        return
-    for line in raw.splitlines():
-        try:
-            yield _load(json.loads(line))
-        except (ValueError, KeyError, TypeError):  # cut off by a crash
-            continue
 
 
 def _replace(path: Path, data: bytes) -> None:

@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 
-from ome_operator import names
 from ome_operator.agent import learn, record
 from ome_operator.agent.download import Download, Failed, Limits
-from ome_operator.agent.nodes import LOCAL, misplaced
+from ome_operator.agent.places import LOCAL, Roots
 from ome_operator.agent.progress import Progress
 from ome_operator.agent.store import Manifest, Store
 from ome_operator.agent.verify import verify
@@ -39,8 +39,8 @@ class AgentSettings:
     """The hub; "" for huggingface.co."""
     limits: Limits = field(default_factory=Limits)
     node: str = ""
-    peers: Callable[[Source], Source] | None = None
-    """Puts other nodes before a source; None: every node asks the source."""
+    peers: Callable[[Source, str], Source] | None = None
+    """Puts other nodes before a source, for a namespace; None: every node asks the source."""
     models: int = 2
     """Models at a time."""
     verify_every: float = 6 * 3600.0
@@ -52,25 +52,34 @@ class AgentSettings:
     remove_after: float = 0.0
     """Seconds for which no model names a directory before it is offered to be removed; 0: it is kept."""
 
+    @cached_property
+    def places(self) -> Roots:
+        """The roots, as they are when this is asked for the first time."""
+        return Roots(self.roots)
+
 
 class Work:
     """One model, as its spec is now."""
 
     def __init__(self, model: record.Held, settings: AgentSettings) -> None:
         self.model, self._settings = model, settings
-        identity = weights(model)
-        self._uri = identity.uri
-        self.store = Store(Path(identity.path), names.weights_digest(identity.uri))
+        self.identity = weights(model)
+        self._uri, self._misplaced = self.identity.uri, settings.places.misplaced(model)
+        self.store: Store = settings.places.store(model)
+        self._directory = record.directory(model, settings.roots)
         self._progress = Progress()
         self._report = self._first()
         self._tries = 0
         self.due = 0.0
         """Monotonic time of the next pass."""
+        self.points = True
+        """Whether the link at its path is its own: of two models with the same files at a path only the first has it."""
 
-    @property
-    def key(self) -> tuple[str, str]:
-        """What makes it another work: where the files come from and where they go."""
-        return self._uri, str(self.store.path)
+    def lends(self, other: "Work") -> bool:
+        """Whether what it fetches now is what another one wants, which then needs no second copy."""
+        mine, theirs = self.identity, other.identity
+        same = (mine.uri, mine.source, mine.namespace) == (theirs.uri, theirs.source, theirs.namespace)
+        return same and self._report.state == record.UPDATING and self.store.home == other.store.home
 
     def report(self) -> record.Report:
         """How it stands."""
@@ -91,10 +100,10 @@ class Work:
 
     def _first(self) -> record.Report:
         """What the disk says before the first pass: an agent that starts again takes no label away."""
-        manifest = self.store.manifest()
+        manifest = None if self._misplaced else self.store.manifest()
         if manifest is None or self._pin() not in ("", manifest.revision):
             return record.Report()
-        held, size = (self.store.root.name,), manifest.size
+        held, size = (self._directory,), manifest.size
         return record.Report(record.READY, manifest.revision, held, size, size, verified_at=manifest.verified_at)
 
     async def run(self) -> None:
@@ -117,10 +126,10 @@ class Work:
         self._tries, self.due = 0, 0.0
 
     async def _run(self) -> None:
+        if said := self._misplaced or await asyncio.to_thread(self._settings.places.detour, self.model):
+            raise Failed(said)
         if self._uri.startswith(LOCAL):
             return await asyncio.to_thread(self._look)
-        if said := misplaced(self.model, self._settings.roots):
-            raise Failed(said)
         found = await asyncio.to_thread(self._check)
         manifest = found or await self._fetch()
         await asyncio.to_thread(self._done, manifest)
@@ -128,6 +137,8 @@ class Work:
 
     def _check(self) -> Manifest | None:
         """What is here, if it is of the right revision and was not damaged since."""
+        if said := self.store.strange():
+            raise Failed(said)
         manifest = self.store.manifest()
         if manifest is None:
             return None
@@ -153,7 +164,7 @@ class Work:
         access = Access(storage.parameters or {}, _secret(self._settings.secrets, storage.key), self._settings.endpoint)
         found = source(self._uri, access)
         if self._settings.peers is not None:
-            found = self._settings.peers(found)
+            found = self._settings.peers(found, self.model.namespace)
         download = Download(self._uri, found, self.store, self._settings.limits, self._progress, node=self._settings.node)
         try:
             return await download.run(self._pin())
@@ -161,14 +172,13 @@ class Work:
             await found.close()
 
     def _done(self, manifest: Manifest) -> None:
-        mine, path = record.label(self.model), str(self.store.path)
-        if mine not in manifest.models or path not in manifest.paths:
-            models, paths = {*manifest.models, mine}, {*manifest.paths, path}
-            manifest = manifest._replace(models=tuple(sorted(models)), paths=tuple(sorted(paths)))
+        models, paths = (record.label(self.model),), (str(self.store.path),) if self.store.linked else ()
+        if (models, paths) != (manifest.models, manifest.paths):
+            manifest = manifest._replace(models=models, paths=paths)
             self.store.write(manifest)
-        said = self.store.point()
+        said = self.store.point() if self.points else ""
         facts = learn.learn(self.store.root) if isinstance(self.model, Model) else {}
-        held, size = (self.store.root.name,), manifest.size
+        held, size = (self._directory,), manifest.size
         self._report = record.Report(
             record.READY, manifest.revision, held, size, size, message=said, verified_at=manifest.verified_at, facts=facts
         )

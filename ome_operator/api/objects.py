@@ -27,6 +27,7 @@ class Metadata(Spec):
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     deletion_timestamp: str | None = None
+    creation_timestamp: str | None = None
 
 
 class _Envelope(Spec):
@@ -55,6 +56,8 @@ class Object(Generic[S]):
     status: Mapping[str, Any]
     """The status as it stands on the server, unparsed."""
     deleting: bool
+    created: str = ""
+    """When, as the server says; "" for an object that is not on a server yet."""
 
     API_VERSION: ClassVar[str] = keys.API_VERSION
     KINDS: ClassVar[tuple[str, ...]]
@@ -98,6 +101,7 @@ class Object(Generic[S]):
             spec=spec,
             status=envelope.status or {},
             deleting=meta.deletion_timestamp is not None,
+            created=meta.creation_timestamp or "",
         )
 
     def dump(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from ome_operator.errors import UserError
 if TYPE_CHECKING:
     from ome_operator.agent.peers import Giver
     from ome_operator.agent.work import AgentSettings
+    from ome_operator.storage.listing import Source
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 PEER_TOKEN = Path("/etc/ome/peers/token")
@@ -55,9 +56,10 @@ def agent(
     from ome_operator.util.log_format import configure
 
     configure(log_format, log_level)
+    below = tuple(map(_root, root))
     limits = Limits(files=files, throttle=Throttle(bandwidth * 1e6))
     settings = AgentSettings(
-        roots=tuple(one.rstrip("/") for one in root),
+        roots=below,
         secrets=secrets,
         endpoint=endpoint,
         limits=limits,
@@ -80,7 +82,26 @@ def _among_peers(
     from ome_operator.agent.peers import Giver, Swarm, resolver
 
     find = resolver(peers, port, own_address)
-    return replace(settings, peers=lambda one: Swarm(one, find, token)), Giver(settings.roots, token)
+
+    def among(source: "Source", namespace: str) -> "Source":
+        return Swarm(source, find, token, namespace=namespace)
+
+    return replace(settings, peers=among), Giver(settings.roots, token)
+
+
+def _root(given: str) -> str:
+    """A directory that agents may write below, which is there then."""
+    from ome_operator.agent.store import HIDDEN
+    from ome_operator.core.weights.mount import NAMESPACES
+
+    path = Path(given)
+    if not path.is_absolute() or {"..", HIDDEN, NAMESPACES} & set(path.parts):
+        raise UserError(f"--root {given}: name an absolute path without the components .., {HIDDEN} and {NAMESPACES}.")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--root {given}: it cannot be made: {error.strerror}.") from error
+    return str(path)
 
 
 def _token(path: Path) -> str:

@@ -56,6 +56,7 @@ RESOURCES: dict[str, Resource] = {
     "ServiceAccount": Resource("v1", "serviceaccounts", namespaced=True),
     "Pod": Resource("v1", "pods", namespaced=True),
     "Node": Resource("v1", "nodes", namespaced=False),
+    "Namespace": Resource("v1", "namespaces", namespaced=False),
     "Event": Resource("v1", "events", namespaced=True),
     "Role": Resource("rbac.authorization.k8s.io/v1", "roles", namespaced=True),
     "RoleBinding": Resource("rbac.authorization.k8s.io/v1", "rolebindings", namespaced=True),

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ome_operator import names
 from ome_operator.agent.download import Failed
+from ome_operator.core.weights.mount import weights
 from ome_operator.storage.listing import Refused
 from ome_operator.storage.sources import Access, source
 from tests.agent.conftest import Node
@@ -67,14 +67,14 @@ def made(here: Here, other: str, uri: str = URI) -> Any:
 
 def test_a_model_says_where_the_files_beside_it_come_from(here: Here) -> None:
     report = here.work(made(here, ORIGINAL)).report()
-    assert (report.state, report.directories) == ("Ready", (names.weights_digest(BOTH),))
+    assert (report.state, report.directories) == ("Ready", (weights(made(here, ORIGINAL)).digest,))
     assert report.facts["architecture"] == "DeepseekV3ForCausalLM", "which the checkpoint alone does not tell"
     assert (here.root / "m" / "config.json").read_bytes() == CONFIG
 
 
 def test_other_files_are_another_directory(here: Here, tmp_path: Path) -> None:
     first, second = (here.work(made(here, f"{ORIGINAL}{revision}")) for revision in ("", "@v1"))
-    assert first.store.root != second.store.root and first.key != second.key
+    assert first.store.root != second.store.root and first.identity != second.identity
     assert there_in(second.store.root) == there_in(first.store.root)
 
 

@@ -60,7 +60,7 @@ class Origin(NamedTuple):
 
 def on_disk(store: Store, files: dict[str, RemoteFile]) -> dict[str, list[tuple[int, int]]]:
     """What of every file is on the disk, proven or on its way: first byte, and the one after the last."""
-    found, proven = {}, store.proven()
+    found, proven = {}, store.noted()
     for name, file in files.items():
         places = [folder / file.name for folder in (store.root, store.files)]
         whole = file.name in proven or any(one.is_file() and one.stat().st_size == file.size for one in places)

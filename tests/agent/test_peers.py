@@ -10,10 +10,12 @@ import pytest
 
 from ome_operator.agent.download import Download, Limits
 from ome_operator.agent.peers import Giver, Swarm, serve
+from ome_operator.agent.places import Roots
 from ome_operator.agent.progress import Progress
 from ome_operator.agent.store import Store
 from ome_operator.storage import sha256sums
 from ome_operator.storage.sources import Access, source
+from tests.support import parts
 from tests.support.hub import Hub, model, served
 from tests.support.sha256sums import written
 
@@ -37,13 +39,19 @@ async def fetch(hub: Hub, folder: Path, peers: list[str], token: str = TOKEN, no
 
     swarm = Swarm(source(uri, Access({"endpoint": hub.url, "anonymous": "true"}, {})), find, token)
     limits = Limits(first=0.001, last=0.01, files=2)
+    store = place(folder, uri)
     try:
-        await Download(uri, swarm, Store(folder / "m", "0123abcd"), limits, Progress(), node=node).run()
+        await Download(uri, swarm, store, limits, Progress(), node=node).run()
     finally:
         await swarm.close()
     for name, data in hub.files.items():
-        assert (folder / ".ome" / "0123abcd" / name).read_bytes() == data
+        assert (store.root / name).read_bytes() == data
     return swarm
+
+
+def place(folder: Path, uri: str = URI) -> Store:
+    """Where the model lies on this disk."""
+    return Roots((str(folder),)).store(parts.model(storage={"storageUri": uri, "path": str(folder / "m")}))
 
 
 async def second(hub: Hub, tmp_path: Path, *, token: str = TOKEN, spoil: bool = False, uri: str = URI) -> tuple[Swarm, int]:
@@ -51,7 +59,7 @@ async def second(hub: Hub, tmp_path: Path, *, token: str = TOKEN, spoil: bool = 
     first = tmp_path / "a"
     await fetch(hub, first, [], uri=uri)
     if spoil:
-        broken = first / ".ome" / "0123abcd" / BIG
+        broken = place(first, uri).root / BIG
         broken.write_bytes(broken.read_bytes()[:-1] + b"!")
     runner, port = await serve(Giver([str(first)], TOKEN), "127.0.0.1", 0)
     before = hub.total

@@ -1,16 +1,17 @@
 """One model on one node, from its object to what the record says."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ome_operator import names
 from ome_operator.agent.download import Limits
 from ome_operator.agent.leftovers import directories
 from ome_operator.agent.work import AgentSettings, Work
 from ome_operator.api import Model
+from ome_operator.core.weights.mount import weights
 from tests.support import parts
 from tests.support.hub import COMMIT, Answer, Hub
 
@@ -23,6 +24,7 @@ class Here:
 
     def __init__(self, folder: Path, hub: Hub) -> None:
         self.root, self.hub = folder / "models", hub
+        self.root.mkdir()
         self.settings = AgentSettings(
             roots=(str(self.root),), secrets=folder / "secrets", endpoint=hub.url, again=30.0,
             limits=Limits(first=0.001, last=0.01, tries=2, wrong=2),
@@ -49,7 +51,7 @@ def here(tmp_path: Path, hub: Hub) -> Here:
 def test_a_model_becomes_ready_with_facts(here: Here) -> None:
     report = here.work(here.model()).report()
     assert (report.state, report.revision, report.bytes, report.total) == ("Ready", COMMIT, here.hub.size, here.hub.size)
-    assert report.directories == (names.weights_digest(URI),)
+    assert report.directories == (weights(here.model()).digest,)
     assert report.facts["architecture"] == "DeepseekV3ForCausalLM"
     assert (here.root / "m" / "config.json").is_file()
 
@@ -58,7 +60,7 @@ def test_a_restart_fetches_nothing_and_asks_nobody(here: Here) -> None:
     here.work(here.model())
     here.hub.tokens.clear()
     first = Work(here.model(), here.settings).report()
-    assert (first.state, first.directories) == ("Ready", (names.weights_digest(URI),)), "before any pass"
+    assert (first.state, first.directories) == ("Ready", (weights(here.model()).digest,)), "before any pass"
     assert here.work(here.model()).report().state == "Ready"
     assert here.hub.tokens == []
 
@@ -67,12 +69,13 @@ def test_a_new_uri_leaves_the_old_directory_whole(here: Here) -> None:
     here.work(here.model())
     here.hub.sent.clear()
     report = here.work(here.model(f"{URI}@v1")).report()
-    assert report.directories == (names.weights_digest(f"{URI}@v1"),)
+    former, now = (weights(here.model(uri)).digest for uri in (URI, f"{URI}@v1"))
+    assert report.directories == (now,)
     old, new = directories(here.root / ".ome")
-    assert {Path(old.path).name, Path(new.path).name} == {names.weights_digest(URI), names.weights_digest(f"{URI}@v1")}
+    assert {Path(old.path).name, Path(new.path).name} == {former, now}
     assert old.models == new.models == ("models.ome.io/clusterbasemodel.tiny",) and old.bytes == here.hub.size
     assert here.hub.total == 0, "the files are the same"
-    assert (here.root / "m").readlink().name == names.weights_digest(f"{URI}@v1")
+    assert (here.root / "m").readlink().name == now
 
 
 def test_another_commit_than_the_pinned_one_is_not_ready(here: Here) -> None:
@@ -121,7 +124,7 @@ def test_damage_is_found_and_mended(here: Here) -> None:
     here.work(here.model())
     broken = here.root / "m" / BIG
     broken.write_bytes(broken.read_bytes()[:-1])
-    settings = AgentSettings(**{**here.settings.__dict__, "verify_every": 0.0})
+    settings = replace(here.settings, verify_every=0.0)
     work = Work(here.model(), settings)
     asyncio.run(work.run())
     assert work.report().state == "Ready"

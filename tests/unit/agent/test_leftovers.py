@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ome_operator.agent.leftovers import Leftovers, directories, remove
-from ome_operator.agent.store import homes
+from ome_operator.agent.owners import homes
 
 OLD, NEW = "0000000a", "0000000b"
 LABEL = "models.ome.io/clusterbasemodel.k2"

@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from ome_operator import names
 from ome_operator.agent import loop, record
 from ome_operator.agent.loop import Agent
-from ome_operator.agent.store import Store
 from ome_operator.agent.work import AgentSettings, Work
 from ome_operator.kube.errors import NotFound, Transient
 from tests.support import parts, yamls
@@ -120,7 +118,7 @@ def test_a_disabled_model_is_fetched_no_more_and_what_is_here_is_looked_after(tm
     one = parts.model(storage={"storageUri": uri, "path": str(path)})
     off = parts.model(storage={"storageUri": uri, "path": str(path)}, disabled=True)
     assert agent._wanted(one) and not agent._wanted(off)
-    store = Store(path, names.weights_digest(uri))
+    store = agent._settings.places.store(one)
     for folder in (store.root, path):
         folder.mkdir(parents=True)
     Path(f"{store.root}.json").write_text("{}")

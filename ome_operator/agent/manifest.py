@@ -1,0 +1,89 @@
+"""What a disk says of its files: the manifest of a whole directory, and the journal of one that is on its way."""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from ome_operator.storage.hashes import Hash
+
+
+class Proven(NamedTuple):
+    """A file whose bytes were right."""
+
+    name: str
+    size: int
+    hash: Hash
+    blocks: tuple[int, ...]
+    """CRC-32 of every `hashes.BLOCK` bytes."""
+    members: tuple[str, ...] = ()
+    """Of an archive: the files that came out of it. It is gone, and counts as proven while they are there."""
+
+
+class Manifest(NamedTuple):
+    """What a directory holds."""
+
+    uri: str
+    revision: str
+    files: tuple[Proven, ...]
+    verified_at: str
+    """When all of it was proven, or looked at last; RFC 3339."""
+    models: tuple[str, ...] = ()
+    """Labels of the models that these files were fetched for."""
+    paths: tuple[str, ...] = ()
+    """Paths of these models: symlinks to here once, and a pod that mounted one then sees these files still."""
+    identity: Mapping[str, str] = MappingProxyType({})
+    """Storage identity of the model: what decides the bytes, and whose they are."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(one.size for one in self.files)
+
+    def dump(self) -> dict[str, Any]:
+        """As it stands on the disk."""
+        return {
+            "identity": dict(self.identity),
+            "uri": self.uri,
+            "revision": self.revision,
+            "verifiedAt": self.verified_at,
+            "models": list(self.models),
+            "paths": list(self.paths),
+            "files": [dump(one) for one in self.files],
+        }
+
+
+def dump(one: Proven) -> dict[str, Any]:
+    """As a line of the journal, or a file of a manifest."""
+    said = {"name": one.name, "size": one.size, "hash": str(one.hash), "blocks": list(one.blocks)}
+    return {**said, "members": list(one.members)} if one.members else said
+
+
+def _load(one: Any) -> Proven:
+    return Proven(one["name"], int(one["size"]), Hash.read(one["hash"]), tuple(one["blocks"]), tuple(one.get("members", ())))
+
+
+def read(path: Path) -> Manifest | None:
+    """A manifest; None when it is absent or broken, which is the same: not proven."""
+    try:
+        body = json.loads(path.read_bytes())
+        files = tuple(_load(one) for one in body["files"])
+        models, paths = (tuple(body.get(name) or ()) for name in ("models", "paths"))
+        identity = {str(name): str(value) for name, value in (body.get("identity") or {}).items()}
+        return Manifest(body["uri"], body["revision"], files, body["verifiedAt"], models, paths, identity)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def lines(path: Path) -> Iterable[Proven]:
+    """What a journal says was proven."""
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        return
+    for line in raw.splitlines():
+        try:
+            yield _load(json.loads(line))
+        except (ValueError, KeyError, TypeError):  # cut off by a crash
+            continue

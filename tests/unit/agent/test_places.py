@@ -1,0 +1,127 @@
+"""Where a model's weights may go on a node."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ome_operator.agent.owners import namespace_of, whose
+from ome_operator.agent.manifest import Manifest
+from ome_operator.agent.places import Roots, conflict
+from ome_operator.api import Model
+from ome_operator.core.weights.mount import weights
+from tests.support import parts
+
+ROOTS = ("/mnt/models", "/raid", "/raid/models")
+
+
+def model(path: str, uri: str = "hf://a/b", namespace: str = "", name: str = "m") -> Model:
+    """A ClusterBaseModel, or a BaseModel of a namespace."""
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    kind = "BaseModel" if namespace else "ClusterBaseModel"
+    body = {"kind": kind, "metadata": metadata, "spec": {"storage": {"storageUri": uri, "path": path}}}
+    made: Model = parts.good(Model.parse(body))
+    return made
+
+
+@pytest.mark.parametrize("path", ["/mnt/models", "/etc/x", "/mnt/models2/x", "//mnt/models/x"])
+def test_nothing_is_written_outside_the_roots(path: str) -> None:
+    assert "is not below /mnt/models" in Roots(ROOTS[:1]).misplaced(model(path))
+
+
+@pytest.mark.parametrize("path", ["/raid/m/x/", "/raid/models/x", "/mnt/models/a/b/c/d"])
+@pytest.mark.parametrize("namespace", ["", "team-a"])
+def test_a_path_below_a_root_is_fine(path: str, namespace: str) -> None:
+    assert Roots(ROOTS).misplaced(model(path, namespace=namespace)) == ""
+
+
+@pytest.mark.parametrize(
+    ("path", "component"),
+    [
+        ("/raid/.ome/x", ".ome"), ("/raid/.ome/0a.partial", ".ome"), ("/raid/x/.ome", ".ome"), ("/raid/./.ome/x", ".ome"),
+        ("/raid/.namespaces/team-a/x", ".namespaces"), ("/raid/models/.namespaces/team-b/x", ".namespaces"),
+        ("/raid/x/.namespaces/team-a/x", ".namespaces"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("namespace", ["", "team-a"])
+def test_what_agents_keep_is_nobodys_path(path: str, component: str, namespace: str) -> None:
+    assert f"has the component {component}," in Roots(ROOTS).misplaced(model(path, namespace=namespace))
+
+
+@pytest.mark.parametrize(
+    ("path", "namespace", "fine"),
+    [
+        ("/raid/.namespaces/team-a/x", "team-a", True), ("/raid/.namespaces/team-a", "team-a", False),
+        ("/raid/.namespaces/team-b/x", "team-a", False), ("/raid/.namespaces/team-a/x", "", False),
+        ("/raid/.namespaces/team-a/.ome/x", "team-a", False),
+        ("/raid/.namespaces/team-a/.namespaces/team-b", "team-a", False),
+    ],
+)  # fmt: skip
+def test_files_by_hand_lie_below_namespaces_only_in_their_own(path: str, namespace: str, fine: bool) -> None:
+    assert (Roots(ROOTS).misplaced(model(path, f"local://{path}", namespace)) == "") is fine
+
+
+@pytest.mark.parametrize(
+    ("path", "namespace", "home"),
+    [
+        ("/raid/models/org/m", "", "/raid/models/org/.ome"),
+        ("/raid/models/org/m", "team-a", "/raid/models/.namespaces/team-a/.ome"),
+        ("/raid/org/m", "team-a", "/raid/.namespaces/team-a/.ome"),
+    ],
+)
+def test_each_owner_has_a_place_and_of_roots_inside_each_other_the_innermost_counts(
+    path: str, namespace: str, home: str
+) -> None:
+    store = Roots(ROOTS).store(model(path, namespace=namespace))
+    assert str(store.home) == home and store.root.name == weights(model(path, namespace=namespace)).digest
+    assert store.linked is (namespace == "")
+
+
+def test_nobody_is_in_the_way_of_a_model_with_the_same_files() -> None:
+    taken = {"/raid/a": weights(model("/raid/a"))}
+    assert conflict(weights(model("/raid/a", name="other")), taken) == ""
+    assert "is that of ClusterBaseModel m" in conflict(weights(model("/raid/a", "hf://a/c")), taken)
+    assert "lies in /raid/a, which is that of" in conflict(weights(model("/raid/a/b/c")), taken)
+    assert conflict(weights(model("/raid/a/b", "local:///x")), taken) == "", "what somebody put there"
+    assert conflict(weights(model("/raid/ab")), taken) == ""
+
+
+@pytest.mark.parametrize(
+    ("place", "namespace"),
+    [
+        ("/raid/.ome", ""), ("/raid/.namespaces/team-a/.ome", "team-a"), ("/raid/.namespaces/.ome", None),
+        ("/raid/.namespaces/.former/team-a.x/.ome", None), ("/raid/.namespaces/a/.namespaces/b/.ome", None),
+    ],
+)  # fmt: skip
+def test_a_place_says_whose_it_is(place: str, namespace: str | None) -> None:
+    assert namespace_of(Path(place)) == namespace
+
+
+def known(one: Model, **more: Any) -> Manifest:
+    identity = {**weights(one)._asdict(), **more}
+    return Manifest(identity["uri"], "c1", (), "", identity=identity)
+
+
+def test_a_directory_is_somebodys_where_name_place_and_manifest_agree() -> None:
+    ours, theirs = model("/raid/a"), model("/raid/a", namespace="team-a")
+    home, own = Path("/raid/.ome"), Path("/raid/.namespaces/team-a/.ome")
+    assert whose(home, weights(ours).digest, known(ours)) == ""
+    assert whose(own, weights(theirs).digest, known(theirs)) == "team-a"
+    wrong = [
+        (home, weights(ours).digest, known(ours, uri="hf://evil/b")),
+        (home, weights(ours).digest, known(ours, source="endpoint=http%3A%2F%2Fevil")),
+        (home, weights(theirs).digest, known(theirs)),
+        (own, weights(ours).digest, known(ours)),
+        (Path("/raid/.namespaces/team-b/.ome"), weights(theirs).digest, known(theirs)),
+        (Path("/raid/moved/.ome"), weights(ours).digest, known(ours)),
+        (home, weights(ours).digest, Manifest("hf://a/b", "c1", (), "")),
+    ]
+    assert [whose(*one) for one in wrong] == [None] * len(wrong)
+
+
+def test_of_before_only_what_was_fetched_for_cluster_wide_models_is_the_clusters() -> None:
+    label = "models.ome.io/clusterbasemodel.k2"
+    former = Manifest("hf://a/b", "c1", (), "", (label,))
+    assert whose(Path("/raid/.ome"), "0a1b2c3d", former) == ""
+    for labels in ((label, "models.ome.io/team-a.basemodel.k2"), ("models.ome.io/team-a.basemodel.k2",), ()):
+        assert whose(Path("/raid/.ome"), "0a1b2c3d", former._replace(models=labels)) is None
