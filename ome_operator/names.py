@@ -9,6 +9,7 @@ Services are DNS-1035 names of at most 63 characters.
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from ome_operator import keys
@@ -16,6 +17,8 @@ from ome_operator import keys
 STEM = 44
 """Characters that a role of a slice may have before the number of a group."""
 LABEL = 63
+WEIGHTS = 32
+"""Hexadecimal digits of a directory of weights: nobody finds a second model with the digest of a first."""
 OME_LABEL, OME_NAMESPACE = 49, 8
 """Characters that OME gives to the name of a model's node label, and to the namespace in it where both are too long."""
 
@@ -132,9 +135,12 @@ def tail(name: str, limit: int) -> str:
     return f"{start}-{name[-room:]}" if room > 0 else start
 
 
-def weights_digest(uri: str) -> str:
-    """Name of the directory that holds what a storage URI stands for (decisions 7)."""
-    return digest(uri)
+def weights_digest(identity: Mapping[str, str]) -> str:
+    """Name of the directory that holds the weights of this storage identity (decisions 7).
+
+    It follows from everything that decides their bytes, so no other model has this directory (docs/tenancy.md).
+    """
+    return digest({"source": "", **identity}, WEIGHTS)
 
 
 def revision_label(kind: str, namespace: str, name: str, directory: str) -> str:

@@ -77,6 +77,8 @@ class Settings:
 
     model_agent: bool = False
     """Agents fetch weights: pods of new revisions mount the directory of their model's revision (decisions 7)."""
+    agent_roots: tuple[str, ...] = ("/mnt/models",)
+    """Directories of the nodes that agents write below, as they were told."""
 
     expose: str = ""
     """Ingress or HTTPRoute: what leads to services from outside of the cluster; "" for nothing, which needs no rights."""

@@ -44,7 +44,7 @@ class NodeModel(Spec):
     state: Literal["Ready", "Updating", "Failed"]
     """How far the files are."""
     directories: Annotated[list[str] | None, ATOMIC] = None
-    """Digest of the model's revision, once it is whole on this node."""
+    """Directory of the model's revision, once it is whole on this node: a digest beside the model's path, or a path."""
     bytes: int | None = None
     """Bytes that are there."""
     total: int | None = None

@@ -9,7 +9,7 @@ import uvloop
 
 from ome_operator.api import Invalid, well_known
 from ome_operator.cli.connect import Context
-from ome_operator.cli.options import Kubeconfig, LogFormat, LogLevel
+from ome_operator.cli.options import Kubeconfig, LogFormat, LogLevel, roots
 from ome_operator.errors import UserError
 from ome_operator.kube.connection import NoConnection, pod_namespace
 from ome_operator.machinery.health import PortTaken
@@ -70,6 +70,10 @@ def operator(
     model_agent: Annotated[
         bool, typer.Option(help="Agents on the nodes fetch weights (`ome agent`): pods mount their directories.")
     ] = _DEFAULTS.model_agent,
+    agent_root: Annotated[
+        list[str] | None,
+        typer.Option(help="Directory that agents write below, as their --root; may be repeated. Without it /mnt/models."),
+    ] = None,
     expose: Annotated[str, typer.Option(help="Makes an Ingress, or an HTTPRoute, for each service; empty: neither.")] = "",
     expose_domain: Annotated[str, typer.Option(help="Hosts are <service>.<namespace>.<domain>.")] = "",
     ingress_class: Annotated[str, typer.Option(help="Class of the Ingresses; empty: the cluster's default.")] = "",
@@ -112,6 +116,7 @@ def operator(
         max_concurrent_services=max_concurrent_services,
         registry_image=sidecar_image,
         model_agent=model_agent,
+        agent_roots=roots(agent_root),
         expose=exposed(expose, gateway),
         expose_domain=expose_domain,
         ingress_class=ingress_class,

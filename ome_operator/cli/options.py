@@ -5,8 +5,15 @@ from typing import Annotated
 
 import typer
 
+from ome_operator.settings import Settings
+
 Kubeconfig = Annotated[
     Path | None, typer.Option(help="Kubeconfig file. Without it: the ServiceAccount of this pod.", envvar="KUBECONFIG")
 ]
 LogFormat = Annotated[str, typer.Option(help="console or json.")]
 LogLevel = Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")]
+
+
+def roots(given: list[str] | None) -> tuple[str, ...]:
+    """Directories that agents write below, as they call them themselves."""
+    return tuple(one.rstrip("/") for one in given or ()) or Settings.agent_roots

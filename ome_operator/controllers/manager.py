@@ -74,6 +74,7 @@ class Manager:
         settled = Deps(
             registry_image=settings.registry_image,
             model_agent=settings.model_agent,
+            agent_roots=settings.agent_roots,
             exposure=Exposure(settings.expose, settings.expose_domain, settings.ingress_class, settings.gateway),
             pull_secrets=settings.pull_secrets,
             well_known=_well_known(settings.well_known_models),

@@ -6,8 +6,9 @@ from typing import Any
 
 import yaml
 
-from ome_operator.api import AcceleratorClass, InferenceService, Invalid, Model, Runtime
+from ome_operator.api import AcceleratorClass, FineTunedWeight, InferenceService, Invalid, Model, Runtime
 from ome_operator.core.observed.objects import Deps, Ref
+from ome_operator.core.weights.mount import weights
 from tests.support import yamls
 
 ROOT = Path(__file__).parents[2]
@@ -37,6 +38,12 @@ def model(uri: str = "hf://test/tiny", name: str = "tiny", **spec: Any) -> Model
     body = yamls.model(name, uri)
     body["spec"] |= spec
     return good(Model.parse(body))
+
+
+def digest(body: dict[str, Any]) -> str:
+    """What agents call the directory of a model, or of weights that were trained on it."""
+    kind = FineTunedWeight if body["kind"] == "FineTunedWeight" else Model
+    return weights(good(kind.parse(body))).digest
 
 
 def accelerator(name: str, **spec: Any) -> AcceleratorClass:

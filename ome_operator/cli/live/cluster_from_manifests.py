@@ -27,14 +27,22 @@ def ref(body: Mapping[str, Any]) -> Ref:
     return Ref(kind, metadata.get("namespace") or "", metadata.get("name") or "")
 
 
-def gather(bodies: Iterable[Mapping[str, Any]], registry_image: str = "", *, model_agent: bool = False) -> EventHandler:
+def gather(
+    bodies: Iterable[Mapping[str, Any]],
+    registry_image: str = "",
+    *,
+    model_agent: bool = False,
+    agent_roots: tuple[str, ...] = (),
+) -> EventHandler:
     """The facts of these objects, as if a watch had shown them; of two bodies of one object the later one counts.
 
-    `registry_image` and `model_agent` are the operator's settings of these names. What is made of the kinds of sglang.ai
-    is there too, where no such object was given.
+    `registry_image`, `model_agent` and `agent_roots` are the operator's settings of these names. What is made of the
+    kinds of sglang.ai is there too, where no such object was given.
     """
     found = {which: body for body in bodies if (which := ref(body)).kind in KNOWN}
-    settled = Deps(registry_image=registry_image, model_agent=model_agent, well_known=packaged())
+    settled = Deps(
+        registry_image=registry_image, model_agent=model_agent, agent_roots=agent_roots, well_known=packaged()
+    )
     cluster = EventHandler(lambda *_: None, object_refs, runtime_refs, settled)
     for which, body in found.items():
         cluster.seen(which.kind, _stored(which, body))

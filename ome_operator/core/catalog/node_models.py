@@ -1,11 +1,11 @@
 """What the agents' records come to: labels of a node, and how far a model is over all nodes."""
 
 from collections.abc import Iterable, Mapping
-from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from ome_operator import keys, names
 from ome_operator.core.observed.objects import Holding, Ref, Unused
+from ome_operator.core.weights.mount import digest_of
 
 LISTED = 50
 """Nodes and users that a status names; beyond that it only counts them."""
@@ -25,16 +25,14 @@ def labels(holdings: Iterable[Holding], pins: Mapping[Ref, Pin], unused: Iterabl
     when no model names it any more. A revision that differs from what the other nodes hold under the same URI is not Ready,
     whatever its agent says.
     """
-    kept = [(label, PurePath(one.directory).name) for one in unused for label in one.models]
+    kept = [(label, digest_of(one.directory)) for one in unused for label in one.models]
     found = {names.whole_label(label, digest): keys.MODEL_READY for label, digest in kept}
     for one in holdings:
         right = one.ref in pins and pins[one.ref] == Pin(one.uri, one.revision)
         state = one.state if right or one.state != keys.MODEL_READY else keys.MODEL_UPDATING
         found[names.model_label(*one.ref)] = state
-        whole = names.revision_label(*one.ref, names.weights_digest(one.uri))
-        found.pop(whole, None)  # an unused directory of the same name is one that the model had below another path
-        if right and one.directories:
-            found[whole] = keys.MODEL_READY
+        for directory in one.directories if right else ():
+            found[names.revision_label(*one.ref, digest_of(directory))] = keys.MODEL_READY
     return found
 
 
@@ -47,8 +45,9 @@ def pin(uri: str, status: Mapping[str, Any], holdings: Mapping[str, Holding]) ->
     return next((Pin(uri, one.revision) for one in found if one.uri == uri and one.revision), None)
 
 
-def status(uri: str, before: Mapping[str, Any], holdings: Mapping[str, Holding]) -> dict[str, Any]:
+def status(uri: str, directory: str, before: Mapping[str, Any], holdings: Mapping[str, Holding]) -> dict[str, Any]:
     """The part of a model's status that comes from records: the pinned revision, facts, progress per node, the summary.
+    `directory`: the digest that agents give its directory.
 
     Pin and facts outlive the records, until the URI is another.
     """
@@ -58,7 +57,7 @@ def status(uri: str, before: Mapping[str, Any], holdings: Mapping[str, Holding])
     facts = next((one.facts for one in done if one.facts), None) or kept
     told: dict[str, Any] = {"facts": facts} if facts else {}
     if chosen:
-        told["weights"] = {**chosen._asdict(), "directory": names.weights_digest(uri)}
+        told["weights"] = {**chosen._asdict(), "directory": directory}
     if not holdings:
         return told
     if failed := sorted(node for node, one in holdings.items() if one.state == keys.MODEL_FAILED)[:LISTED]:

@@ -19,7 +19,7 @@ from ome_operator.core.resolve.inputs import runtime_parts
 from ome_operator.core.selection.model_profile import facts_of, known
 from ome_operator.core.status import conditions as cond
 from ome_operator.core.status.progress import title
-from ome_operator.core.weights.mount import claim, files_uri, node_label, unserved
+from ome_operator.core.weights.mount import claim, node_label, unserved, weights
 from ome_operator.engines.servers import server, strategy
 
 
@@ -34,10 +34,11 @@ def model_status(
     """Status of a model or of weights that were trained on one: the nodes that hold it, by their labels; the services
     (`namespace/name`) that use it; and what the agents say about it (`holdings`: node -> record).
     """
-    uri = files_uri(model.spec.storage)
+    identity = weights(model)
+    uri = identity.uri
     everywhere = claim(uri) is not None
     one, state = _model_ready(model, uri, len(nodes_ready), holdings)
-    told = node_models.status(uri, model.status, holdings)
+    told = node_models.status(uri, identity.digest, model.status, holdings)
     return {
         "state": state,
         **_listed("nodesReady", nodes_ready),

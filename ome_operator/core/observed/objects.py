@@ -136,7 +136,7 @@ class Holding(NamedTuple):
     state: str
     """Ready, Updating or Failed."""
     directories: tuple[str, ...] = ()
-    """Digest of the model's revision, once it is whole on the node."""
+    """Directory of the model's revision, once it is whole on the node (`core/weights/mount.py:directory`)."""
     bytes: int = 0
     total: int = 0
     speed: int = 0
@@ -211,6 +211,8 @@ class Deps:
     """Image of the registry beside routers; "" for none."""
     model_agent: bool = False
     """Whether agents fetch the weights."""
+    agent_roots: tuple[str, ...] = ()
+    """Directories that they write below."""
     exposure: Exposure = UNEXPOSED
     pull_secrets: tuple[str, ...] = ()
     """Secrets of users' namespaces with which their pods pull the operator's own images."""

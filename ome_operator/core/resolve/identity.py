@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from ome_operator import keys
 from ome_operator.api import Component
 from ome_operator.core.observed.objects import Manifest
+from ome_operator.core.weights.mount import SOURCE
 
 CHOSEN = "chosen"
 """In stored inputs: the runtime by kind, namespace and name, so that a choice is made once. It is not part of a revision's
@@ -25,7 +26,29 @@ def identity(inputs: Mapping[str, Any]) -> Manifest:
 
 def same(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
     """Whether two sets of inputs mean the same to the running code."""
-    return left == right or _parsed(left) == _parsed(right)
+    if left == right:
+        return True
+    one, other = _parsed(left), _parsed(right)
+    _align(one, other)
+    return one == other
+
+
+def _align(left: Manifest, right: Manifest) -> None:
+    """Of weights whose identity was stored without their source, any source is theirs: earlier operators did not store
+    it, and without agents nobody asks it.
+    """
+    for part, several in (("model", False), ("base", False), ("adapters", True)):
+        if not (part in left and part in right):
+            continue
+        lists = [side[part] if several else [side[part]] for side in (left, right)]
+        both = [(SOURCE in one) == (SOURCE in other) for one, other in zip(*lists, strict=False)]
+        for side, found in zip((left, right), lists, strict=True):
+            kept = [one if fits else _sourceless(one) for one, fits in zip(found, both, strict=False)] + found[len(both) :]
+            side[part] = kept if several else kept[0]
+
+
+def _sourceless(identity: Mapping[str, Any]) -> Manifest:
+    return {key: value for key, value in identity.items() if key != SOURCE}
 
 
 def _parsed(inputs: Mapping[str, Any]) -> Manifest:

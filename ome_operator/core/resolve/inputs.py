@@ -110,7 +110,7 @@ def resolve(
     before: Mapping[str, Any] = next(iter([*kept.values()][-1:]), {})
     model, about_model = _model(service, deps)
     runtime, about_runtime = _runtime(service, model, deps, before)
-    of_model = _pinned(service, "model", model, weights(model)._asdict() if model is not None else {}, kept)
+    of_model = _pinned(service, "model", model, weights(model).identity(deps.model_agent) if model is not None else {}, kept)
     of_runtime = _pinned(service, "runtime", runtime, runtime_parts(runtime.spec) if runtime is not None else {}, kept)
     seen = known(model, True, deps.well_known) if model is not None else None
     own = None if of_runtime.inputs is None else of_runtime.inputs.get("accelerator") or {}

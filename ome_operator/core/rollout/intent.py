@@ -73,8 +73,7 @@ def choose(snapshot: Snapshot, resolved: Resolved) -> Intent:
     """Decide which revision is wanted, record it if it is not stored, and say what it waits for."""
     service = snapshot.service
     owner = meta.Owner(service.name, service.namespace, service.uid)
-    directories = [mount.directory(weights, snapshot.deps.model_agent) for weights in mounted(resolved.inputs or {})]
-    ledger = record(owner, resolved.inputs, snapshot.revisions, directories, resolved.labels)
+    ledger = record(owner, resolved.inputs, snapshot.revisions, _directories(snapshot, resolved), resolved.labels)
     aim = target.of(service, ledger.numbers)
     policies = _policies(service, resolved)
     groups = {component: _groups(snapshot, component, counts) for component, counts in policies.items()}
@@ -98,6 +97,20 @@ def choose(snapshot: Snapshot, resolved: Resolved) -> Intent:
         return intent
     gate, check = _gate(snapshot, intent)
     return replace(intent, gate=gate, check=check)
+
+
+def _directories(snapshot: Snapshot, resolved: Resolved) -> list[str]:
+    """Where the weights of today's inputs lie on nodes. Those that a service keeps of a revision from before their source
+    was part of what is stored stay where they are: agents make that directory no more.
+    """
+    deps, today = snapshot.deps, mounted(resolved.inputs or {})
+    former: list[tuple[Mapping[str, str], str]] = []
+    if deps.model_agent and any(mount.SOURCE not in weights for weights in today if mount.managed(weights["uri"])):
+        for one in snapshot.revisions:
+            former += mount.placed(mounted(one.data.get("inputs") or {}), mount.directories(one.data))
+    kept = [next((where for stored, where in former if where and stored == weights), "") for weights in today]
+    made = [mount.directory(weights, deps.model_agent, deps.agent_roots) for weights in today]
+    return [one or other for one, other in zip(kept, made, strict=True)]
 
 
 def _policies(service: InferenceService, resolved: Resolved) -> dict[str, Policy]:

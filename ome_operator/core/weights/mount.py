@@ -5,7 +5,10 @@ Everything that the model plane will change about this (a directory per revision
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from posixpath import dirname, join
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 from ome_operator import keys, names
 from ome_operator.api import FineTunedWeight, Model, Storage
@@ -17,6 +20,14 @@ FETCHED = frozenset({"hf", "s3", "gs", "az", "oci"})
 """Schemes whose files agents fetch."""
 FILES_FROM = "filesFrom"
 """Of `spec.storage.parameters`: the repository whose files, without its weights, lie beside those of the URI."""
+SOURCE = "source"
+"""In the storage identity of what agents fetch: the parameters that decide the bytes."""
+DECIDING = ("account", "endpoint", "region", "verify")
+"""Of `spec.storage.parameters`: what another answer of the same URI may come from. `filesFrom` is part of the URI of all
+files.
+"""
+NAMESPACES = ".namespaces"
+"""Below a root: the weights that agents fetch for BaseModels, a folder for each namespace."""
 _BESIDE = re.compile(r"\+(?=[a-z0-9]+://)")
 DEFAULT_ROOT = "/mnt/models"
 VOLUME = "model"
@@ -31,6 +42,20 @@ class Weights(NamedTuple):
     uri: str
     """Of the files; `URI+URI` where those of another repository lie beside them."""
     path: str
+    source: str = ""
+    """Parameters that decide the bytes, as `a=1&b=2`."""
+
+    def identity(self, agents: bool) -> dict[str, str]:
+        """As a revision stores it. Without agents nobody asks a source, so it is no part of it."""
+        found: dict[str, str] = self._asdict()
+        if not (agents and managed(self.uri)):
+            del found[SOURCE]
+        return found
+
+    @property
+    def digest(self) -> str:
+        """Name of the directory that agents make for these weights."""
+        return names.weights_digest(self._asdict())
 
 
 class Mount(NamedTuple):
@@ -48,7 +73,9 @@ def weights(model: Model | FineTunedWeight) -> Weights:
     """Storage identity of a model; `spec.storage.path` defaults to `/mnt/models/<name>`."""
     storage = model.spec.storage
     path = storage.path or f"{DEFAULT_ROOT}/{model.name}"
-    return Weights(model.kind, model.namespace, model.name, files_uri(storage), path.rstrip("/") or "/")
+    given = storage.parameters or {}
+    source = urlencode([(name, given[name]) for name in DECIDING if given.get(name)])
+    return Weights(model.kind, model.namespace, model.name, files_uri(storage), path.rstrip("/") or "/", source)
 
 
 def files_uri(storage: Storage) -> str:
@@ -96,12 +123,38 @@ def claim(uri: str) -> tuple[str, str, str] | None:
 def required_label(identity: Mapping[str, str], directory: str) -> str:
     """Label key that a node must carry as `Ready` for pods of this identity; `directory` as in `mount`."""
     ref = identity["kind"], identity["namespace"], identity["name"]
-    return names.revision_label(*ref, directory) if directory else node_label(*ref)
+    return names.revision_label(*ref, digest_of(directory)) if directory else node_label(*ref)
 
 
-def directory(identity: Mapping[str, str], agents: bool) -> str:
-    """Digest of the model revision's own directory, "" where the weights just lie at the path (decisions 7)."""
-    return names.weights_digest(identity["uri"]) if agents and managed(identity["uri"]) else ""
+def digest_of(directory: str) -> str:
+    """The digest that a `directory` is called by, wherever it lies."""
+    return PurePosixPath(directory).name
+
+
+def directory(identity: Mapping[str, str], agents: bool, roots: Sequence[str] = ()) -> str:
+    """The model revision's own directory, "" where the weights just lie at the path (decisions 7).
+
+    A digest lies beside the path of the model. What is fetched for a namespace lies below the namespace's part of a root,
+    which is said as an absolute path: stored revisions keep it, whatever the roots are later.
+    """
+    if not (agents and managed(identity["uri"])):
+        return ""
+    found = names.weights_digest(identity)
+    return join(home(identity, roots), found) if identity["namespace"] else found
+
+
+def home(identity: Mapping[str, str], roots: Sequence[str]) -> str:
+    """Where agents keep the directories of weights like these."""
+    beside = dirname(identity["path"])
+    if not (namespace := identity["namespace"]):
+        return join(beside, keys.WEIGHTS)
+    return join(root_of(identity["path"], roots) or beside, NAMESPACES, namespace, keys.WEIGHTS)
+
+
+def root_of(path: str, roots: Sequence[str]) -> str:
+    """The root that a path lies below, "" for none; of roots inside each other the innermost."""
+    above = {str(one) for one in PurePosixPath(path).parents}
+    return max((root for root in roots if root in above), key=len, default="")
 
 
 def directories(data: Mapping[str, Any]) -> Sequence[str]:
@@ -123,7 +176,7 @@ def mount(identity: Mapping[str, str], namespace: str, volume_name: str = VOLUME
     entry: dict[str, Any] = {"name": volume_name, "mountPath": path, "readOnly": True}
     if (found := claim(uri)) is None:
         plain, required = (_ready(required_label(identity, one)) for one in ("", directory))
-        place = f"{path.rpartition('/')[0]}/{keys.WEIGHTS}/{directory}" if directory else path
+        place = join(dirname(path), keys.WEIGHTS, directory) if directory else path  # an absolute directory stays what it is
         volume = {"name": volume_name, "hostPath": {"path": place, "type": "Directory"}}
         return Mount(volume, entry, required, plain if directory else None)
     owner, name, inside = found

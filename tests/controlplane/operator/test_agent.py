@@ -16,12 +16,11 @@ from ome_local.kubeapi import load
 from ome_local.kubeconfig import with_token_file
 from ome_operator import names
 from tests.support import hub as hubs
-from tests.support import yamls
+from tests.support import parts, yamls
 from tests.support.rig import ROOT, Rig
 
 URI = "hf://org/model"
 LABEL = "models.ome.io/clusterbasemodel.fetched"
-WHOLE = f"{LABEL}.{names.weights_digest(URI)}"
 RECORDS = "/apis/ome.io/v1beta1/nodemodels"
 
 
@@ -32,7 +31,7 @@ def agents(installed: Rig) -> Iterator[Rig]:
     image = ("--set", "agent.image.repository=registry.example.com/ome-agent")
     installed.cluster.helm(*chart, "--set", "agent.enabled=true", *image)
     installed.stop()
-    installed.start("operator", "--model-agent")
+    installed.start("operator", "--model-agent", "--agent-root=/mnt/models")
     yield installed
     installed.stop()
     installed.cluster.helm(*chart)
@@ -107,6 +106,11 @@ class Token:
             return error.code, json.loads(error.read())["message"]
 
 
+def whole(model: dict[str, Any]) -> str:
+    """The label that a node carries where the revision of the model is whole."""
+    return names.whole_label(LABEL, parts.digest(model))
+
+
 def labels(rig: Rig, node: str) -> dict[str, str]:
     """Labels of a node about the model of these tests."""
     found = rig.get("Node", "", node) or {}
@@ -129,7 +133,7 @@ def test_a_model_goes_from_the_hub_to_a_label(agents: Rig, rig: Rig, namespace: 
 
         rig.wait("Downloading", lambda: said("Downloading") and said("0/1 nodes") and said(hubs.COMMIT))
         rig.wait("Updating", lambda: labels(rig, node) == {LABEL: "Updating"})
-        rig.wait("both labels", lambda: labels(rig, node) == {LABEL: "Ready", WHOLE: "Ready"})
+        rig.wait("both labels", lambda: labels(rig, node) == {LABEL: "Ready", whole(model): "Ready"})
         rig.wait("1/1 nodes", lambda: said("1/1 nodes") and said("OnNodes") and said("DeepseekV3ForCausalLM"))
         for name, data in hub.files.items():
             assert (Path(path) / name).read_bytes() == data
@@ -137,7 +141,7 @@ def test_a_model_goes_from_the_hub_to_a_label(agents: Rig, rig: Rig, namespace: 
         only_its_own_record(rig, node, other, tmp_path)
         nothing_tells_the_token(rig, node, hub.token)
         only_these_labels(rig, node)
-        pods_mount_the_revision(rig, namespace, node, path)
+        pods_mount_the_revision(rig, namespace, node, model)
         (record,) = [one for one in rig.api.get(RECORDS)["items"] if one["metadata"]["name"] == node]
         assert record["metadata"]["ownerReferences"][0]["name"] == node
     finally:
@@ -173,15 +177,16 @@ def only_its_own_record(rig: Rig, node: str, other: str, folder: Path) -> None:
         rig.api.request("DELETE", f"{RECORDS}/{other}")
 
 
-def pods_mount_the_revision(rig: Rig, namespace: str, node: str, path: str) -> None:
+def pods_mount_the_revision(rig: Rig, namespace: str, node: str, model: dict[str, Any]) -> None:
     """With agents a service's pods go to the node that has the revision, and mount its directory at the model's path."""
+    path = model["spec"]["storage"]["path"]
     rig.create(yamls.runtime("w-agent", router=False))
     try:
         rig.create(yamls.service(namespace, "fetched", "w-agent", "engine", model="fetched"))
         rig.ready(namespace, "fetched")
         (pod,) = rig.all("Pod", namespace, "component=engine")
         assert pod["spec"]["nodeName"] == node
-        place = str(Path(path).parent / ".ome" / names.weights_digest(URI))
+        place = str(Path(path).parent / ".ome" / parts.digest(model))
         assert [one["hostPath"]["path"] for one in pod["spec"]["volumes"] if "hostPath" in one] == [place]
         assert path in [one["mountPath"] for one in pod["spec"]["containers"][0]["volumeMounts"]]
         rig.delete("InferenceService", namespace, "fetched")
@@ -225,10 +230,13 @@ def test_what_nothing_refers_to_is_removed(agents: Rig, rig: Rig, namespace: str
     model["spec"]["storage"] = storage(URI, tmp_path / "disk" / "fetched", node)
     where = storage(f"{URI}@v1", tmp_path / "disk" / "poet", node)
     poet = {"baseModelRef": {"name": "fetched"}, "modelType": "LoRA", "hyperParameters": {}, "storage": where}
-    old, new = (home / names.weights_digest(one) for one in (URI, f"{URI}@{hubs.COMMIT}"))
+    trained = {"apiVersion": yamls.API, "kind": "FineTunedWeight", "metadata": {"name": "poet"}, "spec": poet}
+    edit = {"storageUri": f"{URI}@{hubs.COMMIT}"}
+    edited = {**model, "spec": {**model["spec"], "storage": {**model["spec"]["storage"], **edit}}}
+    old, new, lora = (home / parts.digest(one) for one in (model, edited, trained))
     try:
         rig.create(model)
-        rig.create({"apiVersion": yamls.API, "kind": "FineTunedWeight", "metadata": {"name": "poet"}, "spec": poet})
+        rig.create(trained)
         rig.create(yamls.runtime("w-leftovers", router=False))
         service = yamls.service(namespace, "leftovers", "w-leftovers", "engine", model="fetched")
         service["spec"]["model"]["fineTunedWeights"] = ["poet"]
@@ -236,7 +244,6 @@ def test_what_nothing_refers_to_is_removed(agents: Rig, rig: Rig, namespace: str
         start(rig, node, tmp_path, hub, "--remove-after=1")
         rig.ready(namespace, "leftovers", 60)
         (pod,) = rig.all("Pod", namespace, "component=engine")
-        lora = home / names.weights_digest(f"{URI}@v1")
         assert [one["hostPath"]["path"] for one in pod["spec"]["volumes"] if "hostPath" in one] == [str(old), str(lora)]
 
         def holds_poet() -> bool:
@@ -245,17 +252,17 @@ def test_what_nothing_refers_to_is_removed(agents: Rig, rig: Rig, namespace: str
 
         rig.wait("status of the weights", holds_poet)
 
-        rig.patch("ClusterBaseModel", "", "fetched", {"spec": {"storage": {"storageUri": f"{URI}@{hubs.COMMIT}"}}})
+        rig.patch("ClusterBaseModel", "", "fetched", {"spec": {"storage": edit}})
         rig.wait("offered, and not allowed", lambda: '"offer": "2' in json.dumps(rig.get("NodeModels", "", node)))
         rig.wait("the new revision runs", lambda: new.is_dir() and str(new) in json.dumps(rig.all("Pod", namespace)))
         rig.ready(namespace, "leftovers", 60)
         found = rig.get("NodeModels", "", node) or {}
         assert old.is_dir() and not found.get("spec", {}).get("remove"), "a rollback would need it"
-        assert labels(rig, node)[WHOLE] == "Ready"
+        assert labels(rig, node)[whole(model)] == "Ready"
 
         rig.clear(namespace)
         rig.wait("the old revision is gone", lambda: not old.exists(), 60)
-        rig.wait("and its label", lambda: WHOLE not in labels(rig, node))
+        rig.wait("and its label", lambda: whole(model) not in labels(rig, node))
         assert new.is_dir() and lora.is_dir()
     finally:
         rig.stop(process=f"agent-{node}")

@@ -14,7 +14,7 @@ from ome_local.realnode.spec import NAME, PLACED
 from ome_operator import names
 from tests.node.conftest import Steps
 from tests.node.serving.conftest import MINUTES, ON_OUR_NODE, READY_WITHIN_S, address, tokens
-from tests.support import yamls
+from tests.support import parts, yamls
 from tests.support.hub import Hub, served
 from tests.support.rig import ROOT, Rig
 
@@ -107,9 +107,9 @@ def test_a_service_starts_from_what_the_agent_fetched(agent: Rig, hub: Hub, disk
     try:
         with steps.measure("model applied, until the operator labels the node"):
             agent.create(model)
-            whole = {LABEL: "Ready", f"{LABEL}.{names.weights_digest(URI)}": "Ready"}
+            whole = {LABEL: "Ready", names.whole_label(LABEL, parts.digest(model)): "Ready"}
             agent.wait("labels", lambda: labels(agent) == whole, 60)
-        place = disk / ".ome" / names.weights_digest(URI)
+        place = disk / ".ome" / parts.digest(model)
         assert {name: (place / name).read_bytes() for name in hub.files} == hub.files
         with steps.measure("service applied, until it is Ready"):
             agent.create(yamls.service(SPACE, MODEL, MODEL, "engine", model=MODEL))

@@ -45,6 +45,18 @@ def test_the_operators_settings_are_options() -> None:
     assert stored["data"]["directories"]
 
 
+def test_models_of_a_namespace_lie_below_the_roots_of_the_agents() -> None:
+    model = yamls.model()
+    model |= {"kind": "BaseModel", "metadata": {"name": "tiny", "namespace": "team"}}
+    model["spec"]["storage"]["path"] = "/raid/org/tiny"
+    service = yamls.service("team", "s", "rt", "engine")
+    service["spec"]["model"]["kind"] = "BaseModel"
+    texts = [yaml.safe_dump(one) for one in (model, service, yamls.runtime("rt", router=False))]
+    result = run("-f", "-", "--model-agent", "--agent-root=/raid/", stdin="\n---\n".join(texts))
+    (stored,) = [one for one in objects(result) if one["kind"] == "ControllerRevision"]
+    assert [one.rpartition("/")[0] for one in stored["data"]["directories"]] == ["/raid/.namespaces/team/.ome"]
+
+
 def test_a_list_in_json_and_what_comes_in() -> None:
     texts = [SAMPLE, CONFIG / "models/moonshotai/Kimi-K2-Instruct.yaml", CONFIG / "runtimes/srt/kimi-k2-pd-rt.yaml"]
     result = run("-f", "-", "-o", "json", stdin="\n---\n".join(text.read_text() for text in texts))

@@ -10,12 +10,14 @@ from ome_operator.core.catalog import node_models
 from ome_operator.core.catalog.status import model_status
 from ome_operator.core.observed.objects import Holding, Ref, Unused
 from ome_operator.core.selection.model_profile import known
+from ome_operator.core.weights.mount import weights
 from tests.support import parts
 
 MODEL = Ref("ClusterBaseModel", "", "k2")
 URI, OLD = "hf://a/b@2", "hf://a/b@1"
-NEW_DIR, OLD_DIR = names.weights_digest(URI), names.weights_digest(OLD)
-PLAIN, WHOLE = "models.ome.io/clusterbasemodel.k2", f"models.ome.io/clusterbasemodel.k2.{NEW_DIR}"
+NEW_DIR, OLD_DIR = (weights(parts.model(uri, "k2")).digest for uri in (URI, OLD))
+PLAIN = "models.ome.io/clusterbasemodel.k2"
+WHOLE, FORMER = (names.whole_label(PLAIN, one) for one in (NEW_DIR, OLD_DIR))
 PIN = {MODEL: node_models.Pin(URI, "c1")}
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -32,19 +34,24 @@ def test_a_whole_model_gets_both_labels() -> None:
 
 def test_an_older_revision_keeps_its_label_while_the_new_one_comes() -> None:
     found = node_models.labels([one("Updating")], PIN, [Unused(f"/m/.ome/{OLD_DIR}", (PLAIN,))])
-    assert found == {PLAIN: "Updating", f"{PLAIN}.{OLD_DIR}": "Ready"}
+    assert found == {PLAIN: "Updating", FORMER: "Ready"}
 
 
 def test_a_revision_keeps_its_label_when_its_model_is_deleted() -> None:
-    assert node_models.labels([], {}, [Unused(f"/m/.ome/{OLD_DIR}", (PLAIN,))]) == {f"{PLAIN}.{OLD_DIR}": "Ready"}
+    assert node_models.labels([], {}, [Unused(f"/m/.ome/{OLD_DIR}", (PLAIN,))]) == {FORMER: "Ready"}
     assert node_models.labels([], {}, [Unused(f"/m/.ome/{OLD_DIR}")]) == {}, "it is not whole"
 
 
 def test_a_directory_below_another_path_says_nothing_about_the_present_one() -> None:
-    """Both have the name of the URI, and pods of the present revision look only below the model's path."""
-    assert node_models.labels([one("Updating")], PIN, [Unused(f"/elsewhere/.ome/{NEW_DIR}", (PLAIN,))]) == {
-        PLAIN: "Updating"
-    }
+    """Pods of the present revision look only below the model's path, so the path is part of what a directory is called."""
+    moved = parts.model(storage={"storageUri": URI, "path": "/elsewhere/k2"}, name="k2")
+    there = weights(moved).digest
+    found = node_models.labels([one("Updating")], PIN, [Unused(f"/elsewhere/.ome/{there}", (PLAIN,))])
+    assert found == {PLAIN: "Updating", names.whole_label(PLAIN, there): "Ready"} and WHOLE not in found
+
+
+def test_what_agents_of_before_have_fetched_keeps_its_label() -> None:
+    assert node_models.labels([], {}, [Unused("/m/.ome/0a1b2c3d", (PLAIN,))]) == {f"{PLAIN}.0a1b2c3d": "Ready"}
 
 
 def test_a_node_with_another_commit_than_the_others_is_not_ready() -> None:
@@ -113,7 +120,7 @@ def test_files_of_another_repository_are_part_of_what_is_pinned() -> None:
     model = parts.model(storage={"storageUri": URI, "parameters": {"filesFrom": "hf://a/original"}})
     held = one(uri=both, revision="c1+d1", facts={"architecture": "DeepseekV3ForCausalLM"})
     status = model_status(model, (), frozenset(), NOW, {"n": held})
-    assert status["weights"] == {"uri": both, "revision": "c1+d1", "directory": names.weights_digest(both)}
+    assert status["weights"] == {"uri": both, "revision": "c1+d1", "directory": weights(model).digest}
     assert known(replace(model, status=status)).architecture == "DeepseekV3ForCausalLM"
     alone = model_status(model, (), frozenset(), NOW, {"n": one(uri=URI)})
     assert "weights" not in alone, "the weights without these files are another set of files"
@@ -121,14 +128,14 @@ def test_files_of_another_repository_are_part_of_what_is_pinned() -> None:
 
 def test_pin_and_facts_outlive_the_records_and_go_with_the_uri() -> None:
     before = {"weights": {"uri": URI, "revision": "c1"}, "facts": {"layers": 61}}
-    kept = node_models.status(URI, before, {})
+    kept = node_models.status(URI, NEW_DIR, before, {})
     assert (kept["weights"]["revision"], kept["facts"]) == ("c1", {"layers": 61}), "every node was drained"
-    assert node_models.status(URI, before, {"a": one("Updating")})["facts"] == {"layers": 61}
-    assert node_models.status(URI, before, {"a": one(facts={"layers": 7})})["facts"] == {"layers": 7}
-    assert node_models.status(OLD, before, {}) == {}, "they were of other files"
-    assert "facts" not in node_models.status(OLD, before, {"a": one("Updating", uri=OLD)})
+    assert node_models.status(URI, NEW_DIR, before, {"a": one("Updating")})["facts"] == {"layers": 61}
+    assert node_models.status(URI, NEW_DIR, before, {"a": one(facts={"layers": 7})})["facts"] == {"layers": 7}
+    assert node_models.status(OLD, OLD_DIR, before, {}) == {}, "they were of other files"
+    assert "facts" not in node_models.status(OLD, OLD_DIR, before, {"a": one("Updating", uri=OLD)})
     other = {"a": one("Updating"), "b": one(revision="c2", facts={"layers": 9})}
-    assert "facts" not in node_models.status(URI, {}, other), "of a node that holds another commit than the others"
+    assert "facts" not in node_models.status(URI, NEW_DIR, {}, other), "of a node that holds another commit than the others"
 
 
 def test_facts_of_other_files_are_not_believed() -> None:

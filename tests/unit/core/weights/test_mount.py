@@ -1,21 +1,30 @@
 """Where pods find weights, and that stored revisions stay as they are when agents come."""
 
+import re
 from datetime import UTC, datetime
 from typing import Any
 
-from ome_operator import keys, names
+import pytest
+
+from ome_operator import keys
+from ome_operator.agent import record
+from ome_operator.agent.places import Roots
+from ome_operator.api import Model
 from ome_operator.core.observed.objects import Child, Deps, Observed
 from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.resolve.inputs import resolve
 from ome_operator.core.rollout.intent import Intent, choose
 from ome_operator.core.weights.availability import held
-from ome_operator.core.weights.mount import both, directory, mount, weights
+from ome_operator.core.weights.hostpaths import hosts
+from ome_operator.core.weights.mount import DECIDING, both, directory, mount, weights
+from ome_operator.names import revision_label, weights_digest
+from ome_operator.storage.sources import Access, source
 from tests.support import parts
 
 URI = "hf://test/tiny"
-DIGEST = names.weights_digest(URI)
-IDENTITY = weights(parts.model(URI))._asdict()
-WHOLE = f"models.ome.io/clusterbasemodel.tiny.{DIGEST}"
+DIGEST = weights(parts.model(URI)).digest
+IDENTITY = weights(parts.model(URI)).identity(True)
+WHOLE = revision_label("ClusterBaseModel", "", "tiny", DIGEST)
 
 
 def test_without_agents_weights_lie_at_the_path() -> None:
@@ -33,9 +42,72 @@ def test_with_agents_a_revision_has_its_own_directory_and_label() -> None:
     assert made.affinity == {"key": WHOLE, "operator": "In", "values": ["Ready"]}
 
 
+OWN = {"kind": "BaseModel", "namespace": "team-a", "name": "tiny", "uri": URI, "path": "/raid/models/org/tiny", "source": ""}
+
+
+def test_what_is_fetched_for_a_namespace_lies_in_its_part_of_the_root() -> None:
+    """The directory is stored as a path, and mount, label, count of nodes and collector read that one value."""
+    where = directory(OWN, True, ("/mnt/models", "/raid", "/raid/models"))
+    assert where == f"/raid/models/.namespaces/team-a/.ome/{weights_digest(OWN)}"
+    made = mount(OWN, "team-a", directory=where)
+    assert made.volume["hostPath"] == {"path": where, "type": "Directory"}
+    assert made.mount["mountPath"] == OWN["path"], "engines see what they always saw"
+    label = revision_label("BaseModel", "team-a", "tiny", weights_digest(OWN))
+    assert made.affinity == {"key": label, "operator": "In", "values": ["Ready"]}
+    assert held([OWN], [(1, 2)], Deps(holders={label: frozenset({"a", "b"})}), [where]).have == 2
+    assert hosts({"volumes": [made.volume]}) == {where}
+
+
+def test_agents_and_operator_call_a_directory_alike() -> None:
+    for namespace in ("", "team-a"):
+        identity = {**OWN, "kind": "BaseModel" if namespace else "ClusterBaseModel", "namespace": namespace}
+        body = {"kind": identity["kind"], "metadata": {"name": "tiny", **({"namespace": namespace} if namespace else {})}}
+        storage = {"storageUri": URI, "path": OWN["path"]}
+        model: Model = parts.good(Model.parse({**body, "spec": {"storage": storage}}))
+        roots = ("/raid",)
+        assert record.directory(model, roots) == directory(identity, True, roots)
+        assert str(Roots(roots).store(model).root).endswith(directory(identity, True, roots))
+
+
+DECIDED = [
+    {"kind": "FineTunedWeight"}, {"namespace": "team-b"}, {"name": "other"}, {"uri": "hf://test/other"},
+    {"path": "/raid/models/other/tiny"}, {"source": "endpoint=http%3A%2F%2Fevil"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("other", DECIDED, ids=lambda other: next(iter(other)))
+def test_everything_that_decides_the_bytes_is_in_the_name(other: dict[str, str]) -> None:
+    assert weights_digest({**OWN, **other}) != weights_digest(OWN)
+    assert re.fullmatch("[0-9a-f]{32}", weights_digest(OWN)), "128 bits"
+    assert weights_digest({name: value for name, value in OWN.items() if name != "source"}) == weights_digest(OWN)
+
+
+def test_parameters_that_decide_the_bytes_are_those_that_sources_read() -> None:
+    """But `anonymous`, which decides only who asks."""
+    read: set[str] = set()
+
+    class Watched(dict[str, str]):
+        def get(self, key: str, default: Any = None) -> Any:
+            read.add(key)
+            return super().get(key, default)
+
+        def __contains__(self, key: object) -> bool:
+            read.add(str(key))
+            return super().__contains__(key)
+
+    given = {"account": "a", "endpoint": "http://127.0.0.1:9", "region": "r", "anonymous": "true", "verify": "size"}
+    for uri in ("hf://a/b", "s3://b/x", "gs://b/x", "az://b/x", "oci://n/x/b/y/o/z", "oci://127.0.0.1:9/a/b:1"):
+        source(uri, Access(Watched(given), {}))
+    assert read - {"anonymous"} == set(DECIDING)
+    parameters = {**given, "filesFrom": "hf://c/d"}
+    one = weights(parts.model(storage={"storageUri": URI, "parameters": parameters}))
+    assert one.source == "account=a&endpoint=http%3A%2F%2F127.0.0.1%3A9&region=r&verify=size"
+    assert one.uri.endswith("+hf://c/d")
+
+
 def test_what_agents_do_not_fetch_lies_at_the_path_with_them_too() -> None:
     for uri in ("local:///x", "pvc://claim", "vendor://x"):
-        assert directory(weights(parts.model(uri))._asdict(), True) == ""
+        assert directory(weights(parts.model(uri)).identity(True), True) == ""
 
 
 def test_files_of_another_repository_belong_to_what_a_model_is() -> None:
@@ -44,7 +116,7 @@ def test_files_of_another_repository_belong_to_what_a_model_is() -> None:
     model = parts.model(storage={"storageUri": URI, "parameters": other})
     assert weights(model).uri == "hf://test/tiny+hf://test/original"
     assert both(weights(model).uri) == (URI, "hf://test/original") and both(URI) == (URI, "")
-    assert directory(weights(model)._asdict(), True) not in ("", DIGEST)
+    assert directory(weights(model).identity(True), True) not in ("", DIGEST)
     by_hand = parts.model(storage={"storageUri": "local:///x", "parameters": other})
     assert weights(by_hand).uri == "local:///x"
 
@@ -75,7 +147,7 @@ def test_the_plain_label_is_a_wish_where_the_revisions_own_is_required() -> None
     plain = "models.ome.io/clusterbasemodel.tiny"
     assert [one["key"] for one in wish["preference"]["matchExpressions"]] == [plain]
     (term,) = node["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    assert [one["key"] for one in term["matchExpressions"]] == [f"{plain}.{DIGEST}"]
+    assert [one["key"] for one in term["matchExpressions"]] == [WHOLE]
     assert "preferredDuringSchedulingIgnoredDuringExecution" not in affinity(chosen(False))
 
 
@@ -99,3 +171,52 @@ def test_agents_that_come_later_roll_nothing() -> None:
     after = chosen(True, Observed(children={("ControllerRevision", "stored"): stored}))
     assert (after.target, after.ledger.write) == (before.target, ())
     assert after.data[after.target] == data and "directories" not in data
+
+
+def kept(data: dict[str, Any]) -> Observed:
+    """A stored revision `first` of the service."""
+    labels = {keys.REVISION: "first", keys.SERVICE: parts.NAME, keys.MANAGED_BY: keys.MANAGER}
+    stored = Child(
+        "ControllerRevision", parts.NAMESPACE, "stored", "uid", 1, parts.UID, labels, "", "", False, 0, "",
+        {"revision": 1, "data": data},
+    )  # fmt: skip
+    return Observed(children={("ControllerRevision", "stored"): stored})
+
+
+def of(parameters: dict[str, str], before: Observed, **service: Any) -> Intent:
+    """What is chosen for a service whose model has these parameters, with agents."""
+    model = parts.model(storage={"storageUri": URI, "path": "/models/tiny", "parameters": parameters})
+    deps = Deps(**{**parts.deps(model, parts.simple()).__dict__, "model_agent": True, "agent_roots": ("/models",)})
+    one = parts.service(**{"engine": {}, "router": {}, **service})
+    snapshot = Snapshot(one, deps, before, datetime(2026, 1, 1, tzinfo=UTC))
+    stored = {revision.name: revision.data["inputs"] for revision in snapshot.revisions}
+    return choose(snapshot, resolve(one, deps, stored))
+
+
+def former() -> dict[str, Any]:
+    """A revision as an operator stored it before the source was part of what it stores."""
+    choice = of({}, Observed())
+    data = dict(choice.data[choice.target])
+    model = {name: value for name, value in data["inputs"]["model"].items() if name != "source"}
+    return {**data, "inputs": {**data["inputs"], "model": model}, "directories": ["0a1b2c3d"]}
+
+
+def test_an_upgrade_rolls_nothing_also_of_models_with_an_endpoint() -> None:
+    after = of({"endpoint": "http://mirror"}, kept(former()))
+    assert (after.target, after.ledger.write) == ("first", ())
+    assert after.data["first"]["directories"] == ["0a1b2c3d"], "revisions keep what they were made with"
+
+
+def test_another_source_is_another_revision_in_another_directory() -> None:
+    first = of({}, Observed())
+    data = dict(first.data[first.target])
+    same, other = of({"anonymous": "true"}, kept(data)), of({"endpoint": "http://mirror"}, kept(data))
+    assert same.target == "first" and other.target != "first"
+    assert other.data[other.target]["directories"] != data["directories"] == [DIGEST]
+
+
+def test_a_model_that_a_service_keeps_stays_where_its_revision_had_it() -> None:
+    """Agents make the directory of before no more, and under the present name nobody has ever fetched that revision."""
+    pinned = {"name": "tiny", "autoSync": False}
+    after = of({"endpoint": "http://mirror"}, kept(former()), model=pinned, engine={"labels": {"a": "b"}})
+    assert after.target != "first" and after.data[after.target]["directories"] == ["0a1b2c3d"]
