@@ -9,10 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ome_operator.agent.fetching import Fetching, Line
+from ome_operator.agent.pace import Pace, TooSlow
 from ome_operator.agent.progress import Progress
+from ome_operator.agent.room import Room, over_budget
 from ome_operator.agent.steps import Fetch, Plan, plan, too_full
-from ome_operator.agent.store import Manifest, Store, check
+from ome_operator.agent.store import Manifest, Store, check, size_below
 from ome_operator.agent.throttle import Throttle
+from ome_operator.agent.turns import Over
 from ome_operator.agent.unpack import unpack
 from ome_operator.storage.hashes import BLOCK, Checker
 from ome_operator.storage.listing import Listing, Refused, RemoteFile, Source, SourceError, Unranged, Unreachable
@@ -22,6 +25,10 @@ logger = logging.getLogger(__name__)
 
 class Failed(Exception):
     """The model cannot be had now, in a sentence."""
+
+
+class TurnOver(SourceError):
+    """Others wait: what came so far is kept, and the rest comes with the next turn."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,23 +47,41 @@ class Limits:
     first: float = 0.5
     """Seconds before the second attempt; then twice as many each time."""
     last: float = 60.0
+    listing: float = 60.0
+    """Seconds for one answer about what there is."""
+    pace: Pace = field(default_factory=Pace)
+    room: Room = field(default_factory=Room)
+    namespace_bytes: int = 0
+    """Bytes that BaseModels of one namespace may have on this node; 0: no bound."""
 
 
 class Download:
     """One model revision on its way to this node."""
 
     def __init__(
-        self, uri: str, source: Source, store: Store, limits: Limits, progress: Progress, *, node: str = ""
+        self,
+        uri: str,
+        source: Source,
+        store: Store,
+        limits: Limits,
+        progress: Progress,
+        *,
+        node: str = "",
+        namespace: str = "",
+        over: Over = lambda: False,
     ) -> None:
         self._uri, self._source, self._store, self._limits, self._progress = uri, source, store, limits, progress
-        self._node = node
+        self._node, self._namespace, self._over = node, namespace, over
         self._line = Line(asyncio.Semaphore(limits.files), limits.throttle, progress)
         self._jitter: Callable[[], float] = random.random
+        self._paused = False
 
     async def run(self, revision: str = "") -> Manifest:
-        """Fetch what is missing and publish it; raises Failed. `revision` pins what the URI leaves open."""
+        """Fetch what is missing and publish it; raises Failed or TurnOver. `revision` pins what the URI leaves open."""
         try:
             return await self._run(revision)
+        except TurnOver:
+            raise
         except SourceError as error:
             raise Failed(str(error)) from error
         except OSError as error:
@@ -69,24 +94,46 @@ class Download:
         todo = self._plan(listing)
         self._progress.start(listing.revision, todo.total, todo.total - todo.left, len(listing.files))
         todo = await self._reuse(listing, todo.fetch)
-        if full := too_full(todo.needs(self._limits.files), store.free(), str(store.home)):
+        needs = todo.needs(self._limits.files)
+        if full := too_full(needs, self._free(), str(store.home)) or await asyncio.to_thread(self._over_budget, needs):
             raise Failed(full)
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._file(listing, one)) for one in todo.fetch]
+        with self._limits.room.claim(store.root, store.disk(), self._progress):
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._file(listing, one)) for one in todo.fetch]
         wrong = [said for task in tasks if (said := task.result())]
         if wrong:
             raise Failed(wrong[0] + (f" (and {len(wrong) - 1} more files)" if len(wrong) > 1 else ""))
+        if self._paused:
+            raise TurnOver
         return await asyncio.to_thread(store.publish, self._uri, listing, datetime.now(UTC).isoformat(timespec="seconds"))
+
+    def _free(self) -> int:
+        """Bytes that this fetch may take."""
+        return self._limits.room.free(self._store.root, self._store.disk(), self._store.free())
+
+    def _over_budget(self, needs: int) -> str:
+        if not self._namespace or not self._limits.namespace_bytes:
+            return ""
+        return over_budget(needs, size_below(self._store.home), self._limits.namespace_bytes, self._namespace)
 
     async def _listing(self, revision: str) -> Listing:
         for attempt in range(self._limits.tries):
+            if attempt and self._over():
+                raise TurnOver
             try:
-                return await self._source.listing(revision)
+                return await self._listed(revision)
             except Unreachable as error:
                 if attempt + 1 == self._limits.tries:
                     raise
                 await self._pause(attempt, error)
         raise AssertionError("not reached")
+
+    async def _listed(self, revision: str) -> Listing:
+        try:
+            async with asyncio.timeout(self._limits.listing):
+                return await self._source.listing(revision)
+        except TimeoutError as error:
+            raise Unreachable(f"the source did not say within {self._limits.listing:.0f} s what there is") from error
 
     async def _reuse(self, listing: Listing, todo: tuple[Fetch, ...]) -> Plan:
         """Take what this disk has already, of other revisions or where the model's path was filled by hand."""
@@ -114,7 +161,10 @@ class Download:
             while True:
                 try:
                     checker = await self._attempt(listing, one.file, pieces=pieces)
-                except Refused as error:
+                except TurnOver:
+                    self._paused = True
+                    return ""
+                except (Refused, TooSlow) as error:
                     return f"{one.file.name}: {error}"
                 except Unranged:
                     pieces = False
@@ -144,7 +194,7 @@ class Download:
             await asyncio.to_thread(store.accept, file, checker.blocks)
             return ""
         try:
-            members = await asyncio.to_thread(unpack, store.part(file), store.files, file.unpack)
+            members = await asyncio.to_thread(unpack, store.part(file), store.files, file.unpack, self._free())
         except Refused as error:
             return f"{file.name}: {error}"
         await asyncio.to_thread(store.unpacked, file, members)
@@ -154,8 +204,13 @@ class Download:
         """Ask for what is missing of a file; the checker of all of it. Raises what the source raises."""
         step = self._limits.piece if pieces and file.size >= 2 * self._limits.piece else 0
 
-        def read(start: int, end: int) -> AsyncIterator[bytes]:
-            return self._source.read(listing, file, start, end)
+        async def read(start: int, end: int) -> AsyncIterator[bytes]:
+            if self._over():
+                raise TurnOver
+            async for data in self._limits.pace.held(self._source.read(listing, file, start, end)):
+                yield data
+                if self._over():
+                    raise TurnOver
 
         return await Fetching(file, self._store, read, self._line, step).run(self._limits.files - 1)
 

@@ -1,5 +1,6 @@
 """Facts of a model from its files on this disk."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,28 @@ from ome_operator.modelinfo.safetensors import header_length
 MANY = 256
 """Safetensors files whose headers are read; the index says enough about more."""
 
+HEADERS = 128 * 1024 * 1024
+"""Bytes of all headers together, which lie in memory while they are read."""
+
 
 def learn(root: Path) -> dict[str, Any]:
     """What `config.json` and its neighbours say, as the record holds it."""
     small = {name: (root / name).read_bytes() for name in FILES if _readable(root / name)}
     large = sorted(root.glob("*.safetensors"))
-    headers = {one.name: _header(one) for one in large} if len(large) <= MANY else {}
+    headers = _headers(large) if len(large) <= MANY else {}
     ggufs = [] if large else sorted(found.name for found in root.rglob("*.gguf"))
     return facts(small, headers, ggufs).dump()
+
+
+def _headers(files: Sequence[Path]) -> dict[str, bytes]:
+    """The headers; {} when they are longer than any model's: whoever made the files decides how long."""
+    found, left = {}, HEADERS
+    for one in files:
+        found[one.name] = _header(one)
+        left -= len(found[one.name])
+        if left < 0:
+            return {}
+    return found
 
 
 def _readable(path: Path) -> bool:

@@ -5,7 +5,6 @@ which alone knows that no revision and no pod refers to it (see removals.py). It
 """
 
 import asyncio
-import contextlib
 import logging
 import os
 import re
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 
 from ome_operator.agent.manifest import read
 from ome_operator.agent.owners import FORMER, homes, whose
+from ome_operator.agent.store import size_below
 
 logger = logging.getLogger(__name__)
 
@@ -101,18 +101,8 @@ def _directory(home: Path, digest: str) -> Directory:
     manifest = read(home / f"{digest}.json")
     strange = manifest is None or (len(digest) != FORMER and whose(home, digest, manifest) is None)
     if manifest is None or strange or not root.is_dir():
-        return Directory(str(root), bytes=_size(root) + _size(home / f"{digest}.partial"))
+        return Directory(str(root), bytes=size_below(root) + size_below(home / f"{digest}.partial"))
     return Directory(str(root), manifest.models, manifest.paths, manifest.size)
-
-
-def _size(folder: Path) -> int:
-    """Bytes of all files below; what vanishes meanwhile counts for nothing."""
-    found = 0
-    for place, _, names in os.walk(folder):
-        for name in names:
-            with contextlib.suppress(OSError):
-                found += (Path(place) / name).stat().st_size
-    return found
 
 
 def remove(root: Path) -> None:

@@ -16,6 +16,7 @@ from ome_operator.agent.namespaces import Namespaces
 from ome_operator.agent.nodes import belongs, concerns
 from ome_operator.agent.places import LOCAL, conflict, takes_path
 from ome_operator.agent.record import Held
+from ome_operator.agent.turns import Turns
 from ome_operator.agent.work import AgentSettings, Work
 from ome_operator.api import FineTunedWeight, Invalid, Model
 from ome_operator.core.observed import from_api
@@ -74,7 +75,7 @@ class Agent:
         self._leftovers = Leftovers(settings.roots, settings.remove_after)
         self._namespaces = Namespaces(self._uid_of)
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._slots = asyncio.Semaphore(settings.models)
+        self._turns = Turns(settings.models, settings.turn)
         self._labels: Mapping[str, str] = {}
         self._written: Mapping[str, Any] | None = None
         self._written_at = self._looked_at = -1e9
@@ -207,8 +208,8 @@ class Agent:
             task.cancel()
 
     async def _pass(self, uid: str, work: Work) -> None:
-        async with self._slots:
-            await work.run()
+        async with self._turns.turn(work.model.namespace) as over:
+            await work.run(over)
         self._leftovers.changed()
         if self._works.get(uid) is work:
             self._tasks.pop(uid, None)

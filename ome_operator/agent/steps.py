@@ -59,13 +59,17 @@ def plan(listing: Listing, proven: Mapping[str, Proven], have: Callable[[RemoteF
 
 
 def too_full(left: int, free: int, where: str) -> str:
-    """A sentence when the disk cannot take it, else ""."""
-    if left + MARGIN <= free or left == 0:
+    """A sentence when the disk cannot take it, else ""; `free` is what neither stays free nor goes to others."""
+    if left <= free or left == 0:
         return ""
-    return f"{_size(left)} are still to come and {where} has {_size(free)} free (1 GiB of it stays free): make room there"
+    return (
+        f"{size_text(left)} are still to come and {where} has room for {size_text(max(0, free))} (1 GiB stays free, and "
+        "what other models under way will take): make room there"
+    )
 
 
-def _size(count: int) -> str:
+def size_text(count: int) -> str:
+    """Bytes in the largest unit that says enough."""
     for unit, size in (("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2)):
         if count >= size:
             return f"{count / size:.1f} {unit}"

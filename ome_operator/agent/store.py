@@ -11,6 +11,7 @@ model's storage identity, which the manifest repeats: a directory is of one mode
 Every step is a rename after an fsync, so a kill at any moment leaves one state or the other.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -125,6 +126,11 @@ class Store:
         self.home.mkdir(parents=True, exist_ok=True)
         disk = os.statvfs(self.home)
         return disk.f_bavail * disk.f_frsize
+
+    def disk(self) -> int:
+        """Which disk it is: the same number for all directories of a file system."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        return self.home.stat().st_dev
 
     # --- steps ----------------------------------------------------------------------------------------------------------
 
@@ -270,6 +276,16 @@ class Store:
         for manifest in sorted(self.home.glob("*.json")):
             if (known := read(manifest)) is not None:
                 yield manifest.with_suffix(""), known
+
+
+def size_below(folder: Path) -> int:
+    """Bytes of all files below; what vanishes meanwhile counts for nothing."""
+    found = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                found += (Path(place) / name).stat().st_size
+    return found
 
 
 def length(path: Path) -> int:

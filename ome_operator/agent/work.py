@@ -11,18 +11,22 @@ from functools import cached_property
 from pathlib import Path
 
 from ome_operator.agent import learn, record
-from ome_operator.agent.download import Download, Failed, Limits
+from ome_operator.agent.download import Download, Failed, Limits, TurnOver
 from ome_operator.agent.places import LOCAL, Roots
 from ome_operator.agent.progress import Progress
 from ome_operator.agent.store import Manifest, Store
+from ome_operator.agent.turns import Over
 from ome_operator.agent.verify import verify
 from ome_operator.api import Model
 from ome_operator.core.weights.mount import weights
+from ome_operator.storage.grants import Guard, Trust
 from ome_operator.storage.listing import Refused, Source
 from ome_operator.storage.sources import Access, source
 
 logger = logging.getLogger(__name__)
 
+MESSAGE = 300
+"""Characters of a message in the record of a node, which holds those of all models."""
 PRESENT = "local"
 """Revision of files that somebody else puts on the nodes."""
 
@@ -35,6 +39,8 @@ class AgentSettings:
     """Directories that it may write below."""
     secrets: Path = Path("/etc/ome/secrets")
     """A folder for each Secret, with a file for each of its keys."""
+    trust: Trust = field(default_factory=Trust)
+    """What an administrator allows."""
     endpoint: str = ""
     """The hub; "" for huggingface.co."""
     limits: Limits = field(default_factory=Limits)
@@ -43,6 +49,8 @@ class AgentSettings:
     """Puts other nodes before a source, for a namespace; None: every node asks the source."""
     models: int = 2
     """Models at a time."""
+    turn: float = 300.0
+    """Seconds after which a model gives its place to one of another namespace that waits."""
     verify_every: float = 6 * 3600.0
     sample: float = 0.02
     """Share of all blocks that is read when files are looked at again."""
@@ -106,10 +114,12 @@ class Work:
         held, size = (self._directory,), manifest.size
         return record.Report(record.READY, manifest.revision, held, size, size, verified_at=manifest.verified_at)
 
-    async def run(self) -> None:
-        """One pass; never raises but when it is cancelled."""
+    async def run(self, over: Over = lambda: False) -> None:
+        """One pass, that ends early when its turn is over; never raises but when it is cancelled."""
         try:
-            await self._run()
+            await self._run(over)
+        except TurnOver:
+            self.due = 0.0
         except (Failed, Refused) as error:
             self._fail(str(error))
         except OSError as error:
@@ -120,18 +130,18 @@ class Work:
 
     def refuse(self, why: str) -> None:
         """It cannot be done now, and is tried as soon as it can."""
-        if self._report.message != why:
-            logger.warning("%s: %s", self._uri, why)
+        if self._report.message != shortened(why):
             self._failed(why)
+            logger.warning("%s: %s", self._uri[:MESSAGE], self._report.message)
         self._tries, self.due = 0, 0.0
 
-    async def _run(self) -> None:
+    async def _run(self, over: Over) -> None:
         if said := self._misplaced or await asyncio.to_thread(self._settings.places.detour, self.model):
             raise Failed(said)
         if self._uri.startswith(LOCAL):
             return await asyncio.to_thread(self._look)
         found = await asyncio.to_thread(self._check)
-        manifest = found or await self._fetch()
+        manifest = found or await self._fetch(over)
         await asyncio.to_thread(self._done, manifest)
         return None
 
@@ -157,15 +167,21 @@ class Work:
         self.store.damage()
         return None
 
-    async def _fetch(self) -> Manifest:
+    async def _fetch(self, over: Over) -> Manifest:
         self._progress = Progress()
         self._report = record.Report()
         storage = self.model.spec.storage
-        access = Access(storage.parameters or {}, _secret(self._settings.secrets, storage.key), self._settings.endpoint)
+        settings, namespace, key = self._settings, self.model.namespace, storage.key or ""
+        secret = _secret(settings.secrets, key) if key in settings.trust.secrets else {}
+        guard = Guard(settings.trust, namespace, key, self._uri)
+        access = Access(storage.parameters or {}, secret, settings.endpoint, guard)
         found = source(self._uri, access)
         if self._settings.peers is not None:
-            found = self._settings.peers(found, self.model.namespace)
-        download = Download(self._uri, found, self.store, self._settings.limits, self._progress, node=self._settings.node)
+            found = self._settings.peers(found, namespace)
+        progress, node = self._progress, settings.node
+        download = Download(
+            self._uri, found, self.store, settings.limits, progress, node=node, namespace=namespace, over=over
+        )
         try:
             return await download.run(self._pin())
         finally:
@@ -195,6 +211,7 @@ class Work:
         self.due = time.monotonic() + 60
 
     def _failed(self, why: str) -> None:
+        why = shortened(why)
         held = self._report.directories
         bytes_, total, revision = self._progress.bytes, self._progress.total, self._progress.revision
         self._report = record.Report(record.FAILED, revision, held, bytes_, total, message=why)
@@ -204,7 +221,7 @@ class Work:
         pause = min(self._settings.again_last, self._settings.again * 2**self._tries)
         self._tries += 1
         self.due = time.monotonic() + pause
-        logger.warning("%s: %s (again in %.0f s)", self._uri, why, pause)
+        logger.warning("%s: %s (again in %.0f s)", self._uri[:MESSAGE], self._report.message, pause)
 
     def _pin(self) -> str:
         """The revision that all nodes are to hold, "" while the operator has not said one."""
@@ -212,12 +229,17 @@ class Work:
         return str(pinned.get("revision") or "") if pinned.get("uri") == self._uri else ""
 
 
-def _secret(folder: Path, name: str | None) -> dict[str, str]:
+def _secret(folder: Path, name: str) -> dict[str, str]:
     """The keys of a Secret that is mounted; {} for none. A name is one folder, whatever it says."""
-    place = folder / Path(name).name if name else None
-    if place is None or not place.is_dir():
+    place = folder / Path(name).name
+    if not place.is_dir():
         return {}
     return {one.name: one.read_text() for one in place.iterdir() if one.is_file()}
+
+
+def shortened(text: str) -> str:
+    """A message that a record can hold: what people write may be long, and is repeated in messages."""
+    return text if len(text) <= MESSAGE else f"{text[: MESSAGE - 1]}…"
 
 
 def _now() -> str:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ome_operator.storage.listing import Source
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
+FORM = '{"name": "hf-token", "hosts": ["huggingface.co"], "namespaces": ["team-a"]}'
 PEER_TOKEN = Path("/etc/ome/peers/token")
 
 
@@ -27,9 +28,31 @@ def agent(
     secrets: Annotated[
         Path, typer.Option(help="A folder for each Secret that models name as their key, a file for each of its values.")
     ] = Path("/etc/ome/secrets"),
+    secret: Annotated[
+        list[str] | None,
+        typer.Option(help=f'What a Secret is for, as {FORM}; "uris" bounds it further. May be given several times.'),
+    ] = None,
+    identity_host: Annotated[
+        list[str] | None, typer.Option(help="Host of an object store that sees the identity of this node.")
+    ] = None,
+    identity_namespace: Annotated[
+        list[str] | None, typer.Option(help="Namespace whose BaseModels use the identity of this node.")
+    ] = None,
+    private_host: Annotated[
+        list[str] | None, typer.Option(help="Host that is asked though its address is inside of a network.")
+    ] = None,
+    endpoint_host: Annotated[
+        list[str] | None, typer.Option(help="Host that BaseModels may name as the endpoint of an object store.")
+    ] = None,
     endpoint: Annotated[str, typer.Option(help="A mirror of the hub.", envvar="HF_ENDPOINT")] = "",
     files: Annotated[int, typer.Option(help="Files that are fetched at a time.", min=1)] = 8,
     models: Annotated[int, typer.Option(help="Models that are fetched at a time.", min=1)] = 2,
+    turn: Annotated[
+        float, typer.Option(help="Seconds after which a model gives way to another namespace's.", min=1)
+    ] = 300.0,
+    namespace_gb: Annotated[
+        float, typer.Option(help="GB that BaseModels of a namespace may have on this node; 0: no bound.", min=0)
+    ] = 0.0,
     bandwidth: Annotated[float, typer.Option(help="MB per second that this node may fetch; 0: no limit.", min=0)] = 0.0,
     verify_every: Annotated[float, typer.Option(help="Seconds between two looks at files that are Ready.", min=1)] = 21600.0,
     sample: Annotated[float, typer.Option(help="Share of the bytes that such a look reads.", min=0, max=1)] = 0.02,
@@ -53,17 +76,28 @@ def agent(
     from ome_operator.agent.download import Limits
     from ome_operator.agent.throttle import Throttle
     from ome_operator.agent.work import AgentSettings
+    from ome_operator.storage.grants import Trust, grant
     from ome_operator.util.log_format import configure
 
     configure(log_format, log_level)
     below = tuple(map(_root, root))
-    limits = Limits(files=files, throttle=Throttle(bandwidth * 1e6))
+    limits = Limits(files=files, throttle=Throttle(bandwidth * 1e6), namespace_bytes=int(namespace_gb * 1e9))
+    grants = [grant(text) for text in secret or ()]
+    trust = Trust(
+        secrets={one.name: one for one in grants},
+        identity_hosts=frozenset(identity_host or ()),
+        identity_namespaces=frozenset(identity_namespace or ()),
+        private_hosts=frozenset(private_host or ()),
+        endpoints=frozenset(endpoint_host or ()),
+    )
     settings = AgentSettings(
         roots=below,
         secrets=secrets,
+        trust=trust,
         endpoint=endpoint,
         limits=limits,
         models=models,
+        turn=turn,
         verify_every=verify_every,
         sample=sample,
         remove_after=remove_after,

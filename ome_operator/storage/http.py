@@ -1,9 +1,10 @@
 """Reading a part of a file over HTTP."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 
 import aiohttp
 
+from ome_operator.storage import reach
 from ome_operator.storage.listing import Refused, RemoteFile, Unranged, Unreachable
 
 TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=15.0, sock_read=60.0)
@@ -19,17 +20,30 @@ class Unauthorized(Refused):
         """What it asks for: the header WWW-Authenticate."""
 
 
-def session() -> aiohttp.ClientSession:
-    """A session for large files; the environment's proxy counts."""
-    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=30)
+class Absent(Refused):
+    """It is not there, or not for us: 403, 404, 410."""
+
+    def __init__(self, text: str, code: str) -> None:
+        super().__init__(text)
+        self.code = code
+        """What a hub calls it: the header X-Error-Code."""
+
+
+def session(private: Collection[str] | None = None) -> aiohttp.ClientSession:
+    """A session for large files; the environment's proxy counts.
+
+    `private` are the hosts that may have addresses inside of a network; None: every host.
+    """
+    connector = reach.connector(private)
     return aiohttp.ClientSession(connector=connector, timeout=TIMEOUT, trust_env=True, auto_decompress=False)
 
 
 class Direct:
     """A source of one host, with one session that opens when it is first needed."""
 
-    def __init__(self) -> None:
+    def __init__(self, private: Collection[str] | None = None) -> None:
         self._session: aiohttp.ClientSession | None = None
+        self._private = private
 
     def suspect(self, file: RemoteFile) -> None:
         """There is nobody else to ask."""
@@ -41,7 +55,7 @@ class Direct:
             self._session = None
 
     def _open(self) -> aiohttp.ClientSession:
-        self._session = self._session or session()
+        self._session = self._session or session(self._private)
         return self._session
 
 
@@ -70,7 +84,7 @@ async def ranged(
                 if data:
                     yield data
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        raise Unreachable(f"the connection to the source broke: {type(error).__name__}") from error
+        raise _broken(error) from error
 
 
 async def whole(session: aiohttp.ClientSession, url: str, headers: Mapping[str, str] = NONE) -> AsyncIterator[bytes]:
@@ -81,7 +95,24 @@ async def whole(session: aiohttp.ClientSession, url: str, headers: Mapping[str, 
             async for data in response.content.iter_any():
                 yield data
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        raise Unreachable(f"the connection to the source broke: {type(error).__name__}") from error
+        raise _broken(error) from error
+
+
+async def small(session: aiohttp.ClientSession, url: str, limit: int, headers: Mapping[str, str] = NONE) -> bytes:
+    """All bytes of a short answer; raises Refused or Unreachable, also for a long one."""
+    found = bytearray()
+    async for data in whole(session, url, headers):
+        found += data
+        if len(found) > limit:
+            raise Refused(f"the source answers with more than {limit} bytes where a short answer is due")
+    return bytes(found)
+
+
+def _broken(error: Exception) -> Refused | Unreachable:
+    """What a connection that failed means. An address that is not asked tells nothing about who listens there."""
+    if said := reach.why(error):
+        return Refused(f"{said}, which agents do not ask: an administrator allows the host with agent.privateHosts")
+    return Unreachable(f"the connection to the source broke: {type(error).__name__}")
 
 
 def _check(response: aiohttp.ClientResponse) -> None:
@@ -92,7 +123,7 @@ def _check(response: aiohttp.ClientResponse) -> None:
     if code == 401:
         raise Unauthorized(said, response.headers.get("WWW-Authenticate", ""))
     if code in (403, 404, 410):
-        raise Refused(said)
+        raise Absent(said, response.headers.get("X-Error-Code", ""))
     wait = response.headers.get("Retry-After", "")
     raise Unreachable(said, float(wait) if wait.isdigit() else 0.0)
 

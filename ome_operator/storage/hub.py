@@ -1,68 +1,79 @@
 """`hf://org/model[@revision]`: a Hugging Face hub or a mirror of it.
 
-huggingface_hub says what there is, where, and who we are. It does not fetch: its downloader checks sizes only, and shows a
-file before anybody has looked at its hash (docs/models-agent.md has the measurement).
+Spoken by hand over aiohttp. huggingface_hub asks in a thread that outlives its model, reads answers of any length for any
+time, and connects wherever it is led; its downloader checks sizes only (docs/models-agent.md has the measurement).
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+import json
+import re
+from collections.abc import AsyncIterator, Collection, Mapping
 from typing import Any
+from urllib.parse import quote
 
+from ome_operator.storage.addresses import HUB
 from ome_operator.storage.hashes import SIZE_ONLY, Hash
-from ome_operator.storage.http import Direct, ranged
+from ome_operator.storage.http import Absent, Direct, Unauthorized, ranged, small
 from ome_operator.storage.listing import Listing, Refused, RemoteFile, Unreachable, listing
 
-HUB = "https://huggingface.co"
+LIMIT = 32 * 1024 * 1024
+"""Bytes of a description: 50,000 files have about 15 MB."""
 
 
 class Hub(Direct):
     """One model of one hub."""
 
-    def __init__(self, repo: str, revision: str, *, endpoint: str = "", token: str = "") -> None:
-        super().__init__()
-        if repo.count("/") != 1 or not all(repo.split("/")):
+    def __init__(
+        self, repo: str, revision: str, *, endpoint: str = "", token: str = "", private: Collection[str] | None = None
+    ) -> None:
+        super().__init__(private)
+        if repo.count("/") != 1 or not all(part.strip(".") for part in repo.split("/")):
             raise Refused(f"hf://{repo} is no model of a hub: write hf://organization/model[@revision]")
         self._repo, self._revision = repo, revision
-        self._endpoint, self._token = endpoint or HUB, token
+        self._endpoint = (endpoint or HUB).rstrip("/")
+        self._given = bool(token)
+        self._headers: Mapping[str, str] = {"Authorization": f"Bearer {token}"} if token else {}
 
     async def listing(self, revision: str) -> Listing:
         """All files of the commit that `revision`, or what the URI says, stands for now."""
-        return await asyncio.to_thread(self._list, revision or self._revision or "main")
-
-    def _list(self, revision: str) -> Listing:
-        from huggingface_hub import HfApi, errors
-
-        api = HfApi(endpoint=self._endpoint, token=self._token or False)
+        wanted = revision or self._revision or "main"
+        url = f"{self._endpoint}/api/models/{quote(self._repo)}/revision/{quote(wanted, safe='')}?blobs=true"
         try:
-            info = api.model_info(self._repo, revision=revision, files_metadata=True, timeout=30.0)
-        except errors.RevisionNotFoundError as error:
-            raise Refused(f"the model {self._repo} has no revision {revision}") from error
-        except errors.HfHubHTTPError as error:
-            code = getattr(error.response, "status_code", 0)
-            if code in (401, 403, 404):
-                said = "the token of spec.storage.key does not open it" if self._token else "spec.storage.key gives no token"
-                raise Refused(f"{self._endpoint} has no model {self._repo}, or does not show it to us ({said})") from error
-            raise Unreachable(f"the hub answers {code} for {self._repo}", _seconds(error.response.headers)) from error
-        except Exception as error:  # httpx's errors, and JSON that is none; no class of ours to name them by
-            raise Unreachable(f"the hub {self._endpoint} does not answer: {type(error).__name__}") from error
-        return listing((_file(one) for one in info.siblings or ()), str(info.sha))
+            raw = await small(self._open(), url, LIMIT, self._headers)
+        except (Absent, Unauthorized) as error:
+            raise self._hidden(wanted, error) from error
+        return await asyncio.to_thread(self._read, raw)
+
+    def _read(self, raw: bytes) -> Listing:
+        try:
+            said = json.loads(raw)
+            files, commit = [_file(one) for one in said["siblings"]], str(said["sha"])
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise Unreachable(f"the hub {self._endpoint} sends a description of {self._repo} that cannot be read") from error
+        return listing(files, commit)
+
+    def _hidden(self, wanted: str, error: Refused) -> Refused:
+        if isinstance(error, Absent) and error.code == "RevisionNotFound":
+            return Refused(f"the model {self._repo} has no revision {wanted}")
+        said = "the token of spec.storage.key does not open it" if self._given else "spec.storage.key gives no token"
+        return Refused(f"{self._endpoint} has no model {self._repo}, or does not show it to us ({said})")
 
     async def read(self, listing: Listing, file: RemoteFile, start: int, end: int) -> AsyncIterator[bytes]:
         """The file's bytes from `start` up to, and without, `end`."""
-        from huggingface_hub import hf_hub_url
-
-        url = hf_hub_url(self._repo, file.name, revision=listing.revision, endpoint=self._endpoint)
-        headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
-        async for data in ranged(self._open(), url, start, end, file.size, headers):
+        url = f"{self._endpoint}/{quote(self._repo)}/resolve/{quote(listing.revision, safe='')}/{quote(file.name)}"
+        async for data in ranged(self._open(), url, start, end, file.size, self._headers):
             yield data
 
 
-def _file(one: Any) -> RemoteFile:
-    if one.lfs is not None:
-        return RemoteFile(one.rfilename, int(one.lfs.size), Hash("sha256", str(one.lfs.sha256)))
-    return RemoteFile(one.rfilename, int(one.size or 0), Hash("git", str(one.blob_id)) if one.blob_id else SIZE_ONLY)
+def _file(one: Mapping[str, Any]) -> RemoteFile:
+    name = str(one["rfilename"])
+    if lfs := one.get("lfs"):
+        return RemoteFile(name, int(lfs["size"]), Hash("sha256", _hex(lfs["sha256"], 64)))
+    blob = one.get("blobId")
+    return RemoteFile(name, int(one.get("size") or 0), Hash("git", _hex(blob, 40)) if blob else SIZE_ONLY)
 
 
-def _seconds(headers: Any) -> float:
-    text = str(headers.get("Retry-After", "") or "")
-    return float(text) if text.isdigit() else 0.0
+def _hex(text: Any, digits: int) -> str:
+    if not re.fullmatch(rf"[0-9a-f]{{{digits}}}", str(text)):
+        raise ValueError("no hash")
+    return str(text)

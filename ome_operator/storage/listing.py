@@ -1,12 +1,15 @@
 """What a source has: files with sizes and hashes, at one revision."""
 
 from collections.abc import AsyncIterator, Iterable
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import PurePosixPath
 from typing import NamedTuple, Protocol
 
 from ome_operator.names import digest
 from ome_operator.storage.hashes import Hash
+
+MOST = 50_000
+"""Files of one model. A listing costs memory before anybody has looked at it (0.6 KiB a file)."""
 
 
 class RemoteFile(NamedTuple):
@@ -87,8 +90,10 @@ def inside(name: str) -> bool:
 
 
 def listing(files: Iterable[RemoteFile], revision: str = "") -> Listing:
-    """Files in order; Refused for names that lead out of the directory or come twice, or an empty list."""
-    found = tuple(sorted(files, key=lambda one: one.name))
+    """Files in order; Refused for names that lead out of the directory or come twice, an empty list, or one too long."""
+    found = tuple(sorted(islice(files, MOST + 1), key=lambda one: one.name))
+    if len(found) > MOST:
+        raise Refused(f"the source names more than {MOST} files, which no model has: look at spec.storage.storageUri")
     if not found:
         raise Refused("there are no files there: look at spec.storage.storageUri")
     for one in found:

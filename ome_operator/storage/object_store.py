@@ -12,7 +12,7 @@ from typing import Any
 
 from ome_operator.storage import sha256sums
 from ome_operator.storage.hashes import SIZE_ONLY, Checker, from_etag
-from ome_operator.storage.listing import Listing, Refused, RemoteFile, Unreachable, listing
+from ome_operator.storage.listing import MOST, Listing, Refused, RemoteFile, Unreachable, listing
 
 STEP = 16 * 1024 * 1024
 """Bytes per request."""
@@ -89,6 +89,8 @@ class Objects:
         try:
             async for batch in self._store.list(prefix=self._prefix or None):
                 found += [one for one in batch if not one["path"].endswith("/")]
+                if len(found) > MOST:
+                    break
         except Exception as error:
             raise _our_error(error) from error
         return [self._file(one) for one in found]

@@ -8,10 +8,10 @@ looks at no digest; docs/models-agent.md has the measurement. Tests push with th
 import hashlib
 import json
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from urllib.parse import urlencode, urlsplit
 
-from ome_operator.storage.http import NONE, Direct, Unauthorized, ranged, whole
+from ome_operator.storage.http import NONE, Direct, Unauthorized, ranged, small
 from ome_operator.storage.listing import Listing, Refused, RemoteFile, Unreachable, listing
 from ome_operator.storage.oci_artifact import MANIFESTS, Reference, files
 
@@ -23,8 +23,18 @@ _PARAMETER = re.compile(r'(\w+)="([^"]*)"')
 class Registry(Direct):
     """One artifact of one registry."""
 
-    def __init__(self, place: Reference, *, endpoint: str = "", credentials: str = "") -> None:
-        super().__init__()
+    def __init__(
+        self,
+        place: Reference,
+        *,
+        endpoint: str = "",
+        credentials: str = "",
+        shows: Callable[[str], None] = lambda address: None,
+        private: Collection[str] | None = None,
+    ) -> None:
+        """`shows` raises Refused for an address that the credentials must not be sent to."""
+        super().__init__(private)
+        self._shows = shows
         self._place, self._endpoint = place, (endpoint or place.address).rstrip("/")
         self._credentials = credentials
         self._headers: Mapping[str, str] = NONE
@@ -73,11 +83,15 @@ class Registry(Direct):
         asked = dict(_PARAMETER.findall(rest))
         own = {"Authorization": f"Basic {self._credentials}"} if self._credentials else {}
         if scheme.lower() == "basic":
+            if own:
+                self._shows(self._endpoint)
             self._headers = own
             return
         realm = asked.get("realm", "")
         if scheme.lower() != "bearer" or urlsplit(realm).scheme not in ("https", urlsplit(self._endpoint).scheme):
             raise Refused(f"the registry {self._place.host} asks for an authentication that is not known here")
+        if own:
+            self._shows(realm)
         query = urlencode({key: asked[key] for key in ("service", "scope") if key in asked})
         try:
             answer = json.loads(await self._small(f"{realm}{'&' if '?' in realm else '?'}{query}", own))
@@ -88,13 +102,8 @@ class Registry(Direct):
             raise Unreachable("the registry's realm sent something that is no token") from error
 
     async def _small(self, url: str, headers: Mapping[str, str]) -> bytes:
-        """A short answer."""
-        found = bytearray()
-        async for data in whole(self._open(), url, headers):
-            found += data
-            if len(found) > LIMIT:
-                raise Unreachable(f"the registry {self._place.host} sends more than {LIMIT} bytes for a manifest or a token")
-        return bytes(found)
+        """A manifest or a token."""
+        return await small(self._open(), url, LIMIT, headers)
 
     def _url(self, rest: str) -> str:
         return f"{self._endpoint}/v2/{self._place.repository}/{rest}"

@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from ome_operator.core.weights.mount import FETCHED, FILES_FROM, both, managed
+from ome_operator.storage.addresses import address, oracle, oracle_place, region
 from ome_operator.storage.beside import Beside
+from ome_operator.storage.grants import Guard, host
 from ome_operator.storage.listing import Refused, Source
 from ome_operator.storage.oci_artifact import credentials, reference
 
@@ -22,6 +24,8 @@ class Access(NamedTuple):
     """The Secret of `spec.storage.key`. Never to be logged."""
     endpoint: str = ""
     """The hub that this cluster uses."""
+    guard: Guard | None = None
+    """What an administrator allows; None where the Secret and the network are those of whoever asks."""
 
 
 def source(uri: str, access: Access) -> Source:
@@ -42,13 +46,18 @@ def _single(uri: str, access: Access) -> Source:
         from ome_operator.storage.hub import Hub
 
         repo, _, revision = rest.partition("@")
-        endpoint = access.parameters.get("endpoint", "") or access.endpoint
-        return Hub(repo.strip("/"), revision, endpoint=endpoint, token=access.secret.get("token", "").strip())
+        endpoint = address(uri, access.parameters, access.endpoint)
+        token = access.secret.get("token", "").strip()
+        if token and access.guard:
+            access.guard.shows(endpoint)
+        return Hub(repo.strip("/"), revision, endpoint=endpoint, token=token, private=_private(access, endpoint))
     if kind == "oci" and (place := reference(rest)):
         from ome_operator.storage.oci_registry import Registry
 
-        shown = credentials(access.secret, place.host)
-        return Registry(place, endpoint=access.parameters.get("endpoint", ""), credentials=shown)
+        endpoint, shown = address(uri, access.parameters), credentials(access.secret, place.host)
+        shows = access.guard.shows if access.guard else lambda address: None
+        private = _private(access, endpoint)
+        return Registry(place, endpoint=endpoint, credentials=shown, shows=shows, private=private)
     if not managed(uri):
         raise Refused(
             f"spec.storage.storageUri {uri} cannot be fetched: {kind}:// is not served; put the files on the nodes and "
@@ -57,38 +66,46 @@ def _single(uri: str, access: Access) -> Source:
     return bucket(uri, access)
 
 
+def _private(access: Access, endpoint: str) -> frozenset[str] | None:
+    """Hosts whose addresses may be private; None: all. The hub of this cluster is an administrator's choice."""
+    if access.guard is None:
+        return None
+    chosen = {host(access.endpoint)} if access.endpoint else set()
+    return access.guard.private(endpoint) | chosen
+
+
 def bucket(uri: str, access: Access) -> "Objects":
     """The place in an object store that a URI of `s3`, `gs`, `az` or `oci` names; Refused when something is missing."""
     from ome_operator.storage import object_store
 
     kind, _, rest = uri.partition("://")
-    given, secret = access.parameters, access.secret
+    if kind == "az" and not access.parameters.get("account"):
+        raise Refused(f"spec.storage.storageUri {uri} needs the account in spec.storage.parameters.account")
+    given, secret = _opened(uri, access), access.secret
     bucket, _, prefix = rest.partition("/")
     weak = given.get("verify") == "size"
     if kind == "gs":
         return object_store.Objects(object_store.google(bucket, given, secret), prefix, sizes_only=weak)
     if kind == "az":
-        if not given.get("account"):
-            raise Refused(f"spec.storage.storageUri {uri} needs the account in spec.storage.parameters.account")
         return object_store.Objects(object_store.azure(bucket, given, secret), prefix, sizes_only=weak)
-    bucket, _, region = bucket.partition("@")
-    region, endpoint = region or given.get("region", "us-east-1"), given.get("endpoint", "")
+    bucket, endpoint, where = bucket.partition("@")[0], given.get("endpoint", ""), region(rest, given)
     if kind == "oci":
-        bucket, prefix, region, endpoint = _oracle(uri, rest, given)
-    store = object_store.s3(bucket, region, endpoint, given, secret)
+        _, bucket, prefix = oracle_place(uri)
+        endpoint = endpoint or oracle(uri, given)
+    store = object_store.s3(bucket, where, endpoint, given, secret)
     return object_store.Objects(store, prefix, sizes_only=weak)
 
 
-def _oracle(uri: str, rest: str, given: Mapping[str, str]) -> tuple[str, str, str, str]:
-    """Bucket, prefix, region and endpoint of `oci://n/<namespace>/b/<bucket>/o/<path>`."""
-    parts = rest.split("/", 5)
-    region = given.get("region", "")
-    if len(parts) < 5 or parts[0] != "n" or parts[2] != "b" or parts[4] != "o":
-        raise Refused(
-            f"{uri} is no place for files: an object store is oci://n/<namespace>/b/<bucket>/o/<path>, and an artifact, "
-            "which only models can be, oci://<a registry's host, with a dot or a port>/<repository>[:tag][@sha256:…]"
-        )
-    if not region and "endpoint" not in given:
-        raise Refused(f"spec.storage.storageUri {uri} needs the region in spec.storage.parameters.region")
-    host = f"https://{parts[1]}.compat.objectstorage.{region}.oraclecloud.com"
-    return parts[3], parts[5] if len(parts) > 5 else "", region or "us-east-1", given.get("endpoint", host)
+def _opened(uri: str, access: Access) -> Mapping[str, str]:
+    """The parameters, `anonymous` where the store shall not see who we are; Refused for what may not be asked or shown."""
+    given, guard = access.parameters, access.guard
+    if guard is None:
+        return given
+    place, own = address(uri, given), "endpoint" not in given
+    guard.store(place, own=own)
+    if given.get("anonymous") == "true":
+        return given
+    if access.secret:
+        guard.shows(place)
+        return given
+    return given if guard.identity(place, own=own) else {**given, "anonymous": "true"}

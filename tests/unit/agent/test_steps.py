@@ -1,5 +1,9 @@
 """What is left to do."""
 
+from pathlib import Path
+
+from ome_operator.agent.progress import Progress
+from ome_operator.agent.room import Room, over_budget
 from ome_operator.agent.steps import MARGIN, plan, too_full
 from ome_operator.agent.store import Proven
 from ome_operator.storage.hashes import Hash
@@ -24,6 +28,23 @@ def test_the_largest_file_comes_first() -> None:
 
 
 def test_a_disk_that_is_too_small_is_said_before_anything_is_fetched() -> None:
-    assert too_full(10 * 1024**3, 11 * 1024**3, "/mnt") == ""
-    assert "10.0 GiB are still to come and /mnt has 10.5 GiB free" in too_full(10 * 1024**3, int(10.5 * 1024**3), "/mnt")
-    assert too_full(0, MARGIN - 1, "/mnt") == "", "nothing to fetch needs no room"
+    assert too_full(10 * 1024**3, 10 * 1024**3, "/mnt") == ""
+    assert "10.0 GiB are still to come and /mnt has room for 9.5 GiB" in too_full(10 * 1024**3, int(9.5 * 1024**3), "/mnt")
+    assert too_full(0, -1, "/mnt") == "", "nothing to fetch needs no room"
+
+
+def test_two_models_do_not_count_on_the_same_room(tmp_path: Path) -> None:
+    """Each looked at the disk before the other had written anything (S9 of the review)."""
+    room, progress = Room(), Progress()
+    progress.start("c1", 8 * 1024**3, 1024**3, 3)
+    mine, others = tmp_path / "mine", tmp_path / "others"
+    with room.claim(others, 1, progress):
+        assert room.free(mine, 1, 10 * 1024**3) == 10 * 1024**3 - MARGIN - 7 * 1024**3
+        assert room.free(mine, 2, 10 * 1024**3) == 10 * 1024**3 - MARGIN, "another disk"
+        assert room.free(others, 1, 10 * 1024**3) == 10 * 1024**3 - MARGIN, "its own claim"
+    assert room.free(mine, 1, 10 * 1024**3) == 10 * 1024**3 - MARGIN
+
+
+def test_a_namespace_has_its_share_of_a_disk() -> None:
+    assert over_budget(10, 90, 100, "team-a") == "" == over_budget(10, 90, 0, "team-a") == over_budget(10, 99, 100, "")
+    assert "namespace team-a has 2.0 GiB of the 3.0 GiB" in over_budget(2 * 1024**3, 2 * 1024**3, 3 * 1024**3, "team-a")

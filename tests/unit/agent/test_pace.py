@@ -1,0 +1,47 @@
+"""A source that gives a byte now and then keeps no model for ever (S8 of the review)."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from ome_operator.agent.pace import Pace, TooSlow
+
+
+class Slow:
+    """A source on a clock of its own."""
+
+    def __init__(self, seconds: float, count: int) -> None:
+        self.now, self._seconds, self._count, self.closed = 0.0, seconds, count, False
+
+    async def bytes(self, answers: int) -> AsyncIterator[bytes]:
+        """So many answers, each after a while."""
+        try:
+            for _ in range(answers):
+                self.now += self._seconds
+                yield b"x" * self._count
+        finally:
+            self.closed = True
+
+    async def read(self, answers: int, ours: float = 0.0) -> int:
+        """How many bytes come; `ours`: seconds that we take for each of them."""
+        found = 0
+        async for data in Pace(clock=lambda: self.now).held(self.bytes(answers)):
+            found += len(data)
+            self.now += ours
+        return found
+
+
+async def test_a_blank_every_twenty_seconds_is_too_slow() -> None:
+    source = Slow(20.0, 1)
+    with pytest.raises(TooSlow, match=r"gives 0\.0 KiB/s"):
+        await source.read(1000)
+    assert source.now == 300.0 and source.closed
+
+
+async def test_slow_but_steady_is_not() -> None:
+    assert await Slow(20.0, 20 * 16 * 1024).read(100) == 100 * 20 * 16 * 1024
+
+
+async def test_what_we_take_ourselves_does_not_count() -> None:
+    """A node with `agent.bandwidthMBps` of its own, or a slow disk."""
+    assert await Slow(0.001, 1024).read(1000, ours=100.0) == 1_024_000

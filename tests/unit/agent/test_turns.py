@@ -1,0 +1,94 @@
+"""Slow models of one namespace do not keep others waiting for ever (S8 of the review)."""
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from ome_operator.agent.turns import Turns
+
+
+class Bench:
+    """Models that work for as long as they are let, and a clock that only we move."""
+
+    def __init__(self, places: int = 2) -> None:
+        self.now = 0.0
+        self.turns = Turns(places, 300.0, lambda: self.now)
+        self.began: list[str] = []
+
+    async def model(self, namespace: str, name: str, *, slow: bool = False) -> None:
+        """One model until it is done; a slow one is never done, and gives way when it is asked to."""
+        while True:
+            async with self.turns.turn(namespace) as over:
+                self.began.append(name)
+                while slow and not over():
+                    await asyncio.sleep(0)
+            if not slow:
+                return
+
+
+async def settle() -> None:
+    """Let everything run that can."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_one_tenant_never_has_every_place() -> None:
+    bench = Bench()
+    tasks = [asyncio.create_task(bench.model("evil", f"slow-{number}", slow=True)) for number in range(8)]
+    await settle()
+    assert bench.began == ["slow-0"]
+    await asyncio.wait_for(bench.model("", "kimi"), 1)
+    assert bench.began == ["slow-0", "kimi"]
+    await end(tasks)
+
+
+async def test_two_tenants_that_have_every_place_lose_one_after_a_turn() -> None:
+    bench = Bench()
+    tasks = [asyncio.create_task(bench.model(f"evil-{number % 2}", f"slow-{number}", slow=True)) for number in range(8)]
+    await settle()
+    mine = asyncio.create_task(bench.model("", "kimi"))
+    await settle()
+    assert not mine.done()
+    bench.now = 300.0
+    await asyncio.wait_for(mine, 1)
+    await end(tasks)
+
+
+async def test_namespaces_take_turns_whoever_asked_more_often() -> None:
+    bench = Bench(1)
+    first = asyncio.create_task(bench.model("a", "first", slow=True))
+    await settle()
+    rest = [asyncio.create_task(bench.model("a", f"a-{number}")) for number in range(3)]
+    rest += [asyncio.create_task(bench.model(name, name)) for name in ("b", "c")]
+    await settle()
+    bench.now = 300.0
+    await settle()
+    assert bench.began[:4] == ["first", "b", "c", "a-0"]
+    await end([first, *rest])
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["while it waits", "in the moment of its turn"])
+async def test_a_model_that_is_left_takes_no_place_with_it(given: bool) -> None:
+    bench = Bench(1)
+    first = asyncio.create_task(bench.model("a", "first", slow=True))
+    await settle()
+    left = asyncio.create_task(bench.model("b", "left"))
+    await settle()
+    if given:
+        first.cancel()
+        await asyncio.sleep(0)
+    left.cancel()
+    first.cancel()
+    await settle()
+    await asyncio.wait_for(bench.model("c", "third"), 1)
+    await end([first, left])
+
+
+async def end(tasks: list[asyncio.Task[None]]) -> None:
+    """Stop them."""
+    for task in tasks:
+        task.cancel()
+    for task in tasks:
+        with suppress(asyncio.CancelledError):
+            await task

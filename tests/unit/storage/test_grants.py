@@ -1,0 +1,194 @@
+"""Who is shown a Secret or an identity, and which addresses are asked (docs/tenancy.md; S2 and S15 of the review)."""
+
+import asyncio
+import json
+import socket
+from collections.abc import Mapping
+
+import aiohttp
+import pytest
+
+from ome_operator.errors import UserError
+from ome_operator.storage import reach
+from ome_operator.storage.addresses import address
+from ome_operator.storage.grants import Grant, Guard, Trust, grant, named
+from ome_operator.storage.listing import Refused
+from ome_operator.storage.sources import Access, bucket, source
+
+TOKEN = Grant(name="hf-token", hosts=("huggingface.co",), namespaces=("team-a",))
+TRUST = Trust(secrets={"hf-token": TOKEN})
+
+
+def guard(namespace: str = "team-a", key: str = "hf-token", uri: str = "hf://org/model", trust: Trust = TRUST) -> Guard:
+    return Guard(trust, namespace, key, uri)
+
+
+def test_a_secret_goes_where_an_administrator_says() -> None:
+    guard().shows("https://huggingface.co")
+    guard("").shows("https://huggingface.co:443".removesuffix(":443"))
+
+
+@pytest.mark.parametrize(
+    ("given", "where", "said"),
+    [
+        (guard(), "https://evil.example", "not for the host evil.example"),
+        (guard(), "https://huggingface.co.evil.example", "not for the host huggingface.co.evil.example"),
+        (guard(), "https://huggingface.co@evil.example", "not for the host evil.example"),
+        (guard(), "http://huggingface.co", "never sent over plain HTTP"),
+        (guard("team-b"), "https://huggingface.co", "not for namespace team-b"),
+        (guard(key="reg-cred"), "https://huggingface.co", "not among agent.secrets"),
+        (guard(""), "https://evil.example", "not for the host"),
+        (
+            guard(trust=Trust(secrets={"hf-token": TOKEN.model_copy(update={"uris": ("hf://meta-llama/",)})})),
+            "https://huggingface.co",
+            "not for hf://org/model",
+        ),
+    ],
+)
+def test_and_nowhere_else(given: Guard, where: str, said: str) -> None:
+    with pytest.raises(Refused, match=said):
+        given.shows(where)
+
+
+@pytest.mark.parametrize(
+    "text", ["hf-token", '{"name": "x"}', '{"name": "x", "hosts": []}', '{"name": 1, "hosts": ["h"]}', "{"]
+)
+def test_a_grant_that_says_too_little_is_refused_with_the_form(text: str) -> None:
+    with pytest.raises(UserError, match="Write"):
+        grant(text)
+
+
+def test_a_grant_is_read() -> None:
+    assert grant(TOKEN.model_dump_json()) == TOKEN
+
+
+def test_an_endpoint_gets_no_token_of_the_cluster() -> None:
+    """S2: `key: hf-token` with `endpoint` of the tenant's own."""
+    access = Access({"endpoint": "https://evil.example"}, {"token": "SECRET"}, guard=guard())
+    with pytest.raises(Refused, match=r"not for the host evil\.example"):
+        source("hf://any/thing", access)
+    source("hf://any/thing", access._replace(secret={}))
+
+
+@pytest.mark.parametrize(
+    ("uri", "given"),
+    [
+        ("gs://b/p", {}),
+        ("s3://b/p", {}),
+        ("az://c/p", {"account": "acme"}),
+        ("oci://n/acme/b/bucket/o/p", {"region": "eu-1"}),
+    ],
+)
+@pytest.mark.parametrize("endpoint", ["", "https://evil.example", "http://169.254.169.254"])
+def test_the_nodes_identity_is_shown_to_no_tenant(uri: str, given: Mapping[str, str], endpoint: str) -> None:
+    """S2: without any Secret a store is asked with whatever the node is, at an address that the tenant names."""
+    parameters = {**given, **({"endpoint": endpoint} if endpoint else {})}
+    of_tenant = Access(parameters, {}, guard=guard(key="", uri=uri))
+    if endpoint:
+        with pytest.raises(Refused, match="has to be among"):
+            bucket(uri, of_tenant)
+        allowed = Trust(endpoints=frozenset({"evil.example", "169.254.169.254"}))
+        of_tenant = of_tenant._replace(guard=guard(key="", uri=uri, trust=allowed))
+    assert "skip_signature" in signature(uri, of_tenant)
+    of_admin = Access(parameters, {}, guard=guard("", key="", uri=uri))
+    assert ("skip_signature" in signature(uri, of_admin)) == bool(endpoint), "only the cloud's own address sees it"
+
+
+def signature(uri: str, access: Access) -> str:
+    """What the client of an object store was told."""
+    return json.dumps(dict(bucket(uri, access)._store.config))
+
+
+def test_an_identity_goes_to_named_hosts_and_namespaces() -> None:
+    trust = Trust(identity_hosts=frozenset({"minio.example:9000"}), identity_namespaces=frozenset({"team-a"}))
+    assert guard(trust=trust).identity("https://minio.example:9000", own=False)
+    assert not guard(trust=trust).identity("https://minio.example", own=False), "another port"
+    assert not guard(trust=trust).identity("http://minio.example:9000", own=False), "plain HTTP"
+    assert not guard("team-b", trust=trust).identity("https://minio.example:9000", own=False)
+    assert not guard(trust=trust).identity("https://s3.us-east-1.amazonaws.com", own=True), "not named"
+
+
+@pytest.mark.parametrize(
+    ("uri", "given"),
+    [
+        ("s3://b/p", {"region": "x.evil.example/#"}),
+        ("s3://b@evil.example/p", {}),
+        ("az://c/p", {"account": "evil.example/"}),
+        ("oci://n/evil.example#/b/bucket/o/p", {"region": "r"}),
+        ("oci://n/acme/b/bucket/o/p", {"region": "evil.example/"}),
+    ],
+)
+def test_no_part_of_a_host_leads_to_another_host(uri: str, given: Mapping[str, str]) -> None:
+    with pytest.raises(Refused, match="is no part of a host's name"):
+        address(uri, given)
+
+
+def test_a_port_is_another_place() -> None:
+    assert named(["hub.example"], "https://hub.example:8443")
+    assert named(["hub.example:8443"], "https://HUB.example:8443/x")
+    assert not named(["hub.example:8443"], "https://hub.example")
+    assert named(["::1"], "http://[::1]:80/")
+
+
+PRIVATE = [
+    *("127.0.0.1", "10.1.2.3", "192.168.1.1", "172.16.0.1", "169.254.169.254", "100.64.0.1", "0.0.0.0"),
+    *(
+        "224.0.0.1",
+        "255.255.255.255",
+        "::1",
+        "::",
+        "fe80::1",
+        "fd00::1",
+        "::ffff:127.0.0.1",
+        "64:ff9b::7f00:1",
+        "2002:7f00:1::",
+    ),
+]
+
+
+@pytest.mark.parametrize("text", PRIVATE)
+def test_addresses_inside_of_networks(text: str) -> None:
+    assert not reach.public(text)
+
+
+@pytest.mark.parametrize("text", ["1.1.1.1", "2606:4700:4700::1111", "::ffff:1.1.1.1"])
+def test_addresses_of_the_internet(text: str) -> None:
+    assert reach.public(text)
+
+
+@pytest.fixture
+def listener() -> socket.socket:
+    """Something that listens on loopback, and counts who connects."""
+    made = socket.create_server(("127.0.0.1", 0))
+    made.settimeout(0.3)
+    return made
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "2130706433", "0x7f000001", "127.1"])
+def test_no_spelling_of_loopback_is_asked(host: str, listener: socket.socket) -> None:
+    """S15: the connection itself is refused, so nothing tells whether a port is open."""
+
+    async def ask() -> None:
+        async with aiohttp.ClientSession(connector=reach.connector(())) as session:
+            await session.get(f"http://{host}:{listener.getsockname()[1]}/")
+
+    with pytest.raises((aiohttp.ClientError, ValueError)) as raised:
+        asyncio.run(ask())
+    with pytest.raises(TimeoutError):
+        listener.accept()
+    assert isinstance(raised.value, ValueError) or reach.why(raised.value)
+
+
+def test_a_host_of_the_chart_is_asked(listener: socket.socket) -> None:
+    port = listener.getsockname()[1]
+
+    async def ask(allowed: str) -> None:
+        async with aiohttp.ClientSession(connector=reach.connector({allowed})) as session:
+            await session.get(f"http://localhost:{port}/", timeout=aiohttp.ClientTimeout(total=0.2))
+
+    for allowed in ("localhost", f"localhost:{port}"):
+        with pytest.raises(TimeoutError):
+            asyncio.run(ask(allowed))
+        listener.accept()[0].close()
+    with pytest.raises(aiohttp.ClientError):
+        asyncio.run(ask(f"localhost:{port + 1}"))
