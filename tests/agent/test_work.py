@@ -1,6 +1,8 @@
 """One model on one node, from its object to what the record says."""
 
 import asyncio
+import ssl
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,10 @@ from ome_operator.agent.leftovers import directories
 from ome_operator.agent.work import AgentSettings, Work
 from ome_operator.api import Model
 from ome_operator.core.weights.mount import weights
+from ome_operator.storage.grants import Grant, Trust, host
 from tests.support import parts
-from tests.support.hub import COMMIT, Answer, Hub
+from tests.support.hub import COMMIT, Answer, Hub, certificate, served
+from tests.support.hub import model as files
 
 URI = "hf://org/model"
 BIG = "model-00001-of-00003.safetensors"
@@ -27,7 +31,7 @@ class Here:
         self.root.mkdir()
         self.settings = AgentSettings(
             roots=(str(self.root),), secrets=folder / "secrets", endpoint=hub.url, again=30.0,
-            limits=Limits(first=0.001, last=0.01, tries=2, wrong=2),
+            limits=Limits(first=0.001, last=0.01, tries=2, wrong=2), trust=Trust(private_hosts=frozenset({"localhost"})),
         )  # fmt: skip
 
     def model(self, uri: str = URI, path: str = "m", pinned: str = "", **storage: Any) -> Model:
@@ -94,15 +98,69 @@ def test_a_failure_is_said_and_tried_again_later(here: Here) -> None:
     assert work.report().state == "Ready"
 
 
-def test_a_token_comes_from_the_mounted_secret(here: Here, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.fixture
+def closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
+    """A hub behind TLS that wants a token, which a Secret has."""
+    hub = Hub(files(1, [3_000_000, 200_000, 5_000]), token="hf_secret")
+    with served(hub, tls=certificate(tmp_path / "tls")):
+        trusted = ssl.create_default_context(cafile=str(tmp_path / "tls" / "ca.crt"))
+        monkeypatch.setattr("aiohttp.connector._SSL_CONTEXT_VERIFIED", trusted)  # made once, at the import
+        here = Here(tmp_path, hub)
+        folder = here.settings.secrets / "hf-token"
+        folder.mkdir(parents=True)
+        (folder / "token").write_text("hf_secret\n")
+        yield here
+
+
+def granted(here: Here, *hosts: str) -> None:
+    """The administrator's list."""
+    grant = Grant(name="hf-token", hosts=hosts)
+    here.settings = replace(here.settings, trust=replace(here.settings.trust, secrets={"hf-token": grant}))
+
+
+def test_a_token_comes_from_the_mounted_secret(closed: Here, caplog: pytest.LogCaptureFixture) -> None:
+    model = closed.model(key="hf-token")
+    assert "gives no token" in closed.work(model).report().message
+    granted(closed, host(closed.hub.url))
+    report = closed.work(model).report()
+    assert report.state == "Ready" and "hf_secret" not in caplog.text + str(report)
+
+
+@pytest.mark.parametrize("hosts", [("huggingface.co",), ("127.0.0.1:1",)])
+def test_a_token_goes_to_no_other_host(closed: Here, hosts: tuple[str, ...]) -> None:
+    """S2 of the review: the endpoint is the model's, the token is the cluster's."""
+    granted(closed, *hosts)
+    closed.settings = replace(closed.settings, endpoint="")
+    report = closed.work(closed.model(key="hf-token", parameters={"endpoint": closed.hub.url})).report()
+    assert "is not for the host 127.0.0.1" in report.message
+    assert closed.hub.tokens == [], "not even asked"
+
+
+def test_a_token_is_never_sent_in_clear(here: Here) -> None:
     here.hub.token = "hf_secret"
-    model = here.model(key="hf-token")
-    assert "gives no token" in here.work(model).report().message
     folder = here.settings.secrets / "hf-token"
     folder.mkdir(parents=True)
-    (folder / "token").write_text("hf_secret\n")
-    report = here.work(model).report()
-    assert report.state == "Ready" and "hf_secret" not in caplog.text + str(report)
+    (folder / "token").write_text("hf_secret")
+    granted(here, "127.0.0.1")
+    assert "never sent over plain HTTP" in here.work(here.model(key="hf-token")).report().message
+    assert here.hub.tokens == []
+
+
+def test_a_redirect_does_not_lead_into_the_cluster(here: Here) -> None:
+    """S15 of the review: the hub answers with an address of metadata; also for what an administrator wrote."""
+    here.settings = replace(here.settings, trust=Trust())
+    here.hub.cdn = "169.254.169.254"
+    assert "169.254.169.254 is an address inside of a network" in here.work(here.model()).report().message
+    here.hub.cdn = "localhost"
+    assert "localhost has an address inside of a network" in here.work(here.model()).report().message
+
+
+def test_a_model_of_a_namespace_asks_no_private_address(here: Here) -> None:
+    here.settings = replace(here.settings, endpoint="")
+    made = parts.model(storage={"storageUri": URI, "path": str(here.root / "m"), "parameters": {"endpoint": here.hub.url}})
+    report = here.work(Model(**{**made.__dict__, "kind": "BaseModel", "namespace": "team-a"})).report()
+    assert "127.0.0.1 is an address inside of a network, which agents do not ask" in report.message
+    assert here.hub.tokens == [], "nobody was connected to, so nothing tells whether a port is open"
 
 
 def test_files_of_somebody_else_are_reported(here: Here) -> None:

@@ -13,10 +13,13 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from xml.sax.saxutils import escape
 
 from aiohttp import web
+
+from ome_local.pki import Authority
 
 COMMIT = "c0ffee" + "0" * 34
 ORIGINALS = "0ddba11" + "0" * 33
@@ -140,7 +143,7 @@ class Hub:
         etag = hashlib.sha256(data).hexdigest() if big else blob(data)
         headers = {"X-Repo-Commit": commit, "ETag": f'"{etag}"', "Accept-Ranges": "bytes"}
         if big:
-            where = f"http://{self.cdn}:{request.url.port}/cdn/{name}?signature=secret"
+            where = f"{request.scheme}://{self.cdn}:{request.url.port}/cdn/{name}?signature=secret"
             headers |= {"X-Linked-ETag": f'"{etag}"', "X-Linked-Size": str(len(data)), "Location": where}
             return web.Response(status=302, headers=headers)
         if request.method == "HEAD":
@@ -245,11 +248,20 @@ S = TypeVar("S", bound=Server)
 
 
 @contextmanager
-def served(hub: S, address: str = "127.0.0.1") -> Iterator[S]:
+def served(hub: S, address: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> Iterator[S]:
     """The server in a thread of its own, at an address of this machine."""
-    with in_thread(hub.app(), (address,)) as port:
-        hub.url = f"http://{address}:{port}"
+    with in_thread(hub.app(), (address,), tls) as port:
+        hub.url = f"{'https' if tls else 'http'}://{address}:{port}"
         yield hub
+
+
+def certificate(folder: Path, addresses: Sequence[str] = ()) -> ssl.SSLContext:
+    """For a server on loopback and at these addresses; `<folder>/ca.crt` is the authority that SSL_CERT_FILE names."""
+    folder.mkdir(exist_ok=True)
+    Authority(folder).server("server", addresses)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(folder / "server.crt", folder / "server.key")
+    return context
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """A registry behind TLS, as people have: a front with a certificate of its own authority, which can refuse what is asked."""
 
 import json
-import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
@@ -12,9 +11,8 @@ from pathlib import Path
 import aiohttp
 from aiohttp import web
 
-from ome_local.pki import Authority
 from tests.support import registry
-from tests.support.hub import in_thread
+from tests.support.hub import certificate, in_thread
 
 _PASSED_ON = ("Content-Type", "Content-Range", "Content-Length", "Accept", "Range")
 _PASSED_BACK = ("Content-Type", "Content-Range", "Content-Length", "Location", "Range", "Docker-Content-Digest")
@@ -87,11 +85,7 @@ class Front:
 @contextmanager
 def running(folder: Path, addresses: Sequence[str] = ()) -> Iterator[Front]:
     """A registry that listens on loopback and on these addresses, under the same port."""
-    folder.mkdir(exist_ok=True)
-    authority = Authority(folder)
-    authority.server("registry", addresses)
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(folder / "registry.crt", folder / "registry.key")
+    context = certificate(folder, addresses)
     with registry.running(registry.programs()["registry"]) as behind:
         front = Front(behind, folder / "ca.crt")
         with in_thread(front.app(), ("127.0.0.1", *addresses), context) as port:

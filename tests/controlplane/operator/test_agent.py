@@ -38,8 +38,10 @@ def agents(installed: Rig) -> Iterator[Rig]:
 
 
 @pytest.fixture
-def hub() -> Iterator[hubs.Hub]:
-    with hubs.served(hubs.Hub(hubs.model(1, [2_000_000, 300_000]), token="hf_very-secret")) as one:
+def hub(tmp_path: Path) -> Iterator[hubs.Hub]:
+    """Behind TLS: agents send no token in clear."""
+    context = hubs.certificate(tmp_path / "tls")
+    with hubs.served(hubs.Hub(hubs.model(1, [2_000_000, 300_000]), token="hf_very-secret"), tls=context) as one:
         yield one
 
 
@@ -72,9 +74,11 @@ def start(rig: Rig, node: str, folder: Path, hub: hubs.Hub, *more: str) -> None:
     argv = [
         sys.executable, "-m", "ome_operator", "agent", "--node", node, "--root", str(folder / "disk"),
         "--endpoint", hub.url, "--secrets", str(secret.parent), "--kubeconfig", str(account(rig, node, folder)),
+        "--secret", json.dumps({"name": "hub", "hosts": ["127.0.0.1"]}),
+        "--private-host", "127.0.0.1", "--private-host", "localhost",
         "--address", "127.0.0.1", "--port", "0", "--log-level", "DEBUG", *more,
     ]  # fmt: skip
-    rig.cluster.spawn(f"agent-{node}", argv, {})
+    rig.cluster.spawn(f"agent-{node}", argv, {"SSL_CERT_FILE": str(folder / "tls" / "ca.crt")})
 
 
 def storage(uri: str, path: Path, node: str) -> dict[str, Any]:

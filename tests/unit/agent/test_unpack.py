@@ -46,7 +46,12 @@ def gnu_sparse(size: int) -> bytes:
 
 def pax_sparse(size: int) -> bytes:
     """The same in a header of the PAX form, as GNU tar writes it (1.0)."""
-    said = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "model.bin", "GNU.sparse.realsize": str(size)}
+    said = {
+        "GNU.sparse.major": "1",
+        "GNU.sparse.minor": "0",
+        "GNU.sparse.name": "model.bin",
+        "GNU.sparse.realsize": str(size),
+    }
     body = b"1\n0\n512\n".ljust(512, b"\0") + bytes(512)
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive:
