@@ -39,6 +39,8 @@ PARSE: Mapping[str, Callable[[Mapping[str, Any]], Held | Invalid]] = {
     "FineTunedWeight": FineTunedWeight.parse,
 }
 TICK = 1.0
+REFUSED_LAST = 30.0
+"""Seconds at most between two writes of a record that the API server does not take; an agent for each node asks."""
 PROGRESS_EVERY = 10.0
 """Seconds between two reports of nothing but progress."""
 AGAIN_EVERY = 30.0
@@ -80,6 +82,7 @@ class Agent:
         self._written: Mapping[str, Any] | None = None
         self._written_at = self._looked_at = -1e9
         self._ticked_at = time.monotonic()
+        self._refused, self._report_from = 0, 0.0
 
     # --- the sink -----------------------------------------------------------------------------------------------------
 
@@ -127,9 +130,14 @@ class Agent:
                     await self._look()
                 await self._namespaces.look(self._settings.roots, self._namespaced())
                 self._keep()
-                if complete.is_set() and not self._namespaces.waiting:  # half of the models would take labels away
+                # A record with half of the models would take labels away.
+                whole = complete.is_set() and not self._namespaces.waiting
+                if whole and time.monotonic() >= self._report_from:
                     await self._report()
+                    self._refused = 0
             except KubeError as error:
+                self._refused += 1
+                self._report_from = time.monotonic() + min(REFUSED_LAST, TICK * 2 ** min(self._refused, 10))
                 logger.info("the API server: %s", error)
             await asyncio.sleep(TICK)
 

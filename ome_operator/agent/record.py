@@ -1,7 +1,8 @@
 """What a node's agent reports: the status of its NodeModels object."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +11,8 @@ from ome_operator.api import FineTunedWeight, Model
 from ome_operator.core.weights import mount
 from ome_operator.core.weights.mount import node_label, weights
 
+MOST = 900 * 1024
+"""Bytes of a record: etcd takes 1.5 MiB for an object, which carries its managedFields besides."""
 READY, UPDATING, FAILED = keys.MODEL_READY, keys.MODEL_UPDATING, keys.MODEL_FAILED
 
 
@@ -65,12 +68,43 @@ def entry(model: Held, report: Report) -> dict[str, Any]:
 
 
 def status(entries: Iterable[Mapping[str, Any]], unused: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
-    """The whole record; `unused` says which directories no model names."""
+    """The whole record; `unused` says which directories no model names. It is never longer than `MOST` bytes."""
     items = sorted(entries, key=lambda one: (one["kind"], one.get("namespace", ""), one["name"]))
     counts = Counter(str(one["state"]) for one in items)
     parts = [f"{counts[state]} {state}" for state in (READY, UPDATING, FAILED) if counts[state]]
-    lists = {"models": items, "unused": list(unused)}
+    left, kept = list(unused), _fitting(items, list(unused))
+    if len(kept) < len(items):
+        parts.append(f"{len(items) - len(kept)} left out, for the record would be too long")
+    lists = {"models": kept, "unused": left}
     return {"summary": ", ".join(parts) or "none", **{name: some for name, some in lists.items() if some}}
+
+
+def _fitting(items: Sequence[Mapping[str, Any]], unused: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The models of a record that fits: without facts, then without messages, then without the models of the namespaces
+    that have the most, where it does not. Cluster-wide models go last.
+    """
+    kept: list[Mapping[str, Any]] = list(items)
+    room = MOST - _length(unused)
+    for less in ("facts", "message"):
+        if _length(kept) <= room:
+            return kept
+        kept = [{key: value for key, value in one.items() if key != less or not one.get("namespace")} for one in kept]
+    sizes, places = [_length(one) for one in kept], defaultdict[str, list[int]](list)
+    for at, one in enumerate(kept):
+        places[str(one.get("namespace", ""))].append(at)
+    total, gone = sum(sizes), set[int]()
+    while total > room and places:
+        most = max(places, key=lambda name: (bool(name), len(places[name]), name))
+        gone.add(last := places[most].pop())
+        total -= sizes[last]
+        if not places[most]:
+            del places[most]
+    return [one for at, one in enumerate(kept) if at not in gone]
+
+
+def _length(value: Any) -> int:
+    """Bytes as JSON has them, and a comma."""
+    return len(json.dumps(value, separators=(",", ":"))) + 1
 
 
 def flips(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:

@@ -21,8 +21,8 @@ class Bench:
         while True:
             async with self.turns.turn(namespace) as over:
                 self.began.append(name)
-                while slow and not over():
-                    await asyncio.sleep(0)  # noqa: ASYNC110 - it looks at the clock now and then, as a download does
+                while slow and not over():  # noqa: ASYNC110 - it looks at the clock, as a download does
+                    await asyncio.sleep(0)
             if not slow:
                 return
 

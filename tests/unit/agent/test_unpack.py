@@ -2,7 +2,6 @@
 
 import gzip
 import io
-import os
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -129,7 +128,7 @@ def test_what_a_failed_unpacking_wrote_is_gone(tmp_path: Path) -> None:
 
 def test_rights_of_a_member_do_not_count(tmp_path: Path) -> None:
     take(tmp_path, tar(member("run.sh", mode=0o6777)))
-    assert os.stat(tmp_path / "files" / "run.sh").st_mode & 0o7777 == 0o644
+    assert (tmp_path / "files" / "run.sh").stat().st_mode & 0o7777 == 0o644
 
 
 def used(folder: Path) -> int:

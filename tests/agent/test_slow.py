@@ -1,0 +1,133 @@
+"""Sources that keep an agent waiting, as hostile ones do (S8 and S23 of the review)."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from ome_operator.agent.download import Download, Failed, Limits, TurnOver
+from ome_operator.agent.progress import Progress
+from ome_operator.agent.store import Store
+from ome_operator.storage.listing import MOST
+from ome_operator.storage.sources import Access, source
+from tests.agent.conftest import URI, Node
+from tests.support.hub import COMMIT, served
+
+
+@dataclass
+class Blanks:
+    """A hub that answers 200 at once, and then gives a blank from time to time for ever."""
+
+    url: str = ""
+    ended: list[str] = field(default_factory=list)
+
+    def app(self) -> web.Application:
+        """Every question is answered alike."""
+        made = web.Application()
+        made.router.add_get("/{rest:.*}", self._answer)
+        return made
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        try:
+            while True:
+                await answer.write(b" ")
+                await asyncio.sleep(0.05)
+        finally:
+            self.ended.append(request.path)
+
+
+@pytest.fixture
+def blanks() -> Iterator[Blanks]:
+    with served(Blanks()) as one:
+        yield one
+
+
+def test_a_listing_ends_and_leaves_no_thread(tmp_path: Path, blanks: Blanks) -> None:
+    """Ten models, as reported: their threads kept all six that an agent has, also after they were deleted."""
+    before = threading.active_count()
+    limits = Limits(first=0.001, last=0.01, tries=2, listing=0.3)
+
+    async def one(number: int) -> str:
+        found = source(URI, Access({}, {}, blanks.url))
+        store = Store(tmp_path / "models" / f"m-{number}", "0123abcd")
+        try:
+            await Download(URI, found, store, limits, Progress()).run()
+        except Failed as error:
+            return str(error)
+        finally:
+            await found.close()
+        return ""
+
+    async def all_of_them() -> list[str]:
+        said = await asyncio.gather(*map(one, range(10)))
+        await asyncio.sleep(0.3)
+        assert len(blanks.ended) == 20, "each try ended its question"
+        return said
+
+    assert set(asyncio.run(all_of_them())) == {"the source did not say within 0 s what there is"}
+    assert threading.active_count() <= before + 1
+
+
+def test_a_listing_of_too_many_files_is_refused(node: Node) -> None:
+    node.hub.files = {f"{number:06}.txt": b"" for number in range(MOST + 1)}
+    with pytest.raises(Failed, match=f"more than {MOST} files"):
+        node.fetch()
+
+
+def test_a_description_that_never_ends_is_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ome_operator.storage.hub.LIMIT", 1000)
+    with pytest.raises(Failed, match="more than 1000 bytes where a short answer is due"):
+        node.fetch()
+
+
+@pytest.mark.parametrize("said", [b"[]", b"{", b"{}", b'{"sha": "x", "siblings": [1]}', b"[" * 100_000])
+def test_a_description_that_is_none_is_said(node: Node, said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def small(*_: object) -> bytes:
+        return said
+
+    monkeypatch.setattr("ome_operator.storage.hub.small", small)
+    node.limits = Limits(first=0.001, last=0.01, tries=1)
+    with pytest.raises(Failed, match="sends a description of org/model that cannot be read"):
+        node.fetch()
+
+
+def test_a_hash_that_is_none_is_said(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def small(*_: object) -> bytes:
+        files = [{"rfilename": "a", "lfs": {"size": 1, "sha256": "../../etc"}}]
+        return json.dumps({"sha": COMMIT, "siblings": files}).encode()
+
+    monkeypatch.setattr("ome_operator.storage.hub.small", small)
+    node.limits = Limits(first=0.001, last=0.01, tries=1)
+    with pytest.raises(Failed, match="cannot be read"):
+        node.fetch()
+
+
+def test_a_turn_that_is_over_keeps_what_came(node: Node) -> None:
+    """The next turn goes on at the byte where this one stopped, so a model that gives way still ends."""
+    turns = 0
+    while turns < 50:
+        asked = len(node.hub.sent)
+
+        async def turn(began: int = asked) -> bool:
+            found = source(URI, Access({}, {}, node.hub.url))
+            over = lambda: len(node.hub.sent) > began and node.hub.sent[-1].count > 100_000  # noqa: E731
+            try:
+                await Download(URI, found, node.store, node.limits, node.progress, over=over).run()
+            except TurnOver:
+                return False
+            finally:
+                await found.close()
+            return True
+
+        turns += 1
+        if asyncio.run(turn()):
+            break
+    assert 1 < turns < 50 and node.wrong() == []
+    assert node.hub.total < 2 * node.hub.size
