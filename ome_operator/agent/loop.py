@@ -82,7 +82,7 @@ class Agent:
         self._written: Mapping[str, Any] | None = None
         self._written_at = self._looked_at = -1e9
         self._ticked_at = time.monotonic()
-        self._refused, self._report_from = 0, 0.0
+        self._failures, self._report_from = 0, 0.0
 
     # --- the sink -----------------------------------------------------------------------------------------------------
 
@@ -134,10 +134,10 @@ class Agent:
                 whole = complete.is_set() and not self._namespaces.waiting
                 if whole and time.monotonic() >= self._report_from:
                     await self._report()
-                    self._refused = 0
+                    self._failures = 0
             except KubeError as error:
-                self._refused += 1
-                self._report_from = time.monotonic() + min(REFUSED_LAST, TICK * 2 ** min(self._refused, 10))
+                self._failures += 1
+                self._report_from = time.monotonic() + min(REFUSED_LAST, TICK * 2 ** min(self._failures, 10))
                 logger.info("the API server: %s", error)
             await asyncio.sleep(TICK)
 

@@ -4,8 +4,8 @@ import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from ome_operator.agent.record import Held
 from ome_operator.agent.owners import homes, lenders
+from ome_operator.agent.record import Held
 from ome_operator.agent.store import HIDDEN, Store
 from ome_operator.core.weights.mount import NAMESPACES, Weights, home, root_of, weights
 

@@ -105,9 +105,7 @@ class Node:
 
     async def settled(self, **states: str) -> None:
         """Wait until the record says so of each model, which may have dashes for its underscores."""
-        await until(
-            lambda: all(self.said(name.replace("_", "-")).get("state") == state for name, state in states.items())
-        )
+        await until(lambda: all(self.said(name.replace("_", "-")).get("state") == state for name, state in states.items()))
 
     def files(self, path: Path | str) -> dict[str, bytes]:
         """What lies below a path of the node."""

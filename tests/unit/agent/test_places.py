@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from ome_operator.agent.owners import namespace_of, whose
 from ome_operator.agent.manifest import Manifest
+from ome_operator.agent.owners import namespace_of, whose
 from ome_operator.agent.places import Roots, conflict
 from ome_operator.api import Model
 from ome_operator.core.weights.mount import weights
