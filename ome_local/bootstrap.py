@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
 from typing import Any
 
+from ome_local import cancel
 from ome_local.components import POWERFUL
 from ome_local.kubeapi import ApiError, KubeApi
 from ome_local.layout import Layout
@@ -86,7 +87,7 @@ def wait_usable(api: KubeApi, nodes: int) -> None:
         if time.monotonic() > until:
             said = "`ome local logs NAME` says more, with kwok, kubelet or controller-manager for NAME"
             raise UserError(f"{usable} of {nodes} nodes take pods after {_NODES_WITHIN_S:.0f} s; {said}.")
-        time.sleep(0.1)
+        cancel.pause(0.1)
 
 
 def _usable(api: KubeApi) -> int:

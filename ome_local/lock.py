@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ome_local import cancel
+
 
 @contextmanager
 def locked(root: Path, *, create: bool) -> Iterator[bool]:
@@ -18,7 +20,11 @@ def locked(root: Path, *, create: bool) -> Iterator[bool]:
         except FileNotFoundError:
             yield False
             return
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            acquire(handle)
+        except BaseException:
+            os.close(handle)
+            raise
         if _is_still(root, handle):
             break
         os.close(handle)  # `down` removed this directory while we waited for it
@@ -26,6 +32,20 @@ def locked(root: Path, *, create: bool) -> Iterator[bool]:
         yield True
     finally:
         os.close(handle)
+
+
+def acquire(handle: int) -> None:
+    """Hold the lock of an open file, or raise Cancelled where the work of this thread is called off."""
+    while not _taken(handle):
+        cancel.pause(0.1)
+
+
+def _taken(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (fcntl.LOCK_NB if cancel.is_carried() else 0))
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _is_still(root: Path, handle: int) -> bool:

@@ -1,4 +1,7 @@
-"""What a long step shows while it runs: one line that counts the time, or plain lines where nobody watches."""
+"""What a long step shows while it runs: one line that counts the time, or plain lines where nobody watches.
+
+While a screen shows the parts of a run (ome_local/screen.py), a step is shown there, behind the part that it belongs to.
+"""
 
 import sys
 import threading
@@ -6,16 +9,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ome_local import board, screen
+from ome_local.board import spell
+
 _PLAIN_EVERY_S = 30.0
 _PLAIN_AFTER_S = 3.0
-
-
-def spell(seconds: float) -> str:
-    """`3 min 10 s`, or `4.2 s` for what is short."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def say(line: str) -> None:
@@ -30,21 +28,41 @@ def step(what: str, *, quiet_below: float = 1.0) -> Iterator[list[str]]:
     Steps shorter than `quiet_below` seconds are not mentioned.
     """
     more: list[str] = []
-    began, over = time.monotonic(), threading.Event()
-    watcher = threading.Thread(target=_watch, args=(what, began, over, quiet_below), daemon=True)
-    watcher.start()
-    try:
+    began = time.monotonic()
+    with _on_screen(what) if screen.is_shown() else _watched(what, began, quiet_below):
         yield more
-    finally:
-        over.set()
-        watcher.join()
     took = time.monotonic() - began
-    if took >= quiet_below:
+    if took >= quiet_below and not screen.is_live():
         say(f"{_clear()}{what}: {', '.join([spell(took), *more])}")
 
 
+@contextmanager
+def _on_screen(what: str) -> Iterator[None]:
+    row = board.row()
+    if row is None:
+        yield
+        return
+    row.steps.append(what)
+    try:
+        yield
+    finally:
+        row.steps.remove(what)
+
+
+@contextmanager
+def _watched(what: str, began: float, quiet_below: float) -> Iterator[None]:
+    over = threading.Event()
+    watcher = threading.Thread(target=_watch, args=(what, began, over, quiet_below), daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+
+
 def _clear() -> str:
-    return "\r\x1b[K" if sys.stderr.isatty() else ""
+    return "\r\x1b[K" if sys.stderr.isatty() and not screen.is_shown() else ""
 
 
 def _watch(what: str, began: float, over: threading.Event, quiet_below: float) -> None:

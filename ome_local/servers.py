@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from ome_local import components, creation, ports, processes
+from ome_local import cancel, components, creation, ports, processes
 from ome_local.binaries import ensure
 from ome_local.kubeapi import ApiError, KubeApi, Unreachable
 from ome_local.layout import Layout
@@ -76,7 +76,7 @@ def wait(at: Layout, name: str, served: Callable[[], bool], what: str, within_s:
             raise UserError(f"{name} ended instead of starting. {_where(at, name)}")
         if time.monotonic() > until:
             raise UserError(f"{name} did not {what} within {within_s:.0f} s. {_where(at, name)}")
-        time.sleep(0.03)
+        cancel.pause(0.03)
 
 
 def _where(at: Layout, name: str) -> str:

@@ -8,13 +8,13 @@ import os
 import re
 import shutil
 import ssl
-import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ome_local import cancel
 from ome_local.binaries import releases
 from ome_local.binaries.ensure import cache_dir
 from ome_local.images import debian
@@ -54,9 +54,7 @@ def run(*words: str, log: Path | None = None) -> str:
     environment = {name: value for name, value in os.environ.items() if name not in _OF_LOGINS} | {
         "TMPDIR": str(place / "tmp")
     }
-    done = subprocess.run(
-        command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
-    )  # fmt: skip
+    done = cancel.run(command, env=environment)
     if log:
         with log.open("a") as file:
             file.write(done.stdout + done.stderr)

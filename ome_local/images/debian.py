@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from ome_local import cancel
 from ome_local.realnode import requirements
 from ome_operator.errors import UserError
 
@@ -47,9 +48,7 @@ def apt_settings() -> str:
 def _logged(command: list[str], log: Path, environment: Mapping[str, str]) -> None:
     """Run it with its words appended to the log; the last of them go into the UserError."""
     with log.open("ab") as file:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=dict(environment), check=False
-        )
+        done = cancel.run(command, env=environment, output=file)
     if done.returncode:
         last = [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-1:]
         said = last[0] if last else f"exit code {done.returncode}"

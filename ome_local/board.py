@@ -1,0 +1,121 @@
+"""What is known of a run's parts while it goes on: which wait, run and are done, for how long, and what they are at.
+
+Threads write and the screen reads, each a single attribute at a time.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
+
+
+@dataclass
+class Row:
+    """One part."""
+
+    name: str
+    needs: tuple[str, ...] = ()
+    state: str = WAITING
+    began: float = 0.0
+    ended: float = 0.0
+    steps: list[str] = field(default_factory=list)
+    """What it is at: a step, then the step within it."""
+    words: str = ""
+    """What it says of itself."""
+
+    def seconds(self, now: float) -> float:
+        """How long it has run."""
+        return 0.0 if self.state == WAITING else (now if self.state == RUNNING else self.ended) - self.began
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row as a person sees it."""
+
+    state: str
+    name: str
+    time: str
+    detail: str
+
+
+def spell(seconds: float) -> str:
+    """`3 min 10 s`, or `4.2 s` for what is short."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+_ROW: ContextVar[Row | None] = ContextVar("row", default=None)
+
+
+def row() -> Row | None:
+    """The part that this thread does."""
+    return _ROW.get()
+
+
+class Board:
+    """All parts of a run, in the order in which they are shown."""
+
+    def __init__(self, needs: Mapping[str, Sequence[str]], clock: Callable[[], float] = time.monotonic) -> None:
+        self.rows = {name: Row(name, tuple(needed)) for name, needed in needs.items()}
+        self.clock = clock
+        self.began = clock()
+        self.ended: Callable[[Row], None] = lambda _: None
+        """Told of every part that is done."""
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[Row]:
+        """Meanwhile the calling thread does the part."""
+        mine = self.rows[name]
+        mine.began, mine.state = self.clock(), RUNNING
+        token = _ROW.set(mine)
+        try:
+            yield mine
+        except BaseException:
+            mine.ended, mine.state = self.clock(), FAILED
+            raise
+        finally:
+            _ROW.reset(token)
+        mine.ended, mine.state = self.clock(), DONE
+        self.ended(mine)
+
+    def lines(self) -> list[Line]:
+        """Each part: how long it has taken, and what it is at or waits for."""
+        now = self.clock()
+        return [Line(each.state, each.name, self._time(each, now), self._detail(each)) for each in self.rows.values()]
+
+    def summary(self) -> str:
+        """What runs and what is left, in a line."""
+        now = self.clock()
+        running = [self._running(each, now) for each in self.rows.values() if each.state == RUNNING]
+        left = [each.name for each in self.rows.values() if each.state == WAITING]
+        told = [", ".join(running), f"left: {', '.join(left)}" if left else ""]
+        return f"{self.total()}: {'; '.join(text for text in told if text)}"
+
+    def total(self) -> str:
+        """Since the beginning."""
+        return spell(self.clock() - self.began)
+
+    def count(self) -> str:
+        """How many parts are done."""
+        return f"{sum(each.state == DONE for each in self.rows.values())} of {len(self.rows)} done"
+
+    def _detail(self, each: Row) -> str:
+        if each.state == RUNNING and not each.words:
+            return each.steps[-1] if each.steps else ""
+        if each.state != WAITING:
+            return each.words
+        missing = [name for name in each.needs if self.rows[name].state != DONE]
+        return f"after {', '.join(missing)}" if missing else ""
+
+    def _running(self, each: Row, now: float) -> str:
+        detail = self._detail(each)
+        return f"{each.name} ({self._time(each, now)}{f', {detail}' if detail else ''})"
+
+    @staticmethod
+    def _time(each: Row, now: float) -> str:
+        return "" if each.state == WAITING else spell(each.seconds(now))

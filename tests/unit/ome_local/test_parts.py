@@ -1,0 +1,200 @@
+"""Parts of a run: in which order they are done, what goes on beside what, and how a failure ends the others."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ome_local import cancel, parts
+from ome_local.board import DONE, FAILED, WAITING, Board
+from ome_local.lock import locked
+from ome_local.parts import Part
+from ome_operator.errors import UserError
+
+SOON_S = 20.0
+"""For what happens at once, on a busy machine."""
+
+
+def board(*planned: Part) -> Board:
+    """Of these parts."""
+    return Board({part.name: part.needs for part in planned})
+
+
+def run(*planned: Part) -> Board:
+    """All of them."""
+    shown = board(*planned)
+    parts.run(planned, shown)
+    return shown
+
+
+def noted(said: list[str], name: str) -> Callable[[], None]:
+    """Writes its name down."""
+    return lambda: said.append(name)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs, and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait(what: Callable[[], object]) -> None:
+    """Until it is so."""
+    until = time.monotonic() + SOON_S
+    while not what():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_what_is_needed_comes_first() -> None:
+    said: list[str] = []
+    run(
+        Part("c", noted(said, "c"), needs=("a", "b")),
+        Part("b", noted(said, "b"), needs=("a",)),
+        Part("a", noted(said, "a")),
+    )
+    assert said == ["a", "b", "c"]
+
+
+def test_what_needs_nothing_goes_on_beside_the_rest() -> None:
+    """Each waits until the other has begun; and what one of them is needed for does not wait for the other."""
+    both, other_may_end = threading.Barrier(2), threading.Event()
+
+    def slow() -> None:
+        both.wait(SOON_S)
+        assert other_may_end.wait(SOON_S)
+
+    shown = run(
+        Part("slow", slow),
+        Part("quick", lambda: both.wait(SOON_S) and None),
+        Part("after quick", other_may_end.set, needs=("quick",)),
+    )
+    assert {row.state for row in shown.rows.values()} == {DONE}
+
+
+def test_words_of_a_part_are_on_the_board() -> None:
+    shown = run(Part("a", lambda: "16 nodes"))
+    assert shown.rows["a"].words == "16 nodes"
+
+
+class TestFailure:
+    """The sentence of the first failure, at once, and nothing runs on."""
+
+    @staticmethod
+    def fails() -> None:
+        raise UserError("No package could be had: check the network.")
+
+    def test_the_rest_does_not_begin(self) -> None:
+        said: list[str] = []
+        planned = (Part("bad", self.fails), Part("after", noted(said, "after"), needs=("bad",)))
+        shown = board(*planned)
+        with pytest.raises(UserError, match=r"^No package could be had: check the network\.$"):
+            parts.run(planned, shown)
+        assert said == []
+        assert {name: row.state for name, row in shown.rows.items()} == {"bad": FAILED, "after": WAITING}
+
+    def test_programs_end_with_their_children(self, tmp_path: Path) -> None:
+        """As a Go build, which runs compilers: minutes of work that nobody wants any more."""
+        pids = tmp_path / "pids"
+        script = f"sleep 1000 & echo $$ $! >{pids}.new; mv {pids}.new {pids}; wait"
+
+        def after_it_runs() -> None:
+            wait(pids.exists)
+            self.fails()
+
+        began = time.monotonic()
+        with pytest.raises(UserError, match="No package"):
+            run(Part("build", lambda: cancel.run(["sh", "-c", script]) and None), Part("bad", after_it_runs))
+        assert time.monotonic() - began < SOON_S
+        shell, child = map(int, pids.read_text().split())
+        assert not alive(shell)
+        wait(lambda: not alive(child))
+
+    def test_who_waits_for_a_lock_wakes_up(self, tmp_path: Path) -> None:
+        """Another `ome` may hold it for minutes."""
+        waits = threading.Event()
+
+        def waiting() -> None:
+            waits.set()
+            with locked(tmp_path, create=True):
+                pytest.fail("nobody let go of it")
+
+        with locked(tmp_path, create=True), pytest.raises(UserError, match="No package"):
+            run(Part("waits", waiting), Part("bad", lambda: waits.wait(SOON_S) and self.fails()))
+
+    def test_threads_within_a_part_are_called_off_too(self) -> None:
+        waits = threading.Event()
+
+        def sleeper(seconds: float) -> None:
+            waits.set()
+            cancel.pause(seconds)
+
+        began = time.monotonic()
+        with pytest.raises(UserError, match="No package"):
+            run(
+                Part("several", lambda: cancel.side_by_side(sleeper, [1000.0, 1000.0]) and None),
+                Part("bad", lambda: waits.wait(SOON_S) and self.fails()),
+            )
+        assert time.monotonic() - began < SOON_S
+
+    def test_a_bug_is_no_sentence(self) -> None:
+        """It keeps its traceback."""
+        with pytest.raises(ZeroDivisionError):
+            run(Part("bug", lambda: 1 / 0 and None))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_ends_all_programs(tmp_path: Path, number: int) -> None:
+    """They have process groups of their own, which Ctrl-C and a closed terminal do not reach."""
+    script = f"""
+from ome_local import cancel, parts
+from ome_local.board import Board
+sleeper = parts.Part("a", lambda: cancel.run(["sh", "-c", "echo $$ >{tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; sleep 1000"]))
+parts.run([sleeper], Board({{"a": ()}}))
+"""
+    child = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
+    wait((tmp_path / "pid").exists)
+    child.send_signal(number)
+    assert child.wait(SOON_S) != 0
+    wait(lambda: not alive(int((tmp_path / "pid").read_text())))
+
+
+def test_programs_of_a_part_are_as_nice_as_it_is() -> None:
+    said: list[str] = []
+
+    def ask() -> None:
+        said.append(cancel.run(["nice"]).stdout.strip())
+
+    run(Part("polite", ask, nice=7))
+    assert said == [str(min(os.nice(0) + 7, 19))]
+
+
+class TestRun:
+    """A program, with and without a part around it."""
+
+    def test_output_is_kept_apart(self) -> None:
+        done = cancel.run(["sh", "-c", "echo out; echo err >&2; exit 3"])
+        assert (done.returncode, done.stdout, done.stderr) == (3, "out\n", "err\n")
+
+    def test_more_than_a_pipe_holds(self) -> None:
+        """While it is looked at again and again."""
+        sizes: list[int] = []
+
+        def much() -> None:
+            sizes.append(len(cancel.run(["sh", "-c", "head -c 300000 /dev/zero; sleep 0.5; head -c 7 /dev/zero"]).stdout))
+
+        run(Part("much", much))
+        assert sizes == [300007]
+
+    def test_both_into_a_file(self, tmp_path: Path) -> None:
+        with (tmp_path / "log").open("w") as log:
+            cancel.run(["sh", "-c", "echo out; echo err >&2"], output=log)
+        assert sorted((tmp_path / "log").read_text().split()) == ["err", "out"]

@@ -1,0 +1,152 @@
+"""What is shown of a run's parts: rows on a terminal, lines elsewhere."""
+
+import io
+import sys
+import time
+
+import pytest
+from rich.console import Console
+
+from ome_local import screen
+from ome_local.board import Board
+from ome_local.progress import say, step
+
+NEEDS = {"programs": (), "packages": (), "cluster": ("programs", "packages"), "operator": ("cluster",)}
+
+
+class Clock:
+    """Seconds that a test sets."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def drawn(board: Board, width: int = 80) -> list[str]:
+    """The screen, as a terminal of this width shows it."""
+    console = Console(file=io.StringIO(), width=width, force_terminal=False)
+    console.print(screen.draw(board))
+    assert isinstance(console.file, io.StringIO)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """At the beginning of a run."""
+    return Clock()
+
+
+def test_each_part_has_a_row(clock: Clock) -> None:
+    """Its state, its seconds, what it is at or waits for; and below them the whole."""
+    board = Board(NEEDS, clock)
+    with board.part("packages"):
+        clock.now += 4.2
+    with board.part("programs") as row:
+        clock.now += 61
+        row.steps += ["building etcd from source"]
+        assert [" ".join(line.split()) for line in drawn(board)] == [
+            "… programs 1 min 1 s building etcd from source",
+            "✓ packages 4.2 s",
+            "· cluster after programs",
+            "· operator after cluster",
+            "1 of 4 done 1 min 5 s",
+        ]
+
+
+def test_what_failed_is_marked(clock: Clock) -> None:
+    board = Board(NEEDS, clock)
+    with pytest.raises(ZeroDivisionError), board.part("packages"):
+        clock.now += 3
+        raise ZeroDivisionError
+    clock.now += 1000
+    assert drawn(board)[1].split() == ["✗", "packages", "3.0", "s"]
+
+
+def test_the_screen_keeps_its_height(clock: Clock) -> None:
+    """Long words are cut, and only their first line is shown: a row that wraps would make everything jump."""
+    board = Board(NEEDS, clock)
+    with board.part("programs") as row:
+        row.words = "kube-apiserver, " * 20 + "\nand more"
+        lines = drawn(board, width=60)
+    assert len(lines) == len(NEEDS) + 1
+    assert all(len(line) <= 60 for line in lines)
+
+
+def test_words_of_a_part_win_over_its_steps(clock: Clock) -> None:
+    """Counts of a service, while kubectl runs."""
+    board = Board(NEEDS, clock)
+    with board.part("operator") as row:
+        row.steps.append("kubectl apply")
+        row.words = "prefill 2/4"
+        assert board.lines()[3].detail == "prefill 2/4"
+
+
+def test_a_line_says_what_is_left(clock: Clock) -> None:
+    board = Board(NEEDS, clock)
+    with board.part("programs") as row:
+        clock.now += 90
+        row.steps.append("building etcd")
+        assert board.summary() == "1 min 30 s: programs (1 min 30 s, building etcd); left: packages, cluster, operator"
+
+
+class TestWithoutTerminal:
+    """Plain lines on stderr."""
+
+    def test_a_line_for_each_part_that_is_done(self, clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+        board = Board(NEEDS, clock)
+        with screen.shown(board), board.part("programs") as row:
+            clock.now += 75
+            row.words = "11 of them"
+        assert capsys.readouterr().err.splitlines() == ["1 min 15 s: ✓ programs in 1 min 15 s, 11 of them"]
+
+    def test_now_and_then_what_is_left(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        monkeypatch.setattr(screen, "EVERY_S", 0.05)
+        board = Board(NEEDS, Clock())
+        with screen.shown(board), board.part("programs"):
+            until = time.monotonic() + 10
+            told = ""
+            while "left: packages, cluster, operator" not in told and time.monotonic() < until:
+                time.sleep(0.02)
+                told += capsys.readouterr().err
+        assert "0.0 s: programs (0.0 s); left: packages, cluster, operator\n" in told
+
+    def test_steps_are_told_when_they_end(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """And nothing counts their seconds besides: the line above does."""
+        board = Board(NEEDS, Clock())
+        with screen.shown(board), board.part("programs") as row:
+            with step("building etcd", quiet_below=0.0) as more:
+                assert row.steps == ["building etcd"]
+                more.append("26 MB")
+            assert row.steps == []
+        told = capsys.readouterr().err.splitlines()
+        assert told[0].startswith("building etcd: 0.0 s") and told[0].endswith(", 26 MB")
+        assert len(told) == 2
+
+
+class Terminal(io.StringIO):
+    """A file that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_there_is_one_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps are shown in their row alone; what is said or printed stands above the screen, whole."""
+    out, err = Terminal(), Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", err)
+    board = Board(NEEDS, Clock())
+    with screen.shown(board):
+        assert screen.is_live()
+        with board.part("programs"), step("building etcd", quiet_below=0.0):
+            say("No verified release of etcd.")
+            print("  kubectl apply -f model.yaml")
+    assert not screen.is_shown()
+    shown = out.getvalue() + err.getvalue()
+    assert "building etcd: " not in shown
+    assert shown.count("No verified release of etcd.") == 1
+    assert shown.count("kubectl apply -f model.yaml") == 1
+    assert "after programs, packages" in shown or "after packages" in shown
