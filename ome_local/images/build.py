@@ -9,10 +9,10 @@ import json
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from ome_local import cancel
 from ome_local.binaries.ensure import cache_dir
 from ome_local.binaries.versions import this_machine
 from ome_local.images import buildah
@@ -44,7 +44,7 @@ def build(names: Iterable[str] = SERVING) -> dict[str, Path]:
     for name in names:
         if name not in REFERENCES:
             raise UserError(f"There is no image {name!r}; there are {', '.join(REFERENCES)}.")
-        made[name] = _kept(name, key(name, root), _maker(name, root))
+        made[name] = _kept(name, key(name, root), _maker(name, root), folder())
     return made
 
 
@@ -57,7 +57,8 @@ def single(name: str, reference: str, files: Mapping[Path, str], *config: str) -
         buildah.archive(reference, reference, out)
 
     parts = [(hashlib.sha256(file.read_bytes()).hexdigest(), place) for file, place in files.items()]
-    return _kept(name, _digest([_MADE_BY, reference, parts, config]), make)
+    # It shares no layers with Dockerfiles, whose builds take minutes.
+    return _kept(name, _digest([_MADE_BY, reference, parts, config]), make, folder() / "single")
 
 
 def folder() -> Path:
@@ -100,11 +101,11 @@ def _digest(parts: object) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
-def _kept(name: str, digest: str, make: Callable[[Path, Path], None]) -> Path:
-    """The archive, after making it where it is not in the cache."""
+def _kept(name: str, digest: str, make: Callable[[Path, Path], None], lock: Path) -> Path:
+    """The archive, after making it where it is not in the cache; whoever holds the same lock is waited for."""
     out, user = folder() / f"{name}-{digest}.tar", str(checkout())
     if not out.exists() or user not in _users(out):
-        with locked(folder(), create=True):
+        with locked(lock, create=True):
             if not out.exists():
                 log = folder() / f"{name}.log"
                 log.unlink(missing_ok=True)
@@ -171,6 +172,6 @@ def _by_docker(name: str, root: Path, out: Path, log: Path) -> None:
     with log.open("w") as said:
         for command in commands:
             with step(f"{name}: {' '.join(command[:2])}", quiet_below=0.0):
-                if subprocess.run(command, cwd=root, stdout=said, stderr=said, check=False).returncode:
+                if cancel.run(command, cwd=root, output=said).returncode:
                     raise UserError(f"`{' '.join(command)}` failed; its log is {log}.")
     part.rename(out)

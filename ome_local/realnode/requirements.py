@@ -5,10 +5,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from ome_local import layout
+from ome_local import cancel, layout
 from ome_local.progress import step
 from ome_local.realnode import cgroups
 from ome_operator.errors import UserError
@@ -22,6 +23,10 @@ _PLUGINS = ("bridge", "host-local", "loopback")
 _PLUGINS_PACKAGE = "containernetworking-plugins"
 _OTHERWISE = "In a container, start it with --privileged; without a real node, simulated ones run anywhere."
 _OVERLAY = "mkdir low up work all; mount -t overlay -o lowerdir=low,upperdir=up,workdir=work overlay all"
+_APT = threading.Lock()
+"""Packages are installed by several parts of a run, and apt-get refuses a second apt-get."""
+_PATIENT = ("-o", "DPkg::Lock::Timeout=300")
+"""Seconds that it waits for one of somebody else."""
 _PROBES = (
     ("unshare", "true", "make network and mount namespaces"),
     ("mount", _OVERLAY, "mount an overlay file system in {folder}"),
@@ -76,8 +81,9 @@ def install(packages: Sequence[str]) -> None:
 
 def _apt(*words: str) -> "subprocess.CompletedProcess[str]":
     environment = {**os.environ, "PATH": PATH, "DEBIAN_FRONTEND": "noninteractive"}
-    command = ["apt-get", "-qq", "-y", "--no-install-recommends", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    command = ["apt-get", "-qq", "-y", "--no-install-recommends", *_PATIENT, *words]
+    with _APT:
+        return cancel.run(command, env=environment)
 
 
 def _kernel() -> str | None:

@@ -4,11 +4,13 @@ import itertools
 import os
 import re
 import tomllib
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
 
 from ome_local.images import build, buildah, debian
+from ome_local.lock import locked
 from ome_operator.errors import UserError
 
 ROOT = Path(__file__).parents[4]
@@ -172,6 +174,19 @@ def test_archives_go_when_no_checkout_uses_them(monkeypatch: pytest.MonkeyPatch,
     assert used("3", yours) == ["local/x:3", "local/xy:1"]
     yours.rmdir()
     assert used("2", mine) == ["local/x:2", "local/xy:1"], "a checkout that is gone uses nothing"
+
+
+def test_an_image_of_files_waits_for_no_dockerfile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The real node's first image is made while SGLang's, which takes minutes, holds the lock of Dockerfiles."""
+    monkeypatch.setenv("OME_CACHE", str(tmp_path))
+    monkeypatch.setattr(buildah, "require", lambda: None)
+    monkeypatch.setattr(buildah, "commit", lambda *words, log: None)
+    monkeypatch.setattr(buildah, "archive", lambda name, reference, out: out.write_text(reference))
+    (tmp_path / "pause").write_text("program")
+    with locked(build.folder(), create=True), ThreadPoolExecutor(1) as pool:
+        made = pool.submit(build.single, "pause", "local/pause:1", {tmp_path / "pause": "/pause"})
+        done = wait([made], timeout=20).done
+    assert done and made.result().read_text() == "local/pause:1"
 
 
 class TestSettings:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ome_local import components, creation, layout, spec
+from ome_local.cancel import side_by_side
 from ome_local.realnode import cgroups, configs, namespaces, requirements
 from ome_local.realnode.spec import NUMBERS, PLACED, TAINT, Network, RealNode, mark
 from ome_local.spec import Spec
@@ -134,3 +135,16 @@ class TestWhyNot:
         said = str(requirements.why_not())
         assert said.startswith("A real node cannot run here: this machine does not let us do this in ")
         assert "--privileged" in said
+
+
+def test_packages_are_installed_one_after_the_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The real node and buildah ask for theirs at the same time, and apt-get refuses where an apt-get runs."""
+    apt = tmp_path / "apt-get"
+    apt.write_text(
+        f'#!/bin/sh\nmkdir {tmp_path}/lock || exit 100\nsleep 0.3\nrmdir {tmp_path}/lock\necho "$@" >>{tmp_path}/said\n'
+    )
+    apt.chmod(0o755)
+    monkeypatch.setattr(requirements, "PATH", f"{tmp_path}:/usr/bin:/bin")
+    side_by_side(requirements.install, [["containerd", "runc"], ["buildah"], ["mmdebstrap"]])
+    said = [line.rpartition(" install ")[2] for line in (tmp_path / "said").read_text().splitlines()]
+    assert sorted(said) == ["buildah", "containerd runc", "mmdebstrap"]
