@@ -57,10 +57,13 @@ class Cluster:
     kept: Kept
 
     @classmethod
-    def up(cls, name: str = DEFAULT_NAME, **options: Any) -> Self:
-        """Create or complete it; options are the fields of Spec. Does nothing to what already runs."""
+    def up(cls, name: str = DEFAULT_NAME, *, join: bool = True, **options: Any) -> Self:
+        """Create or complete it; options are the fields of Spec. Does nothing to what already runs.
+
+        `join=False`: a real node comes with the next `up`, and takes images already.
+        """
         at = layout(name)
-        return cls(at, lifecycle.up(at, Spec(**options)))
+        return cls(at, lifecycle.up(at, Spec(**options), join=join))
 
     @classmethod
     def open(cls, name: str = DEFAULT_NAME) -> Self:

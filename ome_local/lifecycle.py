@@ -2,12 +2,13 @@
 
 import contextlib
 import shutil
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 from ome_local import bootstrap, creation, layout, nodes, options, processes, servers, spec
 from ome_local.binaries import ensure, versions
+from ome_local.cancel import side_by_side
 from ome_local.components import SERVERS
 from ome_local.kind import config, furnish, life, program
 from ome_local.kubeapi import KubeApi
@@ -20,8 +21,11 @@ from ome_local.realnode.spec import RealNode
 from ome_local.spec import Kept, Spec
 
 
-def up(at: Layout, wanted: Spec) -> Kept:
-    """Create the cluster if there is none, start what does not run, add the nodes that are missing."""
+def up(at: Layout, wanted: Spec, *, join: bool = True) -> Kept:
+    """Create the cluster if there is none, start what does not run, add the nodes that are missing.
+
+    Without `join` the real node takes images and no pods: its programs may still be missing, and another `up` starts them.
+    """
     nodes.simulated(wanted.accelerator, 0, wanted.gpus_per_node)  # a wrong name is refused before anything starts
     made = spec.load(at)
     options.check(at.root.name, made, wanted)
@@ -30,18 +34,26 @@ def up(at: Layout, wanted: Spec) -> Kept:
         program.require()
     if had.real_node:
         requirements.require()
-    ensure.ensure(versions.CLIENTS if had.kind else [*versions.CONTROL_PLANE, *(versions.NODE if had.real_node else ())])
+    ensure.ensure(programs(had, join=join))
     with locked(at.root, create=True):
         with locked(namespaces.MACHINE, create=False) if had.real_node else contextlib.nullcontext():
             kept = _settle(at, wanted)
             if kept.network:
                 namespaces.open_(RealNode(at, kept.network))
         with step(f"starting cluster {at.root.name}", quiet_below=0.3):
-            api = _start(at, kept)
+            api = _start(at, kept, real.up if join else real.take_images)
             bootstrap.add_nodes(at, _nodes_of(kept))
-            bootstrap.wait_usable(api, kept.spec.nodes + kept.spec.real_node + len(_of_kind(at, kept)))
+            joined = kept.spec.real_node and join
+            bootstrap.wait_usable(api, kept.spec.nodes + joined + len(_of_kind(at, kept)))
             api.close()
     return kept
+
+
+def programs(made: Spec, *, join: bool = True) -> Sequence[str]:
+    """What has to be fetched or built for `up`."""
+    if made.kind:
+        return versions.CLIENTS
+    return [*versions.CONTROL_PLANE, *(versions.NODE if made.real_node and join else ())]
 
 
 def _settle(at: Layout, wanted: Spec) -> Kept:
@@ -57,7 +69,7 @@ def _settle(at: Layout, wanted: Spec) -> Kept:
     return changed
 
 
-def _start(at: Layout, kept: Kept) -> KubeApi:
+def _start(at: Layout, kept: Kept, start_node: Callable[[RealNode], None]) -> KubeApi:
     """The store, then the API server, then everything that talks to it at once."""
     if kept.spec.kind:
         life.start(at, kept.spec.workers)
@@ -74,10 +86,8 @@ def _start(at: Layout, kept: Kept) -> KubeApi:
     jobs = [partial(servers.start, at, kept, name) for name in names]
     if kept.network:
         bootstrap.grant_names(api)
-        jobs.append(partial(real.up, RealNode(at, kept.network)))
-    with ThreadPoolExecutor(len(jobs)) as pool:
-        for done in [pool.submit(job) for job in jobs]:
-            done.result()
+        jobs.append(partial(start_node, RealNode(at, kept.network)))
+    side_by_side(lambda job: job(), jobs)
     return api
 
 

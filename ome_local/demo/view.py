@@ -1,4 +1,4 @@
-"""What the demo shows of a service: read from its status, drawn as a tree, or as lines where nobody watches."""
+"""What the demo shows of a service: read from its status, as a line that changes, or as lines where nobody watches."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,6 +37,10 @@ class View:
     ready: bool
     why: str
     """The sentence of the condition Ready while it is not true."""
+
+    def counts(self) -> str:
+        """All of it in a line: how many of what is counted are ready, and a mark for the others."""
+        return "  ".join(f"{line.what} {line.how if '/' in line.how else line.mark}" for line in self.lines[:-1])
 
     def missing(self) -> list[str]:
         """What is not there yet, in words; the URL waits for all the others."""

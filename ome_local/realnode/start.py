@@ -2,10 +2,10 @@
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 from ome_local import ports, processes, servers
 from ome_local.binaries import ensure
+from ome_local.cancel import side_by_side
 from ome_local.kubeconfig import write_atomically
 from ome_local.layout import Layout
 from ome_local.realnode import configs, image_cache, images, namespaces, requirements
@@ -18,11 +18,15 @@ _PORTS = {"kubelet": 10250, "coredns": 8181}
 
 def up(node: RealNode) -> None:
     """Everything but the namespaces, which the API server needs before."""
+    take_images(node)
+    images.load_pause(node)
+    side_by_side(lambda name: start(node, name), ("kubelet", "kube-proxy", "coredns"))
+
+
+def take_images(node: RealNode) -> None:
+    """Containerd, with the images that wait for it. It is Debian's, and needs no program that is built here."""
     image_cache.take(node)
     start(node, "containerd")
-    images.load_pause(node)
-    with ThreadPoolExecutor(3) as pool:
-        list(pool.map(lambda name: start(node, name), ("kubelet", "kube-proxy", "coredns")))
 
 
 def start(node: RealNode, name: str) -> None:

@@ -96,8 +96,15 @@ def test_plain_lines_say_each_change_once(capsys: pytest.CaptureFixture[str]) ->
     seen = live_view.until_ready(lambda: view(next(steps)), 5.0, lambda: True)
     said = capsys.readouterr().out.splitlines()
     assert seen.ready
-    assert said.count("  … model    k2") == 1
-    assert "  ✓ prefill  4/4" in said
+    assert said.count("  kimi: … model    k2") == 1
+    assert "  kimi: ✓ prefill  4/4" in said
+
+
+def test_a_service_in_a_line() -> None:
+    """Behind its part on a terminal: counts of what is counted, marks of the rest."""
+    assert view(service({"ModelReady": "True"}, engine="2/4", decoder="0/12")).counts() == (
+        "model ✓  runtime …  prefill 2/4  decode 0/12  router …"
+    )
 
 
 def test_it_gives_up(capsys: pytest.CaptureFixture[str]) -> None:

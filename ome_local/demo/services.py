@@ -1,0 +1,98 @@
+"""The two services of the demo: applied as a person would, and watched until they are ready."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ome_local import cancel
+from ome_local.cluster import Cluster
+from ome_local.demo import live_view, operator
+from ome_local.demo.command import command
+from ome_local.demo.view import View, view
+from ome_local.kubeapi import ApiError, Unreachable
+from ome_operator.errors import UserError
+from ome_operator.util.checkout import shipped
+
+
+class Service(NamedTuple):
+    """A service that the demo brings up."""
+
+    name: str
+    """Also its namespace and its model."""
+    files: tuple[str, ...]
+
+
+KIMI = Service(
+    "kimi-k2-instruct",
+    (
+        "config/models/moonshotai/Kimi-K2-Instruct.yaml",
+        "config/runtimes/srt/kimi-k2-pd-rt.yaml",
+        "config/samples/isvc/moonshotai/kimi-k2-pd.yaml",
+    ),
+)
+TINY = Service(
+    "kimi-k2-tiny",
+    (
+        "config/models/ome/Kimi-K2-Tiny.yaml",
+        "config/runtimes/srt/kimi-k2-tiny-pd-cpu-rt.yaml",
+        "config/samples/isvc/ome/kimi-k2-tiny-pd.yaml",
+    ),
+)
+_KINDS = (("StatefulSet", "apps"), ("Deployment", "apps"), ("Pod", ""), ("Service", ""), ("PodDisruptionBudget", "policy"))
+"""What is counted of a service, with its group: nothing that Kubernetes makes by itself."""
+
+
+def hold(cluster: Cluster, service: Service, *nodes: str) -> None:
+    """Label the nodes as holding the model."""
+    label = f"models.ome.io/clusterbasemodel.{service.name}=Ready"
+    cluster.kubectl("label", "node", *nodes, "--overwrite", label)
+    print(f"  kubectl label node {' '.join(nodes)} {label}  (a stand-in: no model agent runs here)", flush=True)
+
+
+def serve(cluster: Cluster, service: Service, within_s: float) -> None:
+    """Apply the files and show the service until it is ready."""
+    for file in service.files:
+        print(f"  kubectl apply -f {file}", flush=True)
+        cluster.kubectl("apply", "-f", str(shipped("config").parent / file))
+        cancel.pause(0.0)
+    seen = live_view.until_ready(looker(cluster, service), within_s, lambda: cluster.process(operator.NAME) is not None)
+    if not seen.ready:
+        raise UserError(_trouble(cluster, service, seen, within_s))
+
+
+def looker(cluster: Cluster, service: Service) -> Callable[[], View]:
+    """Reads the service; while nobody answers, the last view stays."""
+    api, last = cluster.api(), view({"metadata": {"name": service.name}})
+    path = f"/apis/ome.io/v1beta1/namespaces/{service.name}/inferenceservices/{service.name}"
+
+    def look() -> View:
+        nonlocal last
+        try:
+            last = view(api.get(path))
+        except (ApiError, Unreachable):
+            return last
+        return last
+
+    return look
+
+
+def created(cluster: Cluster, service: Service) -> str:
+    """How many objects of which kind."""
+    words = [f"{kind.lower()}s.{group}" if group else f"{kind.lower()}s" for kind, group in _KINDS]
+    names = cluster.kubectl("get", ",".join(words), "-n", service.name, "-o", "name").splitlines()
+    found = [name.split("/")[0].split(".")[0] for name in names]
+    pairs = [(found.count(kind.lower()), kind) for kind, _ in _KINDS]
+    return ", ".join(f"{count} {kind}{'s' if count > 1 else ''}" for count, kind in pairs if count)
+
+
+def _trouble(cluster: Cluster, service: Service, seen: View, within_s: float) -> str:
+    ended = cluster.process(operator.NAME) is None
+    late = f"Not ready after {within_s:.0f} s: {', '.join(seen.missing()) or service.name}"
+    first = "The operator ended" if ended else late
+    said = f"\n  {seen.why}" if seen.why else ""
+    ome = command()
+    return (
+        f"{first}.{said}\nWhere to look:\n"
+        f"  {ome} local kubectl --name {cluster.name} describe isvc -n {service.name}\n"
+        f"  {ome} local kubectl --name {cluster.name} get pods,events -n {service.name}\n"
+        f"  {ome} local logs operator --name {cluster.name}"
+    )
