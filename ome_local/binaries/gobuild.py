@@ -3,16 +3,18 @@
 go.sum pins every byte of the source, so this path needs no trust in whoever serves the modules.
 """
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ome_local import cancel
-from ome_local.binaries.versions import GO_AT_LEAST, GOMODS, LDFLAGS, Target, Tool
+from ome_local.binaries.versions import GO_AT_LEAST, GOMODS, LDFLAGS, PATCHES, Patch, Target, Tool
 from ome_local.progress import step
 from ome_operator.errors import UserError
 
@@ -29,12 +31,15 @@ def build(tools: Sequence[Tool], target: Target, into: Path, cache: Path, *, mor
     go = find_go(cache)
     flags = " ".join(["-s", "-w", *(f"-X {key}={value}" for key, value in LDFLAGS.get(module, {}).items())])
     command = [go, "build", "-mod=readonly", "-modcacherw", "-trimpath", "-buildvcs=false", f"-ldflags={flags}"]
+    scratch = cache / f".go-{module}"
+    environment = _environment(go, target, scratch)
     with step(f"building {', '.join(t.name for t in tools)} from source"):
-        scratch = cache / f".go-{module}"
+        if patches := [PATCHES[tool.name] for tool in tools if tool.name in PATCHES]:
+            command.append(f"-modfile={_patched(patches, go, folder, scratch, environment)}")
         if len(tools) == 1:
-            _run([*command, "-o", str(into / tools[0].name), tools[0].package], folder, _environment(go, target, scratch))
+            _run([*command, "-o", str(into / tools[0].name), tools[0].package], folder, environment)
         else:  # several programs of one module share their packages: one command, each named after its last part
-            _run([*command, "-o", f"{into}/", *(t.package for t in tools)], folder, _environment(go, target, scratch))
+            _run([*command, "-o", f"{into}/", *(t.package for t in tools)], folder, environment)
     if not more_to_come:
         shutil.rmtree(scratch, ignore_errors=True)  # sources and objects of several GB; a failed build keeps them
 
@@ -75,10 +80,33 @@ def _install_go(home: Path) -> None:
     beside.replace(home)
 
 
-def _run(command: list[str], folder: Path, environment: Mapping[str, str]) -> None:
+def _patched(patches: Sequence[Patch], go: str, folder: Path, scratch: Path, environment: Mapping[str, str]) -> Path:
+    """The folder's go.mod with patched copies of modules in it, which come from what go.sum has proven."""
+    lines = [(folder / "go.mod").read_text()]
+    for patch in patches:
+        told = _run([go, "mod", "download", "-modcacherw", "-json", patch.module], folder, environment)
+        found, place = json.loads(told), scratch / "patched"
+        with zipfile.ZipFile(found["Zip"]) as source:
+            source.extractall(place)
+        copy = place / f"{patch.module}@{found['Version']}"
+        text = (copy / patch.file).read_text()
+        if patch.old not in text:
+            raise UserError(
+                f"{patch.module} {found['Version']} has no {patch.old} in {patch.file}: mend PATCHES."
+            )
+        (copy / patch.file).write_text(text.replace(patch.old, patch.new))
+        lines.append(f"replace {patch.module} => {copy}\n")
+    (scratch / "go.mod").write_text("\n".join(lines))
+    shutil.copyfile(folder / "go.sum", scratch / "go.sum")
+    return scratch / "go.mod"
+
+
+def _run(command: list[str], folder: Path, environment: Mapping[str, str]) -> str:
+    """What it says on stdout."""
     done = cancel.run(command, cwd=folder, env=environment)
     if done.returncode:
         raise UserError(f"Building {folder.name} failed; the last words were: {_last_line(done.stderr)}")
+    return done.stdout
 
 
 def _environment(go: str, target: Target, scratch: Path) -> dict[str, str]:

@@ -143,6 +143,28 @@ NODE = ("kubelet", "kube-proxy", "coredns", "pause")
 CLIENTS = ("kwok", "kubectl", "helm")
 """What a cluster needs whose control plane is kind's; these run on macOS too."""
 
+
+@dataclass(frozen=True)
+class Patch:
+    """A word in the source of a module that a program is built from."""
+
+    module: str
+    file: str
+    old: str
+    new: str
+
+
+PATCHES = {
+    # Kubernetes 1.34 has no such constant any more. Without this, kwok would need the libraries of 1.33 besides.
+    "kwok": Patch(
+        "sigs.k8s.io/kwok",
+        "pkg/utils/informer/informer.go",
+        "metav1.InitialEventsListBlueprintAnnotationKey",
+        '"kubernetes.io/initial-events-list-blueprint"',
+    )
+}
+"""By program. Its module is taken with a word changed, so that it is compiled with the libraries of the others."""
+
 _K8S_VERSION = {
     "gitVersion": f"v{KUBERNETES}",
     "gitMajor": KUBERNETES.split(".")[0],

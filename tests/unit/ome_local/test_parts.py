@@ -157,8 +157,8 @@ def test_a_signal_ends_all_programs(tmp_path: Path, number: int) -> None:
     script = f"""
 from ome_local import cancel, parts
 from ome_local.board import Board
-sleeper = parts.Part("a", lambda: cancel.run(["sh", "-c", "echo $$ >{tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; sleep 1000"]))
-parts.run([sleeper], Board({{"a": ()}}))
+program = "echo $$ >{tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; sleep 1000"
+parts.run([parts.Part("a", lambda: cancel.run(["sh", "-c", program]))], Board({{"a": ()}}))
 """
     child = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
     wait((tmp_path / "pid").exists)

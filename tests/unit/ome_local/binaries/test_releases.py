@@ -4,18 +4,20 @@ import dataclasses
 import hashlib
 import http.server
 import io
+import json
 import os
 import socket
 import tarfile
 import threading
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ome_local.binaries import ensure, gobuild, releases
-from ome_local.binaries.versions import CONTROL_PLANE, GOMODS, NODE, TOOLS, Target, Tool
+from ome_local.binaries.versions import CONTROL_PLANE, GOMODS, NODE, PATCHES, TOOLS, Target, Tool
 from ome_operator.errors import UserError
 
 MACHINE = Target("linux", "amd64")
@@ -245,6 +247,49 @@ def test_what_was_compiled_is_kept_for_what_comes(more: bool, host: Host, monkey
     monkeypatch.setattr(gobuild, "find_go", lambda cache: str(go))
     ensure.ensure(["kubectl"], more_to_come=more)
     assert [path.name for path in ensure.cache_dir().glob(".go-*")] == ([".go-cluster"] if more else [])
+
+
+class TestPatches:
+    """kwok with the libraries of a Kubernetes that is newer than its own."""
+
+    PATCH = PATCHES["kwok"]
+
+    @pytest.fixture
+    def go(self, host: Host, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """A Go that has the module's source, and writes down the go.mod that it builds from."""
+        folder = ensure.cache_dir().parent
+        go = folder / "go"
+        told = json.dumps({"Version": "v0.7.0", "Zip": f"{folder}/source.zip"})
+        go.write_text(
+            f"#!/bin/sh\nif [ $1 = mod ]; then echo '{told}'; exit; fi\n"
+            f'for w; do case $w in -modfile=*) cp "${{w#*=}}" {folder}/used.mod; ls "${{w#*=}}" "${{w%mod}}sum"\nesac\n'
+            f'[ "$l" = -o ] && echo >"$w"; l=$w; done; grep -h replace.*/ {folder}/used.mod | tail -1 >{folder}/replaced\n'
+            f'cat $(sed "s/.*=> //" {folder}/replaced)/{self.PATCH.file} >{folder}/compiled\n'
+        )
+        go.chmod(0o755)
+        monkeypatch.setattr(ensure, "this_machine", lambda **_: MACHINE)
+        monkeypatch.setattr(gobuild, "find_go", lambda cache: str(go))
+        return go
+
+    def source(self, go: Path, text: str) -> None:
+        """The module as the proxy serves it."""
+        with zipfile.ZipFile(go.parent / "source.zip", "w") as file:
+            file.writestr(f"{self.PATCH.module}@v0.7.0/{self.PATCH.file}", text)
+
+    def test_the_word_is_changed_in_a_copy(self, go: Path) -> None:
+        self.source(go, f"a({self.PATCH.old})\n")
+        ensure.ensure(["kwok"])
+        assert (go.parent / "compiled").read_text() == f"a({self.PATCH.new})\n"
+        own = (GOMODS / TOOLS["kwok"].module / "go.mod").read_text()
+        used = (go.parent / "used.mod").read_text()
+        assert used.startswith(own), "everything else is pinned as ever"
+        assert len(used.removeprefix(own).split()) == 4, "replace MODULE => FOLDER"
+
+    def test_a_patch_out_of_date_is_a_sentence(self, go: Path) -> None:
+        """A newer kwok needs none."""
+        self.source(go, "other\n")
+        with pytest.raises(UserError, match=rf"sigs.k8s.io/kwok v0.7.0 has no {self.PATCH.old} in .*: mend PATCHES"):
+            ensure.ensure(["kwok"])
 
 
 def test_a_registry_is_known_by_its_greeting(host: Host) -> None:
