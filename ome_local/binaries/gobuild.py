@@ -91,9 +91,7 @@ def _patched(patches: Sequence[Patch], go: str, folder: Path, scratch: Path, env
         copy = place / f"{patch.module}@{found['Version']}"
         text = (copy / patch.file).read_text()
         if patch.old not in text:
-            raise UserError(
-                f"{patch.module} {found['Version']} has no {patch.old} in {patch.file}: mend PATCHES."
-            )
+            raise UserError(f"{patch.module} {found['Version']} has no {patch.old} in {patch.file}: mend PATCHES.")
         (copy / patch.file).write_text(text.replace(patch.old, patch.new))
         lines.append(f"replace {patch.module} => {copy}\n")
     (scratch / "go.mod").write_text("\n".join(lines))

@@ -18,6 +18,7 @@ from ome_local import cancel
 from ome_local.binaries import releases
 from ome_local.binaries.ensure import cache_dir
 from ome_local.images import debian
+from ome_local.lock import locked
 from ome_local.progress import step
 from ome_local.realnode import requirements
 from ome_operator.errors import UserError
@@ -80,8 +81,9 @@ def require() -> None:
 
 def bud(dockerfile: Path, root: Path, name: str, log: Path) -> None:
     """Run a Dockerfile with the files below `root`; the image is called `name` in the storage afterwards."""
-    base(log)
-    with _settings() as mounts:
+    with locked(storage(), create=True), _settings() as mounts:
+        _remove_interrupted()
+        base(log)
         volumes = [word for source, place in mounts.items() for word in ("-v", f"{source}:{place}:ro")]
         words = ["--isolation", "chroot", "--pull-never", "--layers", "--format", "oci", *volumes]
         run("bud", *words, "-f", str(dockerfile), "-t", name, str(root), log=log)
@@ -138,6 +140,13 @@ def prune() -> None:
     """Remove layers of former builds, once there are many: an image without them installs its packages again."""
     if sum(not image.get("names") for image in _images("--all")) > MANY:
         run("rmi", "--prune")
+
+
+def _remove_interrupted() -> None:
+    """Remove what builds of Dockerfiles left that were ended: GBs. None runs now; `commit` may, and begins with no image."""
+    listed = json.loads(run("containers", "--json") or "[]") or []
+    if left := [container["id"] for container in listed if container.get("imageid")]:
+        run("rm", *left)
 
 
 def _images(*words: str) -> list[dict[str, Any]]:

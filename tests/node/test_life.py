@@ -153,3 +153,14 @@ def namesake(folder: Path) -> Path:
     with tarfile.open(folder / "layer.tar", "w") as layer:
         layer.addfile(tarfile.TarInfo("empty"))
     return build.single("namesake", busybox.REFERENCE, {folder / "layer.tar": "/"})
+
+
+def test_images_come_before_the_node(name: str, real: Cluster, busybox_archive: Path) -> None:
+    """As in the demo: the cluster begins while programs of the node are missing, and its disk takes images already."""
+    before = Cluster.up(name, nodes=1, real_node=True, join=False)
+    assert before.process("kubelet") is None and len(before.kubectl("get", "nodes", "-o", "name").split()) == 1
+    before.load_image(busybox_archive)
+    cluster = Cluster.up(name, real_node=True)
+    assert all(row.pid for row in cluster.status())
+    cluster.apply(pod("there", "exec sleep 1000"))
+    wait_ready(cluster, "there")

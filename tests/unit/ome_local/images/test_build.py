@@ -1,6 +1,7 @@
 """Images: what their Dockerfiles pin, what their keys depend on, and what of this machine is mounted."""
 
 import itertools
+import json
 import os
 import re
 import tomllib
@@ -219,3 +220,22 @@ def test_buildahs_last_words_are_the_error() -> None:
     """Not the line after it."""
     assert buildah._last_line("STEP 1\nError: no such image\nexit status 125") == "Error: no such image"
     assert buildah._last_line("") == "(nothing was said)"
+
+
+def test_what_ended_builds_left_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their working containers, and not that of an image of files, which may be made at the same time."""
+    asked: list[tuple[str, ...]] = []
+    listed = [
+        {"id": "1", "imageid": "03125ee37096", "containername": "debian-working-container"},
+        {"id": "2", "imageid": "", "containername": "working-container"},
+    ]
+
+    def run(*words: str, log: Path | None = None) -> str:
+        asked.append(words)
+        return json.dumps(listed) if words[0] == "containers" else ""
+
+    monkeypatch.setattr(buildah, "run", run)
+    buildah._remove_interrupted()
+    listed.clear()
+    buildah._remove_interrupted()
+    assert asked == [("containers", "--json"), ("rm", "1"), ("containers", "--json")]
