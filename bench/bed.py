@@ -139,6 +139,7 @@ class Operator:
         began, port = clock(), _free_port()
         kubeconfig = self._cluster.keep_token(OPERATOR_NAMESPACE, "ome-operator")
         words = [sys.executable, "-m", "ome_operator", "operator", f"--kubeconfig={kubeconfig}"]
+        words.append("--sidecar-image=registry.example.com/ome-operator")  # as with the chart: nothing pulls it here
         words += [f"--namespace-of-lease={OPERATOR_NAMESPACE}", "--address=127.0.0.1"]
         words += [f"--health-port={port}", "--metrics-port=0"]
         self._cluster.spawn("operator", words)

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from ome_operator import __version__
-
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
@@ -72,8 +70,9 @@ class Settings:
     """Services of one runtime that replace a slice at the same time (decisions 6)."""
 
     # --- what is rendered ------------------------------------------------------------------------------------------
-    registry_image: str = f"ome-operator:{__version__}"
-    """Image of the registry beside routers: our own, as the chart names it by default; "" for routers without one."""
+    registry_image: str = ""
+    """Image of the registry beside routers; "" for routers without it. No default: a name without a registry is that of
+    whoever takes it on a public registry."""
 
     model_agent: bool = False
     """Agents fetch weights: pods of new revisions mount the directory of their model's revision (decisions 7)."""
@@ -93,8 +92,9 @@ class Settings:
 
     benchmark_image: str = "docker.io/lmsysorg/sglang:v0.5.23"
     """What BenchmarkJobs run: any image that has SGLang's serving benchmark."""
-    tools_image: str = f"ome-agent:{__version__}"
-    """What fetches their data sets and makes their reports: our own image with clients of object stores."""
+    tools_image: str = ""
+    """What fetches their data sets and makes their reports: our own image with clients of object stores. Without it
+    BenchmarkJobs are refused; no default, as above."""
     pull_secrets: tuple[str, ...] = ()
     """Secrets of users' namespaces, by name, with which pods there pull our own images."""
 

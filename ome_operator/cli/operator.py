@@ -1,5 +1,6 @@
 """`ome operator`: run the operator. In a cluster this is what the chart's Deployment runs."""
 
+import logging
 import secrets
 import socket
 from typing import Annotated, NamedTuple
@@ -16,6 +17,7 @@ from ome_operator.machinery.health import PortTaken
 from ome_operator.settings import Settings
 
 _DEFAULTS = Settings()
+logger = logging.getLogger(__name__)
 
 
 class Listens(NamedTuple):
@@ -65,7 +67,7 @@ def operator(
         int, typer.Option(help="Services of one runtime that replace their pods at the same time.")
     ] = _DEFAULTS.max_concurrent_services,
     sidecar_image: Annotated[
-        str, typer.Option(help="Image of the registry beside routers (this program's own); empty: no registry.")
+        str, typer.Option(help="Image of the registry beside routers (images/operator); without it there is no registry.")
     ] = _DEFAULTS.registry_image,
     model_agent: Annotated[
         bool, typer.Option(help="Agents on the nodes fetch weights (`ome agent`): pods mount their directories.")
@@ -85,7 +87,7 @@ def operator(
         str, typer.Option(help="Image with SGLang's serving benchmark, which BenchmarkJobs run.")
     ] = _DEFAULTS.benchmark_image,
     tools_image: Annotated[
-        str, typer.Option(help="Image (images/agent) that makes the reports of BenchmarkJobs.")
+        str, typer.Option(help="Image (images/agent) for reports of BenchmarkJobs, which are refused without it.")
     ] = _DEFAULTS.tools_image,
     pull_secret: Annotated[
         list[str] | None,
@@ -101,6 +103,8 @@ def operator(
     if isinstance(found := well_known.named(well_known_models), Invalid):
         raise UserError(f"--well-known-models: {found.why}")
     configure(log_format, log_level)
+    for sentence in without(sidecar_image, tools_image):
+        logger.info("%s", sentence)
     usual = _POD if kubeconfig is None else _MINE
     settings = Settings(
         kubeconfig=kubeconfig,
@@ -134,6 +138,16 @@ def operator(
         raise UserError(f"no connection to a cluster: {error}. --kubeconfig names another file.") from error
     except PortTaken as error:
         raise UserError(f"{error}. --health-port and --metrics-port choose others.") from error
+
+
+def without(sidecar_image: str, tools_image: str) -> list[str]:
+    """What is off because no image of ours was named: there is none that everybody can pull."""
+    said = []
+    if not sidecar_image:
+        said.append("no --sidecar-image: routers have no registry beside them")
+    if not tools_image:
+        said.append("no --tools-image: BenchmarkJobs are refused")
+    return said
 
 
 def exposed(kind: str, gateway: str) -> str:

@@ -128,6 +128,7 @@ class Reason(StrEnum):
     TRAFFIC_NOT_SERVED = "TrafficNotServed"
     FORMAT_NOT_SERVED = "FormatNotServed"
     PLACE_NOT_SERVED = "PlaceNotServed"
+    NO_TOOLS_IMAGE = "NoToolsImage"
     NO_TOKENIZER = "NoTokenizer"
     RUNNING = "Running"
     REQUESTS_FAILED = "RequestsFailed"

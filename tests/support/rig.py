@@ -21,6 +21,8 @@ from ome_local.ports import choose
 ROOT = Path(__file__).parents[2]
 IMAGE = ("--set", "image.repository=registry.example.com/ome-operator")
 """What the chart does not install without."""
+OURS = ("--sidecar-image=registry.example.com/ome-operator:1", "--tools-image=registry.example.com/ome-agent:1")
+"""As the chart tells the operator."""
 USER = "system:serviceaccount:ome:ome-operator"
 Manifest = dict[str, Any]
 T = TypeVar("T")
@@ -53,6 +55,8 @@ KINDS = {
     "RoleBinding": ("apis/rbac.authorization.k8s.io/v1", "rolebindings"),
     "PodDisruptionBudget": ("apis/policy/v1", "poddisruptionbudgets"),
     "HorizontalPodAutoscaler": ("apis/autoscaling/v2", "horizontalpodautoscalers"),
+    "Ingress": ("apis/networking.k8s.io/v1", "ingresses"),
+    "HTTPRoute": ("apis/gateway.networking.k8s.io/v1", "httproutes"),
 }
 CLUSTER_WIDE = {
     "ClusterBaseModel", "ClusterServingRuntime", "AcceleratorClass", "FineTunedWeight", "NodeModels", "Node", "Namespace",
@@ -123,7 +127,7 @@ class Rig:
         argv = [
             sys.executable, "-m", program, "operator", "--kubeconfig", str(kubeconfig or self.kubeconfig),
             "--namespace-of-lease", "ome", "--address", "127.0.0.1", "--health-port", str(port),
-            "--metrics-port", str(metrics), *more,
+            "--metrics-port", str(metrics), *OURS, *more,
         ]  # fmt: skip
         # A restarted process resumes its own Lease at once.
         self.cluster.spawn(process, argv, {"POD_UID": process, "PYTHONPATH": str(ROOT), **(env or {})})

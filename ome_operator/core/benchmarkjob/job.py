@@ -28,6 +28,10 @@ BESIDE_S = 3600
 EACH_S = 120
 """Seconds beyond its time that a run may take to prepare its prompts and count its tokens."""
 SECRETS = "/ome/secrets"
+_NO_TOOLS = (
+    "the operator was started without --tools-image, the image that fetches data sets and makes reports: build "
+    "images/agent, push it, and start the operator with --tools-image=REGISTRY/ome-agent:TAG (its chart does so by itself)"
+)
 _USER = 65532
 _OF_QUESTIONS = ("num_shots", "max_new_tokens", "temperature")
 """Of `additionalRequestParams`, what gsm8k understands."""
@@ -39,7 +43,7 @@ class Images(NamedTuple):
     sglang: str
     """Any image that has SGLang's serving benchmark."""
     tools: str
-    """Ours, with clients of object stores (images/agent)."""
+    """Ours, with clients of object stores (images/agent); "" where the operator was told none."""
     pull_secrets: tuple[str, ...] = ()
     """Names of Secrets of the job's namespace with which they are pulled."""
 
@@ -61,6 +65,8 @@ def job(one: BenchmarkJob, to: Target, images: Images) -> Manifest:
     data = dataset(spec.dataset, one.namespace)
     made = runs(spec, data.path if data else "")
     out = output(spec.output_location, spec.result_folder_name or one.name, one.namespace)
+    if not images.tools:
+        raise ProblemError(COMPLETE, Reason.NO_TOOLS_IMAGE, _NO_TOOLS)
     owner = {
         "apiVersion": keys.API_VERSION, "kind": one.kind, "name": one.name, "uid": one.uid,
         "controller": True, "blockOwnerDeletion": True,

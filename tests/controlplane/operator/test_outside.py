@@ -67,4 +67,4 @@ def test_the_lines_that_make_its_kubeconfig(installed: Rig, tmp_path: Path) -> N
     told = json.loads(installed.cluster.kubectl("create", "-f", "-", "-o", "json", stdin=json.dumps(review)))
     assert told["status"]["user"]["username"] == "system:serviceaccount:ome:ome-operator"
     started = [line.strip() for line in notes.splitlines() if line.startswith("  ome operator ")]
-    assert started == ["ome operator --kubeconfig ome-operator.kubeconfig --namespace-of-lease ome --sidecar-image ''"]
+    assert started == ["ome operator --kubeconfig ome-operator.kubeconfig --namespace-of-lease ome"]

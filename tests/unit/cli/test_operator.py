@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 import ome_operator.app
-from ome_operator.cli.operator import app, exposed, operator
+from ome_operator.cli.operator import app, exposed, operator, without
 from ome_operator.errors import UserError
 from ome_operator.settings import Settings
 from ome_operator.util import log_format
@@ -52,6 +52,18 @@ def test_the_readme_can_be_followed_beside_it(given: list[Settings]) -> None:
     forwarded = re.findall(r"kubectl port-forward .* (\d+):\d+", (parts.ROOT / "README.md").read_text())
     CliRunner().invoke(app, list(KUBECONFIG))
     assert forwarded and not {int(port) for port in forwarded} & {given[0].health_port, given[0].metrics_port}
+
+
+def test_without_their_flags_nothing_of_a_public_registry_is_pulled(given: list[Settings]) -> None:
+    """A name without a registry is pulled from a public registry, where anybody may take it."""
+    assert CliRunner().invoke(app, list(KUBECONFIG)).exit_code == 0
+    CliRunner().invoke(app, [*KUBECONFIG, "--sidecar-image=r.example.com/op:1", "--tools-image=r.example.com/agent:1"])
+    assert [(one.registry_image, one.tools_image) for one in given] == [
+        ("", ""),
+        ("r.example.com/op:1", "r.example.com/agent:1"),
+    ]
+    assert [said.partition(":")[0] for said in without("", "")] == ["no --sidecar-image", "no --tools-image"]
+    assert without("r.example.com/op:1", "r.example.com/agent:1") == []
 
 
 @pytest.mark.parametrize(

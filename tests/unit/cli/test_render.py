@@ -27,18 +27,18 @@ def objects(result: Result) -> list[dict[str, Any]]:
 
 
 def test_a_service_and_a_catalog_become_everything_that_the_operator_would_write() -> None:
-    result = run("-f", SAMPLE, "--catalog", CONFIG)
+    result = run("-f", SAMPLE, "--catalog", CONFIG, "--sidecar-image", "r.example.com/op:1")
     assert result.exit_code == 0, result.output
     found = objects(result)
     kinds = [one["kind"] for one in found]
     assert (len(found), kinds.count("StatefulSet"), kinds.count("Service")) == (17, 4, 5)
     assert all(one["metadata"]["annotations"][keys.HASH] == digest(one) for one in found)
     (router,) = [one for one in found if one["kind"] == "Deployment"]
-    assert [box["image"] for box in router["spec"]["template"]["spec"]["initContainers"]] == ["ome-operator:0.1.0"]
+    assert [box["image"] for box in router["spec"]["template"]["spec"]["initContainers"]] == ["r.example.com/op:1"]
 
 
 def test_the_operators_settings_are_options() -> None:
-    result = run("-f", SAMPLE, "--catalog", CONFIG, "--sidecar-image", "", "--model-agent")
+    result = run("-f", SAMPLE, "--catalog", CONFIG, "--model-agent")
     (router,) = [one for one in objects(result) if one["kind"] == "Deployment"]
     assert "initContainers" not in router["spec"]["template"]["spec"]
     (stored,) = [one for one in objects(result) if one["kind"] == "ControllerRevision"]

@@ -41,7 +41,7 @@ def world(kind: str, monkeypatch: pytest.MonkeyPatch) -> tuple[FakeApi, WorkQueu
     cluster, queue, wall = makers.cluster(body), makers.queue(), makers.wall
     api = FakeApi({"apply": makers.storing(body)})
     passes: dict[str, Any] = {
-        "BenchmarkJob": lambda: BenchmarkJobReconciler(cluster, api, queue, 60.0, wall, job.Images("", "")),
+        "BenchmarkJob": lambda: BenchmarkJobReconciler(cluster, api, queue, 60.0, wall, job.Images("sglang:1", "tools:1")),
         "Serving": lambda: SglangReconciler(cluster, api, queue, 60.0, wall),
         "ClusterBaseModel": lambda: CatalogReconciler(cluster, api, queue, 60.0, wall, Core(model_status=fails)),
     }

@@ -41,7 +41,7 @@ class World:
         if there is not None:
             self.api.answers |= {"apply Job": Conflict("the object has been modified", 409), "list_objects Job": [there]}
         passes: Any = BenchmarkJobReconciler
-        self.passes = passes(self.cluster, self.api, makers.queue(), 600.0, makers.wall, Images("", ""))
+        self.passes = passes(self.cluster, self.api, makers.queue(), 600.0, makers.wall, Images("sglang:1", "tools:1"))
 
     def free(self) -> None:
         """The Job is gone, and its name is free."""

@@ -107,7 +107,7 @@ async def test_a_benchmark_whose_volume_cannot_be_mounted_says_so() -> None:
     answers = {f"apply {BENCHMARK}/status": makers.storing(body), "list_objects Event": [event("p-1")]}
     api = FakeApi({**answers, "list_objects Pod": [there]})
     cluster: Any = makers.cluster(body, made)
-    passes = BenchmarkJobReconciler(cluster, api, makers.queue(), 600.0, makers.wall, Images("", ""))
+    passes = BenchmarkJobReconciler(cluster, api, makers.queue(), 600.0, makers.wall, Images("sglang:1", "tools:1"))
     await passes.reconcile(Ref(BENCHMARK, "team", "speed"))
     (told,) = api.bodies("apply")[-1]["status"]["conditions"]
     assert (told["reason"], told["message"]) == ("FailedMount", NO_DIRECTORY)

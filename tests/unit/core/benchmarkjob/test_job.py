@@ -57,6 +57,13 @@ def plan(manifest: Manifest) -> Manifest:
     return found
 
 
+def test_without_an_image_of_ours_nothing_is_made() -> None:
+    """There is none that everybody can pull: a bare name would be pulled from whoever has taken it."""
+    manifest, why = wanted(Images("sglang:1", ""), jobs.job(), service(), parts.deps(parts.model()))
+    assert manifest is None and why.reason == "NoToolsImage"
+    assert "--tools-image=REGISTRY/ome-agent:TAG" in why.sentence
+
+
 def test_it_belongs_to_the_benchmark_job_and_to_no_service() -> None:
     manifest = made()
     metadata = manifest["metadata"]
