@@ -67,6 +67,9 @@ def make(root: Path, version: str, registry: str, out: Path) -> Release:
         items.append(Item(f"charts/{name}", charts.store(layout, root, name, version, packed)))
     with step("wheel and sdist"):
         _python(root, out)
+    for wheel in out.glob("*.whl"):
+        locks = [(root / "images" / name / "requirements.txt").read_text() for name in ("operator", "agent")]
+        (out / f"{wheel.name}.cdx.json").write_text(sbom.wheel_bom(wheel, *locks))
     done = Release(version, commit, registry, tuple(items), tuple(sorted(platforms)))
     (out / NOTES).write_text(notes(done, (root / "CHANGELOG.md").read_text(encoding="utf-8")))
     (out / SUMS).write_text(sums(out))

@@ -1,14 +1,26 @@
-"""Software bills of materials, as CycloneDX: what is in an image, read from the image itself."""
+"""Software bills of materials, as CycloneDX: what is in an image, read from the image itself, and what a wheel needs.
+
+A wheel holds none of the packages that it needs. Its bill names them in the versions with which the commit was tested.
+"""
 
 import email
+import hashlib
 import re
+import zipfile
 from collections.abc import Iterable, Iterator
+from email.message import Message
+from pathlib import Path
 
+from cyclonedx.model import HashAlgorithm, HashType
 from cyclonedx.model.bom import Bom
-from cyclonedx.model.component import Component, ComponentType
+from cyclonedx.model.component import Component, ComponentScope, ComponentType
 from cyclonedx.output import make_outputter
 from cyclonedx.schema import OutputFormat, SchemaVersion
 from packageurl import PackageURL
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from ome_operator.errors import UserError
 
 _FIELD = re.compile(r"^(Package|Version|Architecture|Status): (.*)$", re.MULTILINE)
 
@@ -17,7 +29,39 @@ def bom(name: str, version: str, files: Iterable[tuple[str, bytes]]) -> str:
     """The bill of an image: Debian's packages and Python's. Of a file that several layers have, the last counts."""
     last = dict(files)
     parts = [part for path, content in last.items() for part in _parts(path, content)]
-    own = Component(name=name, version=version, type=ComponentType.CONTAINER, bom_ref=name)
+    return _written(Component(name=name, version=version, type=ComponentType.CONTAINER, bom_ref=name), parts)
+
+
+def wheel_bom(wheel: Path, lock: str, with_extras: str) -> str:
+    """The bill of a wheel: the packages of a lock file, and as optional those that only the lock with its extras has."""
+    facts = _metadata(wheel)
+    name, version = canonicalize_name(facts["Name"]), facts["Version"]
+    required, more = pinned(lock), pinned(with_extras)
+    needs = {canonicalize_name(Requirement(one).name) for one in facts.get_all("Requires-Dist") or ()}
+    if lacks := sorted(needs - required.keys() - more.keys()):
+        raise UserError(f"{wheel.name} needs {', '.join(lacks)}, and no lock file has it: `make lock` writes them.")
+    parts = [_package(one, at, ComponentScope.REQUIRED) for one, at in required.items()]
+    parts += [_package(one, at, ComponentScope.OPTIONAL) for one, at in more.items() if one not in required]
+    digest = HashType(alg=HashAlgorithm.SHA_256, content=hashlib.sha256(wheel.read_bytes()).hexdigest())
+    url = PackageURL("pypi", name=name, version=version)
+    own = Component(name=name, version=version, type=ComponentType.APPLICATION, purl=url, hashes=[digest], bom_ref=str(url))
+    return _written(own, parts)
+
+
+def pinned(lock: str) -> dict[str, str]:
+    """Name of each package of a lock file -> its version."""
+    lines = (line.rstrip("\\").strip() for line in lock.splitlines() if line[:1].isalnum())
+    found = [Requirement(line) for line in lines]
+    return {canonicalize_name(one.name): next(iter(one.specifier)).version for one in found}
+
+
+def _metadata(wheel: Path) -> Message:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [one for one in archive.namelist() if one.endswith(".dist-info/METADATA")]
+        return email.message_from_string(archive.read(name).decode())
+
+
+def _written(own: Component, parts: list[Component]) -> str:
     made = Bom(components=sorted(parts, key=lambda part: (str(part.purl), part.name)))
     made.metadata.component = own
     made.register_dependency(own, parts)
@@ -37,5 +81,9 @@ def _parts(path: str, content: bytes) -> Iterator[Component]:
             yield _component(PackageURL("deb", "debian", found["Package"], found["Version"], qualifiers=more))
 
 
-def _component(url: PackageURL) -> Component:
-    return Component(name=url.name, version=url.version, type=ComponentType.LIBRARY, purl=url, bom_ref=str(url))
+def _package(name: str, version: str, scope: ComponentScope) -> Component:
+    return _component(PackageURL("pypi", name=name, version=version), scope)
+
+
+def _component(url: PackageURL, scope: ComponentScope | None = None) -> Component:
+    return Component(name=url.name, version=url.version, type=ComponentType.LIBRARY, purl=url, scope=scope, bom_ref=str(url))

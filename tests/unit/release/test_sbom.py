@@ -1,11 +1,17 @@
-"""Bills of materials: what is in an image, by package URL."""
+"""Bills of materials: what is in an image, and what a wheel needs, by package URL."""
 
+import hashlib
 import json
+import zipfile
+from pathlib import Path
 
+import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from release.sbom import bom
+from ome_operator.errors import UserError
+from release.sbom import bom, pinned, wheel_bom
+from tests.support.parts import ROOT
 
 STATUS = b"""\
 Package: libc6
@@ -45,3 +51,52 @@ def test_packages_of_debian_and_of_python() -> None:
     ]
     (dependencies,) = [one for one in made["dependencies"] if one["ref"] == "ome-operator"]
     assert len(dependencies["dependsOn"]) == 3
+
+
+OPERATOR = """\
+aiohttp==3.14.5 \\
+    --hash=sha256:0133 \\
+    --hash=sha256:038c
+    # via ome-operator (pyproject.toml)
+uvloop==0.22.1 ; sys_platform != 'win32' \\
+    --hash=sha256:05e4
+"""
+AGENT = OPERATOR + "huggingface-hub==2.4.0 \\\n    --hash=sha256:05e5\n"
+
+
+def wheel(folder: Path, *needs: str) -> Path:
+    """A wheel that needs these."""
+    made = folder / "ome_operator-1.2.3-py3-none-any.whl"
+    lines = ["Metadata-Version: 2.4", "Name: ome-operator", "Version: 1.2.3", *(f"Requires-Dist: {one}" for one in needs)]
+    with zipfile.ZipFile(made, "w") as archive:
+        archive.writestr("ome_operator-1.2.3.dist-info/METADATA", "\n".join(lines))
+    return made
+
+
+def test_a_wheel_names_what_it_needs_as_it_was_locked(tmp_path: Path) -> None:
+    """What only an extra needs is optional."""
+    needs = ("aiohttp>=3.10", "uvloop>=0.21; sys_platform != 'win32'", "huggingface_hub>=2.4; extra == 'agent'")
+    made = wheel(tmp_path, *needs)
+    text = wheel_bom(made, OPERATOR, AGENT)
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    bill = json.loads(text)
+    own = bill["metadata"]["component"]
+    assert (own["purl"], own["type"]) == ("pkg:pypi/ome-operator@1.2.3", "application")
+    assert own["hashes"] == [{"alg": "SHA-256", "content": hashlib.sha256(made.read_bytes()).hexdigest()}]
+    assert {part["purl"]: part["scope"] for part in bill["components"]} == {
+        "pkg:pypi/aiohttp@3.14.5": "required",
+        "pkg:pypi/uvloop@0.22.1": "required",
+        "pkg:pypi/huggingface-hub@2.4.0": "optional",
+    }
+
+
+def test_a_package_that_no_lock_has_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"needs rich, and no lock file has it: `make lock`"):
+        wheel_bom(wheel(tmp_path, "rich>=13"), OPERATOR, AGENT)
+
+
+def test_the_lock_files_of_the_images_can_be_read() -> None:
+    """They are what the bill of a release is made from."""
+    found = [pinned((ROOT / "images" / name / "requirements.txt").read_text()) for name in ("operator", "agent")]
+    assert found[0]["kopf"] and "huggingface-hub" not in found[0]
+    assert found[0].items() < found[1].items()
