@@ -93,6 +93,9 @@ _SERVICE = (
     Column("Revision", ".status.revision"),
     _AGE,
     Column("URL", ".status.url"),  # last: it is longer than a terminal leaves room for
+    Column("Pinned", ".spec.rollout.revision", wide=True),
+    Column("Model revision", ".spec.model.revision", wide=True),
+    Column("Runtime revision", ".spec.runtime.revision", wide=True),
 )
 _ACCELERATOR = (
     Column("Vendor", ".spec.vendor"),

@@ -67,6 +67,19 @@ def test_what_people_look_for_comes_first() -> None:
     assert names[:2] == ["Ready", "Reason"] and names[-1] == "URL"
 
 
+def test_what_a_service_is_held_at_has_columns() -> None:
+    """`kubectl get isvc -o wide`: the revision that it is pinned to, and those that its model and runtime are taken from."""
+    (service,) = (kind for kind in KINDS if kind.kind == "InferenceService")
+    wide = {column.name: column.path for column in service.columns if column.wide}
+    assert wide == {
+        "Pinned": ".spec.rollout.revision",
+        "Model revision": ".spec.model.revision",
+        "Runtime revision": ".spec.runtime.revision",
+    }
+    known = {at for at, _ in nodes(schema_of(service))}
+    assert set(wide.values()) <= known
+
+
 @ALL
 def test_structural(kind: Kind) -> None:
     """Every node has one type (or says that it is open), and lists say what they hold."""
