@@ -177,3 +177,13 @@ def test_every_decision_names_a_test_that_exists() -> None:
         named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", entry)
         assert named, entry.partition("\n")[0]
         assert [(path, name) for path, name in named if name not in functions_of(ROOT / path)] == []
+
+
+def test_the_version_of_ome_that_was_compared_is_named_in_one_place() -> None:
+    """Other pages lead there; figures say which version was measured. Newer versions exist, and nobody compared them."""
+    pages = (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))
+    named = {page.name for page in pages if re.search(r"\bOME v\d", page.read_text())}
+    assert named == {"migrate.md", "performance.md"}
+    first = (ROOT / "docs/migrate.md").read_text().split("\n\n")[1]
+    assert "was compared with that version" in first and "they were not compared" in first
+    assert "the version that was compared](docs/migrate.md)" in (ROOT / "README.md").read_text()
