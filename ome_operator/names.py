@@ -75,7 +75,7 @@ def revision_object(service: str, revision: str) -> str:
 
 
 def router(service: str, revision: str) -> str:
-    """Router Deployment of a slice."""
+    """Router Deployment of a slice, and the Service of these routers where an HTTPRoute leads to them."""
     return stem(service, keys.ROUTER, revision)
 
 

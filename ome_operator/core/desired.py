@@ -20,6 +20,7 @@ from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.members import by_worth, chosen, taken
 from ome_operator.core.rollout.planner import ReplicaCounts, routers
 from ome_operator.core.rollout.step import RolloutStep
+from ome_operator.core.rollout.traffic import Traffic, weigh
 from ome_operator.core.status.progress import Progress, RoleProgressSpec, progress, title
 
 ROUTER_PORT = 8080
@@ -42,6 +43,8 @@ class Desired:
     scales: frozenset[str]
     """Names of the RoleScales that should exist."""
     held: Held
+    traffic: Traffic | None
+    """Where the HTTPRoute is to lead; None where none is wanted."""
     progress: tuple[Progress, ...]
     advice: tuple[str, ...]
     missing: tuple[tuple[str, str], ...]
@@ -58,12 +61,15 @@ def desired(snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: Repli
     complete = bool(roles) and _readable(snapshot.service, intent) and not lives_on
     scaled = {name: policy for name, policy in intent.policies.items() if policy.scaled and name in roles}
     manifests = _shared(snapshot, intent, ports, front) if complete else []
+    traffic = _traffic(snapshot, intent, step, counts, front)
+    manifests += _outside(snapshot, intent, front, traffic) if complete else []
     held = _held(snapshot, intent, step)
     replicas = _routers(snapshot, intent, step, counts) if complete and intent.router is not None else {}
     for revision in step.keep:
         manifests += _engines(intent, revision, held)
         if revision in replicas:
             manifests += _router(snapshot, intent, revision, held, replicas[revision])
+            manifests += [services.of_slice(intent.owner, revision, ports[keys.ROUTER])] if traffic else []
     manifests += [scaling.autoscaler(intent.owner, name, one) for name, one in scaled.items() if one.autoscaled]
     far = tuple(
         progress(role, snapshot.pods, snapshot.observed.failures)
@@ -81,6 +87,7 @@ def desired(snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: Repli
         progress=far,
         advice=_advice(snapshot, intent, scaled, far),
         held=held,
+        traffic=traffic,
         missing=tuple(key for one in far if one.missing for key in one.role.workloads if key in snapshot.observed.children),
     )
 
@@ -101,15 +108,25 @@ def _lives_on(snapshot: Snapshot, intent: Intent, step: RolloutStep) -> bool:
 
 
 def _shared(snapshot: Snapshot, intent: Intent, ports: Mapping[str, int], front: str) -> list[Manifest]:
-    """Services, what leads to them from outside, and what routers need to see pods."""
+    """Services, and what routers need to see pods."""
     asked, notes = tuple(ports.items()), snapshot.service.annotations
     type_, address = notes.get(keys.SERVICE_TYPE, ""), notes.get(keys.LOAD_BALANCER_IP, "")
     inside = services.services(intent.owner, asked, front, type_, address)
-    how = snapshot.deps.exposure
-    outside: list[Manifest] = []
-    if how.kind:
-        outside = exposure.manifests(intent.owner, front, how, tuple(sorted(notes.items())))
-    return [*inside, *outside, *(router.access(intent.owner, intent.router) if intent.router else [])]
+    return [*inside, *(router.access(intent.owner, intent.router) if intent.router else [])]
+
+
+def _outside(snapshot: Snapshot, intent: Intent, front: str, traffic: Traffic | None = None) -> list[Manifest]:
+    """What leads to the service from outside of the cluster."""
+    how, notes = snapshot.deps.exposure, tuple(sorted(snapshot.service.annotations.items()))
+    weights = tuple(traffic.weights.items()) if traffic else ()
+    return exposure.manifests(intent.owner, front, how, notes, weights) if how.kind else []
+
+
+def _traffic(snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: ReplicaCounts, front: str) -> Traffic | None:
+    """Where the HTTPRoute is to lead; None where none is wanted."""
+    if snapshot.deps.exposure.kind != exposure.ROUTE or not _outside(snapshot, intent, front):
+        return None
+    return weigh(snapshot, step, counts, routed=front == keys.ROUTER)
 
 
 def _scales(snapshot: Snapshot, intent: Intent, scaled: Iterable[str]) -> tuple[Create, ...]:
@@ -194,7 +211,7 @@ def _routers(snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: Repl
 def _hidden(snapshot: Snapshot, intent: Intent, revision: str, counts: ReplicaCounts) -> bool:
     """Whether a slice that comes up beside another is not to serve yet; one that had a router keeps it."""
     present = snapshot.slices
-    if not counts.bounds.whole or revision != intent.target or len(present) < 2:
+    if not counts.bounds.whole or revision != intent.target or not present.keys() - {revision}:
         return False
     has = revision in present and any(child.kind == "Deployment" for child in present[revision].workloads)
     return not has and not counts.complete(revision)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from ome_operator import keys, names
 from ome_operator.core.desired import Desired, selector
 from ome_operator.core.observed.managed_fields import digest
-from ome_operator.core.observed.objects import Manifest
+from ome_operator.core.observed.objects import Child, Manifest
 from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.plan import Apply, Delete, Guard, Plan
 from ome_operator.core.resolve.pinned import named
@@ -14,6 +14,7 @@ from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.retire import leftovers
 from ome_operator.core.rollout.revisions import surplus
 from ome_operator.core.rollout.step import RolloutStep
+from ome_operator.core.rollout.traffic import allowed
 from ome_operator.util.memoize import memoize_by_identity
 
 HISTORY = 10
@@ -32,6 +33,9 @@ ACCESS = frozenset({"ServiceAccount", "Role", "RoleBinding"})
 
 def changes(snapshot: Snapshot, intent: Intent, step: RolloutStep, want: Desired) -> Plan:
     """Applies of what differs, creations, and deletions of what is not wanted any more."""
+    unwanted = (*step.delete, *(_prune(snapshot, step, want) if want.complete else ()))
+    gone = allowed(snapshot, want.traffic, unwanted)
+    waits = (gone.again, *(held.again for held in want.held.values()))
     return Plan(
         first=_applies(snapshot, intent.ledger.write),
         apply=_applies(snapshot, want.manifests, _alone(snapshot, intent, step)),
@@ -39,12 +43,11 @@ def changes(snapshot: Snapshot, intent: Intent, step: RolloutStep, want: Desired
         ensure_secret=want.secrets,
         patch=tuple(patch for held in want.held.values() for patch in held.patch),
         delete=(
-            *step.delete,
+            *gone.delete,
             *_scaled_down(snapshot, want),
-            *(_prune(snapshot, step, want) if want.complete else ()),
             *_forgotten(snapshot, intent, step),
         ),
-        requeue_after=min((held.again for held in want.held.values() if held.again is not None), default=None),
+        requeue_after=min((wait for wait in waits if wait is not None), default=None),
     )
 
 
@@ -128,9 +131,14 @@ def _prune(snapshot: Snapshot, step: RolloutStep, want: Desired) -> list[Delete]
         and child.owner == snapshot.service.uid
         and (child.owned or child.kind == "RoleScale")
         and not child.deleting
-        and child.labels.get(keys.REVISION, "") in kept
+        and (child.labels.get(keys.REVISION, "") in kept or _left_behind(snapshot, child))
         and not (draining and child.kind in ACCESS)
     ]
+
+
+def _left_behind(snapshot: Snapshot, child: Child) -> bool:
+    """Whether it is the Service of a slice of which nothing is left."""
+    return child.kind == "Service" and child.labels.get(keys.REVISION, "") not in snapshot.slices
 
 
 def _forgotten(snapshot: Snapshot, intent: Intent, step: RolloutStep) -> list[Delete]:

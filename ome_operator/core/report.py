@@ -166,7 +166,8 @@ def _refused(plan: Plan, snapshot: Snapshot, intent: Intent) -> tuple[Problem, .
         if key not in labels or refusal.uid:
             continue
         component = labels[key].get(keys.COMPONENT, "")
-        condition = READY if key[0] in NEEDED else CONDITION.get(component, READY)
+        needed = key[0] in NEEDED and keys.REVISION not in labels[key]  # without a slice's own Service another leads there
+        condition = READY if needed else CONDITION.get(component, READY)
         said = translated(refusal.message, snapshot.service, intent.resolved.runtime)
         if said != refusal.message:
             out.append(Problem(condition, Reason.INVALID_POD, said))

@@ -21,6 +21,10 @@ Groups that come
 * a_number_is_given_again_only_when_nothing_of_its_group_is_left
 * a_group_starts_beside_another_revision_only_within_the_surge
 
+Requests from a Gateway (`routing.py`)
+* a_route_leads_away_before_a_router_goes
+* a_route_leads_to_what_serves
+
 `World.settle` adds that every service comes to rest. What single stories add (what serves during a rollout, what stays while
 something is wrong) stands beside them in tests/property.
 """

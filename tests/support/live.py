@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from ome_operator import keys
 from ome_operator.api import InferenceService
+from ome_operator.core.observed import route
 from ome_operator.core.observed.objects import Child, Manifest, Pod
 
 Key = tuple[str, str]
@@ -22,6 +23,8 @@ class Live:
     owned: str
     deleting: bool = False
     status: Manifest = field(default_factory=dict)
+    changed: str = ""
+    """When the operator changed it last, in RFC 3339."""
 
     @property
     def key(self) -> Key:
@@ -41,6 +44,8 @@ class Live:
             content = {"revision": self.manifest["revision"], "data": self.manifest["data"]}
         elif kind == "RoleScale":
             content = self.status
+        elif kind == "HTTPRoute":
+            content = {"weights": route.weights(self.manifest), "changed": self.changed}
         replicas = int((self.manifest.get("spec") or {}).get("replicas", 0))
         return Child(
             kind, service.namespace, name, self.uid, self.version, self.owner, self.labels, self.hash, self.owned,

@@ -1,12 +1,12 @@
 """Any shape of a service, for property tests."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hypothesis import strategies as st
 
 from ome_operator.api import InferenceService
-from ome_operator.core.observed.objects import Deps
+from ome_operator.core.observed.objects import Deps, Exposure
 from tests.support import parts
 
 STRATEGIES: dict[str, dict[str, Any]] = {
@@ -15,6 +15,7 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     "surge": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
     "faster": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 2}},
 }
+GATEWAY = Exposure("HTTPRoute", "models.example.com", "", "infra/edge")
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class Shape:
 
     strategy: str = ""
     """A strategy of STRATEGIES; "" for the default."""
+    gateway: bool = False
+    """Whether an HTTPRoute leads to it."""
 
     def service(self) -> InferenceService:
         """The service."""
@@ -58,8 +61,8 @@ class Shape:
         """What it refers to."""
         found = [parts.model()] if model else []
         if runtime:
-            return parts.deps(*found, parts.simple(self.size, decoder=True, image=self.image))
-        return parts.deps(*found)
+            found.append(parts.simple(self.size, decoder=True, image=self.image))
+        return replace(parts.deps(*found), exposure=GATEWAY if self.gateway else Exposure())
 
     @property
     def pods(self) -> int:
@@ -76,6 +79,7 @@ def shapes(**fixed: Any) -> st.SearchStrategy[Shape]:
         "router": st.booleans(),
         "scaled": st.booleans(),
         "strategy": st.sampled_from(["", *STRATEGIES]),
+        "gateway": st.booleans(),
     }
     chosen = {name: value if isinstance(value, st.SearchStrategy) else st.just(value) for name, value in fixed.items()}
     return st.builds(Shape, **{**free, **chosen})

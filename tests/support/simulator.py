@@ -20,7 +20,7 @@ from ome_operator.core.observed.objects import Deps, Manifest, Observed, Pod, Re
 from ome_operator.core.plan import Apply, Delete, Guard, NodeLost, Patch, Plan, Recycle, sight
 from ome_operator.core.sync import sync
 from ome_operator.names import digest
-from tests.support import invariants
+from tests.support import invariants, routing
 from tests.support.live import Key, Live, LivePod
 from tests.support.selectors import matches
 
@@ -95,8 +95,12 @@ class World:
                 self.children["RoleScale", status.manifest["metadata"]["name"]].status = status.manifest["status"]
             for patch in plan.patch:
                 self._patch(patch)
+            if not self.lag:
+                routing.a_route_leads_away_before_a_router_goes(self.children, self.pods.values(), plan.delete, self.now)
             for delete in plan.delete:
                 self._delete(delete)
+            if not self.lag:
+                routing.a_route_leads_to_what_serves(self.children, self.pods.values())
             for recycle in plan.recycle:
                 self._recycle(recycle)
         self.service = replace(self.service, status=plan.status)
@@ -130,7 +134,7 @@ class World:
 
     def _store(self, manifest: Manifest, owner: str, hash_: str, owned: str) -> Live:
         number = next(self._numbers)
-        live = Live(copy.deepcopy(manifest), f"uid-{number}", number, owner, hash_, owned)
+        live = Live(copy.deepcopy(manifest), f"uid-{number}", number, owner, hash_, owned, changed=self.now.isoformat())
         self.children[live.key] = live
         self.log.append(f"create {live.key}")
         return live
@@ -143,6 +147,7 @@ class World:
         invariants.the_selector_of_a_deployment_never_changes(found, new)
         found.manifest, found.owner, found.version = new, self.service.uid, next(self._numbers)
         found.hash = found.owned = manifest["metadata"]["annotations"][keys.HASH]
+        found.changed = self.now.isoformat()
         self.log.append(f"change {found.key}")
 
     def _create(self, manifest: Manifest) -> None:

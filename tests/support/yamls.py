@@ -59,3 +59,18 @@ def benchmark(namespace: str, name: str, **spec: Any) -> Manifest:
     }
     metadata = {"name": name, "namespace": namespace}
     return {"apiVersion": API, "kind": "BenchmarkJob", "metadata": metadata, "spec": whole}
+
+
+def route_crd() -> dict[str, Any]:
+    """A stand-in of the Gateway API's HTTPRoute: any spec, and lists that are replaced as a whole, as there."""
+    opened = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    schema = {"type": "object", "properties": {"spec": opened, "status": opened}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    named = {"kind": "HTTPRoute", "listKind": "HTTPRouteList", "plural": "httproutes", "singular": "httproute"}
+    approved = {"api-approved.kubernetes.io": "unapproved, a stand-in for tests"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "httproutes.gateway.networking.k8s.io", "annotations": approved},
+        "spec": {"group": "gateway.networking.k8s.io", "names": named, "scope": "Namespaced", "versions": [version]},
+    }

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from ome_operator import keys
-from ome_operator.core.observed import managed_fields
+from ome_operator.core.observed import managed_fields, route
 from ome_operator.core.observed.objects import Child, Holding, Node, NodeRecord, Pod, Ref, Termination, Unused
 from ome_operator.core.observed.termination import tail, telling
 
@@ -43,6 +43,8 @@ def child(kind: str, body: Body, owned: str | None = None) -> Child:
     elif kind == "Job":
         generation = _number((metadata.get("annotations") or {}).get(keys.GENERATION), 0)
         content = {"status": body.get("status") or {}, "generation": generation}
+    elif kind == "HTTPRoute":
+        content = route.content(body)
     return Child(
         kind=kind,
         namespace=metadata.get("namespace") or "",

@@ -47,7 +47,7 @@ class Child(NamedTuple):
     else ""."""
     content: Manifest | None
     """`{"revision": int, "data": {...}}` of a ControllerRevision, the status of a RoleScale, `{"status": {...},
-    "generation": int}` of a BenchmarkJob's Job, else None."""
+    "generation": int}` of a BenchmarkJob's Job, what `route.content` makes of an HTTPRoute, else None."""
     template: str = ""
     """Name of a StatefulSet's present template, as its pods carry it; "" for other kinds and while it is not known."""
 

@@ -1,7 +1,8 @@
 """What leads to a service from outside of the cluster: an Ingress, or an HTTPRoute of the Gateway API.
 
-Both lead to the service's own Service, behind which routers of two slices share requests as their capacity is. Nothing is
-made unless the operator was told so, and of what domain hosts are.
+An Ingress leads to the service's own Service, behind which routers of two slices share requests as their capacity is. An
+HTTPRoute leads to a Service for each slice, with weights (`core/rollout/traffic.py`). Nothing is made unless the operator
+was told so, and of what domain hosts are.
 """
 
 import re
@@ -23,14 +24,26 @@ _NOT_HANDED_ON = re.compile(r"([a-z-]+\.)?ome\.io/|ome\.oracle\.com/|kubectl\.ku
 
 
 @memoize_by_identity(1024)
-def manifests(owner: meta.Owner, front: str, exposure: Exposure, annotations: tuple[tuple[str, str], ...]) -> list[Manifest]:
-    """What leads to the service, [] where nothing is asked for or no host is known; `front`: what is behind its URL."""
+def manifests(
+    owner: meta.Owner,
+    front: str,
+    exposure: Exposure,
+    annotations: tuple[tuple[str, str], ...],
+    weights: tuple[tuple[str, int], ...] = (),
+) -> list[Manifest]:
+    """What leads to the service, [] where nothing is asked for or no host is known; `front`: what is behind its URL.
+
+    `weights`: the Services that an HTTPRoute leads to, each with its weight; () for the service's own.
+    """
     notes = dict(annotations)
     found = hosts(owner, exposure, notes)
     if not exposure.kind or notes.get(keys.INGRESS_OFF) == "true" or not found or advice(owner, exposure, notes):
         return []
     labels = meta.labels(owner.name, front)
-    made = _ingress(owner, found, exposure, labels) if exposure.kind == INGRESS else _route(owner, found, exposure, labels)
+    if exposure.kind == INGRESS:
+        made = _ingress(owner, found, exposure, labels)
+    else:
+        made = _route(owner, found, exposure, labels, weights or ((owner.name, 1),))
     if handed := {name: value for name, value in notes.items() if not _NOT_HANDED_ON.match(name)}:
         made["metadata"]["annotations"] = handed
     return [made]
@@ -74,11 +87,18 @@ def _ingress(owner: meta.Owner, found: list[str], exposure: Exposure, labels: Ma
     return meta.manifest(owner, "networking.k8s.io/v1", INGRESS, owner.name, labels, {"spec": spec})
 
 
-def _route(owner: meta.Owner, found: list[str], exposure: Exposure, labels: Mapping[str, str]) -> Manifest:
+def _route(
+    owner: meta.Owner,
+    found: list[str],
+    exposure: Exposure,
+    labels: Mapping[str, str],
+    weights: tuple[tuple[str, int], ...],
+) -> Manifest:
     """With every value that the Gateway API would fill in, so that what is stored is what was applied."""
     namespace, _, name = exposure.gateway.rpartition("/")
     parent = {"group": GATEWAY_API, "kind": "Gateway", "name": name, "namespace": namespace or owner.namespace}
-    backend = {"group": "", "kind": "Service", "name": owner.name, "port": keys.SERVICE_PORT, "weight": 1}
-    rule = {"matches": [{"path": {"type": "PathPrefix", "value": "/"}}], "backendRefs": [backend]}
+    service = {"group": "", "kind": "Service", "port": keys.SERVICE_PORT}
+    backends = [{**service, "name": name, "weight": weight} for name, weight in weights]
+    rule = {"matches": [{"path": {"type": "PathPrefix", "value": "/"}}], "backendRefs": backends}
     spec = {"parentRefs": [parent], "hostnames": found, "rules": [rule]}
     return meta.manifest(owner, f"{GATEWAY_API}/v1", ROUTE, owner.name, labels, {"spec": spec})

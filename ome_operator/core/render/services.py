@@ -1,4 +1,7 @@
-"""Services of an InferenceService: the URL, one Service per component, and the headless one that names the pods."""
+"""Services of an InferenceService: the URL, a Service for each component, and the headless Service that names the pods.
+
+Where an HTTPRoute leads to it each slice has a Service of its routers, too.
+"""
 
 from collections.abc import Mapping
 
@@ -25,6 +28,14 @@ def services(
     for component, port in ports:
         out.append(_service(owner, names.component(owner.name, component), component, [_port("http", port, port)]))
     return out
+
+
+@memoize_by_identity(1024)
+def of_slice(owner: meta.Owner, revision: str, port: int) -> Manifest:
+    """The routers of a slice, for a route that gives each slice its share; it has the name of their Deployment."""
+    labels = meta.labels(owner.name, keys.ROUTER, revision)
+    spec = {"type": "ClusterIP", "selector": labels, "ports": [_port("http", keys.SERVICE_PORT, port)]}
+    return meta.manifest(owner, "v1", "Service", names.router(owner.name, revision), labels, {"spec": spec})
 
 
 def url(owner: meta.Owner, port: int) -> str:

@@ -1,0 +1,109 @@
+"""A Gateway's HTTPRoute on a real API server, through a rollout: where it leads while slices come and go.
+
+No Gateway runs. What a Gateway would do follows from the route and the EndpointSlices of the Services that it names, which
+are real. The operator has the administrator's rights here: test_rbac.py asks what those of its own chart are needed for.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+import yaml
+
+from ome_operator.core.observed import route
+from tests.support import yamls
+from tests.support.rig import Rig
+
+EXPOSED = ("--expose=HTTPRoute", "--expose-domain=models.example.com", "--gateway=infra/edge")
+
+
+@pytest.fixture
+def exposed(rig: Rig) -> Iterator[Rig]:
+    """An operator that makes HTTPRoutes; afterwards the usual operator works again."""
+    rig.cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(yamls.route_crd()))
+    rig.wait("HTTPRoutes can be stored", lambda: rig.stored("HTTPRoute"))
+    rig.stop()
+    rig.start("operator", *EXPOSED, kubeconfig=rig.cluster.kubeconfig)
+    rig.leads()
+    yield rig
+    rig.stop()
+    rig.start()
+    rig.leads()
+
+
+def weights(rig: Rig, namespace: str) -> dict[str, int]:
+    """Where the route leads."""
+    return route.weights(rig.get("HTTPRoute", namespace, "svc") or {})
+
+
+def ready(rig: Rig, namespace: str) -> set[str]:
+    """Services with an endpoint that is ready."""
+    slices = rig.api.get(f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices")["items"]
+    return {
+        found["metadata"]["labels"]["kubernetes.io/service-name"]
+        for found in slices
+        if any(point["conditions"].get("ready") for point in found.get("endpoints") or ())
+    }
+
+
+class Watcher:
+    """Looks all the time at where requests would go, and keeps each time at which nobody would answer."""
+
+    def __init__(self, rig: Rig, namespace: str) -> None:
+        self._rig, self._namespace, self._ended = rig, namespace, threading.Event()
+        self.looks, self.dead, self.seen = 0, list[str](), list[dict[str, int]]()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> "Watcher":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join(30)
+
+    def _look(self) -> None:
+        while not self._ended.is_set():
+            leads = weights(self._rig, self._namespace)
+            can = ready(self._rig, self._namespace)
+            if weights(self._rig, self._namespace) != leads:
+                continue  # it was changed while we looked
+            self.looks += 1
+            if leads not in self.seen:
+                self.seen.append(leads)
+            if lost := {name for name, weight in leads.items() if weight} - can:
+                self.dead.append(f"{time.monotonic():.1f}: {leads} leads to {lost}, ready are {can}")
+            time.sleep(0.1)
+
+
+def test_requests_follow_the_slices_and_none_is_sent_to_where_nobody_is(exposed: Rig, namespace: str) -> None:
+    """From the first slice to the second and, taken back, to none; the router stays for as long as Gateways may lag."""
+    rig = exposed
+    rig.create(yamls.runtime(f"rt-{namespace}"))
+    strategy = {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+    rig.create(yamls.service(namespace, "svc", f"rt-{namespace}", engine={"minReplicas": 2}, rollout=strategy))
+    rig.ready(namespace, "svc")
+    (first,) = rig.wait("a route to the slice", lambda: "svc" not in (found := weights(rig, namespace)) and found)
+    assert weights(rig, namespace) == {first: 1}
+    with Watcher(rig, namespace) as watcher:
+        rig.patch("InferenceService", namespace, "svc", {"spec": {"engine": {"runner": {"image": "engine:2"}}}})
+        rig.wait("another slice alone", lambda: first not in (found := weights(rig, namespace)) and found, 120)
+        rig.wait("rolled out", lambda: rig.condition(namespace, "svc", "RolledOut").get("reason") == "Complete", 60)
+    assert watcher.dead == [] and watcher.looks > 20
+    assert any(len([weight for weight in found.values() if weight]) == 2 for found in watcher.seen), watcher.seen
+    assert any(found.get(first) == 0 for found in watcher.seen), "it leads away before the old router goes"
+    (second,) = weights(rig, namespace)
+    names = {found["metadata"]["name"] for found in rig.all("Service", namespace)}
+    assert second in names and first not in names
+    rig.quiet()
+    nothing_is_left_of_it(rig, namespace, second)
+
+
+def nothing_is_left_of_it(rig: Rig, namespace: str, service: str) -> None:
+    """The next operator makes no routes."""
+    rig.stop()
+    rig.start("operator", kubeconfig=rig.cluster.kubeconfig)
+    rig.wait("no route", lambda: rig.get("HTTPRoute", namespace, "svc") is None)
+    rig.wait("no Service of a slice", lambda: rig.get("Service", namespace, service) is None)
+    assert rig.condition(namespace, "svc", "Ready")["status"] == "True"

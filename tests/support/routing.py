@@ -1,0 +1,80 @@
+"""Two laws of `invariants.py`, about an HTTPRoute: who gets requests from a Gateway while slices come and go.
+
+What serves is stated here again, from objects and pods, and not as the planner counts it.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from ome_operator import keys, names
+from ome_operator.core.observed import route
+from ome_operator.core.plan import Delete
+from ome_operator.core.rollout.traffic import NOTICE
+from tests.support.live import Key, Live, LivePod
+
+
+def serving(objects: Iterable[Live], pods: Iterable[LivePod]) -> set[str]:
+    """Revisions with a ready router, and in each role a group of which every pod is ready."""
+    pods = list(pods)
+    out = {pod.labels[keys.REVISION] for pod in pods if pod.labels[keys.COMPONENT] == keys.ROUTER and _ready(pod)}
+    sets = [live for live in objects if live.key[0] == "StatefulSet" and keys.REVISION in live.labels]
+    for revision in list(out):
+        mine = [live for live in sets if live.labels[keys.REVISION] == revision]
+        roles = {live.labels[keys.COMPONENT] for live in mine}
+        if not roles or not all(_whole(mine, role, pods) for role in roles):
+            out.remove(revision)
+    return out
+
+
+def a_route_leads_away_before_a_router_goes(
+    objects: Mapping[Key, Live], pods: Iterable[LivePod], deletes: Iterable[Delete], now: datetime
+) -> None:
+    """A router that can answer goes when the route has led elsewhere for some time, if anything else that stays can."""
+    found = _route(objects)
+    if found is None:
+        return
+    goes = {live.name for live in deletes if live.kind == "Deployment"}
+    can = {names.router(_service(found), revision) for revision in serving(objects.values(), pods)}
+    stay = {name for name in can - goes if ("Deployment", name) in objects}
+    weights, passed = route.weights(found.manifest), (now - datetime.fromisoformat(found.changed)).total_seconds()
+    for name in goes & can if stay else ():
+        assert not weights.get(name), f"router {name} goes while the route leads to it: {weights}, {sorted(stay)} stay"
+        assert passed >= NOTICE, f"router {name} goes {passed} s after the route was changed: {weights}"
+
+
+def a_route_leads_to_what_serves(objects: Mapping[Key, Live], pods: Iterable[LivePod]) -> None:
+    """Requests go to Services that exist, and where a slice can answer, to such a slice and to no other."""
+    found = _route(objects)
+    if found is None:
+        return
+    leads = {name for name, weight in route.weights(found.manifest).items() if weight}
+    assert leads, "the route leads nowhere"
+    assert all(("Service", name) in objects for name in leads), f"the route leads to {leads}, which are not all there"
+    if _service(found) in leads:
+        assert leads == {_service(found)}, f"some requests are shared twice: {leads}"
+        return  # that Service selects every router that is ready
+    can = {names.router(_service(found), revision) for revision in serving(objects.values(), pods)}
+    assert not can or leads <= can, f"the route leads to {leads}, and {can} can answer"
+
+
+def _route(objects: Mapping[Key, Live]) -> Live | None:
+    return next((live for key, live in objects.items() if key[0] == "HTTPRoute"), None)
+
+
+def _service(found: Live) -> str:
+    return found.labels[keys.SERVICE]
+
+
+def _whole(sets: Iterable[Live], role: str, pods: list[LivePod]) -> bool:
+    """Whether any group of a role has all its pods, and all are ready."""
+    sets = [live for live in sets if live.labels[keys.COMPONENT] == role]
+    for group in {live.labels[keys.GROUP_INDEX] for live in sets}:
+        mine = [live for live in sets if live.labels[keys.GROUP_INDEX] == group]
+        there = sum(_ready(pod) for pod in pods if pod.workload_uid in {live.uid for live in mine})
+        if there == sum(live.manifest["spec"]["replicas"] for live in mine):
+            return True
+    return False
+
+
+def _ready(pod: LivePod) -> bool:
+    return pod.ready and not pod.deleting

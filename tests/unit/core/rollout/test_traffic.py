@@ -1,0 +1,254 @@
+"""Which slices a Gateway sends requests to, through whole rollouts (decisions 27)."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from ome_operator import keys, names
+from ome_operator.core.observed import from_api, route
+from ome_operator.core.plan import Plan
+from ome_operator.core.rollout import traffic
+from ome_operator.core.rollout.traffic import NOTICE
+from tests.support import parts, routing
+from tests.support.live import Live
+from tests.support.shapes import GATEWAY, Shape
+from tests.support.simulator import World
+
+ROUTE = ("HTTPRoute", "svc")
+
+
+def world(shape: Shape, seed: int = 1) -> World:
+    """A service that has come up behind a Gateway."""
+    made = World(shape.service(), replace(shape.deps(), exposure=GATEWAY), seed)
+    made.settle()
+    return made
+
+
+def edit(on: World, shape: Shape) -> None:
+    """The user writes another service or runtime."""
+    on.edit(shape.service(), replace(shape.deps(), exposure=GATEWAY))
+
+
+def weights(on: World) -> dict[str, int]:
+    """Where the stored route leads: revision -> weight, "" for the service's own Service."""
+    stored = route.weights(on.children[ROUTE].manifest)
+    revisions = {name: live.labels.get(keys.REVISION, "") for (kind, name), live in on.children.items() if kind == "Service"}
+    return {revisions[name]: weight for name, weight in stored.items()}
+
+
+def services_of_slices(on: World) -> list[str]:
+    """Names of the Services that belong to a revision."""
+    return [name for (kind, name), live in on.children.items() if kind == "Service" and keys.REVISION in live.labels]
+
+
+def revision(on: World) -> str:
+    """The revision that the service goes to."""
+    return str(on.service.status["revision"]).rpartition("→")[2]
+
+
+def ready_groups(on: World) -> dict[str, int]:
+    """Revision -> ready engines of groups of a single pod, where its router is ready."""
+    can = routing.serving(on.children.values(), on.pods.values())
+    ready = [pod.labels for pod in on.pods.values() if pod.ready and not pod.deleting]
+    return {
+        name: sum(labels[keys.REVISION] == name and labels[keys.COMPONENT] == "engine" for labels in ready) for name in can
+    }
+
+
+def until(on: World, holds: Callable[[], Any], passes: int = 200) -> Any:
+    """Passes until something holds."""
+    for _ in range(passes):
+        if found := holds():
+            return found
+        on.run(1)
+    raise AssertionError(on.log[-20:])
+
+
+def test_each_slice_has_a_service_of_its_routers() -> None:
+    shape = Shape(size=1)
+    on = world(shape)
+    (serves,) = weights(on)
+    assert weights(on) == {revision(on): 1} and serves
+    name = names.router("svc", serves)
+    made, routers = on.children["Service", name].manifest, on.children["Deployment", name].manifest
+    assert made["spec"]["selector"] == routers["spec"]["selector"]["matchLabels"]
+    assert made["spec"]["ports"] == [{"name": "http", "port": 80, "targetPort": 8080, "protocol": "TCP"}]
+
+
+def test_it_leads_to_the_service_itself_until_the_slice_has_its_own() -> None:
+    """A route to a Service that is not there is an error for every request."""
+    shape = Shape(size=1)
+    on = World(shape.service(), replace(shape.deps(), exposure=GATEWAY), 1)
+    on.carry_out(on.sync())
+    assert route.weights(on.children[ROUTE].manifest) == {"svc": 1}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_weights_are_the_ready_groups_of_each_slice(seed: int) -> None:
+    """As the rollout counts them, whenever two slices serve."""
+    old = Shape(size=1, engines=4, strategy="surge")
+    on = world(old, seed)
+    edit(on, replace(old, image="b"))
+    shares = set()
+    for _ in range(100):
+        on.carry_out(on.sync())
+        if len(on.children) and len(found := ready_groups(on)) == 2 and len(weights(on)) == 2:
+            kept = {name: count for name, count in weights(on).items() if count}
+            if len(kept) == 2:
+                (left, right) = kept
+                assert kept[left] * found[right] == kept[right] * found[left], (kept, found)
+                shares.add(tuple(sorted(kept.values())))
+        on.step()
+    assert len(shares) > 1, "the weights moved"
+    on.settle()
+    assert weights(on) == {revision(on): 1}
+
+
+@pytest.mark.parametrize("strategy", ["", "surge", "blueGreen"])
+def test_the_old_router_goes_when_the_route_has_led_away_from_it(strategy: str) -> None:
+    """And with it its Service, when nothing of the slice is left."""
+    old = Shape(size=1, engines=3, strategy=strategy)
+    on = world(old)
+    (first,) = weights(on)
+    edit(on, replace(old, image="b"))
+    gone: list[tuple[dict[str, int], float]] = []
+
+    def watch(plan: Plan) -> None:
+        if any((delete.kind, delete.name) == ("Deployment", names.router("svc", first)) for delete in plan.delete):
+            passed = on.now - datetime.fromisoformat(on.children[ROUTE].changed)
+            gone.append((weights(on), passed.total_seconds()))
+
+    on.watcher = watch
+    on.settle()
+    (led, passed), *_ = gone
+    assert led == {first: 0, revision(on): 1} and passed >= NOTICE
+    assert ("Service", names.router("svc", first)) not in on.children
+    assert weights(on) == {revision(on): 1}
+
+
+def test_a_new_slice_that_may_not_serve_yet_has_no_router() -> None:
+    """Blue-green: until it is whole, from its first pass on; the route stays where it is."""
+    old = Shape(size=1, engines=2, strategy="blueGreen")
+    on = world(old)
+    (first,) = weights(on)
+    on.healthy = lambda pod: pod.labels[keys.REVISION] == first or pod.labels.get(keys.GROUP_INDEX) == "0"
+    edit(on, replace(old, image="b"))
+    on.run(40)
+    assert weights(on) == {first: 1}
+    on.healthy = lambda _: True
+    on.settle()
+    assert weights(on) == {revision(on): 1} != {first: 1}
+
+
+def test_going_back_in_the_middle_leads_back() -> None:
+    old = Shape(size=1, engines=3, strategy="surge")
+    on = world(old)
+    (first,) = weights(on)
+    edit(on, replace(old, image="b"))
+    until(on, lambda: len([weight for weight in weights(on).values() if weight]) == 2)
+    edit(on, replace(old, pin=first, image="b"))
+    on.settle()
+    assert weights(on) == {first: 1}
+    assert services_of_slices(on) == [names.router("svc", first)]
+
+
+def test_what_is_replaced_at_once_is_led_to_until_the_end() -> None:
+    """No other slice can answer, so nothing waits for the route; no request is sent to where nobody is."""
+    old = Shape(size=1, strategy="recreate")
+    on = world(old)
+    (first,) = weights(on)
+    edit(on, replace(old, image="b"))
+    began = on.now
+    until(on, lambda: ("Deployment", names.router("svc", first)) not in on.children)
+    assert weights(on) == {first: 1} and on.now - began < timedelta(seconds=NOTICE + 10)
+    on.settle()
+    assert weights(on) == {revision(on): 1}
+
+
+def test_a_slice_that_serves_nobody_is_not_waited_for() -> None:
+    old = Shape(size=1, strategy="surge")
+    on = world(old)
+    on.healthy = lambda pod: pod.labels[keys.COMPONENT] == keys.ROUTER
+    edit(on, replace(old, image="b"))
+    until(on, lambda: len(routing_deployments(on)) == 2)
+    broken = revision(on)
+    edit(on, replace(old, image="a"))
+    until(on, lambda: names.router("svc", broken) not in routing_deployments(on), 2)
+
+
+def routing_deployments(on: World) -> list[str]:
+    """Names of the routers."""
+    return [name for kind, name in on.children if kind == "Deployment"]
+
+
+def test_where_a_slice_cannot_have_its_service_the_services_own_takes_over() -> None:
+    """Somebody has its name. The rollout goes on, and the condition of the router says so."""
+    old = Shape(size=1, strategy="surge")
+    on = world(old)
+    edit(on, replace(old, image="b"))
+    until(on, lambda: revision(on) not in weights(on) and "→" in str(on.service.status["revision"]))
+    name = names.router("svc", revision(on))
+    taken = {"kind": "Service", "metadata": {"name": name, "labels": {}}}
+    on.children["Service", name] = Live(taken, "uid-of-theirs", 1, "somebody", "", "")
+    for _ in range(60):
+        on.run(1)
+    assert weights(on) == {"": 1}
+    assert len(routing_deployments(on)) == 1
+    assert on.condition("RouterReady")["reason"] == "NameTaken"
+    assert on.condition("Ready")["status"] == "True"
+
+
+def test_without_a_router_it_leads_to_the_engines() -> None:
+    """A user takes the router out: the route is changed, then the router goes."""
+    shape = Shape(size=1)
+    on = world(shape)
+    edit(on, replace(shape, router=False))
+    on.settle()
+    assert weights(on) == {"": 1}
+    assert services_of_slices(on) == []
+
+
+def test_a_service_that_is_to_be_left_alone_loses_route_and_services() -> None:
+    """By its own annotation, and when the operator is told to make none."""
+    shape = Shape(size=1)
+    for change in ("annotation", "setting"):
+        on = world(shape)
+        if change == "annotation":
+            notes = {"ome.io/ingress-disable-creation": "true"}
+            service = parts.service(engine={"minReplicas": 1}, router={}, annotations=notes)
+            on.edit(service)
+        else:
+            on.edit(deps=shape.deps())
+            del on.children[ROUTE]  # the operator does not watch the kind any more; `remove` of its shell deletes them
+        on.settle()
+        assert ROUTE not in on.children
+        assert services_of_slices(on) == [], change
+
+
+@pytest.mark.parametrize(("changed", "waits"), [(-1, True), (-NOTICE, False), (30, True), (9999, False)])
+def test_a_clock_that_is_ahead_delays_a_little_and_never_for_long(changed: float, waits: bool) -> None:
+    """The time is the API server's."""
+    now = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
+    since = (now + timedelta(seconds=changed)).isoformat()
+    assert (route.seconds_since(since, now) < NOTICE) is waits
+    assert route.seconds_since("", now) == float("inf")
+
+
+def test_weights_fit_into_what_the_gateway_api_takes() -> None:
+    assert [traffic._fitting(weight, 3_000_000) for weight in (3_000_000, 1, 0)] == [1_000_000, 1, 0]
+
+
+def test_the_api_server_says_since_when_a_route_is_as_it_is() -> None:
+    """By our own entry. A Gateway writes the status all the time."""
+    theirs = {"manager": "gateway", "operation": "Update", "subresource": "status", "time": "2026-01-01T00:09:00Z"}
+    ours = {"manager": "ome-operator", "operation": "Apply", "time": "2026-01-01T00:01:00Z"}
+    backends = [{"name": "a", "weight": 0}, {"name": "b"}]
+    body = {"metadata": {"managedFields": [theirs, ours]}, "spec": {"rules": [{"backendRefs": backends}]}}
+    child = from_api.child("HTTPRoute", body)
+    assert child.content == {"weights": {"a": 0, "b": 1}, "changed": "2026-01-01T00:01:00Z"}
+    now = datetime.fromisoformat("2026-01-01T00:01:20+00:00")
+    assert route.seconds_since(child.content["changed"], now) == 20
+    assert from_api.child("HTTPRoute", {"metadata": {}, "spec": {}}).content == {"weights": {}, "changed": ""}
