@@ -18,6 +18,7 @@ import aiohttp
 from ome_operator import keys
 from ome_operator.cache.cluster_cache import KINDS
 from ome_operator.cache.resources import SHORT
+from ome_operator.controllers import former_exposure
 from ome_operator.controllers.base import CORE, Core, WallClock
 from ome_operator.controllers.manager import WRITTEN, Manager, watched
 from ome_operator.errors import UserError
@@ -188,7 +189,11 @@ class Operator:
         gc.collect()
         gc.freeze()  # what was listed lives long: the collector need not walk it again and again
         gc.set_threshold(50_000, 20, 20)  # bodies of events die young and without cycles; the default looks every 700
-        await manager.run()
+        former = asyncio.create_task(former_exposure.remove(self._client, self._settings.expose), name="former")
+        try:
+            await manager.run()
+        finally:
+            former.cancel()
 
     def _die(self, what: str, error: BaseException | None) -> None:
         """Something ended that must not end; the first such thing is the reason."""

@@ -64,6 +64,9 @@ class FakeApi(Client):
     async def get(self, kind: str, namespace: str, name: str) -> Manifest:
         return dict(await self._answer(Call("get", kind, name)))
 
+    async def served(self, api_version: str) -> frozenset[str]:
+        return frozenset(await self._answer(Call("served", api_version, "")))
+
     async def list_objects(
         self, kind: str, namespace: str = "", *, label_selector: str = "", field_selector: str = "", limit: int = 0
     ) -> list[Manifest]:

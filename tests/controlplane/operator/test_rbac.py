@@ -106,10 +106,30 @@ def label_a_node(rig: Rig) -> None:
     rig.wait("label", lambda: rig.cluster.kubectl(*asked) == "Failed")
 
 
+def forget_what_led_here(rig: Rig, namespace: str) -> None:
+    """An operator that made Ingresses and HTTPRoutes left some of both; the chart's value is none by now."""
+    rig.cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(yamls.route_crd()))
+    rig.wait("HTTPRoutes can be stored", lambda: rig.stored("HTTPRoute"))
+    service = rig.get("InferenceService", namespace, "role") or {}
+    owner = {"apiVersion": yamls.API, "kind": "InferenceService", "name": "role", "uid": service["metadata"]["uid"]}
+    labels = {"ome.io/managed-by": "ome-operator", "ome.io/inferenceservice": "role"}
+    metadata = {"name": "role", "namespace": namespace, "labels": labels, "ownerReferences": [{**owner, "controller": True}]}
+    spec = {"defaultBackend": {"service": {"name": "role", "port": {"number": 80}}}}
+    ingress = {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "spec": spec}
+    rig.create({**ingress, "metadata": metadata})
+    rig.create({**ingress, "metadata": {"name": "theirs", "namespace": namespace, "labels": labels}})
+    rig.create({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "metadata": metadata, "spec": {}})
+    rig.restart()
+    for kind in ("Ingress", "HTTPRoute"):
+        rig.wait(f"{kind} gone", lambda kind=kind: rig.get(kind, namespace, "role") is None)
+    assert rig.get("Ingress", namespace, "theirs"), "labels that somebody copied make nothing ours"
+
+
 def test_the_role_is_what_the_operator_needs_and_no_more(rig: Rig, namespace: str) -> None:
     rig.create(yamls.runtime("w-pairs", size=2))
     live_through_everything(rig, namespace)
     look_at_every_kind(rig, namespace)
+    forget_what_led_here(rig, namespace)
     rig.delete("ClusterServingRuntime", "", "w-pairs")
     rig.quiet()
     sent = [one for one in rig.cluster.audit() if one.user == USER and one.resource]
@@ -139,9 +159,18 @@ def test_rights_on_what_leads_to_services_from_outside_come_with_the_chart_value
         sets = [part for value in values for part in ("--set", f"exposure.{value}")]
         return rig.cluster.helm("template", "ome", str(ROOT / "charts/ome-resources"), "-n", "ome", *IMAGE, *sets)
 
-    assert "ingresses" not in chart() and "httproutes" not in chart() and "--expose" not in chart()
+    def rights(text: str, resource: str) -> list[str]:
+        roles = [body for body in yaml.safe_load_all(text) if body and body["kind"] == "ClusterRole"]
+        rules = [rule for body in roles for rule in body["rules"] if resource in rule["resources"]]
+        return [verb for rule in rules for verb in rule["verbs"]]
+
+    everything, former = ["get", "list", "watch", "create", "patch", "delete"], ["list", "delete"]
+    assert rights(chart(), "ingresses") == rights(chart(), "httproutes") == former and "--expose" not in chart()
+    none = chart("removeFormer=false")
+    assert "ingresses" not in none and "httproutes" not in none
     ingress = chart("kind=Ingress", "domain=models.example.com")
-    assert "resources: [ingresses]" in ingress and "httproutes" not in ingress
+    assert (rights(ingress, "ingresses"), rights(ingress, "httproutes")) == (everything, former)
     assert "--expose=Ingress" in ingress and "--expose-domain=models.example.com" in ingress
     route = chart("kind=HTTPRoute", "domain=models.example.com", "gateway=infra/edge")
-    assert "resources: [httproutes]" in route and "ingresses" not in route and "--gateway=infra/edge" in route
+    assert (rights(route, "ingresses"), rights(route, "httproutes")) == (former, everything)
+    assert "--gateway=infra/edge" in route

@@ -1,0 +1,60 @@
+"""What leads to services in a kind that the operator does not make any more goes (docs/exposure.md).
+
+An operator watches the kind that it makes and no other. So when it begins to lead it asks once for what an operator with
+another `exposure.kind` left behind.
+"""
+
+import asyncio
+import logging
+
+from ome_operator import keys
+from ome_operator.core.observed.from_api import controller
+from ome_operator.core.observed.objects import Manifest
+from ome_operator.kube.client import Client
+from ome_operator.kube.errors import Conflict, Forbidden, KubeError, NotFound, Transient
+from ome_operator.kube.resources import EXPOSED, RESOURCES
+
+logger = logging.getLogger(__name__)
+
+AFTER_S = 60.0
+"""Seconds until what was made before goes where another kind is made now: that comes first."""
+AGAIN_S = 10.0
+"""Seconds between two attempts while the API server does not answer."""
+_SELECTOR = f"{keys.MANAGED_BY}={keys.MANAGER}"
+
+
+async def remove(client: Client, made: str, after: float = AFTER_S, again: float = AGAIN_S) -> None:
+    """Delete our objects of the kinds that are not `made`; where we have no right to, they stay and that is said."""
+    if made:
+        await asyncio.sleep(after)
+    for kind in EXPOSED:
+        while kind != made:
+            try:
+                await _remove(client, kind)
+            except Transient as error:
+                logger.info("%s that nobody makes any more: %s", kind, error)
+                await asyncio.sleep(again)
+                continue
+            except Forbidden as error:
+                logger.info("what is left of kind %s stays (right: exposure.removeFormer of the chart): %s", kind, error)
+            except KubeError as error:
+                logger.warning("what is left of kind %s stays: %s", kind, error)
+            break
+
+
+async def _remove(client: Client, kind: str) -> None:
+    resource = RESOURCES[kind]
+    if resource.plural not in await client.served(resource.api_version):
+        return
+    for found in filter(_ours, await client.list_metadata(kind, label_selector=_SELECTOR)):
+        try:
+            await client.delete(kind, found["namespace"], found["name"], found["uid"])
+        except (Conflict, NotFound):
+            continue  # somebody was faster
+        logger.info("deleted %s %s/%s: exposure.kind is another now", kind, found["namespace"], found["name"])
+
+
+def _ours(metadata: Manifest) -> bool:
+    """Whether a service is its controller: our label alone says nothing of a copy that somebody made."""
+    owner = controller(metadata) or {}
+    return owner.get("kind") == "InferenceService" and str(owner.get("apiVersion")).startswith(f"{keys.GROUP}/")

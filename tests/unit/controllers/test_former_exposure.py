@@ -1,0 +1,76 @@
+"""What an operator with another `exposure.kind` made goes, and nothing else does."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from ome_operator.controllers.former_exposure import remove
+from ome_operator.kube.errors import Conflict, Forbidden, Transient
+from tests.support.fake_api import Call, FakeApi
+
+SERVED = {"networking.k8s.io/v1": ["ingresses"], "gateway.networking.k8s.io/v1": ["httproutes"]}
+
+
+def metadata(name: str, **owner: Any) -> dict[str, Any]:
+    """Of an object with our labels, whose controller is a service unless something else is said."""
+    reference = {"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "name": "svc", "controller": True, **owner}
+    return {"name": name, "namespace": "team", "uid": f"uid-{name}", "ownerReferences": [reference]}
+
+
+def api(**answers: Any) -> FakeApi:
+    """An API server that has objects of ours, of others with our labels, and what is told here."""
+    found = [
+        metadata("svc"),
+        metadata("copy", controller=False),
+        metadata("theirs", kind="InferencePool", apiVersion="x/v1"),
+    ]
+    usual = {"served": lambda call: SERVED[call.kind], "list_metadata": found, "delete": {"kind": "Status"}}
+    return FakeApi({**usual, **answers})
+
+
+def deleted(client: FakeApi) -> list[tuple[str, str, str]]:
+    """Kind, name and UID of what was deleted."""
+    return [(call.kind, call.name, call.uid) for call in client.calls if call.verb == "delete"]
+
+
+@pytest.mark.parametrize(
+    ("made", "kinds"), [("", ["Ingress", "HTTPRoute"]), ("Ingress", ["HTTPRoute"]), ("HTTPRoute", ["Ingress"])]
+)
+async def test_our_objects_of_other_kinds_go(made: str, kinds: list[str]) -> None:
+    client = api()
+    await remove(client, made, after=0)
+    assert deleted(client) == [(kind, "svc", "uid-svc") for kind in kinds]
+    assert {call.selector for call in client.calls if call.verb == "list_metadata"} == {"ome.io/managed-by=ome-operator"}
+
+
+async def test_a_kind_that_the_cluster_does_not_know_is_not_asked_for() -> None:
+    client = api(served=lambda call: SERVED[call.kind] if call.kind == "networking.k8s.io/v1" else [])
+    await remove(client, "")
+    assert client.kinds("list_metadata") == ["Ingress"]
+
+
+async def test_without_rights_they_stay_and_that_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    """An operator whose chart gives no such right goes on."""
+    caplog.set_level(logging.INFO)
+    client = api(list_metadata=Forbidden("cannot list ingresses"))
+    await remove(client, "")
+    assert deleted(client) == [] and "exposure.removeFormer" in caplog.text
+
+
+async def test_it_is_tried_again_while_the_api_server_does_not_answer() -> None:
+    told: list[Call] = []
+
+    def listed(call: Call) -> Any:
+        told.append(call)
+        return Transient("no connection") if len(told) == 1 else [metadata("svc")]
+
+    client = api(list_metadata=listed)
+    await remove(client, "HTTPRoute", after=0, again=0)
+    assert deleted(client) == [("Ingress", "svc", "uid-svc")]
+
+
+async def test_what_somebody_else_was_faster_with_is_no_error() -> None:
+    client = api(delete=Conflict("another UID"), list_metadata=[metadata("a"), metadata("b")])
+    await remove(client, "HTTPRoute", after=0)
+    assert [name for _, name, _ in deleted(client)] == ["a", "b"]
