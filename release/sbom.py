@@ -37,11 +37,12 @@ def wheel_bom(wheel: Path, lock: str, with_extras: str) -> str:
     facts = _metadata(wheel)
     name, version = canonicalize_name(facts["Name"]), facts["Version"]
     required, more = pinned(lock), pinned(with_extras)
-    needs = {canonicalize_name(Requirement(one).name) for one in facts.get_all("Requires-Dist") or ()}
+    needs = {canonicalize_name(Requirement(line).name) for line in facts.get_all("Requires-Dist") or ()}
     if lacks := sorted(needs - required.keys() - more.keys()):
         raise UserError(f"{wheel.name} needs {', '.join(lacks)}, and no lock file has it: `make lock` writes them.")
-    parts = [_package(one, at, ComponentScope.REQUIRED) for one, at in required.items()]
-    parts += [_package(one, at, ComponentScope.OPTIONAL) for one, at in more.items() if one not in required]
+    parts = [_package(package, at, ComponentScope.REQUIRED) for package, at in required.items()]
+    optional = {package: at for package, at in more.items() if package not in required}
+    parts += [_package(package, at, ComponentScope.OPTIONAL) for package, at in optional.items()]
     digest = HashType(alg=HashAlgorithm.SHA_256, content=hashlib.sha256(wheel.read_bytes()).hexdigest())
     url = PackageURL("pypi", name=name, version=version)
     own = Component(name=name, version=version, type=ComponentType.APPLICATION, purl=url, hashes=[digest], bom_ref=str(url))
@@ -52,12 +53,12 @@ def pinned(lock: str) -> dict[str, str]:
     """Name of each package of a lock file -> its version."""
     lines = (line.rstrip("\\").strip() for line in lock.splitlines() if line[:1].isalnum())
     found = [Requirement(line) for line in lines]
-    return {canonicalize_name(one.name): next(iter(one.specifier)).version for one in found}
+    return {canonicalize_name(need.name): next(iter(need.specifier)).version for need in found}
 
 
 def _metadata(wheel: Path) -> Message:
     with zipfile.ZipFile(wheel) as archive:
-        (name,) = [one for one in archive.namelist() if one.endswith(".dist-info/METADATA")]
+        (name,) = [path for path in archive.namelist() if path.endswith(".dist-info/METADATA")]
         return email.message_from_string(archive.read(name).decode())
 
 

@@ -58,7 +58,7 @@ def test_without_their_flags_nothing_of_a_public_registry_is_pulled(given: list[
     """A name without a registry is pulled from a public registry, where anybody may take it."""
     assert CliRunner().invoke(app, list(KUBECONFIG)).exit_code == 0
     CliRunner().invoke(app, [*KUBECONFIG, "--sidecar-image=r.example.com/op:1", "--tools-image=r.example.com/agent:1"])
-    assert [(one.registry_image, one.tools_image) for one in given] == [
+    assert [(settings.registry_image, settings.tools_image) for settings in given] == [
         ("", ""),
         ("r.example.com/op:1", "r.example.com/agent:1"),
     ]

@@ -67,7 +67,7 @@ AGENT = OPERATOR + "huggingface-hub==2.4.0 \\\n    --hash=sha256:05e5\n"
 def wheel(folder: Path, *needs: str) -> Path:
     """A wheel that needs these."""
     made = folder / "ome_operator-1.2.3-py3-none-any.whl"
-    lines = ["Metadata-Version: 2.4", "Name: ome-operator", "Version: 1.2.3", *(f"Requires-Dist: {one}" for one in needs)]
+    lines = ["Metadata-Version: 2.4", "Name: ome-operator", "Version: 1.2.3", *(f"Requires-Dist: {need}" for need in needs)]
     with zipfile.ZipFile(made, "w") as archive:
         archive.writestr("ome_operator-1.2.3.dist-info/METADATA", "\n".join(lines))
     return made
