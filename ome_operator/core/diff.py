@@ -9,6 +9,7 @@ from ome_operator.core.observed.managed_fields import digest
 from ome_operator.core.observed.objects import Child, Manifest
 from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.plan import Apply, Delete, Guard, Plan
+from ome_operator.core.reasons import Reason
 from ome_operator.core.resolve.pinned import named
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.retire import leftovers
@@ -46,6 +47,7 @@ def changes(snapshot: Snapshot, intent: Intent, step: RolloutStep, want: Desired
             *gone.delete,
             *_scaled_down(snapshot, want),
             *_forgotten(snapshot, intent, step),
+            *_strayed(snapshot),
         ),
         requeue_after=min((wait for wait in waits if wait is not None), default=None),
     )
@@ -89,17 +91,22 @@ def _apply(snapshot: Snapshot, manifest: Manifest, alone: Alone | None) -> Apply
     if found is not None and found.owner == snapshot.service.uid and found.owned:
         if found.hash == wanted and snapshot.observed.intact(found):
             return None
-        return Apply(_hashed(manifest, wanted), found.uid)
+        return Apply(_hashed(manifest, wanted), found.uid, after=_role(manifest))
     guard = alone.guard if alone is not None and alone.guards(manifest) else None
     return Apply(_hashed(manifest, wanted), "", guard, _before(manifest))
 
 
 def _before(manifest: Manifest) -> tuple[str, str] | None:
     """What has to be stored before: workers without a leader are no group, and a binding is refused without its Role."""
-    if manifest["kind"] == "RoleBinding":
-        return "Role", manifest["roleRef"]["name"]
+    if role := _role(manifest):
+        return role
     leader = names.leader_of(manifest["metadata"]["name"]) if manifest["kind"] == "StatefulSet" else ""
     return ("StatefulSet", leader) if leader else None
+
+
+def _role(manifest: Manifest) -> tuple[str, str] | None:
+    """What a RoleBinding binds."""
+    return ("Role", manifest["roleRef"]["name"]) if manifest["kind"] == "RoleBinding" else None
 
 
 def _hashed(manifest: Manifest, wanted: str) -> Manifest:
@@ -139,6 +146,16 @@ def _prune(snapshot: Snapshot, step: RolloutStep, want: Desired) -> list[Delete]
 def _left_behind(snapshot: Snapshot, child: Child) -> bool:
     """Whether it is the Service of a slice of which nothing is left."""
     return child.kind == "Service" and child.labels.get(keys.REVISION, "") not in snapshot.slices
+
+
+def _strayed(snapshot: Snapshot) -> Iterator[Delete]:
+    """Our binding where a Role of somebody else has the name by now, whose rights it would hand out."""
+    for (kind, name), refusal in snapshot.observed.refusals.items():
+        binding = snapshot.observed.children.get(("RoleBinding", name))
+        if kind != "Role" or refusal.reason != Reason.NAME_TAKEN or binding is None or binding.deleting:
+            continue
+        if binding.owner == snapshot.service.uid and binding.owned:
+            yield Delete(binding.kind, binding.name, binding.uid)
 
 
 def _forgotten(snapshot: Snapshot, intent: Intent, step: RolloutStep) -> list[Delete]:

@@ -107,7 +107,7 @@ class World:
 
     def _apply(self, one: Apply) -> bool:
         key = one.manifest["kind"], one.manifest["metadata"]["name"]
-        if self._blocked(one.guard) or (one.after and one.after not in self.children):
+        if self._blocked(one.guard) or (one.after and not self._stored(one.after)):
             return True
         found = self.children.get(key)
         self.refusals.pop(key, None)
@@ -123,6 +123,10 @@ class World:
             self.log.append(f"adopt {key}")
             self._changed(found, one.manifest)
         return True
+
+    def _stored(self, key: tuple[str, str]) -> bool:
+        """Whether there is an object of this service."""
+        return key in self.children and self.children[key].owner == self.service.uid
 
     def _born(self, manifest: Manifest) -> None:
         if not self.lag:

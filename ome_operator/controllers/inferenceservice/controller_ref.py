@@ -13,6 +13,7 @@ from ome_operator.core.observed.from_api import controller
 from ome_operator.core.observed.managed_fields import applied_fields
 from ome_operator.core.observed.objects import Refusal
 from ome_operator.core.reasons import Reason
+from ome_operator.core.render.router import RULES
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,14 @@ def _writer(metadata: Mapping[str, Any]) -> str:
     entries = [entry for entry in metadata.get("managedFields") or () if not entry.get("subresource")]
     entries.sort(key=lambda entry: entry.get("time") or "")
     return str(entries[-1].get("manager")) if entries else "somebody else"
+
+
+def may_be_bound(role: Mapping[str, Any], service_uid: str) -> bool:
+    """Whether a live Role belongs to this service and holds what routers need and no more: of somebody else's Role a
+    binding would hand out rights that nobody meant to give.
+    """
+    owner = controller(role.get("metadata") or {}) or {}
+    return owner.get("uid") == service_uid and role.get("rules") == RULES
 
 
 def scale(live: Mapping[str, Any], service: str, service_uid: str) -> Claim:

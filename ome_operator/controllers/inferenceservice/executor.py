@@ -104,7 +104,7 @@ class Executor:
         key, hash_ = _key(apply.manifest), _hash(apply.manifest) + apply.uid
         if not execution.due(key, hash_):
             return
-        if await self._blocked(execution, apply.guard):
+        if await self._blocked(execution, apply.guard) or not await self._may_bind(execution, apply):
             return
         try:
             applied = await self._claimed(execution, apply, key, hash_)
@@ -116,6 +116,21 @@ class Executor:
         child = self._cluster.wrote(key[0], applied.body)
         execution.result.wrote = True
         execution.accepted(key, applied, child if isinstance(child, Child) else None, new=not apply.uid)
+
+    async def _may_bind(self, execution: Execution, apply: Apply) -> bool:
+        """Whether the Role that a binding means is ours, read live: a binding means whatever has the name. True of what
+        needs no Role.
+        """
+        if apply.after is None or apply.after[0] != "Role":
+            return True
+        try:
+            live = await self._client.get("Role", execution.namespace, apply.after[1])
+        except NotFound:
+            live = {}
+        if controller_ref.may_be_bound(live, execution.service.uid):
+            return True
+        execution.result.requeue_within(self._guard_delay)
+        return False
 
     async def _claimed(self, execution: Execution, apply: Apply, key: Key, hash_: str) -> Applied | None:
         """Apply to an absent object or to ours; None when the name is refused."""

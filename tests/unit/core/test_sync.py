@@ -440,6 +440,29 @@ def test_a_former_revision_cannot_be_pinned() -> None:
     assert conditions(world.sync())["Ready"][0] == "False"
 
 
+@pytest.mark.parametrize(("kind", "reason", "gone"), [
+    ("Role", "NameTaken", True), ("Role", "Forbidden", False), ("ServiceAccount", "NameTaken", False),
+])  # fmt: skip
+def test_a_binding_goes_when_somebody_elses_role_has_the_name(kind: str, reason: str, gone: bool) -> None:
+    """It was made for our Role, and means whatever has the name by now."""
+    world = settled(Shape(router=True))
+    del world.children["Role", "svc-router"]
+    refusals = {(kind, "svc-router"): Refusal(reason, "no")}
+    plan = sync(world.service, world.deps, replace(world.observed(), refusals=refusals), START)
+    binding = world.children["RoleBinding", "svc-router"]
+    assert [(one.kind, one.uid) for one in plan.delete] == [("RoleBinding", binding.uid)] * gone
+    binding.owner = "somebody"
+    plan = sync(world.service, world.deps, replace(world.observed(), refusals=refusals), START)
+    assert plan.delete == ()
+
+
+def test_a_binding_that_somebody_changed_is_mended_after_its_role() -> None:
+    world = settled(Shape(router=True))
+    world.children["RoleBinding", "svc-router"].owned = "changed"
+    (apply,) = world.sync().apply
+    assert (apply.kind, apply.after) == ("RoleBinding", ("Role", "svc-router")) and apply.uid
+
+
 def test_what_needs_another_object_comes_after_it() -> None:
     shape = Shape(size=2)
     plan = sync(shape.service(), shape.deps(), Observed(), START)

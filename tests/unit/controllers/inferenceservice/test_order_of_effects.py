@@ -9,6 +9,7 @@ from ome_operator import keys
 from ome_operator.controllers.inferenceservice.execution import Result
 from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.core.plan import Apply, Plan
+from ome_operator.core.render.router import RULES
 from ome_operator.kube.errors import Conflict, Forbidden, NotFound
 from tests.support.fake_api import FakeApi
 from tests.unit.controllers import makers
@@ -46,12 +47,40 @@ async def test_what_selects_pods_comes_after_what_makes_them() -> None:
     assert applied[1:] == ["PodDisruptionBudget", "ServiceAccount", "StatefulSet", "Deployment", "Service"]
 
 
+def bound(*, uid: str = "", **role: Any) -> Plan:
+    """A RoleBinding and its Role; `uid`: of the binding that is there."""
+    owned = {"metadata": {**manifest("Role")["metadata"], "ownerReferences": [makers.OWNER]}}
+    binding, wanted = wants("RoleBinding", "Role", **owned, roleRef={"kind": "Role", "name": "svc-1"}, rules=RULES, **role)
+    return Plan(apply=(replace(binding, after=("Role", "svc-1"), uid=uid), wanted))
+
+
 @pytest.mark.parametrize(("refused", "order"), [((), ["Role", "RoleBinding"]), (("Role",), ["Role"])])
 async def test_a_binding_comes_when_its_role_is_stored(refused: tuple[str, ...], order: list[str]) -> None:
     """An API server refuses it while the Role is not there."""
-    owned = {"metadata": {**manifest("Role")["metadata"], "ownerReferences": [makers.OWNER]}}
-    binding, role = wants("RoleBinding", "Role", **owned)
-    plan = Plan(apply=(replace(binding, after=("Role", "svc-1")), role))
-    api = FakeApi({f"apply {kind}": Forbidden("no", 403) for kind in refused})
+    plan = bound()
+    answers = {f"apply {kind}": Forbidden("no", 403) for kind in refused}
+    api = FakeApi({**answers, "get Role": plan.apply[1].manifest})
     await Executor(api, makers.cluster(), 1.0).effects(plan, makers.execution())
     assert api.kinds("apply") == order
+
+
+MORE = [*RULES, {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings"], "verbs": ["*"]}]
+
+
+@pytest.mark.parametrize("uid", ["", "binding"])
+@pytest.mark.parametrize(
+    "live",
+    [
+        {"metadata": {"name": "svc-1"}, "rules": MORE},
+        {"metadata": {"name": "svc-1"}, "rules": RULES},
+        {"metadata": {"name": "svc-1", "ownerReferences": [{**makers.OWNER, "uid": "former"}]}, "rules": RULES},
+        {"metadata": {"name": "svc-1", "ownerReferences": [makers.OWNER]}, "rules": MORE},
+        NotFound("gone", 404),
+    ],
+)
+async def test_a_role_that_is_not_ours_by_uid_and_content_is_never_bound(live: Any, uid: str) -> None:
+    """A binding means whatever Role has the name when somebody asks."""
+    api, execution = FakeApi({"get Role": live}), makers.execution()
+    await Executor(api, makers.cluster(), 1.0).effects(bound(uid=uid), execution)
+    assert api.kinds("apply") == ["Role"], "the cache takes the Role for ours, and live it is not"
+    assert execution.result.requeue_after == 1.0
