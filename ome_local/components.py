@@ -40,8 +40,12 @@ SLOW_NODES = "1h"
 
 
 def etcd(at: Layout, kept: Kept) -> list[str]:
-    """One member on loopback. No fsync: the data is thrown away with the cluster."""
-    client, peer = (f"http://127.0.0.1:{kept.ports[name]}" for name in ("etcd", "etcd-peer"))
+    """One member on loopback, which anybody on this machine reaches: it answers none but the API server's certificate.
+
+    No fsync: the data is thrown away with the cluster.
+    """
+    client, peer = (f"https://127.0.0.1:{kept.ports[name]}" for name in ("etcd", "etcd-peer"))
+    pki = at.etcd_pki
     return [
         f"--data-dir={at.etcd}",
         f"--listen-client-urls={client}",
@@ -49,6 +53,14 @@ def etcd(at: Layout, kept: Kept) -> list[str]:
         f"--listen-peer-urls={peer}",
         f"--initial-advertise-peer-urls={peer}",
         f"--initial-cluster=default={peer}",
+        f"--cert-file={pki / 'member.crt'}",
+        f"--key-file={pki / 'member.key'}",
+        f"--trusted-ca-file={pki / 'ca.crt'}",
+        "--client-cert-auth",
+        f"--peer-cert-file={pki / 'member.crt'}",
+        f"--peer-key-file={pki / 'member.key'}",
+        f"--peer-trusted-ca-file={pki / 'ca.crt'}",
+        "--peer-client-cert-auth",
         "--unsafe-no-fsync",
         "--quota-backend-bytes=8589934592",
         "--log-level=warn",
@@ -65,7 +77,10 @@ def apiserver(at: Layout, kept: Kept, port: int, audit_log: Path) -> list[str]:
         "--audit-log-maxsize=1000000",  # megabytes; 0 would mean 100 and drop the oldest lines
     ]
     return [
-        f"--etcd-servers=http://127.0.0.1:{kept.ports['etcd']}",
+        f"--etcd-servers=https://127.0.0.1:{kept.ports['etcd']}",
+        f"--etcd-cafile={at.etcd_pki / 'ca.crt'}",
+        f"--etcd-certfile={at.etcd_pki / 'apiserver.crt'}",
+        f"--etcd-keyfile={at.etcd_pki / 'apiserver.key'}",
         *_reached_at(at, kept, port),
         f"--secure-port={port}",
         f"--tls-cert-file={pki / 'server.crt'}",

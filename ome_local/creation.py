@@ -23,6 +23,7 @@ def create(at: Layout, spec: Spec) -> Kept:
         authority = Authority(at.pki)
         authority.server("server", [kept.network.host, kept.network.service_ip] if kept.network else ())
         service_account_key(at.pki)
+        _guard_etcd(at)
         for file, (user, groups) in IDENTITIES.items():
             authority.client(file, user, groups)
             kubeconfig.with_certificate(
@@ -37,6 +38,15 @@ def create(at: Layout, spec: Spec) -> Kept:
         at.audit_policy.write_text(AUDIT_POLICY)
     save(at, kept)
     return kept
+
+
+def _guard_etcd(at: Layout) -> None:
+    """Certificates of etcd and of its only client, by an authority of their own: the controller-manager signs others'
+    certificates with the cluster's.
+    """
+    authority = Authority(at.etcd_pki)
+    authority.member("member")
+    authority.client("apiserver", "apiserver")
 
 
 def _identify_node(at: Layout, kept: Kept, authority: Authority, network: Network) -> None:

@@ -65,6 +65,11 @@ class Layout:
         return self.root / "pki"
 
     @property
+    def etcd_pki(self) -> Path:
+        """Keys and certificates of etcd, by an authority of its own: it lets in whoever has a certificate of that."""
+        return self.pki / "etcd"
+
+    @property
     def run(self) -> Path:
         """One file per process: its id and when it started."""
         return self.root / "run"
@@ -110,5 +115,5 @@ class Layout:
 
     def make(self) -> None:
         """Create the directories; only the owner may look into them, since keys lie here."""
-        for path in (self.root, self.pki, self.run, self.logs, self.tokens):
+        for path in (self.root, self.pki, self.etcd_pki, self.run, self.logs, self.tokens):
             path.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -19,6 +19,7 @@ from ome_local.realnode import image_cache, namespaces, remove, requirements
 from ome_local.realnode import start as real
 from ome_local.realnode.spec import RealNode
 from ome_local.spec import Kept, Spec
+from ome_operator.errors import UserError
 
 
 def up(at: Layout, wanted: Spec, *, join: bool = True) -> Kept:
@@ -29,6 +30,11 @@ def up(at: Layout, wanted: Spec, *, join: bool = True) -> Kept:
     nodes.simulated(wanted.accelerator, 0, wanted.gpus_per_node)  # a wrong name is refused before anything starts
     made = spec.load(at)
     options.check(at.root.name, made, wanted)
+    if made and not made.spec.kind and not (at.etcd_pki / "ca.crt").exists():
+        raise UserError(
+            f"Cluster {at.root.name} was made by an earlier build, and its etcd answers everybody on this machine: "
+            f"`ome local down --name {at.root.name}` removes it, and `ome local up` makes another."
+        )
     had = made.spec if made else wanted
     if had.kind:
         program.require()

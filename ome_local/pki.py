@@ -4,7 +4,7 @@ Elliptic keys: they cost no noticeable time to make, and less CPU per connection
 """
 
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -46,24 +46,28 @@ class Authority:
 
     def client(self, file: str, user: str, groups: Sequence[str] = ()) -> None:
         """An identity: the API server takes the common name as user and the organizations as groups."""
-        self._issue(file, _subject(user, groups), ExtendedKeyUsageOID.CLIENT_AUTH, None)
+        self._issue(file, _subject(user, groups), [ExtendedKeyUsageOID.CLIENT_AUTH], None)
 
     def server(self, file: str, addresses: Sequence[str] = ()) -> None:
         """A certificate for loopback, for the Service `kubernetes`, and for more addresses."""
-        ips = dict.fromkeys(["127.0.0.1", SERVICE_IP, *addresses])
         names: list[x509.GeneralName] = [x509.DNSName(name) for name in _SERVER_NAMES]
-        names += [x509.IPAddress(ipaddress.ip_address(ip)) for ip in ips]
-        self._issue(file, _subject(file, ()), ExtendedKeyUsageOID.SERVER_AUTH, x509.SubjectAlternativeName(names))
+        names += _addresses(dict.fromkeys(["127.0.0.1", SERVICE_IP, *addresses]))
+        self._issue(file, _subject(file, ()), [ExtendedKeyUsageOID.SERVER_AUTH], x509.SubjectAlternativeName(names))
+
+    def member(self, file: str) -> None:
+        """A certificate of a member of etcd, which is a server on loopback and a client of its own gRPC."""
+        both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+        self._issue(file, _subject(file, ()), both, x509.SubjectAlternativeName(_addresses(["127.0.0.1"])))
 
     def _issue(
-        self, file: str, subject: x509.Name, use: x509.ObjectIdentifier, names: x509.SubjectAlternativeName | None
+        self, file: str, subject: x509.Name, uses: Iterable[x509.ObjectIdentifier], names: x509.SubjectAlternativeName | None
     ) -> None:
         key = ec.generate_private_key(ec.SECP256R1())
         builder = (
             _builder(subject, self._name, key.public_key())
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(ca=False), critical=True)
-            .add_extension(x509.ExtendedKeyUsage([use]), critical=False)
+            .add_extension(x509.ExtendedKeyUsage(uses), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(self._id), critical=False)
         )
         if names is not None:
@@ -92,6 +96,10 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicK
         .not_valid_before(now - timedelta(hours=1))  # clocks differ between a machine and its containers
         .not_valid_after(now + _LIFE)
     )
+
+
+def _addresses(ips: Iterable[str]) -> list[x509.GeneralName]:
+    return [x509.IPAddress(ipaddress.ip_address(ip)) for ip in ips]
 
 
 def _subject(user: str, groups: Sequence[str]) -> x509.Name:

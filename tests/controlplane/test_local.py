@@ -1,10 +1,13 @@
 """`ome local` for real: a cluster of its own beside the session's, driven through every move that tests rely on."""
 
+import http.client
 import json
 import os
 import signal
+import ssl
 import subprocess
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -176,6 +179,49 @@ def _writes(cluster: Cluster) -> bool:
     except (ApiError, Unreachable):
         return False
     return True
+
+
+READ, WRITE = "/v3/kv/range", "/v3/kv/put"
+EVERYTHING = json.dumps({"key": "AA==", "range_end": "AA=="}).encode()
+PUT = json.dumps({"key": "L3g=", "value": "AA=="}).encode()
+
+
+def asked(url: str, body: bytes, context: ssl.SSLContext | None = None) -> str:
+    """What etcd answers; "" where it answers nothing, or refuses."""
+    handlers = [urllib.request.ProxyHandler({}), *([urllib.request.HTTPSHandler(context=context)] if context else [])]
+    try:
+        with urllib.request.build_opener(*handlers).open(urllib.request.Request(url, body), timeout=5) as answer:
+            return str(answer.read().decode())
+    except (OSError, http.client.HTTPException):
+        return ""
+
+
+def trusting(file: Path | None = None) -> ssl.SSLContext:
+    """A client that takes any server, with this certificate."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if file is not None:
+        context.load_cert_chain(f"{file}.crt", f"{file}.key")
+    return context
+
+
+def test_no_user_of_this_machine_reads_or_writes_etcd(own: Cluster) -> None:
+    """Whoever writes etcd is the administrator. Only the API server's certificate opens it, which nobody else can read."""
+    for name in ("etcd", "etcd-peer"):
+        place = f"127.0.0.1:{own.kept.ports[name]}"
+        for path in (READ, WRITE, "/members", "/version", "/metrics", "/health", "/debug/vars"):
+            body = PUT if path == WRITE else EVERYTHING
+            assert asked(f"http://{place}{path}", body) == "", f"{name}{path} in the clear"
+            assert asked(f"https://{place}{path}", body, trusting()) == "", f"{name}{path} without a certificate"
+            of_cluster = trusting(own.at.pki / "admin")
+            assert asked(f"https://{place}{path}", body, of_cluster) == "", (
+                f"{name}{path} with the administrator's certificate"
+            )
+    url = f"https://127.0.0.1:{own.kept.ports['etcd']}{READ}"
+    assert "revision" in asked(url, EVERYTHING, trusting(own.at.etcd_pki / "apiserver"))
+    if os.geteuid() == 0:
+        for file in (own.at.etcd_pki / "apiserver.key", own.at.pki / "ca.key", own.at.kubeconfig):
+            assert subprocess.run(["cat", file], user=65534, capture_output=True, check=False).stdout == b""
 
 
 def test_stages_change_how_pods_live(own: Cluster) -> None:

@@ -11,7 +11,7 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from ome_local import audit_log, components, creation, kubeconfig, layout, nodes, pki, ports, spec, stages, tokens
+from ome_local import audit_log, components, creation, kubeconfig, layout, lifecycle, nodes, pki, ports, spec, stages, tokens
 from ome_local.lock import locked
 from ome_local.spec import Kept, Spec
 from ome_operator.errors import UserError
@@ -137,7 +137,36 @@ class TestCommandLines:
             assert "--bind-address=127.0.0.1" in line
         for word in lines[0]:
             if "-urls=" in word:
-                assert "//127.0.0.1:" in word
+                assert "=https://127.0.0.1:" in word
+
+    def test_etcd_knows_nobody_but_the_api_server(self, home: Path) -> None:
+        """Its authority is its own: the cluster's signs certificates for whoever has the right to ask for them."""
+        at = layout.layout("a")
+        kept = creation.create(at, Spec())
+        line = components.etcd(at, kept)
+        assert {"--client-cert-auth", "--peer-client-cert-auth"} <= set(line)
+        named = {word.partition("=")[2] for word in line if word.startswith("--") and word.endswith((".crt", ".key"))}
+        server = components.apiserver(at, kept, 1, at.audit_log)
+        named |= {word.partition("=")[2] for word in server if word.startswith("--etcd-") and "=/" in word}
+        assert {Path(file).parent for file in named} == {at.etcd_pki}
+        assert {Path(file).name for file in named} == {
+            "ca.crt",
+            "member.crt",
+            "member.key",
+            "apiserver.crt",
+            "apiserver.key",
+        }
+        assert (at.etcd_pki / "ca.crt").read_bytes() != (at.pki / "ca.crt").read_bytes()
+        assert all(file.stat().st_mode & 0o077 == 0 for file in (at.etcd_pki, *at.etcd_pki.iterdir()))
+
+    def test_a_cluster_whose_etcd_answers_everybody_is_not_gone_on_with(self, home: Path) -> None:
+        """It was made by an earlier build."""
+        at = layout.layout("a")
+        creation.create(at, Spec())
+        for file in at.etcd_pki.iterdir():
+            file.unlink()
+        with pytest.raises(UserError, match="`ome local down --name a` removes it"):
+            lifecycle.up(at, Spec())
 
     def test_speed_and_audit_are_options(self, tmp_path: Path) -> None:
         """Off unless asked for; the node grace period is always long."""
