@@ -49,6 +49,8 @@ RETRY = f"{GROUP}/rollout-retry"
 
 GENERATION = f"{GROUP}/generation"
 """On the Job of a BenchmarkJob: the generation of the spec that it runs."""
+BENCHMARK_NAMESPACES = f"{GROUP}/benchmark-namespaces"
+"""On a service: other namespaces, separated by commas, whose BenchmarkJobs may name it."""
 SOURCE_DIGEST = f"{GROUP}/source"
 """On what was made of an object of sglang.ai: the digest of the spec that it was made of."""
 ENGINE_NAME = f"{GROUP}/engine"

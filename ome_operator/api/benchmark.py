@@ -28,7 +28,8 @@ class ServiceRef(Spec):
     name: Name
     """Its name."""
     namespace: Name
-    """Its namespace."""
+    """Its namespace: another than the job's only where the service's annotation `ome.io/benchmark-namespaces` names the
+    job's."""
 
 
 class Target(Spec):

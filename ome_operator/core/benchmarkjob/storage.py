@@ -67,7 +67,9 @@ def _file(field: str, uri: str) -> str:
 
 
 def _inside(field: str, uri: str) -> str:
-    """The path within a claim or on a node."""
+    """The path within a claim or on a node. Raises ProblemError for what leads out of it."""
+    if ".." in PurePosixPath(uri.partition("://")[2]).parts:
+        raise _refused(f"{field} {uri} leads out of its place by `..`: write a path without it")
     if (found := claim(uri)) is not None:
         return found[2]
     if not uri.startswith("local:///"):

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from ome_operator import keys
 from ome_operator.api import BenchmarkJob, InferenceService, Invalid, Model
 from ome_operator.core.observed.objects import Deps
 from ome_operator.core.problem import ProblemError
@@ -35,6 +36,14 @@ def target(job: BenchmarkJob, service: InferenceService | Invalid | None, deps: 
         return _endpoint(job)
     named = job.spec.endpoint.inference_service
     where = f"{named.namespace}/{named.name}" if named else ""
+    if named is not None and named.namespace != job.namespace and not _lets_in(service, job.namespace):
+        # The same words whether it exists or not: what another namespace has is not for everybody to know.
+        raise ProblemError(
+            COMPLETE,
+            Reason.SERVICE_NOT_FOUND,
+            f"there is no InferenceService {where} that lets BenchmarkJobs of namespace {job.namespace} in: the job waits "
+            f"until its annotation {keys.BENCHMARK_NAMESPACES} names {job.namespace}",
+        )
     if service is None:
         raise ProblemError(
             COMPLETE, Reason.SERVICE_NOT_FOUND, f"InferenceService {where} does not exist yet: the job waits for it"
@@ -55,6 +64,14 @@ def target(job: BenchmarkJob, service: InferenceService | Invalid | None, deps: 
     identity = weights(model).identity(deps.model_agent)
     held = mount(identity, job.namespace, directory=directory(identity, deps.model_agent, deps.agent_roots))
     return Target(url, backend, "", identity["path"], held)
+
+
+def _lets_in(service: InferenceService | Invalid | None, namespace: str) -> bool:
+    """Whether a service lets jobs of another namespace measure it, and mount its model's files for their tokenizer."""
+    if service is None or isinstance(service, Invalid):
+        return False
+    named = service.annotations.get(keys.BENCHMARK_NAMESPACES, "").split(",")
+    return namespace in (one.strip() for one in named)
 
 
 def _ready(service: InferenceService) -> bool:

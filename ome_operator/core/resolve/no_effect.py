@@ -202,7 +202,7 @@ _QUEUE = frozenset({keys.VOLCANO_QUEUE, keys.DEDICATED_CLUSTER, keys.KUEUE_ENABL
 _ON_SERVICES = frozenset(
     {
         keys.ACCELERATOR_CLASS, keys.AUTOSCALER_CLASS, keys.SERVICE_TYPE, keys.LOAD_BALANCER_IP, keys.REGISTRY,
-        keys.RUNTIME_SYNC, keys.MODEL_SYNC, keys.RETRY, keys.ENGINE_NAME, keys.SOURCE_DIGEST,
+        keys.RUNTIME_SYNC, keys.MODEL_SYNC, keys.RETRY, keys.ENGINE_NAME, keys.SOURCE_DIGEST, keys.BENCHMARK_NAMESPACES,
     }
 )  # fmt: skip
 READ: Mapping[str, frozenset[str]] = {

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from ome_operator import keys
-from ome_operator.api import InferenceService
+from ome_operator.api import InferenceService, Invalid
 from ome_operator.core.benchmarkjob.job import PLAN, Images, wanted
 from ome_operator.core.observed.objects import Manifest
+from ome_operator.core.resolve.no_effect import READ
 from tests.support import parts
 from tests.unit.core.benchmarkjob import jobs
 
@@ -203,14 +204,44 @@ def test_questions_for_sglang_alone() -> None:
 def test_it_waits_for_the_service(status: dict[str, Any], words: str) -> None:
     manifest, why = wanted(IMAGES, jobs.job(), service(status), parts.deps(parts.model()))
     assert manifest is None
-    assert (why[0], words in why[1]) == ("ServiceNotReady", True)
+    assert (why[0], words in why.sentence) == ("ServiceNotReady", True)
     assert wanted(IMAGES, jobs.job(), None, parts.deps())[1][0] == "ServiceNotFound"
     assert wanted(IMAGES, jobs.job(), service(), parts.deps())[1][0] == "NoTokenizer"
+
+
+ELSEWHERE = {"inferenceService": {"name": parts.NAME, "namespace": "elsewhere"}}
+
+
+@pytest.mark.parametrize("named", ["", "other", "team-2,other", parts.NAMESPACE + "x", "*"])
+def test_a_service_of_another_namespace_lets_nobody_in_by_itself(named: str) -> None:
+    """Whether it is there, can be read, or is Ready, is not for another namespace to know: the words are the same."""
+    notes = {keys.BENCHMARK_NAMESPACES: named} if named else {}
+    there = replace(service(), namespace="elsewhere", annotations=notes)
+    cases = [None, Invalid("spec.engine is a text"), there, replace(there, status={})]
+    told = {wanted(IMAGES, jobs.job(endpoint=ELSEWHERE), one, parts.deps(parts.model())) for one in cases}
+    ((manifest, why),) = told
+    assert manifest is None and why.reason == "ServiceNotFound"
+    assert "annotation ome.io/benchmark-namespaces names team" in why.sentence
+
+
+@pytest.mark.parametrize("named", [parts.NAMESPACE, f"other, {parts.NAMESPACE}", f"{parts.NAMESPACE},"])
+def test_a_service_of_another_namespace_lets_those_in_that_it_names(named: str) -> None:
+    there = replace(service(), namespace="elsewhere", annotations={keys.BENCHMARK_NAMESPACES: named})
+    deps = parts.deps(parts.model())
+    manifest, why = wanted(IMAGES, jobs.job(endpoint=ELSEWHERE), there, deps)
+    assert manifest is not None, why
+    assert plan(manifest)["target"] == URL
+    assert wanted(IMAGES, jobs.job(endpoint=ELSEWHERE), replace(there, status={}), deps)[1].reason == "ServiceNotReady"
+    assert keys.BENCHMARK_NAMESPACES in READ["InferenceService"], "else the status says that it has no effect"
 
 
 @pytest.mark.parametrize(
     ("spec", "reason", "words"),
     [
+        ({"outputLocation": {"storageUri": "pvc://x/../../y"}}, "PlaceNotServed", "storageUri pvc://x/../../y leads out"),
+        ({"outputLocation": {"storageUri": "pvc://x/a/.."}}, "PlaceNotServed", "leads out of its place by `..`"),
+        ({"outputLocation": {"storageUri": "local:///a/../etc"}}, "PlaceNotServed", "leads out of its place by `..`"),
+        ({"dataset": {"storageUri": "pvc://data/../a.json"}}, "PlaceNotServed", "spec.dataset.storageUri"),
         ({"endpoint": {"endpoint": {"url": "http://a", "apiFormat": "cohere"}}}, "FormatNotServed", "openai or sglang"),
         ({"endpoint": {"endpoint": {"url": "http://a", "apiFormat": "openai"}}}, "NoTokenizer", "spec.tokenizer"),
         ({"outputLocation": {"storageUri": "hf://a/b"}}, "PlaceNotServed", "spec.outputLocation.storageUri"),
