@@ -113,12 +113,15 @@ def _project_list(items: Sequence[Any], fields: Fields) -> list[Any]:
 
 
 def _project_keyed(items: Sequence[Any], keyed: list[tuple[tuple[tuple[str, Any], ...], Fields]]) -> list[Any]:
-    """Items of an associative list; all keys of one list have the same names."""
+    """Items of an associative list; all keys of one list have the same names.
+
+    Whoever may write an object may write these entries of ours, too, with keys of any shape.
+    """
     names = [name for name, _ in keyed[0][0]]
     wanted = {tuple(value for _, value in key): under for key, under in keyed}
     result = []
     for item in items:
-        under = wanted.get(tuple(item.get(name) for name in names))
+        under = wanted.get(tuple(_hashable(item.get(name)) for name in names)) if isinstance(item, Mapping) else None
         if under is not None:
             result.append(_project(item, under))
     return result
@@ -127,4 +130,9 @@ def _project_keyed(items: Sequence[Any], keyed: list[tuple[tuple[tuple[str, Any]
 @lru_cache(maxsize=4096)
 def _key(path: str) -> tuple[tuple[str, Any], ...]:
     """`k:{"name":"main"}` -> (("name", "main"),), sorted as the server spells it."""
-    return tuple(sorted(loads(path[2:]).items()))
+    return tuple(sorted((name, _hashable(value)) for name, value in loads(path[2:]).items()))
+
+
+def _hashable(value: Any) -> Any:
+    """A part of a key, which is a text or a number."""
+    return dumps(value) if isinstance(value, dict | list) else value

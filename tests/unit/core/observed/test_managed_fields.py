@@ -136,3 +136,14 @@ def test_sets_and_indices() -> None:
 def test_the_order_of_names_is_nothing_the_order_of_lists_is() -> None:
     assert managed_fields.digest({"spec": {"a": 1, "b": 2}}) == managed_fields.digest({"spec": {"b": 2, "a": 1}})
     assert managed_fields.digest({"spec": [1, 2]}) != managed_fields.digest({"spec": [2, 1]})
+
+
+def test_keys_of_any_shape_are_no_error() -> None:
+    """Whoever may write an object may write our entry of it, too."""
+    body = {"a": [{"name": "x", "resources": {}}, {"name": "y", "resources": {"cpu": [1]}}], "b": ["plain"], "c": [{"k": 1}]}
+    fields = {
+        "f:a": {'k:{"resources":{"cpu":[1]}}': {"f:name": {}}},
+        "f:b": {'k:{"name":"x"}': {}},
+        "f:c": {'k:{"k":1}': {}, 'k:{"k":{"a":{"b":[1]}}}': {}},
+    }
+    assert managed_fields.project(body, fields) == {"a": [{"name": "y"}], "b": [], "c": [{"k": 1}]}
