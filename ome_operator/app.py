@@ -21,6 +21,7 @@ from ome_operator.cache.resources import SHORT
 from ome_operator.controllers import former_exposure
 from ome_operator.controllers.base import CORE, Core, WallClock
 from ome_operator.controllers.manager import WRITTEN, Manager, watched
+from ome_operator.controllers.policies import Policies
 from ome_operator.errors import UserError
 from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
@@ -138,6 +139,9 @@ class Operator:
         self._begin("watch", informer.run())
         self._begin("watch", self.told.run())
         self._begin("work", self._work(manager, informer))
+        policies = Policies(self._client, settings.lease_namespace, settings.audit_interval)
+        policies.watch_metrics(self._metrics)
+        self._begin("policies", policies.run())
         if self._lease is not None:
             self._begin("lease", self._lease.hold())
         return watched(short)

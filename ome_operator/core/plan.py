@@ -39,7 +39,7 @@ class Apply:
     """UID of the object that is to be changed; "" = it must not exist yet."""
     guard: Guard | None = None
     after: tuple[str, str] | None = None
-    """(kind, name) of the object of ours that has to be stored before; of a RoleBinding its Role, which is read live, too."""
+    """(kind, name) of the object of ours that has to be stored before. A Role is read live, too."""
 
     @property
     def kind(self) -> str:

@@ -63,6 +63,7 @@ RESOURCES: dict[str, Resource] = {
     "PodDisruptionBudget": Resource("policy/v1", "poddisruptionbudgets", namespaced=True),
     "HorizontalPodAutoscaler": Resource("autoscaling/v2", "horizontalpodautoscalers", namespaced=True),
     "ScaledObject": Resource("keda.sh/v1alpha1", "scaledobjects", namespaced=True),
+    "SelfSubjectReview": Resource("authentication.k8s.io/v1", "selfsubjectreviews", namespaced=False),
     "Lease": Resource("coordination.k8s.io/v1", "leases", namespaced=True),
     # Only `ome adopt` reads or writes these, with the rights of whoever calls it.
     "CustomResourceDefinition": Resource("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False),

@@ -80,7 +80,7 @@ class FakeApi(Client):
         return Applied(await self._answer(Call("apply", kind, name, manifest, uid, subresource)), ())
 
     async def create(self, manifest: Manifest, manager: str = "") -> Manifest:
-        return dict(await self._answer(Call("create", manifest["kind"], manifest["metadata"]["name"], manifest)))
+        return dict(await self._answer(Call("create", manifest["kind"], manifest["metadata"].get("name", ""), manifest)))
 
     async def patch_merge(self, kind: str, namespace: str, name: str, uid: str, patch: Manifest) -> Manifest:
         return dict(await self._answer(Call("patch_merge", kind, name, patch, uid)))

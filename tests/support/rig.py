@@ -17,6 +17,7 @@ from ome_local.audit_log import Request
 from ome_local.cluster import Cluster
 from ome_local.kubeapi import ApiError, Unreachable
 from ome_local.ports import choose
+from ome_operator.controllers.policies import NAME as PROBE
 
 ROOT = Path(__file__).parents[2]
 IMAGE = ("--set", "image.repository=registry.example.com/ome-operator")
@@ -32,6 +33,7 @@ PATIENCE = 3 if "PYTEST_XDIST_WORKER" in os.environ else 1
 KINDS = {
     "InferenceService": ("apis/ome.io/v1beta1", "inferenceservices"),
     "ClusterBaseModel": ("apis/ome.io/v1beta1", "clusterbasemodels"),
+    "BaseModel": ("apis/ome.io/v1beta1", "basemodels"),
     "ClusterServingRuntime": ("apis/ome.io/v1beta1", "clusterservingruntimes"),
     "AcceleratorClass": ("apis/ome.io/v1beta1", "acceleratorclasses"),
     "FineTunedWeight": ("apis/ome.io/v1beta1", "finetunedweights"),
@@ -75,6 +77,12 @@ def path(kind: str, namespace: str = "", name: str = "") -> str:
     return f"/{prefix}/{where}{plural}" + (f"/{name}" if name else "")
 
 
+def probes(one: Request) -> bool:
+    """Whether a request only asks what the admission policies refuse, or as whom it was sent."""
+    dry = "dryRun=All" in one.uri and (one.name == PROBE or one.resource == "nodes")
+    return dry or one.resource == "selfsubjectreviews"
+
+
 def said(port: int) -> str:
     """What an operator says of itself; "" while it does not answer, or not yet."""
     try:
@@ -90,7 +98,7 @@ class Rig:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.api = cluster.api()
-        self.port = 0
+        self.port = self.metrics_port = 0
         self.process = "operator"
 
     # --- the operator -----------------------------------------------------------------------------------------------
@@ -131,7 +139,7 @@ class Rig:
         ]  # fmt: skip
         # A restarted process resumes its own Lease at once.
         self.cluster.spawn(process, argv, {"POD_UID": process, "PYTHONPATH": str(ROOT), **(env or {})})
-        self.port = port
+        self.port, self.metrics_port = port, metrics
 
     def stop(self, number: int = signal.SIGTERM, process: str = "operator") -> None:
         """End an operator."""
@@ -239,8 +247,9 @@ class Rig:
 
     # --- counting ---------------------------------------------------------------------------------------------------
     def requests(self, since: int) -> list[Request]:
-        """What the operator sent since a mark, without its Lease."""
-        return [one for one in self.cluster.audit(since) if one.user == USER and one.resource != "leases"]
+        """What the operator sent since a mark, without its Lease and its looks at the admission policies."""
+        sent = [one for one in self.cluster.audit(since) if one.user == USER and one.resource != "leases"]
+        return [one for one in sent if not probes(one)]
 
     def quiet(self, seconds: float = 2.0, limit: float = 30.0) -> None:
         """Wait until the operator has written nothing for so long."""

@@ -12,6 +12,7 @@ import yaml
 from ome_operator import keys
 from ome_operator.cli.app import commands as command_names
 from ome_operator.controllers.manager import Manager
+from ome_operator.controllers.policies import Policies
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.reasons import Reason
 from ome_operator.core.rollout import progress_deadline, revisions
@@ -52,6 +53,8 @@ def rendered() -> str:
     manager._readiness = lambda: Manager._readiness(manager)
     manager.cluster = SimpleNamespace(services=tuple)
     Manager.watch_metrics(manager, watch)
+    policies: Any = SimpleNamespace(found={"ome-operator": "binds"})
+    Policies.watch_metrics(policies, metrics)
     return metrics.render().decode()
 
 

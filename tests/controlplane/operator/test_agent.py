@@ -1,22 +1,17 @@
 """Real agents on simulated nodes: a model from a hub to labels and status, with the agents' own tokens."""
 
-import base64
 import json
-import ssl
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ome_local.kubeapi import load
-from ome_local.kubeconfig import with_token_file
 from ome_operator import names
 from tests.support import hub as hubs
 from tests.support import parts, yamls
+from tests.support.identity import Token, agent
 from tests.support.rig import ROOT, Rig
 
 URI = "hf://org/model"
@@ -45,27 +40,6 @@ def hub(tmp_path: Path) -> Iterator[hubs.Hub]:
         yield one
 
 
-def account(rig: Rig, node: str, folder: Path) -> Path:
-    """A kubeconfig with the token of the agent's pod on a node."""
-    select = "app.kubernetes.io/name=ome-agent"
-
-    def found() -> dict[str, Any] | None:
-        return next((one for one in rig.all("Pod", "ome", select) if one["spec"].get("nodeName") == node), None)
-
-    pod = rig.wait(f"agent's pod on {node}", found)
-    assert pod is not None
-    bound = {"kind": "Pod", "apiVersion": "v1", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
-    asked = {"spec": {"expirationSeconds": 3600, "boundObjectRef": bound}}
-    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", **asked}
-    made = rig.api.request("POST", "/api/v1/namespaces/ome/serviceaccounts/ome-agent/token", request)
-    token = folder / f"{node}.token"
-    token.write_text(made["status"]["token"])
-    cluster = load(rig.cluster.at.kubeconfig)["clusters"][0]["cluster"]
-    authority = cluster["certificate-authority-data"]
-    with_token_file(folder / node, name="test", server=cluster["server"], authority=authority, user="ome-agent", token=token)
-    return folder / node
-
-
 def start(rig: Rig, node: str, folder: Path, hub: hubs.Hub, *more: str) -> None:
     """An agent of this node, on a disk of its own, with the hub's token in a mounted Secret."""
     secret = folder / "secrets" / "hub"
@@ -73,7 +47,7 @@ def start(rig: Rig, node: str, folder: Path, hub: hubs.Hub, *more: str) -> None:
     (secret / "token").write_text(hub.token)
     argv = [
         sys.executable, "-m", "ome_operator", "agent", "--node", node, "--root", str(folder / "disk"),
-        "--endpoint", hub.url, "--secrets", str(secret.parent), "--kubeconfig", str(account(rig, node, folder)),
+        "--endpoint", hub.url, "--secrets", str(secret.parent), "--kubeconfig", str(agent(rig, node, folder)),
         "--secret", json.dumps({"name": "hub", "hosts": ["127.0.0.1"]}),
         "--private-host", "127.0.0.1", "--private-host", "localhost",
         "--address", "127.0.0.1", "--port", "0", "--log-level", "DEBUG", *more,
@@ -84,30 +58,6 @@ def start(rig: Rig, node: str, folder: Path, hub: hubs.Hub, *more: str) -> None:
 def storage(uri: str, path: Path, node: str) -> dict[str, Any]:
     """Files for one node, from the hub that wants a token."""
     return {"storageUri": uri, "path": str(path), "key": "hub", "nodeSelector": {"kubernetes.io/hostname": node}}
-
-
-class Token:
-    """Requests with the token of a kubeconfig."""
-
-    def __init__(self, kubeconfig: Path) -> None:
-        config = load(kubeconfig)
-        cluster = config["clusters"][0]["cluster"]
-        self._server = cluster["server"]
-        authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
-        self._tls = ssl.create_default_context(cadata=authority)
-        self._token = Path(config["users"][0]["user"]["tokenFile"]).read_text().strip()
-
-    def send(self, method: str, where: str, body: Any = None, content: str = "application/json") -> tuple[int, str]:
-        """Status and message of the answer."""
-        data = None if body is None else json.dumps(body).encode()
-        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": content}
-        request = urllib.request.Request(self._server + where, data, headers, method=method)
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=self._tls))
-        try:
-            with opener.open(request, timeout=10) as answer:
-                return answer.status, ""
-        except urllib.error.HTTPError as error:
-            return error.code, json.loads(error.read())["message"]
 
 
 def whole(model: dict[str, Any]) -> str:

@@ -1,10 +1,13 @@
 """What admission refuses: to someone with the operator's token, and to the operator where a webhook is in its way."""
 
 import json
+import re
+import urllib.request
 from typing import Any
 
 import pytest
 
+from ome_operator.controllers.policies import NAME as PROBE
 from ome_operator.errors import UserError
 from tests.support import ome, yamls
 from tests.support.rig import USER, Manifest, Rig
@@ -19,7 +22,8 @@ def service(namespace: str, labels: dict[str, str] | None, **metadata: Any) -> M
     if labels is not None:
         metadata["labels"] = labels
     metadata = {"name": "s", "namespace": namespace, **metadata}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": [{"port": 80}]}}
+    spec = {"ports": [{"port": 80}], "selector": OURS}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
 
 
 def rights(namespace: str, kind: str, **content: Any) -> Manifest:
@@ -89,6 +93,43 @@ def test_no_label_opens_a_namespace_of_the_system(rig: Rig, namespace: str) -> N
 )
 def test_roles_are_those_of_routers(rig: Rig, namespace: str, kind: str, content: Manifest, said: str) -> None:
     assert said in tried(rig, namespace, "create", "-f", "-", stdin=rights(namespace, kind, **content))
+
+
+def counted(rig: Rig, state: str) -> float:
+    """Policies that bind, are absent or unknown, as the running operator knows."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{rig.metrics_port}/metrics", timeout=5) as answer:
+        found = re.search(rf'^ome_admission_policies{{state="{state}"}} (\S+)$', answer.read().decode(), re.M)
+    return float(found[1]) if found else -1.0
+
+
+def test_an_operator_says_whether_the_policies_bind_it(rig: Rig) -> None:
+    """They are installed in both cases: with an administrator's kubeconfig they bind nobody."""
+    log = rig.cluster.log("operator")
+    try:
+        for kubeconfig, binds, absent, words in (
+            (rig.kubeconfig, 5.0, 0.0, f"admission policies bind this operator, which runs as {USER}"),
+            (
+                rig.cluster.kubeconfig,
+                0.0,
+                5.0,
+                "admission policies do not bind this operator: ome-operator, ome-operator-objects",
+            ),
+        ):
+            rig.stop()
+            begun = log.stat().st_size
+            rig.start(kubeconfig=kubeconfig)
+            rig.leads()
+            rig.wait("policies are tried", lambda binds=binds: counted(rig, "binds") == binds)
+            assert (counted(rig, "absent"), counted(rig, "unknown")) == (absent, 0.0)
+            assert words in log.read_bytes()[begun:].decode()
+            assert ("As admin it may write" in log.read_bytes()[begun:].decode()) == bool(absent)
+        for kind, namespace in (("ServiceAccount", "default"), ("Service", "default"), ("ServiceAccount", "ome")):
+            assert rig.get(kind, namespace, PROBE) is None, "nothing is stored"
+        assert rig.get("ClusterBaseModel", "", PROBE) is None
+    finally:
+        rig.stop()
+        rig.start()
+        rig.leads()
 
 
 def test_a_webhook_that_does_not_answer_is_told(rig: Rig, namespace: str) -> None:

@@ -1,0 +1,124 @@
+"""Whether the chart's admission policies hold this operator: in dry runs it tries what each of them has to refuse.
+
+That a policy exists would prove nothing. Policies hold a user by name, so an operator that runs with the kubeconfig of
+somebody else is held by none of them.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from ome_operator import keys
+from ome_operator.core.observed.objects import Manifest
+from ome_operator.kube.client import Client
+from ome_operator.kube.errors import KubeError
+from ome_operator.machinery.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+
+NAME = "ome-operator-policy-probe"
+"""Of objects that are never stored."""
+BINDS, ABSENT, UNKNOWN = "binds", "absent", "unknown"
+SOON = 60.0
+"""Seconds until the next look where something could not be told: an API server that has just started refuses everything."""
+_REFUSED_BY = "ValidatingAdmissionPolicy 'ome-operator"
+_OURS = {keys.MANAGED_BY: keys.MANAGER, keys.SERVICE: NAME}
+_ANYWHERE = "default"
+"""A namespace that every cluster has, and that nobody can delete."""
+
+
+class Probe(NamedTuple):
+    """A write that a policy has to refuse."""
+
+    policy: str
+    manifest: Manifest
+
+
+def probes(own: str, node: str) -> Iterator[Probe]:
+    """A write for each policy but that of bindings; `own`: the operator's namespace, `node`: the name of any node, or ""."""
+    model = {"storage": {"storageUri": "hf://none/none"}}
+    yield Probe("ome-operator", _manifest(keys.API_VERSION, "ClusterBaseModel", {"name": NAME}, spec=model))
+    metadata = {"name": NAME, "namespace": _ANYWHERE}
+    yield Probe("ome-operator-objects", _manifest("v1", "ServiceAccount", metadata))
+    selects_nothing = {"ports": [{"port": 80}]}
+    yield Probe("ome-operator-content", _manifest("v1", "Service", {**metadata, "labels": _OURS}, spec=selects_nothing))
+    at_home = {"name": NAME, "namespace": own, "labels": _OURS}
+    yield Probe("ome-operator-namespaces", _manifest("v1", "ServiceAccount", at_home))
+    if node:
+        yield Probe(
+            "ome-operator-nodes", _manifest("v1", "Node", {"name": node, "annotations": {f"{keys.GROUP}/probe": ""}})
+        )
+
+
+def _manifest(version: str, kind: str, metadata: Manifest, **body: Manifest) -> Manifest:
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, **body}
+
+
+class Policies:
+    """Looks at the start and again and again: policies can be deleted while the operator runs."""
+
+    def __init__(self, client: Client, namespace: str, interval: float) -> None:
+        self._client, self._namespace, self._interval = client, namespace, interval
+        self.found: Mapping[str, str] = {}
+        """Policy -> what is known of it."""
+
+    def watch_metrics(self, metrics: Metrics) -> None:
+        """A gauge of policies by what is known of them, from the first look on."""
+        text = "Admission policies that bind this operator, are absent, or could not be tried"
+        states = (BINDS, ABSENT, UNKNOWN)
+        metrics.watch(
+            "admission_policies", text, "state",
+            lambda: {state: Counter(self.found.values())[state] for state in states} if self.found else {},
+        )  # fmt: skip
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            await self.look()
+            await asyncio.sleep(min(self._interval, SOON) if UNKNOWN in self.found.values() else self._interval)
+
+    async def look(self) -> None:
+        """Try every probe, and say what has changed."""
+        node = await self._any_node()
+        before, self.found = self.found, {one.policy: await self._tried(one) for one in probes(self._namespace, node)}
+        if self.found == before:
+            return
+        if absent := [policy for policy, state in self.found.items() if state == ABSENT]:
+            logger.warning(
+                "admission policies do not bind this operator: %s. As %s it may write what nobody meant it to write. "
+                "Install the chart with admissionPolicy.enabled=true, and run the operator as the chart's ServiceAccount "
+                "(docs/security.md)",
+                ", ".join(absent),
+                await self._user(),
+            )
+        elif UNKNOWN not in self.found.values():
+            logger.info("admission policies bind this operator, which runs as %s", await self._user())
+
+    async def _tried(self, probe: Probe) -> str:
+        try:
+            await self._client.apply(probe.manifest, dry_run=True)
+        except KubeError as error:
+            if _REFUSED_BY in str(error):
+                return BINDS
+            logger.info("whether the admission policy %s binds this operator is not known: %s", probe.policy, error)
+            return UNKNOWN
+        return ABSENT
+
+    async def _any_node(self) -> str:
+        try:
+            found = await self._client.list_objects("Node", limit=1)
+        except KubeError as error:
+            logger.info("no node can be looked up: %s", error)
+            return ""
+        return str(found[0]["metadata"]["name"]) if found else ""
+
+    async def _user(self) -> str:
+        """As whom the API server knows us."""
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview", "metadata": {}}
+        try:
+            answer = await self._client.create(review)
+        except KubeError as error:
+            return f"a user whose name is not known ({error})"
+        return str(((answer.get("status") or {}).get("userInfo") or {}).get("username"))

@@ -1,0 +1,163 @@
+"""The operator's token, an agent's token, and what each of them cannot do: every request is sent for real."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.controlplane.operator.tries import ACCEPTED, LABELLED, MERGE, NS, OURS, PODS, REFUSED, Try, of, workload
+from tests.support.identity import Token, agent
+from tests.support.rig import ROOT, Rig
+
+CREATED = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}}
+RECORDS = "/apis/ome.io/v1beta1/nodemodels"
+RIGHTS = {
+    "apiGroups": ["rbac.authorization.k8s.io"],
+    "resources": ["roles", "rolebindings"],
+    "verbs": ["get", "create", "patch"],
+}
+THEIRS = [
+    workload("Deployment", "web"),
+    of("Pod", "alone", spec={"containers": [{"name": "c", "image": "i"}]}),
+    of("ServiceAccount", "strong"),
+    of("RoleScale", "theirs", spec={"replicas": 1}),
+    of("Role", "dep-router", rules=[RIGHTS]),
+    of("Role", "reader", rules=[{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]),
+]  # fmt: skip
+SCALES = {"scaleTargetRef": {"apiVersion": "ome.io/v1beta1", "kind": "RoleScale", "name": "s"}, "maxReplicas": 3}
+SELECTS = {"ports": [{"port": 80}], "selector": OURS}
+OWN = [
+    of("Role", "s-router", metadata=LABELLED, rules=PODS),
+    of("Service", "s", metadata=LABELLED, spec=SELECTS),
+    of("HorizontalPodAutoscaler", "s", metadata=LABELLED, spec=SCALES),
+    of(
+        "Service", "given", metadata=LABELLED, spec={"ports": [{"port": 80}], "selector": OURS, "externalIPs": ["192.0.2.1"]}
+    ),
+]
+
+
+def kept(rig: Rig, body: Any) -> Any:
+    """What an object says, without what its controllers write."""
+    found = rig.get(body["kind"], NS, body["metadata"]["name"])
+    assert found is not None, f"{body['kind']} {body['metadata']['name']} is gone"
+    metadata = {name: found["metadata"].get(name) for name in ("uid", "labels", "ownerReferences", "deletionTimestamp")}
+    spec = {name: value for name, value in (found.get("spec") or {}).items() if name != "nodeName"}
+    return metadata, spec, found.get("rules")
+
+
+@pytest.fixture(scope="module")
+def operators(installed: Rig) -> Iterator[Token]:
+    """The operator's token, where others live, too. What is theirs is afterwards as it was."""
+    rig = installed
+    rig.create(CREATED)
+    system = rig.get("Namespace", "", "kube-system")
+    assert system is not None
+    owner = {"apiVersion": "v1", "kind": "Namespace", "name": "kube-system", "uid": system["metadata"]["uid"]}
+    rig.create(of("Node", "z-guarded", "", metadata={"finalizers": ["a.test/x"], "ownerReferences": [owner]}))
+    watcher = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "watcher"}}
+    rig.cluster.apply({**watcher, "rules": PODS})
+    for body in (*THEIRS, *OWN):
+        rig.create(body)
+    before = [kept(rig, body) for body in THEIRS]
+    yield Token(rig.kubeconfig)
+    assert [kept(rig, body) for body in THEIRS] == before
+    guarded = rig.get("Node", "", "z-guarded")
+    assert guarded is not None and guarded["metadata"]["finalizers"] == ["a.test/x"]
+    assert [one["uid"] for one in guarded["metadata"]["ownerReferences"]] == [owner["uid"]]
+    rig.patch("Node", "", "z-guarded", {"metadata": {"finalizers": None}})
+    rig.delete("Node", "", "z-guarded")
+    rig.cluster.kubectl("delete", "clusterrole", "watcher")
+    rig.clear(NS)
+    rig.delete("Namespace", "", NS)
+
+
+def sent(rig: Rig, token: Token, one: Try) -> tuple[int, str]:
+    """Code and sentence of the answer."""
+    node = rig.all("Node", "")[0]["metadata"]["name"]
+    body = one.body
+    if isinstance(body, dict) and body.get("metadata", {}).get("name") == "NODE":
+        body = {**body, "metadata": {**body["metadata"], "name": node}}
+    return token.send(one.method, one.where.replace("NODE", node), body, one.content, **one.headers)
+
+
+@pytest.mark.parametrize("one", REFUSED, ids=lambda one: one.what)
+def test_the_operators_token_cannot(installed: Rig, operators: Token, one: Try) -> None:
+    code, said = sent(installed, operators, one)
+    assert code == 403 and one.said in said, (code, said)
+
+
+@pytest.mark.parametrize("one", ACCEPTED, ids=lambda one: one.what)
+def test_the_operators_token_can_still(installed: Rig, operators: Token, one: Try) -> None:
+    """What it needs, and what docs/security.md says that remains."""
+    code, said = sent(installed, operators, one)
+    assert code in (200, 201), (code, said)
+
+
+def test_what_has_a_made_up_owner_is_collected(installed: Rig, operators: Token) -> None:
+    """Kubernetes' collector asks whether the owner of this UID exists."""
+    for kind, namespace in (("ClusterBaseModel", ""), ("InferenceService", NS)):
+        gone = lambda kind=kind, namespace=namespace: installed.get(kind, namespace, "made-up") is None  # noqa: E731
+        installed.wait(f"{kind} made-up is collected", gone, 90)
+
+
+# --- an agent's token -----------------------------------------------------------------------------------------------------
+
+
+class Agent:
+    """The token of the agent on a node, and another node."""
+
+    def __init__(self, token: Token, own: str, other: str) -> None:
+        self.token, self.own, self.other = token, own, other
+
+
+@pytest.fixture(scope="module")
+def agents(installed: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+    """The chart with agents; a token that is bound to the pod of an agent."""
+    rig = installed
+    chart = ("upgrade", "ome", str(ROOT / "charts/ome-resources"), "-n", "ome", "--set", "operator.external=true")
+    rig.cluster.helm(*chart, "--set", "agent.enabled=true", "--set", "agent.image.repository=registry.example.com/ome-agent")
+    own, other = (one["metadata"]["name"] for one in rig.all("Node", "")[:2])
+    token = Token(agent(rig, own, tmp_path_factory.mktemp("agent")))
+
+    def writes() -> bool:  # the authorizer learns of a new binding a moment later
+        return token.send("POST", RECORDS, record(own))[0] in (201, 409)
+
+    def binds() -> bool:  # and so does admission of a new policy
+        return OTHERS in token.send("POST", f"{RECORDS}?dryRun=All", record("nobody"))[1]
+
+    rig.wait("an agent can write its record", writes)
+    rig.wait("the policy of agents binds", binds)
+    rig.create(record(other))
+    yield Agent(token, own, other)
+    for name in (own, other):
+        rig.delete("NodeModels", "", name)
+    rig.cluster.helm(*chart)
+
+
+def record(node: str) -> dict[str, Any]:
+    return {"apiVersion": "ome.io/v1beta1", "kind": "NodeModels", "metadata": {"name": node}}
+
+
+@pytest.mark.parametrize(
+    ("method", "where", "body", "content", "said"),
+    [
+        ("PATCH", f"{RECORDS}/OTHER/status", {"status": {"summary": "mine"}}, MERGE, OTHERS),
+        ("POST", RECORDS, record("OTHER"), "application/json", OTHERS),
+        ("DELETE", f"{RECORDS}/OTHER", None, "application/json", "cannot delete"),
+        ("PATCH", f"{RECORDS}/OWN", {"spec": {"remove": ["0"]}}, MERGE, "cannot patch"),
+        ("GET", "/api/v1/namespaces/ome/secrets", None, "application/json", "cannot list"),
+    ],
+)
+def test_an_agents_token_cannot(agents: Agent, method: str, where: str, body: Any, content: str, said: str) -> None:
+    names = {"OTHER": agents.other, "OWN": agents.own}
+    for word, name in names.items():
+        where = where.replace(word, name)
+    if body == record("OTHER"):
+        body = record(agents.other)
+    code, answer = agents.token.send(method, where, body, content)
+    assert code == 403 and said in answer, (code, answer)
+
+
+def test_an_agents_token_writes_its_own_record(agents: Agent) -> None:
+    """The tries fail for what they try, and not because the token is worth nothing."""
+    assert agents.token.send("PATCH", f"{RECORDS}/{agents.own}/status", {"status": {"summary": "1"}}, MERGE) == (200, "")
