@@ -10,6 +10,7 @@ from tests.support.identity import Token, agent
 from tests.support.rig import ROOT, Rig
 
 CREATED = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}}
+OTHERS = "only write the NodeModels of the node that it runs on"
 RECORDS = "/apis/ome.io/v1beta1/nodemodels"
 RIGHTS = {
     "apiGroups": ["rbac.authorization.k8s.io"],

@@ -290,8 +290,8 @@ def forged(tenant: Tenant) -> str:
 
 @pytest.mark.parametrize("what", FORGED)
 def test_forged_managed_fields_move_nobody(tenant: Tenant, forged: str, what: str) -> None:
-    """As the operator's own entry. It goes on: what a stranger then changes is mended. Where the API server drops an entry that
-    names nothing of the object, the Service counts as somebody else's, and the status says so.
+    """As the operator's own entry. It goes on: what a stranger then changes is mended. Where the API server drops an entry
+    that names nothing of the object, the Service counts as somebody else's, and the status says so.
     """
     rig, where = tenant.rig, at("Service", forged, MINE)
     process = rig.cluster.process("operator")
