@@ -14,7 +14,7 @@ from ome_operator.agent import record
 from ome_operator.agent.leftovers import Leftovers
 from ome_operator.agent.namespaces import Namespaces
 from ome_operator.agent.nodes import belongs, concerns
-from ome_operator.agent.places import LOCAL, conflict, takes_path
+from ome_operator.agent.places import LOCAL, conflict, spot, takes_path
 from ome_operator.agent.record import Held
 from ome_operator.agent.turns import Turns
 from ome_operator.agent.work import AgentSettings, Work
@@ -185,7 +185,7 @@ class Agent:
             return ""
         said = conflict(one, taken)
         if not said:
-            work.points = taken.setdefault(one.path, one) is one
+            work.points = taken.setdefault(spot(one), one) is one
         return said
 
     def _comes(self, work: Work) -> bool:

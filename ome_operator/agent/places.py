@@ -88,17 +88,22 @@ def conflict(one: Weights, taken: Mapping[str, Weights]) -> str:
 
     What is fetched for a namespace takes no path of the node, so it is in nobody's way.
     """
-    other = taken.get(one.path)
+    other = taken.get(spot(one))
     if other is not None and (other.uri, other.source) != (one.uri, one.source):
         first = f"{other.kind} {other.name}"
         return f"spec.storage.path {one.path} is that of {first}, whose files are others: choose another"
     if one.uri.startswith(LOCAL):
         return ""
-    for above in map(str, PurePosixPath(one.path).parents):
-        if (other := taken.get(above)) is not None:
+    for above in map(str, PurePosixPath(spot(one)).parents):
+        if (other := taken.get(above)) is not None and not other.uri.startswith(LOCAL):
             first = f"{other.kind} {other.name}"
             return f"spec.storage.path {one.path} lies in {above}, which is that of {first}: choose another"
     return ""
+
+
+def spot(one: Weights) -> str:
+    """The path of a model, in one spelling."""
+    return str(PurePosixPath(one.path))
 
 
 def takes_path(one: Weights) -> bool:

@@ -136,7 +136,7 @@ class PinnedWeights(Spec):
     revision: str
     """What the URI stood for when the first node looked; it stays until the URI is another."""
     directory: str | None = None
-    """Name of the directory below `.ome`, beside the model's path."""
+    """Name of its directory on the nodes, below `.ome`."""
 
 
 class ModelStatus(Spec):

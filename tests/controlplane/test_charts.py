@@ -131,7 +131,7 @@ def test_the_agents_own_namespace_is_no_tenants() -> None:
 
 
 def test_the_policy_for_tenants_knows_the_roots() -> None:
-    made = rendered(agent={"roots": ["/raid/"]}, admissionPolicy_tenants=["team-a"])
+    made = rendered(agent={"roots": ["/raid"]}, admissionPolicy_tenants=["team-a"])
     policy = only(made, "ValidatingAdmissionPolicy", "ome-tenants")["spec"]
     assert policy["variables"][0] == {"name": "roots", "expression": '["/raid"]'}
     (selected,) = policy["matchConstraints"]["namespaceSelector"]["matchExpressions"]

@@ -81,9 +81,12 @@ def test_nobody_is_in_the_way_of_a_model_with_the_same_files() -> None:
     taken = {"/raid/a": weights(model("/raid/a"))}
     assert conflict(weights(model("/raid/a", name="other")), taken) == ""
     assert "is that of ClusterBaseModel m" in conflict(weights(model("/raid/a", "hf://a/c")), taken)
+    assert "is that of ClusterBaseModel m" in conflict(weights(model("/raid/./a", "hf://a/c")), taken)
     assert "lies in /raid/a, which is that of" in conflict(weights(model("/raid/a/b/c")), taken)
     assert conflict(weights(model("/raid/a/b", "local:///x")), taken) == "", "what somebody put there"
     assert conflict(weights(model("/raid/ab")), taken) == ""
+    by_hand = {"/raid/a": weights(model("/raid/a", "local:///raid/a"))}
+    assert conflict(weights(model("/raid/a/b")), by_hand) == "", "no link is there"
 
 
 @pytest.mark.parametrize(
