@@ -94,6 +94,11 @@ def ssh_secret(service: str) -> str:
     return f"{service}-ssh"
 
 
+def router_key(service: str) -> str:
+    """Secret with the key for the control plane of a service's routers."""
+    return f"{service}-router-key"
+
+
 def headless(service: str) -> str:
     """Headless Service that gives every pod of the service its DNS name."""
     return f"{service}-pods"

@@ -19,7 +19,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 @app.command(
     epilog="Example: ome registry --router http://127.0.0.1:8080 --namespace team "
-    "--selector ome.io/inferenceservice=kimi-k2 --role engine:regular:30000:1"
+    "--selector ome.io/inferenceservice=kimi-k2 --role engine:regular:30000:1:kimi-k2-engine-5f4d"
 )
 def registry(
     router: Annotated[str, typer.Option(help="Address of the router.")],
@@ -27,15 +27,21 @@ def registry(
     selector: Annotated[str, typer.Option(help="Labels of the slice's pods, as the API server reads them.")],
     role: Annotated[
         list[str],
-        typer.Option(help="component:type:port:pods, for example engine:prefill:30000:4. May be given several times."),
+        typer.Option(
+            help="component:type:port:pods:stem, for example engine:prefill:30000:4:kimi-k2-engine-5f4d, where the stem is "
+            "what names of its StatefulSets begin with. May be given several times."
+        ),
     ],
     bootstrap_port: Annotated[int, typer.Option(help="Of prefill pods without an annotation.")] = 8998,
     interval: Annotated[float, typer.Option(help="Seconds between two lists of pods.", min=0.1, max=5.0)] = 3.0,
-    key: Annotated[str, typer.Option(help="The router's API key.")] = "",
+    key: Annotated[
+        str, typer.Option(help="What the router's /workers wants to see, and ours.", envvar=keys.ROUTER_KEY_VARIABLE)
+    ] = "",
+    worker_key: Annotated[str, typer.Option(help="What the router shows its workers.")] = "",
     server: Annotated[str, typer.Option(help="API server; by default that of the cluster we run in.")] = "",
     account: Annotated[Path, typer.Option(help="Folder with the files token and ca.crt.")] = SERVICE_ACCOUNT,
     address: Annotated[str, typer.Option(help="Address of the probes; empty: every address.")] = "",
-    port: Annotated[int, typer.Option(help="/healthz and /workers; 0: a free port.")] = keys.REGISTRY_PORT,
+    port: Annotated[int, typer.Option(help="/healthz, /metrics and /workers; 0: a free port.")] = keys.REGISTRY_PORT,
     log_format: LogFormat = "json",
     log_level: LogLevel = "INFO",
 ) -> None:
@@ -50,6 +56,7 @@ def registry(
         selector=selector,
         registry=RegistrySettings(tuple(_role(one) for one in role), bootstrap_port),
         key=key,
+        worker_key=worker_key,
         interval=interval,
         account=account,
         address=address,
@@ -64,10 +71,10 @@ def registry(
 
 
 def _role(text: str) -> RoleSpec:
-    component, worker_type, *numbers = [*text.split(":"), ""]
-    ends = [one for one in numbers if one.isdigit()]
-    if worker_type not in ("prefill", "decode", "regular") or len(numbers) != 3 or len(ends) != 2:
+    component, worker_type, port, pods, stem = (text.split(":") + [""] * 5)[:5]
+    types = ("prefill", "decode", "regular")
+    if worker_type not in types or not (port.isdigit() and pods.isdigit() and stem) or text.count(":") != 4:
         raise typer.BadParameter(
-            f"--role {text}: component:type:port:pods, where type is prefill, decode or regular", param_hint="--role"
+            f"--role {text}: component:type:port:pods:stem, where type is prefill, decode or regular", param_hint="--role"
         )
-    return RoleSpec(component, worker_type, int(ends[0]), int(ends[1]))
+    return RoleSpec(component, worker_type, int(port), int(pods), stem)

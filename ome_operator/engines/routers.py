@@ -17,6 +17,15 @@ BOOTSTRAP_PORT = 8998
 HEALTH_INTERVAL = "--health-check-interval-secs"
 OLDEST = {"sglang": (0, 5), "sglang-router": (0, 2), "sgl-router": (0, 2)}
 """Image -> its first version that may have a router with `/workers` and today's flags."""
+CONTROL_KEYS = "--control-plane-api-keys"
+"""Keys for `/workers` and what else changes a router; prompts need none of them (docs/security.md has what was measured)."""
+KEYED = {"sglang-router": (0, 3, 1), "sgl-router": (0, 3, 1), "sgl-model-gateway": (0, 3, 1), "smg": (1, 13)}
+"""Image -> its first version that is known to take `CONTROL_KEYS`: a router ends at a flag that it does not know. Images of
+SGLang do not say which router they have."""
+_GUARDED = ("--api-key", CONTROL_KEYS, "--jwt-issuer")
+"""With one of them the user has said who may change the router."""
+_WITH_ENGINES = frozenset({"server", "serve"})
+"""Words after which the program starts engines, too, and calls the router's flags by other names."""
 _OURS = frozenset({keys.COMPONENT, keys.WORKER_INDEX, keys.SERVICE, keys.REVISION, keys.MANAGED_BY})
 
 
@@ -31,6 +40,8 @@ class SglangRouter(NamedTuple):
     """Where it expects every worker, when it says so."""
     key: str
     """What its API wants to see, "" for nothing; may refer to variables."""
+    worker_key: str = ""
+    """What it shows its workers, "" for nothing; may refer to variables."""
 
 
 def sglang_router(container: Mapping[str, Any]) -> SglangRouter | None:
@@ -59,7 +70,27 @@ def sglang_router(container: Mapping[str, Any]) -> SglangRouter | None:
         address=f"{scheme}://{f'[{inside}]' if ':' in inside else inside}:{value(words, '--port') or PORT}",
         worker_port=quantity.whole(port),
         key=_key(words),
+        worker_key=value(words, "--api-key") or "",
     )
+
+
+def takes_key(container: Mapping[str, Any], said: str = "") -> bool:
+    """Whether a container is a router of SGLang's that takes a key for its control plane, and was given none by the user.
+
+    `said`: "true" where the user knows that the image takes it, "false" where it is to have none, else "".
+    """
+    words = parts(container)
+    programs = [at for at, word in enumerate(words) if _program(word)]
+    name, version = _version(str(container.get("image", "")))
+    known = said == "true" or (name in KEYED and version >= KEYED[name])
+    starts = bool(programs) if container.get("command") else known
+    if said == "false" or not known or not starts or value(words, "--mini-lb") is not None:
+        return False
+    if any(
+        words[at].endswith(".launch_server") or words[at + 1 : at + 2] in ([one] for one in _WITH_ENGINES) for at in programs
+    ):
+        return False
+    return not any(word.partition("=")[0] in _GUARDED for word in words)
 
 
 def takes_flags(container: Mapping[str, Any]) -> bool:
@@ -84,9 +115,15 @@ def parts(container: Mapping[str, Any]) -> list[str]:
 
 
 def _old(image: str) -> bool:
+    name, version = _version(image)
+    return bool(version) and version[:2] < OLDEST.get(name, (0, 0))
+
+
+def _version(image: str) -> tuple[str, tuple[int, ...]]:
+    """Name of an image without its registry, and the version that its tag says, () for none."""
     name, _, tag = image.partition("@")[0].rpartition("/")[2].partition(":")
-    found = re.match(r"v?(\d+)\.(\d+)", tag)
-    return found is not None and (int(found[1]), int(found[2])) < OLDEST.get(name, (0, 0))
+    found = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", tag)
+    return name, tuple(int(number) for number in found.groups(default="0")) if found else ()
 
 
 def _program(word: str) -> bool:

@@ -1,6 +1,7 @@
 """Small HTTP endpoints for probes and metrics. That they answer at all shows that the event loop is alive."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from hmac import compare_digest
 
 from aiohttp import web
 
@@ -13,14 +14,16 @@ class PortTaken(Exception):
     """Another process listens there."""
 
 
-async def serve(address: str, port: int, routes: Mapping[str, Route]) -> tuple[web.AppRunner, int]:
+async def serve(
+    address: str, port: int, routes: Mapping[str, Route], key: str = "", guarded: Collection[str] = ()
+) -> tuple[web.AppRunner, int]:
     """Serve until the runner is cleaned up; the port that was really taken (0 asks for a free one).
 
-    Raises PortTaken where nobody can listen.
+    The `guarded` paths answer only who shows the key, where there is one. Raises PortTaken where nobody can listen.
     """
     app = web.Application()
     for path, route in routes.items():
-        app.router.add_get(path, _handler(route))
+        app.router.add_get(path, _handler(route, key if path in guarded else ""))
     runner = web.AppRunner(app, access_log=None, handle_signals=False)
     await runner.setup()
     try:
@@ -31,8 +34,11 @@ async def serve(address: str, port: int, routes: Mapping[str, Route]) -> tuple[w
     return runner, int(runner.addresses[0][1])
 
 
-def _handler(route: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    async def handle(_: web.Request) -> web.StreamResponse:
+def _handler(route: Route, key: str) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        shown = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if key and not compare_digest(shown.encode(errors="replace"), key.encode()):
+            return web.Response(text="this page needs the key of the router: Authorization: Bearer KEY", status=401)
         well, text = route()
         return web.Response(text=text, status=200 if well else 503)
 

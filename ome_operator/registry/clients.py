@@ -5,6 +5,7 @@ No Kubernetes client library: one GET with a token does not deserve its memory i
 
 import os
 import ssl
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -31,8 +32,16 @@ def api_server() -> str:
 class Pods:
     """Lists the pods of one slice."""
 
-    def __init__(self, session: aiohttp.ClientSession, server: str, namespace: str, selector: str, account: Path) -> None:
-        self._session, self._account = session, account
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        server: str,
+        namespace: str,
+        selector: str,
+        account: Path,
+        stems: Mapping[str, str],
+    ) -> None:
+        self._session, self._account, self._stems = session, account, stems
         # No resourceVersion: a consistent read, never an old one from a cache.
         self._url = f"{server.rstrip('/')}/api/v1/namespaces/{quote(namespace)}/pods?labelSelector={quote(selector)}"
         self._trust: tuple[int, ssl.SSLContext] | None = None
@@ -44,7 +53,7 @@ class Pods:
         async with self._session.get(self._url, headers=headers, ssl=self._tls() if secure else True) as answer:
             if answer.status != 200:
                 raise Odd(f"the API server refuses to list pods: {await _words(answer)}")
-            return read(await _json(answer))
+            return read(await _json(answer), self._stems)
 
     def _tls(self) -> ssl.SSLContext:
         """Trust in the cluster's certificate authority, loaded again when its file changes."""
@@ -58,8 +67,8 @@ class Pods:
 class Router:
     """The router's list of workers. It adds and removes in the background: an answer means that it will try."""
 
-    def __init__(self, session: aiohttp.ClientSession, url: str, key: str) -> None:
-        self._session, self._url, self._key = session, f"{url.rstrip('/')}/workers", key
+    def __init__(self, session: aiohttp.ClientSession, url: str, key: str, worker_key: str = "") -> None:
+        self._session, self._url, self._worker_key = session, f"{url.rstrip('/')}/workers", worker_key
         self._jobs: dict[str, str] = {}
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
 
@@ -67,6 +76,10 @@ class Router:
         """What it lists; raises one of `Unreachable`."""
         # Its certificate is for another name than that of this pod's loopback, where nobody else can listen.
         async with self._session.get(self._url, headers=self._headers, ssl=False) as answer:
+            if answer.status in (401, 403):
+                raise Odd(
+                    f"the router wants another key than ours; delete this pod, if its Secret is new: {await _words(answer)}"
+                )
             if answer.status != 200:
                 raise Odd(f"the router does not tell its workers: {await _words(answer)}")
             body = await _json(answer)
@@ -80,8 +93,8 @@ class Router:
         body: dict[str, Any] = {"url": target.url, "worker_type": target.worker_type}
         if target.bootstrap_port is not None:
             body["bootstrap_port"] = target.bootstrap_port
-        if self._key:
-            body["api_key"] = self._key  # what it shows its workers; its own discovery does the same
+        if self._worker_key:  # never the key of its control plane, which a worker could then use
+            body["api_key"] = self._worker_key
         async with self._session.post(self._url, json=body, headers=self._headers, ssl=False) as answer:
             if answer.status >= 300:
                 raise Odd(f"the router does not add {target.url}: {await _words(answer)}")

@@ -17,6 +17,7 @@ import aiohttp
 
 from ome_operator.machinery import health
 from ome_operator.registry.clients import SERVICE_ACCOUNT, TIMEOUT, Pods, Router, Unreachable, engine_load
+from ome_operator.registry.metrics import RegistryMetrics
 from ome_operator.registry.reconcile import LeaderState, Pod, RegistrySettings, Step, WorkerMemory, reconcile
 
 logger = logging.getLogger(__name__)
@@ -40,7 +41,9 @@ class SidecarSettings:
     """Labels of the pods of our slice."""
     registry: RegistrySettings
     key: str = ""
-    """What the router wants to see in `Authorization`, "" for nothing."""
+    """What the router's `/workers` wants to see in `Authorization`, and ours; "" for nothing."""
+    worker_key: str = ""
+    """What the router shows its workers, "" for nothing."""
     interval: float = 3.0
     """Seconds between two lists: a dead worker must be out within 10 s, probe and removal included."""
     account: Path = SERVICE_ACCOUNT
@@ -56,8 +59,11 @@ class Registry:
 
     def __init__(self, settings: SidecarSettings, session: aiohttp.ClientSession) -> None:
         self._settings, self._session = settings, session
-        self._pods = Pods(session, settings.server, settings.namespace, settings.selector, settings.account)
-        self._router = Router(session, settings.router, settings.key)
+        stems = {role.component: role.stem for role in settings.registry.roles}
+        self._pods = Pods(session, settings.server, settings.namespace, settings.selector, settings.account, stems)
+        self._router = Router(session, settings.router, settings.key, settings.worker_key)
+        self._metrics = RegistryMetrics()
+        self._strangers: frozenset[str] = frozenset()
         self._known: tuple[Pod, ...] | None = None
         self._memory = WorkerMemory()
         self._leaders: tuple[LeaderState, ...] = ()
@@ -96,6 +102,7 @@ class Registry:
             return self._settings.interval
         step = reconcile(self._known, workers, self._memory, self._settings.registry, time.time(), fresh)
         self._memory, self._leaders = step.memory, step.leaders
+        self._count_strangers(step)
         changed = await self._change_router(step)
         await self._ask_engines()
         return SOON if changed else self._settings.interval
@@ -123,7 +130,7 @@ class Registry:
         """Whether the router took any of it."""
         failed = ""
         done = 0
-        for worker, why in step.remove:
+        for worker, why, _ in step.remove:
             try:
                 await self._router.remove(worker)
                 done += 1
@@ -141,6 +148,15 @@ class Registry:
                 self._memory = self._memory._replace(asked=asked)
         self._log_trouble("changes", failed)
         return done > 0
+
+    def _count_strangers(self, step: Step) -> None:
+        """Each that the router lists counts once, however often its removal fails."""
+        found = {one.worker.id: one.worker for one in step.remove if one.stranger}
+        new = found.keys() - self._strangers
+        for worker in (found[one] for one in sorted(new)):
+            logger.warning("a stranger in the router's list: %s (%s)", worker.url, worker.worker_type)
+        self._metrics.found(len(new), time.time())
+        self._strangers = frozenset(found)
 
     async def _ask_engines(self) -> None:
         """The router forgets a worker's requests with the worker; its engine knows until the last one has ended."""
@@ -160,6 +176,10 @@ class Registry:
         """Whether passes go on; servers that do not answer are no reason to restart."""
         age = time.monotonic() - self._passed_at
         return age < STUCK, "ok" if age < STUCK else f"no pass for {age:.0f} s"
+
+    def metrics(self) -> health.Answer:
+        """For Prometheus and for the operator."""
+        return True, self._metrics.render(self._leaders)
 
     def workers(self) -> health.Answer:
         """Every leader of the slice: whether this router lists it, and how many requests run there."""
@@ -189,8 +209,9 @@ async def run(settings: SidecarSettings) -> None:
         registry = Registry(settings, session)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, registry.stop)
-        routes = {"/healthz": registry.alive, "/workers": registry.workers}
-        runner, port = await health.serve(settings.address, settings.port, routes)
+        routes = {"/healthz": registry.alive, "/metrics": registry.metrics, "/workers": registry.workers}
+        guarded = ("/workers",)  # probes and scrapes have no key, and learn no names
+        runner, port = await health.serve(settings.address, settings.port, routes, settings.key, guarded)
         logger.info("beside %s, pods with %s; answers on port %d", settings.router, settings.selector, port)
         try:
             await registry.run()

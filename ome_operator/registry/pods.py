@@ -1,10 +1,14 @@
-"""Read a list of pods as the API server answers it. Anything that is no whole list of pods is `Odd`, never an empty list."""
+"""Read a list of pods as the API server answers it. Anything that is no whole list of pods is `Odd`, never an empty list.
+
+Labels make no worker: whoever may create a pod may write them. A rank is a pod of the StatefulSet that the operator made for
+its group, by its controller and by its own name, which only that StatefulSet's pod can have while it is there.
+"""
 
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from ome_operator import keys
+from ome_operator import keys, names
 from ome_operator.registry.reconcile import Pod
 
 
@@ -12,8 +16,11 @@ class Odd(Exception):
     """An answer that is not what was asked for."""
 
 
-def read(body: Any) -> tuple[Pod, ...]:
-    """The ranks in a PodList; pods that are no rank of a group are left out. Raises Odd."""
+def read(body: Any, stems: Mapping[str, str]) -> tuple[Pod, ...]:
+    """The ranks in a PodList; pods that are no rank of a group are left out. Raises Odd.
+
+    `stems`: component -> what the names of its StatefulSets begin with.
+    """
     if not isinstance(body, dict) or body.get("kind") != "PodList":
         raise Odd("the API server's answer is no list of pods")
     if (body.get("metadata") or {}).get("continue"):
@@ -21,17 +28,19 @@ def read(body: Any) -> tuple[Pod, ...]:
     items = body.get("items")
     try:
         # `items: null` is how some servers spell an empty list; a list without the field is none.
-        return tuple(pod for one in body["items"] or () if (pod := _pod(one)) is not None)
+        return tuple(pod for one in body["items"] or () if (pod := _pod(one, stems)) is not None)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise Odd(f"the API server lists something that is no pod: {error!r} in {type(items).__name__}") from error
 
 
-def _pod(body: Mapping[str, Any]) -> Pod | None:
+def _pod(body: Mapping[str, Any], stems: Mapping[str, str]) -> Pod | None:
     metadata, status = body["metadata"], body.get("status") or {}
     labels, notes = metadata.get("labels") or {}, metadata.get("annotations") or {}
     leader, group, rank = labels.get(keys.WORKER_INDEX) == "0", labels.get(keys.GROUP_INDEX), labels.get(keys.POD_INDEX)
-    if group is None or rank is None or leader != (rank == "0"):
+    if group is None or rank is None or not rank.isdecimal() or leader != (rank == "0"):
         return None  # a second pod of a leader's StatefulSet, which somebody scaled by hand, is no rank
+    if not _made(metadata, stems.get(str(labels.get(keys.COMPONENT)), ""), str(group), str(rank), leader):
+        return None
     running, started = _running(body.get("spec") or {}, status)
     ready: Mapping[str, Any] = next((one for one in status.get("conditions") or () if one["type"] == "Ready"), {})
     port = str(notes.get(keys.BOOTSTRAP_PORT, ""))
@@ -50,6 +59,14 @@ def _pod(body: Mapping[str, Any]) -> Pod | None:
         draining=bool(notes.get(keys.DRAINING)),
         bootstrap_port=int(port) if port.isdigit() else None,
     )
+
+
+def _made(metadata: Mapping[str, Any], stem: str, group: str, rank: str, leader: bool) -> bool:
+    """Whether the StatefulSet of this group made the pod."""
+    wanted = names.leader(stem, group) if leader else names.worker(stem, group)
+    owner: Mapping[str, Any] = next((one for one in metadata.get("ownerReferences") or () if one.get("controller")), {})
+    kind = str(owner.get("apiVersion", "")).partition("/")[0], owner.get("kind")
+    return kind == ("apps", "StatefulSet") and owner.get("name") == wanted and metadata["name"] == f"{wanted}-{rank}"
 
 
 def _running(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[bool, float]:

@@ -19,6 +19,8 @@ class RoleSpec(NamedTuple):
     """Where leaders serve HTTP."""
     pods: int
     """In a group."""
+    stem: str
+    """What the names of its StatefulSets begin with."""
 
 
 class RegistrySettings(NamedTuple):
@@ -33,6 +35,8 @@ class RegistrySettings(NamedTuple):
     """After so long a rank that started after its leader was ready is taken for one that has joined it."""
     retry: float = 15.0
     """The router adds in the background; what is not listed after so long is sent again."""
+    remember: float = 3600.0
+    """An address of ours may stay in the router's list for so long after its pod has gone: it is no stranger's."""
 
 
 class Pod(NamedTuple):
@@ -90,6 +94,8 @@ class Removal(NamedTuple):
 
     worker: Worker
     why: str
+    stranger: bool = False
+    """Whether it is not, and was not lately, an address of ours: somebody else put it into the list."""
 
 
 class LeaderState(NamedTuple):
@@ -120,6 +126,9 @@ class WorkerMemory(NamedTuple):
     """UID of a leader -> since when we see it not ready."""
     refill: frozenset[str] = frozenset()
     """URLs that an empty router was sent while the pods were not known anew: these may be sent again."""
+    ours: Mapping[str, float] | None = None
+    """URL that a pod of ours had -> when it was seen last; None before the first look, when all that a router lists may be
+    left over from a registry before us."""
 
 
 class Step(NamedTuple):
@@ -156,6 +165,7 @@ def reconcile(
     `fresh` is False when the pods are an old list, because the API server does not answer: then nothing is removed, and
     only an empty router, which has just started, is filled.
     """
+    pods = tuple(pods)
     listed: dict[str, list[Worker]] = {}
     for worker in workers:
         listed.setdefault(worker.base, []).append(worker)
@@ -172,7 +182,8 @@ def reconcile(
     held = {target.url: target for _, target, verdict in judged if verdict.patient and target.url not in wanted}
     because = {target.url: verdict.why for _, target, verdict in judged if verdict.why}
     stay, missing = {**held, **wanted}, [url for url in wanted if url not in listed]
-    remove = _surplus(listed, stay, memory, because)
+    ours = _ours(pods, memory, settings, now)
+    remove = _surplus(listed, stay, memory, because, ours)
     due = [url for url in missing if now - sent.get(url, -settings.retry) >= settings.retry]
     add = tuple(wanted[url] for url in due if fresh or not listed or url in memory.refill)
     asked = {url: sent[url] for url in missing if url in sent}
@@ -185,16 +196,29 @@ def reconcile(
             {**asked, **{one.url: now for one in add}},
             unready,
             frozenset() if fresh else memory.refill | {one.url for one in add},
+            ours if fresh else memory.ours,
         ),
     )
 
 
+def _ours(pods: Iterable[Pod], memory: WorkerMemory, settings: RegistrySettings, now: float) -> dict[str, float]:
+    """Addresses of pods of ours, of whatever rank, and of those that went lately -> when they were seen last."""
+    ports = {role.component: role.port for role in settings.roles}
+    known = {url: min(at, now) for url, at in (memory.ours or {}).items()}
+    here = {_url(pod, ports[pod.component]): now for pod in pods if pod.ip and pod.component in ports}
+    return {**{url: at for url, at in known.items() if now - at < settings.remember}, **here}
+
+
 def _surplus(
-    listed: Mapping[str, list[Worker]], stay: Mapping[str, Target], memory: WorkerMemory, because: Mapping[str, str]
+    listed: Mapping[str, list[Worker]],
+    stay: Mapping[str, Target],
+    memory: WorkerMemory,
+    because: Mapping[str, str],
+    ours: Mapping[str, float],
 ) -> tuple[Removal, ...]:
     """Workers that the router lists and must not."""
     return tuple(
-        Removal(one, why)
+        Removal(one, why, stranger=memory.ours is not None and url not in ours)
         for url, known in listed.items()
         for one in known
         if (why := _wrong(one, stay.get(url), memory.pods.get(url), because.get(url)))
@@ -226,9 +250,12 @@ def _leaders(pods: Iterable[Pod], settings: RegistrySettings) -> list[tuple[Pod,
 
 
 def _target(pod: Pod, role: RoleSpec, settings: RegistrySettings) -> Target:
-    host = f"[{pod.ip}]" if ":" in pod.ip else pod.ip
     bootstrap = (pod.bootstrap_port or settings.bootstrap_port) if role.worker_type == "prefill" else None
-    return Target(f"http://{host}:{role.port}", role.worker_type, bootstrap, pod.name, pod.uid)
+    return Target(_url(pod, role.port), role.worker_type, bootstrap, pod.name, pod.uid)
+
+
+def _url(pod: Pod, port: int) -> str:
+    return f"http://{f'[{pod.ip}]' if ':' in pod.ip else pod.ip}:{port}"
 
 
 def _judge(

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from ome_operator.registry.reconcile import Pod, RegistrySettings, RoleSpec, Step, Worker, WorkerMemory, reconcile
 
-ROLES = (RoleSpec("engine", "prefill", 30000, 2), RoleSpec("decoder", "decode", 30001, 3))
+ROLES = (RoleSpec("engine", "prefill", 30000, 2, "p"), RoleSpec("decoder", "decode", 30001, 3, "d"))
 TERMS = RegistrySettings(ROLES)
 NOW = 1000.0
 IPS = [f"10.0.0.{number}" for number in range(4)]

@@ -85,7 +85,7 @@ class Api:
         self._runner: web.AppRunner | None = None
 
     def run(self, name: str, component: str, ip: str, **annotations: str) -> None:
-        """A leader that serves."""
+        """A leader that serves: pod 0 of the StatefulSet of its name, which is `<component>-<group>`."""
         labels = {
             "component": component,
             "leaderworkerset.sigs.k8s.io/worker-index": "0",
@@ -93,7 +93,13 @@ class Api:
             "apps.kubernetes.io/pod-index": "0",
         }
         self.pods[name] = {
-            "metadata": {"name": name, "uid": f"uid-{name}", "labels": labels, "annotations": annotations},
+            "metadata": {
+                "name": f"{name}-0",
+                "uid": f"uid-{name}",
+                "labels": labels,
+                "annotations": annotations,
+                "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": name, "controller": True}],
+            },
             "status": {"phase": "Running", "podIP": ip, "conditions": [{"type": "Ready", "status": "True"}]},
         }
 
@@ -120,14 +126,16 @@ class Api:
 class Process:
     """A child process whose output goes to a file."""
 
-    def __init__(self, log: Path, *words: str) -> None:
-        self._log, self._words = log, words
+    def __init__(self, log: Path, *words: str, env: dict[str, str] | None = None) -> None:
+        self._log, self._words, self._env = log, words, env
         self.child: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
         """Run it."""
         with self._log.open("ab") as out:
-            self.child = await asyncio.create_subprocess_exec(sys.executable, *self._words, stdout=out, stderr=out)
+            self.child = await asyncio.create_subprocess_exec(
+                sys.executable, *self._words, stdout=out, stderr=out, env=self._env
+            )
 
     async def stop(self, number: int = signal.SIGKILL) -> int:
         """End it; its exit code."""
@@ -169,7 +177,7 @@ class Stage:
         self.registry = Process(
             folder / "registry.log",
             *("-m", "ome_operator", "registry", f"--router={self.url}", "--namespace=team", "--selector=a=b,c=d"),
-            *(f"--role=engine:prefill:{PORT}:1", f"--role=decoder:decode:{PORT}:1", f"--account={account}"),
+            *(f"--role=engine:prefill:{PORT}:1:p", f"--role=decoder:decode:{PORT}:1:d", f"--account={account}"),
             *(f"--server=http://127.0.0.1:{self.api.port}", "--address=127.0.0.1", f"--port={self._probe}"),
         )
         self.session = aiohttp.ClientSession()
@@ -195,7 +203,7 @@ class Stage:
         """What the registry says about each pod."""
         async with self.session.get(f"http://127.0.0.1:{self._probe}/workers") as answer:
             body = json.loads(await answer.text())
-        return {one["pod"]: one for one in body["workers"]}
+        return {one["pod"].removesuffix("-0"): one for one in body["workers"]}
 
     async def health(self) -> int:
         """Status of the registry's probe."""

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys, quantity
 from ome_operator.core.observed.objects import Manifest
-from ome_operator.core.render import meta
-from ome_operator.core.render.statefulsets import Stored
+from ome_operator.core.render import meta, router_key
+from ome_operator.core.render.statefulsets import Stored, stem
 from ome_operator.engines.routers import BOOTSTRAP_PORT, SglangRouter, sglang_router, value
 
 NAME = "ome-registry"
@@ -22,6 +22,8 @@ class Groups(NamedTuple):
     """Where leaders serve HTTP."""
     pods: int
     """In a group."""
+    stem: str
+    """What the names of its StatefulSets begin with: the registry takes a pod for a worker only by its owner."""
 
 
 class Sidecar(NamedTuple):
@@ -43,7 +45,7 @@ def sidecar(image: str, roles: Mapping[str, Stored], pull_secrets: tuple[str, ..
         words = [word for part in ("command", "args") for one in box.get(part) or () for word in str(one).split()]
     port = value(words, "--disaggregation-bootstrap-port") or ""
     # In one order: what is rendered now and what is read back from the API server must give equal manifests.
-    groups = tuple(Groups(name, roles[name].port, roles[name].size) for name in TYPES if name in roles)
+    groups = tuple(Groups(name, roles[name].port, roles[name].size, stem(roles[name])) for name in TYPES if name in roles)
     said = quantity.whole(port)
     return Sidecar(image, groups, BOOTSTRAP_PORT if said is None else said, pull_secrets)
 
@@ -61,7 +63,9 @@ def with_registry(
     if not wanted.roles or router.pd != (len(wanted.roles) > 1):
         return pod
     box = _container(owner, revision, router, wanted)
-    if env := _environment(box["args"], pod["containers"][0].get("env") or []):
+    # Our key is read from the variable: an argument would show it in the list of the node's processes.
+    needed = [*box["args"], *([router_key.REFERENCE] if router.key == router_key.REFERENCE else [])]
+    if env := _environment(needed, pod["containers"][0].get("env") or []):
         box["env"] = env
     if sources := pod["containers"][0].get("envFrom"):
         box["envFrom"] = sources
@@ -85,9 +89,10 @@ def _container(owner: meta.Owner, revision: str, router: SglangRouter, wanted: S
     ]
     for role in wanted.roles:
         kind = TYPES[role.component] if router.pd else "regular"
-        args.append(f"--role={role.component}:{kind}:{router.worker_port or role.port}:{role.pods}")
+        args.append(f"--role={role.component}:{kind}:{router.worker_port or role.port}:{role.pods}:{role.stem}")
     args += [f"--bootstrap-port={wanted.bootstrap_port}"] if router.pd else []
-    args += [f"--key={router.key}"] if router.key else []
+    args += [f"--key={router.key}"] if router.key not in ("", router_key.REFERENCE) else []
+    args += [f"--worker-key={router.worker_key}"] if router.worker_key else []
     probe = {"httpGet": {"path": "/healthz", "port": keys.REGISTRY_PORT}, "timeoutSeconds": 3}
     return {
         "name": NAME,

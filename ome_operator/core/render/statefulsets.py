@@ -92,19 +92,20 @@ def stamp(owner: meta.Owner, role: Stored, groups: Iterable[int]) -> list[Manife
     """The StatefulSets of these groups of a role: for each its leader, and its workers where it has some."""
     manifests = []
     for group in groups:
-        manifests.append(_stamp(owner, role.leader, names.leader(_stem(role), group), group, 1))
+        manifests.append(_stamp(owner, role.leader, names.leader(stem(role), group), group, 1))
         if role.worker is not None:
-            manifests.append(_stamp(owner, role.worker, names.worker(_stem(role), group), group, role.size - 1))
+            manifests.append(_stamp(owner, role.worker, names.worker(stem(role), group), group, role.size - 1))
     return manifests
 
 
 def sets(role: Stored, group: int) -> list[str]:
     """Names of the StatefulSets of a group."""
-    workers = [names.worker(_stem(role), group)] if role.worker is not None else []
-    return [names.leader(_stem(role), group), *workers]
+    workers = [names.worker(stem(role), group)] if role.worker is not None else []
+    return [names.leader(stem(role), group), *workers]
 
 
-def _stem(role: Stored) -> str:
+def stem(role: Stored) -> str:
+    """What the names of the StatefulSets of a role begin with."""
     return str(role.leader["metadata"]["name"])
 
 

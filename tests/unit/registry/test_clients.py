@@ -70,13 +70,13 @@ async def test_what_is_no_list_of_workers_is_none(
 
 async def test_adding_and_removing(server: Server, session: aiohttp.ClientSession) -> None:
     server.answers |= {"/workers": (202, {"worker_id": "7"}), "/workers/7": (202, {})}
-    router = Router(session, server.url, "key")
+    router = Router(session, server.url, "key", "for workers")
     await router.add(Target("http://a:1", "prefill", 8998, "p", "u"))
     await router.add(Target("http://b:1", "decode", None, "d", "v"))
     await router.remove(Worker("7", "http://c:1", "decode", None, 0))
     await router.remove(Worker("8", "http://d:1", "decode", None, 0))  # 404: it is gone
-    first = {"url": "http://a:1", "worker_type": "prefill", "bootstrap_port": 8998, "api_key": "key"}
-    second = {"url": "http://b:1", "worker_type": "decode", "api_key": "key"}
+    first = {"url": "http://a:1", "worker_type": "prefill", "bootstrap_port": 8998, "api_key": "for workers"}
+    second = {"url": "http://b:1", "worker_type": "decode", "api_key": "for workers"}
     assert server.sent[:3] == [
         ("POST", "/workers", "Bearer key", first),
         ("POST", "/workers", "Bearer key", second),
@@ -85,6 +85,19 @@ async def test_adding_and_removing(server: Server, session: aiohttp.ClientSessio
     server.answers["/workers"] = 400, {"error": "bad"}
     with pytest.raises(Odd, match="bad"):
         await router.add(Target("http://a:1", "prefill", 8998, "p", "u"))
+
+
+async def test_workers_do_not_get_the_key_of_the_control_plane(server: Server, session: aiohttp.ClientSession) -> None:
+    """The router shows it with every prompt: an engine, or whoever has its address, could then redirect prompts."""
+    server.answers["/workers"] = 202, {"worker_id": "7"}
+    await Router(session, server.url, "key").add(Target("http://a:1", "decode", None, "p", "u"))
+    assert server.sent == [("POST", "/workers", "Bearer key", {"url": "http://a:1", "worker_type": "decode"})]
+
+
+async def test_a_router_that_wants_another_key_is_told_apart(server: Server, session: aiohttp.ClientSession) -> None:
+    server.answers["/workers"] = 401, {}
+    with pytest.raises(Odd, match="another key than ours; delete this pod"):
+        await Router(session, server.url, "old").workers()
 
 
 async def test_a_router_that_restarted_forgot_what_it_was_sent(server: Server, session: aiohttp.ClientSession) -> None:
@@ -117,7 +130,7 @@ async def test_an_engine_that_is_gone_says_nothing(session: aiohttp.ClientSessio
 
 async def test_the_token_is_read_anew_each_time(server: Server, session: aiohttp.ClientSession, tmp_path: Path) -> None:
     server.answers["/api/v1/namespaces/team/pods"] = 200, {"kind": "PodList", "metadata": {}, "items": []}
-    pods = Pods(session, server.url, "team", "a=b", tmp_path)
+    pods = Pods(session, server.url, "team", "a=b", tmp_path, {})
     with pytest.raises(OSError, match="token"):
         await pods.list()
     for token in ("one", "two"):

@@ -19,7 +19,7 @@ async def test_what_a_router_forgot_before_it_was_seen_is_sent_again(
     (tmp_path / "token").write_text("t")
     server.answers |= {"/workers": (200, {"workers": [], "worker_id": "7"}), "/workers/7": (200, {})}
     server.answers["/api/v1/namespaces/team/pods"] = 200, pods(leader())
-    settings = RegistrySettings((RoleSpec("engine", "regular", 30000, 1),))
+    settings = RegistrySettings((RoleSpec("engine", "regular", 30000, 1, "p"),))
     registry = Registry(
         SidecarSettings(
             router=server.url,

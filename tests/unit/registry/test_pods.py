@@ -7,6 +7,14 @@ import pytest
 from ome_operator.registry.pods import Odd, read
 from ome_operator.registry.reconcile import RegistrySettings, RoleSpec, Worker, WorkerMemory, reconcile
 
+STEMS = {"engine": "p"}
+
+
+def made_by(name: str, kind: str = "StatefulSet") -> list[dict[str, Any]]:
+    """The reference of a pod to its controller, behind that of somebody else."""
+    other = {"apiVersion": "v1", "kind": "ConfigMap", "name": "notes"}
+    return [other, {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": "s", "controller": True}]
+
 
 def leader(group: int = 3, **more: Any) -> dict[str, Any]:
     """A leader as the API server shows it."""
@@ -17,7 +25,13 @@ def leader(group: int = 3, **more: Any) -> dict[str, Any]:
         "apps.kubernetes.io/pod-index": "0",
     }
     return {
-        "metadata": {"name": f"p-{group}-0", "uid": f"u{group}", "labels": labels, **more.pop("metadata", {})},
+        "metadata": {
+            "name": f"p-{group}-0",
+            "uid": f"u{group}",
+            "labels": labels,
+            "ownerReferences": made_by(f"p-{group}"),
+            **more.pop("metadata", {}),
+        },
         "spec": {"containers": [{"name": "main"}, {"name": "other"}]},
         "status": {
             "phase": "Running",
@@ -36,6 +50,7 @@ def worker(group: int = 3, rank: int = 2, phase: str = "Pending") -> dict[str, A
     """A rank above 0."""
     labels = {"component": "engine", "ome.io/group": str(group), "apps.kubernetes.io/pod-index": str(rank)}
     metadata = {"name": f"p-{group}-w-{rank}", "uid": f"w{group}-{rank}", "labels": labels}
+    metadata["ownerReferences"] = made_by(f"p-{group}-w")
     return {"metadata": metadata, "status": {"phase": phase}}
 
 
@@ -57,7 +72,7 @@ def pods(*items: Any) -> dict[str, Any]:
 
 
 def test_a_leader() -> None:
-    (pod,) = read(pods(leader()))
+    (pod,) = read(pods(leader()), STEMS)
     assert pod == ("p-3-0", "u3", "10.0.0.3", "engine", "3", 0, True, 100.0, True, 200.0, False, False, None)
 
 
@@ -65,24 +80,24 @@ def test_annotations_and_deletion() -> None:
     notes = {"ome.io/draining": "true", "sglang.ai/bootstrap-port": "9000"}
     labels = leader()["metadata"]["labels"]
     more = {"annotations": notes, "labels": labels, "deletionTimestamp": "2026-01-01T00:00:00Z"}
-    (pod,) = read(pods(leader(metadata=more)))
+    (pod,) = read(pods(leader(metadata=more)), STEMS)
     assert pod.deleting and pod.draining and pod.bootstrap_port == 9000
 
 
 def test_a_rank_that_has_not_started() -> None:
-    (pod,) = read(pods(worker()))
+    (pod,) = read(pods(worker()), STEMS)
     assert (pod.group, pod.rank, pod.running, pod.ready) == ("3", 2, False, False)
 
 
 @pytest.mark.parametrize("state", [{"terminated": {"exitCode": 0}}, {"waiting": {"reason": "CrashLoopBackOff"}}, {}, None])
 def test_a_main_container_that_does_not_run(state: Any) -> None:
-    (pod,) = read(pods(leader(containerStatuses=[{"name": "main", "state": state}])))
+    (pod,) = read(pods(leader(containerStatuses=[{"name": "main", "state": state}])), STEMS)
     assert not pod.running
 
 
 def test_pods_that_are_no_ranks_are_left_out() -> None:
     router = {"metadata": {"name": "r", "uid": "r", "labels": {"component": "router"}}}
-    assert read(pods(router, {"metadata": {"name": "x", "uid": "x"}})) == ()
+    assert read(pods(router, {"metadata": {"name": "x", "uid": "x"}}), STEMS) == ()
 
 
 @pytest.mark.parametrize(
@@ -96,6 +111,7 @@ def test_pods_that_are_no_ranks_are_left_out() -> None:
         labelled(worker(), index="0"),
         labelled(worker(), leads="0"),
         labelled(worker(), index=None),
+        labelled(worker(), index="many"),
     ],
     ids=[
         "a leader's set was scaled by hand",
@@ -106,31 +122,59 @@ def test_pods_that_are_no_ranks_are_left_out() -> None:
         "a worker as rank 0",
         "a worker with the leader's mark",
         "a worker without a rank",
+        "a worker with a word for a rank",
     ],
 )
 def test_a_pod_whose_labels_are_at_odds_is_no_rank(body: Any) -> None:
     """The others are known all the same: one pod must not keep every router from learning anything."""
-    assert [pod.name for pod in read(pods(body, leader(4)))] == ["p-4-0"]
+    assert [pod.name for pod in read(pods(body, leader(4)), STEMS)] == ["p-4-0"]
+
+
+def renamed(body: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    """The pod with other metadata."""
+    return {**body, "metadata": {**body["metadata"], **metadata}}
+
+
+IMPOSTORS = {
+    "a bare pod": renamed(leader(), name="impostor", ownerReferences=[]),
+    "a bare pod of the leader's name": renamed(leader(), ownerReferences=[]),
+    "one whose owner is no controller": renamed(leader(), ownerReferences=[{**made_by("p-3")[1], "controller": False}]),
+    "a Deployment's": renamed(leader(), ownerReferences=made_by("p-3", "ReplicaSet")),
+    "another group's": renamed(leader(), ownerReferences=made_by("p-4")),
+    "another StatefulSet's": renamed(leader(), name="x-3-0", ownerReferences=made_by("x-3")),
+    "one that only claims to be the leader set's": renamed(leader(), name="impostor", ownerReferences=made_by("p-3")),
+    "a worker as a leader": renamed(leader(), name="p-3-w-0", ownerReferences=made_by("p-3-w")),
+    "a worker of another name": renamed(worker(), name="p-3-w-1"),
+    "a component that is none of the slice": renamed(
+        leader(), labels={**leader()["metadata"]["labels"], "component": "decoder"}
+    ),
+}
+
+
+@pytest.mark.parametrize("case", IMPOSTORS)
+def test_labels_make_no_worker(case: str) -> None:
+    """Whoever may create a pod may give it any labels: it would get prompts, and the key that workers are shown."""
+    assert [pod.name for pod in read(pods(IMPOSTORS[case], leader(4)), STEMS)] == ["p-4-0"]
 
 
 def test_of_three_groups_only_the_broken_one_leaves_the_router() -> None:
     """Every leader's pod index is 0: nothing but the label says whose worker is gone."""
-    settings = RegistrySettings((RoleSpec("engine", "regular", 30000, 2),))
+    settings = RegistrySettings((RoleSpec("engine", "regular", 30000, 2, "p"),))
     everything = [made for group in range(1, 4) for made in (leader(group), worker(group, 1, "Running"))]
     listed = [Worker(str(group), f"http://10.0.0.{group}:30000", "regular", None, 0) for group in range(1, 4)]
-    assert reconcile(read(pods(*everything)), listed, WorkerMemory(), settings, 1000.0).remove == ()
+    assert reconcile(read(pods(*everything), STEMS), listed, WorkerMemory(), settings, 1000.0).remove == ()
     for group in range(1, 4):
         others = [one for one in everything if one["metadata"]["name"] != f"p-{group}-w-1"]
         ending = worker(group, 1, "Running")
         ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
         for broken, why in ((others, "is missing"), ([*others, ending], "is being deleted")):
-            step = reconcile(read(pods(*broken)), listed, WorkerMemory(), settings, 1000.0)
+            step = reconcile(read(pods(*broken), STEMS), listed, WorkerMemory(), settings, 1000.0)
             assert [(one.worker.id, one.why) for one in step.remove] == [(str(group), f"rank 1 {why}")]
             assert step.add == ()
 
 
 def test_an_empty_list_is_an_answer() -> None:
-    assert read(pods()) == () == read({"kind": "PodList", "metadata": {}, "items": None})
+    assert read(pods(), STEMS) == () == read({"kind": "PodList", "metadata": {}, "items": None}, STEMS)
 
 
 @pytest.mark.parametrize(
@@ -147,9 +191,8 @@ def test_an_empty_list_is_an_answer() -> None:
         {"kind": "PodList", "metadata": {}, "items": "many"},
         {"kind": "PodList", "metadata": {"continue": "more"}, "items": []},
         pods(leader(conditions=[{"type": "Ready", "lastTransitionTime": "yesterday"}])),
-        pods(labelled(worker(), index="many")),
     ],
 )
 def test_an_odd_answer_is_no_list(body: Any) -> None:
     with pytest.raises(Odd):
-        read(body)
+        read(body, STEMS)

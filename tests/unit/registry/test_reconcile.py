@@ -6,7 +6,7 @@ import pytest
 
 from ome_operator.registry.reconcile import Pod, RegistrySettings, RoleSpec, Step, Target, Worker, WorkerMemory, reconcile
 
-TERMS = RegistrySettings((RoleSpec("engine", "prefill", 30000, 2), RoleSpec("decoder", "decode", 30000, 1)))
+TERMS = RegistrySettings((RoleSpec("engine", "prefill", 30000, 2, "p"), RoleSpec("decoder", "decode", 30000, 1, "d")))
 NOW = 1000.0
 P0, P1 = "http://10.0.0.1:30000", "http://10.0.0.2:30000"
 D0 = "http://10.0.0.9:30000"
@@ -181,3 +181,51 @@ def test_a_clock_that_was_set_back_makes_nothing_wait_for_it() -> None:
     back = step(pods, [worker()], step(pods, [worker()]).memory, NOW - hour)
     assert removed(step(pods, [worker()], back.memory, NOW - hour + TERMS.unready))
     assert step((GROUP[0], rank(1, started=NOW + hour))).add, "a rank that starts an hour from now started before"
+
+
+def strangers(one: Step) -> list[str]:
+    """URLs of workers that nobody of ours put there."""
+    return [each.worker.url for each in one.remove if each.stranger]
+
+
+THIEF = "http://thief:32000"
+
+
+def test_a_worker_that_was_never_a_pod_of_ours_is_a_stranger_and_goes() -> None:
+    known = step([*GROUP, decode()], [worker(), worker(D0, "decode", None)]).memory
+    done = step([*GROUP, decode()], [worker(), worker(D0, "decode", None), worker(THIEF, "decode", None)], known)
+    assert strangers(done) == [THIEF] == [one.worker.url for one in done.remove]
+
+
+def test_another_port_of_a_pod_of_ours_is_a_strangers() -> None:
+    """On the host's network another pod has the same address."""
+    done = step(GROUP, [worker("http://10.0.0.1:30001")], step(GROUP).memory)
+    assert strangers(done) == ["http://10.0.0.1:30001"]
+
+
+def test_what_was_ours_is_no_strangers() -> None:
+    """The router loses deletions: it keeps the dead, and may refuse to remove them for a while."""
+    known = step([*GROUP, decode()], [worker(), worker(D0, "decode", None)]).memory
+    gone = step(GROUP, [worker(), worker(D0, "decode", None)], known)
+    assert removed(gone) == [(D0, "no pod of this slice has this address")] and not strangers(gone)
+    again = step(GROUP, [worker(), worker(D0, "decode", None)], gone.memory, NOW + 60)
+    assert removed(again) and not strangers(again)
+    late = step(GROUP, [worker(), worker(D0, "decode", None)], gone.memory, NOW + 2 * TERMS.remember)
+    assert strangers(late) == [D0], "by now somebody else may have the address"
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_pod_that_cannot_serve_is_no_stranger(case: str) -> None:
+    assert not strangers(step(BROKEN[case][0], [worker()], step(GROUP).memory))
+
+
+def test_at_the_first_look_everything_may_be_left_over() -> None:
+    """From before the registry was restarted."""
+    first = step(GROUP, [worker(THIEF)])
+    assert removed(first) and not strangers(first)
+
+
+def test_old_lists_make_nobody_a_stranger() -> None:
+    assert step(GROUP, [worker(THIEF)], fresh=False).memory.ours is None
+    known = step(GROUP, [worker()]).memory
+    assert step(GROUP, [worker(), worker(THIEF)], known, fresh=False).remove == ()

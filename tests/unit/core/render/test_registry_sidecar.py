@@ -17,8 +17,8 @@ from tests.support import parts
 from tests.support.simulator import START
 
 OWNER = meta.Owner("svc", "team", "u")
-PD = Sidecar("ome:1", (Groups("engine", 30001, 4), Groups("decoder", 30002, 12)))
-ONE = Sidecar("ome:1", (Groups("engine", 8080, 1),))
+PD = Sidecar("ome:1", (Groups("engine", 30001, 4, "p"), Groups("decoder", 30002, 12, "d")))
+ONE = Sidecar("ome:1", (Groups("engine", 8080, 1, "e"),))
 BASE = ["python3", "-m", "sglang_router.launch_router"]
 STANDARD = "component=engine leaderworkerset.sigs.k8s.io/worker-index=0 ome.io/inferenceservice=$(INFERENCESERVICE_NAME)"
 
@@ -48,15 +48,15 @@ def test_what_it_is_told() -> None:
         "--router=http://127.0.0.1:8080",
         "--namespace=team",
         "--selector=ome.io/managed-by=ome-operator,ome.io/inferenceservice=svc,ome.io/revision=r1",
-        "--role=engine:prefill:30001:4",
-        "--role=decoder:decode:30002:12",
+        "--role=engine:prefill:30001:4:p",
+        "--role=decoder:decode:30002:12:d",
         "--bootstrap-port=8998",
     ]
 
 
 def test_a_router_of_one_kind_of_worker() -> None:
     said = args(words=["--service-discovery", "--service-discovery-port=9000"], wanted=ONE)
-    assert said[4:] == ["--role=engine:regular:9000:1"]
+    assert said[4:] == ["--role=engine:regular:9000:1:e"]
 
 
 def test_the_command_understands_what_is_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,15 +70,25 @@ def test_the_command_understands_what_is_rendered(monkeypatch: pytest.MonkeyPatc
     assert done.exit_code == 0, done.output
     (settings,) = seen
     assert [tuple(one) for one in settings.registry.roles] == [
-        ("engine", "prefill", 30001, 4),
-        ("decoder", "decode", 30002, 12),
+        ("engine", "prefill", 30001, 4, "p"),
+        ("decoder", "decode", 30002, 12, "d"),
     ]
 
 
-@pytest.mark.parametrize("role", ["engine", "engine:prefill:30000", "engine:other:1:1", "engine:prefill:x:1"])
+@pytest.mark.parametrize(
+    "role",
+    [
+        "engine",
+        "engine:prefill:30000:1",
+        "engine:other:1:1:e",
+        "engine:prefill:x:1:e",
+        "engine:prefill:1:1:",
+        "a:regular:1:1:e:f",
+    ],
+)
 def test_a_wrong_role_is_one_sentence(role: str) -> None:
     done = CliRunner().invoke(command.app, ["--router=r", "--namespace=n", "--selector=s", f"--role={role}"])
-    assert done.exit_code == 2 and "component:type:port:pods" in done.output
+    assert done.exit_code == 2 and "component:type:port:pods:stem" in done.output
 
 
 def test_it_may_do_nothing_special() -> None:
@@ -110,13 +120,14 @@ def test_variables_that_it_needs_come_along_and_no_others() -> None:
     env = [secret, {"name": "OTHER", "value": "1"}, {"name": "KEY", "value": "$(SECRET)"}]
     box = beside("--pd-disaggregation", "--api-key=$(KEY)", env=env)
     assert box is not None
-    assert box["args"][-1] == "--key=$(KEY)"
+    assert box["args"][-2:] == ["--key=$(KEY)", "--worker-key=$(KEY)"]
     assert box["env"] == [secret, env[2]]
 
 
 def test_an_admins_key_counts_more() -> None:
     words = ["--pd-disaggregation", "--control-plane-api-keys", "u:U:user:a", "x:X:admin:b", "--api-key", "c"]
-    assert args(words=words)[-1] == "--key=b"
+    assert args(words=words)[-2:] == ["--key=b", "--worker-key=c"], "and workers are shown the other"
+    assert args(words=words[:-2])[-1] == "--key=b", "or none"
 
 
 NONE: dict[str, dict[str, Any]] = {
@@ -163,7 +174,10 @@ def test_ways_to_start_it(start: list[str]) -> None:
 
 def test_the_order_of_stored_roles_changes_nothing() -> None:
     """The API server gives stored data back with its keys in another order."""
-    leader = {"spec": {"template": {"spec": {"containers": [{"args": ["--disaggregation-bootstrap-port=9000"]}]}}}}
+    leader = {
+        "metadata": {"name": "l"},
+        "spec": {"template": {"spec": {"containers": [{"args": ["--disaggregation-bootstrap-port=9000"]}]}}},
+    }
     roles = [Stored(name, 2, 30000, leader, None) for name in ("engine", "decoder")]
     one, other = ({role.component: role for role in order} for order in (roles, roles[::-1]))
     assert registry_sidecar.sidecar("i", one) == registry_sidecar.sidecar("i", other)
