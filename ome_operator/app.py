@@ -116,7 +116,9 @@ class Operator:
                 await self._lease.acquire()
             self._metrics.leader.set(1)
             self._state, self._ready = "listing", False
-            return self._lead(await _short_kinds(self._client), await _exposed(self._client, self._settings.expose))
+            exposed = await _exposed(self._client, self._settings.expose)
+            policies = ("NetworkPolicy",) if self._settings.network_policies else ()
+            return self._lead(await _short_kinds(self._client), (*exposed, *policies))
         except Exception as error:
             self._die("start", error)
             self._stop.set()

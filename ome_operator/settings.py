@@ -74,6 +74,15 @@ class Settings:
     """Image of the registry beside routers; "" for routers without it. No default: a name without a registry is that of
     whoever takes it on a public registry."""
 
+    network_policies: bool = False
+    """Makes NetworkPolicies for each service, which needs rights on them."""
+    router_watch: float = 0.0
+    """Seconds between two looks at the registries beside routers; 0 for none. Outside of the cluster their pods have no
+    address that we could reach, or somebody else has it."""
+
+    router_keys: bool = True
+    """Makes a key for the control plane of each service's routers, which needs the right to create Secrets."""
+
     model_agent: bool = False
     """Agents fetch weights: pods of new revisions mount the directory of their model's revision (decisions 7)."""
     agent_roots: tuple[str, ...] = ("/mnt/models",)

@@ -19,7 +19,7 @@ from ome_operator.machinery.store import Store
 RECORD = "NodeModels"
 JOB = "Job"
 KINDS = (SERVICE, *CATALOG, BENCHMARK, *CHILDREN, JOB, "Pod", "Node", RECORD)
-"""Every kind that is watched; those of sglang.ai come to them where they are served, and one of EXPOSED where it is made."""
+"""Every kind that is watched; those of sglang.ai come to them where they are served, and those of EXPOSED that are made."""
 LABELLED = frozenset((*CHILDREN, *EXPOSED, JOB, "Pod"))
 """Kinds of which only objects with our label are watched."""
 

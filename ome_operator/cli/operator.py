@@ -69,6 +69,9 @@ def operator(
     sidecar_image: Annotated[
         str, typer.Option(help="Image of the registry beside routers (images/operator); without it there is no registry.")
     ] = _DEFAULTS.registry_image,
+    router_keys: Annotated[
+        bool, typer.Option(help="Makes a Secret with a key for the control plane of each service's routers.")
+    ] = _DEFAULTS.router_keys,
     model_agent: Annotated[
         bool, typer.Option(help="Agents on the nodes fetch weights (`ome agent`): pods mount their directories.")
     ] = _DEFAULTS.model_agent,
@@ -76,6 +79,15 @@ def operator(
         list[str] | None,
         typer.Option(help="Directory that agents write below, as their --root; may be repeated. Without it /mnt/models."),
     ] = None,
+    router_watch: Annotated[
+        float,
+        typer.Option(
+            help="Seconds between two looks for strangers in routers' lists (from inside the cluster); 0: none.", min=0
+        ),
+    ] = _DEFAULTS.router_watch,
+    network_policies: Annotated[
+        bool, typer.Option(help="Makes NetworkPolicies: engines hear only pods of their service.")
+    ] = _DEFAULTS.network_policies,
     expose: Annotated[str, typer.Option(help="Makes an Ingress, or an HTTPRoute, for each service; empty: neither.")] = "",
     expose_domain: Annotated[str, typer.Option(help="Hosts are <service>.<namespace>.<domain>.")] = "",
     ingress_class: Annotated[str, typer.Option(help="Class of the Ingresses; empty: the cluster's default.")] = "",
@@ -119,6 +131,9 @@ def operator(
         connections=connections,
         max_concurrent_services=max_concurrent_services,
         registry_image=sidecar_image,
+        router_keys=router_keys,
+        router_watch=router_watch,
+        network_policies=network_policies,
         model_agent=model_agent,
         agent_roots=roots(agent_root),
         expose=exposed(expose, gateway),

@@ -18,6 +18,7 @@ from ome_operator.controllers.catalog import CatalogReconciler
 from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.reconciler import InferenceServiceReconciler
 from ome_operator.controllers.nodemodels import NodeModelsReconciler
+from ome_operator.controllers.router_watch import RouterWatch
 from ome_operator.controllers.sglang import SglangReconciler
 from ome_operator.core.benchmarkjob import job
 from ome_operator.core.observed import from_api
@@ -73,16 +74,20 @@ class Manager:
         )
         settled = Deps(
             registry_image=settings.registry_image,
+            router_keys=settings.router_keys,
             model_agent=settings.model_agent,
             agent_roots=settings.agent_roots,
             exposure=Exposure(settings.expose, settings.expose_domain, settings.ingress_class, settings.gateway),
             pull_secrets=settings.pull_secrets,
+            policies_from=settings.lease_namespace if settings.network_policies else "",
             well_known=_well_known(settings.well_known_models),
         )
         self.cluster = EventHandler(self._enqueue, core.models_of, core.runtimes_of, settled)
         known = self.cluster, client
         executor = Executor(client, self.cluster, settings.guard_delay)
+        self._routers = RouterWatch(lambda: list(self.cluster.pods), self._queue.add, wall, settings.router_watch)
         self._services = InferenceServiceReconciler(*known, executor, self._queue, settings, wall, core)
+        self._services.strangers = self._routers.of
         status_only = *known, self._queue, settings.resync, wall
         self._catalog = CatalogReconciler(*status_only, core, settings.status_interval)
         self._sglang = SglangReconciler(*status_only)
@@ -145,6 +150,8 @@ class Manager:
             asyncio.create_task(self._queue.run(self._pass), name="passes"),
             asyncio.create_task(self._audit.run(), name="audits"),
         ]
+        if self._settings.router_watch > 0:
+            self._tasks.append(asyncio.create_task(self._routers.run(), name="routers"))
         await asyncio.gather(*self._tasks)
 
     async def stop(self, grace: float) -> None:
@@ -182,6 +189,10 @@ class Manager:
         self._metrics.watch(
             "watch_events", "Events of a kind since the start", "kind",
             lambda: {kind: count for watch in watches for kind, count in watch.events.items()},
+        )  # fmt: skip
+        self._metrics.watch(
+            "router_strangers", "Workers that somebody else put into routers' lists, since the start", "seen_by",
+            lambda: {"registry": self._routers.total},
         )  # fmt: skip
         self._metrics.watch("services", "InferenceServices by their Ready condition", "ready", self._readiness)
 

@@ -1,6 +1,5 @@
 """Everything that should exist for a service right now, given which slices are kept."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -11,10 +10,22 @@ from ome_operator.core.observed.slices import Slice
 from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.plan import ApplyStatus, Create, EnsureSecret
 from ome_operator.core.podspec import queues
-from ome_operator.core.render import exposure, meta, probes, rdma, registry_sidecar, router, scaling, services, ssh
+from ome_operator.core.render import (
+    exposure,
+    meta,
+    networkpolicy,
+    probes,
+    rdma,
+    registry_sidecar,
+    router,
+    scaling,
+    services,
+    ssh,
+)
 from ome_operator.core.render.pod_template import port
 from ome_operator.core.render.statefulsets import Stored, sets, stamp
 from ome_operator.core.resolve.ome_labels import carried
+from ome_operator.core.rollout import pod_secrets
 from ome_operator.core.rollout.drain import Held, hold
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.members import by_worth, chosen, taken
@@ -78,7 +89,7 @@ def desired(snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: Repli
     return Desired(
         manifests=tuple(manifests),
         create=_scales(snapshot, intent, scaled),
-        secrets=_secrets(snapshot, intent, step, held),
+        secrets=(*pod_secrets.ssh_keys(snapshot, intent, step, held), *pod_secrets.router_keys(snapshot, intent, manifests)),
         scale_status=_scale_status(snapshot, intent, scaled, far),
         complete=complete,
         ports=ports,
@@ -112,7 +123,8 @@ def _shared(snapshot: Snapshot, intent: Intent, ports: Mapping[str, int], front:
     asked, notes = tuple(ports.items()), snapshot.service.annotations
     type_, address = notes.get(keys.SERVICE_TYPE, ""), notes.get(keys.LOAD_BALANCER_IP, "")
     inside = services.services(intent.owner, asked, front, type_, address)
-    return [*inside, *(router.access(intent.owner, intent.router) if intent.router else [])]
+    guarded = networkpolicy.policies(intent.owner, asked, front, snapshot.deps.policies_from)
+    return [*inside, *guarded, *(router.access(intent.owner, intent.router) if intent.router else [])]
 
 
 def _outside(snapshot: Snapshot, intent: Intent, front: str, traffic: Traffic | None = None) -> list[Manifest]:
@@ -169,18 +181,6 @@ def _held(snapshot: Snapshot, intent: Intent, step: RolloutStep) -> Held:
             wanted = chosen(share[name], by_worth(name, role.size, found), taken(name, found))
             out[revision, name] = hold(name, wanted, found, snapshot.now, routed)
     return out
-
-
-def _secrets(snapshot: Snapshot, intent: Intent, step: RolloutStep, held: Held) -> tuple[EnsureSecret, ...]:
-    """The Secrets of kept slices that have not all their pods ready; nobody can look whether they exist."""
-    ready = Counter((pod.revision, pod.component) for pod in snapshot.pods if pod.ready and not pod.deleting)
-    out = {}
-    for revision in step.keep:
-        for name, role in intent.roles(revision).items():
-            found = ssh.secret(intent.owner, role.leader["spec"]["template"])
-            if found is not None and ready[revision, name] < len(held[revision, name].numbers) * role.size:
-                out[found["metadata"]["name"]] = EnsureSecret(found)
-    return tuple(out.values())
 
 
 def _leaders(snapshot: Snapshot, intent: Intent, revision: str, held: Held) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -241,8 +241,10 @@ def _router(snapshot: Snapshot, intent: Intent, revision: str, held: Held, repli
     runtime = intent.resolved.runtime
     replaced = router.replacement(snapshot.service.spec.router, runtime.spec.router_config if runtime else None)
     besides = _besides(intent.roles(revision))
+    said = snapshot.service.annotations.get(keys.ROUTER_KEY) or intent.router.annotations.get(keys.ROUTER_KEY) or ""
+    key = said if snapshot.deps.router_keys else "false"
     return [
-        router.deployment(intent.owner, revision, intent.router, replicas, sidecar, leaders, replaced, besides),
+        router.deployment(intent.owner, revision, intent.router, replicas, sidecar, leaders, replaced, besides, key),
         scaling.budget(intent.owner, keys.ROUTER, revision, allowed),
     ]
 

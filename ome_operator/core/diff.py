@@ -23,7 +23,7 @@ HISTORY = 10
 PRUNED = frozenset(
     {
         "Service", "ServiceAccount", "Role", "RoleBinding", "HorizontalPodAutoscaler", "RoleScale",
-        "PodDisruptionBudget", "Deployment", "Ingress", "HTTPRoute",
+        "PodDisruptionBudget", "Deployment", "Ingress", "HTTPRoute", "NetworkPolicy",
     }
 )  # fmt: skip
 """Kinds that are deleted as soon as they are not wanted; StatefulSets go by the steps of a rollout or of scaling down."""

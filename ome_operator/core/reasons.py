@@ -11,13 +11,15 @@ ROLLED_OUT, READY, ADVICE = "RolledOut", "Ready", "Advice"
 DRIFTED = {"runtime": "RuntimeDrifted", "model": "ModelDrifted"}
 """Only of services that do not follow edits: True where what they keep is another by now."""
 ANOTHER, RECOVERED = "AnotherOperator", "Recovered"
+ROUTER_INTACT = "RouterIntact"
+"""Only where somebody else's workers were in a router's list lately."""
 COMPLETE = "Complete"
 """Of BenchmarkJobs."""
 CONDITION = {keys.ENGINE: ENGINE_READY, keys.DECODER: DECODER_READY, keys.ROUTER: ROUTER_READY}
 """Component -> the condition that tells how it is."""
 ORDER = (
     MODEL_READY, RUNTIME_READY, ENGINE_READY, DECODER_READY, ROUTER_READY, RECOVERED, ROLLED_OUT, READY, *DRIFTED.values(),
-    ADVICE,
+    ROUTER_INTACT, ADVICE,
 )  # fmt: skip
 """Conditions of an InferenceService in the order in which a person reads them."""
 
@@ -110,6 +112,9 @@ class Reason(StrEnum):
     SYSTEMIC_FAULT = "SystemicFault"
     RECYCLING = "Recycling"
     RESTARTING = "Restarting"
+
+    # What somebody else did
+    STRANGER_IN_ROUTER = "StrangerInRouter"
 
     # Models, runtimes and accelerator classes
     DISABLED = "Disabled"

@@ -13,7 +13,7 @@ from ome_operator.core.podspec.spelling import translated
 from ome_operator.core.problem import Problem
 from ome_operator.core.reasons import CONDITION, MODEL_READY, READY, ROLLED_OUT, Reason
 from ome_operator.core.recovery.recover import Recovery
-from ome_operator.core.render import services
+from ome_operator.core.render import router_key, services
 from ome_operator.core.resolve.inputs import runtime_refs
 from ome_operator.core.resolve.pinned import tokens
 from ome_operator.core.rollout import progress_deadline
@@ -22,7 +22,7 @@ from ome_operator.core.rollout.planner import ReplicaCounts
 from ome_operator.core.rollout.progress_deadline import Clock
 from ome_operator.core.rollout.step import RolloutStep
 from ome_operator.core.status import conditions as cond
-from ome_operator.core.status import rollout
+from ome_operator.core.status import rollout, strangers
 from ome_operator.core.status.service import Report
 
 
@@ -62,7 +62,17 @@ def report(
         component_urls=_urls(intent, want),
         groups=recovery.groups,
         recovered=recovery.condition,
+        intact=_intact(snapshot, intent, want),
     )
+
+
+def _intact(snapshot: Snapshot, intent: Intent, want: Desired) -> cond.Condition | None:
+    """What the registries of the service's own routers say of strangers."""
+    found = [snapshot.observed.strangers[pod.uid] for pod in snapshot.pods if pod.uid in snapshot.observed.strangers]
+    if not found:
+        return None
+    keyed = any(one["kind"] == "Deployment" and router_key.secret(intent.owner, one) for one in want.manifests)
+    return strangers.condition(found, names.router_key(intent.owner.name) if keyed else "", snapshot.now)
 
 
 def _named_runtime(service: InferenceService) -> str:

@@ -71,6 +71,7 @@ RESOURCES: dict[str, Resource] = {
     "ValidatingWebhookConfiguration": _webhooks("validatingwebhookconfigurations"),
     "EndpointSlice": Resource("discovery.k8s.io/v1", "endpointslices", namespaced=True),
     "Ingress": Resource("networking.k8s.io/v1", "ingresses", namespaced=True),
+    "NetworkPolicy": Resource("networking.k8s.io/v1", "networkpolicies", namespaced=True),
     "HTTPRoute": Resource("gateway.networking.k8s.io/v1", "httproutes", namespaced=True),
     "LeaderWorkerSet": Resource("leaderworkerset.x-k8s.io/v1", "leaderworkersets", namespaced=True),
 }
@@ -89,8 +90,8 @@ CHILDREN: tuple[str, ...] = (
 )
 """Kinds that we create for a service; watched by our label."""
 
-EXPOSED: tuple[str, ...] = ("Ingress", "HTTPRoute")
-"""Kinds that are created for services, one or none of them, where the operator was told so, and watched only then."""
+EXPOSED: tuple[str, ...] = ("Ingress", "HTTPRoute", "NetworkPolicy")
+"""Kinds that the operator creates for services where it was told so, and watched only then; one at most of the first two."""
 
 
 SHORT_API = "sglang.ai/v1"

@@ -60,6 +60,7 @@ def deps(*objects: Model | Runtime | AcceleratorClass, nodes: int = 64) -> Deps:
         runtimes={Ref(one.kind, one.namespace, one.name): one for one in objects if isinstance(one, Runtime)},
         accelerators={one.name: one for one in objects if isinstance(one, AcceleratorClass)},
         registry_image="registry:1",
+        router_keys=True,
         holders={
             f"models.ome.io/clusterbasemodel.{one.name}": frozenset(f"node-{number}" for number in range(nodes))
             for one in models.values()

@@ -40,7 +40,13 @@ def gather(
     kinds of sglang.ai is there too, where no such object was given.
     """
     found = {which: body for body in bodies if (which := ref(body)).kind in KNOWN}
-    settled = Deps(registry_image=registry_image, model_agent=model_agent, agent_roots=agent_roots, well_known=packaged())
+    settled = Deps(
+        registry_image=registry_image,
+        router_keys=True,
+        model_agent=model_agent,
+        agent_roots=agent_roots,
+        well_known=packaged(),
+    )
     cluster = EventHandler(lambda *_: None, object_refs, runtime_refs, settled)
     for which, body in found.items():
         cluster.seen(which.kind, _stored(which, body))

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Iterable
 
 from ome_operator import keys
 from ome_operator.cache.event_handler import EventHandler
-from ome_operator.controllers.inferenceservice import controller_ref, sshkeys
+from ome_operator.controllers.inferenceservice import controller_ref, secretdata
 from ome_operator.controllers.inferenceservice.execution import Execution
 from ome_operator.controllers.inferenceservice.journal import DELETED
 from ome_operator.controllers.inferenceservice.memory import PATIENCE, Checked, Key, pause
@@ -203,12 +203,13 @@ class Executor:
         execution.result.status_changed |= execution.memory.refused.pop(key, None) is not None
 
     async def _secret(self, execution: Execution, secret: EnsureSecret) -> None:
-        """Make a Secret with new keys; that there is one of its name is success."""
+        """Make a Secret with new content; that there is one of its name is success."""
         key, hash_, now = _key(secret.manifest), managed_fields.digest(secret.manifest), execution.clock()
         if now < execution.memory.secrets.get(key[1], now) or not execution.due(key, hash_):
             return
         try:
-            await self._client.create({**secret.manifest, "stringData": sshkeys.generate(), "immutable": True})
+            data = secretdata.GENERATORS[secret.manifest["type"]]()
+            await self._client.create({**secret.manifest, "stringData": data, "immutable": True})
             execution.result.wrote = True
         except AlreadyExists:
             pass

@@ -18,7 +18,7 @@ from ome_operator.controllers.inferenceservice.execution import Execution, Resul
 from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.memory import Key, ServiceMemory, pause
 from ome_operator.core.observed import starts
-from ome_operator.core.observed.objects import Child, Observed, Ref
+from ome_operator.core.observed.objects import Child, Observed, Pod, Ref, Strangers
 from ome_operator.core.plan import NEEDED, Event, Plan
 from ome_operator.core.reasons import READY, Reason
 from ome_operator.core.rollout.shared_edits import whole_before
@@ -55,6 +55,8 @@ class InferenceServiceReconciler:
         self._memories: dict[Ref, tuple[str, ServiceMemory]] = {}
         self._permits: Permits[Ref, Ref | None] = Permits(settings.max_concurrent_services)
         cluster.child_gone = self._child_gone
+        self.strangers: Callable[[Iterable[Pod]], Mapping[str, Strangers]] = lambda _: {}
+        """What is known of strangers in the lists of these routers."""
 
     def seed(self) -> None:
         """Services that were replacing a slice when the operator stopped hold their permits before any pass runs."""
@@ -118,6 +120,7 @@ class InferenceServiceReconciler:
             checks=memory.checks(self._clock()),
             failures=memory.failures,
             warnings=tuple(dict.fromkeys(text for texts in memory.warnings.values() for text in texts)),
+            strangers=self.strangers(pods),
             ahead=_names(self._permits.ahead(ref, self._cluster.runtime_of(resource))),
             another=another(resource.writers, now, timedelta(seconds=self._settings.foreign_writer_pause)),
         )

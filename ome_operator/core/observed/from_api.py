@@ -116,6 +116,7 @@ def pod(body: Body) -> Pod:
         over=status.get("phase") in ("Failed", "Succeeded"),
         ends=metadata.get("deletionTimestamp") or "",
         template=labels.get(keys.TEMPLATE) or "",
+        ip=(status.get("podIP") or "") if component == keys.ROUTER else "",
         ending=_ending(status, main, conditions),
     )
 

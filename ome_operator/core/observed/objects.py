@@ -108,6 +108,8 @@ class Pod(NamedTuple):
     """When the grace period of a deletion is over, in RFC 3339; "" when it is not being deleted."""
     template: str = ""
     """Name of the template that its StatefulSet made it from."""
+    ip: str = ""
+    """Address of a router's pod; of other pods nobody asks for it."""
     ending: Termination | None = None
 
 
@@ -180,6 +182,14 @@ class Refusal(NamedTuple):
     """Of the object that was to be deleted; "" for any other write."""
 
 
+class Strangers(NamedTuple):
+    """Workers in the list of one router that nobody of ours put there."""
+
+    count: int
+    at: float
+    """When the last was found, in seconds since the epoch."""
+
+
 class Exposure(NamedTuple):
     """What leads to services from outside of the cluster, as the operator was told."""
 
@@ -209,11 +219,15 @@ class Deps:
     """Node label key below `models.ome.io/` -> names of the nodes where its value is Ready."""
     registry_image: str = ""
     """Image of the registry beside routers; "" for none."""
+    router_keys: bool = False
+    """Whether the operator may make Secrets with keys for the control planes of routers."""
     model_agent: bool = False
     """Whether agents fetch the weights."""
     agent_roots: tuple[str, ...] = ()
     """Directories that they write below."""
     exposure: Exposure = UNEXPOSED
+    policies_from: str = ""
+    """Namespace of the operator, where each service gets NetworkPolicies; "" where none does."""
     pull_secrets: tuple[str, ...] = ()
     """Secrets of users' namespaces with which their pods pull the operator's own images."""
     well_known: WellKnown = NOBODY
@@ -240,6 +254,8 @@ class Observed:
     """`Warning:` headers of our applies."""
     ahead: str = ""
     """Services that hold the rollout permits for this edit; "" when it is this one's turn."""
+    strangers: Mapping[str, Strangers] = field(default_factory=dict)
+    """UID of a router's pod -> what its registry says of strangers."""
     another: str = ""
     """Name of a foreign field manager that wrote the service's status within the last five minutes."""
 

@@ -13,10 +13,10 @@ from ome_operator.api import Component
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.podspec.compose import Composed
 from ome_operator.core.podspec.flags import grouped
-from ome_operator.core.render import meta
+from ome_operator.core.render import meta, router_key
 from ome_operator.core.render.pod_template import add_env, base_env
 from ome_operator.core.render.registry_sidecar import Sidecar, with_registry
-from ome_operator.engines.routers import HEALTH_INTERVAL, SELECTORS, sglang_router, takes_flags
+from ome_operator.engines.routers import HEALTH_INTERVAL, SELECTORS, sglang_router, takes_flags, takes_key
 from ome_operator.util.memoize import memoize_by_identity
 
 ENDPOINT_LAG = 15
@@ -57,16 +57,20 @@ def deployment(
     leaders: tuple[tuple[str, tuple[str, ...]], ...] = (),
     replaced: Manifest | None = None,
     besides: tuple[tuple[str, str], ...] = (),
+    key: str = "false",
 ) -> Manifest:
     """The router Deployment of one slice; `leaders` has their addresses, by component, where it `names_leaders`.
 
     `replaced`: how its pods are, from `replacement`.
     `besides`: labels that its engines carry too, so they come from what is stored: they restart no router while it lives.
+    `key`: whether it gets a key for its control plane, as `takes_key` reads it.
     """
     pod = composed.leader
     main = _configured(pod["containers"][0], composed.config, base_env(owner.name, owner.namespace))
     if leaders:
         main = {**main, "args": _with_addresses([str(word) for word in main["args"]], dict(leaders))}
+    if takes_key(main, key):
+        main = router_key.given(main, owner.name)
     drains = _draining(main, pod)
     main = {"terminationMessagePolicy": "FallbackToLogsOnError", **own_slice(_watchful(main), revision), **drains}
     spec: Manifest = {"serviceAccountName": names.component(owner.name, keys.ROUTER), "enableServiceLinks": False, **pod}

@@ -63,6 +63,8 @@ class Report:
     groups: tuple[dict[str, Any], ...] = ()
     recovered: cond.Condition | None = None
     """Whether groups that failed came back; None while none ever failed."""
+    intact: cond.Condition | None = None
+    """That somebody else's workers were in a router's list; None while none were."""
 
 
 def status(report: Report) -> dict[str, Any]:
@@ -153,6 +155,8 @@ def _conditions(report: Report) -> list[cond.Condition]:
         if said is not None:
             name, reason = DRIFTED[part], Reason.REVISION_MISMATCH if said else Reason.IN_SYNC
             out[name] = cond.Condition(name, bool(said), reason, said or f"the {part} is as this service keeps it")
+    if report.intact:
+        out[report.intact.type] = report.intact
     out |= {told.type: told for told in cond.advice(report.advice)}
     return [out[name] for name in ORDER if name in out]
 
