@@ -203,6 +203,7 @@ _ON_SERVICES = frozenset(
     {
         keys.ACCELERATOR_CLASS, keys.AUTOSCALER_CLASS, keys.SERVICE_TYPE, keys.LOAD_BALANCER_IP, keys.REGISTRY,
         keys.RUNTIME_SYNC, keys.MODEL_SYNC, keys.RETRY, keys.ENGINE_NAME, keys.SOURCE_DIGEST, keys.BENCHMARK_NAMESPACES,
+        keys.ROUTER_KEY,
     }
 )  # fmt: skip
 READ: Mapping[str, frozenset[str]] = {
@@ -216,6 +217,6 @@ _ON_ENGINES = _QUEUE | frozenset({keys.RDMA_INJECT, keys.RDMA_PROFILE, keys.RDMA
 READ_ON_PODS: Mapping[str, frozenset[str]] = {
     keys.ENGINE: _ON_ENGINES,
     keys.DECODER: _ON_ENGINES,
-    keys.ROUTER: _QUEUE | {keys.REGISTRY},
+    keys.ROUTER: _QUEUE | {keys.REGISTRY, keys.ROUTER_KEY},
 }
 """Component -> annotations of it that something reads."""

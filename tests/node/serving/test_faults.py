@@ -4,11 +4,13 @@ The same story is told twice, with the registry beside the router and without; i
 """
 
 import asyncio
+import base64
 import contextlib
 import json
 import signal
 import subprocess
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -139,7 +141,7 @@ def listed_are_ready(rig: Rig) -> None:
     """The router's workers are the ready leaders, no more and no less."""
     (router,) = rig.all("Pod", TINY, "component=router")
     wanted = {f"http://{pod['status']['podIP']}:30000" for pod in ready_leaders(rig).values()}
-    told = json.loads(DIRECT.open(f"http://{router['status']['podIP']}:8080/workers", timeout=10).read())
+    told = workers(rig, router["status"]["podIP"], timeout=10)
     assert {one["url"] for one in told["workers"]} == wanted
 
 
@@ -161,6 +163,15 @@ async def test_without_the_registry(serving: Rig, doubled: str, steps: Steps) ->
         mark = {"metadata": {"annotations": {ANNOTATION: None}}}
         await asyncio.to_thread(serving.patch, "InferenceService", TINY, TINY, mark)
         await asyncio.to_thread(serving.wait, "its registry", lambda: routers(serving) == [2], 120)
+
+
+def workers(rig: Rig, address: str, timeout: float) -> dict[str, Any]:
+    """The list of a router, which is shown only to who has the key of its control plane."""
+    secret = rig.get("Secret", TINY, f"{TINY}-router-key") or {}
+    key = base64.b64decode((secret.get("data") or {}).get("key", "")).decode()
+    request = urllib.request.Request(f"http://{address}:8080/workers", headers={"Authorization": f"Bearer {key}"})
+    told: dict[str, Any] = json.loads(DIRECT.open(request, timeout=timeout).read())
+    return told
 
 
 def routers(rig: Rig) -> list[int]:

@@ -6,7 +6,6 @@ whatever a router of one revision lists must be a pod of that revision.
 
 import asyncio
 import contextlib
-import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,8 +14,8 @@ from typing import Any
 import pytest
 
 from tests.node.conftest import Steps
-from tests.node.serving.conftest import DIRECT, MINUTES, READY_WITHIN_S
-from tests.node.serving.test_faults import CALM_S, PER_SECOND, TINY, ready_leaders, scale
+from tests.node.serving.conftest import MINUTES, READY_WITHIN_S
+from tests.node.serving.test_faults import CALM_S, PER_SECOND, TINY, ready_leaders, scale, workers
 from tests.support.pod_history import recording
 from tests.support.rig import Rig
 from tests.support.traffic import stream_of
@@ -50,7 +49,7 @@ class Lists:
             if labels["component"] != "router" or not address:
                 continue
             with contextlib.suppress(OSError, ValueError):  # it starts or ends
-                told = json.loads(DIRECT.open(f"http://{address}:8080/workers", timeout=2).read())
+                told = workers(self._rig, address, timeout=2)
                 listed = {one["url"].split("/")[2].partition(":")[0] for one in told["workers"]}
                 self.seen |= {(labels["ome.io/revision"], one) for one in listed}
                 self.looks += 1

@@ -4,7 +4,9 @@ import asyncio
 from pathlib import Path
 
 import aiohttp
+import pytest
 
+from ome_operator import keys
 from ome_operator.registry.loop import Registry, SidecarSettings
 from ome_operator.registry.reconcile import RegistrySettings, RoleSpec
 from tests.unit.registry.test_clients import Server, server, session
@@ -42,3 +44,28 @@ async def test_what_a_router_forgot_before_it_was_seen_is_sent_again(
     del server.answers["/workers/7"]
     assert await asyncio.wait_for(passes(1), 10) == 2
     assert registry.alive()[0] and '"state": "adding"' in registry.workers()[1]
+
+
+async def test_a_stranger_counts_once_however_often_its_removal_fails(
+    server: Server, session: aiohttp.ClientSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "token").write_text("t")
+    server.answers["/api/v1/namespaces/team/pods"] = 200, pods(leader())
+    server.answers["/workers"] = 200, {"workers": []}
+    settings = RegistrySettings((RoleSpec("engine", "regular", 30000, 1, "p"),))
+    urls = {"router": server.url, "server": server.url, "namespace": "team", "selector": ""}
+    registry = Registry(SidecarSettings(**urls, registry=settings, account=tmp_path), session)
+    await registry._pass()
+    thief = {"id": "9", "url": "http://thief:1", "worker_type": "regular"}
+    server.answers |= {"/workers": (200, {"workers": [thief]}), "/workers/9": (500, {})}
+    for _ in range(3):
+        await registry._pass()
+    page = registry.metrics()[1]
+    assert f"{keys.STRANGERS}_total 1.0" in page and f"{keys.STRANGER_AT} 0.0" not in page
+    assert caplog.text.count("a stranger in the router's list: http://thief:1 (regular)") == 1
+    server.answers["/workers"] = 200, {"workers": []}
+    await registry._pass()
+    server.answers["/workers"] = 200, {"workers": [thief]}
+    await registry._pass()
+    assert f"{keys.STRANGERS}_total 2.0" in registry.metrics()[1], "it came again"
+    assert "thief" not in registry.metrics()[1] and "p-3" not in registry.metrics()[1]

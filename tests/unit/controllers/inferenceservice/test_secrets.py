@@ -8,13 +8,14 @@ from ome_operator.controllers.inferenceservice.execution import Result
 from ome_operator.controllers.inferenceservice.executor import SECRET_AGAIN, Executor
 from ome_operator.controllers.inferenceservice.memory import STEP, ServiceMemory
 from ome_operator.core.plan import Apply, EnsureSecret, Plan
-from ome_operator.core.render import meta, ssh
+from ome_operator.core.render import meta, router_key, ssh
 from ome_operator.kube.errors import AlreadyExists, Conflict, Forbidden, KubeError, Transient
 from tests.support.fake_api import FakeApi
 from tests.unit.controllers import makers
 from tests.unit.core.render.test_ssh import template
 
-SECRET = ssh.secret(meta.Owner("svc", "team", "u"), template())
+OWNER = meta.Owner("svc", "team", "u")
+SECRET = ssh.secret(OWNER, template())
 
 
 def server(answer: Exception | None = None) -> FakeApi:
@@ -39,6 +40,23 @@ async def test_keys_are_in_what_is_sent_and_in_no_log(caplog: pytest.LogCaptureF
     (sent,) = api.bodies("create")
     assert sent["immutable"] is True and "PRIVATE KEY" in sent["stringData"]["id_ed25519"]
     assert "PRIVATE" not in caplog.text and SECRET is not None and "stringData" not in SECRET
+
+
+async def test_a_routers_key_is_new_each_time_and_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    box = router_key.given({"name": "router", "args": []}, "svc")
+    made = router_key.secret(OWNER, {"spec": {"template": {"spec": {"containers": [box]}}}})
+    assert made is not None
+    sent = []
+    for _ in range(2):
+        api = server()
+        execution = makers.execution(ServiceMemory(), lambda: 0.0)
+        await Executor(api, makers.cluster(), 1.0).effects(Plan(ensure_secret=(EnsureSecret(made),)), execution)
+        sent += api.bodies("create")
+    first, second = (one["stringData"]["key"] for one in sent)
+    assert first != second and len(first) == 64 and set(first) <= set("0123456789abcdef")
+    assert all(one["immutable"] is True and one["type"] == "ome.io/router-key" for one in sent)
+    assert first not in caplog.text
 
 
 async def test_one_that_exists_is_success_and_is_asked_for_again_after_a_while() -> None:

@@ -1,0 +1,126 @@
+"""The operator asks the registries beside routers for two numbers, whatever else answers there."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from ome_operator import keys
+from ome_operator.controllers.router_watch import PAGE, RouterWatch, read
+from ome_operator.core.observed import from_api
+from ome_operator.core.observed.objects import Pod, Ref, Strangers
+from ome_operator.registry.metrics import RegistryMetrics
+from tests.support.simulator import START
+
+NOW = START.timestamp()
+
+
+def pod(ip: str = "127.0.0.1", component: str = "router", **metadata: Any) -> Pod:
+    """As the operator knows it."""
+    labels = {"ome.io/inferenceservice": "svc", "component": component}
+    return from_api.pod(
+        {"metadata": {"namespace": "team", "name": "r", "uid": "u", "labels": labels, **metadata}, "status": {"podIP": ip}}
+    )
+
+
+class Page:
+    """What answers on the registry's port."""
+
+    def __init__(self) -> None:
+        self.answer = web.Response
+        self.text, self.status, self.headers = "", 200, {}
+        self.asked: list[dict[str, str]] = []
+        self.news: list[Ref] = []
+        self.pods = [pod()]
+        self.watch: RouterWatch
+        self.session: aiohttp.ClientSession
+
+    async def handle(self, request: web.Request) -> web.Response:
+        """Every path."""
+        self.asked.append({"path": request.path, **request.headers})
+        return web.Response(text=self.text, status=self.status, headers=self.headers)
+
+    async def walk(self) -> dict[str, Strangers]:
+        """What is known after one."""
+        await self.watch.walk(self.session)
+        return self.watch.of(self.pods)
+
+
+@pytest.fixture
+async def page() -> AsyncIterator[Page]:
+    """Listening on loopback, on a free port."""
+    one = Page()
+    app = web.Application()
+    app.router.add_get("/{path:.*}", one.handle)
+    async with TestServer(app) as server, aiohttp.ClientSession() as session:
+        assert server.port is not None
+        one.session = session
+        one.watch = RouterWatch(lambda: one.pods, one.news.append, lambda: START, 60.0, server.port)
+        yield one
+
+
+def shown(count: int, at: float) -> str:
+    """The page of a registry."""
+    metrics = RegistryMetrics()
+    metrics.found(count, at)
+    return metrics.render(())
+
+
+async def test_news_makes_the_service_dirty_once(page: Page) -> None:
+    page.text = shown(0, NOW)
+    assert await page.walk() == {} and not page.news
+    page.text = shown(2, NOW - 5)
+    assert await page.walk() == {"u": Strangers(2, NOW - 5)}
+    assert page.news == [Ref("InferenceService", "team", "svc")] and page.watch.total == 2
+    await page.walk()
+    assert len(page.news) == 1
+    page.text = shown(3, NOW)
+    await page.walk()
+    assert len(page.news) == 2 and page.watch.total == 3
+
+
+async def test_it_asks_only_routers_that_have_an_address_and_shows_no_token(page: Page) -> None:
+    page.pods = [pod(component="engine"), pod(ip=""), pod(deletionTimestamp="2026-01-01T00:00:00Z")]
+    await page.walk()
+    assert page.asked == []
+    page.pods = [pod()]
+    await page.walk()
+    (asked,) = page.asked
+    assert asked["path"] == "/metrics" and "Authorization" not in asked
+
+
+HOSTILE: dict[str, tuple[int, str, dict[str, str]]] = {
+    "no such page": (404, "", {}),
+    "it wants a key": (401, "", {}),
+    "elsewhere": (302, "", {"Location": "http://169.254.169.254/latest"}),
+    "nothing": (200, "", {}),
+    "another text": (200, "hello {{{ \n ome_registry_strangers_total", {}),
+    "no number": (200, f"{keys.STRANGERS}_total NaN\n{keys.STRANGER_AT} NaN\n", {}),
+    "an infinite number": (200, f"{keys.STRANGERS}_total +Inf\n{keys.STRANGER_AT} 1\n", {}),
+    "a negative number": (200, f"{keys.STRANGERS}_total -4\n{keys.STRANGER_AT} 1\n", {}),
+    "without end": (200, "#" * (4 * PAGE) + "\n" + shown(5, NOW), {}),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+async def test_whatever_answers_costs_nothing(page: Page, case: str) -> None:
+    page.status, page.text, page.headers = HOSTILE[case]
+    assert await page.walk() == {} and not page.news and len(page.asked) == 1
+
+
+async def test_what_is_gone_is_forgotten_and_who_does_not_answer_keeps_what_was_known(page: Page) -> None:
+    page.text = shown(1, NOW)
+    await page.walk()
+    page.status = 500
+    assert await page.walk() == {"u": Strangers(1, NOW)}
+    page.pods = []
+    await page.walk()
+    assert page.watch.of([pod()]) == {}
+
+
+def test_a_time_to_come_counts_as_now() -> None:
+    assert read(shown(1, NOW + 1e12), NOW) == Strangers(1, NOW)
+    assert read(shown(1, -1e300), NOW) == Strangers(1, 0.0)

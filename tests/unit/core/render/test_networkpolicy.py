@@ -1,0 +1,65 @@
+"""Who may reach which pods of a service, where the operator makes NetworkPolicies."""
+
+from dataclasses import replace
+from typing import Any
+
+from ome_operator.core.observed.objects import Observed
+from ome_operator.core.render import meta
+from ome_operator.core.render.networkpolicy import policies
+from ome_operator.core.sync import sync
+from tests.support import parts
+from tests.support.simulator import START, World
+
+OWNER = meta.Owner("svc", "team", "u")
+OURS = {"ome.io/managed-by": "ome-operator", "ome.io/inferenceservice": "svc"}
+SERVICE = {"from": [{"podSelector": {"matchLabels": OURS}}]}
+
+
+def made(front: str = "router", **ports: int) -> dict[str, dict[str, Any]]:
+    """Name -> spec."""
+    found = policies(OWNER, tuple(ports.items()), front, "ome")
+    return {one["metadata"]["name"]: one["spec"] for one in found}
+
+
+def test_engines_behind_a_router_hear_only_their_service() -> None:
+    found = made(engine=30000, decoder=30000, router=8080)
+    for name in ("engine", "decoder"):
+        assert found[f"svc-{name}"] == {
+            "podSelector": {"matchLabels": {**OURS, "component": name}},
+            "policyTypes": ["Ingress"],
+            "ingress": [SERVICE],
+        }
+
+
+def test_a_router_hears_everybody_on_its_port_and_the_operator_on_the_registrys() -> None:
+    here = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ome"}}}
+    assert made(engine=30000, router=8080)["svc-router"]["ingress"] == [
+        SERVICE,
+        {"ports": [{"protocol": "TCP", "port": 8080}]},
+        {"from": [here], "ports": [{"protocol": "TCP", "port": 29001}]},
+    ]
+
+
+def test_an_engine_that_is_the_url_hears_everybody_on_its_port() -> None:
+    assert made("engine", engine=9000)["svc-engine"]["ingress"] == [SERVICE, {"ports": [{"protocol": "TCP", "port": 9000}]}]
+
+
+def test_only_where_the_operator_was_told_so() -> None:
+    runtime = parts.simple(decoder=True)
+    service, deps = parts.service(engine={}, decoder={}, router={}), parts.deps(runtime, parts.model())
+
+    def kinds(namespace: str) -> list[str]:
+        plan = sync(service, replace(deps, policies_from=namespace), Observed(), START)
+        return [one.manifest["metadata"]["name"] for one in plan.apply if one.kind == "NetworkPolicy"]
+
+    assert kinds("") == [] and kinds("ome") == ["svc-engine", "svc-decoder", "svc-router"]
+
+
+def test_a_policy_goes_with_its_component() -> None:
+    both = parts.service(engine={}, router={})
+    here = World(both, replace(parts.deps(parts.simple(), parts.model()), policies_from="ome"), 1)
+    here.settle()
+    assert ("NetworkPolicy", "svc-router") in here.children
+    here.service = parts.service(engine={})
+    here.settle()
+    assert ("NetworkPolicy", "svc-router") not in here.children and ("NetworkPolicy", "svc-engine") in here.children

@@ -1,0 +1,126 @@
+"""The key for the control plane of a service's routers: in a Secret, in no pod spec, and made before a router needs it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ome_operator import keys
+from ome_operator.core.plan import Plan
+from ome_operator.core.render import meta, router_key
+from ome_operator.core.sync import sync
+from tests.support import parts
+from tests.support.simulator import World
+
+OWNER = meta.Owner("svc", "team", "u")
+ARGS = ["--service-discovery", "--selector=component=engine", "--port=8080"]
+
+
+def world(note: str = "", on_router: str = "", **box: Any) -> World:
+    """A service with a router whose image takes a key."""
+    runner = parts.container("router", **{"image": "sglang-router:0.3.2", "args": ARGS, **box})
+    engine = parts.container(args=["--port=30000"])
+    noted = {"annotations": {keys.ROUTER_KEY: on_router}} if on_router else {}
+    runtime = parts.runtime(engineConfig={"runner": engine}, routerConfig={"runner": runner, **noted})
+    notes = {"annotations": {keys.ROUTER_KEY: note}} if note else {}
+    return World(parts.service(engine={}, router={}, **notes), parts.deps(runtime, parts.model()), 1)
+
+
+def pod(plan: Plan) -> dict[str, Any]:
+    """The pod spec of the router."""
+    (found,) = [one.manifest for one in plan.apply if one.kind == "Deployment"]
+    spec: dict[str, Any] = found["spec"]["template"]["spec"]
+    return spec
+
+
+def secrets(plan: Plan) -> list[str]:
+    """Names of Secrets that must exist."""
+    return [one.manifest["metadata"]["name"] for one in plan.ensure_secret]
+
+
+def test_router_and_registry_get_the_same_variable_and_no_argument_has_the_key() -> None:
+    plan = world().sync()
+    (main,), (beside,) = pod(plan)["containers"], pod(plan)["initContainers"]
+    source = {"name": "OME_ROUTER_KEY", "valueFrom": {"secretKeyRef": {"name": "svc-router-key", "key": "key"}}}
+    assert source in main["env"] and beside["env"] == [source]
+    assert main["args"][-2] == "--control-plane-api-keys=ome:registry:admin:$(OME_ROUTER_KEY)"
+    assert not [word for word in beside["args"] if "key" in word], "its process shows its arguments"
+
+
+def test_the_secret_is_the_services_and_comes_first() -> None:
+    (wanted,) = world().sync().ensure_secret
+    made = wanted.manifest
+    assert made["metadata"]["name"] == "svc-router-key" and made["type"] == "ome.io/router-key"
+    assert made["metadata"]["ownerReferences"][0]["uid"] == parts.UID and not {"data", "stringData"} & made.keys()
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        world("false"),
+        world(on_router="false"),
+        world(image="lmsysorg/sglang:v0.5.23"),
+        world(args=[*ARGS, "--api-key=$(MINE)"]),
+        world(args=[*ARGS, "--control-plane-api-keys", "a:b:admin:$(MINE)"]),
+    ],
+    ids=[
+        "the service says so",
+        "the router says so",
+        "an image that may not take it",
+        "a key of the user's",
+        "keys of the user's",
+    ],
+)
+def test_routers_that_get_none(made: World) -> None:
+    plan = made.sync()
+    assert secrets(plan) == [] and "OME_ROUTER_KEY" not in str(pod(plan))
+
+
+def test_an_image_of_which_the_user_knows() -> None:
+    assert secrets(world("true", image="own/router:7").sync()) == ["svc-router-key"]
+    assert secrets(world("true", on_router="false").sync()) == ["svc-router-key"], "the service counts more"
+
+
+def test_an_operator_that_may_make_no_secrets_gives_none() -> None:
+    """Else no router would ever start."""
+    here = world()
+    plan = sync(here.service, replace(here.deps, router_keys=False), here.observed(), here.now)
+    assert secrets(plan) == [] and "OME_ROUTER_KEY" not in str(pod(plan))
+
+
+def test_a_variable_of_the_users_own_is_the_key() -> None:
+    mine = {"name": "OME_ROUTER_KEY", "valueFrom": {"secretKeyRef": {"name": "mine", "key": "k"}}}
+    plan = world(env=[mine]).sync()
+    assert secrets(plan) == [] and pod(plan)["initContainers"][0]["env"] == [mine]
+    assert [one for one in pod(plan)["containers"][0]["env"] if one["name"] == "OME_ROUTER_KEY"] == [mine]
+
+
+def test_where_all_routers_are_ready_nobody_asks_for_the_secret() -> None:
+    """Each attempt is a request: a restart of the operator would make one for every service."""
+    here = world()
+    here.settle()
+    assert secrets(here.sync()) == []
+
+
+def test_a_router_that_is_replaced_finds_its_secret() -> None:
+    """Services from before have ready routers and no Secret: the new pod must not be the first to miss it."""
+    here = world()
+    keyed, here.deps = here.deps, replace(here.deps, router_keys=False)
+    here.settle()
+    here.deps = keyed
+    plan = here.sync()
+    assert secrets(plan) == ["svc-router-key"]
+    assert {one.kind for one in plan.apply} == {"Deployment"}, "no engine is touched"
+
+
+def test_a_router_that_is_not_ready_may_lack_its_secret() -> None:
+    here = world()
+    here.settle()
+    for one in here.pods.values():
+        if one.labels[keys.COMPONENT] == keys.ROUTER:
+            one.ready = False
+    assert secrets(here.sync()) == ["svc-router-key"]
+
+
+def test_a_deployment_without_the_key_asks_for_none() -> None:
+    assert router_key.secret(OWNER, {"spec": {"template": {"spec": {"containers": [{"args": ["--x"]}]}}}}) is None

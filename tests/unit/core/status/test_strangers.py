@@ -1,0 +1,53 @@
+"""What a status says of workers that somebody else put into a router's list."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from ome_operator.core.observed.objects import Strangers
+from ome_operator.core.status.strangers import TOLD, condition
+from ome_operator.core.sync import sync
+from tests.support import parts
+from tests.support.simulator import START, World
+
+AT = START.timestamp()
+
+
+def test_none_where_none_was_seen_or_long_ago() -> None:
+    assert condition([], "", START) is None
+    assert condition([Strangers(0, 0.0)], "", START) is None
+    assert condition([Strangers(3, AT)], "", START + TOLD) is None
+
+
+def test_how_many_when_and_what_to_do() -> None:
+    told = condition([Strangers(2, AT - 60), Strangers(1, AT - 3)], "", START)
+    assert told is not None and (told.type, told.status, told.reason) == ("RouterIntact", False, "StrangerInRouter")
+    assert told.message.startswith("3 workers") and "23:59:57 UTC" in told.message and "/v1/" in told.message
+    keyed = condition([Strangers(1, AT)], "svc-router-key", START)
+    assert keyed is not None and "delete the Secret svc-router-key" in keyed.message
+
+
+def service() -> World:
+    """It serves."""
+    made = World(parts.service(engine={}, router={}), parts.deps(parts.simple(), parts.model()), 1)
+    made.settle()
+    return made
+
+
+def test_it_is_a_condition_and_an_event_once_and_the_service_stays_ready() -> None:
+    here = service()
+    (router,) = [pod for pod in here.observed().pods if pod.component == "router"]
+    seen = replace(here.observed(), strangers={router.uid: Strangers(1, here.now.timestamp())})
+    plan = sync(here.service, here.deps, seen, here.now)
+    told = {one["type"]: one["status"] for one in plan.status["conditions"]}
+    assert told["RouterIntact"] == "False" and told["Ready"] == "True"
+    assert [(one.type, one.reason) for one in plan.events] == [("Warning", "StrangerInRouter")] and plan.urgent
+    again = sync(replace(here.service, status=plan.status), here.deps, seen, here.now)
+    assert again.events == () and not again.urgent
+    later = sync(replace(here.service, status=plan.status), here.deps, seen, here.now + 2 * TOLD)
+    assert "RouterIntact" not in {one["type"] for one in later.status["conditions"]}
+
+
+def test_pods_that_are_not_its_routers_say_nothing() -> None:
+    here = service()
+    seen = replace(here.observed(), strangers={"somebody's": Strangers(9, (here.now - timedelta(seconds=1)).timestamp())})
+    assert "RouterIntact" not in {one["type"] for one in sync(here.service, here.deps, seen, here.now).status["conditions"]}

@@ -1,0 +1,57 @@
+"""Which routers get a key for their control plane: a router ends at a flag that it does not know."""
+
+from typing import Any
+
+import pytest
+
+from ome_operator.engines.routers import takes_key
+
+START = ["python3", "-m", "sglang_router.launch_router"]
+
+
+def box(
+    image: str = "docker.io/lmsysorg/sgl-model-gateway:v0.3.2", args: list[str] | None = None, **more: Any
+) -> dict[str, Any]:
+    """A router's container."""
+    return {"image": image, "command": START, "args": args or ["--pd-disaggregation"], **more}
+
+
+TAKE = {
+    "the first version that has it": box("sgl-router:v0.3.1"),
+    "a mirror": box("registry.example.com:5000/a/sglang-router:0.3.2@sha256:00"),
+    "a suffix": box("sglang-router:v0.4.0-cu126"),
+    "the newer gateway": box("lightseekorg/smg:1.13.0", command=["smg", "launch"]),
+    "an image that starts it": box(command=[]),
+    "workers by name": box(args=["--worker-urls", "http://a"]),
+}
+NONE = {
+    "before the flag": box("sglang-router:0.3.0"),
+    "no version": box("sglang-router:latest"),
+    "no tag": box("sglang-router"),
+    "SGLang's image, whose router may be any": box("lmsysorg/sglang:v0.5.23"),
+    "another program": box(command=["nginx"]),
+    "a shell": box(command=["sh", "-c"], args=["python3 -m sglang_router.launch_router"]),
+    "the load balancer in Python": box(args=["--mini-lb"]),
+    "with engines": box(command=["python3", "-m", "sglang_router.launch_server"]),
+    "with engines, in a word": box(command=["smg", "server"]),
+    "a key by the user": box(args=["--api-key", "$(MINE)"]),
+    "a key by the user with an equals sign": box(args=["--api-key=$(MINE)"]),
+    "keys of the control plane by the user": box(args=["--control-plane-api-keys", "a:b:admin:c"]),
+    "tokens by the user": box(args=["--jwt-issuer=https://login.example.com"]),
+}
+
+
+@pytest.mark.parametrize("case", TAKE)
+def test_routers_that_take_a_key(case: str) -> None:
+    assert takes_key(TAKE[case]) and not takes_key(TAKE[case], "false")
+
+
+@pytest.mark.parametrize("case", NONE)
+def test_routers_that_get_none(case: str) -> None:
+    assert not takes_key(NONE[case])
+
+
+def test_the_user_may_know_better_of_an_image_but_never_gets_two_keys() -> None:
+    known = {case for case in NONE if takes_key(NONE[case], "true")}
+    assert known == {"before the flag", "no version", "no tag", "SGLang's image, whose router may be any"}
+    assert takes_key({"image": "own/router:7", "args": ["--pd-disaggregation"]}, "true")
