@@ -69,10 +69,10 @@ class RouterWatch:
 
     def _learn(self, pod: Pod, found: Strangers | None) -> None:
         known = self._found.get(pod.uid)
-        if found is None or found == known or not found.count:
+        if found is None or found == known or not found.found:
             return
         self._found[pod.uid] = found
-        self.total += max(0, found.count - (known.count if known else 0))
+        self.total += max(0, found.found - (known.found if known else 0))
         self._changed(Ref(SERVICE, pod.namespace, pod.service))
 
     async def _ask(self, session: aiohttp.ClientSession, pod: Pod) -> Strangers | None:

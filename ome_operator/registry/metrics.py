@@ -12,7 +12,7 @@ STATES = ("serving", "adding", "waiting", "draining")
 
 
 class RegistryMetrics:
-    """Of one router."""
+    """Of a router."""
 
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # nobody asks for them
@@ -31,7 +31,7 @@ class RegistryMetrics:
 
     def render(self, leaders: Iterable[LeaderState]) -> str:
         """The text format."""
-        states = Count(one.state for one in leaders)
+        states = Count(item.state for item in leaders)
         for state in STATES:
             self._leaders.labels(state).set(states[state])
         return generate_latest(self._registry).decode()

@@ -42,7 +42,7 @@ class Attack:
 
 
 class Place:
-    """One router with one worker and its registry, and somebody else's server that would be a worker."""
+    """A router with a worker and its registry, and somebody else's server that would be a worker."""
 
     def __init__(self, folder: Path, note: str) -> None:
         port, metrics, self.page, served = ports.choose(4)
@@ -99,9 +99,9 @@ class Place:
         async with self.session.get(f"{self.url}/workers", headers=headers) as answer:
             done.answers.append(answer.status)
             found = (await answer.json())["workers"] if answer.status == 200 else [{"url": "", "id": WORKER}]
-        for one in found:
-            if THIEF not in one["url"]:
-                async with self.session.delete(f"{self.url}/workers/{one['id']}", headers=headers) as answer:
+        for item in found:
+            if THIEF not in item["url"]:
+                async with self.session.delete(f"{self.url}/workers/{item['id']}", headers=headers) as answer:
                     done.answers.append(answer.status)
 
     async def asked(self, page: str, **headers: str) -> tuple[int, str]:
@@ -123,7 +123,7 @@ def _rendered(port: int, note: str) -> dict[str, Any]:
     notes = {"annotations": {keys.ROUTER_KEY: note}} if note else {}
     service = parts.service(engine={}, router={}, **notes)
     plan = sync(service, parts.deps(runtime, parts.model()), Observed(), START)
-    (router,) = [one.manifest for one in plan.apply if one.kind == "Deployment"]
+    (router,) = [item.manifest for item in plan.apply if item.kind == "Deployment"]
     pod: dict[str, Any] = router["spec"]["template"]["spec"]
     assert not KEY_IN_TEXT.search(str(pod)), "the pod spec shows no key"
     return pod
@@ -134,8 +134,8 @@ KEY_IN_TEXT = re.compile(r"[0-9a-f]{32}")
 
 def _environment(container: dict[str, Any]) -> dict[str, str]:
     """As the kubelet makes it."""
-    values = {one["name"]: str(one.get("value", "")) for one in container.get("env") or ()}
-    secret = {one["name"]: KEY for one in container.get("env") or () if "secretKeyRef" in (one.get("valueFrom") or {})}
+    values = {item["name"]: str(item.get("value", "")) for item in container.get("env") or ()}
+    secret = {item["name"]: KEY for item in container.get("env") or () if "secretKeyRef" in (item.get("valueFrom") or {})}
     return {**os.environ, **values, **secret}
 
 
@@ -147,8 +147,8 @@ def _expanded(words: list[str], environment: dict[str, str]) -> list[str]:
 async def place(folder: Path, note: str = "") -> AsyncIterator[Place]:
     """It serves."""
     engines = [Engine(ip, "null") for ip in (WORKER, THIEF)]
-    for one in engines:
-        await one.start()
+    for item in engines:
+        await item.start()
     here = Place(folder, note)
     await here.api.start()
     await here.registry.start()
@@ -167,8 +167,8 @@ async def place(folder: Path, note: str = "") -> AsyncIterator[Place]:
         for process in (here.registry, here.router):
             await process.stop()
         await here.api.stop()
-        for one in engines:
-            await one.stop()
+        for item in engines:
+            await item.stop()
         await here.session.close()
 
 
@@ -219,7 +219,7 @@ async def test_without_a_key_strangers_are_taken_out_and_counted(tmp_path: Path)
 
         async def counted() -> bool:
             _, page = await here.asked("/metrics")
-            found = {one.name: one.value for family in text_string_to_metric_families(page) for one in family.samples}
+            found = {item.name: item.value for family in text_string_to_metric_families(page) for item in family.samples}
             return found[f"{keys.STRANGERS}_total"] >= 3 and found[keys.STRANGER_AT] > 1.7e9
 
         await until(counted, within=10)

@@ -50,6 +50,7 @@ def rendered() -> str:
         metrics.request("patch", "Service", code, 0.1)
     watch: Any = SimpleNamespace(last_event={"Pod": 0.0}, events={"Pod": 1})
     manager: Any = SimpleNamespace(_metrics=metrics, _queue=SimpleNamespace(depth=0, busy=0), _readiness=dict)
+    manager._routers = SimpleNamespace(total=0)
     manager._readiness = lambda: Manager._readiness(manager)
     manager.cluster = SimpleNamespace(services=tuple)
     Manager.watch_metrics(manager, watch)

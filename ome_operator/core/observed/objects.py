@@ -183,9 +183,9 @@ class Refusal(NamedTuple):
 
 
 class Strangers(NamedTuple):
-    """Workers in the list of one router that nobody of ours put there."""
+    """Workers in the list of a router that nobody of ours put there."""
 
-    count: int
+    found: int
     at: float
     """When the last was found, in seconds since the epoch."""
 

@@ -23,10 +23,10 @@ def given(container: Manifest, service: str) -> Manifest:
 
 
 def variable(container: Manifest) -> Manifest | None:
-    """The variable with the key of a router that has one by us."""
+    """The variable with the key of a router that has our key."""
     if ARGUMENT not in (container.get("args") or ()):
         return None
-    found: Manifest = next(one for one in container["env"] if one["name"] == keys.ROUTER_KEY_VARIABLE)
+    found: Manifest = next(item for item in container["env"] if item["name"] == keys.ROUTER_KEY_VARIABLE)
     return found
 
 

@@ -33,11 +33,11 @@ def router_keys(snapshot: Snapshot, intent: Intent, manifests: Iterable[Manifest
     """That with the key of the routers, while a router comes up or is replaced."""
     waits = any(pod.component == keys.ROUTER and not pod.ready and not pod.deleting for pod in snapshot.pods)
     ready = Counter(pod.revision for pod in snapshot.pods if pod.component == keys.ROUTER and pod.ready and not pod.deleting)
-    for one in manifests:
-        if one["kind"] != "Deployment" or (found := router_key.secret(intent.owner, one)) is None:
+    for item in manifests:
+        if item["kind"] != "Deployment" or (found := router_key.secret(intent.owner, item)) is None:
             continue
-        short = ready[one["metadata"]["labels"][keys.REVISION]] < one["spec"]["replicas"]
-        child = snapshot.controlled("Deployment", one["metadata"]["name"])
-        if waits or short or child is None or child.hash != _digest(one):
+        short = ready[item["metadata"]["labels"][keys.REVISION]] < item["spec"]["replicas"]
+        child = snapshot.controlled("Deployment", item["metadata"]["name"])
+        if waits or short or child is None or child.hash != _digest(item):
             return (EnsureSecret(found),)
     return ()

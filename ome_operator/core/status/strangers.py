@@ -13,10 +13,10 @@ TOLD = timedelta(hours=1)
 
 def condition(found: Iterable[Strangers], secret: str, now: datetime) -> Condition | None:
     """RouterIntact; None while no stranger was seen lately. `secret`: the Secret with the routers' key, "" for none."""
-    seen = [one for one in found if one.count and abs(now.timestamp() - one.at) < TOLD.total_seconds()]
+    seen = [item for item in found if item.found and abs(now.timestamp() - item.at) < TOLD.total_seconds()]
     if not seen:
         return None
-    last = datetime.fromtimestamp(max(one.at for one in seen), UTC).strftime("%H:%M:%S UTC")
+    last = datetime.fromtimestamp(max(item.at for item in seen), UTC).strftime("%H:%M:%S UTC")
     remedy = (
         f"somebody else has their key: delete the Secret {secret} and the routers' pods, and see who may read Secrets here"
         if secret
@@ -24,7 +24,7 @@ def condition(found: Iterable[Strangers], secret: str, now: datetime) -> Conditi
         "(docs/security.md, Routers)"
     )
     said = (
-        f"{sum(one.count for one in seen)} workers that are no pods of this service were in the list of its routers, the "
+        f"{sum(item.found for item in seen)} workers that are no pods of this service were in the list of its routers, the "
         f"last at {last}. They were taken out within seconds, and may have got prompts until then: {remedy}"
     )
     return Condition(ROUTER_INTACT, False, Reason.STRANGER_IN_ROUTER, said)

@@ -44,7 +44,7 @@ class Page:
         return web.Response(text=self.text, status=self.status, headers=self.headers)
 
     async def walk(self) -> dict[str, Strangers]:
-        """What is known after one."""
+        """What is known after a walk."""
         await self.watch.walk(self.session)
         return self.watch.of(self.pods)
 
@@ -52,14 +52,14 @@ class Page:
 @pytest.fixture
 async def page() -> AsyncIterator[Page]:
     """Listening on loopback, on a free port."""
-    one = Page()
+    item = Page()
     app = web.Application()
-    app.router.add_get("/{path:.*}", one.handle)
+    app.router.add_get("/{path:.*}", item.handle)
     async with TestServer(app) as server, aiohttp.ClientSession() as session:
         assert server.port is not None
-        one.session = session
-        one.watch = RouterWatch(lambda: one.pods, one.news.append, lambda: START, 60.0, server.port)
-        yield one
+        item.session = session
+        item.watch = RouterWatch(lambda: item.pods, item.news.append, lambda: START, 60.0, server.port)
+        yield item
 
 
 def shown(count: int, at: float) -> str:

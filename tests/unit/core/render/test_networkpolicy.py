@@ -18,7 +18,7 @@ SERVICE = {"from": [{"podSelector": {"matchLabels": OURS}}]}
 def made(front: str = "router", **ports: int) -> dict[str, dict[str, Any]]:
     """Name -> spec."""
     found = policies(OWNER, tuple(ports.items()), front, "ome")
-    return {one["metadata"]["name"]: one["spec"] for one in found}
+    return {item["metadata"]["name"]: item["spec"] for item in found}
 
 
 def test_engines_behind_a_router_hear_only_their_service() -> None:
@@ -50,7 +50,7 @@ def test_only_where_the_operator_was_told_so() -> None:
 
     def kinds(namespace: str) -> list[str]:
         plan = sync(service, replace(deps, policies_from=namespace), Observed(), START)
-        return [one.manifest["metadata"]["name"] for one in plan.apply if one.kind == "NetworkPolicy"]
+        return [item.manifest["metadata"]["name"] for item in plan.apply if item.kind == "NetworkPolicy"]
 
     assert kinds("") == [] and kinds("ome") == ["svc-engine", "svc-decoder", "svc-router"]
 

@@ -28,14 +28,14 @@ def world(note: str = "", on_router: str = "", **box: Any) -> World:
 
 def pod(plan: Plan) -> dict[str, Any]:
     """The pod spec of the router."""
-    (found,) = [one.manifest for one in plan.apply if one.kind == "Deployment"]
+    (found,) = [item.manifest for item in plan.apply if item.kind == "Deployment"]
     spec: dict[str, Any] = found["spec"]["template"]["spec"]
     return spec
 
 
 def secrets(plan: Plan) -> list[str]:
     """Names of Secrets that must exist."""
-    return [one.manifest["metadata"]["name"] for one in plan.ensure_secret]
+    return [item.manifest["metadata"]["name"] for item in plan.ensure_secret]
 
 
 def test_router_and_registry_get_the_same_variable_and_no_argument_has_the_key() -> None:
@@ -92,11 +92,11 @@ def test_a_variable_of_the_users_own_is_the_key() -> None:
     mine = {"name": "OME_ROUTER_KEY", "valueFrom": {"secretKeyRef": {"name": "mine", "key": "k"}}}
     plan = world(env=[mine]).sync()
     assert secrets(plan) == [] and pod(plan)["initContainers"][0]["env"] == [mine]
-    assert [one for one in pod(plan)["containers"][0]["env"] if one["name"] == "OME_ROUTER_KEY"] == [mine]
+    assert [item for item in pod(plan)["containers"][0]["env"] if item["name"] == "OME_ROUTER_KEY"] == [mine]
 
 
 def test_where_all_routers_are_ready_nobody_asks_for_the_secret() -> None:
-    """Each attempt is a request: a restart of the operator would make one for every service."""
+    """Each attempt is a request: a restart of the operator would make a request for every service."""
     here = world()
     here.settle()
     assert secrets(here.sync()) == []
@@ -110,15 +110,15 @@ def test_a_router_that_is_replaced_finds_its_secret() -> None:
     here.deps = keyed
     plan = here.sync()
     assert secrets(plan) == ["svc-router-key"]
-    assert {one.kind for one in plan.apply} == {"Deployment"}, "no engine is touched"
+    assert {item.kind for item in plan.apply} == {"Deployment"}, "no engine is touched"
 
 
 def test_a_router_that_is_not_ready_may_lack_its_secret() -> None:
     here = world()
     here.settle()
-    for one in here.pods.values():
-        if one.labels[keys.COMPONENT] == keys.ROUTER:
-            one.ready = False
+    for item in here.pods.values():
+        if item.labels[keys.COMPONENT] == keys.ROUTER:
+            item.ready = False
     assert secrets(here.sync()) == ["svc-router-key"]
 
 

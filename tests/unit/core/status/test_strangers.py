@@ -38,16 +38,18 @@ def test_it_is_a_condition_and_an_event_once_and_the_service_stays_ready() -> No
     (router,) = [pod for pod in here.observed().pods if pod.component == "router"]
     seen = replace(here.observed(), strangers={router.uid: Strangers(1, here.now.timestamp())})
     plan = sync(here.service, here.deps, seen, here.now)
-    told = {one["type"]: one["status"] for one in plan.status["conditions"]}
+    told = {item["type"]: item["status"] for item in plan.status["conditions"]}
     assert told["RouterIntact"] == "False" and told["Ready"] == "True"
-    assert [(one.type, one.reason) for one in plan.events] == [("Warning", "StrangerInRouter")] and plan.urgent
+    assert [(item.type, item.reason) for item in plan.events] == [("Warning", "StrangerInRouter")] and plan.urgent
     again = sync(replace(here.service, status=plan.status), here.deps, seen, here.now)
     assert again.events == () and not again.urgent
     later = sync(replace(here.service, status=plan.status), here.deps, seen, here.now + 2 * TOLD)
-    assert "RouterIntact" not in {one["type"] for one in later.status["conditions"]}
+    assert "RouterIntact" not in {item["type"] for item in later.status["conditions"]}
 
 
 def test_pods_that_are_not_its_routers_say_nothing() -> None:
     here = service()
     seen = replace(here.observed(), strangers={"somebody's": Strangers(9, (here.now - timedelta(seconds=1)).timestamp())})
-    assert "RouterIntact" not in {one["type"] for one in sync(here.service, here.deps, seen, here.now).status["conditions"]}
+    assert "RouterIntact" not in {
+        item["type"] for item in sync(here.service, here.deps, seen, here.now).status["conditions"]
+    }
