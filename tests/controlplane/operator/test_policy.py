@@ -132,6 +132,44 @@ def test_an_operator_says_whether_the_policies_bind_it(rig: Rig) -> None:
         rig.leads()
 
 
+@pytest.mark.parametrize(
+    ("kind", "immutable", "owned", "said"),
+    [
+        ("ome.io/router-key", True, True, "secret/s created"),
+        ("ome.io/ssh-keys", True, True, "secret/s created"),
+        ("ome.io/router-key", False, True, "may only create Secrets of type"),
+        ("ome.io/router-key", True, False, "may only create Secrets of type"),
+        ("Opaque", True, True, "may only create Secrets of type"),
+    ],
+)
+def test_secrets_are_keys_of_services(api: Rig, namespace: str, kind: str, immutable: bool, owned: bool, said: str) -> None:
+    metadata: Manifest = {"name": "s", "namespace": namespace, "labels": OURS}
+    if owned:
+        metadata["ownerReferences"] = (api.get("Service", namespace, "ours") or {})["metadata"]["ownerReferences"]
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": kind, "immutable": immutable}
+    assert said in tried(api, namespace, "create", "-f", "-", stdin=secret)
+
+
+def test_a_routers_key_is_there_before_its_router_is_ready(rig: Rig, namespace: str) -> None:
+    """The whole way: made with the operator's rights, for a router whose image takes it."""
+    runtime = yamls.runtime("keyed")
+    runtime["spec"]["routerConfig"]["runner"] |= {
+        "image": "sglang-router:0.3.2",
+        "command": [],
+        "args": ["--service-discovery"],
+    }
+    rig.create(runtime)
+    rig.create(yamls.service(namespace, "s", "keyed"))
+    rig.ready(namespace, "s")
+    made = rig.get("Secret", namespace, "s-router-key")
+    assert made is not None and made["type"] == "ome.io/router-key" and made["immutable"] is True
+    assert len(made["data"]["key"]) == 88 and made["metadata"]["ownerReferences"][0]["kind"] == "InferenceService"
+    (deployment,) = rig.all("Deployment", namespace)
+    env = deployment["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert {"name": "s-router-key", "key": "key"} in [(item.get("valueFrom") or {}).get("secretKeyRef") for item in env]
+    rig.delete("ClusterServingRuntime", "", "keyed")
+
+
 def test_a_webhook_that_does_not_answer_is_told(rig: Rig, namespace: str) -> None:
     """It fails whatever it would see, and the status says so, until it answers or is gone."""
     rig.create(yamls.runtime("hooked"))
