@@ -50,6 +50,12 @@ RUNTIME_SYNC, MODEL_SYNC = f"{GROUP}/runtime-sync", f"{GROUP}/model-sync"
 RETRY = f"{GROUP}/rollout-retry"
 """On a service: any new value lets a rejected revision be tried again."""
 
+FREEZE = f"{GROUP}/freeze"
+"""On a service, or on the operator's Lease for all services: nothing is rolled, scaled or recycled (docs/observe-freeze.md).
+The value says since when, by whom and why; "" and "false" freeze nothing."""
+OBSERVE = f"{GROUP}/observe"
+"""On a service: nothing but its status is written. "" and "false" say nothing."""
+
 GENERATION = f"{GROUP}/generation"
 """On the Job of a BenchmarkJob: the generation of the spec that it runs."""
 BENCHMARK_NAMESPACES = f"{GROUP}/benchmark-namespaces"

@@ -91,6 +91,7 @@ _SERVICE = (
     Column("Decode", ".status.components.decoder.ready"),
     Column("Router", ".status.components.router.ready"),
     Column("Revision", ".status.revision"),
+    _condition("Frozen", "Frozen", "reason"),
     _AGE,
     Column("URL", ".status.url"),  # last: it is longer than a terminal leaves room for
     Column("Pinned", ".spec.rollout.revision", wide=True),

@@ -10,7 +10,7 @@ ENGINE_READY, DECODER_READY, ROUTER_READY = "EngineReady", "DecoderReady", "Rout
 ROLLED_OUT, READY, ADVICE = "RolledOut", "Ready", "Advice"
 DRIFTED = {"runtime": "RuntimeDrifted", "model": "ModelDrifted"}
 """Only of services that do not follow edits: True where what they keep is another by now."""
-ANOTHER, RECOVERED = "AnotherOperator", "Recovered"
+ANOTHER, RECOVERED, FROZEN = "AnotherOperator", "Recovered", "Frozen"
 ROUTER_INTACT = "RouterIntact"
 """Only where somebody else's workers were in a router's list lately."""
 COMPLETE = "Complete"
@@ -18,8 +18,8 @@ COMPLETE = "Complete"
 CONDITION = {keys.ENGINE: ENGINE_READY, keys.DECODER: DECODER_READY, keys.ROUTER: ROUTER_READY}
 """Component -> the condition that tells how it is."""
 ORDER = (
-    MODEL_READY, RUNTIME_READY, ENGINE_READY, DECODER_READY, ROUTER_READY, RECOVERED, ROLLED_OUT, READY, *DRIFTED.values(),
-    ROUTER_INTACT, ADVICE,
+    FROZEN, MODEL_READY, RUNTIME_READY, ENGINE_READY, DECODER_READY, ROUTER_READY, RECOVERED, ROLLED_OUT, READY,
+    *DRIFTED.values(), ROUTER_INTACT, ADVICE,
 )  # fmt: skip
 """Conditions of an InferenceService in the order in which a person reads them."""
 
@@ -105,6 +105,10 @@ class Reason(StrEnum):
     RETIRING_OLD_SLICE = "RetiringOldSlice"
     PROGRESS_DEADLINE_EXCEEDED = "ProgressDeadlineExceeded"
     ROLLED_BACK = "RolledBack"
+
+    # Who holds a brake
+    FROZEN = "Frozen"
+    OBSERVED = "Observed"
 
     # How groups that failed come back
     RECYCLE_LIMIT = "RecycleLimit"

@@ -4,14 +4,16 @@ No I/O, no randomness, no clock of its own: the shell calls `sync` whenever some
 second call after the plan was carried out plans nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from ome_operator.api import InferenceService, migrate
+from ome_operator.core import freeze
 from ome_operator.core.desired import desired
 from ome_operator.core.diff import changes
+from ome_operator.core.observed.brake import Brake, brake
 from ome_operator.core.observed.objects import Deps, Observed
 from ome_operator.core.observed.slices import nameless
 from ome_operator.core.observed.snapshot import Snapshot
@@ -36,16 +38,32 @@ def sync(service: InferenceService, deps: Deps, observed: Observed, now: datetim
     """One pass over one service."""
     if service.deleting:  # owner references remove everything: nothing to do and nothing to say
         return Plan(status=dict(service.status))
+    held = brake(deps, service.namespace, service.name, service.annotations)
+    snapshot = Snapshot(_in_present_form(service), deps, observed, now)
+    plan = _left_alone(snapshot)
+    if plan is not None:
+        return braked(plan, service.status, held, service.generation, now)
+    return _decided(snapshot, service, held)
+
+
+def _left_alone(snapshot: Snapshot) -> Plan | None:
+    """The plan for a service of which nothing is touched; None where something may be."""
+    service, observed, now = snapshot.service, snapshot.observed, snapshot.now
     if observed.another:
         return _another(service, observed.another, now)
-    snapshot = Snapshot(_in_present_form(service), deps, observed, now)
-    if virtual.virtual(snapshot.service):
-        return Plan(status=virtual.status(snapshot.service, bool(observed.children), now))
+    if virtual.virtual(service):
+        return Plan(status=virtual.status(service, bool(observed.children), now))
     if former := _former(snapshot):
         return refuse_spec(dict(service.status), service.generation, Reason.FORMER_SHAPE, former, now)
+    return None
+
+
+def _decided(snapshot: Snapshot, as_written: InferenceService, held: Brake | None) -> Plan:
+    """The plan for a service; where something holds it, what of the plan is carried out, and the rest in its status."""
+    service, deps, now = snapshot.service, snapshot.deps, snapshot.now
     # Which revision does the service go to, what does it wait for, and for how long has it not come farther?
-    intent = choose(snapshot, resolve(snapshot.service, deps, snapshot.inputs, as_written=service))
-    clock = progress_deadline.clock(snapshot, intent.aim)
+    intent = choose(snapshot, resolve(service, deps, snapshot.inputs, as_written=as_written))
+    clock = progress_deadline.clock(snapshot, intent.aim) if held is None else progress_deadline.STOPPED
     # How many groups does each slice have now, and how many may it have after this pass?
     counts = replica_counts(snapshot, intent)
     step = decide(service.name, intent.target, snapshot.slices, intent.gate, counts, _ahead(snapshot, intent))
@@ -53,7 +71,7 @@ def sync(service: InferenceService, deps: Deps, observed: Observed, now: datetim
     want = desired(snapshot, intent, step, counts)
     written = changes(snapshot, intent, step, want)
     # Which groups have failed, and what of them has to go?
-    recovery = recover(snapshot, intent, want.held)
+    recovery = recover(snapshot, intent, want.held, frozen=held is not None)
     plan = replace(
         written,
         check=intent.check,
@@ -64,15 +82,46 @@ def sync(service: InferenceService, deps: Deps, observed: Observed, now: datetim
         requeue_after=_earliest(written.requeue_after, clock.again, recovery.again),
     )
     # What does the status tell?
-    before, said = service.status, status(report(snapshot, intent, step, counts, want, plan, clock, recovery))
-    return replace(
+    told = report(snapshot, intent, step, counts, want, plan, clock, recovery)
+    if held is not None:
+        told, recovery = freeze.told(told, held, snapshot), replace(recovery, events=(), urgent=False)
+    said = status(told)
+    plan = replace(
         plan,
         status=said,
-        urgent=recovery.urgent or urgent(before, said),
-        events=(*recovery.events, *events(before.get("conditions") or (), said["conditions"])),
+        urgent=recovery.urgent or urgent(service.status, said),
+        events=(*recovery.events, *events(service.status.get("conditions") or (), said["conditions"])),
         # By what is said now: no event follows our own write of the status, and others wait for this service's turn to end.
         rolls=_shares(snapshot, intent, said) and (step.rolls or step.keep == (intent.target,)),
     )
+    if held is None:
+        return plan
+    less = freeze.allowed(plan, held, snapshot)
+    steps = [*_ways(snapshot, intent), *freeze.would(plan, less), *(f"recycle {group}" for group in recovery.begun)]
+    return braked(less, service.status, held, service.generation, now, steps)
+
+
+def _ways(snapshot: Snapshot, intent: Intent) -> Iterator[str]:
+    """Where a rollout goes, for its plan says the next step only."""
+    others = [name for name in snapshot.slices if name != intent.target]
+    if others and intent.target:
+        yield f"replace revision {', '.join(others)} by {intent.target}"
+
+
+def braked(
+    plan: Plan,
+    before: Mapping[str, Any],
+    held: Brake | None,
+    generation: int,
+    now: datetime,
+    steps: Iterable[str] | None = None,
+) -> Plan:
+    """A plan whose status says what holds, and which `steps` are not done for that, where any could be.
+
+    `before` is the status stored now.
+    """
+    said = freeze.marked(plan.status, before, held, steps, generation, now)
+    return replace(plan, status=said, events=() if held is not None and held.observed else plan.events)
 
 
 def _former(snapshot: Snapshot) -> str:

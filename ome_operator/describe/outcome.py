@@ -8,6 +8,7 @@ from typing import Any
 
 from ome_operator import keys, quantity
 from ome_operator.api import InferenceService, Runtime, migrate
+from ome_operator.core.observed import brake
 from ome_operator.core.observed.objects import Child, Deps, Manifest, Observed, Ref
 from ome_operator.core.plan import Apply, Create
 from ome_operator.core.reasons import (
@@ -67,8 +68,9 @@ class Outcome:
 
 
 def outcome(service: InferenceService, deps: Deps, children: Iterable[Child] = ()) -> Outcome:
-    """Where a service is going; `children` is what exists of it now."""
-    service = replace(service, spec=_unpaused(service), deleting=False)
+    """Where a service is going; `children` is what exists of it now. A brake says when, not what, as a pause does."""
+    notes = {name: value for name, value in service.annotations.items() if name not in brake.ANNOTATIONS}
+    service = replace(service, spec=_unpaused(service), annotations=notes, deleting=False)
     known = {(one.kind, one.name): one for one in children if one.kind in SURVIVES}
     plan = sync(service, deps, Observed(children=known), _NEVER)
     applied: tuple[Apply | Create, ...] = (*plan.first, *plan.apply, *plan.create)

@@ -232,6 +232,12 @@ class Deps:
     """Secrets of users' namespaces with which their pods pull the operator's own images."""
     well_known: WellKnown = NOBODY
     """Facts of models whose files nobody has read."""
+    observe: bool = False
+    """Whether nothing but statuses is written, of anything."""
+    observe_namespaces: frozenset[str] = frozenset()
+    """Namespaces in which nothing but statuses is written."""
+    frozen: str = ""
+    """Since when, by whom and why every service is frozen; "" while not all are."""
 
 
 @dataclass(frozen=True)

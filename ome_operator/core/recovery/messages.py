@@ -30,11 +30,15 @@ def condition(
     groups: Mapping[str, Group],
     policies: Mapping[str, Policy],
     more: list[Why],
+    *,
+    frozen: bool = False,
 ) -> cond.Condition | None:
-    """Whether every group that failed has come back; None while none ever failed. `more`: what is told besides."""
+    """Whether every group that failed has come back; None while none ever failed. `more`: what is told besides; `frozen`:
+    nothing is recycled now.
+    """
     failed = [one for _, one in sorted(records.items()) if one.failure and _went_down(one)]
     troubled = [one for _, one in sorted(records.items()) if one.phase not in (READY, SYSTEMIC) and _went_down(one)]
-    said = [*more, *(_message(one, groups[one.name], policies[one.component]) for one in troubled)]
+    said = [*more, *(_message(one, groups[one.name], policies[one.component], frozen) for one in troubled)]
     if said:
         said.sort(key=lambda why: _GRAVITY.index(why.reason))
         return cond.Condition(RECOVERED, False, said[0].reason, "; ".join(why.sentence for why in said))
@@ -50,7 +54,7 @@ def _went_down(record: GroupRecord) -> bool:
     return bool(record.incarnation or record.recycles)
 
 
-def _message(record: GroupRecord, group: Group, policy: Policy) -> Why:
+def _message(record: GroupRecord, group: Group, policy: Policy, frozen: bool) -> Why:
     """What is told about a group that is not as it was."""
     cause = f": {failure.sentence(record.failure)}" if record.failure else ""
     title = group.title
@@ -59,7 +63,7 @@ def _message(record: GroupRecord, group: Group, policy: Policy) -> Why:
         left = f"{title} was recycled {record.in_a_row} times in a row and is left as it is{cause}"
         return Why(Reason.RECYCLE_LIMIT, f"{left}; {how}")
     if record.phase == RECYCLING:
-        return Why(Reason.RECYCLING, f"{title} is recycled{_times(record)}{cause}")
+        return Why(Reason.RECYCLING, f"{title} {'would be' if frozen else 'is'} recycled{_times(record)}{cause}")
     if record.phase == NODE_LOST:
         node = group.pods[0].node if 0 in group.pods else ""
         return Why(Reason.NOT_READY, f"{title}: its leader's node {node} does not report")

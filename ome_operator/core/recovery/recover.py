@@ -44,10 +44,12 @@ class Recovery:
     """Whether a group that was ready once is in another phase: such a status must not wait."""
     again: float | None = None
     """Seconds until something is due if nothing happens before."""
+    begun: tuple[str, ...] = ()
+    """Groups whose recycle is announced in this pass, as people call them."""
 
 
-def recover(snapshot: Snapshot, intent: Intent, held: Held) -> Recovery:
-    """Decide about every group that is `held`."""
+def recover(snapshot: Snapshot, intent: Intent, held: Held, *, frozen: bool = False) -> Recovery:
+    """Decide about every group that is `held`; `frozen`: nobody carries it out now, so it is told as what would be done."""
     service, now = snapshot.service, snapshot.now
     roles = scope(snapshot, intent, held)
     policies = {component: policy(service, intent.resolved.runtime, component) for component in (keys.ENGINE, keys.DECODER)}
@@ -67,9 +69,10 @@ def recover(snapshot: Snapshot, intent: Intent, held: Held) -> Recovery:
         recycle=tuple(one for one in recycle if one.delete),
         delete=force.delete,
         events=tuple(messages.event(after[name], groups[name]) for name in begun),
-        condition=messages.condition(after, groups, policies, [*systemic, *force.stuck]),
+        condition=messages.condition(after, groups, policies, [*systemic, *force.stuck], frozen=frozen),
         urgent=bool(begun) or any(_moved(before.get(name), one) for name, one in after.items()),
         again=min(waits, default=None),
+        begun=tuple(f"{groups[name].title} of revision {groups[name].revision}" for name in begun),
     )
 
 

@@ -4,12 +4,12 @@ A leader is marked first; the registry takes it out of the routers. When that ha
 the leader gets its SIGTERM, finishes what it has within its grace period, and its workers go after it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
 from ome_operator import keys, quantity
-from ome_operator.core.observed.objects import Pod
+from ome_operator.core.observed.objects import Observed, Pod
 from ome_operator.core.observed.slices import Slice, is_leader_set
 from ome_operator.core.plan import Patch
 from ome_operator.core.rollout.members import sets
@@ -48,6 +48,12 @@ def hold(component: str, wanted: tuple[int, ...], slice_: Slice, now: datetime, 
     left = {pod.group: wait for pod in goes if (wait := _left(pod, now)) > 0}
     numbers = tuple(sorted({*wanted, *left}))
     return Retained(numbers, wanted, (*unmark, *mark), min(left.values(), default=None))
+
+
+def serving_again(observed: Observed, pods: Iterable[Pod]) -> tuple[Patch, ...]:
+    """The marks of all leaders that nobody has stopped yet, taken back."""
+    led = {one.uid for one in observed.children.values() if is_leader_set(one) and not one.deleting}
+    return tuple(_mark(pod, None) for pod in pods if pod.draining and pod.workload_uid in led and not pod.deleting)
 
 
 def _left(pod: Pod, now: datetime) -> float:
