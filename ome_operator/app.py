@@ -22,10 +22,12 @@ from ome_operator.controllers import former_exposure
 from ome_operator.controllers.base import CORE, Core, WallClock
 from ome_operator.controllers.manager import WRITTEN, Manager, watched
 from ome_operator.controllers.policies import Policies
+from ome_operator.core.observed.brake import frozen
 from ome_operator.errors import UserError
 from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
 from ome_operator.kube.errors import KubeError
+from ome_operator.kube.freeze_switch import FreezeSwitch
 from ome_operator.kube.leader_election import Election, ElectionSettings, Lost
 from ome_operator.kube.resources import RESOURCES, SHORT_API
 from ome_operator.machinery import health
@@ -69,7 +71,7 @@ class Operator:
             self._lease: Election | None = None
             if settings.leader_election:
                 self._lease = Election(self._made(stack, 1), _election(settings), self._wall)
-            self._client = self._made(stack, settings.connections, self._lease)
+            self._client = self._made(stack, settings.connections, self._lease, observe=settings.observe)
             self._watches = connection.session(limit=0, agent=keys.MANAGER)
             stack.push_async_callback(self._watches.close)
             await self._operate()
@@ -77,14 +79,19 @@ class Operator:
             logger.info("stopped")
             return 1 if self._dead else 0
 
-    def _made(self, stack: contextlib.AsyncExitStack, connections: int, election: Election | None = None) -> Client:
-        """A client that is closed with the stack, and writes only while we lead where there is an election."""
+    def _made(
+        self, stack: contextlib.AsyncExitStack, connections: int, election: Election | None = None, *, observe: bool = False
+    ) -> Client:
+        """A client that is closed with the stack, and writes only while we lead where there is an election; `observe`: only
+        statuses.
+        """
         made = Client(
             self._connection,
             connections=connections,
             timeout=self._settings.request_timeout,
             count=self._metrics.request,
             may_write=election.leads if election is not None else None,
+            only_statuses=observe,
         )
         stack.push_async_callback(made.close)
         return made
@@ -138,6 +145,15 @@ class Operator:
         )
         written = watched([kind for kind in kinds if kind in WRITTEN])
         self.told = Told(written, manager, manager.listed, interval=settings.audit_interval)
+        self._freeze = FreezeSwitch(
+            self._client,
+            settings.lease_namespace,
+            settings.lease_name,
+            said=frozen,
+            changed=manager.cluster.freeze,
+            interval=settings.freeze_interval,
+        )
+        self._begin("freeze", self._freeze.run())
         self._begin("watch", informer.run())
         self._begin("watch", self.told.run())
         self._begin("work", self._work(manager, informer))
@@ -190,6 +206,7 @@ class Operator:
     async def _work(self, manager: Manager, informer: Informer) -> None:
         for watch in (informer, self.told):
             await watch.complete.wait()  # half a picture would prune and recover
+        await self._freeze.known.wait()
         manager.watch_metrics(informer, self.told)
         self._state, self._ready = "leading", True
         gc.collect()

@@ -69,6 +69,14 @@ class Settings:
     max_concurrent_services: int = 1
     """Services of one runtime that replace a slice at the same time (decisions 6)."""
 
+    # --- brakes (docs/observe-freeze.md) ----------------------------------------------------------------------------
+    observe: bool = False
+    """Nothing but statuses is written."""
+    observe_namespaces: tuple[str, ...] = ()
+    """Namespaces in which nothing but statuses is written."""
+    freeze_interval: float = 2.0
+    """Seconds between two looks at the Lease, which says whether all is frozen: each look is a read of a small object."""
+
     # --- what is rendered ------------------------------------------------------------------------------------------
     registry_image: str = ""
     """Image of the registry beside routers; "" for routers without it. No default: a name without a registry is that of

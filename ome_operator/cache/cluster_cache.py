@@ -12,6 +12,7 @@ from ome_operator.api import Invalid
 from ome_operator.cache import node_labels
 from ome_operator.cache.resources import BENCHMARK, CATALOG, MODELS, RUNTIMES, SERVICE, SHORT, Resource, same
 from ome_operator.core.observed import from_api
+from ome_operator.core.observed.brake import Brake, brake
 from ome_operator.core.observed.objects import Child, Deps, Holding, Node, NodeRecord, Pod, Ref
 from ome_operator.kube.resources import CHILDREN, EXPOSED
 from ome_operator.machinery.store import Store
@@ -33,7 +34,7 @@ class NodeResource(NamedTuple):
 
 
 class ClusterCache:
-    """Facts of all kinds; `settled` has those that settings say, and that never change."""
+    """Facts of all kinds; `settled` has what settings say, and whether all is frozen."""
 
     def __init__(self, settled: Deps) -> None:
         self._settled = settled
@@ -110,6 +111,15 @@ class ClusterCache:
                 holders=node_labels.holders(nodes.values()),
             )
         return self._deps
+
+    def brake(self, resource: Resource) -> Brake | None:
+        """Who holds an object of our kinds: a service by its annotations, too."""
+        notes = resource.annotations if resource.ref.kind == SERVICE else {}
+        return brake(self._settled, resource.ref.namespace, resource.ref.name, notes)
+
+    def held(self) -> Brake | None:
+        """Who holds everything."""
+        return brake(self._settled, "")
 
     def _store(self, kind: str) -> Store[Any, Any]:
         if kind == "Pod":

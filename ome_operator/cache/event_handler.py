@@ -4,6 +4,7 @@ Fed by the watch, by the answers to our own writes, and by audits.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ome_operator import keys, names
@@ -93,6 +94,15 @@ class EventHandler(ClusterCache):
         elif isinstance(lost, Resource):
             # A new object of the same name may have been seen before the old one's deletion.
             self._kept_changed(lost, self.find(lost.ref))
+
+    def freeze(self, frozen: str) -> None:
+        """Everything is frozen from now on, since when, by whom and why; "": it is not any more."""
+        self._settled, self._deps = replace(self._settled, frozen=frozen), None
+        for kind in (SERVICE, BENCHMARK, *SHORT):
+            for one in self.resources[kind]:
+                self._enqueue(one.ref, True)
+        for node in self.records.groups():
+            self._enqueue(Ref(RECORD, "", node), False)
 
     # --- what passes read -----------------------------------------------------------------------------------------
 

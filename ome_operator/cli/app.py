@@ -28,6 +28,8 @@ COMMANDS = {
     "restart": ("ome_operator.cli.rollout", "Replace all pods of engine and decoder of a service."),
     "pause": ("ome_operator.cli.rollout", "Record new revisions of a service and roll none of them out."),
     "resume": ("ome_operator.cli.rollout", "Roll out what a pause held back."),
+    "freeze": ("ome_operator.cli.freeze", "The red button: nothing is rolled, scaled or recycled until `ome thaw`."),
+    "thaw": ("ome_operator.cli.freeze", "Go on with what a freeze held back."),
     "agent": ("ome_operator.cli.agent", "Fetch and verify weights on one node (the model agent)."),
     "benchmark": ("ome_operator.cli.benchmark", "Steps of a BenchmarkJob's pod."),
     "adopt": ("ome_operator.cli.adopt", "Take over a cluster where OME has run."),

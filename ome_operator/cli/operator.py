@@ -66,6 +66,10 @@ def operator(
     max_concurrent_services: Annotated[
         int, typer.Option(help="Services of one runtime that replace their pods at the same time.")
     ] = _DEFAULTS.max_concurrent_services,
+    observe: Annotated[bool, typer.Option(help="Write nothing but statuses, and say there what would be done.")] = False,
+    observe_namespace: Annotated[
+        list[str] | None, typer.Option(help="The same in this namespace alone; may be repeated.")
+    ] = None,
     sidecar_image: Annotated[
         str, typer.Option(help="Image of the registry beside routers (images/operator); without it there is no registry.")
     ] = _DEFAULTS.registry_image,
@@ -130,6 +134,8 @@ def operator(
         workers=workers,
         connections=connections,
         max_concurrent_services=max_concurrent_services,
+        observe=observe,
+        observe_namespaces=tuple(observe_namespace or ()),
         registry_image=sidecar_image,
         router_keys=router_keys,
         router_watch=router_watch,

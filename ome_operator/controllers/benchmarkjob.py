@@ -79,6 +79,8 @@ class BenchmarkJobReconciler(StatusReconciler):
 
     async def _started(self, resource: Resource) -> tuple[Child | None, Why]:
         """The Job, now that it may run, or why it may not."""
+        if (held := self._cluster.brake(resource)) is not None:
+            return None, Why(held.reason, f"{held.sentence}; would start its Job; {held.ends}")
         manifest, why = job.wanted(self._images, resource.parsed, self._service(resource), self._cluster.deps())
         if manifest is None:
             return None, why

@@ -23,6 +23,7 @@ from ome_operator.controllers.sglang import SglangReconciler
 from ome_operator.core.benchmarkjob import job
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import Deps, Exposure, Ref
+from ome_operator.core.reasons import Reason
 from ome_operator.kube.client import Client
 from ome_operator.kube.resources import RESOURCES
 from ome_operator.machinery.metrics import Metrics
@@ -81,6 +82,8 @@ class Manager:
             pull_secrets=settings.pull_secrets,
             policies_from=settings.lease_namespace if settings.network_policies else "",
             well_known=_well_known(settings.well_known_models),
+            observe=settings.observe,
+            observe_namespaces=frozenset(settings.observe_namespaces),
         )
         self.cluster = EventHandler(self._enqueue, core.models_of, core.runtimes_of, settled)
         known = self.cluster, client
@@ -194,7 +197,15 @@ class Manager:
             "router_strangers", "Workers that somebody else put into routers' lists, since the start", "seen_by",
             lambda: {"registry": self._routers.total},
         )  # fmt: skip
+        self._metrics.watch("braked_services", "InferenceServices that are frozen or observed", "brake", self._braked)
         self._metrics.watch("services", "InferenceServices by their Ready condition", "ready", self._readiness)
+
+    def _braked(self) -> dict[str, float]:
+        found = {str(reason): 0.0 for reason in (Reason.FROZEN, Reason.OBSERVED)}
+        for resource in self.cluster.services():
+            if (held := self.cluster.brake(resource)) is not None:
+                found[held.reason] += 1
+        return found
 
     def _readiness(self) -> dict[str, float]:
         found = {"True": 0.0, "False": 0.0, "Unknown": 0.0}

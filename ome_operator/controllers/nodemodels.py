@@ -32,12 +32,18 @@ class NodeModelsReconciler:
         if record is None or resource is None:
             self._queue.forget(ref)
             return
+        held = self._cluster.held()
+        if held is not None and held.observed:
+            self._queue.forget(
+                ref
+            )  # the operator that does not only observe is another process, and begins with all records
+            return
         wanted = settled(resource, node_models.labels(record.holdings, self._pins(), record.unused))
         try:
             if differs(resource, wanted):
                 metadata = {"name": ref.name, "labels": wanted}
                 await self._client.apply({"apiVersion": "v1", "kind": "Node", "metadata": metadata}, resource.uid)
-            await self._removals.answer(record)
+            await self._removals.answer(record, frozen=held is not None)
         except NotFound:
             pass  # the node or its record is gone: its events will come
         except KubeError as error:

@@ -51,6 +51,9 @@ class SglangReconciler(StatusReconciler):
         manifest, why = convert.wanted(resource.parsed, self._cluster.deps())
         if manifest is None:
             return why
+        if (held := self._cluster.brake(resource)) is not None:
+            verb, what = "create" if made is None else "change", f"{manifest['kind']} {manifest['metadata']['name']}"
+            return Why(held.reason, f"{held.sentence}; would {verb} {what}; {held.ends}")
         try:
             applied = await self._client.apply(manifest, made.uid if made is not None else "")
         except errors.Invalid as error:

@@ -24,11 +24,12 @@ class WeightsGC:
     def __init__(self, cluster: EventHandler, client: Client) -> None:
         self._cluster, self._client = cluster, client
 
-    async def answer(self, record: NodeRecord) -> None:
+    async def answer(self, record: NodeRecord, *, frozen: bool = False) -> None:
         """Write into the record what may go now; raises KubeError. Pods are read live, for what they have open cannot be had
-        again; stored revisions as they are known, for a wrong guess there costs a download.
+        again; stored revisions as they are known, for a wrong guess there costs a download. `frozen`: leave that was given
+        is taken back.
         """
-        free = [one for one in record.unused if one.offer and not self._kept(one)]
+        free = [] if frozen else [one for one in record.unused if one.offer and not self._kept(one)]
         if free:
             mounted = await self._mounted(record.node)
             free = [one for one in free if not reaches(mounted, (one.directory, *one.paths))]

@@ -202,8 +202,8 @@ def marked(
 def told(report: Report, brake: Brake, snapshot: Snapshot) -> Report:
     """What a status is made of: pods as they are now, and everything that later decisions rest on as it is stored.
 
-    So a thaw finds what a restart of the operator would find. The clock of a new slice is forgotten, for it must not have
-    run meanwhile. A revision that is not stored is not named: nothing was created of it.
+    So a thaw finds what a restart of the operator would find. A revision that is not stored is not named: nothing was
+    created of it.
     """
     before, stored = report.before, {one.name for one in snapshot.revisions}
     new = report.revision not in stored
@@ -216,7 +216,6 @@ def told(report: Report, brake: Brake, snapshot: Snapshot) -> Report:
         updated={} if new else report.updated,
         rollout=rollout,
         hold=_hold(report, brake, snapshot) if rollout is not None and not rollout.status else {},
-        clock={},
         rejected=tuple(before.get("rejected") or ()),
         tokens={words.token: before[words.token] for words in WORDS.values() if before.get(words.token)},
         groups=tuple(before.get("groups") or ()),
@@ -247,7 +246,7 @@ def _recovered(one: cond.Condition | None, brake: Brake) -> cond.Condition | Non
 def _hold(report: Report, brake: Brake, snapshot: Snapshot) -> dict[str, Any]:
     """Why the rollout does not move, as the status of a component has it."""
     parts = (report.before.get("components") or {}).values()
-    known = next((one["rolloutHold"] for one in parts if one.get("rolloutHold")), {})
+    known: Mapping[str, Any] = next((one["rolloutHold"] for one in parts if one.get("rolloutHold")), {})
     same = (known.get("gate"), known.get("target")) == (brake.reason, report.revision)
     since = known.get("since") if same else None
     said = {"gate": str(brake.reason), "reason": brake.sentence, "target": report.revision}

@@ -63,6 +63,7 @@ def _decided(snapshot: Snapshot, as_written: InferenceService, held: Brake | Non
     service, deps, now = snapshot.service, snapshot.deps, snapshot.now
     # Which revision does the service go to, what does it wait for, and for how long has it not come farther?
     intent = choose(snapshot, resolve(service, deps, snapshot.inputs, as_written=as_written))
+    # (While something holds it no time counts against a new slice.)
     clock = progress_deadline.clock(snapshot, intent.aim) if held is None else progress_deadline.STOPPED
     # How many groups does each slice have now, and how many may it have after this pass?
     counts = replica_counts(snapshot, intent)

@@ -36,7 +36,8 @@ def service(tree: Tree, *, every: bool = False) -> Drawn:
         drawn.add(_pinned(tree.pin, tree.name, tree.namespace))
     for said in tree.conditions:
         if said.message not in tree.message:
-            drawn.add(Text.assemble((f"{said.type} ", "yellow"), f"{said.reason}: {said.message}"))
+            name = f"{said.type} " if said.type != said.reason else ""
+            drawn.add(Text.assemble((name, "yellow"), f"{said.reason}: {said.message}"))
     for one in tree.slices:
         state = f"  {one.state}" if len(tree.slices) > 1 else ""
         branch = drawn.add(Text.assemble("revision ", (one.revision, "bold"), (state, "dim")))

@@ -15,6 +15,7 @@ from ome_operator.core.reasons import (
     ANOTHER,
     CONDITION,
     DRIFTED,
+    FROZEN,
     MODEL_READY,
     READY,
     ROLLED_OUT,
@@ -32,7 +33,7 @@ from ome_operator.describe.outcome import pod_gpus
 from ome_operator.describe.text import count
 
 ROLES = (keys.ENGINE, keys.DECODER, keys.ROUTER)
-WHEN_TRUE = (ANOTHER, *DRIFTED.values(), ADVICE)
+WHEN_TRUE = (ANOTHER, FROZEN, *DRIFTED.values(), ADVICE)
 """Conditions that have something to say when they are True, not False."""
 MISSING = "NotCreated"
 """Reason of a rank whose pod does not exist."""

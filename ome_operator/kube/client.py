@@ -27,6 +27,7 @@ MERGE = "application/merge-patch+json"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 NOT_SENT = "not sent, for another operator may lead by now"
+ONLY_OBSERVED = "not sent, for this operator only observes"
 
 _NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 """What JSON may hold as it is, and YAML may not, or takes for the end of a line."""
@@ -41,7 +42,10 @@ class Applied(NamedTuple):
 
 
 class Client:
-    """One identity's requests, bounded in number and time; `may_write` is asked right before each that is no read."""
+    """One identity's requests, bounded in number and time; `may_write` is asked right before each that is no read.
+
+    With `only_statuses` no other write is sent, whoever asks for it.
+    """
 
     def __init__(
         self,
@@ -52,8 +56,9 @@ class Client:
         count: Count | None = None,
         manager: str = keys.MANAGER,
         may_write: Callable[[], bool] | None = None,
+        only_statuses: bool = False,
     ) -> None:
-        self.connection, self._manager = connection, manager
+        self.connection, self._manager, self._only_statuses = connection, manager, only_statuses
         traces = [_fence(may_write)] if may_write is not None else []
         self._session = connection.session(limit=connections, agent=manager, traces=traces)
         # The semaphore, not the pool, makes requests wait: waiting is not part of a request's time-out.
@@ -171,6 +176,8 @@ class Client:
         accept: str = "application/json",
     ) -> tuple[Manifest, Any]:
         """The answer and its headers; `name` is that of the object that is meant, if it is one."""
+        if self._only_statuses and method != "GET" and not where.endswith("/status"):
+            raise errors.Forbidden(f"{method} {where}: {ONLY_OBSERVED}")
         data = None if body is None else encoded(body)
         headers = {"Accept": accept} if data is None else {"Accept": accept, "Content-Type": content}
         url = self.connection.server + where

@@ -85,6 +85,7 @@ class Election:
         self._client, self._settings, self._wall, self._clock = client, settings, wall, clock
         self._sighting = Sighting()
         self._lease: Manifest | None = None
+        self._carried: Manifest = {}
         self._holder = ""
         """Whoever held it when we looked last."""
         self._until = float("-inf")
@@ -144,6 +145,7 @@ class Election:
         try:
             lease = self._lease or await self._client.get("Lease", settings.namespace, settings.name)
             self._sighting.note(lease, self._clock())
+            self._carry(lease)
             self._holder = (lease.get("spec") or {}).get("holderIdentity") or ""
             if not leading and not may_take(lease, self._sighting, settings.identity, self._clock()):
                 return False
@@ -162,16 +164,21 @@ class Election:
     async def _reread(self) -> bool:
         """Somebody wrote our Lease (a label, or took it): whose is it?"""
         lease = await self._client.get("Lease", self._settings.namespace, self._settings.name)
+        self._carry(lease)
         mine = (lease.get("spec") or {}).get("holderIdentity") == self._settings.identity
         self._lease = lease if mine else None
         return mine
+
+    def _carry(self, lease: Manifest) -> None:
+        """Keep what people wrote on the Lease: whoever deletes it does not mean that."""
+        self._carried = lease["metadata"].get("annotations") or {}
 
     async def _create(self, wall: datetime) -> bool:
         settings = self._settings
         fresh = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
-            "metadata": {"name": settings.name, "namespace": settings.namespace},
+            "metadata": {"name": settings.name, "namespace": settings.namespace, "annotations": self._carried},
         }
         try:
             self._lease = await self._client.create(claimed(fresh, settings, wall))

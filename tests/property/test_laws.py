@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from ome_operator import keys
-from ome_operator.core.plan import Plan
+from ome_operator.core.observed.objects import Deps
+from ome_operator.core.plan import Apply, Delete, Patch, Plan
 from tests.support import invariants as laws
 from tests.support import parts
 from tests.support.live import Live, LivePod
@@ -48,9 +49,22 @@ STARTS = {**LEADERS, keys.REVISION: "new", keys.GROUP_INDEX: "0"}
 AGAIN = {"kind": "StatefulSet", "metadata": {"name": "svc-engine-1", "labels": LEADERS}}
 BESIDE = live("StatefulSet", {**LEADERS, keys.GROUP_INDEX: "0"})
 RECREATE = parts.service(engine={"minReplicas": 3}, rollout={"recreate": {}})
+HELD = Deps(frozen="true")
+GROUP = {"kind": "StatefulSet", "metadata": {"name": "svc-engine-1"}}
+SEEN = {"conditions": [{"type": "Frozen", "reason": "Frozen"}]}
+MARKS = Patch("Pod", "p", "uid", {"metadata": {"annotations": {keys.DRAINING: "now"}}})
 BREACHES: list[tuple[Callable[..., None], tuple[Any, ...], dict[str, Any]]] = [
     (laws.a_pass_changes_no_input_and_decides_the_same_again, (1, 2, Plan(), Plan()), {}),
     (laws.a_pass_changes_no_input_and_decides_the_same_again, (1, 1, Plan(), Plan(requeue_after=1.0)), {}),
+    (laws.a_service_that_is_held_is_only_told_of, (SERVICE, HELD, Plan(status=SEEN, apply=(Apply(GROUP, ""),))), {}),
+    (laws.a_service_that_is_held_is_only_told_of, (SERVICE, HELD, Plan(status=SEEN, patch=(MARKS,))), {}),
+    (
+        laws.a_service_that_is_held_is_only_told_of,
+        (SERVICE, HELD, Plan(status=SEEN, delete=(Delete("Pod", "p", "uid"),))),
+        {},
+    ),
+    (laws.a_service_that_is_held_is_only_told_of, (SERVICE, HELD, Plan(status={"conditions": []})), {}),
+    (laws.a_service_that_is_held_is_only_told_of, (SERVICE, Deps(observe=True), Plan(status=SEEN)), {}),
     (laws.a_change_meets_the_object_that_is_meant, (("Service", "svc"), None, "uid"), {}),
     (laws.a_change_meets_the_object_that_is_meant, (("Service", "svc"), live("Service"), "another"), {}),
     (laws.nothing_is_written_while_it_goes, (gone(),), {}),

@@ -4,6 +4,7 @@
 
 A pass over a service
 * a_pass_changes_no_input_and_decides_the_same_again
+* a_service_that_is_held_is_only_told_of
 
 Objects that are written
 * a_change_meets_the_object_that_is_meant
@@ -35,7 +36,7 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.api import InferenceService
-from ome_operator.core.observed.objects import Manifest
+from ome_operator.core.observed.objects import Deps, Manifest
 from ome_operator.core.plan import Plan
 from ome_operator.core.rollout.drain import NOTICE
 from tests.support.live import Key, Live, LivePod
@@ -45,6 +46,21 @@ def a_pass_changes_no_input_and_decides_the_same_again(before: Any, after: Any, 
     """A pass only computes: its inputs are afterwards what they were, and the same inputs give the same plan."""
     assert after == before, "sync changed its inputs"
     assert again == plan, "sync is not deterministic"
+
+
+def a_service_that_is_held_is_only_told_of(service: InferenceService, deps: Deps, plan: Plan) -> None:
+    """While a service is frozen nothing is made, changed or deleted that pods are made of. Of pods only a leader is written
+    that was on its way out, and serves again. While a service is observed nothing is written but its status.
+    """
+    observed = deps.observe or service.namespace in deps.observe_namespaces or service.annotations.get(keys.OBSERVE)
+    if not observed and not deps.frozen and not service.annotations.get(keys.FREEZE):
+        return
+    assert not (plan.first or plan.ensure_secret or plan.create or plan.delete or plan.recycle), "a held service is changed"
+    assert {one.kind for one in plan.apply} <= {"Service", "ServiceAccount", "Role", "RoleBinding"}
+    assert all(one.body == {"metadata": {"annotations": {keys.DRAINING: None}}} for one in plan.patch), "a pod is marked"
+    assert not observed or not (plan.check or plan.apply or plan.apply_status or plan.patch or plan.events)
+    told = [one["reason"] for one in plan.status["conditions"] if one["type"] == "Frozen"]
+    assert told == ["Observed" if observed else "Frozen"], "the status does not tell of it"
 
 
 def a_change_meets_the_object_that_is_meant(key: Key, found: Live | None, uid: str) -> None:

@@ -83,6 +83,7 @@ class World:
     def carry_out(self, plan: Plan) -> None:
         """Every effect, as the executor does it."""
         self.watcher(plan)
+        invariants.a_service_that_is_held_is_only_told_of(self.service, self.deps, plan)
         for check in plan.check:
             self.checks[check.revision] = self.verdict(check.revision.partition(".")[0])
         stored = [self._apply(one) for one in plan.first]

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable
+from collections.abc import Coroutine, Iterable
+from typing import Any
 
 from ome_operator import keys
 from ome_operator.cache.event_handler import EventHandler
@@ -80,14 +81,17 @@ class Executor:
         found = self._cluster.children_of(execution.namespace, execution.service.ref.name).get(key)
         return found is not None and found.owner == execution.service.uid and not found.deleting
 
-    async def _together(self, execution: Execution, effects: Iterable[Awaitable[None]]) -> None:
+    async def _together(self, execution: Execution, effects: Iterable[Coroutine[Any, Any, None]]) -> None:
         execution.guards.clear()
         async with asyncio.TaskGroup() as group:
             for effect in effects:
                 group.create_task(self._try(execution, effect))
 
-    async def _try(self, execution: Execution, effect: Awaitable[None]) -> None:
+    async def _try(self, execution: Execution, effect: Coroutine[Any, Any, None]) -> None:
         """Errors that are nobody's fault end one effect, not the others."""
+        if execution.braked():
+            effect.close()
+            return
         try:
             await effect
         except KubeError as error:

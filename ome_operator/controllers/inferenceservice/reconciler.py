@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from ome_operator import keys
@@ -18,10 +19,12 @@ from ome_operator.controllers.inferenceservice.execution import Execution, Resul
 from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.memory import Key, ServiceMemory, pause
 from ome_operator.core.observed import starts
+from ome_operator.core.observed.brake import Brake
 from ome_operator.core.observed.objects import Child, Observed, Pod, Ref, Strangers
 from ome_operator.core.plan import NEEDED, Event, Plan
 from ome_operator.core.reasons import READY, Reason
 from ome_operator.core.rollout.shared_edits import whole_before
+from ome_operator.core.sync import braked
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import KubeError
 from ome_operator.machinery.permits import Permits
@@ -74,8 +77,8 @@ class InferenceServiceReconciler:
         result, tried = Result(), set[Key]()
         for _ in range(ROUNDS):
             result.status_changed = False
-            plan = self._plan(resource, memory, result)
-            await self._executor.effects(plan, Execution(resource, memory, tried, result, self._clock))
+            plan, anew = self._plan(resource, memory, result), partial(self._braked, ref, self._cluster.brake(resource))
+            await self._executor.effects(plan, Execution(resource, memory, tried, result, self._clock, anew))
             await self._inspect_missing_pods(resource, memory, plan, result)
             await self._inspect_starting_pods(resource, memory, result)
             self._log_deeds(ref, result)
@@ -91,9 +94,8 @@ class InferenceServiceReconciler:
 
     def _plan(self, resource: Resource, memory: ServiceMemory, result: Result) -> Plan:
         now = self._wall()
-        before = dict(resource.status)
         if isinstance(resource.parsed, Invalid):
-            return self._core.refuse(before, resource.generation, Reason.INVALID_SPEC, resource.parsed.why, now)
+            return self._refused(resource, Reason.INVALID_SPEC, resource.parsed.why, now)
         try:
             observed = self._observed(resource, memory, now)
             plan = self._core.sync(resource.parsed, self._cluster.deps(), observed, now)
@@ -103,9 +105,19 @@ class InferenceServiceReconciler:
             memory.bug = repr(error)
             logger.error("sync failed for %s/%s: %r", resource.ref.namespace, resource.ref.name, error, exc_info=traceback)
             result.error = KubeError(f"{type(error).__name__}: {error}")
-            return self._core.refuse(before, resource.generation, Reason.INTERNAL_ERROR, status_writer.bug(error), now)
+            return self._refused(resource, Reason.INTERNAL_ERROR, status_writer.bug(error), now)
         memory.bug = ""
         return plan
+
+    def _refused(self, resource: Resource, reason: Reason, why: str, now: datetime) -> Plan:
+        """The plan for a service that cannot be read or handled."""
+        plan = self._core.refuse(dict(resource.status), resource.generation, reason, why, now)
+        return braked(plan, resource.status, self._cluster.brake(resource), resource.generation, now)
+
+    def _braked(self, ref: Ref, then: Brake | None) -> bool:
+        """Whether somebody holds a service who did not `then`."""
+        resource = self._cluster.find(ref)
+        return resource is not None and (held := self._cluster.brake(resource)) is not None and held != then
 
     def _observed(self, resource: Resource, memory: ServiceMemory, now: datetime) -> Observed:
         ref = resource.ref

@@ -1,4 +1,7 @@
-"""Who holds a brake on a service: all of it is watched and decided, and less of it is carried out (docs/observe-freeze.md)."""
+"""Who holds a brake on a service: all of it is watched and decided, and less of it is carried out.
+
+docs/observe-freeze.md says what each brake lets through.
+"""
 
 import re
 from collections.abc import Mapping

@@ -1,0 +1,176 @@
+"""A service is frozen at any moment, and whatever happens then: nothing that a pod is made of is written until the thaw.
+
+The world asks the law `a_service_that_is_held_is_only_told_of` at every pass.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ome_operator import keys
+from ome_operator.core.observed.objects import Deps
+from tests.support.shapes import Shape, lags, seeds, shapes
+from tests.support.simulator import World, effects
+
+WHEN = "2026-11-24T15:40:00Z by alice"
+OF_PODS = ("StatefulSet", "Deployment", "ControllerRevision", "PodDisruptionBudget", "HorizontalPodAutoscaler", "RoleScale")
+
+
+@dataclass
+class Story:
+    """A service and what happens to it."""
+
+    world: World
+    shape: Shape
+    how: str = ""
+    """Whose word holds it now: "all" or "one"."""
+
+    def tell(self) -> None:
+        """The cluster has the present state of spec, runtime and brake."""
+        held: dict[str, str] = {keys.FREEZE: WHEN} if self.how == "one" else {}
+        self.world.edit(replace(self.shape.service(), annotations=held), self.deps())
+
+    def deps(self) -> Deps:
+        """What it refers to, and whether all is frozen."""
+        return replace(self.shape.deps(), frozen=WHEN if self.how == "all" else "")
+
+    def written(self) -> dict[tuple[str, str], tuple[str, int]]:
+        """Each object that pods are made of, or that says how many: its UID and version."""
+        return {key: (one.uid, one.version) for key, one in self.world.children.items() if key[0] in OF_PODS}
+
+
+def _edit(story: Story, value: int) -> None:
+    story.shape = replace(story.shape, image="abc"[value % 3])
+
+
+def _grow(story: Story, value: int) -> None:
+    story.shape = replace(story.shape, engines=1 + value % 3)
+
+
+def _reshape(story: Story, value: int) -> None:
+    story.shape = replace(story.shape, router=bool(value & 1), decoders=value >> 1 & 1)
+
+
+def _lose(story: Story, value: int) -> None:
+    if names := sorted(story.world.pods):
+        story.world.lose(names[value % len(names)])
+
+
+def _sick(story: Story, value: int) -> None:
+    """What starts now may never become ready."""
+    story.world.healthy = lambda pod: hash((pod.uid, value)) % 2 == 0 if value & 1 else True
+
+
+def _scale(story: Story, value: int) -> None:
+    """An autoscaler sets a number."""
+    for (kind, _), one in story.world.children.items():
+        if kind == "RoleScale":
+            one.manifest["spec"]["replicas"] = 1 + value % 3
+
+
+def _wait(story: Story, value: int) -> None:
+    """Longer than any deadline."""
+    story.world.now += timedelta(hours=value)
+
+
+def _restart(story: Story, _: int) -> None:
+    story.world.restart()
+
+
+EVENTS: list[Callable[[Story, int], None]] = [_edit, _grow, _reshape, _lose, _sick, _scale, _wait, _restart]
+events = st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 7), st.integers(0, 8)), max_size=6)
+brakes = st.sampled_from(["all", "one"])
+
+
+@settings(deadline=None)
+@given(shapes(engines=st.integers(1, 3)), st.booleans(), events, brakes, events, seeds, lags)
+def test_nothing_moves_until_the_thaw_and_then_all_ends_right(
+    shape: Shape,
+    up: bool,
+    before: list,
+    how: str,
+    during: list,
+    seed: int,
+    lag: int,  # type: ignore[type-arg]
+) -> None:
+    world = World(shape.service(), shape.deps(), seed)
+    story = Story(world, shape)
+    if up:
+        world.settle()
+    world.lag = lag
+    for event, value, passes in before:
+        event(story, value)
+        story.tell()
+        world.run(passes)
+
+    story.how = how
+    story.tell()
+    still, told = story.written(), world.service.status.get("groups")
+    for event, value, passes in during:
+        event(story, value)
+        story.tell()
+        world.run(passes)
+        world.carry_out(world.sync())
+        assert story.written() == still
+        assert world.service.status.get("groups") == told
+        assert world.condition("Frozen")["message"].startswith("frozen ")
+    world.settle()
+    assert story.written() == still
+
+    story.how, world.healthy = "", lambda _: True
+    story.tell()
+    world.settle(800)
+    assert not world.condition("Frozen")
+    assert world.condition("Ready")["status"] == "True"
+    assert world.condition("RolledOut")["status"] == "True"
+    assert {one.labels[keys.REVISION] for one in world.pods.values()} == {world.service.status["revision"]}
+    assert story.shape.scaled or len(world.alive()) == story.shape.pods
+
+
+@settings(deadline=None)
+@given(shapes(engines=st.integers(2, 3), decoders=0, scaled=False, router=True, strategy=""), brakes, seeds)
+def test_leaders_that_serve_when_it_is_frozen_go_on_to_serve(shape: Shape, how: str, seed: int) -> None:
+    """Frozen when a leader has just been marked to go: it is taken back, and no pod that lives then ends."""
+    world = World(shape.service(), shape.deps(), seed)
+    world.settle()
+    story = Story(world, replace(shape, image="b"))
+    story.tell()
+    for _ in range(4):
+        world.carry_out(world.sync())
+    assert draining(world)
+    story.how = how
+    story.tell()
+    before = world.alive()
+    world.settle()
+    assert not draining(world)
+    assert world.alive() == before and world.condition("Ready")["status"] == "True"
+
+
+def draining(world: World) -> list[str]:
+    """Leaders that are marked and not stopped."""
+    return [pod.name for pod in world.pods.values() if pod.draining and pod.workload_uid in sets(world)]
+
+
+def sets(world: World) -> set[str]:
+    """UIDs of what makes pods."""
+    return {one.uid for key, one in world.children.items() if key[0] == "StatefulSet"}
+
+
+@given(shapes(engines=st.integers(1, 2)), st.booleans(), events, seeds)
+def test_an_observed_service_is_written_nothing_at_all(shape: Shape, up: bool, during: list, seed: int) -> None:  # type: ignore[type-arg]
+    world = World(shape.service(), shape.deps(), seed)
+    story = Story(world, shape)
+    if up:
+        world.settle()
+    for event, value, _ in during:
+        event(story, value)
+        story.tell()
+        world.deps = replace(world.deps, observe=True)
+        plan = world.sync()
+        assert effects(plan) == ()
+        world.carry_out(plan)
+        world.step()
+        assert world.condition("Frozen")["reason"] == "Observed"
