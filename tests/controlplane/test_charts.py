@@ -137,3 +137,37 @@ def test_the_policy_for_tenants_knows_the_roots() -> None:
     (selected,) = policy["matchConstraints"]["namespaceSelector"]["matchExpressions"]
     assert selected["values"] == ["team-a"]
     assert not [one for one in rendered() if one["metadata"]["name"] == "ome-tenants"]
+
+
+def test_an_operator_that_observes_may_write_statuses_and_its_lease_alone() -> None:
+    made = rendered(operator_observe=True, rbac_ownerReferencesPermissionEnforcement=True, exposure_kind="Ingress")
+    args = pod(made)["containers"][0]["args"]
+    assert "--observe" in args and not [one for one in args if one.startswith("--observe-namespace")]
+    roles = [body for body in made if body["kind"] in ("ClusterRole", "Role") and body["metadata"]["name"] in _bound(made)]
+    writes = {
+        (resource, verb)
+        for role in roles
+        for rule in role["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        if verb not in ("get", "list", "watch")
+    }
+    assert {(resource, verb) for resource, verb in writes if not resource.endswith("/status")} == {
+        ("leases", "create"),
+        ("leases", "update"),
+    }
+    assert ("inferenceservices/status", "patch") in writes and ("rolescales/status", "patch") not in writes
+
+
+def _bound(made: list[dict[str, Any]]) -> set[str]:
+    """Names of the roles that the operator's account has."""
+    return {
+        body["roleRef"]["name"]
+        for body in made
+        if body["kind"] in ("ClusterRoleBinding", "RoleBinding") and body["subjects"][0]["name"] == "ome-operator"
+    }
+
+
+def test_namespaces_that_are_observed_are_told_to_the_operator() -> None:
+    args = pod(rendered(operator_observeNamespaces=["a", "b"]))["containers"][0]["args"]
+    assert {"--observe-namespace=a", "--observe-namespace=b"} <= set(args) and "--observe" not in args
