@@ -192,6 +192,8 @@ def waits_for(service: Mapping[str, Any]) -> str:
     rolled, generation = told.get("RolledOut") or {}, service["metadata"]["generation"]
     if rolled.get("status") == "True" and rolled.get("observedGeneration") == generation:
         return ""
+    if (held := told.get("Frozen")) and held.get("status") == "True":
+        return str(held.get("message"))
     if "AnotherOperator" in told and told["AnotherOperator"].get("status") == "True":
         return str(told["AnotherOperator"].get("message"))
     parts = [

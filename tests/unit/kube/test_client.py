@@ -1,16 +1,19 @@
 """Paths, errors and warnings; requests themselves are tested on a real API server."""
 
 import json
+from typing import Any
 
 import pytest
 import yaml
+from aiohttp import web
 from hypothesis import example, given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
 from ome_operator.kube import errors
-from ome_operator.kube.client import encoded, warnings
+from ome_operator.kube.client import Client, encoded, warnings
 from ome_operator.kube.resources import CHILDREN, RESOURCES, path
+from tests.support.answers import answers
 
 
 def test_paths() -> None:
@@ -69,3 +72,33 @@ def test_what_is_sent_reads_the_same_as_json_and_as_yaml(text: str) -> None:
 
 def test_half_a_character_is_sent_as_none() -> None:
     assert json.loads(encoded(["a\ud83d"])) == ["a\ufffd"]
+
+
+async def test_a_client_that_only_observes_sends_statuses_and_nothing_else() -> None:
+    """Whatever its rights are, and whoever asks for it."""
+    came: list[tuple[str, str]] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        came.append((request.method, request.path.rpartition("/")[2]))
+        return web.json_response({})
+
+    pod: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "ns"}}
+    async with answers(answer) as connection:
+        client = Client(connection, only_statuses=True)
+        try:
+            for write in (
+                client.apply(pod),
+                client.apply(pod, dry_run=True),
+                client.create(pod),
+                client.update(pod),
+                client.patch_merge("Pod", "ns", "p", "uid", {}),
+                client.delete("Pod", "ns", "p", "uid"),
+            ):
+                with pytest.raises(errors.Forbidden, match="only observes"):
+                    await write
+            assert came == []
+            await client.apply(pod, subresource="status")
+            await client.get("Pod", "ns", "p")
+        finally:
+            await client.close()
+    assert came == [("PATCH", "status"), ("GET", "p")]

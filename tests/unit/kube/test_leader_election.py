@@ -8,7 +8,7 @@ from aiohttp import web
 
 from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
-from ome_operator.kube.errors import Conflict, KubeError, Transient
+from ome_operator.kube.errors import Conflict, KubeError, NotFound, Transient
 from ome_operator.kube.leader_election import Election, ElectionSettings, Sighting, claimed, may_take
 from tests.support.answers import answers
 
@@ -89,6 +89,23 @@ async def test_a_conflict_and_a_failing_read_lose_no_lease() -> None:
     with pytest.raises(Transient):
         await election._try()
     assert await election._try() and election.leads()
+
+
+async def test_a_lease_that_was_deleted_comes_back_with_what_people_wrote_on_it() -> None:
+    """`ome freeze --all` is such a word: whoever deletes the Lease for another reason does not thaw the cluster."""
+    server, made = Server(), list[dict[str, Any]]()
+    server.stored["metadata"]["annotations"] = {"ome.io/freeze": "true"}
+
+    async def create(manifest: dict[str, Any], manager: str = "") -> dict[str, Any]:
+        made.append(manifest)
+        return manifest
+
+    server.create = create  # type: ignore[method-assign]
+    election = Election(server, SETTINGS, lambda: NOW, clock=lambda: 100.0)
+    await election.acquire()
+    server.errors = [NotFound("gone", 404)]
+    assert await election._try()
+    assert [one["metadata"]["annotations"] for one in made] == [{"ome.io/freeze": "true"}]
 
 
 @pytest.mark.parametrize("warm", [False, True], ids=["new connection", "kept connection"])

@@ -1,0 +1,275 @@
+"""The red button and the observer on a real API server: what is written meanwhile stands in its audit log.
+
+Everything is frozen in the middle of something, the operator is killed, and a thaw ends it right.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from ome_local import stages
+from ome_local.audit_log import Request
+from ome_operator.cli.app import app
+from tests.controlplane.operator.test_recovery import QUICK, back, forbid, groups, pods, settled, uids
+from tests.support import yamls
+from tests.support.kubelet import exited, write_status
+from tests.support.rig import Manifest, Rig
+
+NAME = "fall"
+SLOW = {"annotations": {stages.START_DELAY: "2s"}}
+TOLD = {"events", "inferenceservices/status", "rolescales/status"}
+"""What is written of a frozen service."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def runtimes(installed: Rig) -> Iterator[None]:
+    bodies = [yamls.runtime("f-one", decoder=True), yamls.runtime("f-pairs", size=2), yamls.runtime("f-four", size=4)]
+    for body in bodies:
+        installed.create(body)
+    yield
+    for body in bodies:
+        installed.delete("ClusterServingRuntime", "", body["metadata"]["name"])
+
+
+@pytest.fixture(autouse=True)
+def thawed(rig: Rig) -> Iterator[None]:
+    """Nothing stays frozen for those who come next."""
+    yield
+    ome(rig, "thaw", "--all")
+
+
+def ome(rig: Rig, *words: str) -> str:
+    """A command against the rig's cluster, which has to succeed."""
+    done = CliRunner().invoke(app, [*words, "--kubeconfig", str(rig.cluster.kubeconfig)])
+    assert done.exit_code == 0, (done.output, done.exception)
+    return done.output
+
+
+def written(rig: Rig, mark: int, namespace: str) -> list[tuple[str, str, str]]:
+    """What the operator wrote in a namespace since a mark, but for dry runs: verb, resource, name."""
+    found = [one for one in rig.requests(mark) if one.writes and one.namespace == namespace and "dryRun" not in one.uri]
+    return [(one.verb, what(one), one.name) for one in found]
+
+
+def what(one: Request) -> str:
+    return one.resource + (f"/{one.subresource}" if one.subresource else "")
+
+
+def frozen(rig: Rig, namespace: str, name: str = NAME) -> Manifest:
+    """The condition, {} where nothing holds it."""
+    return rig.condition(namespace, name, "Frozen")
+
+
+def says(rig: Rig, namespace: str, *words: str, name: str = NAME) -> None:
+    """Wait until the condition has these words."""
+    rig.wait(f"Frozen says {words}", lambda: all(word in frozen(rig, namespace, name).get("message", "") for word in words))
+
+
+def alive(rig: Rig, namespace: str) -> dict[str, str]:
+    """Name -> UID of pods that are not ending."""
+    found = [one["metadata"] for one in rig.all("Pod", namespace) if "deletionTimestamp" not in one["metadata"]]
+    return {one["name"]: one["uid"] for one in found}
+
+
+def test_a_rollout_stands_still_and_goes_on_to_the_last_edit(rig: Rig, namespace: str) -> None:
+    """Both slices serve; an edit, a scale and a dead operator meanwhile move nothing."""
+    part = {"minReplicas": 3, **SLOW}
+    scaled = {**part, "maxReplicas": 5, "scaleMetric": "cpu"}
+    rig.create(yamls.service(namespace, NAME, "f-one", "engine", "decoder", "router", engine=scaled, decoder=part))
+    old = rig.ready(namespace, NAME, 60)["status"]["revision"]
+    image(rig, namespace, "engine:2")
+    rig.wait("the new slice has begun", lambda: ready_of_another(rig, namespace, old), 60)
+    said = ome(rig, "freeze", f"{namespace}/{NAME}", "--why", "driver")
+    assert "is frozen" in said and "has confirmed it" in said
+    settle_pods(rig, namespace)
+    mark, before = rig.cluster.audit_mark(), alive(rig, namespace)
+    assert len({one["metadata"]["labels"]["ome.io/revision"] for one in rig.all("Pod", namespace)}) == 2
+
+    rig.restart()
+    rig.leads()
+    image(rig, namespace, "engine:3")
+    rig.patch("RoleScale", namespace, f"{NAME}-engine", {"spec": {"replicas": 4}})
+    says(
+        rig, namespace, "frozen since 20", "driver", "would ", "store revision ", f"`ome thaw {NAME} -n {namespace}` ends it"
+    )
+    rig.quiet()
+    assert alive(rig, namespace) == before
+    assert {resource for _, resource, _ in written(rig, mark, namespace)} <= TOLD
+    assert (rig.get("RoleScale", namespace, f"{NAME}-engine") or {})["spec"]["replicas"] == 4
+    assert rig.condition(namespace, NAME, "RolledOut")["reason"] == "Frozen"
+    assert "Frozen: frozen since 20" in ome_shows(rig, namespace)
+    columns = rig.cluster.kubectl("get", "isvc", NAME, "-n", namespace).split()
+    assert "FROZEN" in columns and "Frozen" in columns
+
+    assert "goes on" in ome(rig, "thaw", f"{namespace}/{NAME}")
+    rig.wait("whole and alone", lambda: rig.condition(namespace, NAME, "RolledOut").get("status") == "True", 120)
+    rig.ready(namespace, NAME, 60)
+    assert not frozen(rig, namespace)
+    engines = rig.all("Pod", namespace, "component=engine")
+    assert {one["spec"]["containers"][0]["image"] for one in engines} == {"engine:3"} and len(engines) == 4
+    rig.quiet()
+
+
+def image(rig: Rig, namespace: str, name: str) -> None:
+    rig.patch("InferenceService", namespace, NAME, {"spec": {"engine": {"runner": {"image": name}}}})
+
+
+def ome_shows(rig: Rig, namespace: str) -> str:
+    """What `ome status` and `ome explain` say; they end with 1 where something is not ready."""
+    words = ((name, NAME, "-n", namespace, "--kubeconfig", str(rig.cluster.kubeconfig)) for name in ("status", "explain"))
+    status, explained = (" ".join(CliRunner().invoke(app, list(one)).output.split()) for one in words)
+    assert "frozen since 20" in explained
+    return status
+
+
+def ready_of_another(rig: Rig, namespace: str, old: str) -> bool:
+    """Whether an engine pod of another revision is ready."""
+    found = rig.all("Pod", namespace, f"component=engine,ome.io/revision!={old}".replace("!=", "%21="))
+    return any(
+        one["type"] == "Ready" and one["status"] == "True" for pod in found for one in pod["status"].get("conditions", ())
+    )
+
+
+def settle_pods(rig: Rig, namespace: str) -> None:
+    """Wait until no pod ends any more: what was deleted before the freeze is gone."""
+    rig.wait("no pod ends", lambda: len(alive(rig, namespace)) == len(rig.all("Pod", namespace)), 60)
+    rig.quiet()
+
+
+def test_a_recycle_stands_still_and_ends_after_the_thaw(rig: Rig, namespace: str) -> None:
+    """Two of three pods are deleted when it is frozen; the last of the failed start stays until the thaw, and goes once."""
+    rig.create(yamls.service(namespace, NAME, "f-four", engine={"lifecycle": QUICK}))
+    settled(rig, namespace)
+    old = uids(pods(rig, namespace)["engine", 0])
+    shield = forbid(rig, pods(rig, namespace)["engine", 0][3]["metadata"]["name"])
+    try:
+        lost = pods(rig, namespace)["engine", 0][1]["metadata"]["name"]
+        rig.delete("Pod", namespace, lost)
+
+        def halfway() -> dict[int, str] | None:
+            now = uids(pods(rig, namespace)["engine", 0])
+            return now if len(now) == 4 and [rank for rank in now if now[rank] == old[rank]] == [3] else None
+
+        new = rig.wait("all but one are new", halfway)
+        assert new
+        ome(rig, "freeze", "--all", "--why", "driver")
+    finally:
+        shield()
+    told = groups(rig, namespace)
+    assert told["engine", 0]["phase"] == "Recycling"
+    mark = rig.cluster.audit_mark()
+    rig.restart()
+    rig.leads()
+    rig.quiet(4.0)
+    assert uids(pods(rig, namespace)["engine", 0]) == new and groups(rig, namespace) == told
+    assert {resource for _, resource, _ in written(rig, mark, namespace)} <= TOLD
+    says(rig, namespace, "frozen with all services since 20", "to recycle their group", "`ome thaw --all` ends it")
+
+    assert ome(rig, "thaw", "--all").startswith("Thawed.")
+    back(rig, namespace, 0)
+    now = uids(pods(rig, namespace)["engine", 0])
+    assert {rank: now[rank] for rank in (0, 1, 2)} == {rank: new[rank] for rank in (0, 1, 2)} and now[3] != old[3]
+    assert groups(rig, namespace)["engine", 0]["recycles"] == 1
+    assert not frozen(rig, namespace)
+
+
+def test_a_group_that_fails_while_frozen_is_recycled_after_the_thaw(rig: Rig, namespace: str) -> None:
+    rig.create(yamls.service(namespace, NAME, "f-pairs", engine={"minReplicas": 2, "lifecycle": QUICK}))
+    settled(rig, namespace)
+    before = alive(rig, namespace)
+    ome(rig, "freeze", NAME, "-n", namespace)
+    write_status(rig, pods(rig, namespace)["engine", 1][1], exited)
+    says(rig, namespace, "would recycle engine group 1 of revision")
+    rig.quiet(4.0)
+    assert alive(rig, namespace) == before
+    assert "GroupRecycled" not in {one["reason"] for one in rig.all("Event", namespace)}
+    ome(rig, "thaw", NAME, "-n", namespace)
+    back(rig, namespace, 1)
+    assert groups(rig, namespace)["engine", 1]["recycles"] == 1
+
+
+def test_nothing_is_created_while_all_is_frozen(rig: Rig, namespace: str) -> None:
+    """Also by an operator that starts then, and although somebody deletes the Lease."""
+    ome(rig, "freeze", "--all")
+    rig.stop()
+    mark = rig.cluster.audit_mark()
+    rig.create(yamls.service(namespace, NAME, "f-pairs", "router"))
+    rig.start()
+    says(rig, namespace, "would store revision ", "2 StatefulSets")
+    assert rig.condition(namespace, NAME, "Ready")["reason"] == "Frozen"
+    rig.cluster.kubectl("delete", "lease", "ome-operator", "-n", "ome")
+    rig.wait(
+        "a new Lease", lambda: "freeze" in rig.cluster.kubectl("get", "lease", "-n", "ome", "ome-operator", "-o", "yaml")
+    )
+    rig.quiet(3.0)
+    assert {resource for _, resource, _ in written(rig, mark, namespace)} == {"inferenceservices/status"}
+    assert not rig.all("StatefulSet", namespace) and not rig.all("Pod", namespace)
+    # Deleting is its owner's business at any time.
+    rig.delete("InferenceService", namespace, NAME)
+    rig.wait("gone", lambda: rig.get("InferenceService", namespace, NAME) is None)
+    rig.create(yamls.service(namespace, NAME, "f-pairs", "router"))
+    ome(rig, "thaw", "--all")
+    rig.ready(namespace, NAME)
+
+
+def test_what_leads_to_pods_is_mended_while_frozen(rig: Rig, namespace: str) -> None:
+    rig.create(yamls.service(namespace, NAME, "f-pairs", "engine", "router"))
+    rig.ready(namespace, NAME)
+    ome(rig, "freeze", NAME, "-n", namespace)
+    before = alive(rig, namespace)
+    wanted = (rig.get("Service", namespace, NAME) or {})["spec"]["selector"]
+    rig.patch("Service", namespace, NAME, {"spec": {"selector": {"component": "nobody"}}})
+    rig.wait("its selector is back", lambda: (rig.get("Service", namespace, NAME) or {})["spec"]["selector"] == wanted)
+    rig.delete("Service", namespace, NAME)
+    rig.wait("it is back", lambda: rig.get("Service", namespace, NAME))
+    rig.delete("PodDisruptionBudget", namespace, rig.all("PodDisruptionBudget", namespace)[0]["metadata"]["name"])
+    says(rig, namespace, "would create PodDisruptionBudget")
+    assert alive(rig, namespace) == before
+
+
+@pytest.mark.parametrize("how", ["annotation", "namespace", "all"])
+def test_an_observer_writes_nothing_but_what_it_would_do(rig: Rig, namespace: str, how: str) -> None:
+    """The audit log has all that it wrote."""
+    words = {"annotation": (), "namespace": ("--observe-namespace", namespace), "all": ("--observe",)}[how]
+    rig.stop()
+    mark = rig.cluster.audit_mark()
+    body: Manifest = yamls.service(namespace, NAME, "f-pairs", "engine", "router")
+    if how == "annotation":
+        body["metadata"]["annotations"] = {"ome.io/observe": "true"}
+    rig.create(body)
+    rig.start("operator", *words)
+    try:
+        says(rig, namespace, "observed (", "would store revision ", "4 Services", "2 StatefulSets", "Deployment", "Role")
+        rig.quiet(3.0)
+        here = [one for one in rig.requests(mark) if one.writes and one.namespace in ("", namespace)]
+        assert {(one.verb, what(one)) for one in here if one.namespace} == {("patch", "inferenceservices/status")}
+        assert how != "all" or all(one.subresource == "status" for one in rig.requests(mark) if one.writes)
+        for kind in ("StatefulSet", "Deployment", "Service", "Pod", "ControllerRevision", "Role", "Event", "RoleScale"):
+            assert rig.all(kind, namespace) == [], kind
+        assert frozen(rig, namespace)["reason"] == "Observed"
+    finally:
+        rig.stop()
+        rig.start()
+    if how == "annotation":
+        rig.patch("InferenceService", namespace, NAME, {"metadata": {"annotations": {"ome.io/observe": None}}})
+    rig.ready(namespace, NAME)
+    assert not frozen(rig, namespace)
+
+
+def test_a_benchmark_starts_after_the_thaw(rig: Rig, namespace: str) -> None:
+    ome(rig, "freeze", "--all")
+    rig.create(yamls.benchmark(namespace, "speed"))
+
+    def reason() -> Any:
+        conditions = (rig.get("BenchmarkJob", namespace, "speed") or {}).get("status", {}).get("conditions", ())
+        return next((one["reason"] for one in conditions if one["type"] == "Complete"), "")
+
+    rig.wait("it says so", lambda: reason() == "Frozen")
+    assert rig.all("Job", namespace) == []
+    ome(rig, "thaw", "--all")
+    rig.wait("its Job", lambda: rig.all("Job", namespace))
+    for kind in ("BenchmarkJob", "Job"):
+        for one in rig.all(kind, namespace):
+            rig.delete(kind, namespace, one["metadata"]["name"])

@@ -1,0 +1,172 @@
+"""`ome freeze`, `ome thaw`: what is written where, by whom it says it is, and when it is confirmed."""
+
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from ome_operator import keys
+from ome_operator.cli import connect
+from ome_operator.cli import freeze as command
+from ome_operator.cli.app import app
+from ome_operator.errors import UserError
+from ome_operator.kube.errors import Forbidden, KubeError, NotFound
+from tests.support.fake_api import Call, FakeApi
+
+OLD = "2026-11-24T15:40:00Z by bob: driver"
+WHO = {"status": {"userInfo": {"username": "alice"}}}
+
+
+def service(name: str = "r1", frozen: str = "", told: str = "") -> dict[str, Any]:
+    conditions = [{"type": "Frozen", "status": "True", "message": f"frozen since {told}; nothing waits"}] if told else []
+    notes = {"annotations": {keys.FREEZE: frozen}} if frozen else {}
+    metadata = {"name": name, "namespace": "team", "uid": f"uid-{name}", **notes}
+    return {"kind": "InferenceService", "metadata": metadata, "status": {"conditions": conditions}}
+
+
+def lease(frozen: str = "", namespace: str = "ome") -> dict[str, Any]:
+    notes = {"annotations": {keys.FREEZE: frozen}} if frozen else {}
+    return {"kind": "Lease", "metadata": {"name": "ome-operator", "namespace": namespace, "uid": "uid-lease", **notes}}
+
+
+class Cluster(FakeApi):
+    """With services, Leases, and an operator that confirms, or none."""
+
+    def __init__(self, services: list[dict[str, Any]], leases: list[dict[str, Any]], *, runs: bool) -> None:
+        self.services, self.leases, self.runs = services, leases, runs
+        super().__init__(
+            {
+                "get InferenceService": self.one,
+                "list_objects InferenceService": lambda _: self.services,
+                "list_objects Lease": lambda _: self.leases,
+                "get Lease": lambda _: self.leases[0] if self.leases else NotFound("no", 404),
+                "create SelfSubjectReview": WHO,
+                "patch_merge": self.patched,
+            }
+        )
+        self.connection = SimpleNamespace(namespace="team")  # type: ignore[assignment]
+
+    async def create(self, manifest: dict[str, Any], manager: str = "") -> dict[str, Any]:
+        return dict(await self._answer(Call("create", manifest["kind"], manifest["metadata"].get("name", ""), manifest)))
+
+    def one(self, call: Call) -> dict[str, Any] | KubeError:
+        return next((one for one in self.services if one["metadata"]["name"] == call.name), NotFound("no", 404))
+
+    def patched(self, call: Call) -> dict[str, Any]:
+        """The operator tells of what was written."""
+        value = call.body["metadata"]["annotations"][keys.FREEZE]
+        if self.runs and value:
+            hit = [one for one in self.services if call.kind == "Lease" or one["metadata"]["name"] == call.name]
+            for one in hit:
+                one["status"] = service(told=value)["status"]
+        return {"metadata": {}}
+
+    @property
+    def written(self) -> list[tuple[str, str, str | None]]:
+        return [
+            (call.kind, call.uid, call.body["metadata"]["annotations"][keys.FREEZE])
+            for call in self.calls
+            if call.verb == "patch_merge"
+        ]
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(command, "LOOK", 0.0)
+    yield
+
+
+def ome(monkeypatch: pytest.MonkeyPatch, api: FakeApi, *words: str) -> Result:
+    @asynccontextmanager
+    async def opened(*_: Any) -> AsyncIterator[FakeApi]:
+        yield api
+
+    monkeypatch.setattr(connect, "opened", opened)
+    return CliRunner().invoke(app, list(words))
+
+
+def test_a_service_is_frozen_and_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    api = Cluster([service(), service("r2")], [lease()], runs=True)
+    done = ome(monkeypatch, api, "freeze", "r1", "--why", "new\n driver")
+    assert done.exit_code == 0 and "team/r1 is frozen" in done.output and "has confirmed it" in done.output
+    ((kind, uid, value),) = api.written
+    assert (kind, uid) == ("InferenceService", "uid-r1")
+    assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ by alice: new driver", str(value))
+
+
+def test_all_are_frozen_on_the_lease_and_every_service_confirms(monkeypatch: pytest.MonkeyPatch) -> None:
+    api = Cluster([service(), service("r2")], [lease()], runs=True)
+    done = ome(monkeypatch, api, "freeze", "--all")
+    assert done.exit_code == 0 and "Lease ome/ome-operator says so" in done.output
+    assert [(kind, uid) for kind, uid, _ in api.written] == [("Lease", "uid-lease")]
+
+
+@pytest.mark.parametrize("words", [("r1",), ("--all",)])
+def test_nobody_confirms(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older freeze that the status tells of is no answer to this one."""
+    api = Cluster([service(told=OLD)], [lease()], runs=False)
+    done = ome(monkeypatch, api, "freeze", *words, "--timeout", "0")
+    assert done.exit_code == 1 and "Not confirmed within 0 s" in done.output and "Does an operator run?" in done.output
+    assert len(api.written) == 1
+
+
+def test_who_we_are_where_the_server_does_not_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    api = Cluster([service()], [], runs=True)
+    api.answers["create SelfSubjectReview"] = Forbidden("no", 403)
+    monkeypatch.setattr(command.getpass, "getuser", lambda: "me")  # type: ignore[attr-defined]
+    assert ome(monkeypatch, api, "freeze", "r1").exit_code == 0
+    assert str(api.written[0][2]).endswith(" by me")
+
+
+def test_an_operator_without_leader_election_gets_a_lease_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    api = Cluster([], [], runs=True)
+    assert ome(monkeypatch, api, "freeze", "--all", "--namespace-of-lease", "ops").exit_code == 0
+    made = next(body for body in api.bodies("create") if body["kind"] == "Lease")
+    assert made["metadata"]["namespace"] == "ops" and " by alice" in made["metadata"]["annotations"][keys.FREEZE]
+
+
+@pytest.mark.parametrize(
+    ("words", "leases", "said"),
+    [
+        ((), [lease()], "Name a SERVICE, or say --all"),
+        (("r1", "--all"), [lease()], "Name a SERVICE, or say --all"),
+        (("--all", "-n", "team"), [lease()], "leave out -n"),
+        (("--all",), [], "in no namespace: say with --namespace-of-lease"),
+        (("--all",), [lease(namespace="a"), lease(namespace="b")], "in a, b: say with --namespace-of-lease"),
+        (("nobody",), [lease()], "there is no InferenceService nobody in namespace team"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["freeze", "thaw"])
+def test_what_is_refused(
+    verb: str, words: tuple[str, ...], leases: list[dict[str, Any]], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = Cluster([service()], leases, runs=True)
+    done = ome(monkeypatch, api, verb, *words)
+    assert isinstance(done.exception, UserError) and said in str(done.exception)
+    assert api.written == []
+
+
+def test_a_thaw_names_what_stays_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+    api = Cluster([service(frozen=OLD), service("r2")], [lease(OLD)], runs=True)
+    done = ome(monkeypatch, api, "thaw", "--all")
+    assert done.output == "Thawed.\nteam/r1 is frozen by itself: `ome thaw r1 -n team`.\n"
+    assert api.written == [("Lease", "uid-lease", None)]
+    done = ome(monkeypatch, api, "thaw", "r1")
+    assert done.output == f"team/r1 goes on.\nAll services are frozen since {OLD}: `ome thaw --all` ends that.\n"
+
+
+def test_nothing_to_thaw_is_no_edit(monkeypatch: pytest.MonkeyPatch) -> None:
+    api = Cluster([service()], [lease()], runs=True)
+    assert "was not frozen by itself: nothing was edited" in ome(monkeypatch, api, "thaw", "r1").output
+    assert "says that nothing is frozen: nothing was edited" in ome(monkeypatch, api, "thaw", "--all").output
+    assert api.written == []
+
+
+def test_a_lease_that_we_may_not_read_does_not_keep_a_service_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+    api = Cluster([service(frozen=OLD)], [], runs=True)
+    api.answers["list_objects Lease"] = Forbidden("no", 403)
+    assert ome(monkeypatch, api, "thaw", "r1").output == "team/r1 goes on.\n"

@@ -1,0 +1,190 @@
+"""What reconcilers write under a brake, besides the plans of services; and that no write of theirs was forgotten."""
+
+import ast
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from ome_operator import keys
+from ome_operator.cache.event_handler import EventHandler
+from ome_operator.cache.resources import BENCHMARK
+from ome_operator.controllers.base import Core
+from ome_operator.controllers.benchmarkjob import BenchmarkJobReconciler
+from ome_operator.controllers.inferenceservice.executor import Executor
+from ome_operator.controllers.inferenceservice.reconciler import InferenceServiceReconciler
+from ome_operator.controllers.nodemodels import NodeModelsReconciler
+from ome_operator.controllers.sglang import SglangReconciler
+from ome_operator.core.benchmarkjob.job import Images
+from ome_operator.core.observed.objects import Deps, Ref
+from ome_operator.core.plan import Delete, Patch, Plan
+from ome_operator.settings import Settings
+from tests.support import parts, yamls
+from tests.support.fake_api import Call, FakeApi
+from tests.unit.controllers import makers
+
+WHEN = "2026-11-24T15:40:00Z by alice"
+WRITES = frozenset({"apply", "create", "update", "patch_merge", "delete"})
+KNOWN = {
+    "controllers/benchmarkjob.py": {"apply"},  # the Job
+    "controllers/events.py": {"create"},  # an Event, of those that a Plan has
+    "controllers/inferenceservice/executor.py": {"apply", "create", "patch_merge", "delete"},  # what a Plan has
+    "controllers/nodemodels.py": {"apply"},  # labels of a node
+    "controllers/sglang.py": {"apply"},  # what is made of an object of sglang.ai
+    "controllers/status_writer.py": {"apply"},  # a status
+    "controllers/weights_gc.py": {"apply"},  # leave to remove weights
+    "kube/leader_election.py": {"create", "update"},  # the Lease
+}
+"""Module -> how it writes. Whoever writes elsewhere, or otherwise, asks `ClusterCache.brake` first, has a test here, and a
+row in docs/observe-freeze.md."""
+MAY = ("adopt", "cli")
+"""Rooms of what people call, with rights of their own."""
+
+
+def test_every_place_that_writes_is_known() -> None:
+    found: dict[str, set[str]] = {}
+    for file in sorted((parts.ROOT / "ome_operator").rglob("*.py")):
+        name = str(file.relative_to(parts.ROOT / "ome_operator"))
+        if name.partition("/")[0] not in MAY and (calls := set(written(ast.parse(file.read_text())))):
+            found[name] = calls
+    assert found == KNOWN
+
+
+def written(tree: ast.AST) -> Iterable[str]:
+    """Methods of a client by which a module writes."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in WRITES:
+            of = node.func.value
+            if "client" in (of.attr if isinstance(of, ast.Attribute) else getattr(of, "id", "")):
+                yield node.func.attr
+
+
+def cluster(*seen: dict[str, Any], **settled: Any) -> EventHandler:
+    made = EventHandler(lambda *_: None, lambda _: (), lambda _: (), Deps(**settled))
+    for body in seen:
+        made.seen("Serving" if body["apiVersion"] == "sglang.ai/v1" else body["kind"], body)
+    return made
+
+
+HELD: list[tuple[dict[str, Any], str]] = [
+    ({"frozen": WHEN}, "Frozen"),
+    ({"observe": True}, "Observed"),
+    ({"observe_namespaces": frozenset({"team"})}, "Observed"),
+]
+
+
+@pytest.mark.parametrize(("settled", "reason"), HELD)
+async def test_no_benchmark_starts(settled: dict[str, Any], reason: str) -> None:
+    body = yamls.benchmark("team", "speed")
+    body["metadata"] |= {"uid": "u", "resourceVersion": "7"}
+    api = FakeApi({f"apply {BENCHMARK}/status": makers.storing(body)})
+    passes = BenchmarkJobReconciler(cluster(body, **settled), api, makers.queue(), 600.0, makers.wall, Images("", ""))
+    await passes.reconcile(Ref(BENCHMARK, "team", "speed"))
+    assert [(call.kind, call.subresource) for call in api.calls] == [(BENCHMARK, "status")]
+    (one,) = api.bodies("apply")[0]["status"]["conditions"]
+    assert one["reason"] == reason and "would start its Job" in one["message"]
+
+
+@pytest.mark.parametrize(("settled", "reason"), HELD)
+async def test_nothing_is_made_of_a_short_form(settled: dict[str, Any], reason: str) -> None:
+    metadata = {"name": "s", "namespace": "team", "uid": "u", "resourceVersion": "1"}
+    body = {
+        "apiVersion": "sglang.ai/v1",
+        "kind": "Serving",
+        "metadata": metadata,
+        "spec": {"baseModel": "m", "runtime": "r"},
+    }
+    api = FakeApi({"apply": makers.storing(body)})
+    await SglangReconciler(cluster(body, **settled), api, makers.queue(), 600.0, makers.wall).reconcile(
+        Ref("Serving", "team", "s")
+    )
+    assert [(call.kind, call.subresource) for call in api.calls] == [("Serving", "status")]
+    (one,) = api.bodies("apply")[0]["status"]["conditions"]
+    assert one["reason"] == reason and "would create InferenceService s" in one["message"]
+
+
+NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "uid": "n", "resourceVersion": "1"}}
+PLACE = "/mnt/models/.ome/0000000a"
+RECORD = {
+    "apiVersion": keys.API_VERSION,
+    "kind": "NodeModels",
+    "metadata": {"name": "n", "uid": "r", "resourceVersion": "1"},
+    "spec": {"remove": [{"directory": PLACE, "offer": "then"}]},
+    "status": {
+        "models": [{"kind": "ClusterBaseModel", "name": "k2", "uri": "hf://a/b", "revision": "1", "state": "Ready"}],
+        "unused": [{"directory": PLACE, "offer": "then"}],
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("settled", "applied"),
+    [({}, ["Node"]), ({"frozen": WHEN}, ["Node", "NodeModels"]), ({"observe": True}, [])],
+)
+async def test_nodes_and_their_weights(settled: dict[str, Any], applied: list[str]) -> None:
+    """Labels tell of what is there. Leave to remove what is unused is taken back by a freeze."""
+    api = FakeApi({"list_objects Pod": []})
+    await NodeModelsReconciler(cluster(NODE, RECORD, **settled), api, makers.queue(), 600.0).reconcile(
+        Ref("NodeModels", "", "n")
+    )
+    assert api.kinds("apply") == applied
+    assert [body["spec"]["remove"] for body in api.bodies("apply") if body["kind"] == "NodeModels"] == [[]] * (
+        len(applied) > 1
+    )
+
+
+SERVICE: dict[str, Any] = {**makers.BODY, "apiVersion": keys.API_VERSION, "kind": "InferenceService"}
+MARK = Patch("Pod", "a", "uid-a", {"metadata": {"annotations": {keys.DRAINING: "now"}}})
+
+
+@pytest.mark.parametrize("how", ["all", "one"])
+async def test_a_pass_that_runs_stops_before_its_next_write(how: str) -> None:
+    """It was decided before the button was pressed."""
+    seen, pressed = cluster(SERVICE), asyncio.Event()
+
+    def press(call: Call) -> dict[str, Any]:
+        pressed.set()
+        if how == "all":
+            seen.freeze(WHEN)
+        else:
+            notes = {"annotations": {keys.FREEZE: WHEN}, "resourceVersion": "6"}
+            seen.seen("InferenceService", {**SERVICE, "metadata": {**SERVICE["metadata"], **notes}})
+        return {"metadata": {}}
+
+    plan = Plan(
+        status={"conditions": []},
+        patch=(MARK,),
+        delete=(Delete("Pod", "a", "uid-a"), Delete("StatefulSet", "b", "uid-b")),
+    )
+    api = FakeApi({"patch_merge": press, "apply": makers.storing(SERVICE)})
+    passes = InferenceServiceReconciler(
+        seen, api, Executor(api, seen, 1.0), makers.queue(), Settings(), makers.wall, Core(sync=lambda *_: plan)
+    )
+    await passes.reconcile(Ref("InferenceService", "ns", "svc"))
+    assert pressed.is_set()
+    assert api.kinds("delete") == []
+
+
+@pytest.mark.parametrize("held", [True, False])
+async def test_a_service_that_cannot_be_read_says_that_it_is_frozen(held: bool) -> None:
+    """And says so no more after the thaw."""
+    told = [{"type": "Frozen", "status": "True", "reason": "Frozen", "message": "frozen"}]
+    body = {**SERVICE, "spec": {"engine": 5}, "status": {"conditions": told}}
+    seen = cluster(body, frozen=WHEN if held else "")
+    api = FakeApi({"apply": makers.storing(body)})
+    passes = InferenceServiceReconciler(seen, api, Executor(api, seen, 1.0), makers.queue(), Settings(), makers.wall)
+    await passes.reconcile(Ref("InferenceService", "ns", "svc"))
+    said = {one["type"]: one for one in api.bodies("apply")[-1]["status"]["conditions"]}
+    assert said["Ready"]["reason"] == "InvalidSpec" and ("Frozen" in said) is held
+
+
+def test_everything_looks_anew_when_all_is_frozen() -> None:
+    dirty: list[Ref] = []
+    seen = EventHandler(lambda ref, _: dirty.append(ref), lambda _: (), lambda _: ())
+    for body in (SERVICE, NODE, RECORD):
+        seen.seen(body["kind"], body)
+    dirty.clear()
+    seen.freeze(WHEN)
+    assert set(dirty) == {Ref("InferenceService", "ns", "svc"), Ref("NodeModels", "", "n")}
+    assert seen.deps().frozen == WHEN

@@ -1,0 +1,82 @@
+"""Whether everything is frozen, by an annotation on a Lease that may be away, unreadable or new."""
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from ome_operator import keys
+from ome_operator.core.observed.brake import frozen
+from ome_operator.kube.errors import Forbidden, KubeError, NotFound, Transient
+from ome_operator.kube.freeze_switch import FreezeSwitch
+from tests.support.fake_api import Call, FakeApi
+
+WHEN = "2026-11-24T15:40:00Z by alice"
+
+
+def lease(value: str | None) -> dict[str, Any]:
+    return {"metadata": {"name": "lease", **({"annotations": {keys.FREEZE: value}} if value is not None else {})}}
+
+
+class Seen:
+    """A switch, and what it told."""
+
+    def __init__(self) -> None:
+        self.api, self.told = FakeApi(), list[str]()
+        self.switch = FreezeSwitch(self.api, "ns", "lease", said=frozen, changed=self.told.append, interval=0.0)
+
+    async def looks(self, answer: dict[str, Any] | KubeError) -> bool:
+        """One look; whether it is known how things stand."""
+        self.api.answers["get Lease"] = answer
+        await self.switch.look()
+        return self.switch.known.is_set()
+
+
+async def test_it_tells_what_is_new() -> None:
+    seen = Seen()
+    for value in (None, WHEN, WHEN, "false", "true", "", None):
+        assert await seen.looks(lease(value))
+    assert seen.told == [WHEN, "", "true", ""]
+
+
+@pytest.mark.parametrize("error", [Forbidden("no", 403), Transient("no answer")])
+async def test_before_it_was_read_nothing_is_known_and_afterwards_the_last_word_counts(
+    error: KubeError, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An API server that has just started says 403 to everybody for some seconds: that is no thaw."""
+    seen = Seen()
+    with caplog.at_level(logging.WARNING):
+        assert not await seen.looks(error)
+        assert not await seen.looks(error)
+    assert len(caplog.records) == 1 and "no pass runs before that" in caplog.text
+    assert await seen.looks(lease(WHEN))
+    await seen.looks(error)
+    assert seen.told == [WHEN]
+
+
+async def test_a_lease_that_is_gone_is_no_thaw() -> None:
+    seen = Seen()
+    assert await seen.looks(NotFound("gone", 404)), "an operator without leader election has none"
+    await seen.looks(lease(WHEN))
+    await seen.looks(NotFound("gone", 404))
+    assert seen.told == [WHEN]
+    await seen.looks(lease(None))
+    assert seen.told == [WHEN, ""]
+
+
+async def test_it_looks_again_and_again() -> None:
+    seen = Seen()
+    enough = asyncio.Event()
+
+    def answer(_: Call) -> dict[str, Any]:
+        if len(seen.api.calls) >= 3:
+            enough.set()
+        return lease(WHEN)
+
+    seen.api.answers["get Lease"] = answer
+    running = asyncio.create_task(seen.switch.run())
+    async with asyncio.timeout(10):
+        await enough.wait()
+    running.cancel()
+    assert seen.told == [WHEN]
