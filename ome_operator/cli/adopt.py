@@ -19,7 +19,7 @@ NEXT = """
 What remains, in this order:
   helm upgrade --install {name} charts/ome-crd -n {namespace} --create-namespace
   helm install ome-operator charts/ome-resources -n {namespace} --set image.repository=REGISTRY/ome-operator
-                                 (with --set operator.observe=true it only says what it would do: `ome status -A`; then false)
+                                 (with operator.observe=true it only says what it would do: `ome status -A`; then false)
   ome adopt service --all        (each service: waits for its new pods, then removes OME's)
   and OME's own release, once all services are ours: docs/migrate.md"""
 

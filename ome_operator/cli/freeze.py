@@ -34,6 +34,8 @@ Operator = Annotated[
 _LEASE = Settings().lease_name
 LOOK = 0.5
 """Seconds between two looks whether the operator has confirmed."""
+UNSEEN = 2.5 * Settings().freeze_interval
+"""Seconds in which an operator has read its Lease, where nothing can show that."""
 
 
 @app.command(epilog='Examples: ome freeze kimi-k2-instruct --why "new driver"; ome freeze --all')
@@ -59,6 +61,10 @@ def freeze(
             where = await _lease(client, lease)
             await _annotate(client, "Lease", where, _LEASE, value)
             typer.echo(f"All services are frozen: Lease {where}/{_LEASE} says so. `ome thaw --all` ends it.")
+            if not await client.list_objects("InferenceService", limit=1):
+                await asyncio.sleep(UNSEEN)
+                typer.echo("There is no service that could confirm it. An operator that runs has read it by now.")
+                return True
             return await _confirmed(lambda: _all_say(client, value), timeout)
         where, name = meant(client, service, namespace)
         await _annotate(client, "InferenceService", where, name, value)

@@ -70,9 +70,10 @@ def _message(record: GroupRecord, group: Group, policy: Policy, frozen: bool) ->
     if record.phase == NOT_READY and record.members != group.marks():
         return Why(Reason.NOT_READY, f"{title} is broken{cause}")
     if record.phase == NOT_READY:
-        wait = f": recycled when that lasts {policy.hang:.0f} s" if policy.recycles else ""
+        wait = f": recycled when that lasts {policy.hang:.0f} s" if policy.recycles and not frozen else ""
         return Why(Reason.NOT_READY, f"{title} was ready and is not{wait}")
-    wait = f"; recycled if that takes more than {policy.self_heal:.0f} s" if record.phase == RESTARTING else ""
+    waits = record.phase == RESTARTING and not frozen  # no time runs while it is frozen
+    wait = f"; recycled if that takes more than {policy.self_heal:.0f} s" if waits else ""
     return Why(Reason.RESTARTING, f"{title} starts again{_times(record)}{cause}{wait}")
 
 

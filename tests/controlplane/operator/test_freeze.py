@@ -14,7 +14,6 @@ from ome_local.audit_log import Request
 from ome_operator.cli.app import app
 from tests.controlplane.operator.test_recovery import QUICK, back, forbid, groups, pods, settled, uids
 from tests.support import yamls
-from tests.support.kubelet import exited, write_status
 from tests.support.rig import Manifest, Rig
 
 NAME = "fall"
@@ -180,10 +179,12 @@ def test_a_group_that_fails_while_frozen_is_recycled_after_the_thaw(rig: Rig, na
     settled(rig, namespace)
     before = alive(rig, namespace)
     ome(rig, "freeze", NAME, "-n", namespace)
-    write_status(rig, pods(rig, namespace)["engine", 1][1], exited)
+    lost = pods(rig, namespace)["engine", 1][1]["metadata"]["name"]
+    rig.delete("Pod", namespace, lost)
     says(rig, namespace, "would recycle engine group 1 of revision")
     rig.quiet(4.0)
-    assert alive(rig, namespace) == before
+    now = alive(rig, namespace)
+    assert now.keys() == before.keys() and [name for name in now if now[name] != before[name]] == [lost]
     assert "GroupRecycled" not in {one["reason"] for one in rig.all("Event", namespace)}
     ome(rig, "thaw", NAME, "-n", namespace)
     back(rig, namespace, 1)
@@ -195,7 +196,7 @@ def test_nothing_is_created_while_all_is_frozen(rig: Rig, namespace: str) -> Non
     ome(rig, "freeze", "--all")
     rig.stop()
     mark = rig.cluster.audit_mark()
-    rig.create(yamls.service(namespace, NAME, "f-pairs", "router"))
+    rig.create(yamls.service(namespace, NAME, "f-pairs", "engine", "router"))
     rig.start()
     says(rig, namespace, "would store revision ", "2 StatefulSets")
     assert rig.condition(namespace, NAME, "Ready")["reason"] == "Frozen"
@@ -209,7 +210,7 @@ def test_nothing_is_created_while_all_is_frozen(rig: Rig, namespace: str) -> Non
     # Deleting is its owner's business at any time.
     rig.delete("InferenceService", namespace, NAME)
     rig.wait("gone", lambda: rig.get("InferenceService", namespace, NAME) is None)
-    rig.create(yamls.service(namespace, NAME, "f-pairs", "router"))
+    rig.create(yamls.service(namespace, NAME, "f-pairs", "engine", "router"))
     ome(rig, "thaw", "--all")
     rig.ready(namespace, NAME)
 

@@ -87,3 +87,9 @@ def test_what_is_right_is_taken(kind: str, gateway: str) -> None:
 def test_facts_that_cannot_be_read_are_said_at_once() -> None:
     with pytest.raises(UserError, match="--well-known-models: well-known models at /nowhere cannot be read"):
         operator(well_known_models="/nowhere")
+
+
+def test_what_is_only_observed(given: list[Settings]) -> None:
+    for words in ((), ("--observe",), ("--observe-namespace", "a", "--observe-namespace", "b")):
+        assert CliRunner().invoke(app, [*words]).exit_code == 0
+    assert [(one.observe, one.observe_namespaces) for one in given] == [(False, ()), (True, ()), (False, ("a", "b"))]
