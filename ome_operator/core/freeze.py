@@ -19,6 +19,7 @@ from ome_operator.core.resolve.pinned import WORDS
 from ome_operator.core.rollout.drain import serving_again
 from ome_operator.core.rollout.shared_edits import whole_before
 from ome_operator.core.status import conditions as cond
+from ome_operator.core.status.progress import Progress
 from ome_operator.core.status.service import Report
 
 MENDED = frozenset({"Service", "ServiceAccount", "Role", "RoleBinding"})
@@ -210,6 +211,7 @@ def told(report: Report, brake: Brake, snapshot: Snapshot) -> Report:
     rollout = _rolled_out(report, brake, new)
     return replace(
         report,
+        progress=tuple(_far(one, brake, snapshot) for one in report.progress),
         url=str(before.get("url") or ""),
         revision=str(before.get("revision") or "").rpartition("→")[2] if new else report.revision,
         serving=tuple(snapshot.slices),
@@ -221,6 +223,12 @@ def told(report: Report, brake: Brake, snapshot: Snapshot) -> Report:
         groups=tuple(before.get("groups") or ()),
         recovered=_recovered(report.recovered, brake),
     )
+
+
+def _far(one: Progress, brake: Brake, snapshot: Snapshot) -> Progress:
+    """How far a role is: groups whose workloads do not exist are not being created now."""
+    made = all(key in snapshot.observed.children for key in one.role.workloads)
+    return one if made or one.reason != Reason.CREATING else one._replace(reason=brake.reason)
 
 
 def _rolled_out(report: Report, brake: Brake, new: bool) -> cond.Condition | None:

@@ -179,6 +179,13 @@ def test_an_edit_waits_while_what_serves_stays_ready() -> None:
     assert ready["status"] == "True"
 
 
+def test_a_group_more_waits_and_nobody_says_that_it_is_created() -> None:
+    world = settled()
+    world.edit(replace(SHAPE, engines=3).service())
+    told = {one["type"]: (one["status"], one["reason"]) for one in go(world, "freeze").status["conditions"]}
+    assert told["EngineReady"] == told["Ready"] == ("False", "Frozen") and told["RouterReady"] == ("True", "Ready")
+
+
 def test_a_pass_that_repeats_says_the_same() -> None:
     """Otherwise each pass would write a status, and that would be a pass."""
     world = settled()
