@@ -99,8 +99,8 @@ class EventHandler(ClusterCache):
         """Everything is frozen from now on, since when, by whom and why; "": it is not any more."""
         self._settled, self._deps = replace(self._settled, frozen=frozen), None
         for kind in (SERVICE, BENCHMARK, *SHORT):
-            for one in self.resources[kind]:
-                self._enqueue(one.ref, True)
+            for resource in self.resources[kind]:
+                self._enqueue(resource.ref, True)
         for node in self.records.groups():
             self._enqueue(Ref(RECORD, "", node), False)
 

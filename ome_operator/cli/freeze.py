@@ -135,7 +135,7 @@ async def _lease(client: "Client", namespace: str) -> str:
     if namespace:
         return namespace
     found = await client.list_objects("Lease", field_selector=f"metadata.name={_LEASE}")
-    places = sorted(one["metadata"]["namespace"] for one in found)
+    places = sorted(item["metadata"]["namespace"] for item in found)
     if len(places) == 1:
         return str(places[0])
     how = f"in {', '.join(places)}" if places else "in no namespace"
@@ -184,8 +184,8 @@ async def _says(client: "Client", namespace: str, name: str, value: str) -> str:
 
 
 async def _all_say(client: "Client", value: str) -> str:
-    bodies = [one for one in await client.list_objects("InferenceService") if "deletionTimestamp" not in one["metadata"]]
-    silent = [one for one in bodies if not _told(one, value)]
+    bodies = [item for item in await client.list_objects("InferenceService") if "deletionTimestamp" not in item["metadata"]]
+    silent = [item for item in bodies if not _told(item, value)]
     return f"the statuses of {len(silent)} of {len(bodies)} services do not say so" if silent else ""
 
 
@@ -193,7 +193,7 @@ def _told(body: Manifest, value: str) -> bool:
     """Whether a status tells of this very freeze, by its time and who."""
     said = (body.get("status") or {}).get("conditions") or ()
     stamp = value.partition(": ")[0]
-    return any(one.get("type") == "Frozen" and stamp in (one.get("message") or "") for one in said)
+    return any(item.get("type") == "Frozen" and stamp in (item.get("message") or "") for item in said)
 
 
 async def _left(client: "Client") -> None:
@@ -201,9 +201,11 @@ async def _left(client: "Client") -> None:
     from ome_operator.core.observed.brake import frozen
 
     bodies = await client.list_objects("InferenceService")
-    found = [one["metadata"] for one in bodies if frozen(one["metadata"].get("annotations") or {})]
-    for one in found[:10]:
-        typer.echo(f"{one['namespace']}/{one['name']} is frozen by itself: `ome thaw {one['name']} -n {one['namespace']}`.")
+    found = [item["metadata"] for item in bodies if frozen(item["metadata"].get("annotations") or {})]
+    for item in found[:10]:
+        typer.echo(
+            f"{item['namespace']}/{item['name']} is frozen by itself: `ome thaw {item['name']} -n {item['namespace']}`."
+        )
     if len(found) > 10:
         typer.echo(f"So are {len(found) - 10} more.")
 

@@ -25,7 +25,7 @@ from ome_operator.core.status.service import Report
 MENDED = frozenset({"Service", "ServiceAccount", "Role", "RoleBinding"})
 """Kinds that lead requests to pods, and that no pod is made of: a frozen service keeps them as they were."""
 SHOWN = 3
-"""Names of one kind that are told."""
+"""Names of a kind that are told."""
 MOST = 600
 """Characters of what would be done: who froze the service, and how that ends, must fit into the message, too."""
 
@@ -48,7 +48,7 @@ def _at_no_time(_: float | None, __: Snapshot) -> None:
 
 
 def _mended(applies: Iterable[Apply], snapshot: Snapshot) -> tuple[Apply, ...]:
-    return tuple(one for one in applies if one.kind in MENDED and _as_it_was(one, snapshot))
+    return tuple(item for item in applies if item.kind in MENDED and _as_it_was(item, snapshot))
 
 
 def _as_it_was(apply: Apply, snapshot: Snapshot) -> bool:
@@ -106,7 +106,7 @@ def allowed(plan: Plan, brake: Brake, snapshot: Snapshot) -> Plan:
     return Plan(**{name: rules[name](getattr(plan, name), snapshot) for name in _FIELDS if name in rules})
 
 
-_FIELDS = tuple(one.name for one in fields(Plan))
+_FIELDS = tuple(item.name for item in fields(Plan))
 
 
 # --- what would happen --------------------------------------------------------------------------------------------------
@@ -119,39 +119,41 @@ def would(plan: Plan, less: Plan) -> tuple[str, ...]:
 
 def _blocked(name: str, plan: Plan, less: Plan) -> Iterator[str]:
     passes = getattr(less, name)
-    return SAYS[name]([one for one in getattr(plan, name) if one not in passes])
+    return SAYS[name]([item for item in getattr(plan, name) if item not in passes])
 
 
 def _secrets(items: Sequence[EnsureSecret]) -> Iterator[str]:
-    yield from _many("create", ((one.manifest["kind"], one.manifest["metadata"]["name"]) for one in items))
+    yield from _many("create", ((item.manifest["kind"], item.manifest["metadata"]["name"]) for item in items))
 
 
 def _applies(items: Sequence[Apply]) -> Iterator[str]:
     for verb, found in (("create", False), ("change", True)):
-        mine = (one for one in items if bool(one.uid) is found)
-        yield from _many(verb, ((one.kind, one.manifest["metadata"]["name"]) for one in mine))
+        mine = (item for item in items if bool(item.uid) is found)
+        yield from _many(verb, ((item.kind, item.manifest["metadata"]["name"]) for item in mine))
 
 
 def _deletions(items: Iterable[Delete], why: str = "") -> Iterator[str]:
-    yield from (word + why for word in _many("delete", ((one.kind, one.name) for one in items)))
+    yield from (word + why for word in _many("delete", ((item.kind, item.name) for item in items)))
 
 
 def _marks(items: Sequence[Patch]) -> Iterator[str]:
-    marked = [one for one in items if one.body["metadata"]["annotations"][keys.DRAINING]]
-    yield from _many("drain", ((one.kind, one.name) for one in marked))
-    yield from _many("take back", ((one.kind, one.name) for one in items if one not in marked))
+    marked = [item for item in items if item.body["metadata"]["annotations"][keys.DRAINING]]
+    yield from _many("drain", ((item.kind, item.name) for item in marked))
+    yield from _many("take back", ((item.kind, item.name) for item in items if item not in marked))
 
 
 SAYS: Mapping[str, Callable[[Any], Iterator[str]]] = {
-    "check": lambda items: (f"try revision {one.revision.partition('.')[0]} in a dry run" for one in items),
-    "first": lambda items: (f"store revision {one.manifest['metadata']['labels'][keys.REVISION]}" for one in items),
+    "check": lambda items: (f"try revision {item.revision.partition('.')[0]} in a dry run" for item in items),
+    "first": lambda items: (f"store revision {item.manifest['metadata']['labels'][keys.REVISION]}" for item in items),
     "ensure_secret": _secrets,
     "apply": _applies,
     "create": _secrets,
-    "apply_status": lambda items: _many("tell", ((one.manifest["kind"], one.manifest["metadata"]["name"]) for one in items)),
+    "apply_status": lambda items: _many(
+        "tell", ((item.manifest["kind"], item.manifest["metadata"]["name"]) for item in items)
+    ),
     "patch": _marks,
     "delete": _deletions,
-    "recycle": lambda items: (word for one in items for word in _deletions(one.delete, " to recycle their group")),
+    "recycle": lambda items: (word for item in items for word in _deletions(item.delete, " to recycle their group")),
 }
 """Field of a Plan with steps -> what is told of those that are not carried out."""
 
@@ -192,12 +194,12 @@ def marked(
 ) -> dict[str, Any]:
     """A status with the condition Frozen, or without it where nothing holds any more. `before` is the status stored now."""
     said = status.get("conditions") or []
-    others = [one for one in said if one.get("type") != CONDITION]
+    others = [item for item in said if item.get("type") != CONDITION]
     if brake is None:
         return dict(status) if len(others) == len(said) else {**status, "conditions": others}
     told = cond.stamp([condition(brake, steps)], before.get("conditions") or (), generation, now)
     order = {name: number for number, name in enumerate(ORDER)}
-    return {**status, "conditions": sorted([*others, *told], key=lambda one: order.get(one.get("type") or "", len(order)))}
+    return {**status, "conditions": sorted([*others, *told], key=lambda item: order.get(item.get("type") or "", len(order)))}
 
 
 def told(report: Report, brake: Brake, snapshot: Snapshot) -> Report:
@@ -206,12 +208,12 @@ def told(report: Report, brake: Brake, snapshot: Snapshot) -> Report:
     So a thaw finds what a restart of the operator would find. A revision that is not stored is not named: nothing was
     created of it.
     """
-    before, stored = report.before, {one.name for one in snapshot.revisions}
+    before, stored = report.before, {item.name for item in snapshot.revisions}
     new = report.revision not in stored
     rollout = _rolled_out(report, brake, new)
     return replace(
         report,
-        progress=tuple(_far(one, brake, snapshot) for one in report.progress),
+        progress=tuple(_far(item, brake, snapshot) for item in report.progress),
         url=str(before.get("url") or ""),
         revision=str(before.get("revision") or "").rpartition("→")[2] if new else report.revision,
         serving=tuple(snapshot.slices),
@@ -225,18 +227,18 @@ def told(report: Report, brake: Brake, snapshot: Snapshot) -> Report:
     )
 
 
-def _far(one: Progress, brake: Brake, snapshot: Snapshot) -> Progress:
+def _far(item: Progress, brake: Brake, snapshot: Snapshot) -> Progress:
     """How far a role is: groups whose workloads do not exist are not being created now."""
-    made = all(key in snapshot.observed.children for key in one.role.workloads)
-    return one if made or one.reason != Reason.CREATING else one._replace(reason=brake.reason)
+    made = all(key in snapshot.observed.children for key in item.role.workloads)
+    return item if made or item.reason != Reason.CREATING else item._replace(reason=brake.reason)
 
 
 def _rolled_out(report: Report, brake: Brake, new: bool) -> cond.Condition | None:
     """RolledOut: what else the revision waits for is said, not how far it would come; `new`: it is not stored yet."""
-    one = report.rollout
-    if one is None or (one.status and not new):
-        return one
-    detail = f"revision {report.revision} waits" if one.status or one.reason in _MOVES else one.message
+    item = report.rollout
+    if item is None or (item.status and not new):
+        return item
+    detail = f"revision {report.revision} waits" if item.status or item.reason in _MOVES else item.message
     return cond.Condition(ROLLED_OUT, False, brake.reason, f"{brake.sentence}; {detail}")
 
 
@@ -244,17 +246,17 @@ _MOVES = frozenset({Reason.ROLLING_OUT, Reason.RETIRING_OLD_SLICE, Reason.PROGRE
 """Reasons of a rollout that nothing but the brake holds."""
 
 
-def _recovered(one: cond.Condition | None, brake: Brake) -> cond.Condition | None:
+def _recovered(item: cond.Condition | None, brake: Brake) -> cond.Condition | None:
     """Recovered: what failed is not brought back now."""
-    if one is None or one.status:
-        return one
-    return cond.Condition(RECOVERED, False, brake.reason, f"{brake.sentence}; {one.message}")
+    if item is None or item.status:
+        return item
+    return cond.Condition(RECOVERED, False, brake.reason, f"{brake.sentence}; {item.message}")
 
 
 def _hold(report: Report, brake: Brake, snapshot: Snapshot) -> dict[str, Any]:
     """Why the rollout does not move, as the status of a component has it."""
     parts = (report.before.get("components") or {}).values()
-    known: Mapping[str, Any] = next((one["rolloutHold"] for one in parts if one.get("rolloutHold")), {})
+    known: Mapping[str, Any] = next((item["rolloutHold"] for item in parts if item.get("rolloutHold")), {})
     same = (known.get("gate"), known.get("target")) == (brake.reason, report.revision)
     since = known.get("since") if same else None
     said = {"gate": str(brake.reason), "reason": brake.sentence, "target": report.revision}

@@ -142,7 +142,7 @@ def test_the_policy_for_tenants_knows_the_roots() -> None:
 def test_an_operator_that_observes_may_write_statuses_and_its_lease_alone() -> None:
     made = rendered(operator_observe=True, rbac_ownerReferencesPermissionEnforcement=True, exposure_kind="Ingress")
     args = pod(made)["containers"][0]["args"]
-    assert "--observe" in args and not [one for one in args if one.startswith("--observe-namespace")]
+    assert "--observe" in args and not [word for word in args if word.startswith("--observe-namespace")]
     roles = [body for body in made if body["kind"] in ("ClusterRole", "Role") and body["metadata"]["name"] in _bound(made)]
     writes = {
         (resource, verb)

@@ -26,11 +26,11 @@ class Story:
     world: World
     shape: Shape
     how: str = ""
-    """Whose word holds it now: "all" or "one"."""
+    """Whose word holds it now: "all" or "single"."""
 
     def tell(self) -> None:
         """The cluster has the present state of spec, runtime and brake."""
-        held: dict[str, str] = {keys.FREEZE: WHEN} if self.how == "one" else {}
+        held: dict[str, str] = {keys.FREEZE: WHEN} if self.how == "single" else {}
         self.world.edit(replace(self.shape.service(), annotations=held), self.deps())
 
     def deps(self) -> Deps:
@@ -39,7 +39,7 @@ class Story:
 
     def written(self) -> dict[tuple[str, str], tuple[str, int]]:
         """Each object that pods are made of, or that says how many: its UID and version."""
-        return {key: (one.uid, one.version) for key, one in self.world.children.items() if key[0] in OF_PODS}
+        return {key: (item.uid, item.version) for key, item in self.world.children.items() if key[0] in OF_PODS}
 
 
 def _edit(story: Story, value: int) -> None:
@@ -66,9 +66,9 @@ def _sick(story: Story, value: int) -> None:
 
 def _scale(story: Story, value: int) -> None:
     """An autoscaler sets a number."""
-    for (kind, _), one in story.world.children.items():
+    for (kind, _), item in story.world.children.items():
         if kind == "RoleScale":
-            one.manifest["spec"]["replicas"] = 1 + value % 3
+            item.manifest["spec"]["replicas"] = 1 + value % 3
 
 
 def _wait(story: Story, value: int) -> None:
@@ -82,7 +82,7 @@ def _restart(story: Story, _: int) -> None:
 
 EVENTS: list[Callable[[Story, int], None]] = [_edit, _grow, _reshape, _lose, _sick, _scale, _wait, _restart]
 events = st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 7), st.integers(0, 8)), max_size=6)
-brakes = st.sampled_from(["all", "one"])
+brakes = st.sampled_from(["all", "single"])
 
 
 @settings(deadline=None)
@@ -126,7 +126,7 @@ def test_nothing_moves_until_the_thaw_and_then_all_ends_right(
     assert not world.condition("Frozen")
     assert world.condition("Ready")["status"] == "True"
     assert world.condition("RolledOut")["status"] == "True"
-    assert {one.labels[keys.REVISION] for one in world.pods.values()} == {world.service.status["revision"]}
+    assert {item.labels[keys.REVISION] for item in world.pods.values()} == {world.service.status["revision"]}
     assert story.shape.scaled or len(world.alive()) == story.shape.pods
 
 
@@ -156,7 +156,7 @@ def draining(world: World) -> list[str]:
 
 def sets(world: World) -> set[str]:
     """UIDs of what makes pods."""
-    return {one.uid for key, one in world.children.items() if key[0] == "StatefulSet"}
+    return {item.uid for key, item in world.children.items() if key[0] == "StatefulSet"}
 
 
 @given(shapes(engines=st.integers(1, 2)), st.booleans(), events, seeds)

@@ -56,10 +56,10 @@ def a_service_that_is_held_is_only_told_of(service: InferenceService, deps: Deps
     if not observed and not deps.frozen and not service.annotations.get(keys.FREEZE):
         return
     assert not (plan.first or plan.ensure_secret or plan.create or plan.delete or plan.recycle), "a held service is changed"
-    assert {one.kind for one in plan.apply} <= {"Service", "ServiceAccount", "Role", "RoleBinding"}
-    assert all(one.body == {"metadata": {"annotations": {keys.DRAINING: None}}} for one in plan.patch), "a pod is marked"
+    assert {item.kind for item in plan.apply} <= {"Service", "ServiceAccount", "Role", "RoleBinding"}
+    assert all(item.body == {"metadata": {"annotations": {keys.DRAINING: None}}} for item in plan.patch), "a pod is marked"
     assert not observed or not (plan.check or plan.apply or plan.apply_status or plan.patch or plan.events)
-    told = [one["reason"] for one in plan.status["conditions"] if one["type"] == "Frozen"]
+    told = [item["reason"] for item in plan.status["conditions"] if item["type"] == "Frozen"]
     assert told == ["Observed" if observed else "Frozen"], "the status does not tell of it"
 
 

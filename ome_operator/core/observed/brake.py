@@ -51,8 +51,8 @@ def brake(deps: Deps, namespace: str, name: str = "", annotations: Mapping[str, 
         found.append(Brake(False, f"frozen{said(value)}", f"`ome thaw {name} -n {namespace}` ends it"))
     if not found:
         return None
-    sentences, ends = (dict.fromkeys(part) for part in ([one.sentence for one in found], [one.ends for one in found]))
-    return Brake(any(one.observed for one in found), ", and ".join(sentences), ", and ".join(ends))
+    sentences, ends = (dict.fromkeys(part) for part in ([item.sentence for item in found], [item.ends for item in found]))
+    return Brake(any(item.observed for item in found), ", and ".join(sentences), ", and ".join(ends))
 
 
 def frozen(annotations: Mapping[str, str]) -> str:

@@ -52,7 +52,7 @@ def hold(component: str, wanted: tuple[int, ...], slice_: Slice, now: datetime, 
 
 def serving_again(observed: Observed, pods: Iterable[Pod]) -> tuple[Patch, ...]:
     """The marks of all leaders that nobody has stopped yet, taken back."""
-    led = {one.uid for one in observed.children.values() if is_leader_set(one) and not one.deleting}
+    led = {child.uid for child in observed.children.values() if is_leader_set(child) and not child.deleting}
     return tuple(_mark(pod, None) for pod in pods if pod.draining and pod.workload_uid in led and not pod.deleting)
 
 

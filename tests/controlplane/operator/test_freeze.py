@@ -24,7 +24,7 @@ TOLD = {"events", "inferenceservices/status", "rolescales/status"}
 
 @pytest.fixture(scope="module", autouse=True)
 def runtimes(installed: Rig) -> Iterator[None]:
-    bodies = [yamls.runtime("f-one", decoder=True), yamls.runtime("f-pairs", size=2), yamls.runtime("f-four", size=4)]
+    bodies = [yamls.runtime("f-solo", decoder=True), yamls.runtime("f-pairs", size=2), yamls.runtime("f-four", size=4)]
     for body in bodies:
         installed.create(body)
     yield
@@ -48,12 +48,12 @@ def ome(rig: Rig, *words: str) -> str:
 
 def written(rig: Rig, mark: int, namespace: str) -> list[tuple[str, str, str]]:
     """What the operator wrote in a namespace since a mark, but for dry runs: verb, resource, name."""
-    found = [one for one in rig.requests(mark) if one.writes and one.namespace == namespace and "dryRun" not in one.uri]
-    return [(one.verb, what(one), one.name) for one in found]
+    found = [item for item in rig.requests(mark) if item.writes and item.namespace == namespace and "dryRun" not in item.uri]
+    return [(item.verb, what(item), item.name) for item in found]
 
 
-def what(one: Request) -> str:
-    return one.resource + (f"/{one.subresource}" if one.subresource else "")
+def what(item: Request) -> str:
+    return item.resource + (f"/{item.subresource}" if item.subresource else "")
 
 
 def frozen(rig: Rig, namespace: str, name: str = NAME) -> Manifest:
@@ -68,15 +68,15 @@ def says(rig: Rig, namespace: str, *words: str, name: str = NAME) -> None:
 
 def alive(rig: Rig, namespace: str) -> dict[str, str]:
     """Name -> UID of pods that are not ending."""
-    found = [one["metadata"] for one in rig.all("Pod", namespace) if "deletionTimestamp" not in one["metadata"]]
-    return {one["name"]: one["uid"] for one in found}
+    found = [item["metadata"] for item in rig.all("Pod", namespace) if "deletionTimestamp" not in item["metadata"]]
+    return {item["name"]: item["uid"] for item in found}
 
 
 def test_a_rollout_stands_still_and_goes_on_to_the_last_edit(rig: Rig, namespace: str) -> None:
     """Both slices serve; an edit, a scale and a dead operator meanwhile move nothing."""
     part = {"minReplicas": 3, **SLOW}
     scaled = {**part, "maxReplicas": 5, "scaleMetric": "cpu"}
-    rig.create(yamls.service(namespace, NAME, "f-one", "engine", "decoder", "router", engine=scaled, decoder=part))
+    rig.create(yamls.service(namespace, NAME, "f-solo", "engine", "decoder", "router", engine=scaled, decoder=part))
     old = rig.ready(namespace, NAME, 60)["status"]["revision"]
     image(rig, namespace, "engine:2")
     rig.wait("the new slice has begun", lambda: ready_of_another(rig, namespace, old), 60)
@@ -84,7 +84,7 @@ def test_a_rollout_stands_still_and_goes_on_to_the_last_edit(rig: Rig, namespace
     assert "is frozen" in said and "has confirmed it" in said
     settle_pods(rig, namespace)
     mark, before = rig.cluster.audit_mark(), alive(rig, namespace)
-    assert len({one["metadata"]["labels"]["ome.io/revision"] for one in rig.all("Pod", namespace)}) == 2
+    assert len({item["metadata"]["labels"]["ome.io/revision"] for item in rig.all("Pod", namespace)}) == 2
 
     rig.restart()
     rig.leads()
@@ -107,7 +107,7 @@ def test_a_rollout_stands_still_and_goes_on_to_the_last_edit(rig: Rig, namespace
     rig.ready(namespace, NAME, 60)
     assert not frozen(rig, namespace)
     engines = rig.all("Pod", namespace, "component=engine")
-    assert {one["spec"]["containers"][0]["image"] for one in engines} == {"engine:3"} and len(engines) == 4
+    assert {item["spec"]["containers"][0]["image"] for item in engines} == {"engine:3"} and len(engines) == 4
     rig.quiet()
 
 
@@ -118,7 +118,7 @@ def image(rig: Rig, namespace: str, name: str) -> None:
 def ome_shows(rig: Rig, namespace: str) -> str:
     """What `ome status` and `ome explain` say; they end with 1 where something is not ready."""
     words = ((name, NAME, "-n", namespace, "--kubeconfig", str(rig.cluster.kubeconfig)) for name in ("status", "explain"))
-    status, explained = (" ".join(CliRunner().invoke(app, list(one)).output.split()) for one in words)
+    status, explained = (" ".join(CliRunner().invoke(app, list(item)).output.split()) for item in words)
     assert "frozen since 20" in explained
     return status
 
@@ -127,7 +127,7 @@ def ready_of_another(rig: Rig, namespace: str, old: str) -> bool:
     """Whether an engine pod of another revision is ready."""
     found = rig.all("Pod", namespace, f"component=engine,ome.io/revision!={old}".replace("!=", "%21="))
     return any(
-        one["type"] == "Ready" and one["status"] == "True" for pod in found for one in pod["status"].get("conditions", ())
+        item["type"] == "Ready" and item["status"] == "True" for pod in found for item in pod["status"].get("conditions", ())
     )
 
 
@@ -151,7 +151,7 @@ def test_a_recycle_stands_still_and_ends_after_the_thaw(rig: Rig, namespace: str
             now = uids(pods(rig, namespace)["engine", 0])
             return now if len(now) == 4 and [rank for rank in now if now[rank] == old[rank]] == [3] else None
 
-        new = rig.wait("all but one are new", halfway)
+        new = rig.wait("all but item are new", halfway)
         assert new
         ome(rig, "freeze", "--all", "--why", "driver")
     finally:
@@ -185,7 +185,7 @@ def test_a_group_that_fails_while_frozen_is_recycled_after_the_thaw(rig: Rig, na
     rig.quiet(4.0)
     now = alive(rig, namespace)
     assert now.keys() == before.keys() and [name for name in now if now[name] != before[name]] == [lost]
-    assert "GroupRecycled" not in {one["reason"] for one in rig.all("Event", namespace)}
+    assert "GroupRecycled" not in {item["reason"] for item in rig.all("Event", namespace)}
     ome(rig, "thaw", NAME, "-n", namespace)
     back(rig, namespace, 1)
     assert groups(rig, namespace)["engine", 1]["recycles"] == 1
@@ -244,9 +244,9 @@ def test_an_observer_writes_nothing_but_what_it_would_do(rig: Rig, namespace: st
     try:
         says(rig, namespace, "observed (", "would store revision ", "4 Services", "2 StatefulSets", "Deployment", "Role")
         rig.quiet(3.0)
-        here = [one for one in rig.requests(mark) if one.writes and one.namespace in ("", namespace)]
-        assert {(one.verb, what(one)) for one in here if one.namespace} == {("patch", "inferenceservices/status")}
-        assert how != "all" or all(one.subresource == "status" for one in rig.requests(mark) if one.writes)
+        here = [item for item in rig.requests(mark) if item.writes and item.namespace in ("", namespace)]
+        assert {(item.verb, what(item)) for item in here if item.namespace} == {("patch", "inferenceservices/status")}
+        assert how != "all" or all(item.subresource == "status" for item in rig.requests(mark) if item.writes)
         for kind in ("StatefulSet", "Deployment", "Service", "Pod", "ControllerRevision", "Role", "Event", "RoleScale"):
             assert rig.all(kind, namespace) == [], kind
         assert frozen(rig, namespace)["reason"] == "Observed"
@@ -265,12 +265,12 @@ def test_a_benchmark_starts_after_the_thaw(rig: Rig, namespace: str) -> None:
 
     def reason() -> Any:
         conditions = (rig.get("BenchmarkJob", namespace, "speed") or {}).get("status", {}).get("conditions", ())
-        return next((one["reason"] for one in conditions if one["type"] == "Complete"), "")
+        return next((item["reason"] for item in conditions if item["type"] == "Complete"), "")
 
     rig.wait("it says so", lambda: reason() == "Frozen")
     assert rig.all("Job", namespace) == []
     ome(rig, "thaw", "--all")
     rig.wait("its Job", lambda: rig.all("Job", namespace))
     for kind in ("BenchmarkJob", "Job"):
-        for one in rig.all(kind, namespace):
-            rig.delete(kind, namespace, one["metadata"]["name"])
+        for item in rig.all(kind, namespace):
+            rig.delete(kind, namespace, item["metadata"]["name"])

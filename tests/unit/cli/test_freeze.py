@@ -40,7 +40,7 @@ class Cluster(FakeApi):
         self.services, self.leases, self.runs = services, leases, runs
         super().__init__(
             {
-                "get InferenceService": self.one,
+                "get InferenceService": self.found,
                 "list_objects InferenceService": lambda _: self.services,
                 "list_objects Lease": lambda _: self.leases,
                 "get Lease": lambda _: self.leases[0] if self.leases else NotFound("no", 404),
@@ -53,16 +53,16 @@ class Cluster(FakeApi):
     async def create(self, manifest: dict[str, Any], manager: str = "") -> dict[str, Any]:
         return dict(await self._answer(Call("create", manifest["kind"], manifest["metadata"].get("name", ""), manifest)))
 
-    def one(self, call: Call) -> dict[str, Any] | KubeError:
-        return next((one for one in self.services if one["metadata"]["name"] == call.name), NotFound("no", 404))
+    def found(self, call: Call) -> dict[str, Any] | KubeError:
+        return next((item for item in self.services if item["metadata"]["name"] == call.name), NotFound("no", 404))
 
     def patched(self, call: Call) -> dict[str, Any]:
         """The operator tells of what was written."""
         value = call.body["metadata"]["annotations"][keys.FREEZE]
         if self.runs and value:
-            hit = [one for one in self.services if call.kind == "Lease" or one["metadata"]["name"] == call.name]
-            for one in hit:
-                one["status"] = service(told=value)["status"]
+            hit = [item for item in self.services if call.kind == "Lease" or item["metadata"]["name"] == call.name]
+            for item in hit:
+                item["status"] = service(told=value)["status"]
         return {"metadata": {}}
 
     @property
@@ -108,7 +108,7 @@ def test_all_are_frozen_on_the_lease_and_every_service_confirms(monkeypatch: pyt
 
 @pytest.mark.parametrize("words", [("r1",), ("--all",)])
 def test_nobody_confirms(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """An older freeze that the status tells of is no answer to this one."""
+    """An older freeze that the status tells of is no answer to this freeze."""
     api = Cluster([service(told=OLD)], [lease()], runs=False)
     done = ome(monkeypatch, api, "freeze", *words, "--timeout", "0")
     assert done.exit_code == 1 and "Not confirmed within 0 s" in done.output and "Does an operator run?" in done.output

@@ -92,4 +92,8 @@ def test_facts_that_cannot_be_read_are_said_at_once() -> None:
 def test_what_is_only_observed(given: list[Settings]) -> None:
     for words in ((), ("--observe",), ("--observe-namespace", "a", "--observe-namespace", "b")):
         assert CliRunner().invoke(app, [*words]).exit_code == 0
-    assert [(one.observe, one.observe_namespaces) for one in given] == [(False, ()), (True, ()), (False, ("a", "b"))]
+    assert [(settings.observe, settings.observe_namespaces) for settings in given] == [
+        (False, ()),
+        (True, ()),
+        (False, ("a", "b")),
+    ]

@@ -82,8 +82,8 @@ async def test_no_benchmark_starts(settled: dict[str, Any], reason: str) -> None
     passes = BenchmarkJobReconciler(cluster(body, **settled), api, makers.queue(), 600.0, makers.wall, Images("", ""))
     await passes.reconcile(Ref(BENCHMARK, "team", "speed"))
     assert [(call.kind, call.subresource) for call in api.calls] == [(BENCHMARK, "status")]
-    (one,) = api.bodies("apply")[0]["status"]["conditions"]
-    assert one["reason"] == reason and "would start its Job" in one["message"]
+    (item,) = api.bodies("apply")[0]["status"]["conditions"]
+    assert item["reason"] == reason and "would start its Job" in item["message"]
 
 
 @pytest.mark.parametrize(("settled", "reason"), HELD)
@@ -100,8 +100,8 @@ async def test_nothing_is_made_of_a_short_form(settled: dict[str, Any], reason: 
         Ref("Serving", "team", "s")
     )
     assert [(call.kind, call.subresource) for call in api.calls] == [("Serving", "status")]
-    (one,) = api.bodies("apply")[0]["status"]["conditions"]
-    assert one["reason"] == reason and "would create InferenceService s" in one["message"]
+    (item,) = api.bodies("apply")[0]["status"]["conditions"]
+    assert item["reason"] == reason and "would create InferenceService s" in item["message"]
 
 
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "uid": "n", "resourceVersion": "1"}}
@@ -138,7 +138,7 @@ SERVICE: dict[str, Any] = {**makers.BODY, "apiVersion": keys.API_VERSION, "kind"
 MARK = Patch("Pod", "a", "uid-a", {"metadata": {"annotations": {keys.DRAINING: "now"}}})
 
 
-@pytest.mark.parametrize("how", ["all", "one"])
+@pytest.mark.parametrize("how", ["all", "single"])
 async def test_a_pass_that_runs_stops_before_its_next_write(how: str) -> None:
     """It was decided before the button was pressed."""
     seen, pressed = cluster(SERVICE), asyncio.Event()
@@ -175,7 +175,7 @@ async def test_a_service_that_cannot_be_read_says_that_it_is_frozen(held: bool) 
     api = FakeApi({"apply": makers.storing(body)})
     passes = InferenceServiceReconciler(seen, api, Executor(api, seen, 1.0), makers.queue(), Settings(), makers.wall)
     await passes.reconcile(Ref("InferenceService", "ns", "svc"))
-    said = {one["type"]: one for one in api.bodies("apply")[-1]["status"]["conditions"]}
+    said = {item["type"]: item for item in api.bodies("apply")[-1]["status"]["conditions"]}
     assert said["Ready"]["reason"] == "InvalidSpec" and ("Frozen" in said) is held
 
 

@@ -70,13 +70,13 @@ PARTS = {"Guard", "NodeLost", "Event", "Plan"}
 
 def test_every_field_of_a_plan_has_a_rule_for_both_brakes() -> None:
     """Whoever adds a field says here what becomes of it."""
-    known = {one.name for one in fields(Plan)}
+    known = {item.name for item in fields(Plan)}
     assert freeze.FROZEN.keys() == freeze.OBSERVED.keys() == STEPS.keys() | NO_STEPS == known
     assert freeze.SAYS.keys() == STEPS.keys()
 
 
 def test_every_kind_of_step_is_looked_at() -> None:
-    kinds = {name for name, one in getmembers(plan, isclass) if is_dataclass(one) and one.__module__ == plan.__name__}
+    kinds = {name for name, item in getmembers(plan, isclass) if is_dataclass(item) and item.__module__ == plan.__name__}
     assert {type(step).__name__ for step, _ in STEPS.values()} == kinds - PARTS
 
 
@@ -143,7 +143,7 @@ def test_a_service_that_would_be_new_waits() -> None:
 
 
 def condition(plan: Plan, type_: str = "Frozen") -> str:
-    return next((str(one["message"]) for one in plan.status["conditions"] if one["type"] == type_), "")
+    return next((str(item["message"]) for item in plan.status["conditions"] if item["type"] == type_), "")
 
 
 def test_marked_leaders_serve_again_while_frozen() -> None:
@@ -162,7 +162,7 @@ def test_first_creation_waits_and_says_so(note: str) -> None:
     plan = go(world, note)
     assert effects(plan) == ()
     assert "would store revision" in condition(plan) and "4 StatefulSets (svc-engine-" in condition(plan)
-    ready = next(one for one in plan.status["conditions"] if one["type"] == "Ready")
+    ready = next(item for item in plan.status["conditions"] if item["type"] == "Ready")
     assert (ready["status"], ready["reason"]) == ("False", {"freeze": "Frozen", "observe": "Observed"}[note])
     assert "revision" not in plan.status and "slices" not in plan.status and "url" not in plan.status
 
@@ -175,14 +175,14 @@ def test_an_edit_waits_while_what_serves_stays_ready() -> None:
     assert plan.status["revision"] == before["revision"] and plan.status["groups"] == before["groups"]
     assert condition(plan, "RolledOut").startswith("frozen; revision ")
     assert f"would replace revision {before['revision']} by " in condition(plan)
-    ready = next(one for one in plan.status["conditions"] if one["type"] == "Ready")
+    ready = next(item for item in plan.status["conditions"] if item["type"] == "Ready")
     assert ready["status"] == "True"
 
 
 def test_a_group_more_waits_and_nobody_says_that_it_is_created() -> None:
     world = settled()
     world.edit(replace(SHAPE, engines=3).service())
-    told = {one["type"]: (one["status"], one["reason"]) for one in go(world, "freeze").status["conditions"]}
+    told = {item["type"]: (item["status"], item["reason"]) for item in go(world, "freeze").status["conditions"]}
     assert told["EngineReady"] == told["Ready"] == ("False", "Frozen") and told["RouterReady"] == ("True", "Ready")
 
 

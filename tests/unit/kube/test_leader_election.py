@@ -105,7 +105,7 @@ async def test_a_lease_that_was_deleted_comes_back_with_what_people_wrote_on_it(
     await election.acquire()
     server.errors = [NotFound("gone", 404)]
     assert await election._try()
-    assert [one["metadata"]["annotations"] for one in made] == [{"ome.io/freeze": "true"}]
+    assert [body["metadata"]["annotations"] for body in made] == [{"ome.io/freeze": "true"}]
 
 
 @pytest.mark.parametrize("warm", [False, True], ids=["new connection", "kept connection"])

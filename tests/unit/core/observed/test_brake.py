@@ -49,8 +49,8 @@ def test_who_freezes_all() -> None:
     ],
 )
 def test_who_observes(deps: Deps, notes: dict[str, str], word: str) -> None:
-    one = held(deps, **notes)
-    assert one is not None and one.observed and word in one.sentence and one.reason == "Observed"
+    item = held(deps, **notes)
+    assert item is not None and item.observed and word in item.sentence and item.reason == "Observed"
 
 
 def test_another_namespace_is_none_of_ours() -> None:
@@ -58,7 +58,7 @@ def test_another_namespace_is_none_of_ours() -> None:
 
 
 def test_the_stricter_counts_and_both_are_told() -> None:
-    one = held(replace(Deps(), frozen=WHEN), freeze="true", observe="true")
-    assert one is not None and one.reason == "Observed"
-    assert one.sentence == f"observed (annotation ome.io/observe), and frozen with all services since {WHEN}, and frozen"
-    assert one.ends == "remove the annotation to go on, and `ome thaw --all` ends it, and `ome thaw svc -n team` ends it"
+    item = held(replace(Deps(), frozen=WHEN), freeze="true", observe="true")
+    assert item is not None and item.reason == "Observed"
+    assert item.sentence == f"observed (annotation ome.io/observe), and frozen with all services since {WHEN}, and frozen"
+    assert item.ends == "remove the annotation to go on, and `ome thaw --all` ends it, and `ome thaw svc -n team` ends it"
