@@ -151,7 +151,7 @@ def test_a_recycle_stands_still_and_ends_after_the_thaw(rig: Rig, namespace: str
             now = uids(pods(rig, namespace)["engine", 0])
             return now if len(now) == 4 and [rank for rank in now if now[rank] == old[rank]] == [3] else None
 
-        new = rig.wait("all but item are new", halfway)
+        new = rig.wait("all but rank 3 are new", halfway)
         assert new
         ome(rig, "freeze", "--all", "--why", "driver")
     finally:
