@@ -10,6 +10,7 @@ import gc
 import logging
 import signal
 from collections.abc import Coroutine, Sequence
+from functools import partial
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,7 +21,7 @@ from ome_operator.cache.cluster_cache import KINDS
 from ome_operator.cache.resources import SHORT
 from ome_operator.controllers import former_exposure
 from ome_operator.controllers.base import CORE, Core, WallClock
-from ome_operator.controllers.manager import WRITTEN, Manager, watched
+from ome_operator.controllers.manager import WRITTEN, Manager, scope_of, watched
 from ome_operator.controllers.policies import Policies
 from ome_operator.core.observed.brake import frozen
 from ome_operator.errors import UserError
@@ -29,13 +30,13 @@ from ome_operator.kube.connection import Connection
 from ome_operator.kube.errors import KubeError
 from ome_operator.kube.freeze_switch import FreezeSwitch
 from ome_operator.kube.leader_election import Election, ElectionSettings, Lost
+from ome_operator.kube.namespaces import can_watch
 from ome_operator.kube.resources import RESOURCES, SHORT_API
 from ome_operator.machinery import health
 from ome_operator.machinery.metrics import Metrics
 from ome_operator.settings import Settings
-from ome_operator.watch.informer import Informer
+from ome_operator.watch.coverage import Coverage, How
 from ome_operator.watch.sink import CannotWatch, Watched
-from ome_operator.watch.told import Told
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +102,8 @@ class Operator:
             # Here, so that another kopf than the one that we know is a sentence, too.
             from ome_operator.watch import handlers
 
-            await handlers.operate(self, self._stop, self._settings.watch_server_timeout)
+            settings = self._settings
+            await handlers.operate(self, self._stop, settings.watch_server_timeout, settings.watch_namespaces)
             if not self._asked:
                 self._die("kopf", None)
         except Exception as error:
@@ -112,7 +114,7 @@ class Operator:
     # --- what kopf hosts --------------------------------------------------------------------------------------------
 
     async def start(self) -> Sequence[Watched]:
-        """Wait for CRDs and the Lease, and begin what only the leader does; the kinds of sglang.ai that are served."""
+        """Wait for CRDs and the Lease, and begin what only the leader does; the kinds that people write."""
         try:
             await asyncio.sleep(0)  # kopf sets handlers of signals meanwhile, which bear no second signal and stop 5 s later
             self._catch_signals()
@@ -133,18 +135,16 @@ class Operator:
 
     def _lead(self, short: Sequence[str], exposed: Sequence[str]) -> Sequence[Watched]:
         settings = self._settings
-        kinds = (*KINDS, *short, *exposed)
+        kinds = scope_of(settings).kinds((*KINDS, *short, *exposed))
         self._manager = manager = Manager(settings, self._core, self._client, self._metrics, self._wall, kinds)
-        ours = watched([kind for kind in kinds if kind not in WRITTEN])
-        informer = Informer(
-            ours,
+        self.told = Coverage(
+            settings.watch_namespaces,
+            lambda place: watched(manager.scope.in_place(kinds, place), place),
+            WRITTEN,
             manager,
-            session=self._watches,
-            server=self.server,
-            server_timeout=settings.watch_server_timeout,
+            partial(can_watch, self._client),
+            How(self._watches, self.server, settings.watch_server_timeout, settings.audit_interval),
         )
-        written = watched([kind for kind in kinds if kind in WRITTEN])
-        self.told = Told(written, manager, manager.listed, interval=settings.audit_interval)
         self._freeze = FreezeSwitch(
             self._client,
             settings.lease_namespace,
@@ -154,15 +154,14 @@ class Operator:
             interval=settings.freeze_interval,
         )
         self._begin("freeze", self._freeze.run())
-        self._begin("watch", informer.run())
         self._begin("watch", self.told.run())
-        self._begin("work", self._work(manager, informer))
+        self._begin("work", self._work(manager))
         policies = Policies(self._client, settings.lease_namespace, settings.audit_interval)
         policies.watch_metrics(self._metrics)
         self._begin("policies", policies.run())
         if self._lease is not None:
             self._begin("lease", self._lease.hold())
-        return watched(short)
+        return watched(kind for kind in kinds if kind in WRITTEN)
 
     def _begin(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         """Begin what must not end before we are to stop."""
@@ -203,11 +202,10 @@ class Operator:
 
     # --- the process ------------------------------------------------------------------------------------------------
 
-    async def _work(self, manager: Manager, informer: Informer) -> None:
-        for watch in (informer, self.told):
-            await watch.complete.wait()  # half a picture would prune and recover
+    async def _work(self, manager: Manager) -> None:
+        await self.told.complete.wait()  # half a picture would prune and recover
         await self._freeze.known.wait()
-        manager.watch_metrics(informer, self.told)
+        manager.watch_metrics(self.told)
         self._state, self._ready = "leading", True
         gc.collect()
         gc.freeze()  # what was listed lives long: the collector need not walk it again and again
@@ -262,7 +260,7 @@ async def run(settings: Settings) -> int:
 def _election(settings: Settings) -> ElectionSettings:
     return ElectionSettings(
         settings.lease_namespace,
-        settings.lease_name,
+        settings.lease_name + (f"-{settings.operator_class}" if settings.operator_class else ""),
         settings.identity,
         settings.lease_duration,
         settings.lease_renew,

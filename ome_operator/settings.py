@@ -13,6 +13,14 @@ class Settings:
     context: str | None = None
     """Context of the kubeconfig; None: its current one."""
 
+    # --- where it works ----------------------------------------------------------------------------------------------
+    watch_namespaces: tuple[str, ...] = ()
+    """Namespaces that it works in; () for all, which needs rights in all of them."""
+    cluster_kinds: bool = True
+    """Whether it reads cluster-wide kinds and nodes. Off only with `watch_namespaces`: it then needs no ClusterRole."""
+    operator_class: str = ""
+    """It acts on objects with this class (label ome.io/operator-class); "" on those without the label."""
+
     # --- leader election --------------------------------------------------------------------------------------------
     identity: str = "ome-operator"
     """Whoever holds the Lease: the pod's UID, so that a restarted container goes on at once."""

@@ -49,9 +49,14 @@ class ClusterCache:
         self._stamps: dict[str, Any] = {}
         self._deps: Deps | None = None
 
-    def uids(self, kind: str) -> set[str]:
-        """UIDs of a kind, for audits."""
-        return self._store(kind).uids()
+    def uids(self, kind: str, namespace: str = "") -> set[str]:
+        """UIDs of a kind in a namespace, or in all, for audits."""
+        store = self._store(kind)
+        return {fact.uid for fact in store if _place(fact) == namespace} if namespace else store.uids()
+
+    def refs(self, namespace: str) -> list[Ref]:
+        """Everything in a namespace that passes look at."""
+        return [one.ref for store in self.resources.values() for one in store if one.ref.namespace == namespace]
 
     def find(self, ref: Ref) -> Resource | None:
         """The object of a key; the newest where an old one of the same name is still going."""
@@ -146,6 +151,11 @@ class ClusterCache:
 
     def _parsed(self, kinds: Iterable[str]) -> dict[Ref, Any]:
         return {one.ref: one.parsed for kind in kinds for one in self.resources[kind]}
+
+
+def _place(fact: Any) -> str:
+    """The namespace of a fact."""
+    return str(fact.ref.namespace if isinstance(fact, Resource) else fact.namespace)
 
 
 def _same_fact(a: Any, b: Any) -> bool:

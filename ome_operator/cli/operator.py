@@ -1,13 +1,16 @@
 """`ome operator`: run the operator. In a cluster this is what the chart's Deployment runs."""
 
 import logging
+import re
 import secrets
 import socket
+from collections.abc import Sequence
 from typing import Annotated, NamedTuple
 
 import typer
 import uvloop
 
+from ome_operator import keys
 from ome_operator.api import Invalid, well_known
 from ome_operator.cli.connect import Context
 from ome_operator.cli.options import Kubeconfig, LogFormat, LogLevel, roots
@@ -17,6 +20,7 @@ from ome_operator.machinery.health import PortTaken
 from ome_operator.settings import Settings
 
 _DEFAULTS = Settings()
+NAME = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 logger = logging.getLogger(__name__)
 
 
@@ -61,6 +65,15 @@ def operator(
             help=f"/metrics; 0: a free port. Without it {_DEFAULTS.metrics_port}, {_OUTSIDE} {_MINE.metrics_port}."
         ),
     ] = None,
+    watch_namespace: Annotated[
+        list[str] | None, typer.Option(help="Namespace that it works in; may be repeated. Without it: all.")
+    ] = None,
+    cluster_wide_kinds: Annotated[
+        bool, typer.Option(help="Read cluster-wide models and runtimes, and nodes; off only with --watch-namespace.")
+    ] = True,
+    operator_class: Annotated[
+        str, typer.Option(help=f"Act on objects with this label {keys.OPERATOR_CLASS}; empty: on those without it.")
+    ] = "",
     workers: Annotated[int, typer.Option(help="Services that are worked on at the same time.")] = _DEFAULTS.workers,
     connections: Annotated[int, typer.Option(help="Connections to the API server.")] = _DEFAULTS.connections,
     max_concurrent_services: Annotated[
@@ -127,6 +140,9 @@ def operator(
         context=context,
         identity=identity or f"{socket.gethostname()}-{secrets.token_hex(4)}",
         leader_election=leader_election,
+        watch_namespaces=namespaces(watch_namespace or (), cluster_wide_kinds),
+        cluster_kinds=cluster_wide_kinds,
+        operator_class=a_class(operator_class),
         lease_namespace=lease_namespace or pod_namespace(_DEFAULTS.lease_namespace),
         address=usual.address if address is None else address,
         health_port=usual.health_port if health_port is None else health_port,
@@ -169,6 +185,23 @@ def without(sidecar_image: str, tools_image: str) -> list[str]:
     if not tools_image:
         said.append("no --tools-image: BenchmarkJobs are refused")
     return said
+
+
+def namespaces(named: Sequence[str], cluster_wide_kinds: bool) -> tuple[str, ...]:
+    """The namespaces to work in, if they can be namespaces."""
+    for each in named:
+        if not re.fullmatch(NAME, each) or len(each) > 63:
+            raise UserError(f"--watch-namespace={each}: write the name of a namespace, and the option once for each.")
+    if not cluster_wide_kinds and not named:
+        raise UserError("--no-cluster-wide-kinds needs --watch-namespace: it works in its namespaces alone.")
+    return tuple(dict.fromkeys(named))
+
+
+def a_class(written: str) -> str:
+    """The class, if it can be a part of names."""
+    if written and (not re.fullmatch(NAME, written) or len(written) > 30):
+        raise UserError(f"--operator-class={written}: write at most 30 of a-z, 0-9 and -, such as team-b.")
+    return written
 
 
 def exposed(kind: str, gateway: str) -> str:

@@ -10,6 +10,7 @@ from ome_operator.api import Invalid
 from ome_operator.cache.cluster_cache import RECORD
 from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.resources import HELD, RUNTIMES, Resource
+from ome_operator.cache.scope import EVERYWHERE, Scope
 from ome_operator.controllers.base import CORE, Core, Status, StatusReconciler, WallClock
 from ome_operator.core.observed.objects import Ref
 from ome_operator.core.reasons import Reason
@@ -29,9 +30,10 @@ class CatalogReconciler(StatusReconciler):
         wall: WallClock,
         core: Core = CORE,
         interval: float = 0.0,
+        scope: Scope = EVERYWHERE,
     ) -> None:
         super().__init__(cluster, client, queue, resync, wall)
-        self._core, self._interval = core, interval
+        self._core, self._interval, self._scope = core, interval, scope
         self._written_at: dict[Ref, float] = {}
         self._pinned: dict[Ref, Any] = {}
 
@@ -46,7 +48,9 @@ class CatalogReconciler(StatusReconciler):
         return self._refused(resource, Reason.INTERNAL_ERROR, why)
 
     async def reconcile_resource(self, resource: Resource) -> float:
-        """Say how it is; how far nodes are is told once per interval."""
+        """Say how it is; how far nodes are is told once per interval. What is for everybody another operator speaks of."""
+        if not self._scope.acts_on(resource.labels):
+            return self._resync
         ref, status = resource.ref, self._status(resource)
         wait = self._written_at.get(ref, -math.inf) + self._interval - time.monotonic()
         if wait > 0 and self.differs(resource, status) and _only_progress(status, resource.status):
@@ -68,7 +72,7 @@ class CatalogReconciler(StatusReconciler):
         users = tuple(f"{user.namespace}/{user.name}" for user in self._cluster.users(ref))
         deps = self._cluster.deps()
         if ref.kind in HELD:
-            ready = deps.holders.get(names.model_label(*ref), frozenset())
+            ready = deps.holders.get(names.model_label(*ref), frozenset()) if deps.sees_cluster else None
             return core.model_status(resource.parsed, users, ready, now, self._cluster.holdings(ref), deps.well_known)
         if ref.kind in RUNTIMES:
             return core.runtime_status(resource.parsed, users, now)

@@ -4,7 +4,8 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from ome_operator import keys
 from ome_operator.api import Invalid, well_known
@@ -12,6 +13,7 @@ from ome_operator.api.well_known import WellKnown
 from ome_operator.cache.cluster_cache import KINDS, LABELLED, RECORD
 from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.resources import BENCHMARK, CATALOG, SERVICE, SHORT
+from ome_operator.cache.scope import Scope
 from ome_operator.controllers.base import Core, WallClock
 from ome_operator.controllers.benchmarkjob import BenchmarkJobReconciler
 from ome_operator.controllers.catalog import CatalogReconciler
@@ -30,9 +32,8 @@ from ome_operator.machinery.metrics import Metrics
 from ome_operator.machinery.relist import Audit
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.settings import Settings
-from ome_operator.watch.informer import Informer
+from ome_operator.watch.coverage import Coverage
 from ome_operator.watch.sink import Body, Watched
-from ome_operator.watch.told import Told
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +42,21 @@ SELECTORS = dict.fromkeys(LABELLED, SELECTOR) | {"ControllerRevision": f"{SELECT
 """Label selectors by kind. StatefulSets have ControllerRevisions of their own, with the labels of their pods: not ours."""
 WRITTEN = frozenset((SERVICE, *CATALOG, BENCHMARK, *SHORT))
 """Kinds that people write: kopf watches these, and an informer of ours all others."""
+
+
+def scope_of(settings: Settings) -> Scope:
+    """What the operator is to work on."""
+    return Scope(settings.watch_namespaces, settings.cluster_kinds, settings.operator_class, settings.model_agent)
+
+
+class Place(NamedTuple):
+    """A kind in a namespace, "" for all of it: what an audit compares."""
+
+    kind: str
+    namespace: str
+
+    def __str__(self) -> str:
+        return self.kind + (f" in {self.namespace}" if self.namespace else "")
 
 
 def _well_known(said: str) -> WellKnown:
@@ -62,7 +78,11 @@ class Manager:
         wall: WallClock,
         kinds: Sequence[str] = KINDS,
     ) -> None:
+        self.scope = scope = scope_of(settings)
         self._kinds = kinds
+        self._whole: set[str] = set()
+        """Of the namespaces that are named, those of which everything was told."""
+        self._running = False
         self._settings, self._client, self._metrics = settings, client, metrics
         self._queue: WorkQueue[Ref] = WorkQueue(
             workers=settings.workers,
@@ -84,6 +104,7 @@ class Manager:
             well_known=_well_known(settings.well_known_models),
             observe=settings.observe,
             observe_namespaces=frozenset(settings.observe_namespaces),
+            sees_cluster=settings.cluster_kinds,
         )
         self.cluster = EventHandler(self._enqueue, core.models_of, core.runtimes_of, settled)
         known = self.cluster, client
@@ -92,17 +113,17 @@ class Manager:
         self._services = InferenceServiceReconciler(*known, executor, self._queue, settings, wall, core)
         self._services.strangers = self._routers.of
         status_only = *known, self._queue, settings.resync, wall
-        self._catalog = CatalogReconciler(*status_only, core, settings.status_interval)
+        self._catalog = CatalogReconciler(*status_only, core, settings.status_interval, scope)
         self._sglang = SglangReconciler(*status_only)
         images = job.Images(settings.benchmark_image, settings.tools_image, settings.pull_secrets)
         self._benchmarks = BenchmarkJobReconciler(*status_only, images)
-        self._node_models = NodeModelsReconciler(*known, self._queue, settings.resync)
-        self._audits: WorkQueue[str] = WorkQueue(workers=1, first=5.0, last=60.0, jitter=random.random)
+        self._node_models = NodeModelsReconciler(*known, self._queue, settings.resync, scope)
+        self._audits: WorkQueue[Place] = WorkQueue(workers=1, first=5.0, last=60.0, jitter=random.random)
         self._audit = Audit(
-            kinds,
-            known=self.cluster.uids,
-            listed=self.listed,
-            gone=self.cluster.gone,
+            self._places(""),
+            known=self._known,
+            listed=lambda place: self.listed(*place),
+            gone=lambda place, uid: self.cluster.gone(place.kind, uid),
             queue=self._audits,
             interval=settings.audit_interval,
             debounce=settings.audit_debounce,
@@ -114,6 +135,9 @@ class Manager:
     def seen(self, kind: str, body: Body) -> None:
         """An object is there. A body that breaks us is one lost fact, not a dead watch."""
         try:
+            if not self.scope.knows(kind, body):  # it may have been ours a moment ago
+                self.cluster.gone(kind, from_api.uid(body), from_api.version(body))
+                return
             self.cluster.seen(kind, body)
         except Exception:
             logger.exception("cannot read a %s: %s", kind, (body.get("metadata") or {}).get("name"))
@@ -122,9 +146,38 @@ class Manager:
         """An object was deleted."""
         self.cluster.gone(kind, from_api.uid(body), from_api.version(body))
 
-    def relisted(self, kind: str) -> None:
+    def relisted(self, kind: str, namespace: str = "") -> None:
         """A watch started anew."""
-        self._audit.relisted(kind)
+        self._audit.relisted(Place(kind, namespace))
+
+    def whole(self, namespace: str) -> None:
+        """Everything in a place was told: passes may begin there, and look at what they missed."""
+        if not namespace:
+            return
+        self._whole.add(namespace)
+        self._audit.add(self._places(namespace))
+        if self._running:
+            self._services.seed(namespace)
+        for ref in self.cluster.refs(namespace):
+            self._enqueue(ref, False)
+
+    def away(self, namespace: str) -> None:
+        """A namespace is not watched any more. What is known of it stays for the day when it comes again, and nothing is done
+        with it: its services hold up nobody.
+        """
+        self._whole.discard(namespace)
+        self._services.away(namespace)
+
+    def _outside(self, namespace: str) -> bool:
+        """Whether a namespace is not watched now, or not whole yet: half a picture would prune and recover."""
+        return bool(namespace and self.scope.namespaces) and namespace not in self._whole
+
+    def _places(self, namespace: str) -> list[Place]:
+        return [Place(kind, namespace) for kind in self.scope.in_place(self._kinds, namespace)]
+
+    def _known(self, place: Place) -> set[str]:
+        """UIDs that a list could prove wrong."""
+        return set() if self._outside(place.namespace) else self.cluster.uids(*place)
 
     def _makes_everything(self, ref: Ref) -> bool:
         """Whether nothing of a service is there yet."""
@@ -138,9 +191,9 @@ class Manager:
         else:
             self._queue.add(ref, self._settings.catalog_delay)
 
-    async def listed(self, kind: str) -> set[str]:
-        """UIDs of all objects of a kind that we watch, by a consistent list of metadata."""
-        found = await self._client.list_metadata(kind, label_selector=SELECTORS.get(kind, ""))
+    async def listed(self, kind: str, namespace: str = "") -> set[str]:
+        """UIDs of all objects of a kind that we watch in a place, by a consistent list of metadata."""
+        found = await self._client.list_metadata(kind, namespace, label_selector=SELECTORS.get(kind, ""))
         return {one["uid"] for one in found}
 
     # --- work -------------------------------------------------------------------------------------------------------
@@ -148,6 +201,7 @@ class Manager:
     async def run(self) -> None:
         """Passes and audits, for ever."""
         self._services.seed()
+        self._running = True
         logger.info("watching %d services, %d pods", len(self.cluster.resources[SERVICE]), len(self.cluster.pods))
         self._tasks = [
             asyncio.create_task(self._queue.run(self._pass), name="passes"),
@@ -165,6 +219,9 @@ class Manager:
             logger.warning("passes were cut off")
 
     async def _pass(self, ref: Ref) -> None:
+        if self._outside(ref.namespace):
+            self._queue.forget(ref)
+            return
         started, result = time.monotonic(), "error"
         passes = {
             SERVICE: self._services.reconcile,
@@ -179,7 +236,7 @@ class Manager:
         finally:
             self._metrics.passed(ref.kind, result, time.monotonic() - started)
 
-    def watch_metrics(self, *watches: Informer | Told) -> None:
+    def watch_metrics(self, coverage: Coverage) -> None:
         """Gauges that are read when somebody scrapes."""
         self._metrics.watch(
             "queue_depth", "Keys that wait or are worked on", "state",
@@ -187,11 +244,12 @@ class Manager:
         )  # fmt: skip
         self._metrics.watch(
             "watch_event_age_seconds", "Seconds since the last sign of life of a watch", "kind",
-            lambda: {kind: time.monotonic() - at for watch in watches for kind, at in watch.last_event.items()},
+            lambda: {kind: time.monotonic() - at for kind, at in coverage.last_event.items()},
         )  # fmt: skip
+        self._metrics.watch("watch_events", "Events of a kind since the start", "kind", lambda: coverage.events)
         self._metrics.watch(
-            "watch_events", "Events of a kind since the start", "kind",
-            lambda: {kind: count for watch in watches for kind, count in watch.events.items()},
+            "namespace_watched", "1 while a namespace of --watch-namespace is watched, 0 while it is absent", "namespace",
+            lambda: coverage.watched,
         )  # fmt: skip
         self._metrics.watch(
             "router_strangers", "Workers that somebody else put into routers' lists, since the start", "seen_by",
@@ -216,10 +274,10 @@ class Manager:
         return found
 
 
-def watched(kinds: Sequence[str] = KINDS) -> list[Watched]:
-    """What to watch of these kinds: of some only objects with our label."""
+def watched(kinds: Iterable[str] = KINDS, namespace: str = "") -> list[Watched]:
+    """What to watch of these kinds, in a namespace or in all: of some only objects with our label."""
     found = []
     for kind in kinds:
-        resource = RESOURCES[kind]
-        found.append(Watched(kind, resource.group, resource.version, resource.plural, SELECTORS.get(kind, "")))
+        of = RESOURCES[kind]
+        found.append(Watched(kind, of.group, of.version, of.plural, SELECTORS.get(kind, ""), namespace))
     return found

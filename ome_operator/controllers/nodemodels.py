@@ -6,6 +6,7 @@ from ome_operator import keys
 from ome_operator.cache.cluster_cache import NodeResource
 from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.resources import HELD
+from ome_operator.cache.scope import EVERYWHERE, Scope
 from ome_operator.controllers.weights_gc import WeightsGC
 from ome_operator.core.catalog import node_models
 from ome_operator.core.observed.objects import Ref
@@ -22,14 +23,16 @@ OFFERED_AGAIN = 10.0
 class NodeModelsReconciler:
     """Passes over nodes that have a record."""
 
-    def __init__(self, cluster: EventHandler, client: Client, queue: WorkQueue[Ref], resync: float) -> None:
-        self._cluster, self._client, self._queue, self._resync = cluster, client, queue, resync
+    def __init__(
+        self, cluster: EventHandler, client: Client, queue: WorkQueue[Ref], resync: float, scope: Scope = EVERYWHERE
+    ) -> None:
+        self._cluster, self._client, self._queue, self._resync, self._scope = cluster, client, queue, resync, scope
         self._removals = WeightsGC(cluster, client)
 
     async def reconcile(self, ref: Ref) -> None:
         """One pass. A node whose record went away keeps its labels: its files did not go."""
         record, resource = self._cluster.record(ref.name), self._cluster.node(ref.name)
-        if record is None or resource is None:
+        if record is None or resource is None or not self._scope.labels_nodes:
             self._queue.forget(ref)
             return
         held = self._cluster.held()
@@ -43,7 +46,8 @@ class NodeModelsReconciler:
             if differs(resource, wanted):
                 metadata = {"name": ref.name, "labels": wanted}
                 await self._client.apply({"apiVersion": "v1", "kind": "Node", "metadata": metadata}, resource.uid)
-            await self._removals.answer(record, frozen=held is not None)
+            if self._scope.removes_weights:
+                await self._removals.answer(record, frozen=held is not None)
         except NotFound:
             pass  # the node or its record is gone: its events will come
         except KubeError as error:

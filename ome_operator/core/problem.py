@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+UNREAD = "not read by this operator, which works in its own namespaces alone (clusterWideKinds is false)"
+"""What is said of a cluster-wide object, where those are not read."""
+
 
 @dataclass(frozen=True)
 class Problem:

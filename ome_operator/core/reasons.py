@@ -69,6 +69,7 @@ class Reason(StrEnum):
     REVISION_NOT_FOUND = "RevisionNotFound"
     REVISION_TOO_LARGE = "RevisionTooLarge"
     WAITING_FOR_NODES = "WaitingForNodes"
+    NODES_UNKNOWN = "NodesUnknown"
 
     # How its pods are; those of the kubelet and of the scheduler are passed on besides
     CREATING = "Creating"

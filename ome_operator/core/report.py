@@ -102,6 +102,11 @@ def _model(intent: Intent) -> cond.Condition | None:
         return None
     if here.everywhere:
         return cond.Condition(MODEL_READY, True, Reason.CLAIM, f"model {model.name} comes with its claim")
+    if not here.known:
+        said = "this operator reads no nodes (clusterWideKinds is false), so it cannot tell whether any holds"
+        label = " and ".join(f"{part.label}=Ready" for part in here.parts)
+        text = f"{said} model {model.name}; its pods wait for a node with the label {label}"
+        return cond.Condition(MODEL_READY, None, Reason.NODES_UNKNOWN, text)
     if here.enough:
         return cond.Condition(MODEL_READY, True, Reason.READY, here.sentence)
     said = f"{here.sentence}: pods wait until more nodes hold it; {here.remedy}"

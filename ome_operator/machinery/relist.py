@@ -37,10 +37,14 @@ class Audit(Generic[K]):
         """A watch of this kind started anew."""
         self._queue.add(kind, self._debounce)
 
+    def add(self, kinds: Sequence[K]) -> None:
+        """Audit these, too, spread evenly over the interval."""
+        for position, kind in enumerate(kinds, start=1):
+            self._queue.add(kind, self._interval * position / len(kinds))
+
     async def run(self) -> None:
         """Audit for ever."""
-        for position, kind in enumerate(self._kinds, start=1):
-            self._queue.add(kind, self._interval * position / len(self._kinds))
+        self.add(self._kinds)
         await self._queue.run(self.check)
 
     async def check(self, kind: K) -> None:

@@ -12,23 +12,35 @@ from typing import Any, Protocol
 import aiohttp
 import kopf
 
-from ome_operator.keys import GROUP, VERSION
 from ome_operator.watch import tuning
-from ome_operator.watch.sink import Watched
-from ome_operator.watch.told import Told
+from ome_operator.watch.sink import Body, Watched
 
-REGISTRY = kopf.OperatorRegistry()
 PERMANENT = kopf.ErrorsMode.PERMANENT
 """An error is not tried again after a minute, as kopf does by default: it ends the process."""
 REFUSED = 1.0
 """Seconds until a request is sent again whose token was refused."""
 
 
+class Heard(Protocol):
+    """Who is told of what kopf asks and hears."""
+
+    def event(self, group: str, plural: str, what: str | None, body: Body) -> None:
+        """An event of kopf's; `what` is None for an object of a list."""
+
+    def trace(self) -> aiohttp.TraceConfig:
+        """Looks at the requests of a session that kopf is given."""
+
+    async def there(self, path: str, *, refused: bool = False) -> bool:
+        """Whether what a request asks for can be watched: after a while at the latest, and where it was `refused` after
+        another look.
+        """
+
+
 class Process(Protocol):
     """What kopf hosts."""
 
     @property
-    def told(self) -> Told:
+    def told(self) -> Heard:
         """Who is told; asked for once `start` has returned."""
 
     @property
@@ -36,7 +48,7 @@ class Process(Protocol):
         """Address of the API server."""
 
     async def start(self) -> Sequence[Watched]:
-        """Wait until we may work, and start what is ours; further kinds that are to be watched."""
+        """Wait until we may work, and start what is ours; the kinds that kopf is to watch."""
 
     async def stop(self) -> None:
         """End what `start` has begun."""
@@ -48,71 +60,83 @@ class Process(Protocol):
 class Memo:
     """What handlers are given."""
 
-    def __init__(self, process: Process, stop: asyncio.Event) -> None:
-        self.process, self.stop = process, stop
+    def __init__(self, process: Process, stop: asyncio.Event, registry: kopf.OperatorRegistry) -> None:
+        self.process, self.stop, self.registry = process, stop, registry
 
     def __copy__(self) -> "Memo":
         """Itself: kopf copies it for each object."""
         return self
 
 
-@kopf.on.startup(registry=REGISTRY, errors=PERMANENT)
 async def startup(memo: Memo, **_: Any) -> None:
     """Wait for CRDs and the Lease, and start the manager."""
     try:
-        more = await memo.process.start()
+        kinds = await memo.process.start()
     except asyncio.CancelledError:
         tuning.expect_an_early_end()
         raise
-    for kind in more:
-        kopf.on.event(kind.group, kind.version, kind.plural, registry=REGISTRY)(event)
+    for group, version, plural in {(each.group, each.version, each.plural): None for each in kinds}:
+        kopf.on.event(group, version, plural, registry=memo.registry)(event)
 
 
-@kopf.on.cleanup(registry=REGISTRY, errors=PERMANENT)
 async def cleanup(memo: Memo, **_: Any) -> None:
     """Let running passes end, and end the manager."""
     await memo.process.stop()
     memo.stop.set()  # whatever ended it: kopf waits 5 s for its own task that waits for this
 
 
-@kopf.on.login(registry=REGISTRY, errors=PERMANENT)
 async def login(memo: Memo, **_: Any) -> kopf.AiohttpSession:
     """A new session each time: kopf closes the one whose token was refused, and takes none that it has seen."""
     process = memo.process
-    return kopf.AiohttpSession(server=process.server, aiohttp_session=process.session(process.told.trace(), patient))
+    return kopf.AiohttpSession(
+        server=process.server, aiohttp_session=process.session(process.told.trace(), patient(process.told))
+    )
 
 
-async def patient(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """A token that is refused, although it was renewed, is not for kopf to know: it would close the session, and watches
-    of other kinds would end by that. The time-out of the request ends this.
+def patient(told: Heard) -> aiohttp.ClientMiddlewareType:
+    """What stands between kopf and the API server.
+
+    A token that is refused, although it was renewed, is not for kopf to know: it would close the session, and watches of
+    other kinds would end by that. The time-out of the request ends this. Nor is a namespace that is absent: kopf would end
+    after two minutes. Of the errors that a request can have, a payload that was cut is the one that kopf says nothing of,
+    counts nowhere, and begins again after.
     """
-    while (response := await handler(request)).status == 401:
-        response.release()
-        await asyncio.sleep(REFUSED)
-    return response
+
+    async def sent(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+        path = request.url.path
+        if not await told.there(path):
+            raise aiohttp.ClientPayloadError(f"{path} cannot be watched now")
+        while (response := await handler(request)).status == 401:
+            response.release()
+            await asyncio.sleep(REFUSED)
+        if response.status == 403 and not await told.there(path, refused=True):
+            response.release()
+            raise aiohttp.ClientPayloadError(f"{path} cannot be watched any more")
+        return response
+
+    return sent
 
 
-@kopf.on.event(GROUP, VERSION, "inferenceservices", registry=REGISTRY)
-@kopf.on.event(GROUP, VERSION, "clusterbasemodels", registry=REGISTRY)
-@kopf.on.event(GROUP, VERSION, "basemodels", registry=REGISTRY)
-@kopf.on.event(GROUP, VERSION, "finetunedweights", registry=REGISTRY)
-@kopf.on.event(GROUP, VERSION, "clusterservingruntimes", registry=REGISTRY)
-@kopf.on.event(GROUP, VERSION, "servingruntimes", registry=REGISTRY)
-@kopf.on.event(GROUP, VERSION, "acceleratorclasses", registry=REGISTRY)
-@kopf.on.event(GROUP, VERSION, "benchmarkjobs", registry=REGISTRY)
 async def event(memo: Memo, event: kopf.RawEvent, resource: kopf.Resource, **_: Any) -> None:
     """Tell of an object that is there or was deleted. Those of sglang.ai come to these where they are served."""
     memo.process.told.event(resource.group, resource.plural, event["type"], event["object"])
 
 
-async def operate(process: Process, stop: asyncio.Event, server_timeout: int = 600) -> None:
-    """Run until `stop` is set or a signal says so; raises what made it impossible to watch."""
+async def operate(
+    process: Process, stop: asyncio.Event, server_timeout: int = 600, namespaces: Sequence[str] = ()
+) -> None:
+    """Run until `stop` is set or a signal says so; raises what made it impossible to watch. `namespaces`: () for all."""
     tuning.quiet()
+    registry = kopf.OperatorRegistry()
+    kopf.on.startup(registry=registry, errors=PERMANENT)(startup)
+    kopf.on.cleanup(registry=registry, errors=PERMANENT)(cleanup)
+    kopf.on.login(registry=registry, errors=PERMANENT)(login)
+    where: dict[str, Any] = {"namespaces": list(namespaces)} if namespaces else {"clusterwide": True}
     await kopf.operator(
-        registry=REGISTRY,
+        registry=registry,
         settings=tuning.tuned(server_timeout),
-        memo=Memo(process, stop),
-        clusterwide=True,
+        memo=Memo(process, stop, registry),
         standalone=True,  # it neither looks for peers nor tells them anything: the Lease decides
         stop_flag=stop,
+        **where,
     )

@@ -15,12 +15,15 @@ class Watched(NamedTuple):
     plural: str
     selector: str = ""
     """Label selector; "" for all objects."""
+    namespace: str = ""
+    """The namespace to watch; "" for all, and for cluster-wide kinds."""
 
     @property
     def path(self) -> str:
-        """The path of its lists and watches in all namespaces, below the server's address."""
+        """The path of its lists and watches, below the server's address."""
         prefix = f"/apis/{self.group}" if self.group else "/api"
-        return f"{prefix}/{self.version}/{self.plural}"
+        where = f"/namespaces/{self.namespace}" if self.namespace else ""
+        return f"{prefix}/{self.version}{where}/{self.plural}"
 
 
 class Sink(Protocol):

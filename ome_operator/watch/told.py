@@ -124,19 +124,12 @@ class Told:
 
     def trace(self) -> aiohttp.TraceConfig:
         """Looks at the requests of a session that kopf is given."""
+        return traced([self])
 
-        async def answered(_: aiohttp.ClientSession, __: object, request: aiohttp.TraceRequestEndParams) -> None:
-            if request.response.status == 200:
-                self._answered(request.url.path, request.url.query, request.response.content)
-
-        async def begun(_: aiohttp.ClientSession, __: object, request: aiohttp.TraceRequestStartParams) -> None:
-            if self._kind(request.url.path) and (task := asyncio.current_task()):
-                self._watchers.add(task)
-
-        made = aiohttp.TraceConfig()
-        made.on_request_start.append(begun)
-        made.on_request_end.append(answered)
-        return made
+    def begun(self, path: str, task: asyncio.Task[Any] | None) -> None:
+        """A task of kopf's sends a request."""
+        if self._kind(path) and task is not None:
+            self._watchers.add(task)
 
     async def end(self) -> None:
         """End those tasks of kopf that still watch. When one fails, kopf forgets the others and closes their session; they
@@ -150,7 +143,8 @@ class Told:
     def _kind(self, path: str) -> str | None:
         return next((kind for tail, kind in self._paths.items() if path.endswith(tail)), None)
 
-    def _answered(self, path: str, query: Mapping[str, str], content: aiohttp.StreamReader) -> None:
+    def answered(self, path: str, query: Mapping[str, str], content: aiohttp.StreamReader) -> None:
+        """A request of kopf's was answered with 200."""
         kind = self._kind(path)
         if kind is None:
             return
@@ -171,3 +165,21 @@ class Told:
             if content.total_bytes != before:
                 self._streams[kind], self._last[kind] = (content, content.total_bytes), time.monotonic()
         return self._last
+
+
+def traced(everybody: Sequence[Told]) -> aiohttp.TraceConfig:
+    """Looks at the requests of a session that kopf is given, for each of them."""
+
+    async def answered(_: aiohttp.ClientSession, __: object, request: aiohttp.TraceRequestEndParams) -> None:
+        if request.response.status == 200:
+            for each in everybody:
+                each.answered(request.url.path, request.url.query, request.response.content)
+
+    async def begun(_: aiohttp.ClientSession, __: object, request: aiohttp.TraceRequestStartParams) -> None:
+        for each in everybody:
+            each.begun(request.url.path, asyncio.current_task())
+
+    made = aiohttp.TraceConfig()
+    made.on_request_start.append(begun)
+    made.on_request_end.append(answered)
+    return made

@@ -61,11 +61,21 @@ class InferenceServiceReconciler:
         self.strangers: Callable[[Iterable[Pod]], Mapping[str, Strangers]] = lambda _: {}
         """What is known of strangers in the lists of these routers."""
 
-    def seed(self) -> None:
-        """Services that were replacing a slice when the operator stopped hold their permits before any pass runs."""
+    def seed(self, namespace: str = "") -> None:
+        """Services, of a namespace or all, that were replacing a slice when they were seen last hold their permits before any
+        pass runs.
+        """
         for resource in self._cluster.services():
+            if namespace not in ("", resource.ref.namespace):
+                continue
             if isinstance(resource.parsed, InferenceService) and self._replacing(resource):
                 self._permits.take(resource.ref, self._cluster.runtime_of(resource))
+
+    def away(self, namespace: str) -> None:
+        """Nothing is done in a namespace any more: its services hold no permit that others wait for."""
+        for resource in self._cluster.services():
+            if resource.ref.namespace == namespace:
+                self._release_rollout_permit(resource.ref)
 
     async def reconcile(self, ref: Ref) -> None:
         """One pass."""

@@ -26,23 +26,29 @@ from ome_operator.engines.servers import server, strategy
 def model_status(
     model: Model | FineTunedWeight,
     users: tuple[str, ...],
-    nodes_ready: frozenset[str],
+    nodes_ready: frozenset[str] | None,
     now: datetime,
     holdings: Mapping[str, Holding] = MappingProxyType({}),
     well_known: WellKnown = NOBODY,
 ) -> dict[str, Any]:
     """Status of a model or of weights that were trained on one: the nodes that hold it, by their labels; the services
-    (`namespace/name`) that use it; and what the agents say about it (`holdings`: node -> record).
+    (`namespace/name`) that use it; and what the agents say about it (`holdings`: node -> record). `nodes_ready` is None where
+    nodes are not read.
     """
     identity = weights(model)
     uri = identity.uri
-    everywhere = claim(uri) is not None
+    everywhere, known_nodes = claim(uri) is not None, nodes_ready is not None
+    nodes_ready = nodes_ready or frozenset()
     one, state = _model_ready(model, uri, len(nodes_ready), holdings)
+    if not known_nodes and one.reason == Reason.ON_NO_NODE:
+        label = node_label(model.kind, model.namespace, model.name)
+        text = f"this operator reads no nodes (clusterWideKinds is false): pods wait for a node with the label {label}=Ready"
+        one = cond.Condition(READY, None, Reason.NODES_UNKNOWN, text)
     told = node_models.status(uri, identity.digest, model.status, holdings)
     return {
         "state": state,
         **_listed("nodesReady", nodes_ready),
-        "summary": "claim" if everywhere else str(len(nodes_ready)),
+        "summary": "claim" if everywhere else str(len(nodes_ready)) if known_nodes else "unknown",
         **(_shown(replace(model, status=told), well_known) if isinstance(model, Model) else {}),
         **told,
         **_users(users),

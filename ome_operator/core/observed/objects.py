@@ -238,6 +238,8 @@ class Deps:
     """Namespaces in which nothing but statuses is written."""
     frozen: str = ""
     """Since when, by whom and why every service is frozen; "" while not all are."""
+    sees_cluster: bool = True
+    """Whether cluster-wide kinds and nodes are read: else that none is known says nothing."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 from ome_operator.api import FineTunedWeight, InferenceService, Invalid, Model
 from ome_operator.core.observed.objects import Deps, Manifest
-from ome_operator.core.problem import Problem
+from ome_operator.core.problem import UNREAD, Problem
 from ome_operator.core.reasons import MODEL_READY, Reason
 from ome_operator.core.weights.mount import weights
 
@@ -22,7 +22,7 @@ def fine_tuned(
 
     `identity`: of the model's weights, as the revision has them.
     """
-    asked = {name: _wrong(name, deps.weights.get(name), model) for name in _names(service)}
+    asked = {name: _wrong(name, deps.weights.get(name), model, deps) for name in _names(service)}
     problems = [said for said in asked.values() if said is not None]
     found = [weight for weight in named(service, deps) if asked[weight.name] is None]
     merged = [one for one in found if is_merged(one)]
@@ -45,7 +45,10 @@ def _names(service: InferenceService) -> list[str]:
     return (service.spec.model.fine_tuned_weights if service.spec.model else None) or []
 
 
-def _wrong(name: str, one: FineTunedWeight | Invalid | None, model: Model | None) -> Problem | None:
+def _wrong(name: str, one: FineTunedWeight | Invalid | None, model: Model | None, deps: Deps) -> Problem | None:
+    if one is None and not deps.sees_cluster:
+        said = f"FineTunedWeight {name} is {UNREAD}: remove it from spec.model.fineTunedWeights"
+        return Problem(MODEL_READY, Reason.FINE_TUNED_WEIGHT_NOT_FOUND, said)
     if one is None:
         said = f"FineTunedWeight {name} does not exist: apply it, or fix spec.model.fineTunedWeights"
         return Problem(MODEL_READY, Reason.FINE_TUNED_WEIGHT_NOT_FOUND, said)

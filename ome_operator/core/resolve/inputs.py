@@ -14,7 +14,7 @@ from ome_operator.api.well_known import WellKnown
 from ome_operator.core.observed.objects import Deps, Manifest, Ref
 from ome_operator.core.podspec import queues
 from ome_operator.core.podspec.spelling import misspelled
-from ome_operator.core.problem import Problem
+from ome_operator.core.problem import UNREAD, Problem
 from ome_operator.core.reasons import ENGINE_READY, MODEL_READY, RUNTIME_READY, Reason
 from ome_operator.core.resolve.finetuned import BASE, fine_tuned, named
 from ome_operator.core.resolve.identity import CHOSEN
@@ -206,6 +206,8 @@ def _model(service: InferenceService, deps: Deps) -> tuple[Model | None, tuple[P
     where = _where(refs, deps.models)
     if found is None:
         other = _of_other_kind(service, refs, _MODELS, deps.models)
+        if not deps.sees_cluster and other is None and refs[-1].kind == _MODELS.everywhere:
+            return None, (Problem(MODEL_READY, Reason.BASE_MODEL_NOT_FOUND, _unread(where, service, _MODELS)),)
         said = f"{where} does not exist: {_instead('model', other) or 'apply it, or fix spec.model.name'}"
         return None, (Problem(MODEL_READY, Reason.BASE_MODEL_NOT_FOUND, said),)
     if isinstance(found, Invalid):
@@ -227,6 +229,8 @@ def _runtime(
     where = _where(refs, deps.runtimes) + ("" if named else ", chosen for this service,")
     if found is None:
         other = _of_other_kind(service, named, _RUNTIMES, deps.runtimes)
+        if not deps.sees_cluster and other is None and refs[-1].kind == _RUNTIMES.everywhere:
+            return None, (Problem(RUNTIME_READY, Reason.RUNTIME_NOT_FOUND, _unread(where, service, _RUNTIMES)),)
         said = f"{where} does not exist: {_instead('runtime', other) or f'apply it, or {remedy}'}"
         return None, (Problem(RUNTIME_READY, Reason.RUNTIME_NOT_FOUND, said),)
     if isinstance(found, Invalid):
@@ -278,6 +282,11 @@ def _where(refs: tuple[Ref, ...], known: Mapping[Ref, object]) -> str:
     """The object that is meant, for people: the one that exists, else the cluster-wide spelling."""
     ref = next((one for one in refs if one in known), refs[-1])
     return f"{ref.kind} {ref.name}" + (f" in namespace {ref.namespace}" if ref.namespace else "")
+
+
+def _unread(where: str, service: InferenceService, kinds: _Kinds) -> str:
+    """That cluster-wide objects are not read, and what to make instead."""
+    return f"{where} is {UNREAD}: apply a {kinds.here} of that name in namespace {service.namespace}"
 
 
 def _no_kind(part: str, kind: str | None, kinds: _Kinds) -> str:

@@ -13,7 +13,7 @@ from ome_operator.api import AcceleratorClass, AcceleratorSelector, Component, I
 from ome_operator.core.observed.objects import Deps, Manifest
 from ome_operator.core.podspec.compose import compose
 from ome_operator.core.podspec.flags import flags, without
-from ome_operator.core.problem import Problem, ProblemError
+from ome_operator.core.problem import UNREAD, Problem, ProblemError
 from ome_operator.core.reasons import RUNTIME_READY, Reason
 from ome_operator.core.selection.capability import DEFAULT_POLICY, Want, ranked, unfit
 from ome_operator.core.selection.model_profile import ModelProfile
@@ -76,7 +76,7 @@ def accelerated(
             parts[component] = {**part, ASKED: asked} if asked else part
         elif name:
             by_note = selector is not None and service.annotations.get(keys.ACCELERATOR_CLASS) == name
-            problems.append(_missing(name, component, chosen=bool(asked), by_note=by_note))
+            problems.append(_missing(name, component, deps, chosen=bool(asked), by_note=by_note))
     return Accelerated(parts), tuple(problems)
 
 
@@ -117,14 +117,18 @@ def _choose(component: str, asked: Manifest, want: Want, deps: Deps) -> tuple[st
     if fitting:
         return fitting[0].name, None
     told = sorted(lacks.items(), key=lambda one: (len(one[1]), one[0]))
-    said = "; ".join(f"{name}: {', '.join(why)}" for name, why in told[:LISTED]) or "no AcceleratorClass exists"
+    said = "; ".join(f"{name}: {', '.join(why)}" for name, why in told[:LISTED]) or (
+        "no AcceleratorClass exists" if deps.sees_cluster else f"an AcceleratorClass is {UNREAD}"
+    )
     more = f"; and {len(told) - LISTED} more" if len(told) > LISTED else ""
     text = f"no AcceleratorClass fits spec.{component}: {said}{more}. Relax acceleratorSelector, or name a class there"
     return "", Problem(RUNTIME_READY, Reason.NO_ACCELERATOR_FITS, text)
 
 
-def _missing(name: str, component: str, *, chosen: bool, by_note: bool) -> Problem:
-    if chosen:
+def _missing(name: str, component: str, deps: Deps, *, chosen: bool, by_note: bool) -> Problem:
+    if not deps.sees_cluster:
+        said = f"AcceleratorClass {name} is {UNREAD}: name labels of nodes in spec.{component}.nodeSelector instead"
+    elif chosen:
         said = (
             f"AcceleratorClass {name}, chosen for spec.{component}, does not exist any more: apply it again, or change "
             "acceleratorSelector to choose anew"

@@ -162,7 +162,7 @@ def _accelerators(runtime: Runtime, service: InferenceService, deps: Deps) -> It
     for name in named:
         if required and required.accelerator_classes and name not in required.accelerator_classes:
             yield Broken(f"it is for accelerators {', '.join(required.accelerator_classes)}, and the service names {name}")
-    if named or required is None:
+    if named or required is None or not deps.sees_cluster:
         return
     want = Want(asked.constraints if asked else None, required, None)
     if not any(not unfit(one, want) for one in deps.accelerators.values()):

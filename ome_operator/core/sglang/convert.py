@@ -10,7 +10,13 @@ from ome_operator.core.selection.runtime import select, unread
 
 def source(short: SglangModel | Serving) -> str:
     """Digest of what was written: what is made of it is made anew when this changes."""
-    return names.digest(short.spec.dump())
+    return names.digest({**short.spec.dump(), **_class(short)})
+
+
+def _class(short: SglangModel | Serving) -> dict[str, str]:
+    """The class of operators that acts on it, and so on what is made of it."""
+    found = short.labels.get(keys.OPERATOR_CLASS)
+    return {keys.OPERATOR_CLASS: found} if found else {}
 
 
 def wanted(short: SglangModel | Serving, deps: Deps) -> tuple[Manifest | None, Why]:
@@ -86,7 +92,7 @@ def _manifest(short: SglangModel | Serving, kind: str, notes: dict[str, str], sp
     metadata: Manifest = {
         "name": short.name,
         **({"namespace": short.namespace} if short.namespace else {}),
-        "labels": {keys.MANAGED_BY: keys.MANAGER},
+        "labels": {keys.MANAGED_BY: keys.MANAGER, **_class(short)},
         "annotations": {keys.SOURCE_DIGEST: source(short), **notes},
         "ownerReferences": [owner],
     }

@@ -31,11 +31,13 @@ class Availability(NamedTuple):
     """The weights come with a claim, so no node has to hold them."""
     parts: tuple[Held, ...] = ()
     """The weights one by one, without those that come with a claim."""
+    known: bool = True
+    """Whether nodes are read: else nobody can say, and nothing waits for it."""
 
     @property
     def enough(self) -> bool:
         """Whether every group finds a node with the weights."""
-        return self.everywhere or self.have >= self.need
+        return self.everywhere or not self.known or self.have >= self.need
 
     @property
     def sentence(self) -> str:
@@ -80,7 +82,7 @@ def held(
             parts.append(Held(_title(identity), label, len(holders[-1]), bool(directory)))
     if not parts:
         return Availability(0, need, True)
-    return Availability(len(frozenset.intersection(*holders)), need, False, tuple(parts))
+    return Availability(len(frozenset.intersection(*holders)), need, False, tuple(parts), deps.sees_cluster)
 
 
 def _title(identity: Mapping[str, str]) -> str:

@@ -118,19 +118,26 @@ class Server:
             thread.join(10)
 
 
+class Everywhere(Told):
+    """All that kopf asks for can be watched."""
+
+    async def there(self, path: str, *, refused: bool = False) -> bool:
+        return True
+
+
 class Process:
     """What kopf hosts here; the sink of what it tells."""
 
-    def __init__(self, server: str, kinds: Sequence[Watched], more: Sequence[Watched] = (), patience: float = 10.0) -> None:
-        self.server, self._more = server, more
+    def __init__(self, server: str, kinds: Sequence[Watched], patience: float = 10.0) -> None:
+        self.server, self._kinds = server, kinds
         self.there: dict[str, set[str]] = {}
-        self.told = Told(kinds, self, self._listed, interval=0.1, patience=patience, look_every=0.1)
+        self.told = Everywhere(kinds, self, self._listed, interval=0.1, patience=patience, look_every=0.1)
         self.said: list[str] = []
         self.sessions: list[aiohttp.ClientSession] = []
         self.stopped = 0
 
     async def start(self) -> Sequence[Watched]:
-        return self._more
+        return self._kinds
 
     async def stop(self) -> None:
         self.stopped += 1
@@ -154,14 +161,14 @@ class Process:
 
 
 ALL = watched(sorted(WRITTEN))
-OURS, THEIRS = [each for each in ALL if each.kind not in SHORT], [each for each in ALL if each.kind in SHORT]
+OURS = [each for each in ALL if each.kind not in SHORT]
 
 
 @asynccontextmanager
 async def hosted(server: Server, process: type[Process] = Process) -> AsyncIterator[tuple[Process, asyncio.Task[None]]]:
     """An operator that kopf hosts."""
     with server.serving() as address:
-        made, stop = process(address, ALL, THEIRS), asyncio.Event()
+        made, stop = process(address, ALL), asyncio.Event()
         operating = asyncio.create_task(handlers.operate(made, stop))
         try:
             yield made, operating
@@ -224,7 +231,7 @@ async def test_a_refused_token_ends_no_watch(monkeypatch: pytest.MonkeyPatch) ->
         await until(lambda: "seen b" in process.said)
         assert not operating.done()
         assert len(process.sessions) == 1
-    memo = handlers.Memo(process, asyncio.Event())
+    memo = handlers.Memo(process, asyncio.Event(), kopf.OperatorRegistry())
     first, second = await handlers.login(memo), await handlers.login(memo)
     assert first != second, "kopf takes no session that it has seen"
     for session in process.sessions:
@@ -285,8 +292,8 @@ async def test_what_is_there_and_never_comes_ends_the_process() -> None:
     server = Server(service("a"))
 
     class Impatient(Process):
-        def __init__(self, server: str, kinds: Sequence[Watched], more: Sequence[Watched]) -> None:
-            super().__init__(server, kinds, more, patience=0.3)
+        def __init__(self, server: str, kinds: Sequence[Watched]) -> None:
+            super().__init__(server, kinds, patience=0.3)
 
     async with hosted(server, Impatient) as (process, _):
         process.there["InferenceService"] = {"a"}
