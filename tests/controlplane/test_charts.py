@@ -171,3 +171,79 @@ def _bound(made: list[dict[str, Any]]) -> set[str]:
 def test_namespaces_that_are_observed_are_told_to_the_operator() -> None:
     args = pod(rendered(operator_observeNamespaces=["a", "b"]))["containers"][0]["args"]
     assert {"--observe-namespace=a", "--observe-namespace=b"} <= set(args) and "--observe" not in args
+
+
+def names(objects: list[dict[str, Any]], *kinds: str) -> set[tuple[str, str]]:
+    return {(body["metadata"].get("namespace", ""), body["metadata"]["name"]) for body in objects if body["kind"] in kinds}
+
+
+def granted(role: dict[str, Any]) -> set[tuple[str, str]]:
+    return {(one, verb) for rule in role["rules"] for one in rule["resources"] for verb in rule["verbs"]}
+
+
+def test_with_watch_namespaces_nothing_namespaced_is_in_a_cluster_role() -> None:
+    made = rendered(watchNamespaces=["a", "b"])
+    everywhere, cluster = only(rendered(), "ClusterRole", "ome-operator"), only(made, "ClusterRole", "ome-operator")
+    assert {one for one, _ in granted(cluster)} == {
+        "clusterbasemodels", "clusterservingruntimes", "acceleratorclasses", "finetunedweights", "nodes", "nodemodels",
+        "clusterbasemodels/status", "clusterservingruntimes/status", "acceleratorclasses/status", "finetunedweights/status",
+    }  # fmt: skip
+    assert {("nodes", "patch"), ("nodemodels", "patch")} & granted(cluster) == set(), "without agents nobody labels a node"
+    roles = [body for body in made if body["kind"] == "Role" and body["metadata"]["name"] == "ome-operator"]
+    assert [body["metadata"]["namespace"] for body in roles] == ["a", "b"]
+    assert roles[0]["rules"] != roles[1]["rules"], "each may read its own namespace"
+    both = granted(roles[0]) | granted(cluster)
+    assert granted(everywhere) - both == {("nodes", "patch"), ("nodemodels", "patch")}
+    assert names(made, "ClusterRole") == {("", name) for name in ("ome-operator", "ome-edit", "ome-view", "ome-catalog-view")}
+    args = pod(made)["containers"][0]["args"]
+    assert {"--watch-namespace=a", "--watch-namespace=b"} <= set(args) and "--no-cluster-wide-kinds" not in args
+
+
+def test_a_team_can_have_all_of_it_in_its_own_namespaces() -> None:
+    values = {"watchNamespaces": ["a"], "clusterWideKinds": False}
+    made = rendered(**values, admissionPolicy_enabled=False, rbac_aggregateToUserRoles=False)
+    assert [body["kind"] for body in made if "namespace" not in body["metadata"]] == []
+    assert "--no-cluster-wide-kinds" in pod(made)["containers"][0]["args"]
+
+
+def test_two_classes_share_no_name() -> None:
+    """In one namespace, with everything that a release can have."""
+    more = {"operator_replicas": 2, "networkPolicy_enabled": True, "metrics_podMonitor": True, "operatorClass": "team-b"}
+    second = rendered(**more)
+    kinds = {body["kind"] for body in second}
+    first = rendered(**more | {"operatorClass": ""})
+    shared = {kind: names(first, kind) & names(second, kind) for kind in kinds}
+    hooks = {("ome", "ome-test")}  # of the name of the release
+    assert {kind: found - hooks for kind, found in shared.items() if found - hooks} == {}
+    (operator,) = pod(second)["containers"]
+    assert "--operator-class=team-b" in operator["args"]
+    assert pod(second)["serviceAccountName"] == "ome-operator-team-b"
+    policy = only(second, "ValidatingAdmissionPolicy", "ome-operator-team-b")
+    assert "system:serviceaccount:ome:ome-operator-team-b" in policy["spec"]["matchConditions"][0]["expression"]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"clusterWideKinds": False}, "clusterWideKinds=false needs watchNamespaces"),
+        ({"watchNamespaces": ["a", "kube-system"]}, "watchNamespaces has kube-system, which admissionPolicy.forbiddenNamespaces"),
+        ({"watchNamespaces": ["A_1"]}, "watchNamespaces"),
+        ({"operatorClass": "Team B"}, "operatorClass"),
+        ({"operatorClass": "b", "agent_enabled": True}, "agent.enabled with operatorClass"),
+        ({"watchNamespaces": ["a"], "clusterWideKinds": False, "agent_enabled": True}, "agent.enabled with clusterWideKinds=false"),
+        ({"watchNamespaces": ["a"], "agent": {"enabled": True, "removeAfterSeconds": 5}}, "agent.removeAfterSeconds with watch"),
+    ],
+)
+def test_values_that_do_not_go_together(values: dict[str, Any], said: str) -> None:
+    given = [
+        word for name, value in values.items() for word in ("--set-json", f"{name.replace('_', '.')}={json.dumps(value)}")
+    ]
+    done = helm("template", "ome", str(CHART), "--set", "image.repository=r/op", *given)
+    assert done.returncode and said in done.stderr, done.stderr
+
+
+def test_helm_test_runs_where_the_operator_works() -> None:
+    made = rendered(watchNamespaces=["a"], operatorClass="x")
+    assert only(made, "Role", "ome-test")["metadata"]["namespace"] == "a"
+    (box,) = only(made, "Pod")["spec"]["containers"]
+    assert {(one["name"], one["value"]) for one in box["env"]} >= {("NAMESPACE", "a"), ("CLASS", "x")}

@@ -16,6 +16,8 @@ ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 WITHIN_S = float(os.environ.get("WITHIN_S", "60"))
 NAME = os.environ["NAME"]
 NAMESPACE = os.environ["NAMESPACE"]
+CLASS = os.environ.get("CLASS", "")
+OPERATOR = os.environ.get("OPERATOR", f"-n {NAMESPACE} deployment/ome-operator")
 SERVER = "https://" + os.environ["KUBERNETES_SERVICE_HOST"] + ":" + os.environ["KUBERNETES_SERVICE_PORT"]
 PATH = f"/apis/ome.io/v1beta1/namespaces/{NAMESPACE}/inferenceservices"
 
@@ -34,7 +36,7 @@ def ask(method, path, body=None):
 def main():
     """0 when the operator has reported."""
     spec = {"model": {"name": "none-for-helm-test"}, "engine": {"minReplicas": 1, "maxReplicas": 1}}
-    metadata = {"name": NAME, "namespace": NAMESPACE}
+    metadata = {"name": NAME, "namespace": NAMESPACE, "labels": {"ome.io/operator-class": CLASS} if CLASS else {}}
     try:
         ask("POST", PATH, {"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "metadata": metadata, "spec": spec})
     except urllib.error.HTTPError as error:
@@ -50,7 +52,7 @@ def main():
                     return 0
             time.sleep(0.5)
         print(f"The operator said nothing about a service for {WITHIN_S:.0f} s; its log says why:")
-        print(f"  kubectl logs -n {NAMESPACE} deployment/ome-operator")
+        print(f"  kubectl logs {OPERATOR}")
         return 1
     finally:
         ask("DELETE", f"{PATH}/{NAME}")

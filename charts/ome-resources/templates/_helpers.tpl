@@ -1,3 +1,12 @@
+{{- /* Of everything that is the operator's own: two releases of two classes share no name. */ -}}
+{{- define "ome.name" -}}
+ome-operator{{ with .Values.operatorClass }}-{{ . }}{{ end }}
+{{- end }}
+
+{{- define "ome.wellKnown" -}}
+ome-well-known-models{{ with .Values.operatorClass }}-{{ . }}{{ end }}
+{{- end }}
+
 {{- define "ome.labels" -}}
 app.kubernetes.io/name: ome-operator
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -20,7 +29,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{- /* Who the operator is for the API server. */ -}}
 {{- define "ome.user" -}}
-system:serviceaccount:{{ .Release.Namespace }}:ome-operator
+system:serviceaccount:{{ .Release.Namespace }}:{{ include "ome.name" . }}
 {{- end }}
 
 {{- define "ome.repository" -}}
