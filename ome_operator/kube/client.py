@@ -154,6 +154,20 @@ class Client:
         body, _ = await self._send("delete", kind, "DELETE", path(kind, namespace, name), name=name, body=options)
         return body
 
+    async def request_token(self, namespace: str, account: str, seconds: int) -> Manifest:
+        """The status of a TokenRequest: a token of a ServiceAccount, and until when the API server lets it live."""
+        where = path("ServiceAccount", namespace, account, "token")
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": seconds}}
+        answer, _ = await self._send("create", "ServiceAccount", "POST", where, name=account, body=body)
+        return dict(answer.get("status") or {})
+
+    async def who(self) -> str:
+        """The name of the user that the API server takes us for."""
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+        where = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+        answer, _ = await self._send("create", "SelfSubjectReview", "POST", where, body=body)
+        return str(((answer.get("status") or {}).get("userInfo") or {}).get("username") or "")
+
     async def served(self, api_version: str) -> frozenset[str]:
         """Plural names of the kinds that the API server serves now in a group and version."""
         try:

@@ -5,9 +5,11 @@ loaded again once, for every session alike: our own and those that kopf watches 
 """
 
 import asyncio
+import base64
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -54,6 +56,20 @@ class Connection:
     def server(self) -> str:
         """Base address of the API server."""
         return str(self._configuration.host).rstrip("/")
+
+    def cluster(self) -> dict[str, Any]:
+        """Where the API server is and how it is known, as a kubeconfig says it."""
+        found = self._configuration
+        out: dict[str, Any] = {"server": self.server}
+        if not found.verify_ssl:
+            out["insecure-skip-tls-verify"] = True
+        elif found.ssl_ca_cert:
+            out["certificate-authority-data"] = base64.b64encode(Path(found.ssl_ca_cert).read_bytes()).decode()
+        if found.tls_server_name:
+            out["tls-server-name"] = found.tls_server_name
+        if found.proxy:
+            out["proxy-url"] = found.proxy
+        return out
 
     async def _load(self) -> None:
         fresh = Configuration()

@@ -1,0 +1,140 @@
+"""`ome kubeconfig`: a kubeconfig that holds the token of a ServiceAccount and nothing of the person who makes it."""
+
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+import yaml
+
+from ome_operator import quantity
+from ome_operator.cli.connect import Context, Kubeconfig, on_cluster
+from ome_operator.errors import UserError
+
+if TYPE_CHECKING:
+    from ome_operator.kube.client import Client
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+SHORTEST = timedelta(minutes=10)
+"""The API server gives no token for less."""
+_PART = "[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
+_SPAN = re.compile(r"(\d+[hms])+")
+
+
+@app.command(
+    epilog="Examples: ome kubeconfig --serviceaccount ome/ome-operator; ome kubeconfig --serviceaccount ome/ome-operator -o -"
+)
+def kubeconfig(
+    serviceaccount: Annotated[str, typer.Option(help="The account, as NAMESPACE/NAME.", show_default=False)],
+    output: Annotated[str, typer.Option("--output", "-o", help="File; - for stdout. Without it NAME.kubeconfig.")] = "",
+    duration: Annotated[str, typer.Option(help="How long the token shall live, such as 24h or 90m.")] = "24h",
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """Write a kubeconfig with a token of a ServiceAccount; server and CA are those of the current kubeconfig.
+
+    The operator then has the rights of that account and no others, and the admission policies of the chart bind it. Its file is
+    readable by you alone. Call it again for the next token: an operator that runs reads the file again by itself.
+    """
+    namespace, name = account(serviceaccount)
+    life = span(duration)
+    file = None if output == "-" else Path(output or f"{name}.kubeconfig")
+    if file is not None:
+        replaceable(file, serviceaccount)
+
+    async def work(client: "Client") -> tuple[dict[str, Any], Mapping[str, Any]]:
+        from ome_operator.kube.errors import NotFound, NotServed
+
+        try:
+            token = await client.request_token(namespace, name, int(life.total_seconds()))
+        except (NotFound, NotServed) as error:
+            text = f"there is no ServiceAccount {serviceaccount}: install the chart ome-resources, or name another account"
+            raise UserError(f"{text} ({error}).") from error
+        return client.connection.cluster(), token
+
+    cluster, token = on_cluster(kubeconfig, context, work, stopped="It takes the right to create serviceaccounts/token.")
+    text = yaml.safe_dump(made(cluster, serviceaccount, str(token["token"])), sort_keys=False)
+    if file is None:
+        typer.echo(text, nl=False)
+    else:
+        kept(file, text)
+    until = datetime.fromisoformat(str(token["expirationTimestamp"]))
+    typer.echo(told(file, cluster["server"], namespace, name, until, life), err=True)
+
+
+def account(written: str) -> tuple[str, str]:
+    """Namespace and name of an account."""
+    found = re.fullmatch(f"({_PART})/({_PART})", written)
+    if found is None:
+        raise UserError(f"--serviceaccount={written}: write NAMESPACE/NAME, such as ome/ome-operator.")
+    namespace, _, name = written.partition("/")
+    return namespace, name
+
+
+def span(written: str) -> timedelta:
+    """A length of time that a token may live."""
+    found = timedelta(seconds=quantity.seconds(written)) if _SPAN.fullmatch(written) else None
+    if found is None or found < SHORTEST:
+        raise UserError(f"--duration={written}: write 10m or longer, such as 24h.")
+    return found
+
+
+def made(cluster: Mapping[str, Any], user: str, token: str) -> dict[str, Any]:
+    """The kubeconfig: one cluster, one user."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": user,
+        "clusters": [{"name": "cluster", "cluster": dict(cluster)}],
+        "users": [{"name": user, "user": {"token": token}}],
+        "contexts": [{"name": user, "context": {"cluster": "cluster", "user": user}}],
+    }
+
+
+def replaceable(file: Path, user: str) -> None:
+    """Raises UserError for a file that holds anything but a former token of this account."""
+    if not file.exists():
+        if not file.parent.is_dir():
+            raise UserError(f"--output={file}: there is no folder {file.parent}.")
+        return
+    try:
+        found = yaml.safe_load(file.read_text())
+        users = [one["name"] for one in found["users"]]
+    except (OSError, ValueError, yaml.YAMLError, TypeError, KeyError):
+        users = []
+    if users != [user]:
+        raise UserError(f"--output={file}: this file exists, and is no kubeconfig of {user} alone: name another file.")
+
+
+def kept(file: Path, text: str) -> None:
+    """Write it for its owner alone, and as a whole: an operator may read it at any moment."""
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)  # mode 0600
+        try:
+            with os.fdopen(handle, "w") as written:
+                written.write(text)
+            Path(name).replace(file)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise UserError(f"--output={file}: {error.strerror}.") from error
+
+
+def told(file: Path | None, server: str, namespace: str, name: str, until: datetime, asked: timedelta) -> str:
+    """What was made, and how long it is good."""
+    left = until - datetime.now(UTC)
+    said = f"system:serviceaccount:{namespace}:{name} at {server}, until {until.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    if left < asked - timedelta(minutes=1):
+        said += f" (the API server gives no token for {_spelled(asked)})"
+    return f"{file}: {said}" if file is not None else said
+
+
+def _spelled(life: timedelta) -> str:
+    minutes = int(life.total_seconds()) // 60
+    return f"{minutes // 60}h" if minutes % 60 == 0 else f"{minutes}m"
