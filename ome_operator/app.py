@@ -23,11 +23,12 @@ from ome_operator.controllers import former_exposure
 from ome_operator.controllers.base import CORE, Core, WallClock
 from ome_operator.controllers.manager import WRITTEN, Manager, scope_of, watched
 from ome_operator.controllers.policies import Policies
+from ome_operator.controllers.rivals import Rivals
 from ome_operator.core.observed.brake import frozen
 from ome_operator.errors import UserError
 from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
-from ome_operator.kube.errors import KubeError
+from ome_operator.kube.errors import KubeError, Transient
 from ome_operator.kube.freeze_switch import FreezeSwitch
 from ome_operator.kube.leader_election import Election, ElectionSettings, Lost
 from ome_operator.kube.namespaces import can_watch
@@ -73,6 +74,8 @@ class Operator:
             if settings.leader_election:
                 self._lease = Election(self._made(stack, 1), _election(settings), self._wall)
             self._client = self._made(stack, settings.connections, self._lease, observe=settings.observe)
+            introduced = asyncio.create_task(_introduce(self._made(stack, 1), settings), name="whoami")
+            stack.callback(introduced.cancel)
             self._watches = connection.session(limit=0, agent=keys.MANAGER)
             stack.push_async_callback(self._watches.close)
             await self._operate()
@@ -159,6 +162,10 @@ class Operator:
         policies = Policies(self._client, settings.lease_namespace, settings.audit_interval)
         policies.watch_metrics(self._metrics)
         self._begin("policies", policies.run())
+        home = settings.lease_namespace, _own_name(settings)
+        rivals = Rivals(self._client, manager.scope, home, lambda name: bool(self.told.watched[name]), self._wall)
+        self._metrics.watch("rivals", "Other operators of this class that work here", "namespace", lambda: dict.fromkeys(rivals.found, 1.0))
+        self._begin("rivals", rivals.run())
         if self._lease is not None:
             self._begin("lease", self._lease.hold())
         return watched(kind for kind in kinds if kind in WRITTEN)
@@ -257,15 +264,45 @@ async def run(settings: Settings) -> int:
     return await Operator(settings, wall=now).run()
 
 
+def _own_name(settings: Settings) -> str:
+    """What the chart calls the operator's Lease and its ServiceAccount."""
+    return settings.lease_name + (f"-{settings.operator_class}" if settings.operator_class else "")
+
+
 def _election(settings: Settings) -> ElectionSettings:
     return ElectionSettings(
         settings.lease_namespace,
-        settings.lease_name + (f"-{settings.operator_class}" if settings.operator_class else ""),
+        _own_name(settings),
         settings.identity,
         settings.lease_duration,
         settings.lease_renew,
         settings.lease_retry,
+        # Who reads nothing cluster-wide meets others in its namespaces alone, where it leaves claims.
+        {keys.LEASE_CLASS: settings.operator_class if settings.cluster_kinds else None},
     )
+
+
+async def _introduce(client: Client, settings: Settings) -> None:
+    """Say as whom the operator works: the chart gives its rights, and binds by its policies, a single account."""
+    while True:
+        try:
+            user = await client.who()
+        except Transient as error:
+            logger.warning("cannot ask as whom we work: %s", error)
+            await asyncio.sleep(5.0)
+            continue
+        except KubeError as error:
+            logger.warning("nobody can say as whom we work: %s", error)
+            return
+        own = f"{settings.lease_namespace}/{_own_name(settings)}"
+        if user == f"system:serviceaccount:{own.replace('/', ':')}":
+            logger.info("working as %s", user)
+        else:
+            logger.warning(
+                "working as %s, with all the rights of that user: the chart's policies bind the ServiceAccount %s alone, "
+                "of which `ome kubeconfig --serviceaccount %s` makes a kubeconfig", user, own, own,
+            )  # fmt: skip
+        return
 
 
 async def _short_kinds(client: Client) -> tuple[str, ...]:

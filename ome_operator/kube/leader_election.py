@@ -7,8 +7,8 @@ the lease's duration. The holder that cannot renew in time must stop at once, be
 import asyncio
 import logging
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -34,6 +34,8 @@ class ElectionSettings:
     duration: float = 15.0
     renew: float = 10.0
     retry: float = 2.0
+    labels: Mapping[str, str | None] = field(default_factory=dict)
+    """Of the Lease; None takes a label away."""
 
 
 @dataclass
@@ -69,7 +71,9 @@ def claimed(lease: Manifest, settings: ElectionSettings, wall: datetime) -> Mani
         "renewTime": stamp,
         "leaseTransitions": int(old.get("leaseTransitions") or 0) + (0 if same or not old else 1),
     }
-    return {**lease, "spec": spec}
+    labels = {**(lease["metadata"].get("labels") or {}), **settings.labels}
+    kept = {name: value for name, value in labels.items() if value is not None}
+    return {**lease, "metadata": {**lease["metadata"], **({"labels": kept} if labels else {})}, "spec": spec}
 
 
 class Election:

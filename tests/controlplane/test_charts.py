@@ -186,6 +186,7 @@ def test_with_watch_namespaces_nothing_namespaced_is_in_a_cluster_role() -> None
     everywhere, cluster = only(rendered(), "ClusterRole", "ome-operator"), only(made, "ClusterRole", "ome-operator")
     assert {one for one, _ in granted(cluster)} == {
         "clusterbasemodels", "clusterservingruntimes", "acceleratorclasses", "finetunedweights", "nodes", "nodemodels",
+        "leases",
         "clusterbasemodels/status", "clusterservingruntimes/status", "acceleratorclasses/status", "finetunedweights/status",
     }  # fmt: skip
     assert {("nodes", "patch"), ("nodemodels", "patch")} & granted(cluster) == set(), "without agents nobody labels a node"
@@ -193,6 +194,7 @@ def test_with_watch_namespaces_nothing_namespaced_is_in_a_cluster_role() -> None
     assert [body["metadata"]["namespace"] for body in roles] == ["a", "b"]
     assert roles[0]["rules"] != roles[1]["rules"], "each may read its own namespace"
     both = granted(roles[0]) | granted(cluster)
+    assert ("leases", "create") not in both, "claims are for those without a ClusterRole"
     assert granted(everywhere) - both == {("nodes", "patch"), ("nodemodels", "patch")}
     assert names(made, "ClusterRole") == {("", name) for name in ("ome-operator", "ome-edit", "ome-view", "ome-catalog-view")}
     args = pod(made)["containers"][0]["args"]

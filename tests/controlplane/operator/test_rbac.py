@@ -13,6 +13,12 @@ def what(one: Request) -> tuple[str, str, str]:
     return one.group, one.resource + (f"/{one.subresource}" if one.subresource else ""), one.verb
 
 
+def asked(rig: Rig, since: int = 0) -> list[Request]:
+    """What the operator sent, without what everybody may ask: who he is."""
+    sent = rig.cluster.audit(since)
+    return [one for one in sent if one.user == USER and one.resource not in ("", "selfsubjectreviews")]
+
+
 def live_through_everything(rig: Rig, namespace: str) -> None:
     """Every effect that a plan can have: created, adopted, edited, scaled, without router, with a full history."""
     engine = {"minReplicas": 2, "maxReplicas": 3, "annotations": {"ome.io/ssh-keys": "ssh"}}
@@ -132,8 +138,7 @@ def test_the_role_is_what_the_operator_needs_and_no_more(rig: Rig, namespace: st
     forget_what_led_here(rig, namespace)
     rig.delete("ClusterServingRuntime", "", "w-pairs")
     rig.quiet()
-    everybody_may = "selfsubjectreviews"
-    sent = [one for one in rig.cluster.audit() if one.user == USER and one.resource not in ("", everybody_may)]
+    sent = asked(rig)
     used = {what(one) for one in sent}
     # An apply that creates is logged as a patch answered by 201; it needs both verbs.
     used |= {(group, resource, "create") for group, resource, _ in {what(one) for one in sent if one.code == 201}}

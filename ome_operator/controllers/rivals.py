@@ -1,0 +1,119 @@
+"""Whether another operator of our class works where we do. Within a namespace the Lease decides; beyond it nobody would notice.
+
+Who reads what is cluster-wide lists the Leases of all operators of its class. Who has rights in some namespaces alone leaves a
+Lease in each of them, a claim, and finds those of others there.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from ome_operator import keys
+from ome_operator.cache.scope import Scope
+from ome_operator.kube.client import Client
+from ome_operator.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+
+logger = logging.getLogger(__name__)
+
+Manifest = dict[str, Any]
+
+EVERY, CLAIM_EVERY = 60.0, 300.0
+"""Seconds between two looks: a list costs the same for any number of namespaces, claims two requests for each."""
+LIVES = 3
+"""An operator that has missed so many renewals of its Lease is gone."""
+
+
+class Rivals:
+    """Looks for them, and says what it finds."""
+
+    def __init__(
+        self, client: Client, scope: Scope, home: tuple[str, str], watched: Callable[[str], bool], wall: Callable[[], datetime]
+    ) -> None:
+        self._client, self._scope, self._watched, self._wall = client, scope, watched, wall
+        self._namespace, self._name = home
+        self._me = "/".join(home)
+        self.found: dict[str, str] = {}
+        """Namespace of a Lease -> who keeps it."""
+
+    async def run(self) -> None:
+        """Look for ever."""
+        while True:
+            await self.look()
+            await asyncio.sleep(EVERY if self._scope.cluster_kinds else CLAIM_EVERY)
+
+    async def look(self) -> None:
+        """Look once. What cannot be asked now is asked later."""
+        try:
+            found = await (self._listed() if self._scope.cluster_kinds else self._claimed())
+        except KubeError as error:
+            logger.warning("cannot look for other operators of this class: %s", error)
+            return
+        for namespace in sorted(found.keys() - self.found.keys()):
+            of = f"class {self._scope.operator_class}" if self._scope.operator_class else "no class, like this one,"
+            logger.warning(
+                "another operator of %s works here: Lease %s. Both write the same objects; stop it or give it a class "
+                "(operatorClass)", of, found[namespace],
+            )  # fmt: skip
+        self.found = found
+
+    async def _listed(self) -> dict[str, str]:
+        selector = f"{keys.LEASE_CLASS}={self._scope.operator_class}"
+        leases = await self._client.list_objects("Lease", label_selector=selector)
+        return {one["metadata"]["namespace"]: self._called(one) for one in leases if self._meets(one)}
+
+    def _meets(self, lease: Mapping[str, Any]) -> bool:
+        """Whether a Lease is another operator's that lives and works where we do."""
+        namespace, name = lease["metadata"]["namespace"], lease["metadata"]["name"]
+        spec = lease.get("spec") or {}
+        if (namespace, name) == (self._namespace, self._name) or not self._alive(spec):
+            return False
+        mine = self._scope.namespaces
+        return name == self._name or not mine or namespace in mine
+
+    def _called(self, lease: Mapping[str, Any]) -> str:
+        metadata = lease["metadata"]
+        return f"{metadata['namespace']}/{metadata['name']} of {(lease.get('spec') or {}).get('holderIdentity')}"
+
+    def _alive(self, spec: Mapping[str, Any]) -> bool:
+        """Whether whoever holds it has renewed it lately, by our clock."""
+        try:
+            renewed = datetime.fromisoformat(str(spec.get("renewTime")))
+        except ValueError:
+            return False
+        lives = timedelta(seconds=LIVES * float(spec.get("leaseDurationSeconds") or 0))
+        return bool(spec.get("holderIdentity")) and self._wall() - renewed < lives
+
+    # --- claims -----------------------------------------------------------------------------------------------------
+
+    async def _claimed(self) -> dict[str, str]:
+        found = {}
+        for namespace in self._scope.namespaces:
+            if self._watched(namespace) and (other := await self._claim(namespace)):
+                found[namespace] = other
+        return found
+
+    async def _claim(self, namespace: str) -> str:
+        """Renew our claim on a namespace; whose else it is, "" where it is ours."""
+        name = f"{self._name}-claim"
+        try:
+            lease = await self._client.get("Lease", namespace, name)
+            spec = lease.get("spec") or {}
+            if spec.get("holderIdentity") != self._me and self._alive(spec):
+                return self._called(lease)
+            await self._client.update({**lease, "spec": self._renewed()})
+        except NotFound:
+            metadata = {"name": name, "namespace": namespace, "labels": {keys.LEASE_CLASS: self._scope.operator_class}}
+            kind: Manifest = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
+            try:
+                await self._client.create({**kind, "spec": self._renewed()})
+            except AlreadyExists:
+                pass  # the next look finds whose it is
+        except Conflict:
+            pass
+        return ""
+
+    def _renewed(self) -> Manifest:
+        stamp = self._wall().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return {"holderIdentity": self._me, "leaseDurationSeconds": int(CLAIM_EVERY), "renewTime": stamp}

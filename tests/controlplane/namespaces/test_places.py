@@ -1,0 +1,247 @@
+"""An operator with exactly the chart's Roles in its namespaces, with a ClusterRole for cluster-wide kinds and without any."""
+
+import re
+import urllib.request
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.controlplane.namespaces.conftest import make
+from tests.controlplane.operator.test_rbac import (
+    asked,
+    live_through_everything,
+    look_at_every_kind,
+    measure,
+    what,
+)
+from tests.support import yamls
+from tests.support.rig import IMAGE, ROOT, Rig
+
+HERE = "watchNamespaces={team-a,team-b}"
+FLAGS = ("--watch-namespace", "team-a", "--watch-namespace", "team-b")
+Right = tuple[str, str, str]
+
+
+def rights(rig: Rig, *values: str) -> tuple[set[Right], set[Right]]:
+    """What the chart gives the operator in a ClusterRole, and in Roles of other namespaces than its own."""
+    given = [word for one in values for word in ("--set", one)]
+    chart = rig.cluster.helm("template", "ome", str(ROOT / "charts/ome-resources"), "-n", "ome", *IMAGE, *given)
+    found: dict[str, set[Right]] = {"ClusterRole": set(), "Role": set()}
+    for body in yaml.safe_load_all(chart):
+        if not body or body["kind"] not in found or not body["metadata"]["name"].startswith("ome-operator"):
+            continue
+        if body["metadata"].get("namespace") == "ome":
+            continue
+        for rule in body["rules"]:
+            pairs = [(group, resource) for group in rule["apiGroups"] for resource in rule["resources"]]
+            found[body["kind"]] |= {(*pair, verb) for pair in pairs for verb in rule["verbs"]}
+    return found["ClusterRole"], found["Role"]
+
+
+def used(rig: Rig, since: int) -> tuple[set[Right], set[Right]]:
+    """What the operator has asked since a mark: outside of namespaces, and in those of the teams. Nothing was refused."""
+    sent = [one for one in asked(rig, since) if one.namespace != "ome"]
+    refused = {what(one) for one in sent if one.code == 403} - {what(one) for one in sent if one.code != 403}
+    assert refused == set()
+    found: tuple[set[Right], set[Right]] = set(), set()
+    for one in sent:
+        inside = bool(one.namespace)
+        found[inside].add(what(one))
+        if one.code == 201:  # an apply that creates is logged as a patch, and needs both verbs
+            found[inside].add((*what(one)[:2], "create"))
+    found[1].update(("", "pods", verb) for verb in ("get", "list", "watch"))  # what it gives to routers
+    return found
+
+
+def hold_the_agents_directory(rig: Rig) -> None:
+    """Nodes get the label that agents' records would lead to, which a service's status names."""
+    rig.create(yamls.service("team-a", "names-it", "w-pairs"))
+    told = rig.says("team-a", "names-it", "ModelReady", "WaitingForNodes", "agents set the label")
+    label = re.search(r"the label (\S+)=Ready", told["message"])
+    assert label is not None
+    rig.cluster.kubectl("label", "nodes", "--all", f"{label[1]}=Ready")
+    rig.delete("InferenceService", "team-a", "names-it")
+    rig.wait("its pods are gone", lambda: not rig.all("Pod", "team-a"), 60)
+
+
+def test_with_a_cluster_role_for_cluster_wide_kinds(rig: Rig) -> None:
+    values = HERE, "agent.enabled=true", "agent.image.repository=r/agent"
+    rig.install(*values)
+    mark = rig.cluster.audit_mark()
+    rig.start("operator", *FLAGS, "--model-agent")
+    hold_the_agents_directory(rig)
+    live_through_everything(rig, "team-a")
+    look_at_every_kind(rig, "team-a")
+    rig.quiet()
+    outside, inside = used(rig, mark)
+    of_cluster, of_teams = rights(rig, *values)
+    assert (outside, inside) == (of_cluster, of_teams)
+    assert {one.namespace for one in asked(rig, mark)} == {"", "ome", "team-a", "team-b"}
+
+
+def test_without_any_cluster_role(rig: Rig) -> None:
+    """And with what only an operator that sees nodes can know unknown, and gating nothing."""
+    values = HERE, "clusterWideKinds=false"
+    rig.install(*values)
+    model, runtime = yamls.model(), yamls.runtime("w-pairs", size=2)
+    rig.cluster.apply({**model, "kind": "BaseModel", "metadata": {"name": "tiny", "namespace": "team-a"}})
+    rig.cluster.apply({**runtime, "kind": "ServingRuntime", "metadata": {"name": "w-pairs", "namespace": "team-a"}})
+    mark = rig.cluster.audit_mark()
+    rig.start("operator", *FLAGS, "--no-cluster-wide-kinds")
+    live_through_everything(rig, "team-a")
+    told = rig.condition("team-a", "role", "ModelReady")
+    assert (told["status"], told["reason"]) == ("Unknown", "NodesUnknown")
+    assert "models.ome.io/basemodel.team-a.tiny=Ready" in told["message"]
+    rig.create(yamls.service("team-b", "far", "w-pairs"))
+    rig.says("team-b", "far", "ModelReady", "BaseModelNotFound", "apply a BaseModel of that name in namespace team-b")
+    measure(rig, "team-a")
+    serving = {"apiVersion": "sglang.ai/v1", "kind": "Serving", "metadata": {"name": "short", "namespace": "team-a"}}
+    rig.cluster.apply({**serving, "spec": {"baseModel": "tiny", "runtime": "w-pairs"}})
+    asked_for = ("get", "-n", "team-a", "servings.sglang.ai/short", "-o", "jsonpath={.status.conditions[*].type}")
+    rig.wait("status of the Serving", lambda: "Ready" in rig.cluster.kubectl(*asked_for))
+    rig.cluster.kubectl("delete", "-n", "team-a", "servings.sglang.ai/short")
+    hard = {"spec": {"hard": {"pods": "0"}}}
+    rig.create({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "w", "namespace": "team-a"}, **hard})
+    rig.create(yamls.service("team-a", "starved", "w-pairs"))
+    rig.says("team-a", "starved", "EngineReady", "PodsRefused", "exceeded quota")
+    rig.delete("ResourceQuota", "team-a", "w")
+    for kind in ("basemodel/tiny", "servingruntime/w-pairs"):
+        asked_for = ("get", "-n", "team-a", kind, "-o", "jsonpath={.status.conditions[0].type}")
+        rig.wait(f"status of {kind}", lambda words=asked_for: rig.cluster.kubectl(*words) == "Ready")
+    rig.quiet()
+    outside, inside = used(rig, mark)
+    of_cluster, of_teams = rights(rig, *values)
+    assert of_cluster == outside == set()
+    assert inside == of_teams
+
+
+def page(rig: Rig) -> str:
+    """The metrics of the operator that was started last."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{rig.metrics}/metrics", timeout=5) as answer:
+        return str(answer.read().decode())
+
+
+def watched(rig: Rig) -> dict[str, float]:
+    """Namespace -> whether it is watched."""
+    found = re.findall(r'ome_namespace_watched\{namespace="([^"]+)"\} (\S+)', page(rig))
+    return {name: float(value) for name, value in found}
+
+
+def test_a_namespace_that_is_absent_comes_vanishes_and_comes_again(rig: Rig) -> None:
+    rig.install("watchNamespaces={team-a}")
+    rig.start("operator", "--watch-namespace", "team-a", "--watch-namespace", "late")
+    rig.create(yamls.service("team-a", "first", "w-pairs"))
+    rig.ready("team-a", "first")
+    rig.wait("the metric", lambda: watched(rig) == {"team-a": 1.0, "late": 0.0})
+    assert "namespace late is not watched: it does not exist, or has no RoleBinding" in rig.cluster.log("operator").read_text()
+    for service in ("one", "two"):
+        make(rig, "late")
+        rig.install("watchNamespaces={team-a,late}")
+        rig.create(yamls.service("late", service, "w-pairs"))
+        rig.ready("late", service, 60)
+        assert watched(rig) == {"team-a": 1.0, "late": 1.0}
+        rig.delete("Namespace", "", "late")
+        rig.wait("late is gone", lambda: rig.get("Namespace", "", "late") is None, 60)
+        rig.wait("it is noticed", lambda: watched(rig)["late"] == 0.0, 90)
+    rig.patch("InferenceService", "team-a", "first", {"spec": {"engine": {"runner": {"image": "engine:2"}}}})
+    rig.wait("team-a goes on", lambda: rig.condition("team-a", "first", "RolledOut").get("reason") == "Complete", 60)
+    log = rig.cluster.log("operator").read_text()
+    assert "Traceback" not in log and "CRITICAL" not in log
+
+
+def writers(rig: Rig, since: int) -> dict[tuple[str, str], set[str]]:
+    """(namespace, name) of what operators wrote -> whose accounts did."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for one in rig.cluster.audit(since):
+        aside = ("leases", "selfsubjectreviews")
+        if one.writes and one.user.startswith("system:serviceaccount:ome:") and one.resource not in aside:
+            found.setdefault((one.namespace, one.name), set()).add(one.user.rpartition(":")[2])
+    return found
+
+
+def uids(rig: Rig, service: str) -> set[str]:
+    selector = f"ome.io/inferenceservice={service}"
+    return {one["metadata"]["uid"] for one in rig.all("Pod", "team-a", selector)}
+
+
+def test_two_operators_of_two_classes_do_not_meet(rig: Rig) -> None:
+    """On all namespaces, in one namespace of their own; and a service goes from the first to the second as it is."""
+    rig.install()
+    chart = str(ROOT / "charts/ome-resources")
+    sets = ("--set", "operator.external=true", "--set", "operatorClass=blue")
+    rig.cluster.helm("upgrade", "--install", "ome-blue", chart, "-n", "ome", *sets)
+    blue: dict[str, Any] = {"labels": {"ome.io/operator-class": "blue"}}
+    mark = rig.cluster.audit_mark()
+    rig.start("operator")
+    rig.start(
+        "second", "--operator-class", "blue", kubeconfig=rig.cluster.keep_token("ome", "ome-operator-blue")
+    )
+    plain, theirs = yamls.service("team-a", "plain", "w-pairs"), yamls.service("team-a", "theirs", "w-pairs")
+    rig.create(plain)
+    rig.create({**theirs, "metadata": {**theirs["metadata"], **blue}})
+    private = yamls.runtime("private")
+    rig.create({**private, "metadata": {**private["metadata"], **blue}})
+    for name in ("plain", "theirs"):
+        rig.ready("team-a", name, 60)
+    rig.create(yamls.service("team-a", "stranger", "private"))
+    rig.says("team-a", "stranger", "RuntimeReady", "RuntimeNotFound")
+    rig.delete("InferenceService", "team-a", "stranger")
+    asked_for = ("get", "clusterservingruntime", "private", "-o", "jsonpath={.status.conditions[0].type}")
+    rig.wait("its status", lambda: rig.cluster.kubectl(*asked_for) != "")
+    rig.quiet()
+    wrote = writers(rig, mark)
+    assert {name: users for name, users in wrote.items() if len(users) > 1} == {}
+    assert wrote["team-a", "plain"] == wrote["", "w-pairs"] == {"ome-operator"}
+    assert wrote["team-a", "theirs"] == wrote["", "private"] == {"ome-operator-blue"}
+
+    before, mark = uids(rig, "plain"), rig.cluster.audit_mark()
+    rig.patch("InferenceService", "team-a", "plain", {"metadata": blue})
+    rig.patch("InferenceService", "team-a", "plain", {"spec": {"router": {"minReplicas": 2, "maxReplicas": 2}}})
+    rig.wait("two routers", lambda: len(rig.all("Pod", "team-a", "component=router,ome.io/inferenceservice=plain")) == 2)
+    rig.ready("team-a", "plain", 60)
+    assert before < uids(rig, "plain"), "nothing restarted"
+    assert writers(rig, mark)["team-a", "plain"] == {"ome-operator-blue"}
+    rig.delete("ClusterServingRuntime", "", "private")
+    rig.cluster.helm("uninstall", "ome-blue", "-n", "ome")
+
+
+def test_another_operator_of_the_same_class_elsewhere_is_said(rig: Rig) -> None:
+    """As a process with the administrator's kubeconfig, whose Lease is in another namespace; it says as whom it works, too."""
+    rig.install()
+    rig.start("operator")
+    rig.leads()
+    rig.start("second", "--namespace-of-lease", "team-b", kubeconfig=rig.cluster.kubeconfig)
+    said = rig.cluster.log("second")
+
+    def says(words: str) -> bool:
+        return words in said.read_text()
+
+    rig.wait("a rival", lambda: says("another operator of no class, like this one, works here: Lease ome/ome-operator of operator"))
+    assert says("working as kubernetes-admin, with all the rights of that user")
+    assert says("`ome kubeconfig --serviceaccount team-b/ome-operator` makes")
+    assert 'ome_rivals{namespace="ome"} 1.0' in page(rig)
+    assert "working as system:serviceaccount:ome:ome-operator" in rig.cluster.log("operator").read_text()
+
+
+@pytest.mark.parametrize("watch", ["team-b", "team-a"])
+def test_claims_of_operators_without_a_cluster_role_meet_in_a_namespace(watch: str, rig: Rig) -> None:
+    rig.install("watchNamespaces={team-a,team-b}", "clusterWideKinds=false")
+    rig.start("operator", "--no-cluster-wide-kinds", "--watch-namespace", "team-a")
+    rig.leads()
+    rig.wait("its claim", lambda: "ome-operator-claim" in rig.cluster.kubectl("get", "leases", "-n", "team-a"))
+    more = ("--no-cluster-wide-kinds", "--watch-namespace", watch, "--namespace-of-lease", "team-b")
+    rig.start("second", *more, kubeconfig=rig.cluster.kubeconfig)
+    rig.leads()
+    rig.wait("its look", lambda: "ome_rivals" in page(rig))
+    rig.quiet(1.0)
+    assert ("Lease team-a/ome-operator-claim of ome/ome-operator" in rig.cluster.log("second").read_text()) == (watch == "team-a")
+    rig.cluster.kubectl("delete", "leases", "--all", "-n", "team-a")
+    rig.cluster.kubectl("delete", "leases", "--all", "-n", "team-b")
+
+
+@pytest.mark.parametrize("words", [("--no-cluster-wide-kinds",), ("--watch-namespace", "A b"), ("--operator-class", "A b")])
+def test_what_cannot_be_is_refused_with_a_sentence(words: tuple[str, ...], rig: Rig) -> None:
+    rig.start("operator", *words)
+    rig.wait("it ends", lambda: not rig.cluster.process("operator"))
+    assert words[0] in rig.cluster.log("operator").read_text()

@@ -1,0 +1,59 @@
+"""What is an operator's own."""
+
+import pytest
+
+from ome_operator.cache.cluster_cache import KINDS
+from ome_operator.cache.scope import Scope
+from ome_operator.kube.resources import RESOURCES
+
+LABEL = "ome.io/operator-class"
+
+
+@pytest.mark.parametrize(
+    ("kind", "label", "none", "blue"),
+    [
+        ("InferenceService", None, True, False),
+        ("InferenceService", "blue", False, True),
+        ("InferenceService", "red", False, False),
+        ("BenchmarkJob", None, True, False),
+        ("Serving", "blue", False, True),
+        ("ClusterServingRuntime", None, True, True),
+        ("ClusterServingRuntime", "blue", False, True),
+        ("BaseModel", "red", False, False),
+        ("Pod", "red", True, True),
+        ("Node", "red", True, True),
+    ],
+)
+def test_of_what_is_for_others_an_operator_knows_nothing(kind: str, label: str | None, none: bool, blue: bool) -> None:
+    body = {"metadata": {"labels": {LABEL: label}} if label else {}}
+    assert (Scope().knows(kind, body), Scope(operator_class="blue").knows(kind, body)) == (none, blue)
+
+
+def test_it_writes_only_what_is_its_own() -> None:
+    """A model without a class is for everybody, and one operator says how it is."""
+    assert [Scope(operator_class=of).acts_on({}) for of in ("", "blue")] == [True, False]
+    assert [Scope(operator_class=of).acts_on({LABEL: "blue"}) for of in ("", "blue")] == [False, True]
+
+
+def test_each_kind_is_in_one_place() -> None:
+    scope = Scope(("a", "b"))
+    inside, outside = scope.in_place(KINDS, "a"), scope.in_place(KINDS, "")
+    assert set(inside) | set(outside) == set(KINDS) and not set(inside) & set(outside)
+    assert all(RESOURCES[kind].namespaced for kind in inside)
+    assert Scope().in_place(KINDS, "") == KINDS
+    assert set(Scope(("a",), cluster_kinds=False).kinds(KINDS)) == set(inside)
+
+
+@pytest.mark.parametrize(
+    ("scope", "labels", "removes"),
+    [
+        (Scope(), True, True),
+        (Scope(("a",)), False, False),
+        (Scope(("a",), model_agent=True), True, False),
+        (Scope(operator_class="blue", model_agent=True), False, False),
+        (Scope(("a",), cluster_kinds=False, model_agent=True), False, False),
+    ],
+)
+def test_a_single_operator_of_a_cluster_labels_nodes(scope: Scope, labels: bool, removes: bool) -> None:
+    """And only who sees all pods lets weights be removed."""
+    assert (scope.labels_nodes, scope.removes_weights) == (labels, removes)

@@ -1,0 +1,82 @@
+"""The manager with namespaces that come and go, and with objects of other classes."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from ome_operator.cache.cluster_cache import KINDS
+from ome_operator.controllers.base import CORE
+from ome_operator.controllers.manager import Manager, Place
+from ome_operator.core.observed.objects import Ref
+from ome_operator.machinery.metrics import Metrics
+from ome_operator.settings import Settings
+from tests.support import yamls
+from tests.support.fake_api import FakeApi
+
+
+def manager(**settings: Any) -> tuple[Manager, FakeApi]:
+    api = FakeApi()
+    return Manager(Settings(**settings), CORE, api, Metrics("t"), lambda: datetime.now(UTC), KINDS), api
+
+
+def service(namespace: str = "a", version: int = 1, **labels: str) -> dict[str, Any]:
+    body = yamls.service(namespace, "svc", "rt")
+    body["metadata"] |= {"uid": f"of-{namespace}", "resourceVersion": str(version), "generation": 1, "labels": labels}
+    return body
+
+
+REF = Ref("InferenceService", "a", "svc")
+BLUE = {"ome.io/operator-class": "blue"}
+
+
+def test_a_service_that_gets_another_class_is_forgotten_and_nothing_is_done() -> None:
+    made, api = manager()
+    made.seen("InferenceService", service())
+    assert made.cluster.find(REF) is not None
+    made.seen("InferenceService", service(version=2, **BLUE))
+    assert made.cluster.find(REF) is None
+    made.seen("InferenceService", service(version=3))
+    assert made.cluster.find(REF) is not None, "it can come back"
+    assert api.calls == []
+
+
+async def test_passes_of_a_namespace_begin_when_it_is_whole_and_end_when_it_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a picture would prune and recover."""
+    made, _ = manager(watch_namespaces=("a", "b"))
+    passes: list[Ref] = []
+
+    async def reconcile(ref: Ref) -> None:
+        passes.append(ref)
+
+    monkeypatch.setattr(made._services, "reconcile", reconcile)
+    made.seen("InferenceService", service())
+    await made._pass(REF)
+    assert passes == []
+    made.whole("a")
+    await made._pass(REF)
+    made.away("a")
+    await made._pass(REF)
+    assert passes == [REF]
+    assert made.cluster.find(REF) is not None, "what is known stays until the namespace was listed anew"
+
+
+def test_an_audit_looks_only_where_lists_can_be_asked_for() -> None:
+    made, _ = manager(watch_namespaces=("a", "b"))
+    for namespace in ("a", "b"):
+        made.seen("InferenceService", service(namespace))
+    made.whole("a")
+    assert made._known(Place("InferenceService", "a")) == {"of-a"}
+    assert made._known(Place("InferenceService", "b")) == set()
+
+
+def test_a_service_of_an_absent_namespace_holds_up_nobody() -> None:
+    """It may have been in the middle of a rollout, and its permit is what others of its runtime wait for."""
+    made, _ = manager(watch_namespaces=("a", "b"))
+    made.seen("InferenceService", service())
+    permits, place = made._services._permits, Ref("ClusterServingRuntime", "", "rt")
+    permits.take(REF, place)
+    other = Ref("InferenceService", "b", "svc")
+    assert permits.ahead(other, place) == (REF,)
+    made.away("a")
+    assert permits.ahead(other, place) == ()

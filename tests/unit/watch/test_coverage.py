@@ -1,0 +1,175 @@
+"""Namespaces that are absent, come and vanish: they are said and hold up nobody, and what kopf asks of them waits."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from ome_operator.kube.errors import Transient
+from ome_operator.watch import coverage, handlers
+from ome_operator.watch.coverage import Coverage, How
+from ome_operator.watch.sink import Watched
+from tests.support.answers import answers
+
+WIDE = Watched("Node", "", "v1", "nodes")
+IN_ONE = Watched("Pod", "", "v1", "pods", "ours=yes")
+
+
+def kinds(namespace: str) -> list[Watched]:
+    return [IN_ONE._replace(namespace=namespace)] if namespace else [WIDE]
+
+
+class Manager:
+    """Writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def seen(self, kind: str, body: Mapping[str, Any]) -> None:
+        self.said.append(f"seen {body['metadata']['name']}")
+
+    def deleted(self, kind: str, body: Mapping[str, Any]) -> None:
+        self.said.append(f"deleted {body['metadata']['name']}")
+
+    def relisted(self, kind: str, namespace: str = "") -> None:
+        self.said.append(f"relisted {kind} in {namespace}")
+
+    async def listed(self, kind: str, namespace: str = "") -> set[str]:
+        return set()
+
+    def whole(self, namespace: str) -> None:
+        self.said.append(f"whole {namespace}".strip())
+
+    def away(self, namespace: str) -> None:
+        self.said.append(f"away {namespace}")
+
+
+class Cluster:
+    """Namespaces that are there, and lists of one object each."""
+
+    def __init__(self, *there: str) -> None:
+        self.there, self.down = set(there), False
+        self.asked: list[str] = []
+
+    async def look(self, namespace: str) -> str:
+        if self.down:
+            raise Transient("no API server")
+        return "" if namespace in self.there else "it does not exist"
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append(request.path)
+        if "watch" in request.query:
+            response = web.StreamResponse()
+            await response.prepare(request)
+            await asyncio.Future()
+        name = request.path.strip("/").replace("/", ".").removeprefix("api.v1.")
+        item = {"metadata": {"name": name, "uid": name, "resourceVersion": "1"}}
+        return web.json_response({"metadata": {"resourceVersion": "9"}, "items": [item]})
+
+
+@asynccontextmanager
+async def covered(cluster: Cluster, *names: str) -> AsyncIterator[tuple[Coverage, Manager]]:
+    manager = Manager()
+    async with answers(cluster.answer) as connection, connection.session(limit=0, agent="") as session:
+        made = Coverage(names, kinds, (), manager, cluster.look, How(session, connection.server, 60, 60.0))
+        watching = asyncio.create_task(made.run())
+        try:
+            yield made, manager
+            assert not watching.done(), watching
+        finally:
+            watching.cancel()
+            await asyncio.wait([watching])
+
+
+async def until(what: Any) -> None:
+    async with asyncio.timeout(10):
+        while not what():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coverage, "LOOK_SOON", 0.05)
+    monkeypatch.setattr(coverage, "LOOK_LATE", 0.05)
+
+
+async def test_a_namespace_that_is_absent_holds_up_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = Cluster("a")
+    async with covered(cluster, "a", "b") as (made, manager):
+        await made.complete.wait()
+        assert set(manager.said) == {"seen nodes", "whole", "seen namespaces.a.pods", "whole a"}
+        assert made.watched == {"a": 1.0, "b": 0.0}
+        await asyncio.sleep(0.2)
+    assert not [path for path in cluster.asked if "/b/" in path], "nothing is asked of it"
+    assert [one.message for one in caplog.records if one.levelname == "WARNING"] == [
+        "namespace b is not watched: it does not exist"
+    ], "it is said once"
+
+
+async def test_it_is_watched_when_it_comes_and_again_when_it_comes_again() -> None:
+    cluster = Cluster("a")
+    async with covered(cluster, "a", "b") as (made, manager):
+        await made.complete.wait()
+        cluster.there.add("b")
+        await until(lambda: made.watched["b"])
+        assert manager.said[-2:] == ["seen namespaces.b.pods", "whole b"]
+        cluster.there.remove("b")
+        await until(lambda: manager.said[-1] == "away b")
+        assert made.watched == {"a": 1.0, "b": 0.0}
+        cluster.there.add("b")
+        await until(lambda: manager.said[-1] == "whole b")
+        # Deletions meanwhile were told to nobody: an audit finds them.
+        assert manager.said[-3:] == ["seen namespaces.b.pods", "relisted Pod in b", "whole b"]
+        assert "away a" not in manager.said
+
+
+async def test_while_nobody_answers_nothing_is_given_up() -> None:
+    cluster = Cluster("a")
+    async with covered(cluster, "a") as (made, manager):
+        await made.complete.wait()
+        cluster.there, cluster.down = set(), True
+        await asyncio.sleep(0.2)
+        assert made.watched == {"a": 1.0}
+        cluster.there, cluster.down = {"a"}, False
+        await asyncio.sleep(0.2)
+        assert "away a" not in manager.said
+
+
+async def test_what_kopf_asks_of_an_absent_namespace_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And fails in a way that kopf begins again after, without a word."""
+    monkeypatch.setattr(coverage, "HELD", 0.3)
+    cluster, path = Cluster("a"), "/api/v1/namespaces/b/pods"
+    async with covered(cluster, "a", "b") as (made, _), answers(cluster.answer) as here:
+        await made.complete.wait()
+        async with aiohttp.ClientSession(middlewares=[handlers.patient(made)]) as session:
+            for free in ("/api/v1/nodes", "/apis", "/api/v1/namespaces/a/pods", "/api/v1/namespaces/other/pods"):
+                assert (await session.get(here.server + free)).status == 200
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await session.get(here.server + path)
+            assert path not in cluster.asked
+            monkeypatch.setattr(coverage, "HELD", 10.0)
+            waiting = asyncio.create_task(session.get(here.server + path))
+            await asyncio.sleep(0.1)
+            cluster.there.add("b")
+            assert (await waiting).status == 200
+
+
+async def test_a_refusal_is_kopfs_to_know_only_where_the_namespace_is_there() -> None:
+    """kopf would end two minutes later for a namespace that has vanished."""
+    cluster = Cluster("a")
+
+    async def refuse(_: web.Request) -> web.StreamResponse:
+        return web.json_response({}, status=403)
+
+    async with covered(cluster, "a") as (made, manager), answers(refuse) as here:
+        await made.complete.wait()
+        async with aiohttp.ClientSession(middlewares=[handlers.patient(made)]) as session:
+            assert (await session.get(f"{here.server}/api/v1/namespaces/a/pods")).status == 403
+            cluster.there.clear()
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await session.get(f"{here.server}/api/v1/namespaces/a/pods")
+        assert manager.said[-1] == "away a"
