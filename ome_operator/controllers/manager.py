@@ -135,8 +135,9 @@ class Manager:
     def seen(self, kind: str, body: Body) -> None:
         """An object is there. A body that breaks us is one lost fact, not a dead watch."""
         try:
-            if not self.scope.knows(kind, body):  # it may have been ours a moment ago
-                self.cluster.gone(kind, from_api.uid(body), from_api.version(body))
+            if not self.scope.knows(kind, body):
+                if self.cluster.resources[kind].get(from_api.uid(body)) is not None:  # it was ours a moment ago
+                    self.deleted(kind, body)
                 return
             self.cluster.seen(kind, body)
         except Exception:

@@ -1,0 +1,82 @@
+"""What `watchNamespaces` costs: `python -m bench.namespaces`.
+
+A real API server with an audit log, and an operator with the chart's Roles in 1, 10 and 50 empty namespaces, beside one of all
+namespaces. Counted are the operator's requests until it leads, and in a minute in which nothing happens; with CPU time and
+memory of the operator and of the API server.
+"""
+
+import time
+from typing import Any
+
+from bench.processes import Usage, usage
+from ome_local.audit_log import Request
+from ome_local.cluster import Cluster
+from tests.support import clusters
+from tests.support.rig import USER, Rig, said
+
+COUNTS = (0, 1, 10, 50)
+"""Namespaces; 0: all of them, by a ClusterRole."""
+IDLE_S = 60.0
+
+
+def main() -> None:
+    """Measure, and print a table as docs/namespaces.md has it."""
+    with clusters.fresh("bench", nodes=2) as cluster:
+        rig = Rig(cluster)
+        rig.install()
+        for number in range(max(COUNTS)):
+            rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name(number)}})
+        rows = [measured(rig, count) for count in COUNTS]
+    print("| namespaces | " + " | ".join(rows[0]) + " |\n|" + "---|" * (len(rows[0]) + 1))
+    for count, row in zip(COUNTS, rows, strict=True):
+        print(f"| {count or 'all'} | " + " | ".join(str(value) for value in row.values()) + " |")
+
+
+def name(number: int) -> str:
+    """Of a namespace."""
+    return f"team-{number:02}"
+
+
+def measured(rig: Rig, count: int) -> dict[str, Any]:
+    """A row of the table."""
+    named = [name(number) for number in range(count)]
+    rig.install(*([f"watchNamespaces={{{','.join(named)}}}"] if named else []))
+    time.sleep(2.0)
+    mark, began, server = rig.cluster.audit_mark(), time.monotonic(), used(rig.cluster, "apiserver").cpu_s
+    rig.start("operator", *(word for one in named for word in ("--watch-namespace", one)))
+    while said(rig.port) != "leading":
+        time.sleep(0.02)
+    seconds = time.monotonic() - began
+    time.sleep(5.0)
+    start, started = sent(rig, mark), used(rig.cluster, "apiserver").cpu_s - server
+    mark, before, server = rig.cluster.audit_mark(), used(rig.cluster, "operator").cpu_s, used(rig.cluster, "apiserver").cpu_s
+    time.sleep(IDLE_S)
+    idle, own, of_server = sent(rig, mark), used(rig.cluster, "operator").cpu_s - before, used(rig.cluster, "apiserver").cpu_s - server
+    memory = used(rig.cluster, "operator").peak_mib
+    rig.stop()
+    return {
+        "lists": sum(one.verb == "list" for one in start),
+        "watches": sum(one.verb == "watch" for one in start),
+        "seconds until it leads": f"{seconds:.1f}",
+        "CPU of the API server meanwhile, s": f"{started:.1f}",
+        "requests in an idle minute": len(idle),
+        "CPU in it, operator": f"{own / IDLE_S:.1%}",
+        "API server": f"{of_server / IDLE_S:.1%}",
+        "memory at most, MiB": round(memory),
+    }
+
+
+def sent(rig: Rig, mark: int) -> list[Request]:
+    """What the operator asked, without its Lease."""
+    return [one for one in rig.cluster.audit(mark) if one.user == USER and one.resource != "leases"]
+
+
+def used(cluster: Cluster, which: str) -> Usage:
+    """What a process of the cluster has used so far."""
+    found = cluster.process(which)
+    assert found is not None
+    return usage(found.pid)
+
+
+if __name__ == "__main__":
+    main()
