@@ -1,6 +1,6 @@
 """What `watchNamespaces` costs: `python -m bench.namespaces`.
 
-A real API server with an audit log, and an operator with the chart's Roles in 1, 10 and 50 empty namespaces, beside one of all
+A real API server with an audit log, and an operator with the chart's Roles in 1, 10 and 50 empty namespaces, beside each of all
 namespaces. Counted are the operator's requests until it leads, and in a minute in which nothing happens; with CPU time and
 memory of the operator and of the API server.
 """
@@ -43,20 +43,28 @@ def measured(rig: Rig, count: int) -> dict[str, Any]:
     rig.install(*([f"watchNamespaces={{{','.join(named)}}}"] if named else []))
     time.sleep(2.0)
     mark, began, server = rig.cluster.audit_mark(), time.monotonic(), used(rig.cluster, "apiserver").cpu_s
-    rig.start("operator", *(word for one in named for word in ("--watch-namespace", one)))
+    rig.start("operator", *(word for each in named for word in ("--watch-namespace", each)))
     while said(rig.port) != "leading":
         time.sleep(0.02)
     seconds = time.monotonic() - began
     time.sleep(5.0)
     start, started = sent(rig, mark), used(rig.cluster, "apiserver").cpu_s - server
-    mark, before, server = rig.cluster.audit_mark(), used(rig.cluster, "operator").cpu_s, used(rig.cluster, "apiserver").cpu_s
+    mark, before, server = (
+        rig.cluster.audit_mark(),
+        used(rig.cluster, "operator").cpu_s,
+        used(rig.cluster, "apiserver").cpu_s,
+    )
     time.sleep(IDLE_S)
-    idle, own, of_server = sent(rig, mark), used(rig.cluster, "operator").cpu_s - before, used(rig.cluster, "apiserver").cpu_s - server
+    idle, own, of_server = (
+        sent(rig, mark),
+        used(rig.cluster, "operator").cpu_s - before,
+        used(rig.cluster, "apiserver").cpu_s - server,
+    )
     memory = used(rig.cluster, "operator").peak_mib
     rig.stop()
     return {
-        "lists": sum(one.verb == "list" for one in start),
-        "watches": sum(one.verb == "watch" for one in start),
+        "lists": sum(each.verb == "list" for each in start),
+        "watches": sum(each.verb == "watch" for each in start),
         "seconds until it leads": f"{seconds:.1f}",
         "CPU of the API server meanwhile, s": f"{started:.1f}",
         "requests in an idle minute": len(idle),
@@ -68,7 +76,7 @@ def measured(rig: Rig, count: int) -> dict[str, Any]:
 
 def sent(rig: Rig, mark: int) -> list[Request]:
     """What the operator asked, without its Lease."""
-    return [one for one in rig.cluster.audit(mark) if one.user == USER and one.resource != "leases"]
+    return [each for each in rig.cluster.audit(mark) if each.user == USER and each.resource != "leases"]
 
 
 def used(cluster: Cluster, which: str) -> Usage:

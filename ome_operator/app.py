@@ -164,7 +164,7 @@ class Operator:
         self._begin("policies", policies.run())
         home = settings.lease_namespace, _own_name(settings)
         rivals = Rivals(self._client, manager.scope, home, lambda name: bool(self.told.watched[name]), self._wall)
-        self._metrics.watch("rivals", "Other operators of this class that work here", "namespace", lambda: dict.fromkeys(rivals.found, 1.0))
+        rivals.watch_metrics(self._metrics)
         self._begin("rivals", rivals.run())
         if self._lease is not None:
             self._begin("lease", self._lease.hold())

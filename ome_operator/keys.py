@@ -50,7 +50,7 @@ RUNTIME_SYNC, MODEL_SYNC = f"{GROUP}/runtime-sync", f"{GROUP}/model-sync"
 OPERATOR_CLASS = f"{GROUP}/operator-class"
 """Label on what people write: the class of operators that acts on the object. Without it: those that have no class."""
 LEASE_CLASS = f"{GROUP}/operator-lease"
-"""Label on an operator's Lease: its class, "" without one, so that two operators of one class find each other."""
+"""Label on an operator's Lease: its class, or "", so that two operators of a class find each other."""
 RETRY = f"{GROUP}/rollout-retry"
 """On a service: any new value lets a rejected revision be tried again."""
 

@@ -56,7 +56,7 @@ class ClusterCache:
 
     def refs(self, namespace: str) -> list[Ref]:
         """Everything in a namespace that passes look at."""
-        return [one.ref for store in self.resources.values() for one in store if one.ref.namespace == namespace]
+        return [each.ref for store in self.resources.values() for each in store if each.ref.namespace == namespace]
 
     def find(self, ref: Ref) -> Resource | None:
         """The object of a key; the newest where an old one of the same name is still going."""

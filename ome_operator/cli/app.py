@@ -32,7 +32,10 @@ COMMANDS = {
     "thaw": ("ome_operator.cli.freeze", "Go on with what a freeze held back."),
     "agent": ("ome_operator.cli.agent", "Fetch and verify weights on one node (the model agent)."),
     "benchmark": ("ome_operator.cli.benchmark", "Steps of a BenchmarkJob's pod."),
-    "kubeconfig": ("ome_operator.cli.kubeconfig", "A kubeconfig of a ServiceAccount, to run the operator outside a cluster."),
+    "kubeconfig": (
+        "ome_operator.cli.kubeconfig",
+        "A kubeconfig of a ServiceAccount, to run the operator outside a cluster.",
+    ),
     "adopt": ("ome_operator.cli.adopt", "Take over a cluster where OME has run."),
 }
 """Name → module and the line that `ome --help` shows without loading it."""

@@ -85,7 +85,7 @@ def span(written: str) -> timedelta:
 
 
 def made(cluster: Mapping[str, Any], user: str, token: str) -> dict[str, Any]:
-    """The kubeconfig: one cluster, one user."""
+    """The kubeconfig: a cluster and a user."""
     return {
         "apiVersion": "v1",
         "kind": "Config",
@@ -104,7 +104,7 @@ def replaceable(file: Path, user: str) -> None:
         return
     try:
         found = yaml.safe_load(file.read_text())
-        users = [one["name"] for one in found["users"]]
+        users = [user["name"] for user in found["users"]]
     except (OSError, ValueError, yaml.YAMLError, TypeError, KeyError):
         users = []
     if users != [user]:

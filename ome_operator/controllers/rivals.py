@@ -14,6 +14,7 @@ from ome_operator import keys
 from ome_operator.cache.scope import Scope
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+from ome_operator.machinery.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 
@@ -21,6 +22,7 @@ Manifest = dict[str, Any]
 
 EVERY, CLAIM_EVERY = 60.0, 300.0
 """Seconds between two looks: a list costs the same for any number of namespaces, claims two requests for each."""
+WITHOUT = "without a class, like this,"
 LIVES = 3
 """An operator that has missed so many renewals of its Lease is gone."""
 
@@ -29,13 +31,23 @@ class Rivals:
     """Looks for them, and says what it finds."""
 
     def __init__(
-        self, client: Client, scope: Scope, home: tuple[str, str], watched: Callable[[str], bool], wall: Callable[[], datetime]
+        self,
+        client: Client,
+        scope: Scope,
+        home: tuple[str, str],
+        watched: Callable[[str], bool],
+        wall: Callable[[], datetime],
     ) -> None:
         self._client, self._scope, self._watched, self._wall = client, scope, watched, wall
         self._namespace, self._name = home
         self._me = "/".join(home)
         self.found: dict[str, str] = {}
         """Namespace of a Lease -> who keeps it."""
+
+    def watch_metrics(self, metrics: Metrics) -> None:
+        """A gauge that is read when somebody scrapes."""
+        text = "Other operators of this class that work here"
+        metrics.watch("rivals", text, "namespace", lambda: dict.fromkeys(self.found, 1.0))
 
     async def run(self) -> None:
         """Look for ever."""
@@ -51,9 +63,9 @@ class Rivals:
             logger.warning("cannot look for other operators of this class: %s", error)
             return
         for namespace in sorted(found.keys() - self.found.keys()):
-            of = f"class {self._scope.operator_class}" if self._scope.operator_class else "no class, like this one,"
+            of = f"of class {self._scope.operator_class}" if self._scope.operator_class else WITHOUT
             logger.warning(
-                "another operator of %s works here: Lease %s. Both write the same objects; stop it or give it a class "
+                "another operator %s works here: Lease %s. Both write the same objects; stop it or give it a class "
                 "(operatorClass)", of, found[namespace],
             )  # fmt: skip
         self.found = found
@@ -61,13 +73,15 @@ class Rivals:
     async def _listed(self) -> dict[str, str]:
         selector = f"{keys.LEASE_CLASS}={self._scope.operator_class}"
         leases = await self._client.list_objects("Lease", label_selector=selector)
-        return {one["metadata"]["namespace"]: self._called(one) for one in leases if self._meets(one)}
+        return {each["metadata"]["namespace"]: self._called(each) for each in leases if self._meets(each)}
 
     def _meets(self, lease: Mapping[str, Any]) -> bool:
         """Whether a Lease is another operator's that lives and works where we do."""
         namespace, name = lease["metadata"]["namespace"], lease["metadata"]["name"]
         spec = lease.get("spec") or {}
-        if (namespace, name) == (self._namespace, self._name) or not self._alive(spec):
+        if (namespace, name) == (self._namespace, self._name) or spec.get("holderIdentity") == self._me:
+            return False  # a claim of our own is from a time when we read nothing cluster-wide
+        if not self._alive(spec):
             return False
         mine = self._scope.namespaces
         return name == self._name or not mine or namespace in mine

@@ -7,7 +7,7 @@ from ome_operator.kube.errors import Forbidden, NotFound
 async def can_watch(client: Client, namespace: str) -> str:
     """Why a namespace cannot be watched; "" where it is there and gives us rights. Raises KubeError where nobody knows.
 
-    Who has rights in some namespaces alone is told no more of a namespace that is absent than of one that gives no rights.
+    Who has rights in some namespaces alone is told no more of an absent namespace than of another that gives no rights.
     """
     try:
         await client.get("Namespace", "", namespace)

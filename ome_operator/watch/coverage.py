@@ -1,4 +1,4 @@
-"""Where the operator looks: everywhere, or at what is cluster-wide and into each of some namespaces, one by one.
+"""Where the operator looks: everywhere, or at what is cluster-wide and into each of some namespaces.
 
 A namespace that is named may be absent, vanish, and come again. Each has its own lists and watches, so the others go on
 meanwhile. kopf is told all names once; its requests into an absent namespace wait here, and no request is sent.
@@ -60,7 +60,7 @@ class How(NamedTuple):
 
 
 class Part:
-    """Lists and watches of one namespace, or of everything that belongs to none: its own tells of itself."""
+    """Lists and watches of a namespace, or of everything that belongs to none: its own tells of itself."""
 
     def __init__(self, namespace: str, kinds: Sequence[Watched], written: Collection[str], knows: Knows, how: How) -> None:
         self.namespace, self._knows, self._how = namespace, knows, how

@@ -98,8 +98,8 @@ def patient(told: Heard) -> aiohttp.ClientMiddlewareType:
 
     A token that is refused, although it was renewed, is not for kopf to know: it would close the session, and watches of
     other kinds would end by that. The time-out of the request ends this. Nor is a namespace that is absent: kopf would end
-    after two minutes. Of the errors that a request can have, a payload that was cut is the one that kopf says nothing of,
-    counts nowhere, and begins again after.
+    after two minutes. Of the errors that a request can have, only of a payload that was cut kopf says nothing,
+    counts it nowhere, and begins again after it.
     """
 
     async def sent(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
@@ -122,9 +122,7 @@ async def event(memo: Memo, event: kopf.RawEvent, resource: kopf.Resource, **_: 
     memo.process.told.event(resource.group, resource.plural, event["type"], event["object"])
 
 
-async def operate(
-    process: Process, stop: asyncio.Event, server_timeout: int = 600, namespaces: Sequence[str] = ()
-) -> None:
+async def operate(process: Process, stop: asyncio.Event, server_timeout: int = 600, namespaces: Sequence[str] = ()) -> None:
     """Run until `stop` is set or a signal says so; raises what made it impossible to watch. `namespaces`: () for all."""
     tuning.quiet()
     registry = kopf.OperatorRegistry()

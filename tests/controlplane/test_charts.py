@@ -178,13 +178,13 @@ def names(objects: list[dict[str, Any]], *kinds: str) -> set[tuple[str, str]]:
 
 
 def granted(role: dict[str, Any]) -> set[tuple[str, str]]:
-    return {(one, verb) for rule in role["rules"] for one in rule["resources"] for verb in rule["verbs"]}
+    return {(kind, verb) for rule in role["rules"] for kind in rule["resources"] for verb in rule["verbs"]}
 
 
 def test_with_watch_namespaces_nothing_namespaced_is_in_a_cluster_role() -> None:
     made = rendered(watchNamespaces=["a", "b"])
     everywhere, cluster = only(rendered(), "ClusterRole", "ome-operator"), only(made, "ClusterRole", "ome-operator")
-    assert {one for one, _ in granted(cluster)} == {
+    assert {kind for kind, _ in granted(cluster)} == {
         "clusterbasemodels", "clusterservingruntimes", "acceleratorclasses", "finetunedweights", "nodes", "nodemodels",
         "leases",
         "clusterbasemodels/status", "clusterservingruntimes/status", "acceleratorclasses/status", "finetunedweights/status",
@@ -196,7 +196,9 @@ def test_with_watch_namespaces_nothing_namespaced_is_in_a_cluster_role() -> None
     both = granted(roles[0]) | granted(cluster)
     assert ("leases", "create") not in both, "claims are for those without a ClusterRole"
     assert granted(everywhere) - both == {("nodes", "patch"), ("nodemodels", "patch")}
-    assert names(made, "ClusterRole") == {("", name) for name in ("ome-operator", "ome-edit", "ome-view", "ome-catalog-view")}
+    assert names(made, "ClusterRole") == {
+        ("", name) for name in ("ome-operator", "ome-edit", "ome-view", "ome-catalog-view")
+    }
     args = pod(made)["containers"][0]["args"]
     assert {"--watch-namespace=a", "--watch-namespace=b"} <= set(args) and "--no-cluster-wide-kinds" not in args
 
@@ -209,7 +211,7 @@ def test_a_team_can_have_all_of_it_in_its_own_namespaces() -> None:
 
 
 def test_two_classes_share_no_name() -> None:
-    """In one namespace, with everything that a release can have."""
+    """In the same namespace, with everything that a release can have."""
     more = {"operator_replicas": 2, "networkPolicy_enabled": True, "metrics_podMonitor": True, "operatorClass": "team-b"}
     second = rendered(**more)
     kinds = {body["kind"] for body in second}
@@ -228,12 +230,21 @@ def test_two_classes_share_no_name() -> None:
     ("values", "said"),
     [
         ({"clusterWideKinds": False}, "clusterWideKinds=false needs watchNamespaces"),
-        ({"watchNamespaces": ["a", "kube-system"]}, "watchNamespaces has kube-system, which admissionPolicy.forbiddenNamespaces"),
+        (
+            {"watchNamespaces": ["a", "kube-system"]},
+            "watchNamespaces has kube-system, which admissionPolicy.forbiddenNamespaces",
+        ),
         ({"watchNamespaces": ["A_1"]}, "watchNamespaces"),
         ({"operatorClass": "Team B"}, "operatorClass"),
         ({"operatorClass": "b", "agent_enabled": True}, "agent.enabled with operatorClass"),
-        ({"watchNamespaces": ["a"], "clusterWideKinds": False, "agent_enabled": True}, "agent.enabled with clusterWideKinds=false"),
-        ({"watchNamespaces": ["a"], "agent": {"enabled": True, "removeAfterSeconds": 5}}, "agent.removeAfterSeconds with watch"),
+        (
+            {"watchNamespaces": ["a"], "clusterWideKinds": False, "agent_enabled": True},
+            "agent.enabled with clusterWideKinds=false",
+        ),
+        (
+            {"watchNamespaces": ["a"], "agent": {"enabled": True, "removeAfterSeconds": 5}},
+            "agent.removeAfterSeconds with watch",
+        ),
     ],
 )
 def test_values_that_do_not_go_together(values: dict[str, Any], said: str) -> None:
@@ -248,4 +259,4 @@ def test_helm_test_runs_where_the_operator_works() -> None:
     made = rendered(watchNamespaces=["a"], operatorClass="x")
     assert only(made, "Role", "ome-test")["metadata"]["namespace"] == "a"
     (box,) = only(made, "Pod")["spec"]["containers"]
-    assert {(one["name"], one["value"]) for one in box["env"]} >= {("NAMESPACE", "a"), ("CLASS", "x")}
+    assert {(given["name"], given["value"]) for given in box["env"]} >= {("NAMESPACE", "a"), ("CLASS", "x")}

@@ -106,7 +106,7 @@ class Rig:
         """Both charts, as the demo installs them, with values of a test."""
         self.cluster.helm("upgrade", "--install", "ome-crd", str(ROOT / "charts/ome-crd"), "-n", "ome", "--create-namespace")
         chart = str(ROOT / "charts/ome-resources")
-        given = [word for one in ("operator.external=true", *values) for word in ("--set", one)]
+        given = [word for value in ("operator.external=true", *values) for word in ("--set", value)]
         self.cluster.helm("upgrade", "--install", "ome", chart, "-n", "ome", *given)
         self.kubeconfig = self.cluster.keep_token("ome", "ome-operator")
         for kind, (group, _) in KINDS.items():
@@ -250,8 +250,8 @@ class Rig:
     def requests(self, since: int) -> list[Request]:
         """What the operator sent since a mark, without its Lease, its name, and its looks at the admission policies."""
         aside = ("leases", "selfsubjectreviews")  # which the operator reads to say as whom it works
-        sent = [one for one in self.cluster.audit(since) if one.user == USER and one.resource not in aside]
-        return [one for one in sent if not probes(one)]
+        sent = [each for each in self.cluster.audit(since) if each.user == USER and each.resource not in aside]
+        return [each for each in sent if not probes(each)]
 
     def quiet(self, seconds: float = 2.0, limit: float = 30.0) -> None:
         """Wait until the operator has written nothing for so long."""

@@ -25,7 +25,7 @@ Right = tuple[str, str, str]
 
 def rights(rig: Rig, *values: str) -> tuple[set[Right], set[Right]]:
     """What the chart gives the operator in a ClusterRole, and in Roles of other namespaces than its own."""
-    given = [word for one in values for word in ("--set", one)]
+    given = [word for each in values for word in ("--set", each)]
     chart = rig.cluster.helm("template", "ome", str(ROOT / "charts/ome-resources"), "-n", "ome", *IMAGE, *given)
     found: dict[str, set[Right]] = {"ClusterRole": set(), "Role": set()}
     for body in yaml.safe_load_all(chart):
@@ -41,15 +41,15 @@ def rights(rig: Rig, *values: str) -> tuple[set[Right], set[Right]]:
 
 def used(rig: Rig, since: int) -> tuple[set[Right], set[Right]]:
     """What the operator has asked since a mark: outside of namespaces, and in those of the teams. Nothing was refused."""
-    sent = [one for one in asked(rig, since) if one.namespace != "ome"]
-    refused = {what(one) for one in sent if one.code == 403} - {what(one) for one in sent if one.code != 403}
+    sent = [each for each in asked(rig, since) if each.namespace != "ome"]
+    refused = {what(each) for each in sent if each.code == 403} - {what(each) for each in sent if each.code != 403}
     assert refused == set()
     found: tuple[set[Right], set[Right]] = set(), set()
-    for one in sent:
-        inside = bool(one.namespace)
-        found[inside].add(what(one))
-        if one.code == 201:  # an apply that creates is logged as a patch, and needs both verbs
-            found[inside].add((*what(one)[:2], "create"))
+    for each in sent:
+        inside = bool(each.namespace)
+        found[inside].add(what(each))
+        if each.code == 201:  # an apply that creates is logged as a patch, and needs both verbs
+            found[inside].add((*what(each)[:2], "create"))
     found[1].update(("", "pods", verb) for verb in ("get", "list", "watch"))  # what it gives to routers
     return found
 
@@ -77,7 +77,7 @@ def test_with_a_cluster_role_for_cluster_wide_kinds(rig: Rig) -> None:
     outside, inside = used(rig, mark)
     of_cluster, of_teams = rights(rig, *values)
     assert (outside, inside) == (of_cluster, of_teams)
-    assert {one.namespace for one in asked(rig, mark)} == {"", "ome", "team-a", "team-b"}
+    assert {each.namespace for each in asked(rig, mark)} == {"", "ome", "team-a", "team-b"}
 
 
 def test_without_any_cluster_role(rig: Rig) -> None:
@@ -134,8 +134,10 @@ def test_a_namespace_that_is_absent_comes_vanishes_and_comes_again(rig: Rig) -> 
     rig.create(yamls.service("team-a", "first", "w-pairs"))
     rig.ready("team-a", "first")
     rig.wait("the metric", lambda: watched(rig) == {"team-a": 1.0, "late": 0.0})
-    assert "namespace late is not watched: it does not exist, or has no RoleBinding" in rig.cluster.log("operator").read_text()
-    for service in ("one", "two"):
+    assert (
+        "namespace late is not watched: it does not exist, or has no RoleBinding" in rig.cluster.log("operator").read_text()
+    )
+    for service in ("first", "second"):
         make(rig, "late")
         rig.install("watchNamespaces={team-a,late}")
         rig.create(yamls.service("late", service, "w-pairs"))
@@ -153,20 +155,20 @@ def test_a_namespace_that_is_absent_comes_vanishes_and_comes_again(rig: Rig) -> 
 def writers(rig: Rig, since: int) -> dict[tuple[str, str], set[str]]:
     """(namespace, name) of what operators wrote -> whose accounts did."""
     found: dict[tuple[str, str], set[str]] = {}
-    for one in rig.cluster.audit(since):
+    for each in rig.cluster.audit(since):
         aside = ("leases", "selfsubjectreviews")
-        if one.writes and one.user.startswith("system:serviceaccount:ome:") and one.resource not in aside:
-            found.setdefault((one.namespace, one.name), set()).add(one.user.rpartition(":")[2])
+        if each.writes and each.user.startswith("system:serviceaccount:ome:") and each.resource not in aside:
+            found.setdefault((each.namespace, each.name), set()).add(each.user.rpartition(":")[2])
     return found
 
 
 def uids(rig: Rig, service: str) -> set[str]:
     selector = f"ome.io/inferenceservice={service}"
-    return {one["metadata"]["uid"] for one in rig.all("Pod", "team-a", selector)}
+    return {each["metadata"]["uid"] for each in rig.all("Pod", "team-a", selector)}
 
 
 def test_two_operators_of_two_classes_do_not_meet(rig: Rig) -> None:
-    """On all namespaces, in one namespace of their own; and a service goes from the first to the second as it is."""
+    """On all namespaces, in a single namespace of their own; and a service goes from the first to the second as it is."""
     rig.install()
     chart = str(ROOT / "charts/ome-resources")
     sets = ("--set", "operator.external=true", "--set", "operatorClass=blue")
@@ -174,9 +176,7 @@ def test_two_operators_of_two_classes_do_not_meet(rig: Rig) -> None:
     blue: dict[str, Any] = {"labels": {"ome.io/operator-class": "blue"}}
     mark = rig.cluster.audit_mark()
     rig.start("operator")
-    rig.start(
-        "second", "--operator-class", "blue", kubeconfig=rig.cluster.keep_token("ome", "ome-operator-blue")
-    )
+    rig.start("second", "--operator-class", "blue", kubeconfig=rig.cluster.keep_token("ome", "ome-operator-blue"))
     plain, theirs = yamls.service("team-a", "plain", "w-pairs"), yamls.service("team-a", "theirs", "w-pairs")
     rig.create(plain)
     rig.create({**theirs, "metadata": {**theirs["metadata"], **blue}})
@@ -217,7 +217,10 @@ def test_another_operator_of_the_same_class_elsewhere_is_said(rig: Rig) -> None:
     def says(words: str) -> bool:
         return words in said.read_text()
 
-    rig.wait("a rival", lambda: says("another operator of no class, like this one, works here: Lease ome/ome-operator of operator"))
+    rig.wait(
+        "a rival",
+        lambda: says("another operator without a class, like this, works here: Lease ome/ome-operator of operator"),
+    )
     assert says("working as kubernetes-admin, with all the rights of that user")
     assert says("`ome kubeconfig --serviceaccount team-b/ome-operator` makes")
     assert 'ome_rivals{namespace="ome"} 1.0' in page(rig)
@@ -235,7 +238,9 @@ def test_claims_of_operators_without_a_cluster_role_meet_in_a_namespace(watch: s
     rig.leads()
     rig.wait("its look", lambda: "ome_rivals" in page(rig))
     rig.quiet(1.0)
-    assert ("Lease team-a/ome-operator-claim of ome/ome-operator" in rig.cluster.log("second").read_text()) == (watch == "team-a")
+    assert ("Lease team-a/ome-operator-claim of ome/ome-operator" in rig.cluster.log("second").read_text()) == (
+        watch == "team-a"
+    )
     rig.cluster.kubectl("delete", "leases", "--all", "-n", "team-a")
     rig.cluster.kubectl("delete", "leases", "--all", "-n", "team-b")
 

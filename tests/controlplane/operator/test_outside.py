@@ -51,9 +51,7 @@ def test_the_lines_that_make_its_kubeconfig(installed: Rig, tmp_path: Path) -> N
     assert first == "ome kubeconfig --serviceaccount ome/ome-operator"
     assert second == "ome operator --kubeconfig ome-operator.kubeconfig --namespace-of-lease ome"
     environment = {**installed.cluster.environment(), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    done = subprocess.run(
-        ["bash", "-ec", first], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(["bash", "-ec", first], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "system:serviceaccount:ome:ome-operator at https://" in done.stderr
     config = tmp_path / "ome-operator.kubeconfig"

@@ -1,4 +1,4 @@
-"""Two operators of one class, as far as either can see."""
+"""Two operators of a class, as far as either can see."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,7 +14,9 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 NAMES = ("a", "b")
 
 
-def lease(namespace: str, name: str = "ome-operator", holder: str = "pod", age: float = 1.0, lasts: int = 15) -> dict[str, Any]:
+def lease(
+    namespace: str, name: str = "ome-operator", holder: str = "pod", age: float = 1.0, lasts: int = 15
+) -> dict[str, Any]:
     spec = {"holderIdentity": holder, "leaseDurationSeconds": lasts, "renewTime": (NOW - timedelta(seconds=age)).isoformat()}
     return {"kind": "Lease", "metadata": {"namespace": namespace, "name": name, "labels": {}}, "spec": spec}
 
@@ -34,6 +36,7 @@ def rivals(api: FakeApi, scope: Scope) -> Rivals:
         (lease("a", "ome-operator-claim", "ml/x", lasts=300), NAMES, True),
         (lease("c", "ome-operator-claim", "ml/x", lasts=300), NAMES, False),
         (lease("c", "ome-operator-claim", "ml/x", lasts=300), (), True),
+        (lease("a", "ome-operator-claim", "ome/ome-operator", lasts=300), NAMES, False),
     ],
 )
 async def test_who_reads_all_leases_of_his_class_finds_them(
@@ -46,7 +49,7 @@ async def test_who_reads_all_leases_of_his_class_finds_them(
     await made.look()
     assert bool(made.found) == found
     assert api.calls[0].selector == "ome.io/operator-lease="
-    assert len([one for one in caplog.records if "another operator" in one.message]) == found, "it is said once"
+    assert len([said for said in caplog.records if "another operator" in said.message]) == found, "it is said once"
 
 
 async def test_claims_are_made_renewed_and_taken_when_they_are_old() -> None:
@@ -61,7 +64,7 @@ async def test_claims_are_made_renewed_and_taken_when_they_are_old() -> None:
     updated: list[str] = []
     api.update = update  # type: ignore[method-assign]
     await made.look()
-    assert [one["metadata"]["namespace"] for one in api.bodies("create")] == ["a", "b"], "none where nothing is watched"
+    assert [made["metadata"]["namespace"] for made in api.bodies("create")] == ["a", "b"], "none where nothing is watched"
     api.answers["get Lease"] = lease("a", "ome-operator-claim", "ome/ome-operator")
     await made.look()
     assert updated == ["ome/ome-operator"] * 2 and made.found == {}

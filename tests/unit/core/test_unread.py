@@ -21,7 +21,7 @@ def unread(deps: Deps) -> Deps:
 
 
 def conditions(status: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {one["type"]: one for one in status["conditions"]}
+    return {told["type"]: told for told in status["conditions"]}
 
 
 def test_a_rollout_waits_for_no_nodes_that_nobody_sees() -> None:
@@ -50,7 +50,11 @@ def test_no_pod_is_taken_for_one_of_a_lost_node() -> None:
     [
         ({"model": {"name": "wide"}}, "ModelReady", "apply a BaseModel of that name in namespace team"),
         ({"runtime": {"name": "wide"}}, "RuntimeReady", "apply a ServingRuntime of that name in namespace team"),
-        ({"model": {"name": "tiny", "fineTunedWeights": ["poet"]}}, "ModelReady", "remove it from spec.model.fineTunedWeights"),
+        (
+            {"model": {"name": "tiny", "fineTunedWeights": ["poet"]}},
+            "ModelReady",
+            "remove it from spec.model.fineTunedWeights",
+        ),
         (
             {"acceleratorSelector": {"acceleratorClass": "h200"}},
             "RuntimeReady",
@@ -67,7 +71,7 @@ def test_what_is_not_read_is_not_said_to_be_missing(spec: dict[str, Any], type_:
 
 
 def test_the_status_of_a_model_says_that_nodes_are_not_read() -> None:
-    (told,) = [one for one in model_status(parts.model(), (), None, START)["conditions"] if one["type"] == "Ready"]
+    told = conditions(model_status(parts.model(), (), None, START))["Ready"]
     assert (told["status"], told["reason"]) == ("Unknown", "NodesUnknown")
 
 

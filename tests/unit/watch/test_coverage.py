@@ -49,7 +49,7 @@ class Manager:
 
 
 class Cluster:
-    """Namespaces that are there, and lists of one object each."""
+    """Namespaces that are there, and lists with an object each."""
 
     def __init__(self, *there: str) -> None:
         self.there, self.down = set(there), False
@@ -105,7 +105,7 @@ async def test_a_namespace_that_is_absent_holds_up_nobody(caplog: pytest.LogCapt
         assert made.watched == {"a": 1.0, "b": 0.0}
         await asyncio.sleep(0.2)
     assert not [path for path in cluster.asked if "/b/" in path], "nothing is asked of it"
-    assert [one.message for one in caplog.records if one.levelname == "WARNING"] == [
+    assert [said.message for said in caplog.records if said.levelname == "WARNING"] == [
         "namespace b is not watched: it does not exist"
     ], "it is said once"
 
