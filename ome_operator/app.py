@@ -10,8 +10,8 @@ import gc
 import logging
 import signal
 from collections.abc import Coroutine, Sequence
-from functools import partial
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import aiohttp

@@ -26,9 +26,7 @@ _PART = "[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
 _SPAN = re.compile(r"(\d+[hms])+")
 
 
-@app.command(
-    epilog="Examples: ome kubeconfig --serviceaccount ome/ome-operator; ome kubeconfig --serviceaccount ome/ome-operator -o -"
-)
+@app.command(epilog="Examples: ome kubeconfig --serviceaccount ome/ome-operator; the same with -o - to stdout")
 def kubeconfig(
     serviceaccount: Annotated[str, typer.Option(help="The account, as NAMESPACE/NAME.", show_default=False)],
     output: Annotated[str, typer.Option("--output", "-o", help="File; - for stdout. Without it NAME.kubeconfig.")] = "",
@@ -38,8 +36,8 @@ def kubeconfig(
 ) -> None:
     """Write a kubeconfig with a token of a ServiceAccount; server and CA are those of the current kubeconfig.
 
-    The operator then has the rights of that account and no others, and the admission policies of the chart bind it. Its file is
-    readable by you alone. Call it again for the next token: an operator that runs reads the file again by itself.
+    The operator then has the rights of that account and no others, and the admission policies of the chart bind it. You
+    alone can read the file. Call it again for the next token: an operator that runs reads the file again by itself.
     """
     namespace, name = account(serviceaccount)
     life = span(duration)

@@ -163,8 +163,8 @@ class Manager:
             self._enqueue(ref, False)
 
     def away(self, namespace: str) -> None:
-        """A namespace is not watched any more. What is known of it stays for the day when it comes again, and nothing is done
-        with it: its services hold up nobody.
+        """A namespace is not watched any more. What is known of it stays for the day when it comes again, and nothing is
+        done with it: its services hold up nobody.
         """
         self._whole.discard(namespace)
         self._services.away(namespace)

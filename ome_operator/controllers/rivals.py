@@ -1,10 +1,11 @@
-"""Whether another operator of our class works where we do. Within a namespace the Lease decides; beyond it nobody would notice.
+"""Whether another operator of our class works where we do: the Lease decides within a namespace, and says nothing beyond it.
 
-Who reads what is cluster-wide lists the Leases of all operators of its class. Who has rights in some namespaces alone leaves a
-Lease in each of them, a claim, and finds those of others there.
+Who reads what is cluster-wide lists the Leases of all operators of its class. Who has rights in some namespaces alone leaves
+a Lease in each of them, a claim, and finds those of others there.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -120,10 +121,8 @@ class Rivals:
         except NotFound:
             metadata = {"name": name, "namespace": namespace, "labels": {keys.LEASE_CLASS: self._scope.operator_class}}
             kind: Manifest = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
-            try:
+            with contextlib.suppress(AlreadyExists):  # the next look finds whose it is
                 await self._client.create({**kind, "spec": self._renewed()})
-            except AlreadyExists:
-                pass  # the next look finds whose it is
         except Conflict:
             pass
         return ""

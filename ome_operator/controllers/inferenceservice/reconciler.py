@@ -62,8 +62,8 @@ class InferenceServiceReconciler:
         """What is known of strangers in the lists of these routers."""
 
     def seed(self, namespace: str = "") -> None:
-        """Services, of a namespace or all, that were replacing a slice when they were seen last hold their permits before any
-        pass runs.
+        """Services, of a namespace or all, that were replacing a slice when they were seen last hold their permits before
+        any pass runs.
         """
         for resource in self._cluster.services():
             if namespace not in ("", resource.ref.namespace):

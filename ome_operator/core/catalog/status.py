@@ -32,8 +32,8 @@ def model_status(
     well_known: WellKnown = NOBODY,
 ) -> dict[str, Any]:
     """Status of a model or of weights that were trained on one: the nodes that hold it, by their labels; the services
-    (`namespace/name`) that use it; and what the agents say about it (`holdings`: node -> record). `nodes_ready` is None where
-    nodes are not read.
+    (`namespace/name`) that use it; and what the agents say about it (`holdings`: node -> record). `nodes_ready` is None
+    where nodes are not read.
     """
     identity = weights(model)
     uri = identity.uri

@@ -51,8 +51,8 @@ class Snapshot:
         return revision in self.slices and slices.started(self.slices[revision])
 
     def lost(self, node: str) -> bool:
-        """Whether a node is gone, or its kubelet does not report: it confirms no deletion. Of nodes that we may not read that
-        is not known, and nothing is done by force.
+        """Whether a node is gone, or its kubelet does not report: it confirms no deletion. Of nodes that we may not read
+        nobody knows that, and nothing is done by force.
         """
         return bool(node) and self.deps.sees_cluster and (node not in self.deps.nodes or not self.deps.nodes[node].alive)
 

@@ -1,4 +1,4 @@
-"""An operator with exactly the chart's Roles in its namespaces, with a ClusterRole for cluster-wide kinds and without any."""
+"""An operator with exactly the chart's Roles in its namespaces, with a small ClusterRole and without any."""
 
 import re
 import urllib.request
@@ -207,7 +207,7 @@ def test_two_operators_of_two_classes_do_not_meet(rig: Rig) -> None:
 
 
 def test_another_operator_of_the_same_class_elsewhere_is_said(rig: Rig) -> None:
-    """As a process with the administrator's kubeconfig, whose Lease is in another namespace; it says as whom it works, too."""
+    """With the administrator's kubeconfig and a Lease in another namespace; it says as whom it works, too."""
     rig.install()
     rig.start("operator")
     rig.leads()

@@ -45,7 +45,7 @@ def test_all_images_are_beside_the_operators(installed: Rig) -> None:
 
 
 def test_the_lines_that_make_its_kubeconfig(installed: Rig, tmp_path: Path) -> None:
-    """As helm prints them, word for word; the token is that of the operator's own account, and nothing of ours is with it."""
+    """As helm prints them, word for word; the token is of the operator's own account, and nothing of ours is with it."""
     notes = installed.cluster.helm("get", "notes", "ome", "-n", "ome")
     first, second = [line.strip() for line in notes.splitlines() if line.startswith("  ome ")]
     assert first == "ome kubeconfig --serviceaccount ome/ome-operator"

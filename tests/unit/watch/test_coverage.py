@@ -159,7 +159,7 @@ async def test_what_kopf_asks_of_an_absent_namespace_waits(monkeypatch: pytest.M
 
 
 async def test_a_refusal_is_kopfs_to_know_only_where_the_namespace_is_there() -> None:
-    """kopf would end two minutes later for a namespace that has vanished."""
+    """For a namespace that has vanished kopf would end, two minutes later."""
     cluster = Cluster("a")
 
     async def refuse(_: web.Request) -> web.StreamResponse:
