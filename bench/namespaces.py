@@ -1,8 +1,8 @@
 """What `watchNamespaces` costs: `python -m bench.namespaces`.
 
 A real API server with an audit log, and an operator with the chart's Roles in 1, 10 and 50 empty namespaces, beside an
-operator of all namespaces. Counted are the operator's requests until it leads, and in a minute in which nothing happens, with
-CPU time and memory of the operator and of the API server.
+operator of all namespaces. Counted are the operator's requests until it leads, and in a minute in which nothing happens,
+with CPU time and memory of the operator and of the API server.
 """
 
 import time

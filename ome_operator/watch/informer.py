@@ -62,6 +62,8 @@ class Informer:
         self._unlisted = {each.kind for each in kinds}
         self.complete = asyncio.Event()
         """Set when the sink was told of a whole list of each kind."""
+        if not kinds:
+            self.complete.set()
         self.last_event: dict[str, float] = {}
         """Kind -> monotonic time of the last sign of life of its watch; there is one each minute."""
         self.events: Counter[str] = Counter()

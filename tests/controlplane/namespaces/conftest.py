@@ -9,7 +9,7 @@ from tests.support import clusters, yamls
 from tests.support.rig import Rig
 
 TEAMS = ("team-a", "team-b")
-HELD = {"models.ome.io/basemodel.team-a.tiny": "Ready", **yamls.READY}
+HELD = {"models.ome.io/team-a.basemodel.tiny": "Ready", **yamls.READY}
 
 
 @pytest.fixture(scope="package")

@@ -110,6 +110,19 @@ async def test_a_namespace_that_is_absent_holds_up_nobody(caplog: pytest.LogCapt
     ], "it is said once"
 
 
+async def test_where_nothing_cluster_wide_is_read_the_namespaces_are_everything() -> None:
+    cluster, manager = Cluster("a"), Manager()
+    async with answers(cluster.answer) as connection, connection.session(limit=0, agent="") as session:
+        how = How(session, connection.server, 60, 60.0)
+        made = Coverage(("a",), lambda name: kinds(name) if name else [], (), manager, cluster.look, how)
+        watching = asyncio.create_task(made.run())
+        async with asyncio.timeout(10):
+            await made.complete.wait()
+        assert not watching.done()
+        watching.cancel()
+    assert manager.said == ["whole", "seen namespaces.a.pods", "whole a"]
+
+
 async def test_it_is_watched_when_it_comes_and_again_when_it_comes_again() -> None:
     cluster = Cluster("a")
     async with covered(cluster, "a", "b") as (made, manager):
