@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from ome_operator import keys
+from ome_operator import keys, names
 from ome_operator.core.observed.objects import Deps
 from ome_operator.core.plan import Apply, Delete, Patch, Plan
 from tests.support import invariants as laws
-from tests.support import parts
+from tests.support import parts, routing
 from tests.support.live import Live, LivePod
 from tests.support.simulator import START
 
@@ -43,6 +43,41 @@ def gone(**more: Any) -> Live:
     return found
 
 
+def slices(weight: int, changed: timedelta = timedelta(hours=1)) -> dict[Any, Live]:
+    """Two slices with a group and a router each, and a route that leads to the new slice, and to the old by this weight."""
+    out = {}
+    for revision in ("old", "new"):
+        name = names.router("svc", revision)
+        group = Live(
+            {"kind": "StatefulSet", "metadata": {"name": revision, "labels": of(revision)}, "spec": {"replicas": 1}},
+            f"set-{revision}",
+            1,
+            parts.UID,
+            "",
+            "",
+        )
+        out[group.key] = group
+        for kind in ("Deployment", "Service"):
+            out[kind, name] = live(kind, {keys.COMPONENT: keys.ROUTER, keys.REVISION: revision})
+    backends = [{"name": names.router("svc", "new"), "weight": 1}, {"name": names.router("svc", "old"), "weight": weight}]
+    out["HTTPRoute", "svc"] = live("HTTPRoute", {keys.SERVICE: "svc"}, spec={"rules": [{"backendRefs": backends}]})
+    out["HTTPRoute", "svc"].changed = (START - changed).isoformat()
+    return out
+
+
+def of(revision: str) -> dict[str, str]:
+    """Labels of the leader of its group."""
+    return {**LEADERS, keys.REVISION: revision}
+
+
+def answer(*revisions: str) -> list[LivePod]:
+    """The pods of slices that can answer."""
+    groups = [LivePod(f"e-{revision}", "e", of(revision), "", f"set-{revision}", 30, True) for revision in revisions]
+    return [*groups, *(pod({**ROUTER, keys.REVISION: revision}) for revision in revisions)]
+
+
+GOES = (Delete("Deployment", names.router("svc", "old"), "uid"),)
+BOTH = answer("old", "new")
 TWO = [pod(group=0), pod(group=1)]
 JUST_NOW = [pod(draining=(START - timedelta(seconds=1)).isoformat())]
 STARTS = {**LEADERS, keys.REVISION: "new", keys.GROUP_INDEX: "0"}
@@ -80,6 +115,10 @@ BREACHES: list[tuple[Callable[..., None], tuple[Any, ...], dict[str, Any]]] = [
     (laws.a_number_is_given_again_only_when_nothing_of_its_group_is_left, ([BESIDE], [pod()], AGAIN), {}),
     (laws.a_group_starts_beside_another_revision_only_within_the_surge, (SERVICE, TWO, STARTS), {"current": True}),
     (laws.a_group_starts_beside_another_revision_only_within_the_surge, (RECREATE, [pod()], STARTS), {"current": False}),
+    (routing.a_route_leads_away_before_a_router_goes, (slices(1), BOTH, GOES, START), {}),
+    (routing.a_route_leads_away_before_a_router_goes, (slices(0, timedelta(seconds=1)), BOTH, GOES, START), {}),
+    (routing.a_route_leads_to_what_serves, (slices(0), answer("old")), {}),
+    (routing.a_route_leads_to_what_serves, ({("HTTPRoute", "svc"): slices(0)["HTTPRoute", "svc"]}, []), {}),
 ]
 
 
@@ -99,9 +138,16 @@ def test_what_is_allowed_is_no_breach() -> None:
     laws.a_number_is_given_again_only_when_nothing_of_its_group_is_left([BESIDE], [pod(group=0)], AGAIN)
     laws.a_number_is_given_again_only_when_nothing_of_its_group_is_left([], [pod()], AGAIN)
     laws.a_group_starts_beside_another_revision_only_within_the_surge(SERVICE, [pod()], STARTS, current=True)
+    routing.a_route_leads_away_before_a_router_goes(slices(0), BOTH, GOES, START)
+    routing.a_route_leads_away_before_a_router_goes(slices(1), answer("old"), GOES, START)
+    routing.a_route_leads_to_what_serves(slices(1), BOTH)
+    routing.a_route_leads_to_what_serves(slices(0), [])
 
 
 def test_the_page_lists_every_law_and_each_is_broken_here() -> None:
-    found = {name for name, one in getmembers(laws, isfunction) if one.__module__ == laws.__name__ and name[0] != "_"}
+    found = {name for name, law in getmembers(laws, isfunction) if law.__module__ == laws.__name__ and name[0] != "_"}
+    found |= {
+        name for name, law in getmembers(routing, isfunction) if law.__module__ == routing.__name__ and name[:2] == "a_"
+    }
     listed = {line[2:] for line in (laws.__doc__ or "").splitlines() if line.startswith("* ")}
     assert found == listed == {law.__name__ for law, _, _ in BREACHES}

@@ -51,7 +51,8 @@ class Watcher:
     """Looks all the time at where requests would go, and keeps each time at which nobody would answer."""
 
     def __init__(self, rig: Rig, namespace: str) -> None:
-        self._rig, self._namespace, self._ended = rig, namespace, threading.Event()
+        self._rig = Rig(rig.cluster)  # a connection is for a single thread
+        self._namespace, self._ended = namespace, threading.Event()
         self.looks, self.dead, self.seen = 0, list[str](), list[dict[str, int]]()
         self._thread = threading.Thread(target=self._look, daemon=True)
 
@@ -94,8 +95,8 @@ def test_requests_follow_the_slices_and_none_is_sent_to_where_nobody_is(exposed:
     assert any(len([weight for weight in found.values() if weight]) == 2 for found in watcher.seen), watcher.seen
     assert any(found.get(first) == 0 for found in watcher.seen), "it leads away before the old router goes"
     (second,) = weights(rig, namespace)
-    names = {found["metadata"]["name"] for found in rig.all("Service", namespace)}
-    assert second in names and first not in names
+    assert rig.get("Service", namespace, second)
+    rig.wait("the Service of the old slice goes", lambda: rig.get("Service", namespace, first) is None)
     rig.quiet()
     nothing_is_left_of_it(rig, namespace, second)
 
