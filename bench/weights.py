@@ -104,9 +104,9 @@ async def fetch(url: str, folder: Path, swarm: list[str] | None = None, node: st
     whole = Swarm(found, find, TOKEN) if swarm is not None else found
     limits = Limits(files=2 if swarm is not None else 8)
     try:
-        one = Weights("ClusterBaseModel", "", "bench", "hf://org/model", str(folder / "m"))
-        store = Store(folder / "m", one.digest, identity=one._asdict())
-        await Download(one.uri, whole, store, limits, Progress(), node=node).run()
+        mine = Weights("ClusterBaseModel", "", "bench", "hf://org/model", str(folder / "m"))
+        store = Store(folder / "m", mine.digest, identity=mine._asdict())
+        await Download(mine.uri, whole, store, limits, Progress(), node=node).run()
     finally:
         await whole.close()
 

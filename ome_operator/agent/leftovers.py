@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 LOOK_EVERY = 60.0
 """Seconds for which a look at the disk counts when nothing of ours has changed it."""
 _OURS = re.compile(r"[0-9a-f]{8}|[0-9a-f]{32}")
-"""Eight digits: of an agent before directories were each one model's. Nothing is fetched into them any more."""
+"""Eight digits: of an agent from before each directory was of a single model. Nothing is fetched into them any more."""
 
 
 class Directory(NamedTuple):

@@ -156,15 +156,17 @@ class Agent:
         return from_api.uid(await self._client.get("Namespace", "", namespace))
 
     def _namespaced(self) -> dict[str, tuple[str, str]]:
-        """Namespace of each model that is of one and to be here, and the root that it is to be below."""
-        mine = {uid: one for uid, one in self._models.items() if one.namespace and self._wanted(one)}
+        """Namespace of each BaseModel that is to be here, and the root that it is to be below."""
+        mine = {uid: model for uid, model in self._models.items() if model.namespace and self._wanted(model)}
         roots, wrong = self._settings.roots, self._settings.places.misplaced
-        return {uid: (one.namespace, "" if wrong(one) else root_of(weights(one).path, roots)) for uid, one in mine.items()}
+        where = {uid: "" if wrong(model) else root_of(weights(model).path, roots) for uid, model in mine.items()}
+        return {uid: (model.namespace, where[uid]) for uid, model in mine.items()}
 
     def _keep(self) -> None:
         """Start what is due, and leave what is not wanted here any more."""
         settled = self._namespaces.settled
-        wanted = {uid: one for uid, one in self._models.items() if self._wanted(one) and (settled(uid) or not one.namespace)}
+        mine = {uid: model for uid, model in self._models.items() if self._wanted(model)}
+        wanted = {uid: model for uid, model in mine.items() if settled(uid) or not model.namespace}
         for uid in self._works.keys() - wanted.keys():
             self._leave(uid)
         taken: dict[str, Weights] = {}
@@ -180,16 +182,16 @@ class Agent:
 
     def _refused(self, work: Work, taken: dict[str, Weights]) -> str:
         """Why a model cannot have its path, "" where it can: those that came before it have theirs."""
-        one = work.identity
-        if not takes_path(one):
+        mine = work.identity
+        if not takes_path(mine):
             return ""
-        said = conflict(one, taken)
+        said = conflict(mine, taken)
         if not said:
-            work.points = taken.setdefault(spot(one), one) is one
+            work.points = taken.setdefault(spot(mine), mine) is mine
         return said
 
     def _comes(self, work: Work) -> bool:
-        """Whether another model's files are on their way that this one can take then."""
+        """Whether another model's files are on their way, which this work can take then."""
         others = (self._works[uid] for uid in self._tasks if uid in self._works)
         return any(other.lends(work) for other in others)
 
@@ -263,7 +265,7 @@ _RANKS = {"ClusterBaseModel": 0, "FineTunedWeight": 1, "BaseModel": 2}
 
 
 def _rank(model: Held) -> tuple[int, str, str, str]:
-    """Of models that want one path the first has it: those of the cluster's administrator, then the older."""
+    """Of models that want a path the first has it: those of the cluster's administrator, then the older."""
     return _RANKS[model.kind], model.created, model.namespace, model.name
 
 

@@ -1,4 +1,4 @@
-"""What a disk says of its files: the manifest of a whole directory, and the journal of one that is on its way."""
+"""What a disk says of its files: the manifest of a whole directory, and the journal of what is on its way."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -32,14 +32,14 @@ class Manifest(NamedTuple):
     models: tuple[str, ...] = ()
     """Labels of the models that these files were fetched for."""
     paths: tuple[str, ...] = ()
-    """Paths of these models: symlinks to here once, and a pod that mounted one then sees these files still."""
+    """Paths of these models: symlinks to here once, and a pod that mounted such a path then sees these files still."""
     identity: Mapping[str, str] = MappingProxyType({})
     """Storage identity of the model: what decides the bytes, and whose they are."""
 
     @property
     def size(self) -> int:
         """Bytes of all files."""
-        return sum(one.size for one in self.files)
+        return sum(file.size for file in self.files)
 
     def dump(self) -> dict[str, Any]:
         """As it stands on the disk."""
@@ -50,25 +50,27 @@ class Manifest(NamedTuple):
             "verifiedAt": self.verified_at,
             "models": list(self.models),
             "paths": list(self.paths),
-            "files": [dump(one) for one in self.files],
+            "files": [dump(file) for file in self.files],
         }
 
 
-def dump(one: Proven) -> dict[str, Any]:
+def dump(file: Proven) -> dict[str, Any]:
     """As a line of the journal, or a file of a manifest."""
-    said = {"name": one.name, "size": one.size, "hash": str(one.hash), "blocks": list(one.blocks)}
-    return {**said, "members": list(one.members)} if one.members else said
+    said = {"name": file.name, "size": file.size, "hash": str(file.hash), "blocks": list(file.blocks)}
+    return {**said, "members": list(file.members)} if file.members else said
 
 
-def _load(one: Any) -> Proven:
-    return Proven(one["name"], int(one["size"]), Hash.read(one["hash"]), tuple(one["blocks"]), tuple(one.get("members", ())))
+def _load(file: Any) -> Proven:
+    return Proven(
+        file["name"], int(file["size"]), Hash.read(file["hash"]), tuple(file["blocks"]), tuple(file.get("members", ()))
+    )
 
 
 def read(path: Path) -> Manifest | None:
     """A manifest; None when it is absent or broken, which is the same: not proven."""
     try:
         body = json.loads(path.read_bytes())
-        files = tuple(_load(one) for one in body["files"])
+        files = tuple(_load(file) for file in body["files"])
         models, paths = (tuple(body.get(name) or ()) for name in ("models", "paths"))
         identity = {str(name): str(value) for name, value in (body.get("identity") or {}).items()}
         return Manifest(body["uri"], body["revision"], files, body["verifiedAt"], models, paths, identity)

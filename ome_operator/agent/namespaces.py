@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 FORMER = ".former"
 MARK = "uid"
 USED_EVERY, UNUSED_EVERY = 300.0, 30.0
-"""Seconds between two looks at a namespace that has models here, and at one that has none any more."""
+"""Seconds between two looks at a namespace that has models here, and at those that have none any more."""
 
 
 class Namespaces:
@@ -48,7 +48,7 @@ class Namespaces:
         here = await asyncio.to_thread(_present, roots) if self._due("", now, UNUSED_EVERY) else set[str]()
         self.waiting = False
         for namespace in sorted(used | here):
-            mine = {uid: Path(root) for uid, (one, root) in models.items() if one == namespace}
+            mine = {uid: Path(root) for uid, (name, root) in models.items() if name == namespace}
             fresh = bool(mine.keys() - self._settled)
             if self._due(namespace, now, 0.0 if fresh else USED_EVERY if mine else UNUSED_EVERY):
                 try:
@@ -82,8 +82,8 @@ class Namespaces:
 
 def _present(roots: Iterable[str]) -> set[str]:
     """Namespaces that have a folder below a root."""
-    found = [one for root in roots for one in (Path(root) / NAMESPACES).glob("*")]
-    return {one.name for one in found if one.name != FORMER and one.is_dir() and not one.is_symlink()}
+    found = [place for root in roots for place in (Path(root) / NAMESPACES).glob("*")]
+    return {place.name for place in found if place.name != FORMER and place.is_dir() and not place.is_symlink()}
 
 
 def _part(namespace: str, uid: str, roots: Iterable[Path]) -> None:

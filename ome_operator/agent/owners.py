@@ -32,7 +32,7 @@ def homes(roots: Iterable[Path]) -> list[Path]:
     """
     depths = ("", "*/", "*/*/", f"{NAMESPACES}/*/*/")
     found = {home for root in roots for depth in depths for home in root.glob(f"{depth}{HIDDEN}")}
-    return sorted(one for one in found if one.is_dir() and HIDDEN not in one.resolve().parent.parts)
+    return sorted(home for home in found if home.is_dir() and HIDDEN not in home.resolve().parent.parts)
 
 
 def namespace_of(home: Path) -> str | None:
@@ -71,9 +71,9 @@ def known_files(place: Path) -> Iterator[Known]:
     for manifest in place.glob("*.json"):
         known = read(manifest)
         owner = whose(place, manifest.stem, known) if known is not None else None
-        for one in known.files if known is not None and owner is not None else ():
-            yield Known(owner or "", manifest.with_suffix("") / one.name, one)
+        for file in known.files if known is not None and owner is not None else ():
+            yield Known(owner or "", manifest.with_suffix("") / file.name, file)
     owner = namespace_of(place)
     for journal in place.glob("*.partial/journal"):
-        for one in lines(journal) if owner is not None and len(journal.parent.stem) == names.WEIGHTS else ():
-            yield Known(owner or "", journal.parent / "files" / one.name, one)
+        for file in lines(journal) if owner is not None and len(journal.parent.stem) == names.WEIGHTS else ():
+            yield Known(owner or "", journal.parent / "files" / file.name, file)

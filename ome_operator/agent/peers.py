@@ -100,7 +100,7 @@ class Swarm:
             return None
 
     def _path(self, file: RemoteFile) -> str:
-        """Agents before this one know no namespaces: they have nothing at the second path, and so give nobody others'
+        """Agents of before know no namespaces: they have nothing at the second path, and so give nobody others'
         files.
         """
         below = f"/namespaces/{self._namespace}" if self._namespace else ""
@@ -148,12 +148,12 @@ class Giver:
         if not (self._index.keys() & mine) and self._clock() - self._indexed_at > INDEX_S:
             self._index = await asyncio.to_thread(self._look)
             self._indexed_at = self._clock()
-        return next((path for one in mine if (path := self._index.get(one)) is not None and path.is_file()), None)
+        return next((path for each in mine if (path := self._index.get(each)) is not None and path.is_file()), None)
 
     def _look(self) -> dict[tuple[str, str], Path]:
         """Every proven file below the roots."""
-        found = (each for home in homes(self._roots) for each in known_files(home))
-        return {(one.namespace, str(one.proven.hash)): one.path for one in found if one.proven.hash.algorithm != "size"}
+        found = (file for home in homes(self._roots) for file in known_files(home) if file.proven.hash.algorithm != "size")
+        return {(file.namespace, str(file.proven.hash)): file.path for file in found}
 
 
 class _Counted(web.FileResponse):

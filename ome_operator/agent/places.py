@@ -83,32 +83,32 @@ class Roots:
         return Path(identity.path).is_dir() if identity.uri.startswith(LOCAL) else self.store(model).whole
 
 
-def conflict(one: Weights, taken: Mapping[str, Weights]) -> str:
+def conflict(mine: Weights, taken: Mapping[str, Weights]) -> str:
     """A sentence when a model may not have its path because of those that have theirs already, else "".
 
     What is fetched for a namespace takes no path of the node, so it is in nobody's way.
     """
-    other = taken.get(spot(one))
-    if other is not None and (other.uri, other.source) != (one.uri, one.source):
+    other = taken.get(spot(mine))
+    if other is not None and (other.uri, other.source) != (mine.uri, mine.source):
         first = f"{other.kind} {other.name}"
-        return f"spec.storage.path {one.path} is that of {first}, whose files are others: choose another"
-    if one.uri.startswith(LOCAL):
+        return f"spec.storage.path {mine.path} is that of {first}, whose files are others: choose another"
+    if mine.uri.startswith(LOCAL):
         return ""
-    for above in map(str, PurePosixPath(spot(one)).parents):
+    for above in map(str, PurePosixPath(spot(mine)).parents):
         if (other := taken.get(above)) is not None and not other.uri.startswith(LOCAL):
             first = f"{other.kind} {other.name}"
-            return f"spec.storage.path {one.path} lies in {above}, which is that of {first}: choose another"
+            return f"spec.storage.path {mine.path} lies in {above}, which is that of {first}: choose another"
     return ""
 
 
-def spot(one: Weights) -> str:
-    """The path of a model, in one spelling."""
-    return str(PurePosixPath(one.path))
+def spot(identity: Weights) -> str:
+    """The path of a model, in its only spelling."""
+    return str(PurePosixPath(identity.path))
 
 
-def takes_path(one: Weights) -> bool:
+def takes_path(identity: Weights) -> bool:
     """Whether something of a model lies at its path on a node: a link to what was fetched, or what somebody put there."""
-    return not one.namespace
+    return not identity.namespace
 
 
 def _between(root: str, place: Path) -> Iterator[Path]:

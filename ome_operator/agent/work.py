@@ -84,7 +84,7 @@ class Work:
         """Whether the link at its path is its own: of two models with the same files at a path only the first has it."""
 
     def lends(self, other: "Work") -> bool:
-        """Whether what it fetches now is what another one wants, which then needs no second copy."""
+        """Whether what it fetches now is what another wants, which then needs no second copy."""
         mine, theirs = self.identity, other.identity
         same = (mine.uri, mine.source, mine.namespace) == (theirs.uri, theirs.source, theirs.namespace)
         return same and self._report.state == record.UPDATING and self.store.home == other.store.home

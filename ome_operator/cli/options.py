@@ -16,4 +16,4 @@ LogLevel = Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")]
 
 def roots(given: list[str] | None) -> tuple[str, ...]:
     """Directories that agents write below, as they call them themselves."""
-    return tuple(one.rstrip("/") for one in given or ()) or Settings.agent_roots
+    return tuple(root.rstrip("/") for root in given or ()) or Settings.agent_roots

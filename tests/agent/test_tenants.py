@@ -18,6 +18,7 @@ from ome_operator.agent.loop import Agent
 from ome_operator.agent.peers import Giver, Swarm, serve
 from ome_operator.agent.work import AgentSettings
 from ome_operator.kube.errors import Forbidden, NotFound, Transient
+from ome_operator.storage.listing import Source
 from tests.support.fake_api import Call, FakeApi
 from tests.support.hub import COMMIT, Hub, model, served
 
@@ -59,7 +60,7 @@ class Node:
         root.mkdir(parents=True, exist_ok=True)
         self._uids: dict[tuple[str, str], str] = {}
         self.spaces: dict[str, str | None] = {}
-        """UIDs of namespaces that were made again; None for one that is not there."""
+        """UIDs of namespaces that were made again; None for those that are not there."""
         limits = Limits(first=0.001, last=0.01, tries=2, wrong=2)
         self.settings = AgentSettings(
             roots=(str(root),), secrets=root.parent / "secrets", endpoint=hub, limits=limits, node="n", again=0.2, **more
@@ -83,7 +84,7 @@ class Node:
     def apply(
         self, kind: str, name: str, uri: str, path: str, *, namespace: str = "", pin: str = "", **storage: Any
     ) -> None:
-        """A model as the agent's watch shows it; a later one is younger."""
+        """A model as the agent's watch shows it; a later model is younger."""
         self._made += 1
         known = self._uids.setdefault((namespace, name), f"uid-{self._made}")
         stamp = f"2026-01-01T00:00:{int(known[4:]):02}Z"
@@ -101,7 +102,7 @@ class Node:
 
     def said(self, name: str) -> dict[str, Any]:
         """The record's entry of a model."""
-        return next((one for one in self.record.get("models") or () if one["name"] == name), {})
+        return next((item for item in self.record.get("models") or () if item["name"] == name), {})
 
     async def settled(self, **states: str) -> None:
         """Wait until the record says so of each model, which may have dashes for its underscores."""
@@ -110,12 +111,12 @@ class Node:
     def files(self, path: Path | str) -> dict[str, bytes]:
         """What lies below a path of the node."""
         below = self.root / path
-        return {str(one.relative_to(below)): one.read_bytes() for one in below.rglob("*") if one.is_file()}
+        return {str(file.relative_to(below)): file.read_bytes() for file in below.rglob("*") if file.is_file()}
 
     def fetched(self, namespace: str) -> list[dict[str, bytes]]:
         """Files of every directory that was fetched for a namespace."""
         home = self.root / ".namespaces" / namespace / ".ome"
-        return [self.files(one) for one in sorted(home.iterdir()) if one.is_dir()] if home.is_dir() else []
+        return [self.files(file) for file in sorted(home.iterdir()) if file.is_dir()] if home.is_dir() else []
 
 
 async def until(true: Callable[[], bool]) -> None:
@@ -132,15 +133,15 @@ async def running(*nodes: Node) -> AsyncIterator[None]:
     """The loops of these nodes."""
     complete = asyncio.Event()
     complete.set()
-    tasks = [asyncio.create_task(one.agent.run(complete)) for one in nodes]
+    tasks = [asyncio.create_task(node.agent.run(complete)) for node in nodes]
     try:
         yield
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for one in nodes:
-            await one.agent.close()
+        for node in nodes:
+            await node.agent.close()
 
 
 @pytest.fixture(autouse=True)
@@ -153,7 +154,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def hubs() -> Iterator[tuple[Town, Town]]:
-    """The real hub, and one of the tenant that has other files under the same name and commit."""
+    """The real hub, and the tenant's, which has other files under the same name and commit."""
     with ExitStack() as stack:
         yield (
             stack.enter_context(served(Town({"org/model": GOOD}))),
@@ -189,19 +190,19 @@ async def test_s1b_another_pin_of_a_tenant_does_not_replace_files_that_pods_moun
         await node.settled(victim="Ready")
         node.apply("ClusterBaseModel", "victim", URI, f"{node.root}/victim", pin=COMMIT)
         mounted = (node.root / "victim").resolve()
-        before = {one.name: one.stat().st_ino for one in mounted.iterdir()}
+        before = {file.name: file.stat().st_ino for file in mounted.iterdir()}
         storage = {"parameters": {"endpoint": evil.url}}
         node.apply("BaseModel", "anything", URI, f"{node.root}/anything", namespace="team-a", pin=BAD, **storage)
         await node.settled(anything="Ready", victim="Ready")
         await asyncio.sleep(0.6)  # every model is looked at again
         assert node.said("victim")["revision"] == COMMIT and node.said("victim")["state"] == "Ready"
     assert node.files("victim") == GOOD and (node.root / "victim").resolve() == mounted
-    assert {one.name: one.stat().st_ino for one in mounted.iterdir()} == before, "nothing was written there"
+    assert {file.name: file.stat().st_ino for file in mounted.iterdir()} == before, "nothing was written there"
 
 
 @pytest.mark.parametrize("kind", ["ClusterBaseModel", "BaseModel"])
 async def test_two_models_of_one_source_that_were_pinned_apart_keep_their_own_files(tmp_path: Path, kind: str) -> None:
-    """Also of one owner: each would take the other's revision for damage, and write its own over what pods mount."""
+    """Also of the same owner: each would take the other's revision for damage, and write its own over what pods mount."""
     later = {**GOOD, "model-00001-of-00002.safetensors": b"later" * 60_000}
     where = {"namespace": "team-a"} if kind == "BaseModel" else {}
 
@@ -232,7 +233,7 @@ async def test_two_models_of_one_source_that_were_pinned_apart_keep_their_own_fi
 
 
 async def test_s3_a_repository_whose_name_has_the_same_short_digest_is_another_model(tmp_path: Path) -> None:
-    """The two URIs of the review: 107 million tries of one core found the first."""
+    """The two URIs of the review: 107 million tries of a single core found the first."""
     found, wanted = "evil/m1rlo8g", "Qwen/Qwen3-30B-A3B-Instruct-2507"
     assert names.digest(f"hf://{found}") == names.digest(f"hf://{wanted}") == "75a7b9a9"
     good = {"config.json": b'{"a": 1}', "good.safetensors": b"GOOD" * 50_000}
@@ -329,7 +330,7 @@ async def test_s10c_nothing_is_laid_into_the_directory_of_another_model(
         await node.settled(inside="Failed" if said else "Ready", v2="Ready")
         assert said.replace("PATH", f"{node.root}/v2") in node.said("inside").get("message", "")
     assert node.files("v2") == GOOD
-    assert not [one for one in (node.root / "v2").resolve().rglob("*") if one.is_symlink() or one.name == ".ome"]
+    assert not [file for file in (node.root / "v2").resolve().rglob("*") if file.is_symlink() or file.name == ".ome"]
 
 
 async def test_nothing_goes_through_a_link_below_a_root(tmp_path: Path, hubs: tuple[Town, Town]) -> None:
@@ -340,10 +341,10 @@ async def test_nothing_goes_through_a_link_below_a_root(tmp_path: Path, hubs: tu
     (node.root / ".namespaces").mkdir()
     (node.root / ".namespaces" / "team-a").symlink_to(elsewhere)
     async with running(node):
-        node.apply("ClusterBaseModel", "one", URI, f"{node.root}/linked/one")
+        node.apply("ClusterBaseModel", "first", URI, f"{node.root}/linked/first")
         node.apply("BaseModel", "two", URI, f"{node.root}/two", namespace="team-a")
-        await node.settled(one="Failed", two="Failed")
-        assert all("is a symbolic link" in node.said(name)["message"] for name in ("one", "two"))
+        await node.settled(first="Failed", two="Failed")
+        assert all("is a symbolic link" in node.said(name)["message"] for name in ("first", "two"))
     assert list(elsewhere.iterdir()) == []
 
 
@@ -353,15 +354,15 @@ async def test_a_root_may_be_a_link_and_must_not_become_another(tmp_path: Path, 
     (tmp_path / "raid").symlink_to(tmp_path / "disk")
     node = Node(tmp_path / "raid", real.url, verify_every=0.2)
     async with running(node):
-        node.apply("ClusterBaseModel", "one", URI, f"{node.root}/one")
-        await node.settled(one="Ready")
+        node.apply("ClusterBaseModel", "first", URI, f"{node.root}/first")
+        await node.settled(first="Ready")
         (tmp_path / "raid").unlink()
-        await node.settled(one="Failed")
-        assert "is not there, or no directory: is its disk mounted?" in node.said("one")["message"]
+        await node.settled(first="Failed")
+        assert "is not there, or no directory: is its disk mounted?" in node.said("first")["message"]
         (tmp_path / "other").mkdir()
         (tmp_path / "raid").symlink_to(tmp_path / "other")
         said = "another directory than when the agent started"
-        await until(lambda: said in node.said("one").get("message", ""))
+        await until(lambda: said in node.said("first").get("message", ""))
     assert list((tmp_path / "other").iterdir()) == []
 
 
@@ -395,7 +396,7 @@ async def test_a_hash_is_no_proof_of_possession(tmp_path: Path, hubs: tuple[Town
     real, _ = hubs
     shared = {"shared.safetensors": b"for everybody" * 5_000}
     real.repositories |= {"org/shared": shared}
-    first = Node(tmp_path / "one" / "raid", real.url)
+    first = Node(tmp_path / "first" / "raid", real.url)
     with served(Secretive({"org/model": GOOD, "org/shared": shared})) as liar:
         async with running(first):
             first.apply("BaseModel", "private", URI, f"{first.root}/private", namespace="team-b")
@@ -406,9 +407,10 @@ async def test_a_hash_is_no_proof_of_possession(tmp_path: Path, hubs: tuple[Town
             async def found() -> list[str]:
                 return [f"http://127.0.0.1:{port}"]
 
-            second = Node(
-                tmp_path / "two" / "raid", real.url, peers=lambda one, namespace: Swarm(one, found, "t", namespace=namespace)
-            )
+            def among(source: Source, namespace: str) -> Source:
+                return Swarm(source, found, "t", namespace=namespace)
+
+            second = Node(tmp_path / "two" / "raid", real.url, peers=among)
             node = second if peers else first
             async with running(*([second] if peers else [])):
                 for name, repo in (("thief", "model"), ("honest", "shared")):
@@ -455,27 +457,27 @@ async def test_what_cannot_be_told_about_a_namespace_takes_no_model_away(tmp_pat
     real, _ = hubs
     node = Node(tmp_path / "raid", real.url)
     async with running(node):
-        node.apply("BaseModel", "one", URI, f"{node.root}/one", namespace="team-a")
-        await node.settled(one="Ready")
+        node.apply("BaseModel", "first", URI, f"{node.root}/first", namespace="team-a")
+        await node.settled(first="Ready")
     again = Node(tmp_path / "raid", real.url)
     silent = Transient("no answer", 500)
     again.api.answers |= {"get Namespace": silent}
     async with running(again):
-        again.apply("BaseModel", "one", URI, f"{node.root}/one", namespace="team-a")
+        again.apply("BaseModel", "first", URI, f"{node.root}/first", namespace="team-a")
         await asyncio.sleep(0.3)
         assert again.record == {}
         again.api.answers |= {"get Namespace": Forbidden("no such right", 403)}
-        await again.settled(one="Ready")
+        await again.settled(first="Ready")
 
 
 async def test_models_of_a_namespace_share_bytes_through_proven_hashes(tmp_path: Path, hubs: tuple[Town, Town]) -> None:
     real, _ = hubs
     node = Node(tmp_path / "raid", real.url)
     async with running(node):
-        node.apply("BaseModel", "one", URI, f"{node.root}/one", namespace="team-a")
+        node.apply("BaseModel", "first", URI, f"{node.root}/first", namespace="team-a")
         node.apply("BaseModel", "two", f"{URI}@v1", f"{node.root}/two", namespace="team-a")
         node.apply("BaseModel", "three", URI, f"{node.root}/three", namespace="team-a")
-        await node.settled(one="Ready", two="Ready", three="Ready")
+        await node.settled(first="Ready", two="Ready", three="Ready")
     assert node.fetched("team-a") == [GOOD] * 3
     assert len([sent for sent in real.sent if sent.name == BIG]) <= 2, "URIs that are equal wait for each other"
 
@@ -484,18 +486,18 @@ async def test_a_directory_with_another_manifest_is_left_alone(tmp_path: Path, h
     real, _ = hubs
     node = Node(tmp_path / "raid", real.url)
     async with running(node):
-        node.apply("ClusterBaseModel", "one", URI, f"{node.root}/one")
-        await node.settled(one="Ready")
+        node.apply("ClusterBaseModel", "first", URI, f"{node.root}/first")
+        await node.settled(first="Ready")
     (manifest,) = (node.root / ".ome").glob("*.json")
     other = {"identity": {"uri": "hf://of/others", "name": "x"}}
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), **other}))
-    inodes = {one.name: one.stat().st_ino for one in manifest.with_suffix("").iterdir()}
+    inodes = {file.name: file.stat().st_ino for file in manifest.with_suffix("").iterdir()}
     again = Node(tmp_path / "raid", real.url)
     async with running(again):
-        again.apply("ClusterBaseModel", "one", URI, f"{node.root}/one")
-        await again.settled(one="Failed")
-        assert "says that it holds hf://of/others of x: move it away" in again.said("one")["message"]
-    assert {one.name: one.stat().st_ino for one in manifest.with_suffix("").iterdir()} == inodes
+        again.apply("ClusterBaseModel", "first", URI, f"{node.root}/first")
+        await again.settled(first="Failed")
+        assert "says that it holds hf://of/others of x: move it away" in again.said("first")["message"]
+    assert {file.name: file.stat().st_ino for file in manifest.with_suffix("").iterdir()} == inodes
 
 
 @pytest.mark.parametrize(

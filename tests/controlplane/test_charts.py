@@ -136,7 +136,7 @@ def test_the_policy_for_tenants_knows_the_roots() -> None:
     assert policy["variables"][0] == {"name": "roots", "expression": '["/raid"]'}
     (selected,) = policy["matchConstraints"]["namespaceSelector"]["matchExpressions"]
     assert selected["values"] == ["team-a"]
-    assert not [one for one in rendered() if one["metadata"]["name"] == "ome-tenants"]
+    assert not [body for body in rendered() if body["metadata"]["name"] == "ome-tenants"]
 
 
 def test_an_operator_that_observes_may_write_statuses_and_its_lease_alone() -> None:

@@ -28,9 +28,9 @@ def same(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
     """Whether two sets of inputs mean the same to the running code."""
     if left == right:
         return True
-    one, other = _parsed(left), _parsed(right)
-    _align(one, other)
-    return one == other
+    mine, other = _parsed(left), _parsed(right)
+    _align(mine, other)
+    return mine == other
 
 
 def _align(left: Manifest, right: Manifest) -> None:
@@ -41,9 +41,11 @@ def _align(left: Manifest, right: Manifest) -> None:
         if not (part in left and part in right):
             continue
         lists = [side[part] if several else [side[part]] for side in (left, right)]
-        both = [(SOURCE in one) == (SOURCE in other) for one, other in zip(*lists, strict=False)]
+        both = [(SOURCE in mine) == (SOURCE in other) for mine, other in zip(*lists, strict=False)]
         for side, found in zip((left, right), lists, strict=True):
-            kept = [one if fits else _sourceless(one) for one, fits in zip(found, both, strict=False)] + found[len(both) :]
+            kept = [weights if fits else _sourceless(weights) for weights, fits in zip(found, both, strict=False)] + found[
+                len(both) :
+            ]
             side[part] = kept if several else kept[0]
 
 

@@ -106,11 +106,11 @@ def _directories(snapshot: Snapshot, resolved: Resolved) -> list[str]:
     deps, today = snapshot.deps, mounted(resolved.inputs or {})
     former: list[tuple[Mapping[str, str], str]] = []
     if deps.model_agent and any(mount.SOURCE not in weights for weights in today if mount.managed(weights["uri"])):
-        for one in snapshot.revisions:
-            former += mount.placed(mounted(one.data.get("inputs") or {}), mount.directories(one.data))
-    kept = [next((where for stored, where in former if where and stored == weights), "") for weights in today]
+        for stored in snapshot.revisions:
+            former += mount.placed(mounted(stored.data.get("inputs") or {}), mount.directories(stored.data))
+    kept = [next((where for known, where in former if where and known == weights), "") for weights in today]
     made = [mount.directory(weights, deps.model_agent, deps.agent_roots) for weights in today]
-    return [one or other for one, other in zip(kept, made, strict=True)]
+    return [before or now for before, now in zip(kept, made, strict=True)]
 
 
 def _policies(service: InferenceService, resolved: Resolved) -> dict[str, Policy]:

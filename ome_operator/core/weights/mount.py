@@ -153,7 +153,7 @@ def home(identity: Mapping[str, str], roots: Sequence[str]) -> str:
 
 def root_of(path: str, roots: Sequence[str]) -> str:
     """The root that a path lies below, "" for none; of roots inside each other the innermost."""
-    above = {str(one) for one in PurePosixPath(path).parents}
+    above = set(map(str, PurePosixPath(path).parents))
     return max((root for root in roots if root in above), key=len, default="")
 
 

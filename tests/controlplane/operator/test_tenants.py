@@ -244,7 +244,7 @@ def test_it_is_about_pods_whoever_makes_them(tenant: Token, installed: Rig) -> N
 
     def said() -> bool:
         events = installed.all("Event", TENANT)
-        return any("admissionPolicy.tenants" in one.get("message", "") for one in events)
+        return any("admissionPolicy.tenants" in event.get("message", "") for event in events)
 
     installed.wait("the controller is refused", said)
     assert installed.all("Pod", TENANT, "app=x") == []

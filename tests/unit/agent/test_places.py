@@ -100,8 +100,8 @@ def test_a_place_says_whose_it_is(place: str, namespace: str | None) -> None:
     assert namespace_of(Path(place)) == namespace
 
 
-def known(one: Model, **more: Any) -> Manifest:
-    identity = {**weights(one)._asdict(), **more}
+def known(model: Model, **more: Any) -> Manifest:
+    identity = {**weights(model)._asdict(), **more}
     return Manifest(identity["uri"], "c1", (), "", identity=identity)
 
 
@@ -119,7 +119,7 @@ def test_a_directory_is_somebodys_where_name_place_and_manifest_agree() -> None:
         (Path("/raid/moved/.ome"), weights(ours).digest, known(ours)),
         (home, weights(ours).digest, Manifest("hf://a/b", "c1", (), "")),
     ]
-    assert [whose(*one) for one in wrong] == [None] * len(wrong)
+    assert [whose(*each) for each in wrong] == [None] * len(wrong)
 
 
 def test_of_before_only_what_was_fetched_for_cluster_wide_models_is_the_clusters() -> None:

@@ -51,10 +51,10 @@ def test_models_of_a_namespace_lie_below_the_roots_of_the_agents() -> None:
     model["spec"]["storage"]["path"] = "/raid/org/tiny"
     service = yamls.service("team", "s", "rt", "engine")
     service["spec"]["model"]["kind"] = "BaseModel"
-    texts = [yaml.safe_dump(one) for one in (model, service, yamls.runtime("rt", router=False))]
+    texts = [yaml.safe_dump(body) for body in (model, service, yamls.runtime("rt", router=False))]
     result = run("-f", "-", "--model-agent", "--agent-root=/raid/", stdin="\n---\n".join(texts))
     (stored,) = [one for one in objects(result) if one["kind"] == "ControllerRevision"]
-    assert [one.rpartition("/")[0] for one in stored["data"]["directories"]] == ["/raid/.namespaces/team/.ome"]
+    assert [place.rpartition("/")[0] for place in stored["data"]["directories"]] == ["/raid/.namespaces/team/.ome"]
 
 
 def test_a_list_in_json_and_what_comes_in() -> None:

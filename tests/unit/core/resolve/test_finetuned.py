@@ -121,8 +121,8 @@ def of_namespace(base: str | None) -> tuple[Any, list[str]]:
     model = parts.good(Model.parse(own))
     deps = having(weight(baseModelRef={"name": "tiny", **({"namespace": base} if base else {})}))
     deps = replace(deps, models={Ref("BaseModel", "team", "tiny"): model})
-    one = parts.service(model={"name": "tiny", "kind": "BaseModel", "fineTunedWeights": ["poet"]}, engine={})
-    found = resolve(one, deps)
+    asked = parts.service(model={"name": "tiny", "kind": "BaseModel", "fineTunedWeights": ["poet"]}, engine={})
+    found = resolve(asked, deps)
     return found.inputs, [problem.message for problem in found.problems]
 
 

@@ -46,7 +46,7 @@ OWN = {"kind": "BaseModel", "namespace": "team-a", "name": "tiny", "uri": URI, "
 
 
 def test_what_is_fetched_for_a_namespace_lies_in_its_part_of_the_root() -> None:
-    """The directory is stored as a path, and mount, label, count of nodes and collector read that one value."""
+    """The directory is stored as a path, and mount, label, count of nodes and collector read the same value."""
     where = directory(OWN, True, ("/mnt/models", "/raid", "/raid/models"))
     assert where == f"/raid/models/.namespaces/team-a/.ome/{weights_digest(OWN)}"
     made = mount(OWN, "team-a", directory=where)
@@ -100,9 +100,9 @@ def test_parameters_that_decide_the_bytes_are_those_that_sources_read() -> None:
         source(uri, Access(Watched(given), {}))
     assert read - {"anonymous"} == set(DECIDING)
     parameters = {**given, "filesFrom": "hf://c/d"}
-    one = weights(parts.model(storage={"storageUri": URI, "parameters": parameters}))
-    assert one.source == "account=a&endpoint=http%3A%2F%2F127.0.0.1%3A9&region=r&verify=size"
-    assert one.uri.endswith("+hf://c/d")
+    found = weights(parts.model(storage={"storageUri": URI, "parameters": parameters}))
+    assert found.source == "account=a&endpoint=http%3A%2F%2F127.0.0.1%3A9&region=r&verify=size"
+    assert found.uri.endswith("+hf://c/d")
 
 
 def test_what_agents_do_not_fetch_lies_at_the_path_with_them_too() -> None:
@@ -187,10 +187,10 @@ def of(parameters: dict[str, str], before: Observed, **service: Any) -> Intent:
     """What is chosen for a service whose model has these parameters, with agents."""
     model = parts.model(storage={"storageUri": URI, "path": "/models/tiny", "parameters": parameters})
     deps = Deps(**{**parts.deps(model, parts.simple()).__dict__, "model_agent": True, "agent_roots": ("/models",)})
-    one = parts.service(**{"engine": {}, "router": {}, **service})
-    snapshot = Snapshot(one, deps, before, datetime(2026, 1, 1, tzinfo=UTC))
+    asked = parts.service(**{"engine": {}, "router": {}, **service})
+    snapshot = Snapshot(asked, deps, before, datetime(2026, 1, 1, tzinfo=UTC))
     stored = {revision.name: revision.data["inputs"] for revision in snapshot.revisions}
-    return choose(snapshot, resolve(one, deps, stored))
+    return choose(snapshot, resolve(asked, deps, stored))
 
 
 def former() -> dict[str, Any]:
