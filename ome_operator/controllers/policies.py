@@ -82,7 +82,7 @@ class Policies:
     async def look(self) -> None:
         """Try every probe, and say what has changed."""
         node = await self._any_node()
-        before, self.found = self.found, {one.policy: await self._tried(one) for one in probes(self._namespace, node)}
+        before, self.found = self.found, {probe.policy: await self._tried(probe) for probe in probes(self._namespace, node)}
         if self.found == before:
             return
         if absent := [policy for policy, state in self.found.items() if state == ABSENT]:

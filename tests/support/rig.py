@@ -77,10 +77,10 @@ def path(kind: str, namespace: str = "", name: str = "") -> str:
     return f"/{prefix}/{where}{plural}" + (f"/{name}" if name else "")
 
 
-def probes(one: Request) -> bool:
+def probes(request: Request) -> bool:
     """Whether a request only asks what the admission policies refuse, or as whom it was sent."""
-    dry = "dryRun=All" in one.uri and (one.name == PROBE or one.resource == "nodes")
-    return dry or one.resource == "selfsubjectreviews"
+    dry = "dryRun=All" in request.uri and (request.name == PROBE or request.resource == "nodes")
+    return dry or request.resource == "selfsubjectreviews"
 
 
 def said(port: int) -> str:

@@ -64,7 +64,7 @@ def operators(installed: Rig) -> Iterator[Token]:
     assert [kept(rig, body) for body in THEIRS] == before
     guarded = rig.get("Node", "", "z-guarded")
     assert guarded is not None and guarded["metadata"]["finalizers"] == ["a.test/x"]
-    assert [one["uid"] for one in guarded["metadata"]["ownerReferences"]] == [owner["uid"]]
+    assert [each["uid"] for each in guarded["metadata"]["ownerReferences"]] == [owner["uid"]]
     rig.patch("Node", "", "z-guarded", {"metadata": {"finalizers": None}})
     rig.delete("Node", "", "z-guarded")
     rig.cluster.kubectl("delete", "clusterrole", "watcher")
@@ -72,25 +72,25 @@ def operators(installed: Rig) -> Iterator[Token]:
     rig.delete("Namespace", "", NS)
 
 
-def sent(rig: Rig, token: Token, one: Try) -> tuple[int, str]:
+def sent(rig: Rig, token: Token, attempt: Try) -> tuple[int, str]:
     """Code and sentence of the answer."""
     node = rig.all("Node", "")[0]["metadata"]["name"]
-    body = one.body
+    body = attempt.body
     if isinstance(body, dict) and body.get("metadata", {}).get("name") == "NODE":
         body = {**body, "metadata": {**body["metadata"], "name": node}}
-    return token.send(one.method, one.where.replace("NODE", node), body, one.content, **one.headers)
+    return token.send(attempt.method, attempt.where.replace("NODE", node), body, attempt.content, **attempt.headers)
 
 
-@pytest.mark.parametrize("one", REFUSED, ids=lambda one: one.what)
-def test_the_operators_token_cannot(installed: Rig, operators: Token, one: Try) -> None:
-    code, said = sent(installed, operators, one)
-    assert code == 403 and one.said in said, (code, said)
+@pytest.mark.parametrize("attempt", REFUSED, ids=lambda attempt: attempt.what)
+def test_the_operators_token_cannot(installed: Rig, operators: Token, attempt: Try) -> None:
+    code, said = sent(installed, operators, attempt)
+    assert code == 403 and attempt.said in said, (code, said)
 
 
-@pytest.mark.parametrize("one", ACCEPTED, ids=lambda one: one.what)
-def test_the_operators_token_can_still(installed: Rig, operators: Token, one: Try) -> None:
+@pytest.mark.parametrize("attempt", ACCEPTED, ids=lambda attempt: attempt.what)
+def test_the_operators_token_can_still(installed: Rig, operators: Token, attempt: Try) -> None:
     """What it needs, and what docs/security.md says that remains."""
-    code, said = sent(installed, operators, one)
+    code, said = sent(installed, operators, attempt)
     assert code in (200, 201), (code, said)
 
 
@@ -117,7 +117,7 @@ def agents(installed: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     rig = installed
     chart = ("upgrade", "ome", str(ROOT / "charts/ome-resources"), "-n", "ome", "--set", "operator.external=true")
     rig.cluster.helm(*chart, "--set", "agent.enabled=true", "--set", "agent.image.repository=registry.example.com/ome-agent")
-    own, other = (one["metadata"]["name"] for one in rig.all("Node", "")[:2])
+    own, other = (body["metadata"]["name"] for body in rig.all("Node", "")[:2])
     token = Token(agent(rig, own, tmp_path_factory.mktemp("agent")))
 
     def writes() -> bool:  # the authorizer learns of a new binding a moment later

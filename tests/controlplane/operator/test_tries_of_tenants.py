@@ -86,7 +86,7 @@ def tenant(installed: Rig) -> Iterator[Tenant]:
 
 
 def pods_of_the_victim(rig: Rig) -> set[str]:
-    return {one["metadata"]["uid"] for one in rig.all("Pod", VICTIM)}
+    return {pod["metadata"]["uid"] for pod in rig.all("Pod", VICTIM)}
 
 
 # --- tries ---------------------------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def taken(name: str, service: str) -> Callable[[Tenant], None]:
         assert tenant.makes(yamls.service(MINE, service, "w-tenants")) == ""
         tenant.told("InferenceService", service, "NameTaken", f"Service {name}")
         found = tenant.rig.get("Service", MINE, name) or {}
-        assert found["spec"]["selector"] == {"mine": "yes"} and [one["port"] for one in found["spec"]["ports"]] == [81]
+        assert found["spec"]["selector"] == {"mine": "yes"} and [port["port"] for port in found["spec"]["ports"]] == [81]
 
     return attempt
 
@@ -209,8 +209,8 @@ def what_another_namespace_has(tenant: Tenant) -> None:
         assert tenant.makes(yamls.benchmark(MINE, f"of-{name}", endpoint=endpoint)) == ""
         tenant.told("BenchmarkJob", f"of-{name}", "ServiceNotFound")
         status = (tenant.rig.get("BenchmarkJob", MINE, f"of-{name}") or {})["status"]
-        for one in status["conditions"]:
-            one.pop("lastTransitionTime")
+        for condition in status["conditions"]:
+            condition.pop("lastTransitionTime")
         said_of[name] = json.dumps(status).replace(f"{VICTIM}/{name}", "IT")
     assert len(set(said_of.values())) == 1, said_of
     assert all(not name.startswith("benchmark-of") for name in jobs(tenant))
@@ -221,7 +221,7 @@ def what_another_namespace_has(tenant: Tenant) -> None:
 
 
 def jobs(tenant: Tenant) -> list[str]:
-    return [one["metadata"]["name"] for one in tenant.rig.all("Job", MINE)]
+    return [job["metadata"]["name"] for job in tenant.rig.all("Job", MINE)]
 
 
 def forbidden(method: str, where: str, body: Any = None, content: str = "application/json") -> Callable[[Tenant], None]:
@@ -298,7 +298,7 @@ def test_forged_managed_fields_move_nobody(tenant: Tenant, forged: str, what: st
     found = rig.get("Service", MINE, forged) or {}
     entry = {"manager": keys.MANAGER, "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1"}
     entry |= {"fieldsV1": FORGED[what]}
-    others = [one for one in found["metadata"]["managedFields"] if one["manager"] != keys.MANAGER]
+    others = [entry for entry in found["metadata"]["managedFields"] if entry["manager"] != keys.MANAGER]
     # The API server looks at managedFields only where something else changes, too.
     body = {"metadata": {"managedFields": [*others, entry], "annotations": {"forged": what}}}
     code, words = tenant.token.send("PATCH", where, body, MERGE)
@@ -307,7 +307,7 @@ def test_forged_managed_fields_move_nobody(tenant: Tenant, forged: str, what: st
 
     def answered() -> bool:
         now = rig.get("Service", MINE, forged) or {}
-        if keys.MANAGER not in [one["manager"] for one in now["metadata"]["managedFields"]]:
+        if keys.MANAGER not in [entry["manager"] for entry in now["metadata"]["managedFields"]]:
             return rig.condition(MINE, forged, "Ready").get("reason") == "NameTaken"
         return "stranger" not in now["spec"]["selector"]
 

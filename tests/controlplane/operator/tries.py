@@ -10,7 +10,7 @@ from ome_operator import keys
 from tests.support import yamls
 
 JSON, MERGE, PATCH, APPLY = (
-    f"application/{one}" for one in ("json", "merge-patch+json", "json-patch+json", "apply-patch+yaml")
+    f"application/{kind}" for kind in ("json", "merge-patch+json", "json-patch+json", "apply-patch+yaml")
 )
 NS, SYSTEM, HOME = "infra", "kube-system", "ome"
 OURS = {keys.SERVICE: "s", keys.MANAGED_BY: keys.MANAGER}
@@ -221,11 +221,11 @@ REFUSED = [
     on_node("status", {"status": {"capacity": {"pods": "0"}}}, after="/status", said=RBAC),
     Try("node: deletion", RBAC, "DELETE", at("Node", "NODE", "")),
     Try(
-        "node: another owner in place of one", ONLY_LABELS, "PATCH", at("Node", "z-guarded", ""),
+        "node: another owner in place of an owner", ONLY_LABELS, "PATCH", at("Node", "z-guarded", ""),
         {"metadata": {"ownerReferences": [{**owned("v1", "Node", "x")["ownerReferences"][0]}]}}, MERGE,
     ),
     Try(
-        "node: another finalizer in place of one", ONLY_LABELS, "PATCH", at("Node", "z-guarded", ""),
+        "node: another finalizer in place of a finalizer", ONLY_LABELS, "PATCH", at("Node", "z-guarded", ""),
         {"metadata": {"finalizers": ["a.test/other"]}}, MERGE,
     ),
     # --- rights

@@ -18,7 +18,7 @@ WORDS = "is forbidden: ValidatingAdmissionPolicy '{}' with binding '{}' denied r
 
 def refusing(call: Call) -> KubeError:
     """As an API server whose policies hold us."""
-    name = next(one.policy for one in probes("home", "n-1") if one.manifest == call.body)
+    name = next(probe.policy for probe in probes("home", "n-1") if probe.manifest == call.body)
     return Forbidden(WORDS.format(name, name), 403)
 
 
@@ -38,7 +38,7 @@ async def test_policies_that_refuse_bind(caplog: pytest.LogCaptureFixture) -> No
     assert set(made.found.values()) == {"binds"} and len(made.found) == 5
     assert 'ome_admission_policies{state="binds"} 5.0' in metrics
     assert 'ome_admission_policies{state="absent"} 0.0' in metrics
-    assert [one.levelname for one in caplog.records] == ["INFO"]
+    assert [record.levelname for record in caplog.records] == ["INFO"]
     assert "which runs as kubernetes-admin" in caplog.text
 
 
@@ -79,7 +79,7 @@ async def test_an_answer_that_proves_nothing_is_unknown(error: KubeError, caplog
     made, metrics = await looked(error)
     assert set(made.found.values()) == {"unknown"}
     assert 'ome_admission_policies{state="unknown"} 5.0' in metrics
-    assert [one for one in caplog.records if one.levelname == "WARNING"] == []
+    assert [record for record in caplog.records if record.levelname == "WARNING"] == []
 
 
 async def test_without_nodes_the_others_are_tried() -> None:
