@@ -155,8 +155,10 @@ class TestFailure:
 def test_a_signal_ends_all_programs(tmp_path: Path, number: int) -> None:
     """They have process groups of their own, which Ctrl-C and a closed terminal do not reach."""
     script = f"""
+import signal
 from ome_local import cancel, parts
 from ome_local.board import Board
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which is ignored below a shell's background job
 program = "echo $$ >{tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; sleep 1000"
 parts.run([parts.Part("a", lambda: cancel.run(["sh", "-c", program]))], Board({{"a": ()}}))
 """
