@@ -6,10 +6,12 @@ from pathlib import Path
 
 from ome_operator.cli.app import app
 from ome_operator.errors import UserError
+from ome_operator.util import stack
 
 
 def main() -> None:
     """Run the command. What a person can mend is one sentence on stderr and an exit code, never a traceback."""
+    stack.widen()
     try:
         app(prog_name="kubectl ome" if Path(sys.argv[0]).name == "kubectl-ome" else None)
     except UserError as error:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import random
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -129,6 +130,7 @@ class Manager:
             debounce=settings.audit_debounce,
         )
         self._tasks: list[asyncio.Task[None]] = []
+        self._unread: Counter[str] = Counter()
 
     # --- the sink ---------------------------------------------------------------------------------------------------
 
@@ -141,11 +143,15 @@ class Manager:
                 return
             self.cluster.seen(kind, body)
         except Exception:
+            self._unread[kind] += 1
             logger.exception("cannot read a %s: %s", kind, (body.get("metadata") or {}).get("name"))
 
     def deleted(self, kind: str, body: Body) -> None:
         """An object was deleted."""
-        self.cluster.gone(kind, from_api.uid(body), from_api.version(body))
+        try:
+            self.cluster.gone(kind, from_api.uid(body), from_api.version(body))
+        except Exception:  # the next audit of its kind finds it
+            logger.exception("cannot read a deleted %s", kind)
 
     def relisted(self, kind: str, namespace: str = "") -> None:
         """A watch started anew."""
@@ -257,6 +263,10 @@ class Manager:
             lambda: {"registry": self._routers.total},
         )  # fmt: skip
         self._metrics.watch("braked_services", "InferenceServices that are frozen or observed", "brake", self._braked)
+        self._metrics.watch(
+            "watch_unread", "Objects and events of a kind that nobody could read", "kind",
+            lambda: coverage.unread + self._unread,
+        )  # fmt: skip
         self._metrics.watch("services", "InferenceServices by their Ready condition", "ready", self._readiness)
 
     def _braked(self) -> dict[str, float]:

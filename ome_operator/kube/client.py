@@ -13,6 +13,7 @@ from ome_operator import keys
 from ome_operator.kube import errors
 from ome_operator.kube.connection import Connection
 from ome_operator.kube.resources import RESOURCES, called, path
+from ome_operator.util.json_limits import decoded
 
 Manifest = dict[str, Any]
 Count = Callable[[str, str, int, float], None]
@@ -213,7 +214,7 @@ class Client:
                 if self._count is not None:
                     self._count(verb, kind, code, time.monotonic() - started)
         try:
-            answer = json.loads(raw) if raw else {}
+            answer = decoded(raw) if raw else {}
         except ValueError:
             answer = f"{method} {where}: {raw.decode(errors='replace').strip()}"
         if code >= 300 or not isinstance(answer, dict):

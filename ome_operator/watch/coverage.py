@@ -244,6 +244,11 @@ class Coverage:
         return sum(both, Counter())
 
     @property
+    def unread(self) -> Counter[str]:
+        """Kind -> how many objects and events nobody could read."""
+        return sum((part.informer.unread for part in self._parts.values()), Counter())
+
+    @property
     def watched(self) -> dict[str, float]:
         """Namespace that is named -> 1 while it is watched, else 0."""
         return {name: float(self._parts[name].whole) for name in self._names}

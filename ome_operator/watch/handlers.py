@@ -13,6 +13,7 @@ import aiohttp
 import kopf
 
 from ome_operator.watch import tuning
+from ome_operator.watch.lines import Shallow
 from ome_operator.watch.sink import Body, Watched
 
 PERMANENT = kopf.ErrorsMode.PERMANENT
@@ -99,7 +100,8 @@ def patient(told: Heard) -> aiohttp.ClientMiddlewareType:
     A token that is refused, although it was renewed, is not for kopf to know: it would close the session, and watches of
     other kinds would end by that. The time-out of the request ends this. Nor is a namespace that is absent: kopf would end
     after two minutes. Of the errors that a request can have, only of a payload that was cut kopf says nothing,
-    counts it nowhere, and begins again after it.
+    counts it nowhere, and begins again after it. Nor is an object for kopf that its decoder does not bear
+    (tests/unit/watch/test_handlers.py).
     """
 
     async def sent(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
@@ -112,6 +114,7 @@ def patient(told: Heard) -> aiohttp.ClientMiddlewareType:
         if response.status == 403 and not await told.there(path, refused=True):
             response.release()
             raise aiohttp.ClientPayloadError(f"{path} cannot be watched any more")
+        response.content = Shallow(response.content)  # type: ignore[assignment]
         return response
 
     return sent

@@ -3,6 +3,7 @@
 Each kind is listed page by page and watched from the moment of its list. A watch that ends, is cut, or falls silent is
 opened again at the last version that it told. A list begins again when that version is too old (410), when the list itself
 was cut, when the token is refused (the session has another token by then), or when the watch tells what nobody can read.
+What cannot be read a second time within a minute costs its own object alone: lists would come without end.
 """
 
 import asyncio
@@ -11,12 +12,14 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 import aiohttp
 
 from ome_operator.kube import errors
+from ome_operator.util.json_limits import decoded
+from ome_operator.watch.lines import lines
 from ome_operator.watch.sink import CannotWatch, Sink, Watched
 
 logger = logging.getLogger(__name__)
@@ -68,6 +71,9 @@ class Informer:
         """Kind -> monotonic time of the last sign of life of its watch; there is one each minute."""
         self.events: Counter[str] = Counter()
         """Kind -> how many events came."""
+        self.unread: Counter[str] = Counter()
+        """Kind -> how many objects and events nobody could read."""
+        self._unread_at: dict[str, float] = {}
 
     async def run(self) -> None:
         """Watch for ever."""
@@ -110,7 +116,7 @@ class Informer:
             response = await self._open(watched, query, self._list_timeout)
             try:
                 async with response:
-                    page = json.loads(await response.read())
+                    page = decoded(await response.read())
                 metadata, items = page["metadata"], page.get("items") or ()
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError, TypeError, KeyError) as error:
                 raise _Again(f"a page of the list did not come whole ({_message(error)})") from error
@@ -124,6 +130,9 @@ class Informer:
         self.last_event[watched.kind] = time.monotonic()
         self.events[watched.kind] += len(items)
         for item in items:
+            if not isinstance(item, dict):
+                self._cannot_read(watched, "an item of its list is no object")
+                continue
             if api_version:
                 item.setdefault("apiVersion", api_version)
             self._sink.seen(watched.kind, item)
@@ -142,7 +151,7 @@ class Informer:
         response = await self._open(watched, {**self._watch_query, "resourceVersion": version}, self._watch_timeout)
         try:
             async with response:
-                async for line in _lines(response.content):
+                async for line in lines(response.content):
                     version = self._pass_on(watched, line) or version
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             logger.debug("the watch of %s ended: %s", watched.plural, _message(error))
@@ -151,11 +160,11 @@ class Informer:
     def _pass_on(self, watched: Watched, line: bytes) -> str:
         """Tell one event; its version."""
         try:
-            event = json.loads(line)
+            event = decoded(line)
             what, body = event["type"], event["object"]
             version = (body.get("metadata") or {}).get("resourceVersion") or ""
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise _Again(f"its watch told what nobody can read ({_message(error)})") from error
+            return self._skip(watched, f"its watch told what nobody can read ({_message(error)})")
         self.last_event[watched.kind] = time.monotonic()
         if what == "ERROR":
             raise _Again(str(body.get("message") or f"its watch ended with an error ({body.get('code')})"))
@@ -169,6 +178,21 @@ class Informer:
         else:
             logger.warning("the watch of %s told of an event that nobody knows: %s", watched.plural, what)
         return str(version)
+
+    def _skip(self, watched: Watched, why: str) -> str:
+        """Leave an event out, which has no version. Who knows what it told: so a list begins, if none did lately."""
+        self._cannot_read(watched, why)
+        before, now = self._unread_at.get(watched.kind, -WELL), time.monotonic()
+        if now - before >= WELL:
+            self._unread_at[watched.kind] = now
+            raise _Again(why)
+        return ""
+
+    def _cannot_read(self, watched: Watched, why: str) -> None:
+        """Count it, and say it for the first of a kind."""
+        self.unread[watched.kind] += 1
+        if self.unread[watched.kind] == 1:
+            logger.warning("watching %s: %s; further ones are counted as ome_watch_unread", watched.plural, why)
 
     # --- a request --------------------------------------------------------------------------------------------------
 
@@ -198,7 +222,7 @@ async def _refusal(response: aiohttp.ClientResponse) -> errors.KubeError:
         text = (await response.read()).decode(errors="replace").strip()
     try:
         told = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         told = text
     return errors.from_response(response.status, told, response.headers.get("Retry-After", ""))
 
@@ -215,16 +239,6 @@ def _pause(error: errors.KubeError, pauses: Iterator[float], tries: int) -> floa
         return None
     pause = next(pauses, None)
     return None if pause is None else max(pause, error.retry_after)
-
-
-async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Whole lines of a stream; a line that was cut is none. Large objects are longer than `readline` can read."""
-    rest = b""
-    async for chunk in content.iter_any():
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            if line:
-                yield line
 
 
 def _message(error: BaseException) -> str:

@@ -14,6 +14,27 @@ from ome_operator.kube import errors
 from ome_operator.kube.client import Client, encoded, warnings
 from ome_operator.kube.resources import CHILDREN, RESOURCES, path
 from tests.support.answers import answers
+from tests.support.deep import MOST, nested
+
+
+@pytest.mark.parametrize("levels", [900, 2_000, MOST])
+async def test_an_object_as_deep_as_the_api_server_takes_is_an_answer(levels: int) -> None:
+    """Also to a list, and where it is refused."""
+
+    async def deep(request: web.Request) -> web.StreamResponse:
+        one, name = nested({"metadata": {"name": "deep"}}, levels), request.path.rpartition("/")[2]
+        body = b'{"metadata": {}, "items": [' + one + b"]}" if name == "basemodels" else one
+        return web.Response(body=body, content_type="application/json", status=500 if name == "refused" else 200)
+
+    async with answers(deep, "GET", "/{tail:.*}") as connection:
+        client = Client(connection)
+        try:
+            assert (await client.get("BaseModel", "team", "deep"))["metadata"] == {"name": "deep"}
+            assert [one["metadata"] for one in await client.list_objects("BaseModel")] == [{"name": "deep"}]
+            with pytest.raises(errors.ServerError):
+                await client.get("BaseModel", "team", "refused")
+        finally:
+            await client.close()
 
 
 def test_paths() -> None:

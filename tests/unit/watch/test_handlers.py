@@ -28,6 +28,7 @@ from ome_operator.watch import handlers
 from ome_operator.watch.sink import CannotWatch, Watched
 from ome_operator.watch.told import Told
 from tests.support.answers import answers
+from tests.support.deep import HERE, MOST, filled
 
 MARKER = "kopf.zalando.org/KopfFinalizerMarker"
 SERVICES = f"/apis/{keys.API_VERSION}/inferenceservices"
@@ -47,6 +48,8 @@ class Server:
         self.watched: Counter[str] = Counter()
         self.events: asyncio.Queue[bytes] = asyncio.Queue()
         self.loop = asyncio.new_event_loop()
+        self.levels = 0
+        """Of what says HERE."""
         self.refuse: list[tuple[str, int]] = []
         """Paths of watches, and the code that the next one is refused with."""
 
@@ -56,7 +59,8 @@ class Server:
             return web.json_response(self._discovery(request.path))
         if "watch" not in request.query:
             items = self.services if request.path == SERVICES else []
-            return web.json_response({"apiVersion": keys.API_VERSION, "metadata": {"resourceVersion": "9"}, "items": items})
+            page = {"apiVersion": keys.API_VERSION, "metadata": {"resourceVersion": "9"}, "items": items}
+            return web.Response(body=filled(json.dumps(page).encode(), self.levels), content_type="application/json")
         for refusal in self.refuse:
             if refusal[0] == request.path:
                 self.refuse.remove(refusal)
@@ -99,7 +103,7 @@ class Server:
         return response
 
     def tell(self, what: str, body: Mapping[str, Any]) -> None:
-        self.write(json.dumps({"type": what, "object": body}).encode() + b"\n")
+        self.write(filled(json.dumps({"type": what, "object": body}).encode(), self.levels) + b"\n")
 
     def write(self, line: bytes) -> None:
         self.loop.call_soon_threadsafe(self.events.put_nowait, line)
@@ -236,6 +240,20 @@ async def test_a_refused_token_ends_no_watch(monkeypatch: pytest.MonkeyPatch) ->
     assert first != second, "kopf takes no session that it has seen"
     for session in process.sessions:
         await session.close()
+
+
+@pytest.mark.parametrize("levels", [900, 1_000, 1_500, 2_000, 9_000, MOST])
+async def test_an_object_as_deep_as_the_api_server_takes_ends_nothing(levels: int) -> None:
+    """It is decoded by kopf itself, in lists and in watches; what kopf cannot decode ended the process, and the next one."""
+    server = Server({**service("listed"), "spec": {"engine": {"runner": {"z": HERE}}}})
+    server.levels = levels
+    async with hosted(server) as (process, operating):
+        await until(lambda: server.watched[SERVICES])
+        server.tell("ADDED", {**service("told"), "spec": {"model": HERE}})
+        server.tell("ADDED", service("another"))
+        await until(lambda: "seen another" in process.said)
+        assert process.said == ["seen listed", "seen told", "seen another"]
+        assert not operating.done()
 
 
 FAULTS = {

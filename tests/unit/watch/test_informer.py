@@ -14,6 +14,7 @@ from ome_operator.watch import informer as informers
 from ome_operator.watch.informer import Informer
 from ome_operator.watch.sink import CannotWatch, Watched
 from tests.support.answers import Handler, answers
+from tests.support.deep import nested
 
 THINGS = Watched("Thing", "example.org", "v1", "things", "a=b")
 
@@ -178,6 +179,41 @@ async def test_a_silent_watch_is_dead() -> None:
 async def test_a_watch_that_tells_an_error_or_nonsense_is_followed_by_a_list(told: bytes) -> None:
     run = Told(page("a"), page("b"), watches=(stream(told),))
     assert await run.until(listed) == ["seen a", "seen b", "relisted"]
+
+
+@pytest.mark.parametrize("levels", [2_000, 9_000, 10_000])
+async def test_an_object_as_deep_as_the_api_server_takes_is_an_event_like_any_other(levels: int) -> None:
+    """Python's decoder gives up before; that ended the process, and the next one."""
+    deep = nested(thing("deep", "11"), levels)
+    first = json.dumps({"metadata": {"resourceVersion": "9"}, "items": [thing("a"), "DEEP"]}).encode()
+
+    async def listed_deep(_: web.Request) -> web.StreamResponse:
+        return web.Response(body=first.replace(b'"DEEP"', deep), content_type="application/json")
+
+    line = b'{"type": "ADDED", "object": ' + deep + b"}\n"
+    run = Told(listed_deep, watches=(stream(line, event("ADDED", thing("b", "12"))),))
+    assert await run.until(lambda run: len(run.queries) == 3) == ["seen a", "seen deep", "seen deep", "seen b"]
+    assert run.queries[-1]["resourceVersion"] == "12"
+    assert run.informer.unread == {}
+
+
+async def test_what_nobody_can_read_again_and_again_costs_its_own_event_alone(caplog: pytest.LogCaptureFixture) -> None:
+    """A list for each would come to the end of its tries, which ended the process."""
+    broken = [b"{\n", b"[1]\n", b'{"type": "ADDED", "object": 5}\n', b'\xff{"type": "ADDED"}\n'] * 25
+    run = Told(page("a"), page("b"), watches=(stream(broken[0]), stream(*broken, event("ADDED", thing("c", "12")))))
+    assert await run.until(lambda run: len(run.queries) == 5) == ["seen a", "seen b", "relisted", "seen c"]
+    assert run.informer.unread == {"Thing": 101}
+    assert len([one for one in caplog.records if one.levelname == "WARNING"]) == 1
+
+
+async def test_an_item_of_a_list_that_is_no_object_costs_itself() -> None:
+    async def odd(_: web.Request) -> web.StreamResponse:
+        items = [None, 5, [], thing("a"), "x"]
+        return web.json_response({"apiVersion": "v1", "metadata": {"resourceVersion": "9"}, "items": items})
+
+    run = Told(odd)
+    assert await run.until(listed) == ["seen a"]
+    assert run.informer.unread == {"Thing": 4}
 
 
 @pytest.mark.parametrize("code", [403, 404, 429, 500, 503])

@@ -1,0 +1,123 @@
+"""JSON of any depth is read, on every Python that the package may be installed with."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ome_operator.util import json_limits
+from ome_operator.util.json_limits import LEVELS, decoded, deeper, shallow
+from tests.support.deep import MOST
+
+ROOT = Path(__file__).parents[3]
+FIRST = f"import sys; sys.path.insert(0, {str(ROOT)!r})"
+VERSIONS = ("3.11", "3.12", "3.13", "3.14")
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=40,
+)
+
+
+def pruned(value: Any, levels: int) -> Any:
+    """The same by recursion, a value at a time."""
+    if not isinstance(value, dict | list):
+        return value
+    if not levels:
+        return type(value)()
+    if isinstance(value, dict):
+        return {key: pruned(inner, levels - 1) for key, inner in value.items()}
+    return [pruned(inner, levels - 1) for inner in value]
+
+
+@given(VALUES, st.integers(0, 4), st.sampled_from([None, 1]), st.booleans())
+def test_what_lies_too_deep_is_empty_and_the_rest_as_it_was(
+    value: Any, levels: int, indent: int | None, plain: bool
+) -> None:
+    text = json.dumps(value, indent=indent, ensure_ascii=plain, separators=None if indent else (",", ":"))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(json_limits, "LEVELS", levels)
+        assert json.loads(shallow(text.encode())) == pruned(value, levels)
+
+
+@given(st.binary() | st.text(alphabet='[]{}",:\\a1').map(str.encode))
+def test_what_is_no_json_stays_what_it_is(text: bytes) -> None:
+    """Whoever decodes it says so."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(json_limits, "LEVELS", 0)
+        after = shallow(text)
+    try:
+        json.loads(text)
+    except ValueError:
+        assert after == text
+    else:
+        json.loads(after)
+
+
+@pytest.mark.parametrize("levels", [LEVELS - 1, LEVELS, LEVELS + 1, 990, 2_000, MOST, 10 * MOST])
+@pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}"), (b'{"x\\"{":"[}","a":', b"}")])
+def test_any_depth_is_read(levels: int, opening: bytes, closing: bytes) -> None:
+    text = opening * levels + b"1" + closing * levels
+    assert deeper(decoded(text), LEVELS) is (levels > LEVELS)
+    assert not deeper(json.loads(shallow(text)), LEVELS + 1)
+    assert (shallow(text) == text) is (levels <= LEVELS)
+
+
+CHILD = """
+import json, sys, threading
+from ome_operator.util import stack
+from ome_operator.util.json_limits import LEVELS, decoded, deeper, shallow
+def read():
+    for opening, closing in ((b"[", b"]"), (b'{"a":', b"}")):
+        for levels in (*range(980, 1000, 3), *range(1490, 1502, 3), 2000, *range(9990, 10_003, 3), 100_000):
+            text = opening * levels + b"1" + closing * levels
+            assert deeper(decoded(text), LEVELS), levels
+            assert len(repr(json.loads(shallow(text)))) < 4000, levels
+def below(frames):
+    return read() if not frames else below(frames - 1)
+stack.widen()
+read()
+below(500)
+for kib in (2048, 8192):
+    threading.stack_size(kib * 1024)
+    thread = threading.Thread(target=lambda: (read(), done.append(kib)))
+    done = []
+    thread.start()
+    thread.join()
+    assert done == [kib]
+print("read")
+"""
+
+
+def python(version: str) -> str | None:
+    """An interpreter of this version on this machine: on the path, or one that uv knows or pyenv has."""
+    found = [
+        shutil.which(f"python{version}"),
+        *map(str, Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}")),
+    ]
+    if uv := shutil.which("uv", path=str(ROOT / ".venv/bin")) or shutil.which("uv"):
+        asked = subprocess.run([uv, "python", "find", "--offline", version], capture_output=True, text=True, check=False)
+        found.append(asked.stdout.strip() or None)
+    for one in found:
+        if one and subprocess.run([one, "-c", ""], capture_output=True, check=False).returncode == 0:  # a shim may be empty
+            return one
+    return None
+
+
+@pytest.mark.parametrize("kib", ["512", "8192", "unlimited"])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_any_depth_is_read_by_every_python(version: str, kib: str) -> None:
+    """In a process of its own, which a stack that is too small would end: its limits are others in each version."""
+    interpreter = python(version)
+    if interpreter is None:
+        pytest.skip(f"no Python {version} is on this machine")
+    done = subprocess.run(
+        ["bash", "-c", f'ulimit -Ss {kib} && exec "$@"', "bash", interpreter, "-I", "-c", f"{FIRST}\n{CHILD}"],
+        capture_output=True, text=True, check=False, timeout=240,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "read\n"), done.stderr[-2000:]
