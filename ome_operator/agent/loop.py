@@ -6,14 +6,15 @@ import logging
 import random
 import signal
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, TypeVar
 
 from ome_operator import keys
 from ome_operator.agent import record
 from ome_operator.agent.leftovers import Leftovers
 from ome_operator.agent.namespaces import Namespaces
-from ome_operator.agent.nodes import belongs, concerns
+from ome_operator.agent.nodes import Odd, belongs, concerns
 from ome_operator.agent.places import LOCAL, conflict, spot, takes_path
 from ome_operator.agent.record import Held
 from ome_operator.agent.turns import Turns
@@ -32,6 +33,7 @@ from ome_operator.watch.sink import CannotWatch, Watched
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
 KIND = "NodeModels"
 PARSE: Mapping[str, Callable[[Mapping[str, Any]], Held | Invalid]] = {
     "ClusterBaseModel": Model.parse,
@@ -64,6 +66,9 @@ class Agent:
         self._models: dict[str, Held] = {}
         self._unread: dict[str, str] = {}
         """UID -> kind of models that this agent cannot read, so that it does not know what they name."""
+        self._broken: Mapping[str, str] = {}
+        """UID -> what is wrong with a model that this agent can do nothing for: it is Failed, and all others go on."""
+        self._failure = ""
         self._audit = Audit(
             tuple(PARSE),
             known=self._known,
@@ -88,7 +93,7 @@ class Agent:
 
     def seen(self, kind: str, body: Mapping[str, Any]) -> None:
         """A model is there."""
-        uid, parsed = from_api.uid(body), PARSE[kind]({**body, "kind": kind})
+        uid, parsed = _read(kind, body)
         self._forget(uid)
         if isinstance(parsed, Invalid):
             self._unread[uid] = kind
@@ -97,7 +102,7 @@ class Agent:
 
     def deleted(self, kind: str, body: Mapping[str, Any]) -> None:
         """A model was deleted."""
-        self._forget(from_api.uid(body))
+        self._forget(_uid(body))
 
     def _forget(self, uid: str) -> None:
         self._models.pop(uid, None)
@@ -139,6 +144,10 @@ class Agent:
                 self._failures += 1
                 self._report_from = time.monotonic() + min(REFUSED_LAST, TICK * 2 ** min(self._failures, 10))
                 logger.info("the API server: %s", error)
+            except Exception as error:  # what is fetched goes on
+                if repr(error) != self._failure:
+                    logger.exception("a pass failed, and is tried again every second")
+                self._failure = repr(error)
             await asyncio.sleep(TICK)
 
     def alive(self) -> tuple[bool, str]:
@@ -157,21 +166,26 @@ class Agent:
 
     def _namespaced(self) -> dict[str, tuple[str, str]]:
         """Namespace of each BaseModel that is to be here, and the root that it is to be below."""
-        mine = {uid: model for uid, model in self._models.items() if model.namespace and self._wanted(model)}
+        tried = {uid: model for uid, model in self._models.items() if model.namespace}
+        mine = {uid: model for uid, model in tried.items() if self._try({}, uid, partial(self._wanted, model))}
         roots, wrong = self._settings.roots, self._settings.places.misplaced
         where = {uid: "" if wrong(model) else root_of(weights(model).path, roots) for uid, model in mine.items()}
         return {uid: (model.namespace, where[uid]) for uid, model in mine.items()}
 
     def _keep(self) -> None:
         """Start what is due, and leave what is not wanted here any more."""
+        broken: dict[str, str] = {}
         settled = self._namespaces.settled
-        mine = {uid: model for uid, model in self._models.items() if self._wanted(model)}
+        mine = {uid: model for uid, model in self._models.items() if self._try(broken, uid, partial(self._wanted, model))}
         wanted = {uid: model for uid, model in mine.items() if settled(uid) or not model.namespace}
         for uid in self._works.keys() - wanted.keys():
             self._leave(uid)
         taken: dict[str, Weights] = {}
         for uid, model in sorted(wanted.items(), key=lambda each: _rank(each[1])):
-            work = self._work(uid, model)
+            work = self._try(broken, uid, partial(self._work, uid, model))
+            if work is None:
+                self._leave(uid)
+                continue
             if said := self._refused(work, taken):
                 work.points = False
                 work.refuse(said)
@@ -179,6 +193,24 @@ class Agent:
                     task.cancel()
             elif uid not in self._tasks and work.due <= time.monotonic() and not self._comes(work):
                 self._tasks[uid] = asyncio.create_task(self._pass(uid, work))
+        self._broken = broken
+
+    def _try(self, broken: dict[str, str], uid: str, step: Callable[[], T]) -> T | None:
+        """What a step says of a model; None where the model breaks it, which costs this model alone."""
+        try:
+            return step()
+        except Odd as error:
+            broken[uid] = str(error)
+        except OSError as error:
+            said = error.strerror or error
+            broken[uid] = f"the disk refuses spec.storage.path {weights(self._models[uid]).path[:100]}: {said}"
+        except Exception as error:
+            broken[uid] = f"the agent failed ({type(error).__name__}): please report this with its log"
+            if self._broken.get(uid) != broken[uid]:
+                logger.exception("%s %s", self._models[uid].kind, self._models[uid].name)
+        if self._broken.get(uid) != broken[uid]:
+            logger.warning("%s %s: %s", self._models[uid].kind, self._models[uid].name, broken[uid])
+        return None
 
     def _refused(self, work: Work, taken: dict[str, Weights]) -> str:
         """Why a model cannot have its path, "" where it can: those that came before it have theirs."""
@@ -230,8 +262,8 @@ class Agent:
         """Write the record when it says something new; plain progress not too often."""
         await self._leftovers.look()
         named = {str(one.store.root) for one in self._works.values()}
-        unused = self._leftovers.unused(named, offer=not self._unread)
-        said = record.status((record.entry(one.model, one.report()) for one in self._works.values()), unused)
+        unused = self._leftovers.unused(named, offer=not self._unread and not self._broken)
+        said = record.status(self._entries(), unused)
         now = time.monotonic()
         # While we offer to remove something the record is written often: the answer says whether we may.
         if said == self._written and now - self._written_at < (PROGRESS_EVERY if self._leftovers.offers else AGAIN_EVERY):
@@ -241,6 +273,14 @@ class Agent:
         answer = await self._write(said)
         self._written, self._written_at = said, now
         await self._leftovers.remove((answer.get("spec") or {}).get("remove") or ())
+
+    def _entries(self) -> Iterator[Mapping[str, Any]]:
+        """What is told of each model."""
+        for work in self._works.values():
+            yield record.entry(work.model, work.report())
+        for uid, why in self._broken.items():
+            if uid in self._models:
+                yield record.entry(self._models[uid], record.Report(record.FAILED, message=why))
 
     async def _write(self, said: Mapping[str, Any]) -> Mapping[str, Any]:
         """Write the record; what it is then, with what the operator has written into it."""
@@ -267,6 +307,20 @@ _RANKS = {"ClusterBaseModel": 0, "FineTunedWeight": 1, "BaseModel": 2}
 def _rank(model: Held) -> tuple[int, str, str, str]:
     """Of models that want a path the first has it: those of the cluster's administrator, then the older."""
     return _RANKS[model.kind], model.created, model.namespace, model.name
+
+
+def _uid(body: Mapping[str, Any]) -> str:
+    metadata = body.get("metadata")
+    return from_api.uid(body) if isinstance(metadata, dict) else ""
+
+
+def _read(kind: str, body: Mapping[str, Any]) -> tuple[str, Held | Invalid]:
+    """A model and its UID. A body that breaks us is one lost model, not a dead watch."""
+    try:
+        return _uid(body), PARSE[kind]({**body, "kind": kind})
+    except Exception as error:
+        logger.exception("cannot read a %s", kind)
+        return _uid(body), Invalid(repr(error))
 
 
 Serve = Callable[[Agent], Awaitable[None]]

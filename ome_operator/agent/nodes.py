@@ -1,21 +1,31 @@
 """Which models a node is to hold."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ome_operator.agent.places import LOCAL
 from ome_operator.agent.record import Held
 from ome_operator.core.weights.mount import managed
 
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_AFFINITY = f"spec.storage.nodeAffinity.{_REQUIRED}"
+
+
+class Odd(Exception):
+    """A field of a model that its CRD leaves open says what nobody can read; the sentence names it."""
+
 
 def belongs(model: Held, node: str, labels: Mapping[str, str]) -> bool:
-    """Whether a model's storage selects this node: everything that it says has to hold."""
+    """Whether a model's storage selects this node: everything that it says has to hold. Raises Odd."""
     storage = model.spec.storage
     if any(labels.get(key) != value for key, value in (storage.node_selector or {}).items()):
         return False
-    required = (storage.node_affinity or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    terms = required.get("nodeSelectorTerms") or ()
-    return not terms or any(_term(one, node, labels) for one in terms)
+    required = (storage.node_affinity or {}).get(_REQUIRED) or {}
+    if not isinstance(required, Mapping):
+        raise Odd(f"{_AFFINITY} must be a map with nodeSelectorTerms")
+    terms = _maps(required.get("nodeSelectorTerms"), f"{_AFFINITY}.nodeSelectorTerms")
+    found = [_term(one, node, labels, f"{_AFFINITY}.nodeSelectorTerms[{number}]") for number, one in enumerate(terms)]
+    return not found or any(found)
 
 
 def concerns(model: Held) -> bool:
@@ -24,14 +34,27 @@ def concerns(model: Held) -> bool:
     return managed(uri) or uri.startswith(LOCAL)
 
 
-def _term(term: Mapping[str, Any], node: str, labels: Mapping[str, str]) -> bool:
-    fields = {"metadata.name": node}
-    on_labels = all(_holds(one, labels) for one in term.get("matchExpressions") or ())
-    return on_labels and all(_holds(one, fields) for one in term.get("matchFields") or ())
+def _term(term: Mapping[str, Any], node: str, labels: Mapping[str, str], where: str) -> bool:
+    """Every part is looked at: what cannot be read is said by each node alike."""
+    has = {"matchExpressions": labels, "matchFields": {"metadata.name": node}}
+    parts = {part: _maps(term.get(part), f"{where}.{part}") for part in has}
+    held = [_holds(one, has[part], f"{where}.{part}[{at}]") for part, some in parts.items() for at, one in enumerate(some)]
+    return all(held)
 
 
-def _holds(one: Mapping[str, Any], have: Mapping[str, str]) -> bool:
-    value, wanted, operator = have.get(one.get("key") or ""), one.get("values") or [], one.get("operator")
+def _maps(value: Any, where: str) -> Sequence[Mapping[str, Any]]:
+    if not isinstance(value or [], list) or not all(isinstance(one, Mapping) for one in value or ()):
+        raise Odd(f"{where} must be a list of maps")
+    return value or ()
+
+
+def _holds(one: Mapping[str, Any], have: Mapping[str, str], where: str) -> bool:
+    wanted, operator = one.get("values") or [], one.get("operator")
+    if not isinstance(one.get("key") or "", str):
+        raise Odd(f"{where}.key must be a text")
+    if not isinstance(wanted, list) or not all(isinstance(each, str) for each in wanted):
+        raise Odd(f"{where}.values must be a list of texts: put quotes around numbers, true and false")
+    value = have.get(one.get("key") or "")
     if operator == "In":
         return value in wanted
     if operator == "NotIn":

@@ -1,5 +1,6 @@
 """Where a model's weights go on this node, and whether they may (docs/tenancy.md)."""
 
+import os
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
@@ -10,6 +11,8 @@ from ome_operator.agent.store import HIDDEN, Store
 from ome_operator.core.weights.mount import NAMESPACES, Weights, home, root_of, weights
 
 LOCAL = "local://"
+LONGEST = 255
+"""Bytes of a name in a path, at most, on every file system of Linux."""
 
 
 class Roots:
@@ -22,6 +25,8 @@ class Roots:
     def outside(self, model: Held) -> str:
         """A sentence when a model's path is not below a root, else ""."""
         path = weights(model).path
+        if any(len(os.fsencode(part)) > LONGEST for part in PurePosixPath(path).parts):
+            return f"spec.storage.path has a name of more than {LONGEST} bytes, which no disk takes: choose a shorter one"
         if path.startswith("/") and ".." not in PurePosixPath(path).parts and root_of(path, self.names):
             return ""
         below = " or ".join(self.names)

@@ -52,6 +52,62 @@ async def test_models_are_gone_that_a_list_does_not_show_and_that_were_there_bef
     assert (agent._models.keys(), agent._unread.keys()) == ({"new", "of another kind"}, set())
 
 
+IN_5 = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "In", "values": 5}]}]}
+BREAKING: dict[str, tuple[dict[str, Any], str]] = {
+    "values": (
+        {"path": "/models/x", "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": IN_5}},
+        "nodeSelectorTerms[0].matchExpressions[0].values must be a list of texts",
+    ),
+    "a list": (
+        {"path": "/models/x", "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [1]}},
+        "requiredDuringSchedulingIgnoredDuringExecution must be a map with nodeSelectorTerms",
+    ),
+    "a long name": ({"path": f"/models/{'l' * 300}/x"}, "the disk refuses spec.storage.path"),
+    "a long name of few letters": ({"path": f"/models/{'я' * 200}"}, "a name of more than 255 bytes"),
+}
+
+
+@pytest.mark.parametrize("case", BREAKING)
+async def test_a_model_that_breaks_the_agent_is_failed_and_the_others_go_on(case: str, tmp_path: Path) -> None:
+    """Each was a BaseModel that ended the agents of all nodes, and every next one."""
+    storage, said = BREAKING[case]
+    storage = {**storage, "path": storage["path"].replace("/models", str(tmp_path))}
+    api, complete = server(), asyncio.Event()
+    agent = Agent(AgentSettings(node="n", roots=(str(tmp_path),)), api)
+    (tmp_path / "good").mkdir()
+    (tmp_path / "good/config.json").write_text("{}")
+    good = {"storageUri": f"local://{tmp_path}/good", "path": f"{tmp_path}/good"}
+    agent.seen("BaseModel", model("bad", storage={"storageUri": "hf://a/b", **storage}))
+    agent.seen("ClusterBaseModel", model("good", storage=good))
+    complete.set()
+    running = asyncio.create_task(agent.run(complete))
+    try:
+        async with asyncio.timeout(10):
+            while not (told := api.bodies("apply")) or "1 Ready" not in told[-1]["status"]["summary"]:  # noqa: ASYNC110
+                assert not running.done()
+                await asyncio.sleep(0.05)
+    finally:
+        running.cancel()
+    states = {one["kind"]: (one["state"], one.get("message", "")) for one in told[-1]["status"]["models"]}
+    assert states["ClusterBaseModel"] == ("Ready", "")
+    state, message = states["BaseModel"]
+    assert (state, said in message) == ("Failed", True), message
+    assert not agent._leftovers.offers
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"metadata": 5}, {"metadata": {"uid": "u", "name": []}, "spec": 5}, {"metadata": None}]
+)
+def test_a_body_that_nobody_can_read_costs_itself(body: dict[str, Any]) -> None:
+    """What it names is not known, so nothing is offered to be removed."""
+    agent = Agent(AgentSettings(node="n"), FakeApi({}))
+    agent.seen("BaseModel", body)
+    agent.seen("ClusterBaseModel", model("m"))
+    assert (len(agent._unread), set(agent._models)) == (1, {"m"})
+    agent.deleted("BaseModel", body)
+    assert not agent._unread
+
+
 async def test_models_that_cannot_be_listed_keep_nobody_from_telling() -> None:
     told, complete = asyncio.Event(), asyncio.Event()
     failing = {"get": node("n"), "list_metadata": Transient("etcdserver: request timed out", 500)}
