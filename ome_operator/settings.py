@@ -99,6 +99,8 @@ class Settings:
     router_keys: bool = True
     """Makes a key for the control plane of each service's routers, which needs the right to create Secrets."""
 
+    models_per_namespace: int = 100
+    """BaseModels that count, of each namespace: all tenants share the work for models (10 s for each node with 2,000)."""
     model_agent: bool = False
     """Agents fetch weights: pods of new revisions mount the directory of their model's revision (decisions 7)."""
     agent_roots: tuple[str, ...] = ("/mnt/models",)

@@ -26,6 +26,7 @@ from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
 from ome_operator.kube.errors import AlreadyExists, KubeError, NotFound
 from ome_operator.kube.resources import RESOURCES
+from ome_operator.machinery.quota import Entry, Quota
 from ome_operator.machinery.relist import Audit
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.watch.informer import Informer
@@ -69,6 +70,7 @@ class Agent:
         self._broken: Mapping[str, str] = {}
         """UID -> what is wrong with a model that this agent can do nothing for: it is Failed, and all others go on."""
         self._failure = ""
+        self._quota = Quota(settings.models_per_namespace)
         self._audit = Audit(
             tuple(PARSE),
             known=self._known,
@@ -95,6 +97,8 @@ class Agent:
         """A model is there."""
         uid, parsed = _read(kind, body)
         self._forget(uid)
+        if kind == "BaseModel":
+            self._quota.see(*_place(uid, body))
         if isinstance(parsed, Invalid):
             self._unread[uid] = kind
         elif not parsed.deleting:
@@ -107,6 +111,7 @@ class Agent:
     def _forget(self, uid: str) -> None:
         self._models.pop(uid, None)
         self._unread.pop(uid, None)
+        self._quota.gone(uid)
 
     def relisted(self, kind: str) -> None:
         """A list of models was not the first to begin: what was known before may be gone."""
@@ -228,6 +233,8 @@ class Agent:
         return any(other.lends(work) for other in others)
 
     def _wanted(self, model: Held) -> bool:
+        if self._quota.beyond(model.uid):  # its status says so
+            return False
         if not concerns(model) or not belongs(model, self._node, self._labels):
             return False
         if model.spec.disabled and not self._settings.places.present(model):
@@ -312,6 +319,13 @@ def _rank(model: Held) -> tuple[int, str, str, str]:
 def _uid(body: Mapping[str, Any]) -> str:
     metadata = body.get("metadata")
     return from_api.uid(body) if isinstance(metadata, dict) else ""
+
+
+def _place(uid: str, body: Mapping[str, Any]) -> tuple[str, Entry]:
+    """The namespace of a model and its place there."""
+    metadata = body.get("metadata") or {}
+    namespace, created, name = (str(metadata.get(one) or "") for one in ("namespace", "creationTimestamp", "name"))
+    return namespace, Entry(created, name, uid)
 
 
 def _read(kind: str, body: Mapping[str, Any]) -> tuple[str, Held | Invalid]:

@@ -51,6 +51,8 @@ class AgentSettings:
     """Models at a time."""
     turn: float = 300.0
     """Seconds after which a model gives its place to one of another namespace that waits."""
+    models_per_namespace: int = 0
+    """BaseModels that count, of each namespace, the oldest first; 0: all."""
     verify_every: float = 6 * 3600.0
     sample: float = 0.02
     """Share of all blocks that is read when files are looked at again."""

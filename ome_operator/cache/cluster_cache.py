@@ -15,9 +15,11 @@ from ome_operator.core.observed import from_api
 from ome_operator.core.observed.brake import Brake, brake
 from ome_operator.core.observed.objects import Child, Deps, Holding, Node, NodeRecord, Pod, Ref
 from ome_operator.kube.resources import CHILDREN, EXPOSED
+from ome_operator.machinery.quota import Quota
 from ome_operator.machinery.store import Store
 
 RECORD = "NodeModels"
+BASE_MODEL = MODELS[1]
 JOB = "Job"
 KINDS = (SERVICE, *CATALOG, BENCHMARK, *CHILDREN, JOB, "Pod", "Node", RECORD)
 """Every kind that is watched; those of sglang.ai come to them where they are served, and those of EXPOSED that are made."""
@@ -46,6 +48,8 @@ class ClusterCache:
         self.resources: dict[str, Store[Resource, Ref]] = {kind: Store(_kept_group, same) for kind in kinds}
         self.nodes: Store[NodeResource, str] = Store(_node_group, _same_node)
         self.records: Store[NodeRecord, str] = Store(_record_group, _same_fact)
+        self.quota = Quota(settled.models_per_namespace)
+        """BaseModels by their namespaces."""
         self._stamps: dict[str, Any] = {}
         self._deps: Deps | None = None
 
@@ -150,7 +154,17 @@ class ClusterCache:
         return from_api.child(kind, body)
 
     def _parsed(self, kinds: Iterable[str]) -> dict[Ref, Any]:
-        return {one.ref: one.parsed for kind in kinds for one in self.resources[kind]}
+        return {one.ref: self.beyond(one) or one.parsed for kind in kinds for one in self.resources[kind]}
+
+    def beyond(self, resource: Resource) -> Invalid | None:
+        """Why nothing is done for a model, where its namespace has too many; the sentence is the same for each of them."""
+        if resource.ref.kind != BASE_MODEL or not self.quota.beyond(resource.uid):
+            return None
+        most = self.quota.most
+        return Invalid(
+            f"the namespace {resource.ref.namespace} has more than {most} BaseModels, and the {most} oldest count: "
+            "delete some of them, use a ClusterBaseModel, or have modelsPerNamespace of the chart raised"
+        )
 
 
 def _place(fact: Any) -> str:

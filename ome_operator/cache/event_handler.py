@@ -10,7 +10,7 @@ from typing import Any
 from ome_operator import keys, names
 from ome_operator.api import Invalid
 from ome_operator.cache import node_labels
-from ome_operator.cache.cluster_cache import JOB, RECORD, ClusterCache, NodeResource, child_group, pod_group
+from ome_operator.cache.cluster_cache import BASE_MODEL, JOB, RECORD, ClusterCache, NodeResource, child_group, pod_group
 from ome_operator.cache.reference_index import ReferenceIndex, Refs
 from ome_operator.cache.resources import (
     ACCELERATORS,
@@ -28,6 +28,7 @@ from ome_operator.cache.resources import (
 )
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import Child, Deps, Holding, Manifest, Node, NodeRecord, Pod, Ref
+from ome_operator.machinery.quota import Entry
 
 Enqueue = Callable[[Ref, bool], None]
 """Called with a dirty key and whether somebody waits for it: who edited the object, or who needs a service whose last pod
@@ -94,6 +95,7 @@ class EventHandler(ClusterCache):
         elif isinstance(lost, Resource):
             # A new object of the same name may have been seen before the old one's deletion.
             self._kept_changed(lost, self.find(lost.ref))
+            self._moved(self.quota.gone(uid))
 
     def freeze(self, frozen: str) -> None:
         """Everything is frozen from now on, since when, by whom and why; "": it is not any more."""
@@ -163,6 +165,15 @@ class EventHandler(ClusterCache):
         resource = keep(kind, body, old)
         if self.resources[kind].see(resource):
             self._kept_changed(old, resource)
+        if kind == BASE_MODEL:
+            created = (body.get("metadata") or {}).get("creationTimestamp") or ""
+            self._moved(self.quota.see(resource.ref.namespace, Entry(created, resource.ref.name, resource.uid)))
+
+    def _moved(self, uids: Iterable[str]) -> None:
+        """These models are within or beyond the number of their namespace now: that is news as an edit is."""
+        for uid in uids:
+            if (one := self.resources[BASE_MODEL].get(uid)) is not None:
+                self._kept_changed(None, one)
 
     def _kept_changed(self, old: Resource | None, new: Resource | None) -> None:
         one = new or old
@@ -241,7 +252,7 @@ class EventHandler(ClusterCache):
             return
         for kind in HELD:
             for one in self.resources[kind]:
-                if any(node_labels.concerns(label, one.ref) for label in labels):
+                if not self.quota.beyond(one.uid) and any(node_labels.concerns(label, one.ref) for label in labels):
                     self._enqueue(one.ref, False)
                     for user in self._referrers.of(one.ref):
                         self._enqueue(user, False)

@@ -60,6 +60,10 @@ def agent(
         float,
         typer.Option(help="Seconds after which weights that nothing refers to are removed from this node; 0: never.", min=0),
     ] = 0.0,
+    models_per_namespace: Annotated[
+        int,
+        typer.Option(help="BaseModels that count, of each namespace, the oldest first, as for the operator; 0: all.", min=0),
+    ] = 100,
     peers: Annotated[
         str, typer.Option(help="Name whose addresses are those of all agents (a headless Service); empty: no peers.")
     ] = "",
@@ -101,6 +105,7 @@ def agent(
         verify_every=verify_every,
         sample=sample,
         remove_after=remove_after,
+        models_per_namespace=models_per_namespace,
         node=node,
     )
     giver = None

@@ -105,6 +105,9 @@ def operator(
     network_policies: Annotated[
         bool, typer.Option(help="Makes NetworkPolicies: engines hear only pods of their service.")
     ] = _DEFAULTS.network_policies,
+    models_per_namespace: Annotated[
+        int, typer.Option(help="BaseModels that count, of each namespace, the oldest first; 0: all.", min=0)
+    ] = _DEFAULTS.models_per_namespace,
     expose: Annotated[str, typer.Option(help="Makes an Ingress, or an HTTPRoute, for each service; empty: neither.")] = "",
     expose_domain: Annotated[str, typer.Option(help="Hosts are <service>.<namespace>.<domain>.")] = "",
     ingress_class: Annotated[str, typer.Option(help="Class of the Ingresses; empty: the cluster's default.")] = "",
@@ -158,6 +161,7 @@ def operator(
         network_policies=network_policies,
         model_agent=model_agent,
         agent_roots=roots(agent_root),
+        models_per_namespace=models_per_namespace,
         expose=exposed(expose, gateway),
         expose_domain=expose_domain,
         ingress_class=ingress_class,

@@ -106,6 +106,7 @@ class Manager:
             observe=settings.observe,
             observe_namespaces=frozenset(settings.observe_namespaces),
             sees_cluster=settings.cluster_kinds,
+            models_per_namespace=settings.models_per_namespace,
         )
         self.cluster = EventHandler(self._enqueue, core.models_of, core.runtimes_of, settled)
         known = self.cluster, client

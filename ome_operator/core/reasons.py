@@ -127,6 +127,7 @@ class Reason(StrEnum):
     DOWNLOADING = "Downloading"
     DOWNLOAD_FAILED = "DownloadFailed"
     NOT_SERVED = "NotServed"
+    TOO_MANY_MODELS = "TooManyModels"
     INCOMPLETE = "Incomplete"
     EMPTY = "Empty"
     NO_DISCOVERY = "NoDiscovery"

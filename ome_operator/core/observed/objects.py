@@ -240,6 +240,8 @@ class Deps:
     """Since when, by whom and why every service is frozen; "" while not all are."""
     sees_cluster: bool = True
     """Whether cluster-wide kinds and nodes are read: else that none is known says nothing."""
+    models_per_namespace: int = 0
+    """BaseModels of a namespace that are looked after; 0: all."""
 
 
 @dataclass(frozen=True)

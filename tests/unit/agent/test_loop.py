@@ -83,7 +83,7 @@ async def test_a_model_that_breaks_the_agent_is_failed_and_the_others_go_on(case
     running = asyncio.create_task(agent.run(complete))
     try:
         async with asyncio.timeout(10):
-            while not (told := api.bodies("apply")) or "1 Ready" not in told[-1]["status"]["summary"]:  # noqa: ASYNC110
+            while not (told := api.bodies("apply")) or "1 Ready" not in told[-1]["status"]["summary"]:
                 assert not running.done()
                 await asyncio.sleep(0.05)
     finally:
@@ -106,6 +106,31 @@ def test_a_body_that_nobody_can_read_costs_itself(body: dict[str, Any]) -> None:
     assert (len(agent._unread), set(agent._models)) == (1, {"m"})
     agent.deleted("BaseModel", body)
     assert not agent._unread
+
+
+def test_models_beyond_the_number_of_a_namespace_are_no_work(tmp_path: Path) -> None:
+    """The oldest count; an agent that restarts has them in any order."""
+    agent = Agent(AgentSettings(node="n", roots=(str(tmp_path),), models_per_namespace=2), FakeApi({}))
+
+    def seen(kind: str, namespace: str, name: str, day: int) -> dict[str, Any]:
+        metadata = {"namespace": namespace, "name": name, "creationTimestamp": f"2026-01-0{day}T00:00:00Z"}
+        one = model(f"{namespace}-{name}", storage={"storageUri": f"hf://a/{name}", "path": f"{tmp_path}/{name}"})
+        body = {**one, "metadata": {**one["metadata"], **metadata}}
+        agent.seen(kind, body)
+        return body
+
+    def wanted() -> set[str]:
+        return {uid for uid, one in agent._models.items() if agent._wanted(one)}
+
+    seen("BaseModel", "team", "third", 3)
+    first, _ = seen("BaseModel", "team", "first", 1), seen("BaseModel", "team", "second", 2)
+    seen("BaseModel", "quiet", "late", 9)
+    for day in (7, 8, 9):
+        seen("ClusterBaseModel", "", f"wide{day}", day)
+    wide = {f"-wide{day}" for day in (7, 8, 9)}
+    assert wanted() == {"team-first", "team-second", "quiet-late", *wide}
+    agent.deleted("BaseModel", first)
+    assert wanted() == {"team-second", "team-third", "quiet-late", *wide}
 
 
 async def test_models_that_cannot_be_listed_keep_nobody_from_telling() -> None:

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from ome_operator import keys
-from ome_operator.api import InferenceService
+from ome_operator.api import InferenceService, Invalid
 from ome_operator.cache.event_handler import EventHandler
-from ome_operator.core.observed.objects import Child, Ref
+from ome_operator.core.observed.objects import Child, Deps, Ref
 from ome_operator.core.resolve.inputs import model_refs, runtime_refs
 from ome_operator.core.selection.model_profile import known
 
@@ -269,3 +269,40 @@ def test_the_last_pod_that_turns_ready_is_waited_for(told: Told) -> None:
     assert told.see("Pod", "a", metadata=child_labels(), status=ready) == [(SERVICE, False)]
     assert told.see("Pod", "b", metadata=child_labels(), status=ready) == [(SERVICE, True)]
     assert told.see("Pod", "b", metadata=child_labels()) == [(SERVICE, False)]
+
+
+def test_models_beyond_the_number_of_their_namespace_count_for_nobody() -> None:
+    """The oldest count. Whoever crosses the border has a pass, and so have the services that use it."""
+    dirty: list[tuple[Ref, bool]] = []
+    settled = Deps(models_per_namespace=2)
+    cluster = EventHandler(lambda ref, edit: dirty.append((ref, edit)), model_refs, runtime_refs, settled)
+
+    def see(name: str, day: int) -> dict[str, Any]:
+        one = body(name, day, metadata={"creationTimestamp": f"2026-01-0{day}T00:00:00Z"}, spec=MODEL_SPEC)
+        dirty.clear()
+        cluster.seen("BaseModel", one)
+        return one
+
+    def beyond() -> set[str]:
+        return {ref.name for ref, one in cluster.deps().models.items() if isinstance(one, Invalid)}
+
+    user = Ref("InferenceService", "ns", "user")
+    cluster.seen("InferenceService", body("user", 1, spec={**SPEC, "model": {"name": "third", "kind": "BaseModel"}}))
+    for day in range(1, 6):
+        cluster.seen("ClusterBaseModel", body(f"wide{day}", 1, metadata={"namespace": ""}, spec=MODEL_SPEC))
+    see("third", 3)
+    second = see("second", 2)
+    assert beyond() == set()
+    first = see("first", 1)
+    assert beyond() == {"third"}
+    assert {(Ref("BaseModel", "ns", "third"), True), (user, True)} <= set(dirty)
+    said = cluster.deps().models[Ref("BaseModel", "ns", "third")]
+    assert isinstance(said, Invalid) and "the namespace ns has more than 2 BaseModels" in said.why
+    see("fourth", 4)
+    assert beyond() == {"third", "fourth"}
+    cluster.gone("BaseModel", first["metadata"]["uid"])
+    assert beyond() == {"fourth"}
+    assert (user, True) in dirty
+    dirty.clear()
+    cluster.seen("BaseModel", second)
+    assert not dirty

@@ -1,0 +1,40 @@
+"""A model beyond the number of its namespace has a condition, and no work is done for it."""
+
+from typing import Any
+
+from ome_operator.cache.event_handler import EventHandler
+from ome_operator.controllers.base import CORE
+from ome_operator.controllers.catalog import CatalogReconciler
+from ome_operator.core.observed.objects import Deps, Ref
+from tests.support import yamls
+from tests.support.fake_api import FakeApi
+from tests.unit.controllers import makers
+
+
+def body(name: str, day: int, kind: str = "BaseModel") -> dict[str, Any]:
+    made = yamls.model(name)
+    namespace = {"namespace": "team"} if kind == "BaseModel" else {}
+    metadata = {
+        "name": name,
+        "uid": f"{kind}-{name}",
+        "resourceVersion": "1",
+        "creationTimestamp": f"2026-01-0{day}T00:00:00Z",
+    }
+    return {**made, "kind": kind, "metadata": {**metadata, **namespace}}
+
+
+async def test_its_status_says_so_and_that_of_the_others_does_not() -> None:
+    cluster = EventHandler(lambda *_: None, lambda _: (), lambda _: (), Deps(models_per_namespace=2))
+    models = [body("c", 3), body("a", 1), body("b", 2), body("w", 9, "ClusterBaseModel")]
+    for one in models:
+        cluster.seen(one["kind"], one)
+    told: dict[str, str] = {}
+    for one in models:
+        api = FakeApi({"apply": makers.storing(one)})
+        passes = CatalogReconciler(cluster, api, makers.queue(), 60.0, makers.wall, CORE)
+        await passes.reconcile(Ref(one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]))
+        (condition,) = [each for each in api.bodies("apply")[0]["status"]["conditions"] if each["type"] == "Ready"]
+        told[one["metadata"]["name"]] = condition["reason"]
+        if condition["reason"] == "TooManyModels":
+            assert "more than 2 BaseModels, and the 2 oldest count" in condition["message"]
+    assert told == {"a": "OnNoNode", "b": "OnNoNode", "c": "TooManyModels", "w": "OnNoNode"}

@@ -1,0 +1,31 @@
+"""The oldest members of a group are within its number, whatever comes and goes."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ome_operator.machinery.quota import Entry, Quota
+
+CHANGES = st.lists(st.tuples(st.integers(0, 12), st.sampled_from("ab"), st.integers(0, 3)), max_size=60)
+
+
+@given(CHANGES, st.integers(0, 4))
+def test_each_change_tells_who_crossed_the_border(changes: list[tuple[int, str, int]], most: int) -> None:
+    """Against what is sorted anew each time. A member that is there already goes by its second change."""
+    quota, there = Quota(most), dict[str, tuple[str, Entry]]()
+    beyond: set[str] = set()
+    for number, group, day in changes:
+        key = str(number)
+        if key in there:
+            told = quota.gone(key)
+            del there[key]
+        else:
+            there[key] = group, Entry(f"2026-01-0{day}", key, key)
+            told = quota.see(*there[key])
+            assert quota.see(*there[key]) == []
+        before, beyond = beyond, set()
+        for name in "ab":
+            members = sorted(entry for each, entry in there.values() if each == name)
+            beyond |= {entry.key for entry in members[most:]} if most else set()
+        assert {one for one in there if quota.beyond(one)} == beyond
+        crossed = {one for one in before ^ beyond if one in there}
+        assert set(told) == crossed and len(told) <= 1
