@@ -65,8 +65,6 @@ RESOURCES: dict[str, Resource] = {
     "ScaledObject": Resource("keda.sh/v1alpha1", "scaledobjects", namespaced=True),
     "SelfSubjectReview": Resource("authentication.k8s.io/v1", "selfsubjectreviews", namespaced=False),
     "Lease": Resource("coordination.k8s.io/v1", "leases", namespaced=True),
-    # Only the command `ome` asks who it is.
-    "SelfSubjectReview": Resource("authentication.k8s.io/v1", "selfsubjectreviews", namespaced=False),
     # Only `ome adopt` reads or writes these, with the rights of whoever calls it.
     "CustomResourceDefinition": Resource("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False),
     "MutatingWebhookConfiguration": _webhooks("mutatingwebhookconfigurations"),

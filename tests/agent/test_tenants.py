@@ -18,6 +18,7 @@ from ome_operator.agent.loop import Agent
 from ome_operator.agent.peers import Giver, Swarm, serve
 from ome_operator.agent.work import AgentSettings
 from ome_operator.kube.errors import Forbidden, NotFound, Transient
+from ome_operator.storage.grants import Trust
 from ome_operator.storage.listing import Source
 from tests.support.fake_api import Call, FakeApi
 from tests.support.hub import COMMIT, Hub, model, served
@@ -63,8 +64,9 @@ class Node:
         """UIDs of namespaces that were made again; None for those that are not there."""
         limits = Limits(first=0.001, last=0.01, tries=2, wrong=2)
         self.settings = AgentSettings(
-            roots=(str(root),), secrets=root.parent / "secrets", endpoint=hub, limits=limits, node="n", again=0.2, **more
-        )
+            roots=(str(root),), secrets=root.parent / "secrets", endpoint=hub, limits=limits, node="n", again=0.2,
+            trust=Trust(private_hosts=frozenset({"127.0.0.1", "localhost"})), **more,
+        )  # fmt: skip
         self.api = self._api()
         self.agent = Agent(self.settings, self.api)
 
