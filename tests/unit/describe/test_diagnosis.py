@@ -87,7 +87,8 @@ def weighed() -> World:
     """A service of a BaseModel of its namespace with a LoRA weight, whose pods are made."""
     model = replace(parts.model(), kind="BaseModel", namespace=parts.NAMESPACE)
     service = parts.service(model={"name": "tiny", "fineTunedWeights": ["poet"]}, engine={})
-    deps = replace(parts.deps(model, parts.simple(router=False)), weights={"poet": weight("poet")}, holders={})
+    trained = weight("poet", baseModelRef={"name": "tiny", "namespace": parts.NAMESPACE})
+    deps = replace(parts.deps(model, parts.simple(router=False)), weights={"poet": trained}, holders={})
     world = World(service, deps, seed=1)
     for _ in range(2):
         world.carry_out(world.sync())
