@@ -7,6 +7,7 @@ from pathlib import Path
 from ome_operator.cli.app import app
 from ome_operator.errors import UserError
 from ome_operator.util import stack
+from ome_operator.util.visible import visible
 
 
 def main() -> None:
@@ -15,7 +16,7 @@ def main() -> None:
     try:
         app(prog_name="kubectl ome" if Path(sys.argv[0]).name == "kubectl-ome" else None)
     except UserError as error:
-        print(error, file=sys.stderr)
+        print(visible(str(error), keep="\n\t"), file=sys.stderr)
         sys.exit(error.exit_code)
     except BrokenPipeError:  # `ome … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

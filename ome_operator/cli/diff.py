@@ -50,7 +50,8 @@ async def _preview(client: "Client", files: list[Path], namespace: str) -> "Prev
 
 def _show(found: "Preview", brief: bool) -> None:
     from ome_operator.describe.draw import preview
+    from ome_operator.util.visible import everywhere
 
     screen = console()
-    for line in preview(found, brief):
+    for line in preview(everywhere(found), brief):
         screen.print(line, soft_wrap=not screen.is_terminal)

@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 from ome_operator.cli.completing import services
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, meant, missing, on_cluster
 from ome_operator.cli.manifests import catalogue, read
-from ome_operator.cli.output import Output, console, emit
+from ome_operator.cli.output import Output, console, emit, say
 from ome_operator.errors import Unanswered
 
 if TYPE_CHECKING:
@@ -75,9 +75,10 @@ def service(
         from datetime import UTC, datetime
 
         from ome_operator.describe.draw import trouble as drawn
+        from ome_operator.util.visible import everywhere
 
         screen = console()
-        for line in drawn(found, datetime.now(UTC)):
+        for line in drawn(everywhere(found), datetime.now(UTC)):
             screen.print(line, soft_wrap=not screen.is_terminal)
     raise typer.Exit(0 if found.ready else 1)
 
@@ -119,7 +120,7 @@ def runtime(
         if isinstance(parsed, Invalid):
             raise Unanswered(f"{file}: {parsed.why}")
         said = list(lines(parsed, cluster.deps(), draft=short))
-        typer.echo("\n".join(said))
+        say("\n".join(said))
         failed |= any(line.startswith(("nothing fits", "there is no", "problem")) for line in said)
     raise typer.Exit(1 if failed else 0)
 

@@ -1,5 +1,6 @@
 """`ome logs`: all logs of a group, with the rank in front."""
 
+import re
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +10,7 @@ from ome_operator.cli.completing import services
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, meant, missing, on_cluster
 from ome_operator.cli.output import complain, console
 from ome_operator.errors import Unanswered
+from ome_operator.util.visible import visible
 
 if TYPE_CHECKING:
     from ome_operator.cli.live.logs import Source
@@ -154,18 +156,25 @@ async def _nothing(
     return f"{service}: {nothing(pods, choice)}."
 
 
+_COLOUR = re.compile("\x1b\\[[0-9;]*m")
+"""How a program chooses a colour, which ends with its line here."""
+
+
 class _Shown:
     """Writes lines; on a terminal every rank has its colour."""
 
     def __init__(self, width: int, timestamps: bool) -> None:
         self._width, self._timestamps, self._colours = width, timestamps, dict[str, int]()
         screen = console()
+        self._terminal = screen.is_terminal
         self._coloured = screen.is_terminal and not screen.no_color
 
     def __call__(self, label: str, line: "Line") -> None:
-        front = f"{label:{self._width}} │"
+        front, text = f"{label:{self._width}} │", line.text
+        if self._terminal:
+            text = visible(_COLOUR.sub("", text), keep="\t")
         if self._coloured:
             colour = self._colours.setdefault(label, _COLOURS[len(self._colours) % len(_COLOURS)])
             front = f"\x1b[{colour}m{front}\x1b[0m"
-        sys.stdout.write(f"{front} {line.when + ' ' if self._timestamps else ''}{line.text}\n")
+        sys.stdout.write(f"{front} {line.when + ' ' if self._timestamps else ''}{text}\n")
         sys.stdout.flush()

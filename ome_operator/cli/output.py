@@ -12,6 +12,8 @@ import yaml
 from pydantic.alias_generators import to_camel
 from rich.console import Console
 
+from ome_operator.util.visible import visible
+
 
 class Format(StrEnum):
     """For programs."""
@@ -34,14 +36,21 @@ def console() -> Console:
 
 def complain(sentence: str) -> None:
     """One line beside the answer."""
-    typer.echo(sentence, err=True)
+    typer.echo(visible(sentence, keep="\n\t"), err=True)
+
+
+def say(text: str) -> None:
+    """Lines of an answer; a cell or a name in them that strangers wrote was made visible before."""
+    typer.echo(visible(text, keep="\n\t"))
 
 
 def emit(format_: Format, value: Any) -> None:
     """One document: JSON data, or objects of ours with their fields in camelCase."""
     value = _data(value)
     if format_ is Format.JSON:
-        typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+        text = json.dumps(value, indent=2, ensure_ascii=False)
+        plain = text.replace("\n", "").isprintable()  # a terminal obeys some characters that JSON may hold as they are
+        typer.echo(text if plain else json.dumps(value, indent=2))
     else:
         typer.echo(_yaml(value), nl=False)
 

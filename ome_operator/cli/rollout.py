@@ -11,7 +11,9 @@ import typer
 from ome_operator import keys
 from ome_operator.cli.completing import services
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, meant, on_cluster
+from ome_operator.cli.output import say
 from ome_operator.errors import UserError
+from ome_operator.util.visible import visible
 
 if TYPE_CHECKING:
     from ome_operator.api import InferenceService
@@ -57,12 +59,12 @@ def history(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = N
     rows = [("NUMBER", "REVISION", "AGE", "STATE", "CHANGED")]
     for one in lines(found.known, found.aim, found.service.status.get("slices") or ()):
         age = _age(found.made[one.revision], now)
-        rows.append((str(one.number), one.revision, age, one.state or "-", one.changed or "-"))
+        rows.append((str(one.number), one.revision, age, one.state or "-", visible(one.changed or "-")))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     for row in rows:
-        typer.echo("  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[-1]]))
+        say("  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[-1]]))
     if not found.known:
-        typer.echo(f"{found.where} has no revision yet: `kubectl describe isvc {found.words}` says why.")
+        say(f"{found.where} has no revision yet: `kubectl describe isvc {found.words}` says why.")
 
 
 @app.command(epilog="Examples: ome undo kimi-k2-instruct; ome undo kimi-k2-instruct --to 2; ome undo kimi-k2-instruct --off")
@@ -97,14 +99,14 @@ def undo(
 
     found, revision = on_cluster(kubeconfig, context, work)
     if off and not _pinned(found):
-        typer.echo(f"{found.where} was not pinned: it follows its spec, and nothing was edited.")
+        say(f"{found.where} was not pinned: it follows its spec, and nothing was edited.")
         _say_paused(found)
         return
     if revision:
-        typer.echo(f"{found.where} goes to revision {revision} and stays there: edits are recorded and wait.")
-        typer.echo(f"`ome undo {found.words} --off` ends that.")
+        say(f"{found.where} goes to revision {revision} and stays there: edits are recorded and wait.")
+        say(f"`ome undo {found.words} --off` ends that.")
     else:
-        typer.echo(f"{found.where} follows its spec.")
+        say(f"{found.where} follows its spec.")
     _say_paused(found)
     _remind(f"spec.rollout.revision ({revision or 'removed'})")
 
@@ -122,16 +124,16 @@ def retry(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = Non
 
     found = on_cluster(kubeconfig, context, work)
     said = ", ".join(one["revision"] for one in found.aim.rejected)
-    typer.echo(f"{found.where} tries revision {said} again.")
+    say(f"{found.where} tries revision {said} again.")
 
 
 @app.command(epilog="Example: ome restart kimi-k2-instruct")
 def restart(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
     """Make a new revision of the same content, which replaces all pods of engine and decoder as an edit would."""
     found = _set(service, namespace, kubeconfig, context, {"restartedAt": _now()})
-    typer.echo(f"{found.where} gets a new revision; `ome history {found.words}` shows it.")
+    say(f"{found.where} gets a new revision; `ome history {found.words}` shows it.")
     if found.aim.pin:
-        typer.echo(f"It is pinned to {found.aim.pin}, so the new one waits: `ome undo {found.words} --off`.")
+        say(f"It is pinned to {found.aim.pin}, so the new one waits: `ome undo {found.words} --off`.")
     _say_paused(found)
     _remind("spec.rollout.restartedAt")
 
@@ -141,9 +143,9 @@ def pause(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = Non
     """Hold back whatever would replace the pods that run; edits are recorded meanwhile."""
     found = _set(service, namespace, kubeconfig, context, {"paused": True})
     if _paused(found):
-        typer.echo(f"{found.where} was paused already: nothing was edited.")
+        say(f"{found.where} was paused already: nothing was edited.")
         return
-    typer.echo(f"{found.where} is paused: `ome resume {found.words}` ends it.")
+    say(f"{found.where} is paused: `ome resume {found.words}` ends it.")
     _remind("spec.rollout.paused")
 
 
@@ -152,9 +154,9 @@ def resume(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = No
     """Go on with what a pause held back."""
     found = _set(service, namespace, kubeconfig, context, {"paused": None})
     if not _paused(found):
-        typer.echo(f"{found.where} was not paused: nothing was edited.")
+        say(f"{found.where} was not paused: nothing was edited.")
         return
-    typer.echo(f"{found.where} goes on.")
+    say(f"{found.where} goes on.")
     _remind("spec.rollout.paused (removed)")
 
 
@@ -208,7 +210,7 @@ async def _patch(client: "Client", found: Found, patch: dict[str, Any]) -> None:
 
 def _say_paused(found: Found) -> None:
     if _paused(found):
-        typer.echo(f"It is paused, so nothing moves before `ome resume {found.words}`.")
+        say(f"It is paused, so nothing moves before `ome resume {found.words}`.")
 
 
 def _pinned(found: Found) -> bool:
@@ -222,7 +224,7 @@ def _paused(found: Found) -> bool:
 
 
 def _remind(field: str) -> None:
-    typer.echo(f"{field} was edited on the cluster: if the service comes from Git, edit it there, too, or it is set back.")
+    say(f"{field} was edited on the cluster: if the service comes from Git, edit it there, too, or it is set back.")
 
 
 def _now() -> str:

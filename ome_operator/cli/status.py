@@ -81,8 +81,9 @@ def _drawn(found: list["Tree"], ranks: bool) -> "RenderableType":
     from rich.console import Group
 
     from ome_operator.describe.draw import service
+    from ome_operator.util.visible import everywhere
 
-    return Group(*(service(tree, every=ranks) for tree in found))
+    return Group(*(service(tree, every=ranks) for tree in everywhere(found)))
 
 
 async def _watch(look: Callable[[], Awaitable[list["Tree"]]], output: Format | None, ranks: bool) -> list["Tree"]:

@@ -5,6 +5,8 @@ import logging
 import sys
 from datetime import UTC, datetime
 
+from ome_operator.util.visible import Visible
+
 CONSOLE = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
@@ -27,7 +29,7 @@ class Json(logging.Formatter):
 def configure(style: str, level: str) -> None:
     """Log to standard error; kopf only when something is wrong."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Json() if style == "json" else logging.Formatter(CONSOLE))
+    handler.setFormatter(Json() if style == "json" else Visible(CONSOLE))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.getLogger("kopf").setLevel(logging.WARNING)
     logging.getLogger("aiohttp").setLevel(logging.WARNING)

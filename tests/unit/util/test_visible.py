@@ -1,0 +1,116 @@
+"""What strangers wrote reaches no terminal as it is."""
+
+import io
+import json
+import logging
+import unicodedata
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from ome_operator import __main__ as program
+from ome_operator.cli import status
+from ome_operator.cli.logs import _Shown
+from ome_operator.cli.output import Format, emit
+from ome_operator.core.observed.objects import Observed
+from ome_operator.describe.tree import tree
+from ome_operator.errors import UserError
+from ome_operator.kube.podlogs import Line
+from ome_operator.util.log_format import configure
+from ome_operator.util.visible import everywhere, visible
+
+EVIL = "evil\x1b]0;PWNED\x07\x1b[2J\x1b[31mALL GOOD\nFAKE LINE"
+SHOWN = "evil␛]0;PWNED␇␛[2J␛[31mALL GOOD␤FAKE LINE"
+
+
+@given(st.text())
+def test_nothing_that_moves_or_hides_is_left(text: str) -> None:
+    shown = visible(text)
+    assert {unicodedata.category(one) for one in shown}.isdisjoint({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
+    assert visible(shown) == shown
+    assert visible(text, keep="\n").count("\n") == text.count("\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (EVIL, SHOWN),
+        ("Kimi K2 – 中文 ✓ \u00a0", "Kimi K2 – 中文 ✓ \u00a0"),
+        ("\x9b31m", "\\u009b31m"),
+        ("a\u202eb", "a\\u202eb"),
+        ("\U000e0041", "\\U000e0041"),
+        ("\x7f\t", "␡␉"),
+    ],
+)
+def test_it_is_shown_as_symbols(text: str, shown: str) -> None:
+    assert visible(text) == shown
+
+
+def test_status_on_a_terminal() -> None:
+    """As reported: the name of a model, and with it whatever else of an object is in the tree."""
+    spec = {"model": {"name": EVIL}, "runtime": {"name": EVIL}}
+    conditions = [{"type": "Ready", "status": "False", "reason": EVIL, "message": EVIL}]
+    body = {"metadata": {"name": "svc", "namespace": "team-a"}, "spec": spec, "status": {"conditions": conditions}}
+    out = io.StringIO()
+    screen = Console(file=out, force_terminal=True, width=400, color_system=None)
+    screen.print(status._drawn([tree(body, Observed())], True))
+    said = out.getvalue()
+    assert "PWNED" in said and "\x1b]" not in said and "\x1b[2J" not in said and "\x07" not in said
+    assert not [line for line in said.splitlines() if line.strip(" │├└─").startswith("FAKE")]
+    assert f"model {SHOWN}, runtime {SHOWN}" in said
+
+
+def test_a_log_line_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    before = logging.root.handlers[:]
+    try:
+        configure("console", "INFO")
+        logging.getLogger("test").warning("model %s", EVIL)
+        try:
+            raise ValueError(EVIL)
+        except ValueError:
+            logging.getLogger("test").exception("broken")
+    finally:
+        logging.root.handlers[:] = before
+    said = capsys.readouterr().err
+    assert "\x1b" not in said and "\x07" not in said
+    assert said.splitlines()[0].endswith(f"WARNING test: model {SHOWN}")
+
+
+@pytest.mark.parametrize("output", Format)
+def test_documents_are_exact_and_harmless(output: Format, capsys: pytest.CaptureFixture[str]) -> None:
+    emit(output, {"name": EVIL + "\x9b31m"})
+    said = capsys.readouterr().out
+    assert not {"\x1b", "\x07", "\x9b"} & set(said)
+    if output is Format.JSON:
+        assert json.loads(said) == {"name": EVIL + "\x9b31m"}
+
+
+def test_a_refusal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def refuse(**_: Any) -> None:
+        raise UserError(f"{EVIL} is wrong.\nNext line.")
+
+    monkeypatch.setattr(program, "app", refuse)
+    monkeypatch.setattr(program.stack, "widen", lambda: None)
+    with pytest.raises(SystemExit):
+        program.main()
+    said = capsys.readouterr().err
+    assert "␛]0;PWNED␇" in said and "\x1b" not in said and said.endswith("is wrong.\nNext line.\n")
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_lines_of_containers(terminal: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    """A program gets them as they are."""
+    shown = _Shown(1, False)
+    shown._terminal = terminal
+    shown("a", Line("", "\x1b[32mINFO\x1b[0m \x1b[2Jx\ty"))
+    assert capsys.readouterr().out == ("a │ INFO ␛[2Jx\ty\n" if terminal else "a │ \x1b[32mINFO\x1b[0m \x1b[2Jx\ty\n")
+
+
+@pytest.mark.parametrize("made", [list, tuple, lambda one: {"a": [*one]}, lambda one: {one[0]: 1, "n": None, "f": 1.5}])
+def test_every_text_of_a_value(made: Callable[[list[str]], Any]) -> None:
+    assert EVIL not in repr(everywhere(made([EVIL, "x"]))) and type(everywhere(made([EVIL]))) is type(made([EVIL]))
+    assert everywhere(made(["plain"])) == made(["plain"])
