@@ -323,7 +323,8 @@ def _uid(body: Mapping[str, Any]) -> str:
 
 def _place(uid: str, body: Mapping[str, Any]) -> tuple[str, Entry]:
     """The namespace of a model and its place there."""
-    metadata = body.get("metadata") or {}
+    found = body.get("metadata")
+    metadata = found if isinstance(found, Mapping) else {}
     namespace, created, name = (str(metadata.get(one) or "") for one in ("namespace", "creationTimestamp", "name"))
     return namespace, Entry(created, name, uid)
 

@@ -23,7 +23,7 @@ class Quota:
         self._where: dict[str, tuple[str, Entry]] = {}
 
     def see(self, group: str, entry: Entry) -> list[str]:
-        """A member is there; the keys of those that are within or beyond the number by that."""
+        """A member is there; the keys of others that are within or beyond the number by that."""
         if self._where.get(entry.key) == (group, entry):
             return []
         changed = self.gone(entry.key)
@@ -31,7 +31,7 @@ class Quota:
         place = bisect_left(members, entry)
         members.insert(place, entry)
         self._where[entry.key] = group, entry
-        pushed = [members[self.most].key] if 0 < self.most < len(members) and place <= self.most else []
+        pushed = [members[self.most].key] if 0 < self.most < len(members) and place < self.most else []
         return changed + pushed
 
     def gone(self, key: str) -> list[str]:
