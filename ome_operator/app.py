@@ -165,7 +165,7 @@ class Operator:
         home = settings.lease_namespace, _own_name(settings)
         rivals = Rivals(self._client, manager.scope, home, lambda name: bool(self.told.watched[name]), self._wall)
         rivals.watch_metrics(self._metrics)
-        self._begin("rivals", rivals.run())
+        self._begin("rivals", self._look_around(rivals))
         if self._lease is not None:
             self._begin("lease", self._lease.hold())
         return watched(kind for kind in kinds if kind in WRITTEN)
@@ -208,6 +208,10 @@ class Operator:
         return self._connection.session(limit=0, agent=agent, traces=[trace], middlewares=[middleware])
 
     # --- the process ------------------------------------------------------------------------------------------------
+
+    async def _look_around(self, rivals: Rivals) -> None:
+        await self.told.complete.wait()  # a claim is left where something is watched
+        await rivals.run()
 
     async def _work(self, manager: Manager) -> None:
         await self.told.complete.wait()  # half a picture would prune and recover

@@ -40,6 +40,8 @@ def rig(installed: Rig) -> Iterator[Rig]:
     for process in ("operator", "second"):
         installed.stop(process=process)
     for name in TEAMS:
+        for quota in installed.all("ResourceQuota", name):
+            installed.delete("ResourceQuota", name, quota["metadata"]["name"])
         installed.clear(name)
         installed.wait(f"{name} empty", lambda name=name: not installed.all("Pod", name), 60)
 
