@@ -40,6 +40,7 @@ def rig(installed: Rig) -> Iterator[Rig]:
     for process in ("operator", "second"):
         installed.stop(process=process)
     for name in TEAMS:
+        installed.cluster.kubectl("delete", "leases", "--all", "-n", name)  # a claim lives on for a while
         for quota in installed.all("ResourceQuota", name):
             installed.delete("ResourceQuota", name, quota["metadata"]["name"])
         installed.clear(name)
