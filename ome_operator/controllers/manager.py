@@ -260,8 +260,8 @@ class Manager:
             lambda: coverage.watched,
         )  # fmt: skip
         self._metrics.watch(
-            "router_strangers", "Workers that somebody else put into routers' lists, since the start", "seen_by",
-            lambda: {"registry": self._routers.total},
+            "router_strangers", "Workers that somebody else put into routers' lists, since the start", "state",
+            lambda: {"removed": self._routers.total},
         )  # fmt: skip
         self._metrics.watch("braked_services", "InferenceServices that are frozen or observed", "brake", self._braked)
         self._metrics.watch(
