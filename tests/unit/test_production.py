@@ -1,6 +1,7 @@
 """docs/production.md says what the code says: metrics, chart values, commands, policies, reasons, limits, defaults."""
 
 import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -49,10 +50,11 @@ def rendered() -> str:
         metrics.passed("InferenceService", result, 0.1)
     for code in (0, 500):
         metrics.request("patch", "Service", code, 0.1)
-    watch: Any = SimpleNamespace(last_event={"Pod": 0.0}, events={"Pod": 1}, watched={"team": 1.0})
+    watch: Any = SimpleNamespace(last_event={"Pod": 0.0}, events={"Pod": 1}, watched={"team": 1.0}, unread=Counter(Pod=1))
     manager: Any = SimpleNamespace(_metrics=metrics, _queue=SimpleNamespace(depth=0, busy=0), _readiness=dict)
-    manager._routers = SimpleNamespace(total=0)
+    manager._routers, manager._unread = SimpleNamespace(total=0), Counter()
     manager._readiness = lambda: Manager._readiness(manager)
+    manager._braked = lambda: Manager._braked(manager)
     manager.cluster = SimpleNamespace(services=tuple)
     Manager.watch_metrics(manager, watch)
     policies: Any = SimpleNamespace(found={"ome-operator": "binds"})
@@ -79,7 +81,8 @@ def test_every_metric_exists_with_its_labels() -> None:
 def test_metrics_name_no_service() -> None:
     """As the page says; what has a tenant's name in it would grow without bound."""
     assert {*re.findall(r'[{,](\w+)="', rendered())} <= {
-        "kind", "result", "le", "verb", "code", "state", "ready", "namespace",  # those that an administrator has named
+        "kind", "result", "le", "verb", "code", "state", "ready", "brake",
+        "namespace",  # those that an administrator has named
     }  # fmt: skip
 
 

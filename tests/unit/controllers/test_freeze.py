@@ -27,6 +27,7 @@ from tests.unit.controllers import makers
 WHEN = "2026-11-24T15:40:00Z by alice"
 WRITES = frozenset({"apply", "create", "update", "patch_merge", "delete"})
 KNOWN = {
+    "agent/loop.py": {"apply", "create"},  # the record of its node: agents are not held
     "controllers/benchmarkjob.py": {"apply"},  # the Job
     "controllers/events.py": {"create"},  # an Event, of those that a Plan has
     "controllers/inferenceservice/executor.py": {"apply", "create", "patch_merge", "delete"},  # what a Plan has
@@ -95,8 +96,11 @@ async def test_nothing_is_made_of_a_short_form(settled: dict[str, Any], reason: 
         "metadata": metadata,
         "spec": {"baseModel": "m", "runtime": "r"},
     }
-    api = FakeApi({"apply": makers.storing(body)})
-    await SglangReconciler(cluster(body, **settled), api, makers.queue(), 600.0, makers.wall).reconcile(
+    api, model = FakeApi({"apply": makers.storing(body)}), yamls.model("m")
+    runtime = yamls.runtime("r")
+    for known in (model, runtime):
+        known["metadata"] |= {"uid": known["kind"], "resourceVersion": "1"}
+    await SglangReconciler(cluster(body, model, runtime, **settled), api, makers.queue(), 600.0, makers.wall).reconcile(
         Ref("Serving", "team", "s")
     )
     assert [(call.kind, call.subresource) for call in api.calls] == [("Serving", "status")]
