@@ -221,7 +221,10 @@ class Operator:
         gc.collect()
         gc.freeze()  # what was listed lives long: the collector need not walk it again and again
         gc.set_threshold(50_000, 20, 20)  # bodies of events die young and without cycles; the default looks every 700
-        former = asyncio.create_task(former_exposure.remove(self._client, self._settings.expose), name="former")
+        former = asyncio.create_task(
+            former_exposure.remove(self._client, self._settings.expose, held=lambda: manager.cluster.held() is not None),
+            name="former",
+        )
         try:
             await manager.run()
         finally:

@@ -26,9 +26,9 @@ def learn(root: Path) -> dict[str, Any]:
 def _headers(files: Sequence[Path]) -> dict[str, bytes]:
     """The headers; {} when they are longer than any model's: whoever made the files decides how long."""
     found, left = {}, HEADERS
-    for one in files:
-        found[one.name] = _header(one)
-        left -= len(found[one.name])
+    for item in files:
+        found[item.name] = _header(item)
+        left -= len(found[item.name])
         if left < 0:
             return {}
     return found

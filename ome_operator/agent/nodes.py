@@ -24,7 +24,7 @@ def belongs(model: Held, node: str, labels: Mapping[str, str]) -> bool:
     if not isinstance(required, Mapping):
         raise Odd(f"{_AFFINITY} must be a map with nodeSelectorTerms")
     terms = _maps(required.get("nodeSelectorTerms"), f"{_AFFINITY}.nodeSelectorTerms")
-    found = [_term(one, node, labels, f"{_AFFINITY}.nodeSelectorTerms[{number}]") for number, one in enumerate(terms)]
+    found = [_term(item, node, labels, f"{_AFFINITY}.nodeSelectorTerms[{number}]") for number, item in enumerate(terms)]
     return not found or any(found)
 
 
@@ -38,23 +38,23 @@ def _term(term: Mapping[str, Any], node: str, labels: Mapping[str, str], where: 
     """Every part is looked at: what cannot be read is said by each node alike."""
     has = {"matchExpressions": labels, "matchFields": {"metadata.name": node}}
     parts = {part: _maps(term.get(part), f"{where}.{part}") for part in has}
-    held = [_holds(one, has[part], f"{where}.{part}[{at}]") for part, some in parts.items() for at, one in enumerate(some)]
+    held = [_holds(item, has[part], f"{where}.{part}[{at}]") for part, some in parts.items() for at, item in enumerate(some)]
     return all(held)
 
 
 def _maps(value: Any, where: str) -> Sequence[Mapping[str, Any]]:
-    if not isinstance(value or [], list) or not all(isinstance(one, Mapping) for one in value or ()):
+    if not isinstance(value or [], list) or not all(isinstance(item, Mapping) for item in value or ()):
         raise Odd(f"{where} must be a list of maps")
     return value or ()
 
 
-def _holds(one: Mapping[str, Any], have: Mapping[str, str], where: str) -> bool:
-    wanted, operator = one.get("values") or [], one.get("operator")
-    if not isinstance(one.get("key") or "", str):
+def _holds(item: Mapping[str, Any], have: Mapping[str, str], where: str) -> bool:
+    wanted, operator = item.get("values") or [], item.get("operator")
+    if not isinstance(item.get("key") or "", str):
         raise Odd(f"{where}.key must be a text")
     if not isinstance(wanted, list) or not all(isinstance(each, str) for each in wanted):
         raise Odd(f"{where}.values must be a list of texts: put quotes around numbers, true and false")
-    value = have.get(one.get("key") or "")
+    value = have.get(item.get("key") or "")
     if operator == "In":
         return value in wanted
     if operator == "NotIn":

@@ -18,8 +18,8 @@ class Room:
 
     def free(self, directory: Path, disk: int, free: int) -> int:
         """Bytes of a disk with so many free that no other fetch will need; 1 GiB stays free."""
-        others = (one for place, (where, one) in self._claims.items() if place != directory and where == disk)
-        return free - MARGIN - sum(max(0, one.total - one.bytes) for one in others)
+        others = (item for place, (where, item) in self._claims.items() if place != directory and where == disk)
+        return free - MARGIN - sum(max(0, item.total - item.bytes) for item in others)
 
     @contextmanager
     def claim(self, directory: Path, disk: int, progress: Progress) -> Iterator[None]:

@@ -30,13 +30,13 @@ class Plan(NamedTuple):
     @property
     def left(self) -> int:
         """Bytes to fetch."""
-        return sum(one.file.size - one.have for one in self.fetch)
+        return sum(item.file.size - item.have for item in self.fetch)
 
     def needs(self, files: int) -> int:
         """Bytes of disk that are still wanted when so many files come at a time: an archive and what comes out of it lie
         there together while it is unpacked. What is compressed may want more.
         """
-        archives = sorted((one.file.size for one in self.fetch if one.file.unpack is not None), reverse=True)
+        archives = sorted((item.file.size for item in self.fetch if item.file.unpack is not None), reverse=True)
         return self.left + sum(archives[:files])
 
 
@@ -52,8 +52,8 @@ def plan(listing: Listing, proven: Mapping[str, Proven], have: Callable[[RemoteF
         if known is None or (known.hash, known.size) != (file.hash, file.size):
             todo.append(Fetch(file, min(have(file), file.size)))
 
-    def order(one: Fetch) -> tuple[int, str, str]:
-        return -one.file.size.bit_length(), digest([node, one.file.name]) if node else "", one.file.name
+    def order(item: Fetch) -> tuple[int, str, str]:
+        return -item.file.size.bit_length(), digest([node, item.file.name]) if node else "", item.file.name
 
     return Plan(tuple(sorted(todo, key=order)), listing.size)
 

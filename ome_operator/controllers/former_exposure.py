@@ -6,6 +6,7 @@ another `exposure.kind` left behind.
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from ome_operator import keys
 from ome_operator.core.observed.from_api import controller
@@ -23,12 +24,19 @@ AGAIN_S = 10.0
 _SELECTOR = f"{keys.MANAGED_BY}={keys.MANAGER}"
 
 
-async def remove(client: Client, made: str, after: float = AFTER_S, again: float = AGAIN_S) -> None:
-    """Delete our objects of the kinds that are not `made`; where we have no right to, they stay and that is said."""
+async def remove(
+    client: Client, made: str, after: float = AFTER_S, again: float = AGAIN_S, held: Callable[[], bool] = lambda: False
+) -> None:
+    """Delete our objects of the kinds that are not `made`; where we have no right to, they stay and that is said. While
+    everything is `held` (docs/observe-freeze.md) nothing is deleted.
+    """
     if made:
         await asyncio.sleep(after)
     for kind in EXPOSED:
         while kind != made:
+            if held():
+                await asyncio.sleep(again)
+                continue
             try:
                 await _remove(client, kind)
             except Transient as error:

@@ -55,13 +55,13 @@ class RouterWatch:
         self._found = {pod.uid: self._found[pod.uid] for pod in routers if pod.uid in self._found}
         slots = asyncio.Semaphore(AT_ONCE)
 
-        async def one(pod: Pod) -> None:
+        async def item(pod: Pod) -> None:
             async with slots:
                 self._learn(pod, await self._ask(session, pod))
 
         async with asyncio.TaskGroup() as group:
             for pod in routers:
-                group.create_task(one(pod))
+                group.create_task(item(pod))
 
     def of(self, pods: Iterable[Pod]) -> dict[str, Strangers]:
         """UID of a router's pod -> the strangers in its list."""

@@ -47,7 +47,7 @@ class Hub(Direct):
     def _read(self, raw: bytes) -> Listing:
         try:
             said = json.loads(raw)
-            files, commit = [_file(one) for one in said["siblings"]], str(said["sha"])
+            files, commit = [_file(item) for item in said["siblings"]], str(said["sha"])
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise Unreachable(f"the hub {self._endpoint} sends a description of {self._repo} that cannot be read") from error
         return listing(files, commit)
@@ -65,12 +65,12 @@ class Hub(Direct):
             yield data
 
 
-def _file(one: Mapping[str, Any]) -> RemoteFile:
-    name = str(one["rfilename"])
-    if lfs := one.get("lfs"):
+def _file(item: Mapping[str, Any]) -> RemoteFile:
+    name = str(item["rfilename"])
+    if lfs := item.get("lfs"):
         return RemoteFile(name, int(lfs["size"]), Hash("sha256", _hex(lfs["sha256"], 64)))
-    blob = one.get("blobId")
-    return RemoteFile(name, int(one.get("size") or 0), Hash("git", _hex(blob, 40)) if blob else SIZE_ONLY)
+    blob = item.get("blobId")
+    return RemoteFile(name, int(item.get("size") or 0), Hash("git", _hex(blob, 40)) if blob else SIZE_ONLY)
 
 
 def _hex(text: Any, digits: int) -> str:

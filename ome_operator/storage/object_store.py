@@ -76,7 +76,7 @@ class Objects:
     async def listing(self, revision: str) -> Listing:
         """All objects, by the SHA-256 of a SHA256SUMS among them; a store has one revision, the present one."""
         files = await self._list()
-        if named := next((one for one in files if one.name == sha256sums.NAME), None):
+        if named := next((item for item in files if item.name == sha256sums.NAME), None):
             self._sums = await self._read_sums(named)
             files = sha256sums.proven(files, self._sums)
         made = listing(files)
@@ -88,12 +88,12 @@ class Objects:
         found = []
         try:
             async for batch in self._store.list(prefix=self._prefix or None):
-                found += [one for one in batch if not one["path"].endswith("/")]
+                found += [item for item in batch if not item["path"].endswith("/")]
                 if len(found) > MOST:
                     break
         except Exception as error:
             raise _our_error(error) from error
-        return [self._file(one) for one in found]
+        return [self._file(item) for item in found]
 
     async def _read_sums(self, file: RemoteFile) -> bytes:
         """SHA256SUMS. Bytes that are not those of the ETag count if they come twice: not every ETag is an MD5."""
@@ -121,10 +121,10 @@ class Objects:
             raise Unreachable(f"{file.name} changed since the object store listed it")
         return data
 
-    def _file(self, one: Mapping[str, Any]) -> RemoteFile:
-        name = str(one["path"]).removeprefix(self._prefix).lstrip("/") or str(one["path"]).rpartition("/")[2]
-        proof = SIZE_ONLY if self._sizes_only else from_etag(one["e_tag"], one["size"])
-        return RemoteFile(name, int(one["size"]), proof)
+    def _file(self, item: Mapping[str, Any]) -> RemoteFile:
+        name = str(item["path"]).removeprefix(self._prefix).lstrip("/") or str(item["path"]).rpartition("/")[2]
+        proof = SIZE_ONLY if self._sizes_only else from_etag(item["e_tag"], item["size"])
+        return RemoteFile(name, int(item["size"]), proof)
 
     async def read(self, listing: Listing, file: RemoteFile, start: int, end: int) -> AsyncIterator[bytes]:
         """The object's bytes from `start` up to, and without, `end`."""

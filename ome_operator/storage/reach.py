@@ -39,8 +39,8 @@ class Gate(AbstractResolver):
 
     def __init__(self, allowed: Collection[str]) -> None:
         # Through a proxy the proxy connects, and decides; it is the administrator's own.
-        proxies = {urlsplit(one).hostname or "" for one in getproxies().values() if "://" in one}
-        self._allowed = {*(one.lower() for one in allowed), *proxies}
+        proxies = {urlsplit(item).hostname or "" for item in getproxies().values() if "://" in item}
+        self._allowed = {*(item.lower() for item in allowed), *proxies}
         self._known: set[tuple[str, int]] = set()
         self._inner: AbstractResolver | None = None
 
@@ -51,9 +51,9 @@ class Gate(AbstractResolver):
         self._inner = self._inner or DefaultResolver()
         found = await self._inner.resolve(host, port, family)
         if self._may(host, port):
-            self._known |= {(str(one["host"]), int(one["port"])) for one in found}
+            self._known |= {(str(item["host"]), int(item["port"])) for item in found}
             return found
-        left = [one for one in found if public(str(one["host"]))]
+        left = [item for item in found if public(str(item["host"]))]
         if not left:
             raise Private(
                 f"{host} has an address inside of a network ({found[0]['host']})" if found else f"{host} has no address"

@@ -15,7 +15,7 @@ def visible(text: str, keep: str = "") -> str:
     """A line: escapes and ends of lines as symbols (␛, ␤), whatever else nobody sees as its number; `keep` stays."""
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() or one in keep else _symbol(one) for one in text)
+    return "".join(item if item.isprintable() or item in keep else _symbol(item) for item in text)
 
 
 def everywhere(value: T) -> T:
@@ -33,20 +33,20 @@ def _everywhere(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {_everywhere(key): _everywhere(inner) for key, inner in value.items()}
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{one.name: _everywhere(getattr(value, one.name)) for one in fields(value) if one.init})
+        return replace(value, **{item.name: _everywhere(getattr(value, item.name)) for item in fields(value) if item.init})
     return value
 
 
-def _symbol(one: str) -> str:
-    if one == "\n":
+def _symbol(item: str) -> str:
+    if item == "\n":
         return "␤"
-    if one < " ":
-        return chr(0x2400 + ord(one))
-    if one == "\x7f":
+    if item < " ":
+        return chr(0x2400 + ord(item))
+    if item == "\x7f":
         return "␡"
-    if unicodedata.category(one) not in _UNSEEN:  # blanks of other widths, and letters of a newer Unicode
-        return one
-    return f"\\u{ord(one):04x}" if ord(one) < 0x10000 else f"\\U{ord(one):08x}"
+    if unicodedata.category(item) not in _UNSEEN:  # blanks of other widths, and letters of a newer Unicode
+        return item
+    return f"\\u{ord(item):04x}" if ord(item) < 0x10000 else f"\\U{ord(item):08x}"
 
 
 class Visible(logging.Formatter):

@@ -45,8 +45,8 @@ class Blanks:
 
 @pytest.fixture
 def blanks() -> Iterator[Blanks]:
-    with served(Blanks()) as one:
-        yield one
+    with served(Blanks()) as item:
+        yield item
 
 
 def test_a_listing_ends_and_leaves_no_thread(tmp_path: Path, blanks: Blanks) -> None:
@@ -54,7 +54,7 @@ def test_a_listing_ends_and_leaves_no_thread(tmp_path: Path, blanks: Blanks) -> 
     before = threading.active_count()
     limits = Limits(first=0.001, last=0.01, tries=2, listing=0.3)
 
-    async def one(number: int) -> str:
+    async def item(number: int) -> str:
         found = source(URI, Access({}, {}, blanks.url))
         store = Store(tmp_path / "models" / f"m-{number}", "0123abcd")
         try:
@@ -66,7 +66,7 @@ def test_a_listing_ends_and_leaves_no_thread(tmp_path: Path, blanks: Blanks) -> 
         return ""
 
     async def all_of_them() -> list[str]:
-        said = await asyncio.gather(*map(one, range(10)))
+        said = await asyncio.gather(*map(item, range(10)))
         await asyncio.sleep(0.3)
         assert len(blanks.ended) == 20, "each try ended its question"
         return said

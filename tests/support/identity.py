@@ -18,7 +18,7 @@ def agent(rig: Rig, node: str, folder: Path) -> Path:
     select = "app.kubernetes.io/name=ome-agent"
 
     def found() -> dict[str, Any] | None:
-        return next((one for one in rig.all("Pod", "ome", select) if one["spec"].get("nodeName") == node), None)
+        return next((item for item in rig.all("Pod", "ome", select) if item["spec"].get("nodeName") == node), None)
 
     pod = rig.wait(f"agent's pod on {node}", found, 60)
     assert pod is not None

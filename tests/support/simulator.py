@@ -16,6 +16,7 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.api import InferenceService
+from ome_operator.core.observed.brake import brake
 from ome_operator.core.observed.objects import Deps, Manifest, Observed, Pod, Refusal
 from ome_operator.core.plan import Apply, Delete, Guard, NodeLost, Patch, Plan, Recycle, sight
 from ome_operator.core.sync import sync
@@ -249,8 +250,10 @@ class World:
         labels = dict(template["metadata"]["labels"])
         if number is not None:
             labels[keys.POD_INDEX] = str(number)
+            # While it is frozen a pod that is lost comes back by itself, whatever number somebody asks for meanwhile.
+            held = brake(self.deps, self.service.namespace, self.service.name, self.service.annotations) is not None
             invariants.a_group_starts_beside_another_revision_only_within_the_surge(
-                self.service, self.pods.values(), labels, current=not self.lag
+                self.service, self.pods.values(), labels, current=not self.lag and not held
             )
         grace = template["spec"].get("terminationGracePeriodSeconds", 30)
         self.pods[name] = LivePod(name, f"pod-{next(self._numbers)}", labels, workload, one.uid, grace)

@@ -38,6 +38,7 @@ from ome_operator.core.recovery.policy import policy
 from ome_operator.core.resolve.ignored_fields import ignored
 from ome_operator.core.sglang import convert
 from ome_operator.core.sync import sync
+from ome_operator.storage.grants import Grant, Trust
 from ome_operator.storage.listing import Refused, Source
 from ome_operator.storage.sources import Access
 from tests.support import parts, yamls
@@ -244,7 +245,8 @@ def fetched(bodies: Bodies) -> str:
         secret = Path(folder) / "elsewhere/token"
         secret.parent.mkdir()
         secret.write_text("secret")
-        settings = work.AgentSettings(secrets=Path(folder), roots=("/models", "/mnt/models"))
+        trust = Trust(secrets={"elsewhere": Grant(name="elsewhere", hosts=("huggingface.co",))})
+        settings = work.AgentSettings(secrets=Path(folder), trust=trust, roots=("/models", "/mnt/models"))
         for name in sorted({"model", "lora"} & bodies.keys()):
             asyncio.run(work.Work(parts.good(_KINDS[name].parse(bodies[name])), settings).run())
     return repr(asked)

@@ -62,7 +62,7 @@ BREAKING: dict[str, tuple[dict[str, Any], str]] = {
         {"path": "/models/x", "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [1]}},
         "requiredDuringSchedulingIgnoredDuringExecution must be a map with nodeSelectorTerms",
     ),
-    "a long name": ({"path": f"/models/{'l' * 300}/x"}, "the disk refuses spec.storage.path"),
+    "a long name": ({"path": f"/models/{'l' * 300}/x"}, "a name of more than 255 bytes"),
     "a long name of few letters": ({"path": f"/models/{'я' * 200}"}, "a name of more than 255 bytes"),
 }
 

@@ -30,16 +30,16 @@ def test_the_namespace_with_the_most_gives_way() -> None:
     few = [entry(number, "team-b") for number in range(10)]
     said = status([*few, *(entry(number) for number in range(2000))])
     assert len(json.dumps(said)) < LIMIT
-    assert sum(one["namespace"] == "team-b" for one in said["models"]) == 10
+    assert sum(item["namespace"] == "team-b" for item in said["models"]) == 10
 
 
 def test_a_record_that_fits_says_everything() -> None:
     plain = [entry(number, uri="hf://a/b", facts={"architecture": "A"}) for number in range(300)]
-    assert status(plain)["models"] == sorted(plain, key=lambda one: one["name"])
+    assert status(plain)["models"] == sorted(plain, key=lambda item: item["name"])
 
 
 def test_a_hundred_namespaces_give_way_alike() -> None:
     said = status([entry(number, f"team-{number % 100:03}") for number in range(10_000)])
     assert len(json.dumps(said)) < LIMIT and len(said["models"]) > 300
-    counts = Counter(one["namespace"] for one in said["models"])
+    counts = Counter(item["namespace"] for item in said["models"])
     assert len(counts) == 100 and max(counts.values()) - min(counts.values()) <= 1

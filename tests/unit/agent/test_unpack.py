@@ -27,8 +27,8 @@ def tar(*members: tarfile.TarInfo, zipped: bool = False) -> bytes:
     """An archive of these members, their bytes being zeros."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for one in members:
-            archive.addfile(one, io.BytesIO(bytes(one.size)) if one.isreg() else None)
+        for item in members:
+            archive.addfile(item, io.BytesIO(bytes(item.size)) if item.isreg() else None)
     return gzip.compress(out.getvalue()) if zipped else out.getvalue()
 
 
@@ -69,7 +69,7 @@ def take(folder: Path, data: bytes, room: int = 64 * MB) -> list[str]:
     (folder / "archive").write_bytes(data)
     into = folder / "files"
     into.mkdir(exist_ok=True)
-    return [one.name for one in unpack(folder / "archive", into, "", room)]
+    return [item.name for item in unpack(folder / "archive", into, "", room)]
 
 
 @pytest.mark.parametrize("made", [gnu_sparse, pax_sparse])
@@ -115,7 +115,7 @@ LINKS = {
 def test_what_is_no_plain_file_below_is_refused_and_leaves_nothing(name: str, tmp_path: Path) -> None:
     with pytest.raises(Refused, match="no plain file"):
         take(tmp_path, tar(member("first.bin"), LINKS[name]))
-    assert [one.name for one in (tmp_path / "files").iterdir()] == []
+    assert [item.name for item in (tmp_path / "files").iterdir()] == []
 
 
 def test_what_a_failed_unpacking_wrote_is_gone(tmp_path: Path) -> None:
@@ -133,4 +133,4 @@ def test_rights_of_a_member_do_not_count(tmp_path: Path) -> None:
 
 def used(folder: Path) -> int:
     """Bytes of all files below."""
-    return sum(one.stat().st_size for one in folder.rglob("*") if one.is_file())
+    return sum(item.stat().st_size for item in folder.rglob("*") if item.is_file())

@@ -26,15 +26,15 @@ def body(name: str, day: int, kind: str = "BaseModel") -> dict[str, Any]:
 async def test_its_status_says_so_and_that_of_the_others_does_not() -> None:
     cluster = EventHandler(lambda *_: None, lambda _: (), lambda _: (), Deps(models_per_namespace=2))
     models = [body("c", 3), body("a", 1), body("b", 2), body("w", 9, "ClusterBaseModel")]
-    for one in models:
-        cluster.seen(one["kind"], one)
+    for item in models:
+        cluster.seen(item["kind"], item)
     told: dict[str, str] = {}
-    for one in models:
-        api = FakeApi({"apply": makers.storing(one)})
+    for item in models:
+        api = FakeApi({"apply": makers.storing(item)})
         passes = CatalogReconciler(cluster, api, makers.queue(), 60.0, makers.wall, CORE)
-        await passes.reconcile(Ref(one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]))
+        await passes.reconcile(Ref(item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]))
         (condition,) = [each for each in api.bodies("apply")[0]["status"]["conditions"] if each["type"] == "Ready"]
-        told[one["metadata"]["name"]] = condition["reason"]
+        told[item["metadata"]["name"]] = condition["reason"]
         if condition["reason"] == "TooManyModels":
             assert "more than 2 BaseModels, and the 2 oldest count" in condition["message"]
     assert told == {"a": "OnNoNode", "b": "OnNoNode", "c": "TooManyModels", "w": "OnNoNode"}

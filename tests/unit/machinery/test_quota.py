@@ -26,6 +26,6 @@ def test_each_change_tells_who_crossed_the_border(changes: list[tuple[int, str, 
         for name in "ab":
             members = sorted(entry for each, entry in there.values() if each == name)
             beyond |= {entry.key for entry in members[most:]} if most else set()
-        assert {one for one in there if quota.beyond(one)} == beyond
-        crossed = {one for one in before ^ beyond if one in there and one != key}
+        assert {item for item in there if quota.beyond(item)} == beyond
+        crossed = {item for item in before ^ beyond if item in there and item != key}
         assert set(told) == crossed and len(told) <= 1

@@ -103,9 +103,11 @@ def python(version: str) -> str | None:
     if uv := shutil.which("uv", path=str(ROOT / ".venv/bin")) or shutil.which("uv"):
         asked = subprocess.run([uv, "python", "find", "--offline", version], capture_output=True, text=True, check=False)
         found.append(asked.stdout.strip() or None)
-    for one in found:
-        if one and subprocess.run([one, "-c", ""], capture_output=True, check=False).returncode == 0:  # a shim may be empty
-            return one
+    for item in found:
+        if (
+            item and subprocess.run([item, "-c", ""], capture_output=True, check=False).returncode == 0
+        ):  # a shim may be empty
+            return item
     return None
 
 

@@ -30,7 +30,7 @@ SHOWN = "evil␛]0;PWNED␇␛[2J␛[31mALL GOOD␤FAKE LINE"
 @given(st.text())
 def test_nothing_that_moves_or_hides_is_left(text: str) -> None:
     shown = visible(text)
-    assert {unicodedata.category(one) for one in shown}.isdisjoint({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
+    assert {unicodedata.category(item) for item in shown}.isdisjoint({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
     assert visible(shown) == shown
     assert visible(text, keep="\n").count("\n") == text.count("\n")
 
@@ -110,7 +110,7 @@ def test_lines_of_containers(terminal: bool, capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().out == ("a │ INFO ␛[2Jx\ty\n" if terminal else "a │ \x1b[32mINFO\x1b[0m \x1b[2Jx\ty\n")
 
 
-@pytest.mark.parametrize("made", [list, tuple, lambda one: {"a": [*one]}, lambda one: {one[0]: 1, "n": None, "f": 1.5}])
+@pytest.mark.parametrize("made", [list, tuple, lambda item: {"a": [*item]}, lambda item: {item[0]: 1, "n": None, "f": 1.5}])
 def test_every_text_of_a_value(made: Callable[[list[str]], Any]) -> None:
     assert EVIL not in repr(everywhere(made([EVIL, "x"]))) and type(everywhere(made([EVIL]))) is type(made([EVIL]))
     assert everywhere(made(["plain"])) == made(["plain"])
