@@ -6,6 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from ome_operator.agent.unread import UNREAD, numbers, text, texts
 from ome_operator.storage.hashes import Hash
 
 
@@ -61,9 +62,9 @@ def dump(file: Proven) -> dict[str, Any]:
 
 
 def _load(file: Any) -> Proven:
-    return Proven(
-        file["name"], int(file["size"]), Hash.read(file["hash"]), tuple(file["blocks"]), tuple(file.get("members", ()))
-    )
+    """Raises one of UNREAD: whoever may write beside the weights may have written anything here."""
+    name, size, proof = text(file["name"]), int(file["size"]), Hash.read(text(file["hash"]))
+    return Proven(name, size, proof, numbers(file["blocks"]), texts(file.get("members")))
 
 
 def read(path: Path) -> Manifest | None:
@@ -71,10 +72,11 @@ def read(path: Path) -> Manifest | None:
     try:
         body = json.loads(path.read_bytes())
         files = tuple(_load(file) for file in body["files"])
-        models, paths = (tuple(body.get(name) or ()) for name in ("models", "paths"))
+        models, paths = (texts(body.get(name)) for name in ("models", "paths"))
+        uri, revision, verified = (text(body[name]) for name in ("uri", "revision", "verifiedAt"))
         identity = {str(name): str(value) for name, value in (body.get("identity") or {}).items()}
-        return Manifest(body["uri"], body["revision"], files, body["verifiedAt"], models, paths, identity)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return Manifest(uri, revision, files, verified, models, paths, identity)
+    except (OSError, *UNREAD):
         return None
 
 
@@ -87,5 +89,5 @@ def lines(path: Path) -> Iterable[Proven]:
     for line in raw.splitlines():
         try:
             yield _load(json.loads(line))
-        except (ValueError, KeyError, TypeError):  # cut off by a crash
+        except UNREAD:  # cut off by a crash
             continue

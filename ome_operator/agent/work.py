@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import random
 import time
 from collections.abc import Callable
@@ -157,8 +158,7 @@ class Work:
         if self._pin() not in ("", manifest.revision):
             self.store.damage()
             return None
-        age = (datetime.now(UTC) - datetime.fromisoformat(manifest.verified_at)).total_seconds()
-        if age < self._settings.verify_every:
+        if _age(manifest.verified_at) < self._settings.verify_every:
             return manifest
         damage = verify(self.store.root, manifest, sample=self._settings.sample, chance=random.Random())
         if not damage:
@@ -242,6 +242,14 @@ def _secret(folder: Path, name: str) -> dict[str, str]:
 def shortened(text: str) -> str:
     """A message that a record can hold: what people write may be long, and is repeated in messages."""
     return text if len(text) <= MESSAGE else f"{text[: MESSAGE - 1]}…"
+
+
+def _age(moment: str) -> float:
+    """Seconds since a moment; what is none is long ago."""
+    try:
+        return (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()
+    except (ValueError, TypeError):  # no time, or a time without its zone
+        return math.inf
 
 
 def _now() -> str:

@@ -7,8 +7,12 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
+from ome_operator.util.json_limits import deeper
+
 SHOWN = 3
 """How many errors one message shows; a person fixes the first ones first."""
+NESTED = 20
+"""Levels of a value that a message shows the beginning of: its text is made by recursion."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,8 @@ def path(below: str, loc: Iterable[int | str]) -> str:
 
 def shown(value: Any) -> str:
     """A value as it would stand in YAML, cut when it is long."""
+    if deeper(value, NESTED):
+        return f"a {'map' if isinstance(value, dict) else 'list'} with others in it"
     try:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError):

@@ -84,8 +84,8 @@ class Router:
                 raise Odd(f"the router does not tell its workers: {await _words(answer)}")
             body = await _json(answer)
         try:
-            return tuple(_worker(one) for one in body["workers"])
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            return workers(body)
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise Odd("the router's answer is no list of workers") from error
 
     async def add(self, target: Target) -> None:
@@ -137,8 +137,13 @@ def _load(body: Any) -> int | None:
         if isinstance(body, dict):
             return sum(int(one["num_running_reqs"]) + int(one["num_waiting_reqs"]) for one in body["loads"])
         return sum(int(one["num_reqs"]) for one in body)
-    except (KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
         return None
+
+
+def workers(body: Any) -> tuple[Worker, ...]:
+    """What a router lists; raises what any other answer leads to."""
+    return tuple(_worker(one) for one in body["workers"])
 
 
 def _worker(body: dict[str, Any]) -> Worker:
@@ -155,7 +160,7 @@ def _worker(body: dict[str, Any]) -> Worker:
 async def _json(answer: aiohttp.ClientResponse) -> Any:
     try:
         return await answer.json(content_type=None)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Odd(f"{answer.url.host} answers something that is no JSON") from error
 
 

@@ -23,13 +23,13 @@ def read(body: Any, stems: Mapping[str, str]) -> tuple[Pod, ...]:
     """
     if not isinstance(body, dict) or body.get("kind") != "PodList":
         raise Odd("the API server's answer is no list of pods")
-    if (body.get("metadata") or {}).get("continue"):
-        raise Odd("the API server's list of pods is not whole")
     items = body.get("items")
     try:
+        if (body.get("metadata") or {}).get("continue"):
+            raise Odd("the API server's list of pods is not whole")
         # `items: null` is how some servers spell an empty list; a list without the field is none.
         return tuple(pod for one in body["items"] or () if (pod := _pod(one, stems)) is not None)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise Odd(f"the API server lists something that is no pod: {error!r} in {type(items).__name__}") from error
 
 

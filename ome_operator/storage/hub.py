@@ -42,13 +42,14 @@ class Hub(Direct):
             raw = await small(self._open(), url, LIMIT, self._headers)
         except (Absent, Unauthorized) as error:
             raise self._hidden(wanted, error) from error
-        return await asyncio.to_thread(self._read, raw)
+        return await asyncio.to_thread(self.read_description, raw)
 
-    def _read(self, raw: bytes) -> Listing:
+    def read_description(self, raw: bytes) -> Listing:
+        """The files that a description names; raises Refused or Unreachable."""
         try:
             said = json.loads(raw)
             files, commit = [_file(item) for item in said["siblings"]], str(said["sha"])
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
             raise Unreachable(f"the hub {self._endpoint} sends a description of {self._repo} that cannot be read") from error
         return listing(files, commit)
 
@@ -66,7 +67,9 @@ class Hub(Direct):
 
 
 def _file(item: Mapping[str, Any]) -> RemoteFile:
-    name = str(item["rfilename"])
+    name = item["rfilename"]
+    if not isinstance(name, str):
+        raise TypeError("a name is no text")
     if lfs := item.get("lfs"):
         return RemoteFile(name, int(lfs["size"]), Hash("sha256", _hex(lfs["sha256"], 64)))
     blob = item.get("blobId")

@@ -53,13 +53,14 @@ def reference(rest: str) -> Reference | None:
 
 def files(manifest: Mapping[str, Any]) -> list[RemoteFile]:
     """The files and archives of an artifact; Refused with a sentence for what is none."""
-    kind = str(manifest.get("mediaType") or MANIFESTS[0])
+    said = manifest.get("mediaType") or MANIFESTS[0]
+    kind = said if isinstance(said, str) else "of no text"
     if kind not in MANIFESTS or not isinstance(manifest.get("layers"), list):
         raise Refused(f"it is no artifact but of type {kind[:80]}: name one manifest by its digest")
     layers = manifest["layers"]
     try:
         return [_file(one, alone=len(layers) == 1) for one in layers]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise Refused(f"its manifest has a layer that cannot be read ({type(error).__name__})") from error
 
 
@@ -88,7 +89,7 @@ def credentials(secret: Mapping[str, str], host: str) -> str:
         return base64.b64encode(f"{secret['username'].strip()}:{secret.get('password', '').strip()}".encode()).decode()
     try:
         entries = dict(_entries(secret.get(".dockerconfigjson") or "{}"))
-    except (ValueError, TypeError, AttributeError, binascii.Error) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError, binascii.Error) as error:
         raise Refused("the Secret of spec.storage.key has a .dockerconfigjson that cannot be read") from error
     return entries.get(host, "")
 

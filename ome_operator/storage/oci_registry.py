@@ -48,7 +48,7 @@ class Registry(Direct):
             raise Unreachable("the registry sent another manifest than the one that was asked for")
         try:
             manifest = json.loads(raw)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise Unreachable("the registry sent a manifest that is no JSON") from error
         try:
             return listing(files(manifest if isinstance(manifest, dict) else {}), digest)
@@ -98,7 +98,7 @@ class Registry(Direct):
             self._headers = {"Authorization": f"Bearer {answer.get('token') or answer['access_token']}"}
         except Refused as error:
             raise self._hidden(self._place.revision) from error
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise Unreachable("the registry's realm sent something that is no token") from error
 
     async def _small(self, url: str, headers: Mapping[str, str]) -> bytes:

@@ -137,7 +137,7 @@ def _ending(status: Body, main: Body, conditions: Mapping[str, Body]) -> Termina
             return Termination(main.get("name") or "", reason, code, said, ended.get("finishedAt") or "")
     if (taken := conditions.get("DisruptionTarget") or {}).get("status") == "True":
         return Termination(
-            "", taken.get("reason") or "Disrupted", None, taken.get("message") or "", taken["lastTransitionTime"]
+            "", taken.get("reason") or "Disrupted", None, taken.get("message") or "", taken.get("lastTransitionTime") or ""
         )
     if status.get("phase") == "Failed":
         return Termination("", status.get("reason") or "Failed", None, status.get("message") or "", "")
@@ -345,5 +345,5 @@ def _time(text: Any) -> datetime | None:
 def _number(value: Any, default: int) -> int:
     try:
         return int(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return default

@@ -1,0 +1,351 @@
+"""Whatever strangers write, a parser gives its value or the error that it declares, and never another one.
+
+Bodies come in two forms: any JSON, and objects that are right but for some places. With OME_SOAK=1 many more are tried.
+"""
+
+import contextlib
+import copy
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ome_operator import keys
+from ome_operator.agent import learn, manifest, store
+from ome_operator.agent.nodes import Odd as OddModel
+from ome_operator.agent.nodes import belongs, concerns
+from ome_operator.agent.places import Roots
+from ome_operator.api import Invalid, Model
+from ome_operator.cache.resources import _PARSE as PARSE
+from ome_operator.cache.resources import keep
+from ome_operator.core.observed import from_api, managed_fields
+from ome_operator.modelinfo.extract import FILES, facts
+from ome_operator.registry import clients, pods
+from ome_operator.storage import hub, oci_artifact, sha256sums
+from ome_operator.storage.listing import Refused, SourceError, listing
+from ome_operator.util import kubeyaml
+from tests.support.deep import MOST
+from tests.support.parts import ROOT
+
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats()
+    | st.text(max_size=20)
+    | st.sampled_from(
+        ["", "1Gi", "5", "-1", "²", "\x1b[2J\n", "\ud800", "2026-01-01T00:00:00Z", "hf://a/b", "In", "x" * 5000]
+    )
+)
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+class Deep(NamedTuple):
+    """Stands for so many maps in each other: hypothesis would show them by recursion."""
+
+    levels: int
+
+
+ANY = VALUES | st.sampled_from([100, 1_000, MOST]).map(Deep)
+
+
+def real(value: Any) -> Any:
+    """The value with the maps that are meant."""
+    if isinstance(value, Deep):
+        return _nested(value.levels)
+    if isinstance(value, dict):
+        return {key: real(inner) for key, inner in value.items()}
+    return [real(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
+def dumped(value: Any) -> bytes:
+    """The same as JSON, of whatever depth."""
+    if isinstance(value, Deep):
+        return b'{"a":' * value.levels + b"1" + b"}" * value.levels
+    if isinstance(value, dict):
+        return b"{" + b",".join(json.dumps(key).encode() + b":" + dumped(inner) for key, inner in value.items()) + b"}"
+    return b"[" + b",".join(map(dumped, value)) + b"]" if isinstance(value, list) else json.dumps(value).encode()
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path of everything in a value, as deep as people write."""
+    if len(at) > 15:
+        return
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield (*at, key)
+        yield from places(inner, (*at, key))
+
+
+@st.composite
+def broken(draw: st.DrawFn, whole: list[Any], values: st.SearchStrategy[Any] = ANY) -> Any:
+    """One of these, with some places of it absent, doubled, or of any other value."""
+    made = copy.deepcopy(draw(st.sampled_from(whole)))
+    for _ in range(draw(st.integers(1, 3))):
+        if not (found := list(places(made))):
+            break
+        *above, last = draw(st.sampled_from(found))
+        holder = made
+        for key in above:
+            holder = holder[key]
+        if isinstance(holder, dict) and draw(st.booleans()):
+            holder.pop(last)
+            holder |= draw(st.dictionaries(st.text(max_size=5), values, max_size=1))
+        else:
+            holder[last] = draw(values)
+    return made
+
+
+def _documents() -> dict[str, list[Any]]:
+    """What the repository ships of each kind."""
+    found: dict[str, list[Any]] = {kind: [] for kind in PARSE}
+    for file in sorted((ROOT / "config").rglob("*.yaml")):
+        for one in yaml.safe_load_all(file.read_text()):
+            kind = {"Model": "SglangModel"}.get(one.get("kind"), one.get("kind")) if isinstance(one, dict) else None
+            if kind in found and len(found[kind]) < 8:
+                found[kind].append(one)
+    spec = {"storage": {"storageUri": "hf://a/b", "path": "/m/x", "nodeSelector": {"a": "b"}, "nodeAffinity": AFFINITY}}
+    metadata = {"name": "n", "namespace": "team", "uid": "u", "resourceVersion": "7", "generation": 1}
+    for kind, some in found.items():
+        some.append({"apiVersion": keys.API_VERSION, "kind": kind, "metadata": metadata, "spec": spec, "status": {}})
+    return found
+
+
+TERM = {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}], "matchFields": [{"key": "metadata.name"}]}
+AFFINITY = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [TERM]}}
+SHIPPED = _documents()
+FIELDS = {"manager": keys.MANAGER, "operation": "Apply", "fieldsV1": {"f:spec": {"f:a": {}, 'k:{"name":"x"}': {".": {}}}}}
+STATE = {"exitCode": 1, "reason": "Error", "message": "Error: x", "finishedAt": "2026-01-01T00:00:00Z"}
+BOX = {
+    "name": "c",
+    "ready": False,
+    "restartCount": 2,
+    "state": {"waiting": {"reason": "CrashLoopBackOff"}, "terminated": STATE},
+}
+POD = {
+    "kind": "Pod",
+    "metadata": {
+        "name": "p", "namespace": "n", "uid": "u", "resourceVersion": "7", "managedFields": [FIELDS],
+        "labels": {keys.GROUP_INDEX: "0", keys.POD_INDEX: "0", keys.WORKER_INDEX: "0", keys.COMPONENT: "engine"},
+        "annotations": {keys.BOOTSTRAP_PORT: "8998"}, "ownerReferences": [{"controller": True, "uid": "o", "name": "s"}],
+    },
+    "spec": {"nodeName": "n", "containers": [{"name": "c", "readinessProbe": {}}]},
+    "status": {
+        "phase": "Running", "podIP": "10.0.0.1", "containerStatuses": [{**BOX, "lastState": {"terminated": STATE}}],
+        "conditions": [
+            {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+            {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"},
+        ],
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", sorted(PARSE))
+@given(st.data())
+def test_objects_that_people_write(kind: str, data: st.DataObject) -> None:
+    """Never an error: what is wrong is said in Invalid."""
+    for body in (data.draw(broken(SHIPPED[kind])), {"metadata": {"name": "x"}, "spec": data.draw(ANY)}, data.draw(VALUES)):
+        found = PARSE[kind](real(body))
+        if isinstance(found, Invalid):
+            assert found.why
+        else:
+            found.dump()
+
+
+@given(broken(SHIPPED["BaseModel"], VALUES), st.text(max_size=3))
+def test_models_of_an_agent(body: Any, node: str) -> None:
+    model = Model.parse(body)
+    if isinstance(model, Invalid):
+        return
+    concerns(model)
+    Roots(("/m",)).misplaced(model)
+    try:
+        belongs(model, node, {"a": "b"})
+    except OddModel as error:
+        assert str(error).startswith("spec.storage.nodeAffinity")
+
+
+TEXTS = (
+    st.none() | st.text(max_size=20) | st.sampled_from(["-1", "²", "True", "2026-01-01T00:00:00Z", "\x1b[2J\n", "x" * 5000])
+)
+
+
+@st.composite
+def typed(draw: st.DrawFn, whole: Any) -> Any:
+    """The same with places absent, null, or of another value of their type: an API server lets no more through."""
+    made = copy.deepcopy(whole)
+    for _ in range(draw(st.integers(1, 4))):
+        *above, last = draw(st.sampled_from(list(places(made))))
+        holder = made
+        for key in above:
+            holder = holder[key]
+        if isinstance(holder[last], str):
+            holder[last] = draw(TEXTS)
+        elif isinstance(holder[last], int) and not isinstance(holder[last], bool):
+            holder[last] = draw(st.none() | st.integers(-(2**31), 2**31))
+        elif isinstance(holder, dict):
+            holder[last] = None if draw(st.booleans()) else type(holder[last])()
+    return made
+
+
+@given(typed(POD))
+def test_facts_of_what_the_api_server_sends(body: Any) -> None:
+    from_api.pod(body)
+    from_api.node({**body, "status": {"allocatable": {"nvidia.com/gpu": body["kind"]}}})
+    from_api.status_writers(body)
+    managed_fields.owned(body)
+    for kind in ("StatefulSet", "Deployment", "HorizontalPodAutoscaler", "ControllerRevision", "RoleScale", "Job"):
+        from_api.child(kind, body)
+
+
+@given(broken([{"kind": "PodList", "metadata": {}, "items": [POD, POD]}]))
+def test_pods_of_a_registry(body: Any) -> None:
+    try:
+        pods.read(real(body), {})
+    except pods.Odd as error:
+        assert str(error)
+
+
+LOADS = {"loads": [{"num_running_reqs": 1, "num_waiting_reqs": 2}]}
+
+
+@given(broken([LOADS, [{"num_reqs": 1}], {"workers": [{"id": "a", "url": "u", "worker_type": "regular", "load": 3}]}]) | ANY)
+def test_answers_of_routers_and_engines(body: Any) -> None:
+    body = real(body)
+    clients._load(body)
+    with_declared(lambda: clients.workers(body), AttributeError, KeyError, TypeError, ValueError, OverflowError)
+
+
+def with_declared(parse: Callable[[], Any], *errors: type[Exception]) -> None:
+    """Parse; these errors are those that the caller waits for."""
+    with contextlib.suppress(*errors):
+        parse()
+
+
+LAYER = {
+    "mediaType": "application/vnd.oci.image.layer.v1.tar",
+    "digest": f"sha256:{'0' * 64}",
+    "size": 5,
+    "annotations": {"org.opencontainers.image.title": "model.safetensors"},
+}
+MANIFEST = {"mediaType": oci_artifact.MANIFESTS[0], "layers": [LAYER, LAYER]}
+
+
+@given(broken([MANIFEST]))
+def test_manifests_of_registries(body: Any) -> None:
+    with_declared(lambda: listing(oci_artifact.files(real(body))), Refused)
+
+
+@given(st.text(max_size=60) | st.from_regex(r"[a-z.]{1,9}/[a-z/._-]{1,9}(:[a-z]{1,5})?(@sha256:[0-9a-f]{64})?"))
+def test_references_of_registries(text: str) -> None:
+    oci_artifact.reference(text)
+
+
+@given(broken([json.loads('{"auths": {"r.example": {"auth": "YTpi"}, "https://x/v1": {"username": "a"}}}')], VALUES))
+def test_credentials_of_registries(body: Any) -> None:
+    text = json.dumps(body)
+    with_declared(lambda: oci_artifact.credentials({".dockerconfigjson": text}, "r.example"), Refused)
+
+
+FILE = st.fixed_dictionaries({"rfilename": VALUES, "size": VALUES, "blobId": VALUES, "lfs": st.none() | VALUES})
+
+
+@given(st.fixed_dictionaries({"sha": VALUES, "siblings": st.lists(FILE) | VALUES}).map(dumped) | ANY.map(dumped))
+def test_descriptions_of_hubs(raw: bytes) -> None:
+    with_declared(lambda: hub.Hub("org/model", "").read_description(raw), SourceError)
+
+
+SUMS = st.binary(max_size=200) | st.from_regex(rb"(\\?[0-9a-fA-F]{62,65} [ *][^\n]{0,9}\r?\n){0,3}", fullmatch=True)
+
+
+@given(SUMS)
+def test_sums_of_object_stores(data: bytes) -> None:
+    with_declared(lambda: sha256sums.parse(data), Refused)
+    with_declared(lambda: sha256sums.proven([], data), Refused)
+
+
+PROVEN = {"name": "a", "size": 3, "hash": "sha256:00", "blocks": [1, 2], "members": ["b"]}
+HELD = {
+    "uri": "hf://a/b", "revision": "c", "files": [PROVEN, PROVEN], "verifiedAt": "2026-01-01T00:00:00+00:00",
+    "models": ["m"], "paths": ["/m/x"], "identity": {"kind": "BaseModel", "uri": "hf://a/b"},
+}  # fmt: skip
+
+
+@given(broken([HELD]).map(dumped) | ANY.map(dumped) | st.binary(max_size=60))
+def test_manifests_on_a_disk(data: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "manifest.json"
+        path.write_bytes(data)
+        found = manifest.read(path)
+    if found is not None:
+        assert isinstance(found.size, int) and all(isinstance(one, str) for one in (found.uri, *found.models, *found.paths))
+
+
+@given(st.lists(broken([PROVEN]).map(dumped) | ANY.map(dumped) | st.binary(max_size=60), max_size=4))
+def test_journals_on_a_disk(lines: list[bytes]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        made = store.Store(Path(folder) / "m", "d")
+        made.parts.mkdir(parents=True)
+        (made.parts.parent / "journal").write_bytes(b"\n".join(lines))
+        made.proven()
+
+
+TENSOR = {"dtype": "BF16", "shape": [2, 3], "data_offsets": [0, 12]}
+CONFIGS: list[Any] = [
+    {"model_type": "kimi_k2", "architectures": ["A"], "num_hidden_layers": 3, "hidden_size": 8, "n_routed_experts": 4,
+     "num_attention_heads": 2, "vocab_size": 9, "quantization_config": {"quant_method": "fp8", "weight_block_size": [1, 2]},
+     "text_config": {"torch_dtype": "bfloat16", "max_position_embeddings": 10}, "rope_scaling": {"factor": 2.0}},
+    {"__metadata__": {"a": "b"}, "x.weight_packed": TENSOR, "y": TENSOR},
+    {"metadata": {"total_size": 5}, "weight_map": {"x": "model-1.safetensors"}},
+    {"_class_name": "FluxPipeline", "transformer": ["diffusers", "T"]},
+    {"quantization": {"quant_algo": "NVFP4", "config_groups": {"g": {"weights": {"num_bits": 4, "type": "float"}}}}},
+]  # fmt: skip
+
+
+@given(st.dictionaries(st.sampled_from([*FILES, "model.safetensors"]), broken(CONFIGS).map(dumped) | st.binary(max_size=40)))
+def test_files_of_models(found: dict[str, bytes]) -> None:
+    """What is wrong is the same as what is absent."""
+    headers = {name: data for name, data in found.items() if name.endswith(".safetensors")}
+    facts({name: data for name, data in found.items() if name not in headers}, headers, ["x-Q4_K_M.gguf"]).dump()
+    with tempfile.TemporaryDirectory() as folder:
+        for name, data in found.items():
+            path = Path(folder) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(len(data).to_bytes(8, "little") + data if name in headers else data)
+        learn.learn(Path(folder))
+
+
+@given(st.text(max_size=80) | st.text(alphabet="[]{}:,-&*!|>\n \"'#a1~?%@", max_size=60) | VALUES.map(yaml.safe_dump))
+def test_yaml(text: str) -> None:
+    with_declared(lambda: list(kubeyaml.documents(text)), yaml.YAMLError)
+    kubeyaml.plain(text)
+
+
+@given(st.data())
+def test_objects_that_are_kept(data: st.DataObject) -> None:
+    """Of bodies that an API server has let through: the spec is open in places, the metadata is not."""
+    kind = data.draw(st.sampled_from(sorted(PARSE)))
+    body = {
+        "metadata": SHIPPED[kind][-1]["metadata"],
+        "spec": real(data.draw(broken(SHIPPED[kind]))).get("spec"),
+        "status": {},
+    }
+    known = keep(kind, body, None)
+    keep(kind, {**body, "status": {"conditions": []}}, known)
