@@ -157,13 +157,20 @@ class Election:
         except NotFound:
             return await self._create(wall)
         except Conflict:
-            return await self._reread() if leading else False
+            return leading and await self._again(wall)
         except KubeError as error:
             if leading:
                 raise
             logger.warning("cannot read or write the Lease %s/%s: %s", settings.namespace, settings.name, error)
             return False
         return True
+
+    async def _again(self, wall: datetime) -> bool:
+        """Our write met another Lease than ours, or none: the API server calls an update of what was deleted a conflict."""
+        try:
+            return await self._reread()
+        except NotFound:
+            return await self._create(wall)
 
     async def _reread(self) -> bool:
         """Somebody wrote our Lease (a label, or took it): whose is it?"""

@@ -43,8 +43,8 @@ CONTENT: dict[str, dict[str, Any]] = {
     "RoleScale": {"spec": {"replicas": 2}},
 }
 ABSENT = "11111111-2222-3333-4444-555555555555"
-NOT_HERE = {"ScaledObject", "LeaderWorkerSet", "HTTPRoute"}
-"""Kinds that the operator knows and this cluster has not."""
+NOT_HERE = {"ScaledObject", "LeaderWorkerSet", "HTTPRoute", "SelfSubjectReview"}
+"""Kinds that the operator knows and this cluster has not, and an answer that nobody keeps."""
 VERSIONS = {
     "Role": "rbac.authorization.k8s.io/v1",
     "StatefulSet": "apps/v1",
