@@ -12,10 +12,11 @@ from ome_local import tinymodel
 from ome_local.images import build
 from ome_local.realnode.spec import NAME, PLACED
 from ome_operator import names
+from ome_operator.storage.grants import host
 from tests.node.conftest import Steps
 from tests.node.serving.conftest import MINUTES, ON_OUR_NODE, READY_WITHIN_S, address, tokens
 from tests.support import parts, yamls
-from tests.support.hub import Hub, served
+from tests.support.hub import Hub, certificate, served
 from tests.support.rig import ROOT, Rig
 
 pytestmark = [MINUTES, ON_OUR_NODE]
@@ -27,12 +28,13 @@ PRIVILEGED = "pod-security.kubernetes.io/enforce"
 
 
 @pytest.fixture(scope="module")
-def hub(serving: Rig) -> Iterator[Hub]:
-    """A hub with the tiny model, where pods of the node reach it; it wants a token."""
+def hub(serving: Rig, disk: Path) -> Iterator[Hub]:
+    """A hub with the tiny model, where pods of the node reach it; it wants a token, so it has TLS."""
     network = serving.cluster.kept.network
     assert network is not None
-    with served(Hub(tinymodel.files(), token=TOKEN, cdn=network.host), network.host) as one:
-        yield one
+    tls = certificate(disk / "tls", (network.host,))
+    with served(Hub(tinymodel.files(), token=TOKEN, cdn=network.host), network.host, tls) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +56,9 @@ def agent(serving: Rig, hub: Hub, disk: Path, steps: Steps) -> Iterator[Rig]:
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hub", "namespace": "ome"}, "data": {"token": encoded},
     })  # fmt: skip
     values = {
-        "enabled": True, "image": {"repository": repository, "tag": tag}, "roots": [str(disk)], "secrets": ["hub"],
-        "endpoint": hub.url, "nodeSelector": PLACED["nodeSelector"],
+        "enabled": True, "image": {"repository": repository, "tag": tag}, "roots": [str(disk)],
+        "secrets": [{"name": "hub", "hosts": [host(hub.url)]}], "endpoint": hub.url, "nodeSelector": PLACED["nodeSelector"],
+        "env": [{"name": "SSL_CERT_FILE", "value": str(disk / "tls" / "ca.crt")}],
     }  # fmt: skip
     serving.cluster.kubectl("label", "namespace", "ome", "--overwrite", f"{PRIVILEGED}=privileged")
     with steps.measure("helm upgrade with agents, until they run"):
