@@ -10,6 +10,7 @@ import typer
 
 from ome_operator.cli.options import Kubeconfig, LogFormat, LogLevel
 from ome_operator.errors import UserError
+from ome_operator.storage.grants import FORM, Trust, grant
 
 if TYPE_CHECKING:
     from ome_operator.agent.peers import Giver
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from ome_operator.storage.listing import Source
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
-FORM = '{"name": "hf-token", "hosts": ["huggingface.co"], "namespaces": ["team-a"]}'
 PEER_TOKEN = Path("/etc/ome/peers/token")
 
 
@@ -80,15 +80,13 @@ def agent(
     from ome_operator.agent.download import Limits
     from ome_operator.agent.throttle import Throttle
     from ome_operator.agent.work import AgentSettings
-    from ome_operator.storage.grants import Trust, grant
     from ome_operator.util.log_format import configure
 
     configure(log_format, log_level)
     below = tuple(map(_root, root))
     limits = Limits(files=files, throttle=Throttle(bandwidth * 1e6), namespace_bytes=int(namespace_gb * 1e9))
-    grants = [grant(text) for text in secret or ()]
     trust = Trust(
-        secrets={one.name: one for one in grants},
+        secrets={entry.name: entry for entry in map(grant, secret or ())},
         identity_hosts=frozenset(identity_host or ()),
         identity_namespaces=frozenset(identity_namespace or ()),
         private_hosts=frozenset(private_host or ()),

@@ -1,8 +1,9 @@
 """Where the files of a storage URI are asked for. Pure."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from ome_operator.storage.listing import Refused
 from ome_operator.storage.oci_artifact import reference
@@ -30,6 +31,26 @@ def address(uri: str, parameters: Mapping[str, str], hub: str = "") -> str:
     if kind == "az":
         return f"https://{_part('spec.storage.parameters.account', parameters.get('account', ''))}.blob.core.windows.net"
     return f"https://s3.{region(rest, parameters)}.amazonaws.com"
+
+
+def place(address: str) -> tuple[str, int | None]:
+    """Host of a URL, in lower case, and the port if it names one; Refused for what is none."""
+    try:
+        parts = urlsplit(address if "://" in address else f"//{address}")
+        return (parts.hostname or "").lower(), parts.port
+    except ValueError as error:
+        raise Refused(f"{address[:200]!r} is no address: {error}") from error
+
+
+def host(address: str) -> str:
+    """`host` or `host:port` of a URL, in lower case."""
+    name, port = place(address)
+    return f"{name}:{port}" if port else name
+
+
+def listed(hosts: Collection[str], name: str, port: int | None) -> bool:
+    """Whether one of these hosts is meant; an entry without a port is for all of its ports."""
+    return any(entry.lower() in (name, f"{name}:{port}") for entry in hosts)
 
 
 def region(rest: str, parameters: Mapping[str, str]) -> str:

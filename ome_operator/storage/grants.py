@@ -3,14 +3,14 @@
 Pure. An agent holds Secrets of the whole cluster, and models of a namespace are written by people who may not read them.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ome_operator.errors import UserError
+from ome_operator.storage.addresses import host, listed, place
 from ome_operator.storage.listing import Refused
 
 FORM = '{"name": "hf-token", "hosts": ["huggingface.co"], "namespaces": ["team-a"]}'
@@ -67,7 +67,7 @@ class Guard(NamedTuple):
 
     def shows(self, address: str) -> None:
         """The Secret may be sent to this address; Refused with who has to allow it."""
-        grant, place = self.trust.secrets.get(self.key), host(address)
+        grant, where = self.trust.secrets.get(self.key), host(address)
         said = f"the Secret {self.key} of spec.storage.key"
         if grant is None:
             raise Refused(f"{said} is not among agent.secrets of the chart")
@@ -77,10 +77,10 @@ class Guard(NamedTuple):
             )
         if grant.uris and not self.uri.startswith(grant.uris):
             raise Refused(f"{said} is not for {self.uri}: an administrator adds it to agent.secrets[].uris")
-        if not named(grant.hosts, address):
-            raise Refused(f"{said} is not for the host {place}: an administrator adds it to agent.secrets[].hosts")
+        if not listed(grant.hosts, *place(address)):
+            raise Refused(f"{said} is not for the host {where}: an administrator adds it to agent.secrets[].hosts")
         if not address.lower().startswith("https://"):
-            raise Refused(f"{said} is never sent over plain HTTP, as {address} would need: give {place} TLS")
+            raise Refused(f"{said} is never sent over plain HTTP, as {address} would need: give {where} TLS")
 
     def identity(self, address: str, *, own: bool) -> bool:
         """Whether an object store sees who the node or pod is; `own`: the address is the cloud's, and no endpoint."""
@@ -88,14 +88,14 @@ class Guard(NamedTuple):
             return False
         if self.namespace and self.namespace not in self.trust.identity_namespaces:
             return False
-        return (own and not self.namespace) or named(self.trust.identity_hosts, address)
+        return (own and not self.namespace) or listed(self.trust.identity_hosts, *place(address))
 
     def store(self, address: str, *, own: bool) -> None:
         """An object store may be asked; Refused where a BaseModel names an address that nobody allowed: the client of object
         stores connects by itself, so the address cannot be looked at when it connects.
         """
         allowed = self.trust.endpoints | self.trust.private_hosts
-        if self.namespace and not own and not named(allowed, address):
+        if self.namespace and not own and not listed(allowed, *place(address)):
             raise Refused(
                 f"spec.storage.parameters.endpoint {address} of a BaseModel has to be among agent.endpoints of the chart: "
                 "an administrator adds its host"
@@ -104,20 +104,3 @@ class Guard(NamedTuple):
     def private(self, address: str) -> frozenset[str]:
         """Hosts that may have private addresses: those of the chart, and for a cluster-wide model the one that it names."""
         return self.trust.private_hosts | (frozenset() if self.namespace else frozenset({host(address)}))
-
-
-def host(address: str) -> str:
-    """`host` or `host:port` of a URL, in lower case."""
-    try:
-        parts = urlsplit(address if "://" in address else f"//{address}")
-        name, port = (parts.hostname or "").lower(), parts.port
-    except ValueError as error:
-        raise Refused(f"{address[:200]!r} is no address: {error}") from error
-    return f"{name}:{port}" if port else name
-
-
-def named(hosts: Collection[str], address: str) -> bool:
-    """Whether one of these hosts is that of an address; an entry without a port is for all of its ports."""
-    place = host(address)
-    bare = place.rpartition(":")[0] if place.rpartition(":")[2].isdigit() and ":" in place else place
-    return any(entry.lower() in (place, bare) for entry in hosts)

@@ -11,6 +11,8 @@ from aiohttp import TCPConnector
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import DefaultResolver
 
+from ome_operator.storage.addresses import listed
+
 _TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
 """NAT64: the last 32 bits are an address of IPv4."""
 
@@ -40,7 +42,7 @@ class Gate(AbstractResolver):
     def __init__(self, allowed: Collection[str]) -> None:
         # Through a proxy the proxy connects, and decides; it is the administrator's own.
         proxies = {urlsplit(item).hostname or "" for item in getproxies().values() if "://" in item}
-        self._allowed = {*(item.lower() for item in allowed), *proxies}
+        self._allowed = {*allowed, *proxies}
         self._known: set[tuple[str, int]] = set()
         self._inner: AbstractResolver | None = None
 
@@ -69,8 +71,7 @@ class Gate(AbstractResolver):
         return socket.socket(family, kind, protocol)
 
     def _may(self, host: str, port: int) -> bool:
-        name = host.lower().strip("[]")
-        return name in self._allowed or f"{name}:{port}" in self._allowed
+        return listed(self._allowed, host.lower().strip("[]"), port)
 
     async def close(self) -> None:
         """End the resolver."""

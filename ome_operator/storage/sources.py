@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from ome_operator.core.weights.mount import FETCHED, FILES_FROM, both, managed
-from ome_operator.storage.addresses import address, oracle, oracle_place, region
+from ome_operator.storage.addresses import address, host, oracle, oracle_place, region
 from ome_operator.storage.beside import Beside
-from ome_operator.storage.grants import Guard, host
+from ome_operator.storage.grants import Guard
 from ome_operator.storage.listing import Refused, Source
 from ome_operator.storage.oci_artifact import credentials, reference
 

@@ -14,7 +14,8 @@ from ome_operator.agent.leftovers import directories
 from ome_operator.agent.work import AgentSettings, Work
 from ome_operator.api import Model
 from ome_operator.core.weights.mount import weights
-from ome_operator.storage.grants import Grant, Trust, host
+from ome_operator.storage.addresses import host
+from ome_operator.storage.grants import Grant, Trust
 from tests.support import parts
 from tests.support.hub import COMMIT, Answer, Hub, certificate, served
 from tests.support.hub import model as files

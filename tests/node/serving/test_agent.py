@@ -12,7 +12,7 @@ from ome_local import tinymodel
 from ome_local.images import build
 from ome_local.realnode.spec import NAME, PLACED
 from ome_operator import names
-from ome_operator.storage.grants import host
+from ome_operator.storage.addresses import host
 from tests.node.conftest import Steps
 from tests.node.serving.conftest import MINUTES, ON_OUR_NODE, READY_WITHIN_S, address, tokens
 from tests.support import parts, yamls

@@ -10,8 +10,8 @@ import pytest
 
 from ome_operator.errors import UserError
 from ome_operator.storage import reach
-from ome_operator.storage.addresses import address
-from ome_operator.storage.grants import Grant, Guard, Trust, grant, named
+from ome_operator.storage.addresses import address, listed, place
+from ome_operator.storage.grants import Grant, Guard, Trust, grant
 from ome_operator.storage.listing import Refused
 from ome_operator.storage.sources import Access, bucket, source
 
@@ -124,10 +124,10 @@ def test_no_part_of_a_host_leads_to_another_host(uri: str, given: Mapping[str, s
 
 
 def test_a_port_is_another_place() -> None:
-    assert named(["hub.example"], "https://hub.example:8443")
-    assert named(["hub.example:8443"], "https://HUB.example:8443/x")
-    assert not named(["hub.example:8443"], "https://hub.example")
-    assert named(["::1"], "http://[::1]:80/")
+    assert listed(["hub.example"], *place("https://hub.example:8443"))
+    assert listed(["hub.example:8443"], *place("https://HUB.example:8443/x"))
+    assert not listed(["hub.example:8443"], *place("https://hub.example"))
+    assert listed(["::1"], *place("http://[::1]:80/"))
 
 
 PRIVATE = [
