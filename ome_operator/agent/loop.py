@@ -16,17 +16,18 @@ from ome_operator.agent.leftovers import Leftovers
 from ome_operator.agent.namespaces import Namespaces
 from ome_operator.agent.nodes import Odd, belongs, concerns
 from ome_operator.agent.places import LOCAL, conflict, spot, takes_path
+from ome_operator.agent.reading import PARSE, place, rank, read, uid_of
 from ome_operator.agent.record import Held
 from ome_operator.agent.turns import Turns
 from ome_operator.agent.work import AgentSettings, Work
-from ome_operator.api import FineTunedWeight, Invalid, Model
+from ome_operator.api import Invalid
 from ome_operator.core.observed import from_api
 from ome_operator.core.weights.mount import Weights, root_of, weights
 from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
 from ome_operator.kube.errors import AlreadyExists, KubeError, NotFound
 from ome_operator.kube.resources import RESOURCES
-from ome_operator.machinery.quota import Entry, Quota
+from ome_operator.machinery.quota import Quota
 from ome_operator.machinery.relist import Audit
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.watch.informer import Informer
@@ -36,11 +37,6 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 KIND = "NodeModels"
-PARSE: Mapping[str, Callable[[Mapping[str, Any]], Held | Invalid]] = {
-    "ClusterBaseModel": Model.parse,
-    "BaseModel": Model.parse,
-    "FineTunedWeight": FineTunedWeight.parse,
-}
 TICK = 1.0
 REFUSED_LAST = 30.0
 """Seconds at most between two writes of a record that the API server does not take; an agent for each node asks."""
@@ -95,10 +91,10 @@ class Agent:
 
     def seen(self, kind: str, body: Mapping[str, Any]) -> None:
         """A model is there."""
-        uid, parsed = _read(kind, body)
+        uid, parsed = read(kind, body)
         self._forget(uid)
         if kind == "BaseModel":
-            self._quota.see(*_place(uid, body))
+            self._quota.see(*place(uid, body))
         if isinstance(parsed, Invalid):
             self._unread[uid] = kind
         elif not parsed.deleting:
@@ -106,7 +102,7 @@ class Agent:
 
     def deleted(self, kind: str, body: Mapping[str, Any]) -> None:
         """A model was deleted."""
-        self._forget(_uid(body))
+        self._forget(uid_of(body))
 
     def _forget(self, uid: str) -> None:
         self._models.pop(uid, None)
@@ -186,7 +182,7 @@ class Agent:
         for uid in self._works.keys() - wanted.keys():
             self._leave(uid)
         taken: dict[str, Weights] = {}
-        for uid, model in sorted(wanted.items(), key=lambda each: _rank(each[1])):
+        for uid, model in sorted(wanted.items(), key=lambda each: rank(each[1])):
             work = self._try(broken, uid, partial(self._work, uid, model))
             if work is None:
                 self._leave(uid)
@@ -306,36 +302,6 @@ class Agent:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-_RANKS = {"ClusterBaseModel": 0, "FineTunedWeight": 1, "BaseModel": 2}
-
-
-def _rank(model: Held) -> tuple[int, str, str, str]:
-    """Of models that want a path the first has it: those of the cluster's administrator, then the older."""
-    return _RANKS[model.kind], model.created, model.namespace, model.name
-
-
-def _uid(body: Mapping[str, Any]) -> str:
-    metadata = body.get("metadata")
-    return from_api.uid(body) if isinstance(metadata, dict) else ""
-
-
-def _place(uid: str, body: Mapping[str, Any]) -> tuple[str, Entry]:
-    """The namespace of a model and its place there."""
-    found = body.get("metadata")
-    metadata = found if isinstance(found, Mapping) else {}
-    namespace, created, name = (str(metadata.get(one) or "") for one in ("namespace", "creationTimestamp", "name"))
-    return namespace, Entry(created, name, uid)
-
-
-def _read(kind: str, body: Mapping[str, Any]) -> tuple[str, Held | Invalid]:
-    """A model and its UID. A body that breaks us is one lost model, not a dead watch."""
-    try:
-        return _uid(body), PARSE[kind]({**body, "kind": kind})
-    except Exception as error:
-        logger.exception("cannot read a %s", kind)
-        return _uid(body), Invalid(repr(error))
 
 
 Serve = Callable[[Agent], Awaitable[None]]

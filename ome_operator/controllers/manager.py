@@ -67,6 +67,24 @@ def _well_known(said: str) -> WellKnown:
     return found
 
 
+def _settled(settings: Settings) -> Deps:
+    """What decisions rest on and no watch changes."""
+    return Deps(
+        registry_image=settings.registry_image,
+        router_keys=settings.router_keys,
+        model_agent=settings.model_agent,
+        agent_roots=settings.agent_roots,
+        exposure=Exposure(settings.expose, settings.expose_domain, settings.ingress_class, settings.gateway),
+        pull_secrets=settings.pull_secrets,
+        policies_from=settings.lease_namespace if settings.network_policies else "",
+        well_known=_well_known(settings.well_known_models),
+        observe=settings.observe,
+        observe_namespaces=frozenset(settings.observe_namespaces),
+        sees_cluster=settings.cluster_kinds,
+        models_per_namespace=settings.models_per_namespace,
+    )
+
+
 class Manager:
     """What the leader knows and does; the sink of its watches."""
 
@@ -94,21 +112,7 @@ class Manager:
             spacing=settings.child_spacing,
             jitter=random.random,
         )
-        settled = Deps(
-            registry_image=settings.registry_image,
-            router_keys=settings.router_keys,
-            model_agent=settings.model_agent,
-            agent_roots=settings.agent_roots,
-            exposure=Exposure(settings.expose, settings.expose_domain, settings.ingress_class, settings.gateway),
-            pull_secrets=settings.pull_secrets,
-            policies_from=settings.lease_namespace if settings.network_policies else "",
-            well_known=_well_known(settings.well_known_models),
-            observe=settings.observe,
-            observe_namespaces=frozenset(settings.observe_namespaces),
-            sees_cluster=settings.cluster_kinds,
-            models_per_namespace=settings.models_per_namespace,
-        )
-        self.cluster = EventHandler(self._enqueue, core.models_of, core.runtimes_of, settled)
+        self.cluster = EventHandler(self._enqueue, core.models_of, core.runtimes_of, _settled(settings))
         known = self.cluster, client
         executor = Executor(client, self.cluster, settings.guard_delay)
         self._routers = RouterWatch(lambda: list(self.cluster.pods), self._queue.add, wall, settings.router_watch)
