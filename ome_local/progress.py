@@ -8,9 +8,11 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from ome_local import board, screen
 from ome_local.board import spell
+from ome_local.watcher import watched
 
 _PLAIN_EVERY_S = 30.0
 _PLAIN_AFTER_S = 3.0
@@ -29,7 +31,7 @@ def step(what: str, *, quiet_below: float = 1.0) -> Iterator[list[str]]:
     """
     more: list[str] = []
     began = time.monotonic()
-    with _on_screen(what) if screen.is_shown() else _watched(what, began, quiet_below):
+    with _on_screen(what) if screen.is_shown() else watched(partial(_watch, what, began, quiet_below)):
         yield more
     took = time.monotonic() - began
     if took >= quiet_below and not screen.is_live():
@@ -49,23 +51,11 @@ def _on_screen(what: str) -> Iterator[None]:
         row.steps.remove(what)
 
 
-@contextmanager
-def _watched(what: str, began: float, quiet_below: float) -> Iterator[None]:
-    over = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(what, began, over, quiet_below), daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        over.set()
-        watcher.join()
-
-
 def _clear() -> str:
     return "\r\x1b[K" if sys.stderr.isatty() and not screen.is_shown() else ""
 
 
-def _watch(what: str, began: float, over: threading.Event, quiet_below: float) -> None:
+def _watch(what: str, began: float, quiet_below: float, over: threading.Event) -> None:
     """Runs in a thread until `over`: each second on a terminal, each half minute elsewhere."""
     terminal = sys.stderr.isatty()
     if over.wait(quiet_below if terminal else max(quiet_below, _PLAIN_AFTER_S)):

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ome_local.board import DONE, FAILED, RUNNING, WAITING, Board, Row, spell
+from ome_local.watcher import watched
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -75,15 +76,9 @@ def draw(board: Board) -> "Table":
 
 @contextmanager
 def _as_lines(board: Board) -> Iterator[None]:
-    over = threading.Event()
     board.ended = partial(_tell, board)
-    watcher = threading.Thread(target=_watch, args=(board, over), daemon=True)
-    watcher.start()
-    try:
+    with watched(partial(_watch, board)):
         yield
-    finally:
-        over.set()
-        watcher.join()
 
 
 def _tell(board: Board, row: Row) -> None:

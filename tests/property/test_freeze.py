@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ome_operator import keys
 from ome_operator.core.observed.objects import Deps
-from tests.support.shapes import Shape, lags, seeds, shapes
+from tests.support.shapes import Shape, edit, grow, lags, reshape, seeds, shapes
 from tests.support.simulator import World, effects
 
 WHEN = "2026-11-24T15:40:00Z by alice"
@@ -42,18 +42,6 @@ class Story:
         return {key: (item.uid, item.version) for key, item in self.world.children.items() if key[0] in OF_PODS}
 
 
-def _edit(story: Story, value: int) -> None:
-    story.shape = replace(story.shape, image="abc"[value % 3])
-
-
-def _grow(story: Story, value: int) -> None:
-    story.shape = replace(story.shape, engines=1 + value % 3)
-
-
-def _reshape(story: Story, value: int) -> None:
-    story.shape = replace(story.shape, router=bool(value & 1), decoders=value >> 1 & 1)
-
-
 def _lose(story: Story, value: int) -> None:
     if names := sorted(story.world.pods):
         story.world.lose(names[value % len(names)])
@@ -80,7 +68,7 @@ def _restart(story: Story, _: int) -> None:
     story.world.restart()
 
 
-EVENTS: list[Callable[[Story, int], None]] = [_edit, _grow, _reshape, _lose, _sick, _scale, _wait, _restart]
+EVENTS: list[Callable[[Story, int], None]] = [edit, grow, reshape, _lose, _sick, _scale, _wait, _restart]
 events = st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 7), st.integers(0, 8)), max_size=6)
 brakes = st.sampled_from(["all", "single"])
 

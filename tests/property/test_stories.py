@@ -11,7 +11,7 @@ from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.core.plan import Plan
 from tests.support import parts
 from tests.support.live import Live
-from tests.support.shapes import Shape, lags, seeds, shapes
+from tests.support.shapes import Shape, edit, grow, lags, reshape, seeds, shapes
 from tests.support.simulator import World
 
 RUNTIME = Ref("ClusterServingRuntime", "", "rt")
@@ -98,18 +98,6 @@ def _group(one: Live) -> dict[str, str]:
     return {keys.GROUP_INDEX: one.labels.get(keys.GROUP_INDEX, "")}
 
 
-def _edit(story: Story, value: int) -> None:
-    story.shape = replace(story.shape, image="abc"[value % 3])
-
-
-def _grow(story: Story, value: int) -> None:
-    story.shape = replace(story.shape, engines=1 + value % 3)
-
-
-def _reshape(story: Story, value: int) -> None:
-    story.shape = replace(story.shape, router=bool(value & 1), decoders=value >> 1 & 1)
-
-
 def _pause(story: Story, value: int) -> None:
     story.shape = replace(story.shape, paused=bool(value & 1))
 
@@ -141,7 +129,7 @@ def _restart(story: Story, _: int) -> None:
 
 
 EVENTS: list[Callable[[Story, int], None]] = [
-    _edit, _grow, _reshape, _pause, _pin, _model, _runtime, _refuse, _turn, _restart,
+    edit, grow, reshape, _pause, _pin, _model, _runtime, _refuse, _turn, _restart,
 ]  # fmt: skip
 stories = st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 7), st.integers(0, 12)), max_size=12)
 

@@ -1,7 +1,7 @@
 """Any shape of a service, for property tests."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from hypothesis import strategies as st
 
@@ -87,3 +87,24 @@ def shapes(**fixed: Any) -> st.SearchStrategy[Shape]:
 
 seeds = st.integers(0, 10_000)
 lags = st.integers(0, 3)
+
+
+class Shaped(Protocol):
+    """A story of a service, whose shape changes."""
+
+    shape: Shape
+
+
+def edit(story: Shaped, value: int) -> None:
+    """Another image, so another revision."""
+    story.shape = replace(story.shape, image="abc"[value % 3])
+
+
+def grow(story: Shaped, value: int) -> None:
+    """Another number of groups."""
+    story.shape = replace(story.shape, engines=1 + value % 3)
+
+
+def reshape(story: Shaped, value: int) -> None:
+    """With or without a router and a decoder."""
+    story.shape = replace(story.shape, router=bool(value & 1), decoders=value >> 1 & 1)

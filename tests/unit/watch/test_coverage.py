@@ -1,7 +1,7 @@
 """Namespaces that are absent, come and vanish: they are said and hold up nobody, and what kopf asks of them waits."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,6 +14,7 @@ from ome_operator.watch import coverage, handlers
 from ome_operator.watch.coverage import Coverage, How
 from ome_operator.watch.sink import Watched
 from tests.support.answers import answers
+from tests.support.sinks import Sink
 
 WIDE = Watched("Node", "", "v1", "nodes")
 IN_ONE = Watched("Pod", "", "v1", "pods", "ours=yes")
@@ -23,17 +24,8 @@ def kinds(namespace: str) -> list[Watched]:
     return [IN_ONE._replace(namespace=namespace)] if namespace else [WIDE]
 
 
-class Manager:
-    """Writes down what it is told."""
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def seen(self, kind: str, body: Mapping[str, Any]) -> None:
-        self.said.append(f"seen {body['metadata']['name']}")
-
-    def deleted(self, kind: str, body: Mapping[str, Any]) -> None:
-        self.said.append(f"deleted {body['metadata']['name']}")
+class Manager(Sink):
+    """The sink of all places, which says of each when it is whole."""
 
     def relisted(self, kind: str, namespace: str = "") -> None:
         self.said.append(f"relisted {kind} in {namespace}")

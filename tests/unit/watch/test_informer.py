@@ -15,24 +15,9 @@ from ome_operator.watch.informer import Informer
 from ome_operator.watch.sink import CannotWatch, Watched
 from tests.support.answers import Handler, answers
 from tests.support.deep import nested
+from tests.support.sinks import Sink
 
 THINGS = Watched("Thing", "example.org", "v1", "things", "a=b")
-
-
-class Sink:
-    """A sink that writes down what it is told."""
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def seen(self, kind: str, body: Mapping[str, Any]) -> None:
-        self.said.append(f"seen {body['metadata']['name']}")
-
-    def deleted(self, kind: str, body: Mapping[str, Any]) -> None:
-        self.said.append(f"deleted {body['metadata']['name']}")
-
-    def relisted(self, kind: str) -> None:
-        self.said.append("relisted")
 
 
 def thing(name: str, version: str = "7") -> dict[str, Any]:
