@@ -151,7 +151,7 @@ class Operator:
         self._freeze = FreezeSwitch(
             self._client,
             settings.lease_namespace,
-            settings.lease_name,
+            settings.own_name,
             said=frozen,
             changed=manager.cluster.freeze,
             interval=settings.freeze_interval,
@@ -159,10 +159,12 @@ class Operator:
         self._begin("freeze", self._freeze.run())
         self._begin("watch", self.told.run())
         self._begin("work", self._work(manager))
-        policies = Policies(self._client, settings.lease_namespace, settings.audit_interval)
+        policies = Policies(
+            self._client, manager.scope, settings.lease_namespace, settings.own_name, settings.audit_interval
+        )
         policies.watch_metrics(self._metrics)
         self._begin("policies", policies.run())
-        home = settings.lease_namespace, _own_name(settings)
+        home = settings.lease_namespace, settings.own_name
         rivals = Rivals(self._client, manager.scope, home, lambda name: bool(self.told.watched[name]), self._wall)
         rivals.watch_metrics(self._metrics)
         self._begin("rivals", self._look_around(rivals))
@@ -207,6 +209,16 @@ class Operator:
         agent = f"{keys.MANAGER} (kopf)"
         return self._connection.session(limit=0, agent=agent, traces=[trace], middlewares=[middleware])
 
+    async def _remove_former(self, manager: Manager) -> None:
+        """What leads to our services in a kind that is not made any more."""
+        await former_exposure.remove(
+            self._client,
+            self._settings.expose,
+            places=self._settings.watch_namespaces or ("",),
+            owns=manager.acts_on_service,
+            held=lambda: manager.cluster.held() is not None,
+        )
+
     # --- the process ------------------------------------------------------------------------------------------------
 
     async def _look_around(self, rivals: Rivals) -> None:
@@ -221,10 +233,7 @@ class Operator:
         gc.collect()
         gc.freeze()  # what was listed lives long: the collector need not walk it again and again
         gc.set_threshold(50_000, 20, 20)  # bodies of events die young and without cycles; the default looks every 700
-        former = asyncio.create_task(
-            former_exposure.remove(self._client, self._settings.expose, held=lambda: manager.cluster.held() is not None),
-            name="former",
-        )
+        former = asyncio.create_task(self._remove_former(manager), name="former")
         try:
             await manager.run()
         finally:
@@ -271,15 +280,10 @@ async def run(settings: Settings) -> int:
     return await Operator(settings, wall=now).run()
 
 
-def _own_name(settings: Settings) -> str:
-    """What the chart calls the operator's Lease and its ServiceAccount."""
-    return settings.lease_name + (f"-{settings.operator_class}" if settings.operator_class else "")
-
-
 def _election(settings: Settings) -> ElectionSettings:
     return ElectionSettings(
         settings.lease_namespace,
-        _own_name(settings),
+        settings.own_name,
         settings.identity,
         settings.lease_duration,
         settings.lease_renew,
@@ -301,7 +305,7 @@ async def _introduce(client: Client, settings: Settings) -> None:
         except KubeError as error:
             logger.warning("nobody can say as whom we work: %s", error)
             return
-        own = f"{settings.lease_namespace}/{_own_name(settings)}"
+        own = f"{settings.lease_namespace}/{settings.own_name}"
         if user == f"system:serviceaccount:{own.replace('/', ':')}":
             logger.info("working as %s", user)
         else:

@@ -35,6 +35,11 @@ class Settings:
     """A leader that cannot renew for so long exits. Less than the duration, so that there are never two leaders."""
     lease_retry: float = 2.0
 
+    @property
+    def own_name(self) -> str:
+        """What the chart calls the operator's Lease, ServiceAccount and policies."""
+        return self.lease_name + (f"-{self.operator_class}" if self.operator_class else "")
+
     # --- watching ---------------------------------------------------------------------------------------------------
     audit_interval: float = 600.0
     """Each kind's UIDs are compared with a list this often, whatever its watch says, and soon after each relist, which may

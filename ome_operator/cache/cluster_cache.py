@@ -14,7 +14,7 @@ from ome_operator.cache.resources import BENCHMARK, CATALOG, MODELS, RUNTIMES, S
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.brake import Brake, brake
 from ome_operator.core.observed.objects import Child, Deps, Holding, Node, NodeRecord, Pod, Ref
-from ome_operator.kube.resources import CHILDREN, EXPOSED
+from ome_operator.kube.resources import CHILDREN, ON_DEMAND
 from ome_operator.machinery.quota import Quota
 from ome_operator.machinery.store import Store
 
@@ -22,8 +22,8 @@ RECORD = "NodeModels"
 BASE_MODEL = MODELS[1]
 JOB = "Job"
 KINDS = (SERVICE, *CATALOG, BENCHMARK, *CHILDREN, JOB, "Pod", "Node", RECORD)
-"""Every kind that is watched; those of sglang.ai come to them where they are served, and those of EXPOSED that are made."""
-LABELLED = frozenset((*CHILDREN, *EXPOSED, JOB, "Pod"))
+"""Every kind that is watched; those of sglang.ai come where they are served, and those of ON_DEMAND where they are made."""
+LABELLED = frozenset((*CHILDREN, *ON_DEMAND, JOB, "Pod"))
 """Kinds of which only objects with our label are watched."""
 
 
@@ -41,7 +41,7 @@ class ClusterCache:
     def __init__(self, settled: Deps) -> None:
         self._settled = settled
         self.children: dict[str, Store[Child, tuple[str, str]]] = {
-            kind: Store(child_group, _same_fact) for kind in (*CHILDREN, *EXPOSED, JOB)
+            kind: Store(child_group, _same_fact) for kind in (*CHILDREN, *ON_DEMAND, JOB)
         }
         self.pods: Store[Pod, tuple[str, str]] = Store(pod_group, _same_fact)
         kinds = (SERVICE, *CATALOG, BENCHMARK, *SHORT)

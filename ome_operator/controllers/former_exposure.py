@@ -6,7 +6,7 @@ another `exposure.kind` left behind.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ome_operator import keys
 from ome_operator.core.observed.from_api import controller
@@ -25,10 +25,19 @@ _SELECTOR = f"{keys.MANAGED_BY}={keys.MANAGER}"
 
 
 async def remove(
-    client: Client, made: str, after: float = AFTER_S, again: float = AGAIN_S, held: Callable[[], bool] = lambda: False
+    client: Client,
+    made: str,
+    *,
+    owns: Callable[[str], bool],
+    places: Sequence[str] = ("",),
+    held: Callable[[], bool] = lambda: False,
+    after: float = AFTER_S,
+    again: float = AGAIN_S,
 ) -> None:
-    """Delete our objects of the kinds that are not `made`; where we have no right to, they stay and that is said. While
-    everything is `held` (docs/observe-freeze.md) nothing is deleted.
+    """Delete our objects of the kinds that are not `made`; where we have no right to, they stay and that is said.
+
+    `owns`: whether the service with this UID is ours, and not that of an operator of another class. `places`: namespaces, or
+    "" for all. While everything is `held` (docs/observe-freeze.md) nothing is deleted.
     """
     if made:
         await asyncio.sleep(after)
@@ -38,7 +47,8 @@ async def remove(
                 await asyncio.sleep(again)
                 continue
             try:
-                await _remove(client, kind)
+                for place in places:
+                    await _remove(client, kind, place, owns)
             except Transient as error:
                 logger.info("%s that nobody makes any more: %s", kind, error)
                 await asyncio.sleep(again)
@@ -50,11 +60,13 @@ async def remove(
             break
 
 
-async def _remove(client: Client, kind: str) -> None:
+async def _remove(client: Client, kind: str, place: str, owns: Callable[[str], bool]) -> None:
     resource = RESOURCES[kind]
     if resource.plural not in await client.served(resource.api_version):
         return
-    for found in filter(_ours, await client.list_metadata(kind, label_selector=_SELECTOR)):
+    for found in await client.list_metadata(kind, place, label_selector=_SELECTOR):
+        if not owns(_service(found)):
+            continue
         try:
             await client.delete(kind, found["namespace"], found["name"], found["uid"])
         except (Conflict, NotFound):
@@ -62,7 +74,8 @@ async def _remove(client: Client, kind: str) -> None:
         logger.info("deleted %s %s/%s: exposure.kind is another now", kind, found["namespace"], found["name"])
 
 
-def _ours(metadata: Manifest) -> bool:
-    """Whether a service is its controller: our label alone says nothing of a copy that somebody made."""
+def _service(metadata: Manifest) -> str:
+    """UID of the service that controls it, "" for none: our label alone says nothing of a copy that somebody made."""
     owner = controller(metadata) or {}
-    return owner.get("kind") == "InferenceService" and str(owner.get("apiVersion")).startswith(f"{keys.GROUP}/")
+    ours = owner.get("kind") == "InferenceService" and str(owner.get("apiVersion")).startswith(f"{keys.GROUP}/")
+    return str(owner.get("uid") or "") if ours else ""

@@ -191,6 +191,10 @@ class Manager:
         """UIDs that a list could prove wrong."""
         return set() if self._outside(place.namespace) else self.cluster.uids(*place)
 
+    def acts_on_service(self, uid: str) -> bool:
+        """Whether the service with this UID is known, and so of our class."""
+        return self.cluster.resources[SERVICE].get(uid) is not None
+
     def _makes_everything(self, ref: Ref) -> bool:
         """Whether nothing of a service is there yet."""
         return ref.kind == SERVICE and not any(self.cluster.children["StatefulSet"].group((ref.namespace, ref.name)))

@@ -90,8 +90,10 @@ CHILDREN: tuple[str, ...] = (
 )
 """Kinds that we create for a service; watched by our label."""
 
-EXPOSED: tuple[str, ...] = ("Ingress", "HTTPRoute", "NetworkPolicy")
-"""Kinds that the operator creates for services where it was told so, and watched only then; one at most of the first two."""
+EXPOSED: tuple[str, ...] = ("Ingress", "HTTPRoute")
+"""Kinds that lead to services from outside of the cluster; one at most is made, and watched only then."""
+ON_DEMAND: tuple[str, ...] = (*EXPOSED, "NetworkPolicy")
+"""Kinds that the operator creates for services where it was told so, and watches only then."""
 
 
 SHORT_API = "sglang.ai/v1"

@@ -23,6 +23,8 @@ class Call(NamedTuple):
     subresource: str = ""
     selector: str = ""
     """Of labels or fields."""
+    namespace: str = ""
+    """Of a list."""
 
 
 class FakeApi(Client):
@@ -73,7 +75,7 @@ class FakeApi(Client):
         return list(await self._answer(Call("list_objects", kind, "", selector=label_selector or field_selector)))
 
     async def list_metadata(self, kind: str, namespace: str = "", *, label_selector: str = "") -> list[Manifest]:
-        return list(await self._answer(Call("list_metadata", kind, "", selector=label_selector)))
+        return list(await self._answer(Call("list_metadata", kind, "", selector=label_selector, namespace=namespace)))
 
     async def apply(self, manifest: Manifest, uid: str = "", *, subresource: str = "", dry_run: bool = False) -> Applied:
         kind, name = manifest["kind"], manifest["metadata"]["name"]

@@ -12,9 +12,19 @@ from tests.support.fake_api import Call, FakeApi
 SERVED = {"networking.k8s.io/v1": ["ingresses"], "gateway.networking.k8s.io/v1": ["httproutes"]}
 
 
+OURS = {"uid-of-svc"}.__contains__
+
+
 def metadata(name: str, **owner: Any) -> dict[str, Any]:
     """Of an object with our labels, whose controller is a service unless something else is said."""
-    reference = {"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "name": "svc", "controller": True, **owner}
+    reference = {
+        "apiVersion": "ome.io/v1beta1",
+        "kind": "InferenceService",
+        "name": "svc",
+        "uid": "uid-of-svc",
+        "controller": True,
+        **owner,
+    }
     return {"name": name, "namespace": "team", "uid": f"uid-{name}", "ownerReferences": [reference]}
 
 
@@ -24,6 +34,7 @@ def api(**answers: Any) -> FakeApi:
         metadata("svc"),
         metadata("copy", controller=False),
         metadata("theirs", kind="InferencePool", apiVersion="x/v1"),
+        metadata("blue", uid="uid-of-another-operators"),
     ]
     usual = {"served": lambda call: SERVED[call.kind], "list_metadata": found, "delete": {"kind": "Status"}}
     return FakeApi({**usual, **answers})
@@ -39,14 +50,14 @@ def deleted(client: FakeApi) -> list[tuple[str, str, str]]:
 )
 async def test_our_objects_of_other_kinds_go(made: str, kinds: list[str]) -> None:
     client = api()
-    await remove(client, made, after=0)
+    await remove(client, made, owns=OURS, after=0)
     assert deleted(client) == [(kind, "svc", "uid-svc") for kind in kinds]
     assert {call.selector for call in client.calls if call.verb == "list_metadata"} == {"ome.io/managed-by=ome-operator"}
 
 
 async def test_a_kind_that_the_cluster_does_not_know_is_not_asked_for() -> None:
     client = api(served=lambda call: SERVED[call.kind] if call.kind == "networking.k8s.io/v1" else [])
-    await remove(client, "")
+    await remove(client, "", owns=OURS)
     assert client.kinds("list_metadata") == ["Ingress"]
 
 
@@ -54,7 +65,7 @@ async def test_without_rights_they_stay_and_that_is_said(caplog: pytest.LogCaptu
     """An operator whose chart gives no such right goes on."""
     caplog.set_level(logging.INFO)
     client = api(list_metadata=Forbidden("cannot list ingresses"))
-    await remove(client, "")
+    await remove(client, "", owns=OURS)
     assert deleted(client) == [] and "exposure.removeFormer" in caplog.text
 
 
@@ -66,11 +77,31 @@ async def test_it_is_tried_again_while_the_api_server_does_not_answer() -> None:
         return Transient("no connection") if len(told) == 1 else [metadata("svc")]
 
     client = api(list_metadata=listed)
-    await remove(client, "HTTPRoute", after=0, again=0)
+    await remove(client, "HTTPRoute", owns=OURS, after=0, again=0)
     assert deleted(client) == [("Ingress", "svc", "uid-svc")]
 
 
 async def test_what_somebody_else_was_faster_with_is_no_error() -> None:
     client = api(delete=Conflict("another UID"), list_metadata=[metadata("a"), metadata("b")])
-    await remove(client, "HTTPRoute", after=0)
+    await remove(client, "HTTPRoute", owns=OURS, after=0)
     assert [name for _, name, _ in deleted(client)] == ["a", "b"]
+
+
+async def test_policies_of_networks_are_no_way_in() -> None:
+    """They are made on demand, too, and what guards a service must not go with another `exposure.kind`."""
+    client = api()
+    await remove(client, "", owns=OURS)
+    assert "NetworkPolicy" not in {call.kind for call in client.calls}
+
+
+async def test_in_some_namespaces_only_those_are_asked() -> None:
+    client = api()
+    await remove(client, "Ingress", owns=OURS, places=("a", "b"), after=0)
+    asked = [(call.kind, call.namespace) for call in client.calls if call.verb == "list_metadata"]
+    assert asked == [("HTTPRoute", "a"), ("HTTPRoute", "b")]
+
+
+async def test_while_everything_is_held_nothing_goes() -> None:
+    client, held = api(), [True, True, False]
+    await remove(client, "Ingress", owns=OURS, held=lambda: bool(held) and held.pop(0), after=0, again=0)
+    assert held == [] and deleted(client) == [("HTTPRoute", "svc", "uid-svc")]
