@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ome_operator import keys
+from ome_operator.cache.scope import Scope
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import KubeError
@@ -36,20 +37,24 @@ class Probe(NamedTuple):
     manifest: Manifest
 
 
-def probes(own: str, node: str) -> Iterator[Probe]:
-    """A write for each policy but that of bindings; `own`: the operator's namespace, `node`: the name of any node, or ""."""
-    model = {"storage": {"storageUri": "hf://none/none"}}
-    yield Probe("ome-operator", _manifest(keys.API_VERSION, "ClusterBaseModel", {"name": NAME}, spec=model))
-    metadata = {"name": NAME, "namespace": _ANYWHERE}
-    yield Probe("ome-operator-objects", _manifest("v1", "ServiceAccount", metadata))
+def probes(scope: Scope, own: str, node: str, policies: str = keys.MANAGER) -> Iterator[Probe]:
+    """A write for each policy but that of bindings, of those that the chart's Roles allow.
+
+    `own`: the operator's namespace, `node`: the name of any node, or "", `policies`: what their names begin with.
+    """
+    if scope.cluster_kinds:
+        model = {"storage": {"storageUri": "hf://none/none"}}
+        yield Probe(policies, _manifest(keys.API_VERSION, "ClusterBaseModel", {"name": NAME}, spec=model))
+    metadata = {"name": NAME, "namespace": next(iter(scope.namespaces), _ANYWHERE)}
+    yield Probe(f"{policies}-objects", _manifest("v1", "ServiceAccount", metadata))
     selects_nothing = {"ports": [{"port": 80}]}
-    yield Probe("ome-operator-content", _manifest("v1", "Service", {**metadata, "labels": _OURS}, spec=selects_nothing))
-    at_home = {"name": NAME, "namespace": own, "labels": _OURS}
-    yield Probe("ome-operator-namespaces", _manifest("v1", "ServiceAccount", at_home))
+    yield Probe(f"{policies}-content", _manifest("v1", "Service", {**metadata, "labels": _OURS}, spec=selects_nothing))
+    if not scope.namespaces:
+        at_home = {"name": NAME, "namespace": own, "labels": _OURS}
+        yield Probe(f"{policies}-namespaces", _manifest("v1", "ServiceAccount", at_home))
     if node:
-        yield Probe(
-            "ome-operator-nodes", _manifest("v1", "Node", {"name": node, "annotations": {f"{keys.GROUP}/probe": ""}})
-        )
+        noted = {"name": node, "annotations": {f"{keys.GROUP}/probe": ""}}
+        yield Probe(f"{policies}-nodes", _manifest("v1", "Node", noted))
 
 
 def _manifest(version: str, kind: str, metadata: Manifest, **body: Manifest) -> Manifest:
@@ -59,8 +64,9 @@ def _manifest(version: str, kind: str, metadata: Manifest, **body: Manifest) -> 
 class Policies:
     """Looks at the start and again and again: policies can be deleted while the operator runs."""
 
-    def __init__(self, client: Client, namespace: str, interval: float) -> None:
-        self._client, self._namespace, self._interval = client, namespace, interval
+    def __init__(self, client: Client, scope: Scope, namespace: str, name: str, interval: float) -> None:
+        self._client, self._scope, self._namespace, self._name = client, scope, namespace, name
+        self._interval = interval
         self.found: Mapping[str, str] = {}
         """Policy -> what is known of it."""
 
@@ -81,8 +87,9 @@ class Policies:
 
     async def look(self) -> None:
         """Try every probe, and say what has changed."""
-        node = await self._any_node()
-        before, self.found = self.found, {probe.policy: await self._tried(probe) for probe in probes(self._namespace, node)}
+        node = await self._any_node() if self._scope.labels_nodes else ""
+        tried = probes(self._scope, self._namespace, node, self._name)
+        before, self.found = self.found, {probe.policy: await self._tried(probe) for probe in tried}
         if self.found == before:
             return
         if absent := [policy for policy, state in self.found.items() if state == ABSENT]:

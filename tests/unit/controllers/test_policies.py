@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ome_operator.cache.scope import EVERYWHERE, Scope
 from ome_operator.controllers.policies import Policies, probes
 from ome_operator.kube.errors import Forbidden, Invalid, KubeError, ServerError
 from ome_operator.machinery.metrics import Metrics
@@ -18,14 +19,14 @@ WORDS = "is forbidden: ValidatingAdmissionPolicy '{}' with binding '{}' denied r
 
 def refusing(call: Call) -> KubeError:
     """As an API server whose policies hold us."""
-    name = next(probe.policy for probe in probes("home", "n-1") if probe.manifest == call.body)
+    name = next(probe.policy for probe in probes(EVERYWHERE, "home", "n-1") if probe.manifest == call.body)
     return Forbidden(WORDS.format(name, name), 403)
 
 
 async def looked(apply: Any, **answers: Any) -> tuple[Policies, str]:
     """After a look, and the metric."""
     answers = {"apply": apply, "list_objects Node": NODES, "create SelfSubjectReview": ME, **answers}
-    made, metrics = Policies(FakeApi(answers), "home", 600.0), Metrics("ome")
+    made, metrics = Policies(FakeApi(answers), EVERYWHERE, "home", "ome-operator", 600.0), Metrics("ome")
     made.watch_metrics(metrics)
     assert "ome_admission_policies{" not in metrics.render().decode(), "nothing is known yet"
     await made.look()
@@ -106,5 +107,17 @@ async def test_it_looks_again_and_soon_where_something_is_unknown(monkeypatch: p
     monkeypatch.setattr("ome_operator.controllers.policies.asyncio.sleep", sleep)
     api = FakeApi({"apply": lambda _: current[0], "list_objects Node": NODES, "create SelfSubjectReview": ME})
     with pytest.raises(asyncio.CancelledError):
-        await Policies(api, "home", 600.0).run()
+        await Policies(api, EVERYWHERE, "home", "ome-operator", 600.0).run()
     assert waits == [60.0, 600.0]
+
+
+def test_only_what_the_roles_allow_is_tried() -> None:
+    """RBAC refuses the rest, which would say nothing of the policies."""
+
+    def tried(scope: Scope) -> list[tuple[str, str]]:
+        found = probes(scope, "home", "n-1" if scope.labels_nodes else "", "ome-operator-blue")
+        return [(probe.policy, probe.manifest["metadata"].get("namespace", "")) for probe in found]
+
+    places = [("ome-operator-blue-objects", "team-a"), ("ome-operator-blue-content", "team-a")]
+    assert tried(Scope(("team-a", "team-b"), cluster_kinds=False)) == places
+    assert tried(Scope(("team-a", "team-b"))) == [("ome-operator-blue", ""), *places]
