@@ -249,7 +249,21 @@ def test_what_a_person_sees(served: Cluster) -> None:
     where = ("isvc", "seen", "-n", SPACE)
     served.kubectl("patch", *where, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
     head, row = (line.split() for line in served.kubectl("get", *where).splitlines())
-    assert head == ["NAME", "READY", "REASON", "MODEL", "RUNTIME", "PREFILL", "DECODE", "ROUTER", "REVISION", "AGE", "URL"]
+    columns = [
+        "NAME",
+        "READY",
+        "REASON",
+        "MODEL",
+        "RUNTIME",
+        "PREFILL",
+        "DECODE",
+        "ROUTER",
+        "REVISION",
+        "FROZEN",
+        "AGE",
+        "URL",
+    ]
+    assert head == columns
     assert row[:-2] == ["seen", "False", "Unschedulable", "m", "r", "4/4", "7/12", "1/1", "a→b"]
     assert row[-1] == "http://u"
 

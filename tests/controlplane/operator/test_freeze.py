@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from ome_local import stages
 from ome_local.audit_log import Request
+from ome_operator import keys
 from ome_operator.cli.app import app
 from tests.controlplane.operator.test_recovery import QUICK, back, forbid, groups, pods, settled, uids
 from tests.support import yamls
@@ -201,11 +202,9 @@ def test_nothing_is_created_while_all_is_frozen(rig: Rig, namespace: str) -> Non
     says(rig, namespace, "would store revision ", "2 StatefulSets")
     assert rig.condition(namespace, NAME, "Ready")["reason"] == "Frozen"
     rig.cluster.kubectl("delete", "lease", "ome-operator", "-n", "ome")
-    rig.wait(
-        "a new Lease", lambda: "freeze" in rig.cluster.kubectl("get", "lease", "-n", "ome", "ome-operator", "-o", "yaml")
-    )
+    rig.wait("a new Lease", lambda: keys.FREEZE in rig.cluster.kubectl("get", "leases", "-n", "ome", "-o", "yaml"))
     rig.quiet(3.0)
-    assert {resource for _, resource, _ in written(rig, mark, namespace)} == {"inferenceservices/status"}
+    assert {resource for _, resource, _ in written(rig, mark, namespace)} == {"inferenceservices/status", "events"}
     assert not rig.all("StatefulSet", namespace) and not rig.all("Pod", namespace)
     # Deleting is its owner's business at any time.
     rig.delete("InferenceService", namespace, NAME)

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from ome_operator import keys
 from ome_operator.cli.app import app
 from ome_operator.errors import Unanswered
-from tests.support.rig import ROOT, Manifest, Rig
+from tests.support.rig import OURS, ROOT, Manifest, Rig
 
 MODEL = ROOT / "config/models/moonshotai/Kimi-K2-Instruct.yaml"
 RUNTIME = ROOT / "config/runtimes/srt/kimi-k2-pd-rt.yaml"
@@ -128,7 +128,7 @@ def same_objects_as_rendered(rig: Rig, sample: Path, service: Manifest, tmp_path
     documents[1]["metadata"]["uid"] = service["metadata"]["uid"]
     file = tmp_path / "with-uid.yaml"
     file.write_text(yaml.safe_dump_all(documents))
-    result = CliRunner().invoke(app, ["render", "-f", str(file), "--catalog", str(ROOT / "config"), "-o", "json"])
+    result = CliRunner().invoke(app, ["render", "-f", str(file), "--catalog", str(ROOT / "config"), OURS[0], "-o", "json"])
     assert result.exit_code == 0, result.output
     rendered = {named(one): hash_of(one) for one in json.loads(result.stdout)["items"]}
     there = [{"kind": kind, **one} for kind in CHILDREN for one in rig.all(kind, NAME, f"{keys.MANAGED_BY}={keys.MANAGER}")]
