@@ -21,7 +21,7 @@ KILLS = 200 if os.environ.get("OME_SOAK") else 20
 SEED = int(os.environ.get("OME_SEED", "1"))
 DIGEST = "0123abcd"
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["huggingface_hub.hf_api", "ome_operator.agent.download", "ome_operator.storage.hub"])
+_FORKS.set_forkserver_preload(["ome_operator.agent.download", "ome_operator.storage.hub"])
 
 
 def agent(uri: str, url: str, path: str) -> None:
