@@ -123,9 +123,7 @@ class Policies:
 
     async def _user(self) -> str:
         """As whom the API server knows us."""
-        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview", "metadata": {}}
         try:
-            answer = await self._client.create(review)
+            return await self._client.who()
         except KubeError as error:
             return f"a user whose name is not known ({error})"
-        return str(((answer.get("status") or {}).get("userInfo") or {}).get("username"))
