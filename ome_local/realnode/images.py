@@ -13,6 +13,7 @@ from ome_operator.errors import UserError
 _ENDED_WITHIN_S = 30.0
 _KEPT_S = 14 * 86400.0
 """Images that were not loaded for so long are not kept for further nodes."""
+_GONE = re.compile("parent snapshot .* does not exist")
 _IMPORTED = re.compile(r"unpacking (\S+) \((sha256:[0-9a-f]{64})\)")
 
 
@@ -26,13 +27,24 @@ def load(node: RealNode, file: Path) -> None:
     if known and known <= _digests(node):
         done.touch()
         return
-    said = _import(node, file)
+    said = _unpacked(node, file)
     for older in loaded(node.images):
         if _names(said) & _names(older.read_text()):  # its name is this image's now
             older.unlink()
     if said:
         done.parent.mkdir(exist_ok=True)
         done.write_text(said)
+
+
+def _unpacked(node: RealNode, file: Path) -> str:
+    """Import an archive, once more where containerd removed layers meanwhile that the former image of its name had alone."""
+    try:
+        return _import(node, file)
+    except UserError as error:
+        if not _GONE.search(str(error)):
+            raise
+        _collect(node)
+        return _import(node, file)
 
 
 def _import(node: RealNode, file: Path) -> str:

@@ -33,7 +33,7 @@ KNOWN = {
     "controllers/former_exposure.py": {"delete"},  # Ingresses and HTTPRoutes of another exposure.kind; waits while frozen
     "controllers/inferenceservice/executor.py": {"apply", "create", "patch_merge", "delete"},  # what a Plan has
     "controllers/nodemodels.py": {"apply"},  # labels of a node
-    "controllers/policies.py": {"apply", "create"},  # dry runs, which store nothing
+    "controllers/policies.py": {"apply"},  # dry runs, which store nothing
     "controllers/rivals.py": {"create", "update"},  # Leases that say which class works in a namespace
     "controllers/sglang.py": {"apply"},  # what is made of an object of sglang.ai
     "controllers/status_writer.py": {"apply"},  # a status

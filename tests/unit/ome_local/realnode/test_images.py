@@ -1,0 +1,49 @@
+"""Archives into the containerd of a node, without one: what `ctr` answers is given."""
+
+from pathlib import Path
+
+import pytest
+
+from ome_local import layout
+from ome_local.realnode import images
+from ome_local.realnode.spec import Network, RealNode
+from ome_operator.errors import UserError
+
+LINE = "unpacking docker.io/library/ome:1 (sha256:" + "a" * 64 + ")...done\n"
+GONE = 'ctr: failed to prepare extraction snapshot "x": parent snapshot sha256:dc20 does not exist: not found'
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> RealNode:
+    return RealNode(layout.Layout(tmp_path / "mine"), Network(3))
+
+
+@pytest.mark.parametrize(("failures", "said"), [([GONE], ""), ([GONE, GONE], GONE), (["no space left"], "no space left")])
+def test_a_layer_that_went_with_the_former_image_is_unpacked_anew(
+    node: RealNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: list[str], said: str
+) -> None:
+    """As seen: the archive took the name of the only image that had a layer, and containerd removed the layer meanwhile."""
+    asked: list[str] = []
+    left = list(failures)
+
+    def ctr(node: RealNode, *words: str) -> str:
+        asked.append(" ".join(words[:2]))
+        if words[:2] != ("images", "import"):
+            return ""
+        if left:
+            raise UserError(left.pop(0))
+        return LINE
+
+    monkeypatch.setattr(images, "_ctr", ctr)
+    node.images.mkdir(parents=True)
+    archive = tmp_path / "operator.tar"
+    archive.write_bytes(b"x")
+    if said:
+        with pytest.raises(UserError, match=said.split(":")[0]):
+            images.load(node, archive)
+        assert images.loaded(node.images) == []
+    else:
+        images.load(node, archive)
+        assert len(images.loaded(node.images)) == 1
+        first, *between, last = [item for item in asked if item != "images list"]
+        assert first == last == "images import" and between == ["leases create", "leases delete"]
