@@ -2,17 +2,19 @@
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ome_operator import keys
 from ome_operator.api import FineTunedWeight, Model
 from ome_operator.core.weights import mount
-from ome_operator.core.weights.mount import node_label, weights
+from ome_operator.core.weights.mount import node_label, place_of, weights
 
 MOST = 900 * 1024
 """Bytes of a record: etcd takes 1.5 MiB for an object, which carries its managedFields besides."""
+Entry = Mapping[str, Any]
+"""An item of a list of the record."""
 READY, UPDATING, FAILED = keys.MODEL_READY, keys.MODEL_UPDATING, keys.MODEL_FAILED
 
 
@@ -72,26 +74,31 @@ def status(entries: Iterable[Mapping[str, Any]], unused: Iterable[Mapping[str, A
     items = sorted(entries, key=lambda one: (one["kind"], one.get("namespace", ""), one["name"]))
     counts = Counter(str(one["state"]) for one in items)
     parts = [f"{counts[state]} {state}" for state in (READY, UPDATING, FAILED) if counts[state]]
-    left, kept = list(unused), _fitting(items, list(unused))
-    if len(kept) < len(items):
-        parts.append(f"{len(items) - len(kept)} left out, for the record would be too long")
+    every = list(unused)
+    left = _shared(every, MOST // 2, lambda one: place_of(one["directory"]))
+    kept = _fitting(items, MOST - _length(left))
+    for what, gone in (("", len(items) - len(kept)), ("unused directories ", len(every) - len(left))):
+        if gone:
+            parts.append(f"{gone} {what}left out, for the record would be too long")
     lists = {"models": kept, "unused": left}
     return {"summary": ", ".join(parts) or "none", **{name: some for name, some in lists.items() if some}}
 
 
-def _fitting(items: Sequence[Mapping[str, Any]], unused: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The models of a record that fits: without facts, then without messages, then without the models of the namespaces
-    that have the most, where it does not. Cluster-wide models go last.
-    """
-    kept: list[Mapping[str, Any]] = list(items)
-    room = MOST - _length(unused)
+def _fitting(items: Sequence[Entry], room: int) -> list[Entry]:
+    """The models of a record that fits: where it does not, without facts, then messages, then models."""
+    kept = list(items)
     for less in ("facts", "message"):
         if _length(kept) <= room:
             return kept
         kept = [{key: value for key, value in one.items() if key != less or not one.get("namespace")} for one in kept]
-    sizes, places = [_length(one) for one in kept], defaultdict[str, list[int]](list)
-    for at, one in enumerate(kept):
-        places[str(one.get("namespace", ""))].append(at)
+    return _shared(kept, room, lambda one: str(one.get("namespace", "")))
+
+
+def _shared(items: Sequence[Entry], room: int, place: Callable[[Entry], str]) -> list[Entry]:
+    """Those that fit: without the last of the namespaces that have the most. What is the whole cluster's goes last."""
+    sizes, places = [_length(one) for one in items], defaultdict[str, list[int]](list)
+    for at, one in enumerate(items):
+        places[place(one)].append(at)
     total, gone = sum(sizes), set[int]()
     while total > room and places:
         most = max(places, key=lambda name: (bool(name), len(places[name]), name))
@@ -99,7 +106,7 @@ def _fitting(items: Sequence[Mapping[str, Any]], unused: Sequence[Mapping[str, A
         total -= sizes[last]
         if not places[most]:
             del places[most]
-    return [one for at, one in enumerate(kept) if at not in gone]
+    return [one for at, one in enumerate(items) if at not in gone]
 
 
 def _length(value: Any) -> int:

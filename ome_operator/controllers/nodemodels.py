@@ -18,6 +18,8 @@ logger = logging.getLogger(__name__)
 
 OFFERED_AGAIN = 10.0
 """Seconds until we look again whether something still refers to what an agent offers to remove."""
+CROWDED_AGAIN = 60.0
+"""Seconds until we look again whether another model is used by now, where a node's labels may not be all that are wanted."""
 
 
 class NodeModelsReconciler:
@@ -41,7 +43,7 @@ class NodeModelsReconciler:
                 ref
             )  # the operator that does not only observe is another process, and begins with all records
             return
-        wanted = settled(resource, node_models.labels(record.holdings, self._pins(), record.unused))
+        wanted = settled(resource, node_models.labels(record.holdings, self._pins(), record.unused, self._used))
         try:
             if differs(resource, wanted):
                 metadata = {"name": ref.name, "labels": wanted}
@@ -55,7 +57,11 @@ class NodeModelsReconciler:
             logger.info("cannot act on the record of node %s (again in %.0f s): %s", ref.name, delay, error)
             return
         self._queue.succeeded(ref)
-        self._queue.add(ref, OFFERED_AGAIN if any(one.offer for one in record.unused) else self._resync)
+        delay = CROWDED_AGAIN if len(wanted) >= node_models.MOST else self._resync
+        self._queue.add(ref, OFFERED_AGAIN if any(one.offer for one in record.unused) else delay)
+
+    def _used(self, ref: Ref) -> bool:
+        return bool(self._cluster.users(ref))
 
     def _pins(self) -> dict[Ref, node_models.Pin]:
         found = {}

@@ -1,14 +1,19 @@
 """What the agents' records come to: labels of a node, and how far a model is over all nodes."""
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ome_operator import keys, names
 from ome_operator.core.observed.objects import Holding, Ref, Unused
-from ome_operator.core.weights.mount import digest_of
+from ome_operator.core.weights.mount import digest_of, place_of
 
 LISTED = 50
 """Nodes and users that a status names; beyond that it only counts them."""
+
+
+MOST = 1000
+"""Labels of a node for models of namespaces: some 180 kB, which its kubelet and whoever watches nodes carry along."""
 
 
 class Pin(NamedTuple):
@@ -18,22 +23,49 @@ class Pin(NamedTuple):
     revision: str
 
 
-def labels(holdings: Iterable[Holding], pins: Mapping[Ref, Pin], unused: Iterable[Unused] = ()) -> dict[str, str]:
+def labels(
+    holdings: Iterable[Holding],
+    pins: Mapping[Ref, Pin],
+    unused: Iterable[Unused] = (),
+    used: Callable[[Ref], bool] = lambda ref: True,
+) -> dict[str, str]:
     """Labels below `models.ome.io/` of the node with this record.
 
     Two per model: its state, for users' own selectors; and one for every revision that is whole, which pods require, also
     when no model names it any more. A revision that differs from what the other nodes hold under the same URI is not Ready,
-    whatever its agent says.
+    whatever its agent says. What namespaces have is labelled where it is Ready, and up to `MOST` labels: what is `used` by a
+    service first, and what no model names last.
     """
-    kept = [(label, digest_of(one.directory)) for one in unused for label in one.models]
-    found = {names.whole_label(label, digest): keys.MODEL_READY for label, digest in kept}
-    for one in holdings:
-        right = one.ref in pins and pins[one.ref] == Pin(one.uri, one.revision)
-        state = one.state if right or one.state != keys.MODEL_READY else keys.MODEL_UPDATING
-        found[names.model_label(*one.ref)] = state
-        for directory in one.directories if right else ():
-            found[names.revision_label(*one.ref, digest_of(directory))] = keys.MODEL_READY
-    return found
+    mine = sorted(holdings, key=lambda one: (bool(one.ref.namespace) and not used(one.ref), one.ref))
+    wanted = [(one.ref.namespace, _of_model(one, pins)) for one in mine]
+    wanted += [(place_of(one.directory), _of_directory(one)) for one in unused]
+    clusters = (some for namespace, some in wanted if not namespace)
+    return {key: state for some in (*clusters, *_in_turn(wanted)) for key, state in some.items()}
+
+
+def _of_model(one: Holding, pins: Mapping[Ref, Pin]) -> dict[str, str]:
+    right = one.ref in pins and pins[one.ref] == Pin(one.uri, one.revision)
+    state = one.state if right or one.state != keys.MODEL_READY else keys.MODEL_UPDATING
+    said = {names.model_label(*one.ref): state} if state == keys.MODEL_READY or not one.ref.namespace else {}
+    whole = one.directories if right else ()
+    return said | {names.revision_label(*one.ref, digest_of(directory)): keys.MODEL_READY for directory in whole}
+
+
+def _of_directory(one: Unused) -> dict[str, str]:
+    return {names.whole_label(label, digest_of(one.directory)): keys.MODEL_READY for label in one.models}
+
+
+def _in_turn(wanted: Iterable[tuple[str, dict[str, str]]]) -> Iterator[dict[str, str]]:
+    """The first of each namespace, then the second of each, and so on, while there is room."""
+    waiting, room = defaultdict[str, list[dict[str, str]]](list), MOST
+    for namespace, some in wanted:
+        if namespace and some:
+            waiting[namespace].append(some)
+    for at in range(max(map(len, waiting.values()), default=0)):
+        for namespace in sorted(waiting):
+            if at < len(waiting[namespace]) and len(waiting[namespace][at]) <= room:
+                room -= len(waiting[namespace][at])
+                yield waiting[namespace][at]
 
 
 def pin(uri: str, status: Mapping[str, Any], holdings: Mapping[str, Holding]) -> Pin | None:

@@ -73,14 +73,23 @@ def _model_ready(
     if said := unserved(uri):
         return cond.Condition(READY, False, Reason.NOT_SERVED, said), "Failed"
     if state == "In_Transit":
-        said = node_models.summary(0, holdings.values())
-        return cond.Condition(READY, False, Reason.DOWNLOADING, f"agents fetch the files: {said}"), state
+        if words == {keys.MODEL_READY}:
+            said = f"{len(holdings)} nodes hold the {what} and are to be labelled{_crowded(model)}"
+        else:
+            said = f"agents fetch the files: {node_models.summary(0, holdings.values())}"
+        return cond.Condition(READY, False, Reason.DOWNLOADING, said), state
     if state == "Failed":
         node, first = min((node, one) for node, one in holdings.items() if one.state == keys.MODEL_FAILED)
         return cond.Condition(READY, False, Reason.DOWNLOAD_FAILED, f"node {node}: {first.message}"), state
     label = node_label(model.kind, model.namespace, model.name)
     said = f"no node holds the {what} (label {label}={keys.MODEL_READY}): pods that need it stay Pending"
     return cond.Condition(READY, False, Reason.ON_NO_NODE, said), state
+
+
+def _crowded(model: Model | FineTunedWeight) -> str:
+    """What else may keep the labels of a namespace's model away."""
+    most = node_models.MOST
+    return f"; a node has at most {most} labels of BaseModels, those that services use first" if model.namespace else ""
 
 
 def _state(words: set[str], count: int) -> str:

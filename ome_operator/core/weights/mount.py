@@ -151,6 +151,12 @@ def home(identity: Mapping[str, str], roots: Sequence[str]) -> str:
     return join(root_of(identity["path"], roots) or beside, NAMESPACES, namespace, keys.WEIGHTS)
 
 
+def place_of(directory: str) -> str:
+    """The namespace whose directory this is by where it lies, "" for one of the whole cluster."""
+    _, inside, rest = f"{directory}/".partition(f"/{NAMESPACES}/")
+    return rest.partition("/")[0] if inside else ""
+
+
 def root_of(path: str, roots: Sequence[str]) -> str:
     """The root that a path lies below, "" for none; of roots inside each other the innermost."""
     above = set(map(str, PurePosixPath(path).parents))

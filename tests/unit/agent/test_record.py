@@ -43,3 +43,14 @@ def test_a_hundred_namespaces_give_way_alike() -> None:
     assert len(json.dumps(said)) < LIMIT and len(said["models"]) > 300
     counts = Counter(item["namespace"] for item in said["models"])
     assert len(counts) == 100 and max(counts.values()) - min(counts.values()) <= 1
+
+
+def test_directories_that_no_model_names_leave_room_for_models() -> None:
+    """A tenant that makes and deletes models has any number of them where nothing is removed."""
+    left = [{"directory": f"/raid/.namespaces/team-a/.ome/{number:032x}", "models": ["m" * 60]} for number in range(20_000)]
+    others = [{"directory": f"/raid/models/.ome/{number:032x}", "bytes": 1} for number in range(10)]
+    mine = [entry(number, "team-b") for number in range(50)]
+    said = status(mine, [*left, *others])
+    assert len(json.dumps(said)) < LIMIT
+    assert said["models"] == mine and all(one in said["unused"] for one in others)
+    assert f"{len(left) - len(said['unused']) + 10} unused directories left out" in said["summary"]

@@ -1,5 +1,6 @@
 """Records of agents become labels of nodes and statuses of models."""
 
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -67,6 +68,62 @@ def test_looking_again_takes_no_label_and_damage_does() -> None:
 def test_long_names_still_fit_a_label() -> None:
     key = names.revision_label("BaseModel", "n" * 40, "m" * 40, NEW_DIR).partition("/")[2]
     assert len(key) <= 63 and key.endswith(f".{NEW_DIR}")
+
+
+def tenants(namespaces: int, models: int, state: str = "Ready") -> list[Holding]:
+    """Models of namespaces, as a node's record has them."""
+    refs = [Ref("BaseModel", f"team-{place:03}", f"m-{name:03}") for place in range(namespaces) for name in range(models)]
+    digests = [f"{number:032x}" for number in range(len(refs))]
+    known = {"revision": "c1", "state": state, "directories": ("",)}
+    return [Holding(ref, uri=URI, **{**known, "directories": (one,)}) for ref, one in zip(refs, digests, strict=True)]
+
+
+def pins(holdings: list[Holding]) -> dict[Ref, node_models.Pin]:
+    return {one.ref: node_models.Pin(URI, "c1") for one in holdings}
+
+
+def by_namespace(found: dict[str, str]) -> Counter[str]:
+    """Labels of each namespace."""
+    return Counter(key.removeprefix("models.ome.io/").partition(".")[0] for key in found)
+
+
+def test_two_thousand_models_of_tenants_leave_a_node_small() -> None:
+    """Reported: 2,019 labels and a Node of 450 kB, for models that had failed, too."""
+    mine = one()
+    found = node_models.labels([mine, *(many := tenants(20, 100))], {**pins(many), **PIN})
+    assert len(found) == node_models.MOST + 2 and found[PLAIN] == found[WHOLE] == "Ready"
+    assert set(by_namespace(found).values()) == {2, 50}, "namespaces in turn"
+    assert node_models.labels(failed := tenants(20, 100, "Failed"), {}) == {}, failed[0]
+
+
+def test_a_small_namespace_keeps_its_labels_beside_large_ones() -> None:
+    many = [*tenants(12, 100), *tenants(13, 1)[12:]]
+    assert by_namespace(node_models.labels(many, pins(many)))["team-012"] == 2
+
+
+def test_what_services_use_is_labelled_first_and_what_no_model_names_last() -> None:
+    many = tenants(10, 100)
+    last = {one.ref for one in many if one.ref.name >= "m-050"}
+    home, label = "/m/.namespaces/team-000/.ome", "models.ome.io/team-000.basemodel.old"
+    old = [Unused(f"{home}/{number:032x}", (label,)) for number in range(9)]
+    found = node_models.labels(many, pins(many), old, last.__contains__)
+    keep = [one for one in many if one.ref in last]
+    assert found == node_models.labels(keep, pins(keep))
+    few = node_models.labels([], {}, old)
+    assert len(few) == 9, "where there is room they have theirs"
+
+
+def test_cluster_wide_models_have_no_bound_and_say_more_than_ready() -> None:
+    refs = [Ref("ClusterBaseModel", "", f"m-{number}") for number in range(1500)]
+    holdings = [Holding(ref, URI, "c1", "Failed") for ref in refs]
+    assert set(node_models.labels(holdings, pins(holdings)).values()) == {"Failed"}
+    assert len(node_models.labels(holdings, pins(holdings))) == 1500
+
+
+def test_a_model_whose_labels_found_no_room_says_so() -> None:
+    model = replace(parts.model(URI, "k2"), kind="BaseModel", namespace="team-a")
+    said = model_status(model, (), frozenset(), NOW, {"a": one()})["conditions"][0]
+    assert said["message"].startswith("1 nodes hold the model and are to be labelled; a node has at most 1000 labels")
 
 
 def test_the_first_revision_stays_until_the_uri_is_another() -> None:
