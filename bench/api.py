@@ -53,6 +53,10 @@ class Api:
         """Change the status of any object."""
         return await self._send("PATCH", path(kind, namespace, name, "status"), {"status": status}, MERGE)
 
+    async def merge(self, kind: str, namespace: str, name: str, change: Manifest) -> Manifest:
+        """Change what is not the status."""
+        return await self._send("PATCH", path(kind, namespace, name), change, MERGE)
+
     async def delete(self, kind: str, namespace: str, name: str) -> Manifest:
         """Delete in the background, as `kubectl delete` does."""
         return await self._send("DELETE", path(kind, namespace, name), {"propagationPolicy": "Background"})

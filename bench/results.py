@@ -116,6 +116,23 @@ class Shared:
     peers_sent: int
 
 
+@dataclass(frozen=True)
+class Beside:
+    """What a quiet tenant waits for a service, alone and beside others."""
+
+    models: int
+    """BaseModels of another tenant."""
+    services: int
+    """Services of a third, which wait for a model."""
+    edits_a_second: float
+    """Of the runtime of all of these services."""
+    alone_s: tuple[float, ...]
+    """From creation to Ready, one service after the other."""
+    beside_s: tuple[float, ...]
+    operator_cores: float
+    """CPU seconds of the operator per second meanwhile."""
+
+
 @dataclass
 class Results:
     """Of one run of the benchmark."""
@@ -128,4 +145,5 @@ class Results:
     scaled: Quiet | None = None
     fetched: list[Fetched] = field(default_factory=list)
     shared: Shared | None = None
+    beside: Beside | None = None
     failures: list[str] = field(default_factory=list)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TextIO
 
-from bench import alone, measure, weights
+from bench import alone, measure, tenants, weights
 from bench.api import Refused
 from bench.measure import Extras
 from bench.results import Ramp, Results
@@ -14,7 +14,7 @@ from bench.scenarios import PAIRS, SCALED, SINGLE, SPLIT, Scenario
 from bench.watching import Late
 from ome_operator.errors import UserError
 
-PARTS = ("sync", "ramp", "pairs", "split", "idle", "restart", "delete", "hpa", "models")
+PARTS = ("sync", "ramp", "pairs", "split", "idle", "restart", "delete", "hpa", "models", "tenants")
 SIDES = ("floor", "operator")
 
 
@@ -31,6 +31,8 @@ class Options:
     pairs: int = 100
     """Services of a group of two nodes, and as many of several groups."""
     scaled: int = 50
+    crowd: tuple[int, int] = (2000, 5000)
+    """BaseModels and waiting services of the tenants beside a quiet tenant."""
 
     def wants(self, part: str) -> bool:
         """Whether a part was asked for."""
@@ -64,6 +66,8 @@ class Bench:
             await self._ramps(SPLIT.times(options.pairs), False)
         if options.wants("hpa") and "operator" in options.sides:
             await self._scaled(SCALED.times(options.scaled))
+        if options.wants("tenants") and "operator" in options.sides:
+            await self._tenants(*options.crowd)
 
     async def _ramps(self, scenario: Scenario, last: bool) -> None:
         """Both sides in turn; the order changes with every repetition, so that a drift of the machine hits both."""
@@ -101,6 +105,15 @@ class Bench:
             self._failed(title, error)
             return
         self._say(f"{title}: {self.results.scaled.writes_a_minute:g} writes a minute")
+
+    async def _tenants(self, models: int, services: int) -> None:
+        title = f"a tenant beside {models} models and {services} waiting services"
+        try:
+            self.results.beside = await tenants.measure(models, services, self.options.lanes)
+        except BaseException as error:
+            self._failed(title, error)
+            return
+        self._say(f"{title}: measured")
 
     def _failed(self, title: str, error: BaseException) -> None:
         """Note what the benchmark can live with; raise the rest."""

@@ -13,7 +13,7 @@ from rich.console import Console
 from bench.counting import Count
 from bench.processes import Usage
 from bench.report import Row, sections
-from bench.results import Alone, Deletion, Quiet, Ramp, Restart, Results
+from bench.results import Alone, Beside, Deletion, Quiet, Ramp, Restart, Results
 from bench.scenarios import SINGLE
 from bench.table import markdown, show
 
@@ -81,6 +81,15 @@ def test_nothing_is_written_when_nothing_changes(writes: int, met: bool) -> None
     found = rows(Results(idle=quiet, scaled=quiet, restart=restart))
     assert {row.met for what, row in found.items() if what.startswith("writes")} == {met}
     assert found["writes a minute, 50 services, HPA statuses move every 15 s"].ome == "1,721"
+
+
+@pytest.mark.parametrize(("slow", "met"), [(1.9, True), (2.1, False)])
+def test_a_tenant_beside_others_is_judged_by_its_95_percent(slow: float, met: bool) -> None:
+    alone, beside = (1.0,) * 50, (*(1.0,) * 40, *(slow,) * 10)
+    found = rows(Results(beside=Beside(2000, 5000, 8.0, alone, beside, 0.4)))
+    row = found["a service Ready, 95 % of 50 (floor: alone)"]
+    assert (row.ratio, row.met) == (f"{slow:.2f} x", met)
+    assert found["a service Ready, 50 % of 50 (floor: alone)"].met is None
 
 
 def test_the_table_and_the_file_hold_everything() -> None:

@@ -1,0 +1,103 @@
+"""What a quiet tenant waits for its services, alone and beside tenants that are not quiet."""
+
+import asyncio
+import copy
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from bench.api import Api, together
+from bench.bed import Bed, Operator, bed
+from bench.results import Beside
+from bench.scenarios import MODEL, Manifest, Scenario, catalog
+from ome_operator import keys
+
+QUIET = Scenario(key="tenants", services=100, runtime="bench-single", groups=1, router=False, nodes=30)
+"""Half of them alone, half beside the others; each has a pod."""
+MODELS_OF, SERVICES_OF = "many-models", "many-services"
+"""Namespaces of the others."""
+RUNTIME = "edited"
+EDITS_A_SECOND = 8.0
+WITHIN_S = 120.0
+
+
+async def measure(models: int, services: int, lanes: int) -> Beside:
+    """The same waits before and after the others came: one with so many BaseModels, one with so many services that wait for
+    a model, and whose runtime is edited all the time.
+    """
+    half = QUIET.services // 2
+    async with bed(QUIET) as at:
+        process = Operator(at)
+        await process.start()
+        alone = [await _wait(at, number) for number in range(half)]
+        await _others(at, models, services, lanes)
+        before = process.usage().cpu_s
+        async with _edits(at.api) as sent:
+            began = time.monotonic()
+            beside = [await _wait(at, number) for number in range(half, 2 * half)]
+            took = time.monotonic() - began
+        cpu = process.usage().cpu_s - before
+        return Beside(models, services, sent[0] / took, tuple(alone), tuple(beside), cpu / took)
+
+
+async def _wait(at: Bed, number: int) -> float:
+    """Seconds from a service's creation to its condition Ready."""
+    service = QUIET.service(number)
+    name, began = service["metadata"]["name"], time.monotonic()
+    await at.api.create(service)
+    await at.watching.until(f"{name} ready", lambda: name in at.watching.services_ready, WITHIN_S)
+    return at.watching.services_ready[name] - began
+
+
+async def _others(at: Bed, models: int, services: int, lanes: int) -> None:
+    """They come, and the operator is done with them."""
+    for namespace in (MODELS_OF, SERVICES_OF):
+        await asyncio.to_thread(at.cluster.kubectl, "create", "namespace", namespace)
+    (model,) = [one for one in catalog() if one["metadata"]["name"] == MODEL]
+    await at.api.create(_runtime())
+    await together((_of_namespace(model, number) for number in range(models)), lanes, at.api.create)
+    await together(map(_waiting, range(services)), lanes, at.api.create)
+    await at.settle()
+
+
+@asynccontextmanager
+async def _edits(api: Api) -> AsyncIterator[list[int]]:
+    """Edits of the runtime, evenly, and how many there were."""
+    sent, loop = [0], asyncio.get_running_loop()
+
+    async def edit() -> None:
+        began = loop.time()
+        while True:
+            spec = {"engineConfig": {"annotations": {"example.com/edit": str(sent[0])}}}
+            await api.merge("ServingRuntime", SERVICES_OF, RUNTIME, {"spec": spec})
+            sent[0] += 1
+            await asyncio.sleep(max(0.0, began + sent[0] / EDITS_A_SECOND - loop.time()))
+
+    task = asyncio.create_task(edit())
+    try:
+        yield sent
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _of_namespace(model: Manifest, number: int) -> Manifest:
+    made = copy.deepcopy(model)
+    made |= {"kind": "BaseModel", "metadata": {"name": f"m-{number:04d}", "namespace": MODELS_OF}}
+    made["spec"]["storage"]["storageUri"] += f"-{number}"
+    return made
+
+
+def _runtime() -> Manifest:
+    (known,) = [one for one in catalog() if one["metadata"]["name"] == QUIET.runtime]
+    return {**known, "kind": "ServingRuntime", "metadata": {"name": RUNTIME, "namespace": SERVICES_OF}}
+
+
+def _waiting(number: int) -> Manifest:
+    spec = {
+        "model": {"kind": "BaseModel", "name": "not-there"},
+        "runtime": {"kind": "ServingRuntime", "name": RUNTIME},
+        "engine": {"minReplicas": 1},
+    }
+    metadata = {"name": f"w-{number:04d}", "namespace": SERVICES_OF}
+    return {"apiVersion": keys.API_VERSION, "kind": "InferenceService", "metadata": metadata, "spec": spec}
