@@ -22,8 +22,8 @@ WITHIN_S = 120.0
 
 
 async def measure(models: int, services: int, lanes: int) -> Beside:
-    """The same waits before and after the others came: one with so many BaseModels, one with so many services that wait for
-    a model, and whose runtime is edited all the time.
+    """The same waits before and after the others came: a tenant with so many BaseModels, another with so many services that
+    wait for a model, and whose runtime is edited all the time.
     """
     half = QUIET.services // 2
     async with bed(QUIET) as at:
@@ -53,7 +53,7 @@ async def _others(at: Bed, models: int, services: int, lanes: int) -> None:
     """They come, and the operator is done with them."""
     for namespace in (MODELS_OF, SERVICES_OF):
         await asyncio.to_thread(at.cluster.kubectl, "create", "namespace", namespace)
-    (model,) = [one for one in catalog() if one["metadata"]["name"] == MODEL]
+    (model,) = [item for item in catalog() if item["metadata"]["name"] == MODEL]
     await at.api.create(_runtime())
     await together((_of_namespace(model, number) for number in range(models)), lanes, at.api.create)
     await together(map(_waiting, range(services)), lanes, at.api.create)
@@ -89,7 +89,7 @@ def _of_namespace(model: Manifest, number: int) -> Manifest:
 
 
 def _runtime() -> Manifest:
-    (known,) = [one for one in catalog() if one["metadata"]["name"] == QUIET.runtime]
+    (known,) = [item for item in catalog() if item["metadata"]["name"] == QUIET.runtime]
     return {**known, "kind": "ServingRuntime", "metadata": {"name": RUNTIME, "namespace": SERVICES_OF}}
 
 

@@ -71,11 +71,11 @@ def entry(model: Held, report: Report) -> dict[str, Any]:
 
 def status(entries: Iterable[Mapping[str, Any]], unused: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
     """The whole record; `unused` says which directories no model names. It is never longer than `MOST` bytes."""
-    items = sorted(entries, key=lambda one: (one["kind"], one.get("namespace", ""), one["name"]))
-    counts = Counter(str(one["state"]) for one in items)
+    items = sorted(entries, key=lambda item: (item["kind"], item.get("namespace", ""), item["name"]))
+    counts = Counter(str(item["state"]) for item in items)
     parts = [f"{counts[state]} {state}" for state in (READY, UPDATING, FAILED) if counts[state]]
     every = list(unused)
-    left = _shared(every, MOST // 2, lambda one: place_of(one["directory"]))
+    left = _shared(every, MOST // 2, lambda item: place_of(item["directory"]))
     kept = _fitting(items, MOST - _length(left))
     for what, gone in (("", len(items) - len(kept)), ("unused directories ", len(every) - len(left))):
         if gone:
@@ -90,15 +90,15 @@ def _fitting(items: Sequence[Entry], room: int) -> list[Entry]:
     for less in ("facts", "message"):
         if _length(kept) <= room:
             return kept
-        kept = [{key: value for key, value in one.items() if key != less or not one.get("namespace")} for one in kept]
-    return _shared(kept, room, lambda one: str(one.get("namespace", "")))
+        kept = [{key: value for key, value in item.items() if key != less or not item.get("namespace")} for item in kept]
+    return _shared(kept, room, lambda item: str(item.get("namespace", "")))
 
 
 def _shared(items: Sequence[Entry], room: int, place: Callable[[Entry], str]) -> list[Entry]:
     """Those that fit: without the last of the namespaces that have the most. What is the whole cluster's goes last."""
-    sizes, places = [_length(one) for one in items], defaultdict[str, list[int]](list)
-    for at, one in enumerate(items):
-        places[place(one)].append(at)
+    sizes, places = [_length(item) for item in items], defaultdict[str, list[int]](list)
+    for at, item in enumerate(items):
+        places[place(item)].append(at)
     total, gone = sum(sizes), set[int]()
     while total > room and places:
         most = max(places, key=lambda name: (bool(name), len(places[name]), name))
@@ -106,7 +106,7 @@ def _shared(items: Sequence[Entry], room: int, place: Callable[[Entry], str]) ->
         total -= sizes[last]
         if not places[most]:
             del places[most]
-    return [one for at, one in enumerate(items) if at not in gone]
+    return [item for at, item in enumerate(items) if at not in gone]
 
 
 def _length(value: Any) -> int:

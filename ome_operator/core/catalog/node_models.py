@@ -36,23 +36,23 @@ def labels(
     whatever its agent says. What namespaces have is labelled where it is Ready, and up to `MOST` labels: what is `used` by a
     service first, and what no model names last.
     """
-    mine = sorted(holdings, key=lambda one: (bool(one.ref.namespace) and not used(one.ref), one.ref))
-    wanted = [(one.ref.namespace, _of_model(one, pins)) for one in mine]
-    wanted += [(place_of(one.directory), _of_directory(one)) for one in unused]
+    mine = sorted(holdings, key=lambda item: (bool(item.ref.namespace) and not used(item.ref), item.ref))
+    wanted = [(holding.ref.namespace, _of_model(holding, pins)) for holding in mine]
+    wanted += [(place_of(item.directory), _of_directory(item)) for item in unused]
     clusters = (some for namespace, some in wanted if not namespace)
     return {key: state for some in (*clusters, *_in_turn(wanted)) for key, state in some.items()}
 
 
-def _of_model(one: Holding, pins: Mapping[Ref, Pin]) -> dict[str, str]:
-    right = one.ref in pins and pins[one.ref] == Pin(one.uri, one.revision)
-    state = one.state if right or one.state != keys.MODEL_READY else keys.MODEL_UPDATING
-    said = {names.model_label(*one.ref): state} if state == keys.MODEL_READY or not one.ref.namespace else {}
-    whole = one.directories if right else ()
-    return said | {names.revision_label(*one.ref, digest_of(directory)): keys.MODEL_READY for directory in whole}
+def _of_model(holding: Holding, pins: Mapping[Ref, Pin]) -> dict[str, str]:
+    right = holding.ref in pins and pins[holding.ref] == Pin(holding.uri, holding.revision)
+    state = holding.state if right or holding.state != keys.MODEL_READY else keys.MODEL_UPDATING
+    said = {names.model_label(*holding.ref): state} if state == keys.MODEL_READY or not holding.ref.namespace else {}
+    whole = holding.directories if right else ()
+    return said | {names.revision_label(*holding.ref, digest_of(directory)): keys.MODEL_READY for directory in whole}
 
 
-def _of_directory(one: Unused) -> dict[str, str]:
-    return {names.whole_label(label, digest_of(one.directory)): keys.MODEL_READY for label in one.models}
+def _of_directory(unused: Unused) -> dict[str, str]:
+    return {names.whole_label(label, digest_of(unused.directory)): keys.MODEL_READY for label in unused.models}
 
 
 def _in_turn(wanted: Iterable[tuple[str, dict[str, str]]]) -> Iterator[dict[str, str]]:

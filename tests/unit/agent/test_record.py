@@ -52,5 +52,5 @@ def test_directories_that_no_model_names_leave_room_for_models() -> None:
     mine = [entry(number, "team-b") for number in range(50)]
     said = status(mine, [*left, *others])
     assert len(json.dumps(said)) < LIMIT
-    assert said["models"] == mine and all(one in said["unused"] for one in others)
+    assert said["models"] == mine and all(item in said["unused"] for item in others)
     assert f"{len(left) - len(said['unused']) + 10} unused directories left out" in said["summary"]

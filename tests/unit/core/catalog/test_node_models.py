@@ -75,11 +75,11 @@ def tenants(namespaces: int, models: int, state: str = "Ready") -> list[Holding]
     refs = [Ref("BaseModel", f"team-{place:03}", f"m-{name:03}") for place in range(namespaces) for name in range(models)]
     digests = [f"{number:032x}" for number in range(len(refs))]
     known = {"revision": "c1", "state": state, "directories": ("",)}
-    return [Holding(ref, uri=URI, **{**known, "directories": (one,)}) for ref, one in zip(refs, digests, strict=True)]
+    return [Holding(ref, uri=URI, **{**known, "directories": (digest,)}) for ref, digest in zip(refs, digests, strict=True)]
 
 
 def pins(holdings: list[Holding]) -> dict[Ref, node_models.Pin]:
-    return {one.ref: node_models.Pin(URI, "c1") for one in holdings}
+    return {item.ref: node_models.Pin(URI, "c1") for item in holdings}
 
 
 def by_namespace(found: dict[str, str]) -> Counter[str]:
@@ -103,11 +103,11 @@ def test_a_small_namespace_keeps_its_labels_beside_large_ones() -> None:
 
 def test_what_services_use_is_labelled_first_and_what_no_model_names_last() -> None:
     many = tenants(10, 100)
-    last = {one.ref for one in many if one.ref.name >= "m-050"}
+    last = {item.ref for item in many if item.ref.name >= "m-050"}
     home, label = "/m/.namespaces/team-000/.ome", "models.ome.io/team-000.basemodel.old"
     old = [Unused(f"{home}/{number:032x}", (label,)) for number in range(9)]
     found = node_models.labels(many, pins(many), old, last.__contains__)
-    keep = [one for one in many if one.ref in last]
+    keep = [item for item in many if item.ref in last]
     assert found == node_models.labels(keep, pins(keep))
     few = node_models.labels([], {}, old)
     assert len(few) == 9, "where there is room they have theirs"
