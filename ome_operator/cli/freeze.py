@@ -31,7 +31,12 @@ Operator = Annotated[
         "--namespace-of-lease", help="With --all: where the operator runs; by default it is looked for.", show_default=False
     ),
 ]
-_LEASE = Settings().lease_name
+Class = Annotated[
+    str,
+    typer.Option(
+        "--operator-class", help=f"With --all: of the operator for the label {keys.OPERATOR_CLASS}.", show_default=False
+    ),
+]
 LOOK = 0.5
 """Seconds between two looks whether the operator has confirmed."""
 UNSEEN = 2.5 * Settings().freeze_interval
@@ -45,6 +50,7 @@ def freeze(
     why: Annotated[str, typer.Option(help="A few words for whoever finds it frozen.")] = "",
     timeout: Annotated[float, typer.Option(min=0, help="Seconds that the operator may take to confirm.")] = 60.0,
     lease: Operator = "",
+    of: Class = "",
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -53,19 +59,20 @@ def freeze(
 
     Exit code 0: the operator has confirmed it. 1: it is stored, and nobody has confirmed it yet.
     """
-    _either(service, every, namespace)
+    _either(service, every, namespace, of)
 
     async def work(client: "Client") -> bool:
         value = await _value(client, why)
         if every:
-            where = await _lease(client, lease)
-            await _annotate(client, "Lease", where, _LEASE, value)
-            typer.echo(f"All services are frozen: Lease {where}/{_LEASE} says so. `ome thaw --all` ends it.")
-            if not await client.list_objects("InferenceService", limit=1):
+            name = _lease_of(of)
+            where = await _found(client, name, lease)
+            await _annotate(client, "Lease", where, name, value)
+            typer.echo(f"All services are frozen: Lease {where}/{name} says so. `{_thaw(of)}` ends it.")
+            if not await client.list_objects("InferenceService", limit=1, label_selector=_selector(of)):
                 await asyncio.sleep(UNSEEN)
                 typer.echo("There is no service that could confirm it. An operator that runs has read it by now.")
                 return True
-            return await _confirmed(lambda: _all_say(client, value), timeout)
+            return await _confirmed(lambda: _all_say(client, value, of), timeout)
         where, name = meant(client, service, namespace)
         await _annotate(client, "InferenceService", where, name, value)
         typer.echo(f"{where}/{name} is frozen. `ome thaw {name} -n {where}` ends it.")
@@ -81,34 +88,58 @@ def thaw(
         bool, typer.Option("--all", help="End `ome freeze --all`; services that are frozen alone stay so.")
     ] = False,
     lease: Operator = "",
+    of: Class = "",
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
     """Let the operator go on, with what the services say by now."""
-    _either(service, every, namespace)
+    _either(service, every, namespace, of)
 
     async def work(client: "Client") -> None:
         if every:
-            where = await _lease(client, lease)
-            was = await _annotate(client, "Lease", where, _LEASE, None)
-            typer.echo("Thawed." if was else f"Lease {where}/{_LEASE} says that nothing is frozen: nothing was edited.")
-            await _left(client)
+            name = _lease_of(of)
+            where = await _found(client, name, lease)
+            was = await _annotate(client, "Lease", where, name, None)
+            typer.echo("Thawed." if was else f"Lease {where}/{name} says that nothing is frozen: nothing was edited.")
+            await _left(client, of)
             return
         where, name = meant(client, service, namespace)
         was = await _annotate(client, "InferenceService", where, name, None)
         typer.echo(f"{where}/{name} {'goes on' if was else 'was not frozen by itself: nothing was edited'}.")
-        if said := await _frozen_with_all(client, lease):
-            typer.echo(f"All services are frozen{said}: `ome thaw --all` ends that.")
+        its = await _class_of(client, where, name)
+        if said := await _frozen_with_all(client, _lease_of(its), lease):
+            typer.echo(f"All services are frozen{said}: `{_thaw(its)}` ends that.")
 
     on_cluster(kubeconfig, context, work)
 
 
-def _either(service: str, every: bool, namespace: str) -> None:
+def _either(service: str, every: bool, namespace: str, of: str) -> None:
     if bool(service) is every:
         raise UserError("Name a SERVICE, or say --all.")
+    if of and not every:
+        raise UserError("--operator-class goes with --all: a SERVICE says its class itself.")
     if every and namespace:
         raise UserError("--all means every service of the operator, in all namespaces: leave out -n, or name a SERVICE.")
+
+
+def _lease_of(of: str) -> str:
+    """The Lease of the operator of a class."""
+    return Settings(operator_class=of).own_name
+
+
+def _selector(of: str) -> str:
+    """The services that it acts on."""
+    return f"{keys.OPERATOR_CLASS}={of}" if of else f"!{keys.OPERATOR_CLASS}"
+
+
+def _thaw(of: str) -> str:
+    return "ome thaw --all" + (f" --operator-class {of}" if of else "")
+
+
+async def _class_of(client: "Client", namespace: str, name: str) -> str:
+    body = await client.get("InferenceService", namespace, name)
+    return str((body["metadata"].get("labels") or {}).get(keys.OPERATOR_CLASS) or "")
 
 
 async def _value(client: "Client", why: str) -> str:
@@ -128,16 +159,16 @@ async def _who(client: "Client") -> str:
         return getpass.getuser()
 
 
-async def _lease(client: "Client", namespace: str) -> str:
+async def _found(client: "Client", name: str, namespace: str) -> str:
     """The namespace of the operator's Lease."""
     if namespace:
         return namespace
-    found = await client.list_objects("Lease", field_selector=f"metadata.name={_LEASE}")
+    found = await client.list_objects("Lease", field_selector=f"metadata.name={name}")
     places = sorted(item["metadata"]["namespace"] for item in found)
     if len(places) == 1:
         return str(places[0])
     how = f"in {', '.join(places)}" if places else "in no namespace"
-    raise UserError(f"there is a Lease {_LEASE} {how}: say with --namespace-of-lease where the operator runs.")
+    raise UserError(f"there is a Lease {name} {how}: say with --namespace-of-lease where the operator runs.")
 
 
 async def _annotate(client: "Client", kind: str, namespace: str, name: str, value: str | None) -> str:
@@ -181,8 +212,9 @@ async def _says(client: "Client", namespace: str, name: str, value: str) -> str:
     return "" if _told(body, value) else "its status does not say so"
 
 
-async def _all_say(client: "Client", value: str) -> str:
-    bodies = [item for item in await client.list_objects("InferenceService") if "deletionTimestamp" not in item["metadata"]]
+async def _all_say(client: "Client", value: str, of: str) -> str:
+    listed = await client.list_objects("InferenceService", label_selector=_selector(of))
+    bodies = [item for item in listed if "deletionTimestamp" not in item["metadata"]]
     silent = [item for item in bodies if not _told(item, value)]
     return f"the statuses of {len(silent)} of {len(bodies)} services do not say so" if silent else ""
 
@@ -194,11 +226,11 @@ def _told(body: Manifest, value: str) -> bool:
     return any(item.get("type") == "Frozen" and stamp in (item.get("message") or "") for item in said)
 
 
-async def _left(client: "Client") -> None:
+async def _left(client: "Client", of: str) -> None:
     """Say which services stay frozen."""
     from ome_operator.core.observed.brake import frozen
 
-    bodies = await client.list_objects("InferenceService")
+    bodies = await client.list_objects("InferenceService", label_selector=_selector(of))
     found = [item["metadata"] for item in bodies if frozen(item["metadata"].get("annotations") or {})]
     for item in found[:10]:
         typer.echo(
@@ -208,14 +240,14 @@ async def _left(client: "Client") -> None:
         typer.echo(f"So are {len(found) - 10} more.")
 
 
-async def _frozen_with_all(client: "Client", lease: str) -> str:
+async def _frozen_with_all(client: "Client", name: str, lease: str) -> str:
     """What the operator's Lease says, where we may read it."""
     from ome_operator.core.observed.brake import frozen, said
     from ome_operator.kube.errors import KubeError
 
     try:
-        where = await _lease(client, lease)
-        value = frozen((await client.get("Lease", where, _LEASE))["metadata"].get("annotations") or {})
+        where = await _found(client, name, lease)
+        value = frozen((await client.get("Lease", where, name))["metadata"].get("annotations") or {})
     except (KubeError, UserError):
         return ""
     return said(value) if value else ""

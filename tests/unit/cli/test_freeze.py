@@ -21,16 +21,28 @@ OLD = "2026-11-24T15:40:00Z by bob: driver"
 WHO = {"status": {"userInfo": {"username": "alice"}}}
 
 
-def service(name: str = "r1", frozen: str = "", told: str = "") -> dict[str, Any]:
+def service(name: str = "r1", frozen: str = "", told: str = "", of: str = "") -> dict[str, Any]:
     conditions = [{"type": "Frozen", "status": "True", "message": f"frozen since {told}; nothing waits"}] if told else []
     notes = {"annotations": {keys.FREEZE: frozen}} if frozen else {}
-    metadata = {"name": name, "namespace": "team", "uid": f"uid-{name}", **notes}
+    labels = {"labels": {keys.OPERATOR_CLASS: of}} if of else {}
+    metadata = {"name": name, "namespace": "team", "uid": f"uid-{name}", **notes, **labels}
     return {"kind": "InferenceService", "metadata": metadata, "status": {"conditions": conditions}}
 
 
-def lease(frozen: str = "", namespace: str = "ome") -> dict[str, Any]:
+def lease(frozen: str = "", namespace: str = "ome", name: str = "ome-operator") -> dict[str, Any]:
     notes = {"annotations": {keys.FREEZE: frozen}} if frozen else {}
-    return {"kind": "Lease", "metadata": {"name": "ome-operator", "namespace": namespace, "uid": "uid-lease", **notes}}
+    uid = name.replace("ome-operator", "uid-lease")
+    return {"kind": "Lease", "metadata": {"name": name, "namespace": namespace, "uid": uid, **notes}}
+
+
+def selected(call: Call, bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """By name, by a class of operators, or all."""
+    key, _, value = call.selector.removeprefix("!").partition("=")
+
+    def has(metadata: dict[str, Any]) -> str:
+        return str(metadata["name"] if key == "metadata.name" else (metadata.get("labels") or {}).get(key, ""))
+
+    return [item for item in bodies if not key or has(item["metadata"]) == value]
 
 
 class Cluster(FakeApi):
@@ -41,9 +53,9 @@ class Cluster(FakeApi):
         super().__init__(
             {
                 "get InferenceService": self.found,
-                "list_objects InferenceService": lambda _: self.services,
-                "list_objects Lease": lambda _: self.leases,
-                "get Lease": lambda _: self.leases[0] if self.leases else NotFound("no", 404),
+                "list_objects InferenceService": lambda call: selected(call, self.services),
+                "list_objects Lease": lambda call: selected(call, self.leases),
+                "get Lease": self.lease,
                 "create SelfSubjectReview": WHO,
                 "patch_merge": self.patched,
             }
@@ -55,6 +67,9 @@ class Cluster(FakeApi):
 
     def found(self, call: Call) -> dict[str, Any] | KubeError:
         return next((item for item in self.services if item["metadata"]["name"] == call.name), NotFound("no", 404))
+
+    def lease(self, call: Call) -> dict[str, Any] | KubeError:
+        return next((item for item in self.leases if item["metadata"]["name"] == call.name), NotFound("no", 404))
 
     def patched(self, call: Call) -> dict[str, Any]:
         """The operator tells of what was written."""
@@ -106,6 +121,21 @@ def test_all_are_frozen_on_the_lease_and_every_service_confirms(monkeypatch: pyt
     assert [(kind, uid) for kind, uid, _ in api.written] == [("Lease", "uid-lease")]
 
 
+def test_all_means_those_of_the_operators_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Services of another class have another operator, which confirms nothing."""
+    leases = [lease(), lease(name="ome-operator-team-b")]
+    api = Cluster([service(), service("r2", of="team-b")], leases, runs=True)
+    done = ome(monkeypatch, api, "freeze", "--all", "--operator-class", "team-b")
+    assert "Lease ome/ome-operator-team-b says so. `ome thaw --all --operator-class team-b` ends it." in done.output
+    assert done.exit_code == 0 and [(kind, uid) for kind, uid, _ in api.written] == [("Lease", "uid-lease-team-b")]
+    leases[1] = lease(OLD, name="ome-operator-team-b")
+    again = Cluster([service(frozen=OLD), service("r2", frozen=OLD, of="team-b")], leases, runs=True)
+    assert "All services are frozen" not in ome(monkeypatch, again, "thaw", "r1").output
+    assert f"frozen since {OLD}: `ome thaw --all --operator-class team-b`" in ome(monkeypatch, again, "thaw", "r2").output
+    done = ome(monkeypatch, again, "thaw", "--all", "--operator-class", "team-b")
+    assert done.output == "Thawed.\nteam/r2 is frozen by itself: `ome thaw r2 -n team`.\n"
+
+
 @pytest.mark.parametrize("words", [("r1",), ("--all",)])
 def test_nobody_confirms(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """An older freeze that the status tells of is no answer to this freeze."""
@@ -137,6 +167,7 @@ def test_an_operator_without_leader_election_gets_a_lease_to_read(monkeypatch: p
         ((), [lease()], "Name a SERVICE, or say --all"),
         (("r1", "--all"), [lease()], "Name a SERVICE, or say --all"),
         (("--all", "-n", "team"), [lease()], "leave out -n"),
+        (("r1", "--operator-class", "b"), [lease()], "a SERVICE says its class itself"),
         (("--all",), [], "in no namespace: say with --namespace-of-lease"),
         (("--all",), [lease(namespace="a"), lease(namespace="b")], "in a, b: say with --namespace-of-lease"),
         (("nobody",), [lease()], "there is no InferenceService nobody in namespace team"),
