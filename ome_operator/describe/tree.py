@@ -162,7 +162,9 @@ def _called(reference: Any) -> str:
 
 
 def _unseen(body: Mapping[str, Any]) -> str:
-    return "it has no status: no operator has seen it yet" if not body.get("status") else "it has no condition Ready yet"
+    of = (body["metadata"].get("labels") or {}).get(keys.OPERATOR_CLASS)
+    who = f"no operator of the class {of}, which its label {keys.OPERATOR_CLASS} names," if of else "no operator"
+    return f"it has no status: {who} has seen it yet" if not body.get("status") else "it has no condition Ready yet"
 
 
 def _conditions(told: Mapping[str, Mapping[str, Any]]) -> Iterable[Said]:

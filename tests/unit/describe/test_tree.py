@@ -159,6 +159,8 @@ def test_a_service_without_status_has_a_tree() -> None:
     found = tree({"metadata": {"name": "new", "namespace": "team"}}, Observed())
     assert not found.ready
     assert "no operator has seen it yet" in drawn(found)
+    classed = {"metadata": {"name": "new", "namespace": "team", "labels": {keys.OPERATOR_CLASS: "team-b"}}}
+    assert "no operator of the class team-b" in tree(classed, Observed()).message
 
 
 def test_an_edit_that_the_operator_has_not_seen_is_not_ready() -> None:
