@@ -201,15 +201,13 @@ class Store:
         """All files are proven: the directory and its manifest appear, the last of them by one rename. May raise Refused."""
         if said := self.strange():
             raise Refused(said)
-        known = self.proven()
-        missing = [one for one in listing.files if one.name not in known or known[one.name].hash != one.hash]
-        if any(one.unpack is not None for one in missing):
-            raise Refused("two layers have a file of one name: push it once")  # the other came after it was unpacked
-        if missing:
-            raise ValueError(f"not proven: {[one.name for one in missing[:3]]}")
-        names = Counter(name for one in listing.files for name in known[one.name].members or (one.name,))
+        names = self._names(listing)
         if twice := [name for name, count in names.items() if count > 1]:
             raise Refused(f"two layers have a file {twice[0]!r}: push it once")
+        known = self.proven()
+        missing = [file.name for file in listing.files if file.name not in known or known[file.name].hash != file.hash]
+        if missing:
+            raise ValueError(f"not proven: {missing[:3]}")
         files = tuple(known[name] for name in sorted(names))
         made = Manifest(uri, listing.revision, files, now, identity=self._identity)
         for folder in [self.files, *(one for one in self.files.rglob("*") if one.is_dir())]:
@@ -223,6 +221,14 @@ class Store:
             _sync(self.home)
         shutil.rmtree(self._partial, ignore_errors=True)
         return made
+
+    def _names(self, listing: Listing) -> Counter[str]:
+        """How often each file comes: by itself, and out of archives. What came last of two has taken the other's place."""
+        found = Counter(file.name for file in listing.files if file.unpack is None)
+        for file in listing.files:
+            if file.unpack is not None and file.name in self._seen:
+                found.update(self._seen[file.name].members)
+        return found
 
     def _mend(self, manifest: Manifest) -> None:
         """Every file takes its place in a directory that exists. Links to one file are left by a rename as they are."""

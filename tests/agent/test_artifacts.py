@@ -12,8 +12,11 @@ from pathlib import Path
 import pytest
 
 from ome_operator.agent.download import Download, Failed, Limits
+from ome_operator.agent.manifest import Proven
 from ome_operator.agent.progress import Progress
 from ome_operator.agent.store import Manifest, Store
+from ome_operator.storage.hashes import Hash
+from ome_operator.storage.listing import Listing, Refused, RemoteFile
 from ome_operator.storage.sources import Access, source
 from tests.support.hub import Answer, model, served
 from tests.support.registry import Front, programs, push, running
@@ -146,6 +149,29 @@ def test_an_archive_that_cannot_be_used_is_said(node: Node, names: list[str], ki
     with pytest.raises(Failed, match=said):
         node.fetch("m/bad:1")
     assert node.store.manifest() is None and not (node.store.home / "out").exists()
+
+
+@pytest.mark.parametrize("last", ["file", "archive"])
+def test_a_file_beside_an_archive_with_the_same_file_is_said_in_either_order(tmp_path: Path, last: str) -> None:
+    """Seen: where the archive was unpacked while the file came, a traceback stood in the model's status."""
+    store = Store(tmp_path / "models" / "m", "0123abcd")
+    file, archive = (RemoteFile(name, 1, Hash("sha256", name), unpack) for name, unpack in (("a", None), ("a.tar", "")))
+    listing = Listing("r", (file, archive))
+    store.prepare(listing)
+
+    def accept() -> None:
+        store.part(file).write_bytes(b"x")
+        store.accept(file, (0,))
+
+    def unpack() -> None:
+        store.part(archive).write_bytes(b"x")
+        (store.files / "a").write_bytes(b"y")
+        store.unpacked(archive, [Proven("a", 1, Hash("sha256", "other"), (0,))])
+
+    for step in (unpack, accept) if last == "file" else (accept, unpack):
+        step()
+    with pytest.raises(Refused, match="two layers have a file"):
+        store.publish("oci://x/y", listing, "now")
 
 
 def test_what_was_unpacked_is_not_fetched_again(node: Node) -> None:
