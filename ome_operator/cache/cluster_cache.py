@@ -52,6 +52,8 @@ class ClusterCache:
         """BaseModels by their namespaces."""
         self._stamps: dict[str, Any] = {}
         self._deps: Deps | None = None
+        self._holdings: dict[Ref, dict[str, Holding]] | None = None
+        """What all records say of each model; None until it is asked for after a change."""
 
     def uids(self, kind: str, namespace: str = "") -> set[str]:
         """UIDs of a kind in a namespace, or in all, for audits."""
@@ -99,8 +101,12 @@ class ClusterCache:
 
     def holdings(self, ref: Ref) -> dict[str, Holding]:
         """Node -> what its agent says about a model."""
-        found = (self.record(node) for node in self.records.groups())
-        return {one.node: each for one in found if one is not None for each in one.holdings if each.ref == ref}
+        if self._holdings is None:
+            self._holdings = {}
+            for record in filter(None, map(self.record, self.records.groups())):
+                for each in record.holdings:
+                    self._holdings.setdefault(each.ref, {})[record.node] = each
+        return self._holdings.get(ref, {})
 
     def deps(self) -> Deps:
         """What services may refer to; the same object until something of it changes."""

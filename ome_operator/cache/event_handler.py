@@ -222,6 +222,7 @@ class EventHandler(ClusterCache):
         return found
 
     def _record_changed(self, node: str, holdings: Iterable[Holding]) -> None:
+        self._holdings = None
         self._enqueue(Ref(RECORD, "", node), False)
         for ref in {one.ref for one in holdings}:
             if ref.kind in HELD:
@@ -250,9 +251,10 @@ class EventHandler(ClusterCache):
         labels = {label for label, *_ in node_labels.about_models(old) ^ node_labels.about_models(new)}
         if not labels:
             return
+        concerned = node_labels.concerned(labels)
         for kind in HELD:
             for one in self.resources[kind]:
-                if not self.quota.beyond(one.uid) and any(node_labels.concerns(label, one.ref) for label in labels):
+                if not self.quota.beyond(one.uid) and concerned(one.ref):
                     self._enqueue(one.ref, False)
                     for user in self._referrers.of(one.ref):
                         self._enqueue(user, False)

@@ -1,15 +1,28 @@
 """What the labels of nodes say about models."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ome_operator import keys, names
 from ome_operator.core.observed.objects import Node, Ref
 
 
-def concerns(label: str, ref: Ref) -> bool:
-    """Whether a node label is about this model, or about one of its revisions."""
-    directory = label.rpartition(".")[2]
-    return label in (names.model_label(*ref), names.revision_label(*ref, directory))
+def concerned(labels: Iterable[str]) -> Callable[[Ref], bool]:
+    """Whether one of these node labels is about a model, or about one of its revisions.
+
+    Each model is looked at once, however many labels there are: of a revision's label only the length of the digest decides
+    how the rest is cut.
+    """
+    plain = frozenset(labels)
+    parted = [label.rpartition(".")[::2] for label in plain]
+    stems = {(stem, len(directory)) for stem, directory in parted}
+    samples = {len(directory): directory for _, directory in parted}
+
+    def found(ref: Ref) -> bool:
+        label = names.model_label(*ref)
+        whole = ((names.whole_label(label, sample), length) for length, sample in samples.items())
+        return label in plain or any((name[: -length - 1], length) in stems for name, length in whole)
+
+    return found
 
 
 def about_models(node: Node | None) -> set[tuple[str, str, bool]]:

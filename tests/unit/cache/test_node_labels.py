@@ -1,0 +1,94 @@
+"""What many labels and records cost: each model is looked at once (S7 of the review)."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ome_operator import names
+from ome_operator.cache.event_handler import EventHandler
+from ome_operator.cache.node_labels import concerned
+from ome_operator.core.observed.objects import Deps, Ref
+from tests.support import yamls
+
+NAMES = st.text("ab.-", min_size=1, max_size=3) | st.text("abc.-", min_size=30, max_size=60)
+REFS = st.builds(Ref, st.just("BaseModel"), NAMES, NAMES) | st.builds(
+    Ref, st.sampled_from(["ClusterBaseModel", "FineTunedWeight"]), st.just(""), NAMES
+)
+DIRECTORIES = st.text("0123456789abcdef", min_size=32, max_size=32) | st.text("01", min_size=8, max_size=8)
+
+
+@given(st.lists(REFS, max_size=6), st.lists(st.tuples(REFS, DIRECTORIES), max_size=6), st.lists(REFS, max_size=6))
+def test_a_label_is_about_the_model_that_its_name_is_made_of(
+    plain: list[Ref], whole: list[tuple[Ref, str]], asked: list[Ref]
+) -> None:
+    labels = {names.model_label(*ref) for ref in plain}
+    labels |= {names.revision_label(*ref, directory) for ref, directory in whole}
+    found = concerned([*labels, "models.ome.io/x", "models.ome.io/"])
+    for ref in (*asked, *plain, *(ref for ref, _ in whole)):
+        ends = {label.rpartition(".")[2] for label in labels}
+        expected = names.model_label(*ref) in labels or any(names.revision_label(*ref, end) in labels for end in ends)
+        assert found(ref) is expected
+
+
+NODES, TEAMS, EACH = 4, 5, 40
+
+
+def bodies() -> Iterator[dict[str, Any]]:
+    """BaseModels of several namespaces."""
+    for number in range(TEAMS * EACH):
+        metadata = {
+            "name": f"m-{number:03}",
+            "namespace": f"team-{number % TEAMS}",
+            "uid": f"u{number}",
+            "resourceVersion": "1",
+        }
+        yield {**yamls.model(), "kind": "BaseModel", "metadata": metadata}
+
+
+@pytest.fixture
+def cluster() -> EventHandler:
+    made = EventHandler(lambda *_: None, lambda _: (), lambda _: (), Deps(models_per_namespace=100))
+    for body in bodies():
+        made.seen("BaseModel", body)
+    return made
+
+
+def test_a_node_with_all_its_labels_costs_a_look_at_each_model(
+    cluster: EventHandler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reported: every label was made anew for every model, 10 s for a node with 2,000."""
+    places = [(body["metadata"]["namespace"], body["metadata"]["name"]) for body in bodies()]
+    labels = {names.model_label("BaseModel", *place): "Ready" for place in places}
+    labels |= {names.revision_label("BaseModel", *place, "a" * 32): "Ready" for place in places}
+    made: list[str] = []
+    real = names.model_label
+    monkeypatch.setattr(names, "model_label", lambda *ref: (made.append(""), real(*ref))[1])
+    status = {"conditions": [{"type": "Ready", "status": "True"}]}
+    cluster.seen("Node", {"metadata": {"name": "n", "uid": "n", "resourceVersion": "1", "labels": labels}, "status": status})
+    assert len(made) == len(places)
+
+
+def test_what_records_say_is_looked_up_and_not_looked_for(cluster: EventHandler, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reported: every model went through all that all records say."""
+    said = {"kind": "BaseModel", "uri": "hf://a/b", "state": "Ready"}
+    entries = [{**said, **{key: body["metadata"][key] for key in ("namespace", "name")}} for body in bodies()]
+
+    def record(node: str, version: int, listed: list[dict[str, str]]) -> None:
+        metadata = {"name": node, "uid": f"of-{node}", "resourceVersion": str(version)}
+        cluster.seen("NodeModels", {"metadata": metadata, "status": {"models": listed}})
+
+    for number in range(NODES):
+        record(f"n{number}", 1, entries)
+    read: list[str] = []
+    real = cluster.record
+    monkeypatch.setattr(cluster, "record", lambda node: (read.append(node), real(node))[1])
+    refs = [Ref("BaseModel", entry["namespace"], entry["name"]) for entry in entries]
+    assert all(len(cluster.holdings(ref)) == NODES for ref in refs)
+    assert len(read) == NODES
+    record("n0", 2, entries[1:])
+    assert len(cluster.holdings(refs[0])) == NODES - 1 and len(cluster.holdings(refs[1])) == NODES
+    cluster.gone("NodeModels", "of-n1")
+    assert len(cluster.holdings(refs[0])) == NODES - 2
