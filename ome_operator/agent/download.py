@@ -11,6 +11,7 @@ from pathlib import Path
 from ome_operator.agent.fetching import Fetching, Line
 from ome_operator.agent.pace import Pace, TooSlow
 from ome_operator.agent.progress import Progress
+from ome_operator.agent.record import shortened
 from ome_operator.agent.room import Room, over_budget
 from ome_operator.agent.steps import Fetch, Plan, plan, too_full
 from ome_operator.agent.store import Manifest, Store, check, size_below
@@ -182,7 +183,8 @@ class Download:
                 self._store.forget(one.file)
                 self._source.suspect(one.file)
                 self._progress.lost(one.file.size)
-                logger.warning("%s of %s came with a wrong hash (%d times)", one.file.name, self._uri, wrong)
+                told = shortened(one.file.name), shortened(self._uri)
+                logger.warning("%s of %s came with a wrong hash (%d times)", *told, wrong)
                 if wrong >= self._limits.wrong:
                     return f"{one.file.name} came {wrong} times with another {one.file.hash.called} than its source says"
                 await self._pause(wrong - 1, Unreachable(""))
@@ -217,7 +219,7 @@ class Download:
     async def _pause(self, attempt: int, error: Unreachable) -> None:
         seconds = min(self._limits.last, self._limits.first * 2**attempt) * (0.5 + self._jitter() / 2)
         if str(error):
-            logger.info("%s: again in %.1f s: %s", self._uri, max(seconds, error.retry_after), error)
+            logger.info("%s: again in %.1f s: %s", shortened(self._uri), max(seconds, error.retry_after), error)
         await asyncio.sleep(max(seconds, min(error.retry_after, self._limits.last)))
 
 

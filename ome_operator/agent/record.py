@@ -13,6 +13,8 @@ from ome_operator.core.weights.mount import node_label, place_of, weights
 
 MOST = 900 * 1024
 """Bytes of a record: etcd takes 1.5 MiB for an object, which carries its managedFields besides."""
+MESSAGE = 300
+"""Characters of a message of a model, in the record, which holds those of all models, and in a log."""
 Entry = Mapping[str, Any]
 """An item of a list of the record."""
 READY, UPDATING, FAILED = keys.MODEL_READY, keys.MODEL_UPDATING, keys.MODEL_FAILED
@@ -31,6 +33,11 @@ class Report:
     message: str = ""
     verified_at: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def shortened(text: str) -> str:
+    """A text of strangers that a record and a log can hold: they may write as much as they like, and it is repeated."""
+    return text if len(text) <= MESSAGE else f"{text[: MESSAGE - 1]}…"
 
 
 Held = Model | FineTunedWeight

@@ -15,6 +15,7 @@ from ome_operator.agent import learn, record
 from ome_operator.agent.download import Download, Failed, Limits, TurnOver
 from ome_operator.agent.places import LOCAL, Roots
 from ome_operator.agent.progress import Progress
+from ome_operator.agent.record import shortened
 from ome_operator.agent.store import Manifest, Store
 from ome_operator.agent.turns import Over
 from ome_operator.agent.verify import verify
@@ -26,8 +27,6 @@ from ome_operator.storage.sources import Access, source
 
 logger = logging.getLogger(__name__)
 
-MESSAGE = 300
-"""Characters of a message in the record of a node, which holds those of all models."""
 PRESENT = "local"
 """Revision of files that somebody else puts on the nodes."""
 
@@ -128,14 +127,14 @@ class Work:
         except OSError as error:
             self._fail(f"the disk refuses: {error.strerror or error}")
         except Exception as error:
-            logger.exception("%s", self._uri)
+            logger.exception("%s", shortened(self._uri))
             self._fail(f"the agent failed ({type(error).__name__}): please report this with its log")
 
     def refuse(self, why: str) -> None:
         """It cannot be done now, and is tried as soon as it can."""
         if self._report.message != shortened(why):
             self._failed(why)
-            logger.warning("%s: %s", self._uri[:MESSAGE], self._report.message)
+            logger.warning("%s: %s", shortened(self._uri), self._report.message)
         self._tries, self.due = 0, 0.0
 
     async def _run(self, over: Over) -> None:
@@ -165,7 +164,7 @@ class Work:
             fresh = manifest._replace(verified_at=_now())
             self.store.write(fresh)
             return fresh
-        logger.error("%s is damaged on this disk: %s: %s", self._uri, damage[0].name, damage[0].why)
+        logger.error("%s is damaged on this disk: %s: %s", shortened(self._uri), shortened(damage[0].name), damage[0].why)
         self.store.damage()
         return None
 
@@ -223,7 +222,7 @@ class Work:
         pause = min(self._settings.again_last, self._settings.again * 2**self._tries)
         self._tries += 1
         self.due = time.monotonic() + pause
-        logger.warning("%s: %s (again in %.0f s)", self._uri[:MESSAGE], self._report.message, pause)
+        logger.warning("%s: %s (again in %.0f s)", shortened(self._uri), self._report.message, pause)
 
     def _pin(self) -> str:
         """The revision that all nodes are to hold, "" while the operator has not said one."""
@@ -237,11 +236,6 @@ def _secret(folder: Path, name: str) -> dict[str, str]:
     if not place.is_dir():
         return {}
     return {one.name: one.read_text() for one in place.iterdir() if one.is_file()}
-
-
-def shortened(text: str) -> str:
-    """A message that a record can hold: what people write may be long, and is repeated in messages."""
-    return text if len(text) <= MESSAGE else f"{text[: MESSAGE - 1]}…"
 
 
 def _age(moment: str) -> float:

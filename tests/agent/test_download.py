@@ -127,6 +127,17 @@ def test_a_scheme_that_is_not_served_is_said_at_once(uri: str) -> None:
         source(uri, Access({}, {}))
 
 
+def test_a_file_name_that_no_disk_takes_is_a_sentence(node: Node) -> None:
+    """5,000 letters, of the review's names of files; the names beside it do no harm."""
+    node.hub.files = {"~/x": b"home", "..\\x": b"up", **node.hub.files}
+    node.fetch()
+    assert node.wrong() == [] and (node.store.root / "~" / "x").is_file()
+    node.hub.files = {**node.hub.files, "x" * 5000: b"long"}
+    node.store = Store(node.store.path, "ffff0000")
+    with pytest.raises(Failed, match="the disk refuses: File name too long"):
+        node.fetch()
+
+
 def test_a_directory_that_was_filled_by_hand_needs_no_download(node: Node) -> None:
     for name, data in node.hub.files.items():
         place = node.store.path / name

@@ -16,7 +16,7 @@ from ome_operator.agent.store import Store
 from ome_operator.storage.listing import MOST
 from ome_operator.storage.sources import Access, source
 from tests.agent.conftest import URI, Node
-from tests.support.hub import COMMIT, served
+from tests.support.hub import COMMIT, Answer, served
 
 
 @dataclass
@@ -75,6 +75,35 @@ def test_a_listing_ends_and_leaves_no_thread(tmp_path: Path, blanks: Blanks) -> 
     assert threading.active_count() <= before + 1
 
 
+def test_a_listing_ends_with_its_model(tmp_path: Path, blanks: Blanks) -> None:
+    """Pairs that were created and deleted, as reported: none was left, and nothing else ever came."""
+    before = threading.active_count()
+
+    async def pair(number: int) -> None:
+        found = [source(URI, Access({}, {}, blanks.url)) for _ in range(2)]
+        stores = [Store(tmp_path / "models" / f"m-{number}-{place}", "0123abcd") for place in range(2)]
+        limits = Limits(listing=60.0)
+        made = [Download(URI, *both, limits, Progress()).run() for both in zip(found, stores, strict=True)]
+        tasks = [asyncio.create_task(item) for item in made]
+        await asyncio.sleep(0.2)
+        for task in tasks:
+            task.cancel()
+        done = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(isinstance(item, asyncio.CancelledError) for item in done)
+        for item in found:
+            await item.close()
+
+    async def all_of_them() -> None:
+        for number in range(4):
+            await pair(number)
+        await asyncio.sleep(0.3)
+        assert len(blanks.ended) == 8, "the source is not asked any more"
+        await asyncio.wait_for(asyncio.to_thread(str), 1)  # and disks have their threads
+
+    asyncio.run(all_of_them())
+    assert threading.active_count() <= before + 1
+
+
 def test_a_listing_of_too_many_files_is_refused(node: Node) -> None:
     node.hub.files = {f"{number:06}.txt": b"" for number in range(MOST + 1)}
     with pytest.raises(Failed, match=f"more than {MOST} files"):
@@ -85,6 +114,27 @@ def test_a_description_that_never_ends_is_refused(node: Node, monkeypatch: pytes
     monkeypatch.setattr("ome_operator.storage.hub.LIMIT", 1000)
     with pytest.raises(Failed, match="more than 1000 bytes where a short answer is due"):
         node.fetch()
+
+
+def test_what_is_tried_again_and_again_writes_short_lines(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    """Reported: 45 MB of log in half an hour, with the URI of every try (S23 of the review)."""
+    caplog.set_level("DEBUG", logger="ome_operator")
+    name = "n" * 200
+    node.hub.files = {name: b"12345" * 100}
+    node.hub.fault = lambda number, _: Answer(status=503) if number < 3 else Answer(wrong=True)
+    uri = f"{URI}@{'v' * 1990}"
+
+    async def run() -> None:
+        found = source(URI, Access({}, {}, node.hub.url))
+        try:
+            await Download(uri, found, node.store, node.limits, node.progress).run()
+        finally:
+            await found.close()
+
+    with pytest.raises(Failed, match="with another"):
+        asyncio.run(run())
+    lines = [found.getMessage() for found in caplog.records if found.name.startswith("ome_operator")]
+    assert len(lines) >= 8 and max(map(len, lines)) < 700
 
 
 @pytest.mark.parametrize("said", [b"[]", b"{", b"{}", b'{"sha": "x", "siblings": [1]}', b"[" * 100_000])

@@ -1,7 +1,9 @@
 """What an agent knows, and when it tries again."""
 
 import asyncio
+import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +13,7 @@ import pytest
 from ome_operator.agent import loop, record
 from ome_operator.agent.loop import Agent
 from ome_operator.agent.work import AgentSettings, Work
-from ome_operator.kube.errors import NotFound, Transient
+from ome_operator.kube.errors import KubeError, NotFound, ServerError, Transient
 from tests.support import parts, yamls
 from tests.support.fake_api import Call, FakeApi
 
@@ -145,6 +147,83 @@ async def test_models_that_cannot_be_listed_keep_nobody_from_telling() -> None:
         await asyncio.wait_for(told.wait(), 10)
     finally:
         running.cancel()
+
+
+async def settled(agent: Agent, done: Callable[[], bool]) -> None:
+    """Run an agent that has seen every model until this holds."""
+    complete = asyncio.Event()
+    complete.set()
+    running = asyncio.create_task(agent.run(complete))
+    try:
+        async with asyncio.timeout(30):
+            while not done():
+                assert not running.done()
+                await asyncio.sleep(0.02)
+    finally:
+        running.cancel()
+        await agent.close()
+
+
+@pytest.mark.parametrize("place", ["/elsewhere", "ROOT/x"], ids=["outside of the roots", "below a root"])
+async def test_three_hundred_models_with_all_that_their_authors_may_write(
+    place: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reported with URIs of 2,000 characters and paths of 3,800: the record was refused, so no model of anybody became
+    Ready, and each try wrote both into the log (S6 and S23 of the review). A path has 2,048 characters at most by now.
+    """
+    monkeypatch.setattr(loop, "TICK", 0.05)
+    api = server()
+    agent = Agent(AgentSettings(node="n", roots=(str(tmp_path),)), api)
+    for number in range(300):
+        path = (place.replace("ROOT", str(tmp_path)) + ("/" + "p" * 200) * 19)[:2048]
+        nobody = {"endpoint": "http://127.0.0.1:9"}
+        long = {"storageUri": f"hf://a/{'u' * 1980}{number:03}", "path": path, "parameters": nobody}
+        made = model(f"u{number}", storage=long)
+        agent.seen("BaseModel", {**made, "metadata": {**made["metadata"], "name": f"m-{number}", "namespace": "team-a"}})
+    agent.seen("BaseModel", model("longer", storage={"storageUri": "hf://a/b", "path": "/p" * 1900}))
+    assert "longer" in agent._unread
+    (tmp_path / "good").mkdir()
+    (tmp_path / "good/config.json").write_text("{}")
+    good = {"storageUri": f"local://{tmp_path}/good", "path": f"{tmp_path}/good"}
+    agent.seen("ClusterBaseModel", model("good", storage=good))
+
+    def told() -> dict[str, Any]:
+        return (api.bodies("apply") or [{"status": {}}])[-1]["status"]
+
+    await settled(agent, lambda: "1 Ready, 300 Failed" in told().get("summary", ""))
+    assert len(json.dumps(told())) < 1_100_000
+    assert all(len(item.get("message", "")) <= record.MESSAGE for item in told()["models"])
+    lines = [found.getMessage() for found in caplog.records]
+    assert len(lines) <= 310 and max(map(len, lines)) < 1_000, "a line for each, and not again in every pass"
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [Transient("etcdserver: request is too large", 500), ServerError("request entity too large", 413)],
+    ids=["500", "413"],
+)
+async def test_a_record_that_is_refused_is_sent_ever_less_often_and_the_work_goes_on(
+    refusal: KubeError, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reported: once a second by every node, with 1.6 MB each time."""
+    monkeypatch.setattr(loop, "TICK", 0.01)
+    api = server()
+    api.answers["apply"] = refusal
+    agent = Agent(AgentSettings(node="n", roots=(str(tmp_path),)), api)
+    for name in ("good", "later"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text("{}")
+    agent.seen("ClusterBaseModel", model("good", storage={"storageUri": "local:///x", "path": f"{tmp_path}/good"}))
+    began = asyncio.get_running_loop().time()
+
+    def over() -> bool:
+        if len(api.bodies("apply")) == 2 and "later" not in agent._models:
+            agent.seen("ClusterBaseModel", model("later", storage={"storageUri": "local:///y", "path": f"{tmp_path}/later"}))
+        return asyncio.get_running_loop().time() - began > 1.0
+
+    await settled(agent, over)
+    assert 3 <= len(api.bodies("apply")) <= 8, "of a hundred passes"
+    assert agent._works["later"].report().state == record.READY
 
 
 def test_an_edit_of_what_failed_is_tried_at_once(tmp_path: Path) -> None:

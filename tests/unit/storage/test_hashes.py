@@ -2,6 +2,7 @@
 
 import hashlib
 import random
+from pathlib import Path
 
 import pytest
 
@@ -63,7 +64,18 @@ def test_blocks_are_independent_of_how_bytes_came() -> None:
     assert one.blocks == many.blocks and len(one.blocks) == 2
 
 
-@pytest.mark.parametrize("name", ["../evil", "/etc/passwd", "a/../../b", "", "a\0b"])
+UP = ["../evil", "a/../../b", "a/..", "..", "./../evil", "/etc/passwd", "//etc/passwd", "", ".", "a\0b"]
+PLAIN = ["~/x", "..\\x", "x" * 5000]
+"""What leads out of a directory elsewhere, and nowhere here; and a name that no disk takes."""
+
+
+@pytest.mark.parametrize("name", UP)
 def test_no_file_lands_outside_the_directory(name: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(Refused, match="would not lie below the model's directory"):
         listing([RemoteFile(name, 1, SIZE_ONLY)])
+
+
+@pytest.mark.parametrize("name", PLAIN, ids=["home", "backslash", "long"])
+def test_what_is_only_odd_is_the_name_of_a_file_below(name: str) -> None:
+    (found,) = listing([RemoteFile(name, 1, SIZE_ONLY)]).files
+    assert Path("/models", found.name).resolve().is_relative_to("/models")
