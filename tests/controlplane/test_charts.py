@@ -260,3 +260,26 @@ def test_helm_test_runs_where_the_operator_works() -> None:
     assert only(made, "Role", "ome-test")["metadata"]["namespace"] == "a"
     (box,) = only(made, "Pod")["spec"]["containers"]
     assert {(given["name"], given["value"]) for given in box["env"]} >= {("NAMESPACE", "a"), ("CLASS", "x")}
+
+
+def test_agents_are_ready_when_they_answer() -> None:
+    """Else a roll-out of agents that do not start goes on over all nodes."""
+    made = pod(rendered(agent={"enabled": True, "image": {"repository": "r/agent"}}), "DaemonSet")
+    (box,) = made["containers"]
+    assert box["readinessProbe"]["httpGet"] == {"path": "/healthz", "port": "health"} == box["livenessProbe"]["httpGet"]
+
+
+def test_every_policy_fails_closed_and_names_its_user() -> None:
+    """Where one cannot be evaluated the request is refused; a group of users would be wider than an account."""
+    values = {"agent": {"enabled": True, "image": {"repository": "r/agent"}}, "admissionPolicy": {"tenants": ["team-a"]}}
+    made = rendered(**values)
+    policies = [body for body in made if body["kind"] == "ValidatingAdmissionPolicy"]
+    assert len(policies) >= 8 and {body["spec"]["failurePolicy"] for body in policies} == {"Fail"}
+    bindings = [body["spec"] for body in made if body["kind"] == "ValidatingAdmissionPolicyBinding"]
+    assert {body["policyName"] for body in bindings} == {body["metadata"]["name"] for body in policies}
+    assert all(body["validationActions"] == ["Deny"] for body in bindings)
+    for body in policies:
+        said = json.dumps(body["spec"].get("matchConditions") or [])
+        of_tenants = body["metadata"]["name"].endswith("tenants")
+        assert of_tenants or "request.userInfo.username == 'system:serviceaccount:ome:" in said, body["metadata"]["name"]
+        assert "userInfo.groups" not in json.dumps(body["spec"])

@@ -42,3 +42,15 @@ def test_what_continuous_integration_runs_is_what_the_workflow_runs() -> None:
     assert [step["run"] for step in steps(ROOT / ".github/workflows/ci.yml") if "run" in step] == [
         f"make {word}" for word in words
     ]
+
+
+def test_what_is_published_is_signed_and_says_where_it_comes_from() -> None:
+    """Images by digest, after they were pushed and before the page names them."""
+    text = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
+    told = [
+        step.get("run", "").split(" VERSION")[0] or step["uses"].partition("@")[0] for step in text["jobs"]["push"]["steps"]
+    ]
+    attests = [at for at, what in enumerate(told) if what == "actions/attest-build-provenance"]
+    assert len(attests) == 3
+    assert told.index("make release") < told.index("make release-sign") < attests[0] < told.index("make release-page")
+    assert "release digests | xargs -n 1 cosign sign" in (ROOT / "Makefile").read_text()
