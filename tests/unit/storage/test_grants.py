@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from ome_operator.errors import UserError
 from ome_operator.storage import reach
@@ -14,6 +15,7 @@ from ome_operator.storage.addresses import address, listed, place
 from ome_operator.storage.grants import Grant, Guard, Trust, grant
 from ome_operator.storage.listing import Refused
 from ome_operator.storage.sources import Access, bucket, source
+from tests.support.hub import served
 
 TOKEN = Grant(name="hf-token", hosts=("huggingface.co",), namespaces=("team-a",))
 TRUST = Trust(secrets={"hf-token": TOKEN})
@@ -68,6 +70,51 @@ def test_an_endpoint_gets_no_token_of_the_cluster() -> None:
     with pytest.raises(Refused, match=r"not for the host evil\.example"):
         source("hf://any/thing", access)
     source("hf://any/thing", access._replace(secret={}))
+
+
+class Evil:
+    """A registry of a tenant's, or its realm, that wants to see something."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.challenge = "Basic"
+        self.seen: list[tuple[str, str]] = []
+
+    def app(self) -> web.Application:
+        made = web.Application()
+        made.router.add_get("/{rest:.*}", self._answer)
+        return made
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        self.seen.append((request.path, request.headers.get("Authorization", "")))
+        return web.Response(status=401, headers={"WWW-Authenticate": self.challenge.replace("URL", self.url)})
+
+
+@pytest.mark.parametrize(
+    "challenge", ["Basic", 'Bearer realm="URL/token",service="x"', 'Bearer realm="https://evil.example/token"']
+)
+def test_a_registrys_password_goes_to_no_endpoint_and_no_realm_that_others_name(challenge: str) -> None:
+    """S2: looked up for the registry's host, shown to the endpoint: `Basic Y2k6UkVHUEFTUw==`. S15: or to its realm."""
+    host = "registry.corp.example:5000"
+    trust = Trust(
+        secrets={"reg-cred": Grant(name="reg-cred", hosts=(host,), namespaces=("team-a",))},
+        private_hosts=frozenset({"127.0.0.1"}),
+    )
+    secret = {".dockerconfigjson": json.dumps({"auths": {host: {"auth": "Y2k6UkVHUEFTUw=="}}})}
+
+    async def ask(evil: Evil) -> None:
+        uri = f"oci://{host}/any/thing:1"
+        found = source(uri, Access({"endpoint": evil.url}, secret, guard=guard(key="reg-cred", uri=uri, trust=trust)))
+        try:
+            await found.listing("")
+        finally:
+            await found.close()
+
+    with served(Evil()) as evil:
+        evil.challenge = challenge
+        with pytest.raises(Refused, match=r"is not for the host (127\.0\.0\.1|evil\.example)"):
+            asyncio.run(ask(evil))
+        assert evil.seen and not [shown for _, shown in evil.seen if shown]
 
 
 @pytest.mark.parametrize(
@@ -192,3 +239,23 @@ def test_a_host_of_the_chart_is_asked(listener: socket.socket) -> None:
         listener.accept()[0].close()
     with pytest.raises(aiohttp.ClientError):
         asyncio.run(ask(f"localhost:{port + 1}"))
+
+
+@pytest.mark.parametrize("host", ["169.254.169.254", "localhost:PORT", "127.0.0.1:PORT", "[::1]"])
+def test_an_address_inside_of_a_network_is_no_registry_of_a_namespaces_model(host: str, listener: socket.socket) -> None:
+    """S15: nobody is connected to, and the sentence is that of a registry without the artifact."""
+    host = host.replace("PORT", str(listener.getsockname()[1]))
+    uri = f"oci://{host}/x:1"
+
+    async def ask() -> None:
+        found = source(uri, Access({}, {}, guard=guard(key="", uri=uri, trust=Trust())))
+        try:
+            await found.listing("")
+        finally:
+            await found.close()
+
+    with pytest.raises(Refused, match="or does not show it to us") as told:
+        asyncio.run(ask())
+    assert "inside of a network" in str(told.value.__cause__)
+    with pytest.raises(TimeoutError):
+        listener.accept()
