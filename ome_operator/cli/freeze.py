@@ -15,6 +15,7 @@ import typer
 from ome_operator import keys
 from ome_operator.cli.completing import services
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, meant, missing, on_cluster
+from ome_operator.cli.output import say
 from ome_operator.errors import UserError
 from ome_operator.settings import Settings
 
@@ -109,7 +110,7 @@ def thaw(
         typer.echo(f"{where}/{name} {'goes on' if was else 'was not frozen by itself: nothing was edited'}.")
         its = await _class_of(client, where, name)
         if said := await _frozen_with_all(client, _lease_of(its), lease):
-            typer.echo(f"All services are frozen{said}: `{_thaw(its)}` ends that.")
+            say(f"All services are frozen{said}: `{_thaw(its)}` ends that.")
 
     on_cluster(kubeconfig, context, work)
 

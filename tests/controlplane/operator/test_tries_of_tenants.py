@@ -220,6 +220,24 @@ def what_another_namespace_has(tenant: Tenant) -> None:
     assert "benchmark-of-waits" not in jobs(tenant)
 
 
+def weights_of_another_namespaces_model(tenant: Tenant) -> None:
+    """Trained on a BaseModel of `team-b`, whose name the tenant gives to a model of its own."""
+    storage = {"storageUri": "local:///mnt/models/ft-b", "path": "/mnt/models/ft-b"}
+    spec = {"baseModelRef": {"name": "ft-base"}, "modelType": "LoRA", "storage": storage, "hyperParameters": {}}
+    tenant.rig.create({"apiVersion": yamls.API, "kind": "FineTunedWeight", "metadata": {"name": "ft-b"}, "spec": spec})
+    try:
+        model = {"apiVersion": yamls.API, "kind": "BaseModel", "metadata": {"name": "ft-base", "namespace": MINE}}
+        own = {"storageUri": "pvc://weights/x"}
+        assert tenant.makes({**model, "spec": {"storage": own, "modelFormat": {"name": "safetensors"}}}) == ""
+        service = yamls.service(MINE, "ft", "w-tenants", "engine", model="ft-base")
+        service["spec"]["model"]["fineTunedWeights"] = ["ft-b"]
+        assert tenant.makes(service) == ""
+        tenant.told("InferenceService", "ft", "WrongBaseModel", f"not on model ft-base of namespace {MINE}")
+        assert tenant.rig.all("Pod", MINE, f"{keys.SERVICE}=ft") == []
+    finally:
+        tenant.rig.delete("FineTunedWeight", "", "ft-b")
+
+
 def jobs(tenant: Tenant) -> list[str]:
     return [job["metadata"]["name"] for job in tenant.rig.all("Job", MINE)]
 
@@ -254,6 +272,7 @@ TRIES: dict[str, Callable[[Tenant], None]] = {
     "the name of a Role": rights_of_a_role_with_the_name_of_a_routers,
     "the name of a Role, later": rights_of_a_role_that_comes_after_the_binding,
     "what another namespace has": what_another_namespace_has,
+    "weights of another namespace's model": weights_of_another_namespaces_model,
     "ControllerRevisions": forbidden("POST", f"/apis/apps/v1/namespaces/{MINE}/controllerrevisions", REVISION),
     "NodeModels": forbidden("POST", "/apis/ome.io/v1beta1/nodemodels", RECORD),
     "labels of nodes": forbidden("PATCH", "/api/v1/nodes/NODE", LABEL, MERGE),

@@ -192,6 +192,11 @@ def test_a_thaw_names_what_stays_frozen(monkeypatch: pytest.MonkeyPatch) -> None
     assert done.output == f"team/r1 goes on.\nAll services are frozen since {OLD}: `ome thaw --all` ends that.\n"
 
 
+def test_what_somebody_wrote_on_the_lease_gives_the_terminal_no_orders(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = ome(monkeypatch, Cluster([service()], [lease("now: \x1b]0;PWNED\x07\x1b[2J")], runs=True), "thaw", "r1")
+    assert "PWNED" in done.output and not {"\x1b", "\x07"} & set(done.output)
+
+
 def test_nothing_to_thaw_is_no_edit(monkeypatch: pytest.MonkeyPatch) -> None:
     api = Cluster([service()], [lease()], runs=True)
     assert "was not frozen by itself: nothing was edited" in ome(monkeypatch, api, "thaw", "r1").output
