@@ -7,6 +7,9 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from yarl import URL
 
 from ome_operator.agent.download import Download, Limits
 from ome_operator.agent.peers import Giver, Swarm, serve
@@ -14,6 +17,8 @@ from ome_operator.agent.places import Roots
 from ome_operator.agent.progress import Progress
 from ome_operator.agent.store import Store
 from ome_operator.storage import sha256sums
+from ome_operator.storage.hashes import SIZE_ONLY
+from ome_operator.storage.listing import RemoteFile
 from ome_operator.storage.sources import Access, source
 from tests.support import parts
 from tests.support.hub import Hub, model, served
@@ -137,3 +142,59 @@ def test_nodes_that_begin_together_share_the_work(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize("asked", ["sha256:../../etc/passwd", "sha256:00", "nothing"])
 def test_only_hashes_that_are_proven_here_are_found(asked: str, tmp_path: Path) -> None:
     assert asyncio.run(Giver([str(tmp_path)], TOKEN)._find(asked)) is None
+
+
+@pytest.mark.parametrize(
+    ("shown", "asked", "status"),
+    [
+        ("", "/files/HASH", 401),
+        ("Bearer wrong", "/files/HASH", 401),
+        (f"Basic {TOKEN}", "/files/HASH", 401),
+        (f"Bearer {TOKEN}", "/files/HASH", 200),
+        (f"Bearer {TOKEN}", "/files/..%2F..%2F..%2Fetc%2Fpasswd", 404),
+        (f"Bearer {TOKEN}", "/files/sha256:..%2F..%2Fetc%2Fpasswd", 404),
+        (f"Bearer {TOKEN}", "/namespaces/..%2F..%2Fetc/files/passwd", 404),
+        (f"Bearer {TOKEN}", "/etc/passwd", 404),
+    ],
+)
+def test_what_a_stranger_is_answered(shown: str, asked: str, status: int, hub: Hub, tmp_path: Path) -> None:
+    async def ask() -> int:
+        await fetch(hub, tmp_path, [])
+        (proven, *_) = place(tmp_path).manifest().files  # type: ignore[union-attr]
+        runner, port = await serve(Giver([str(tmp_path)], TOKEN), "127.0.0.1", 0)
+        where = URL(f"http://127.0.0.1:{port}{asked.replace('HASH', str(proven.hash))}", encoded=True)
+        try:
+            async with aiohttp.ClientSession() as one, one.get(where, headers={"Authorization": shown}) as answer:
+                return answer.status
+        finally:
+            await runner.cleanup()
+
+    assert asyncio.run(ask()) == status
+
+
+def test_a_file_of_which_only_the_size_is_known_is_asked_of_the_source(hub: Hub, tmp_path: Path) -> None:
+    """Whoever has the token could give any bytes for it."""
+    asked: list[str] = []
+
+    async def peer(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        return web.Response(body=b"EVIL")
+
+    async def read() -> bytes:
+        name, data = BIG, hub.files[BIG]
+        app = web.Application()
+        app.router.add_route("*", "/{rest:.*}", peer)
+        async with TestServer(app) as server:
+
+            async def find() -> list[str]:
+                return [str(server.make_url("")).rstrip("/")]
+
+            swarm = Swarm(source(URI, Access({}, {}, hub.url)), find, TOKEN)
+            listing = await swarm.listing("")
+            file = RemoteFile(name, len(data), SIZE_ONLY)
+            found = b"".join([part async for part in swarm.read(listing, file, 0, len(data))])
+            await swarm.close()
+        assert found == data
+        return found
+
+    assert asyncio.run(read()) and asked == []

@@ -98,6 +98,16 @@ def test_the_page_needs_nothing_else_and_escapes_what_servers_say() -> None:
     assert text.count("<svg") == 4, "throughput, and three latencies of the scenario that was measured"
 
 
+def test_no_text_of_a_stranger_becomes_a_tag() -> None:
+    """Names, URL, the service's facts, scenarios and errors; five tags, and a text that ends an attribute."""
+    evil = ["<script>", "<img src=x onerror=a>", "<svg onload=a>", "<a href=x>", "</td><b>", '" onload="a']
+    told = plan(*((f"D(1,{number}){text}", 1) for number, text in enumerate(evil)))
+    told |= {"name": evil[0], "target": evil[1], "service": {"gpuType": evil[2], "engine": evil[4]}}
+    raw = {number: {"error": text} if number % 2 else outcome(5, (text,)) for number, text in enumerate(evil)}
+    text = rendered(results(told, raw))
+    assert not [tag for tag in evil if tag in text] and "&lt;script&gt;" in text
+
+
 def test_a_plot() -> None:
     found = plot("t", [("a", [(8, 230.0), (1, 100.0)]), ("b", [])])
     assert found is not None
