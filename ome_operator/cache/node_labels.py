@@ -7,7 +7,7 @@ from ome_operator.core.observed.objects import Node, Ref
 
 
 def concerned(labels: Iterable[str]) -> Callable[[Ref], bool]:
-    """Whether one of these node labels is about a model, or about one of its revisions.
+    """Whether any of these node labels is about a model, or about a revision of it.
 
     Each model is looked at once, however many labels there are: of a revision's label only the length of the digest decides
     how the rest is cut.

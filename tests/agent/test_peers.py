@@ -164,7 +164,7 @@ def test_what_a_stranger_is_answered(shown: str, asked: str, status: int, hub: H
         runner, port = await serve(Giver([str(tmp_path)], TOKEN), "127.0.0.1", 0)
         where = URL(f"http://127.0.0.1:{port}{asked.replace('HASH', str(proven.hash))}", encoded=True)
         try:
-            async with aiohttp.ClientSession() as one, one.get(where, headers={"Authorization": shown}) as answer:
+            async with aiohttp.ClientSession() as asks, asks.get(where, headers={"Authorization": shown}) as answer:
                 return answer.status
         finally:
             await runner.cleanup()

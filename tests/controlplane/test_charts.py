@@ -270,7 +270,7 @@ def test_agents_are_ready_when_they_answer() -> None:
 
 
 def test_every_policy_fails_closed_and_names_its_user() -> None:
-    """Where one cannot be evaluated the request is refused; a group of users would be wider than an account."""
+    """Where a policy cannot be evaluated the request is refused; a group of users would be wider than an account."""
     values = {"agent": {"enabled": True, "image": {"repository": "r/agent"}}, "admissionPolicy": {"tenants": ["team-a"]}}
     made = rendered(**values)
     policies = [body for body in made if body["kind"] == "ValidatingAdmissionPolicy"]

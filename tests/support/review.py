@@ -1,0 +1,84 @@
+"""docs/security-review.md, from tests/data/review.yaml: what a security review reached, what happens now, and the tests."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+FILE = Path(__file__).parents[1] / "data/review.yaml"
+OPEN = "open:"
+"""How `now` begins where no test holds it."""
+
+HEAD = """# A security review, row by row
+
+On 2026-11-24 somebody tried to break this project: with the rights of a tenant, with the operator's token, and with an
+agent's. The review had 25 findings, S1 to S25. A finding with several ways in has a row for each. Each row has the tests
+that go the same way in and fail without the fix. A row that no test holds says "open", and what is left.
+
+`tests/unit/test_security_review.py` looks that each of these tests exists, and that no try of the review is missing. Files
+below `tests/controlplane` send their requests to a real API server, `tests/router` has a real router, `tests/agent` has real
+hubs, registries and stores on loopback. The rows are in [review.yaml](../tests/data/review.yaml), and
+`pytest tests/unit/test_security_review.py --update-golden` writes this page.
+
+What holds by now is described in [security](security.md) and in [who trusts whom](tenancy.md).
+"""
+
+
+class Row(NamedTuple):
+    """A way in, or what held."""
+
+    id: str
+    """"" for what held."""
+    what: str
+    before: str
+    """"" for what held."""
+    now: str
+    tests: tuple[str, ...]
+    """Ids of pytest, without parameters."""
+
+    @property
+    def open(self) -> bool:
+        """Whether something is left that no test holds."""
+        return self.now.startswith(OPEN)
+
+
+def findings() -> list[Row]:
+    """The ways in, in order."""
+    return [Row(row["id"], row["threat"], row["before"], row["now"], tuple(row["tests"])) for row in _read()["findings"]]
+
+
+def held() -> list[Row]:
+    """What was tried and held."""
+    return [Row("", row["what"], "", row["now"], tuple(row["tests"])) for row in _read()["held"]]
+
+
+def page() -> str:
+    """The whole page."""
+    rows, others = findings(), held()
+    still = [row.id for row in rows if row.open]
+    said = [HEAD, f"{len(rows)} ways in; open: {', '.join(still)}.", "", "## S1 to S25", ""]
+    said += ["| | threat | before | now | tests |", "|---|---|---|---|---|"]
+    said += [f"| {row.id} | {_cell(row.what)} | {_cell(row.before)} | {_cell(row.now)} | {_tests(row)} |" for row in rows]
+    said += ["", "## What was tried and held", "", "| what held | now | tests |", "|---|---|---|"]
+    said += [f"| {_cell(row.what)} | {_cell(row.now)} | {_tests(row)} |" for row in others]
+    return "\n".join(said) + "\n"
+
+
+def _tests(row: Row) -> str:
+    return "<br>".join(_shown(row.tests))
+
+
+def _shown(tests: tuple[str, ...]) -> Iterator[str]:
+    """Each file once, with its tests."""
+    for file in dict.fromkeys(test.partition("::")[0] for test in tests):
+        mine = (test.partition("::")[2] for test in tests if test.startswith(f"{file}::"))
+        yield f"[{file.removeprefix('tests/')}](../{file}): " + ", ".join(f"`{name}`" for name in mine)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _read() -> Any:
+    return yaml.safe_load(FILE.read_text(encoding="utf-8"))
