@@ -283,3 +283,72 @@ def test_every_policy_fails_closed_and_names_its_user() -> None:
         of_tenants = body["metadata"]["name"].endswith("tenants")
         assert of_tenants or "request.userInfo.username == 'system:serviceaccount:ome:" in said, body["metadata"]["name"]
         assert "userInfo.groups" not in json.dumps(body["spec"])
+
+
+AGENT = {"enabled": True, "image": {"repository": "r/agent"}}
+
+
+def rules(made: list[dict[str, Any]], prefix: str) -> list[dict[str, Any]]:
+    roles = [
+        body for body in made if body["kind"] in ("Role", "ClusterRole") and body["metadata"]["name"].startswith(prefix)
+    ]
+    assert roles, prefix
+    return [rule for body in roles for rule in body["rules"]]
+
+
+def test_no_right_lets_the_operator_grow_and_of_secrets_it_makes_some() -> None:
+    """docs/security.md: what the operator may do."""
+    made = rendered()
+    rights = {(what, verb) for rule in rules(made, "ome-operator") for what in rule["resources"] for verb in rule["verbs"]}
+    assert not {verb for _, verb in rights} & {"escalate", "bind", "impersonate", "deletecollection", "*"}
+    assert {verb for what, verb in rights if what == "secrets"} == {"create"}
+    assert {verb for what, verb in rights if what == "pods"} == {"get", "list", "watch", "patch", "delete"}
+    assert not {verb for what, verb in rights if what in ("clusterbasemodels", "inferenceservices")} & {"delete"}
+    assert not [body for body in made if "Webhook" in body["kind"]]
+    without = rules(rendered(rbac={"createSecrets": False}), "ome-operator")
+    assert not [rule for rule in without if "secrets" in rule["resources"]]
+
+
+def test_people_who_may_make_workloads_may_make_services_and_administrators_the_rest() -> None:
+    """docs/security.md: who can do what."""
+    made = rendered()
+    written = {what for rule in rules(made, "ome-edit") for what in rule["resources"]}
+    assert {"inferenceservices", "basemodels", "servingruntimes", "benchmarkjobs"} <= written
+    assert not [what for what in written if what.startswith("cluster") or what in ("finetunedweights", "nodemodels")]
+    edit = only(made, "ClusterRole", "ome-edit")
+    assert {key.rpartition("-")[2] for key in edit["metadata"]["labels"] if "aggregate-to" in key} == {"edit", "admin"}
+    none = rendered(rbac={"aggregateToUserRoles": False})
+    assert not [body for body in none if body["metadata"]["name"] == "ome-edit"]
+
+
+def test_pods_of_the_chart_may_do_little() -> None:
+    """docs/security.md: the operator's pod, and what an agent may do."""
+    made = rendered(agent={**AGENT, "roots": ["/raid"]}, networkPolicy={"enabled": True})
+    operator, agent = pod(made), pod(made, "DaemonSet")
+    for spec in (operator, agent):
+        (box,) = spec["containers"]
+        context = box["securityContext"]
+        assert context["readOnlyRootFilesystem"] and not context["allowPrivilegeEscalation"]
+        assert context["capabilities"] == {"drop": ["ALL"]}
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert operator["securityContext"]["runAsNonRoot"] and operator["securityContext"].get("runAsUser", 65532) == 65532
+    assert agent["securityContext"]["runAsUser"] == 0
+    assert [volume["hostPath"]["path"] for volume in agent["volumes"] if "hostPath" in volume] == ["/raid"]
+    secrets = {what for rule in rules(made, "ome-agent") for what in rule["resources"]}
+    assert "secrets" not in secrets and "pods" not in secrets
+    (rule,) = only(made, "NetworkPolicy")["spec"]["ingress"]
+    assert {port["port"] for port in rule["ports"]} == {"metrics", "health"}
+
+
+def test_policies_of_networks_are_held_where_they_are_made() -> None:
+    for on in (False, True):
+        held = [body for body in rendered(networkPolicy={"services": on}) if body["kind"] == "ValidatingAdmissionPolicy"]
+        named = [body["metadata"]["name"] for body in held if "networkpolicies" in json.dumps(body["spec"])]
+        assert ("ome-operator" in named) is on
+        assert ("pods with the label" in json.dumps([body for body in held if body["metadata"]["name"] in named])) is on
+
+
+def test_a_secret_by_its_name_alone_is_refused_with_the_form() -> None:
+    given = json.dumps({**AGENT, "secrets": ["hf-token"]})
+    done = helm("template", "ome", str(CHART), "--set", "image.repository=r/op", "--set-json", f"agent={given}")
+    assert done.returncode and "Write {name: hf-token, hosts: [huggingface.co]" in done.stderr, done.stderr

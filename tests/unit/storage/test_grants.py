@@ -8,11 +8,13 @@ from collections.abc import Mapping
 import aiohttp
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from ome_operator.errors import UserError
 from ome_operator.storage import reach
 from ome_operator.storage.addresses import address, listed, place
 from ome_operator.storage.grants import Grant, Guard, Trust, grant
+from ome_operator.storage.http import session
 from ome_operator.storage.listing import Refused
 from ome_operator.storage.sources import Access, bucket, source
 from tests.support.hub import served
@@ -259,3 +261,22 @@ def test_an_address_inside_of_a_network_is_no_registry_of_a_namespaces_model(hos
     assert "inside of a network" in str(told.value.__cause__)
     with pytest.raises(TimeoutError):
         listener.accept()
+
+
+async def test_behind_a_proxy_the_proxy_connects_and_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the administrator's own, so its address may be private."""
+    asked: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(str(request.url))
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_get("/{rest:.*}", answer)
+    async with TestServer(app) as proxy:
+        for name in ("NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("http_proxy", str(proxy.make_url("/")))
+        async with session(()) as asks, asks.get("http://10.9.8.7/x") as found:
+            assert found.status == 200
+    assert asked == ["http://10.9.8.7/x"]
