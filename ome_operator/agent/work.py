@@ -183,10 +183,15 @@ class Work:
         download = Download(
             self._uri, found, self.store, settings.limits, progress, node=node, namespace=namespace, over=over
         )
+        began = time.monotonic()
+        logger.info("fetching %s for %s %s", shortened(self._uri), self.model.kind, self.model.name)
         try:
-            return await download.run(self._pin())
+            made = await download.run(self._pin())
         finally:
             await found.close()
+        told = len(made.files), made.size / 1e9, time.monotonic() - began
+        logger.info("%s is whole: %d files, %.3g GB, this try took %.0f s", shortened(self._uri), *told)
+        return made
 
     def _done(self, manifest: Manifest) -> None:
         models, paths = (record.label(self.model),), (str(self.store.path),) if self.store.linked else ()

@@ -53,6 +53,14 @@ def here(tmp_path: Path, hub: Hub) -> Here:
     return Here(tmp_path, hub)
 
 
+def test_the_log_tells_of_a_fetch(here: Here, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="ome_operator.agent")
+    here.work(here.model())
+    begun, done = (record.getMessage() for record in caplog.records)
+    assert begun == f"fetching {URI} for ClusterBaseModel tiny"
+    assert done.startswith(f"{URI} is whole: {len(here.hub.files)} files, ")
+
+
 def test_a_model_becomes_ready_with_facts(here: Here) -> None:
     report = here.work(here.model()).report()
     assert (report.state, report.revision, report.bytes, report.total) == ("Ready", COMMIT, here.hub.size, here.hub.size)
