@@ -53,6 +53,9 @@ LEASE_CLASS = f"{GROUP}/operator-lease"
 """Label on an operator's Lease: its class, or "", so that two operators of a class find each other."""
 RETRY = f"{GROUP}/rollout-retry"
 """On a service: any new value lets a rejected revision be tried again."""
+WAVES, BAKE = f"{GROUP}/rollout-waves", f"{GROUP}/rollout-bake"
+"""On a runtime, a model or an accelerator class: how its edits go on from service to service, such as "1, 5%, 25%, 100%" and
+"5m", instead of what the chart says (docs/rollouts.md)."""
 
 FREEZE = f"{GROUP}/freeze"
 """On a service, or on the operator's Lease for all services: nothing is rolled, scaled or recycled (docs/observe-freeze.md).

@@ -249,6 +249,23 @@ class LoadedModel(Spec):
     last_failure_info: FailureInfo | None = None
 
 
+class ReachedEdit(Spec):
+    """An edit of a runtime, a model or an accelerator class that the service became whole with."""
+
+    kind: str
+    """Kind of the object."""
+    namespace: str | None = None
+    """Its namespace, where it has one."""
+    name: str
+    """Its name."""
+    uid: str
+    """Its UID."""
+    generation: int
+    """The generation that the edit made."""
+    time: str
+    """When the service became whole."""
+
+
 class ServiceStatus(Spec):
     """How the service is, and why it is not better."""
 
@@ -273,6 +290,8 @@ class ServiceStatus(Spec):
     """Only while the new slice is not whole."""
     rejected: Annotated[list[RejectedRevision] | None, ATOMIC] = None
     """Revisions that never became ready and are not tried again."""
+    reached: Annotated[list[ReachedEdit] | None, ATOMIC] = None
+    """Edits of objects that it shares with other services, and that it became whole with."""
     last_runtime_sync_token: str | None = None
     """Value of the annotation ome.io/runtime-sync that was acted on last."""
     last_model_sync_token: str | None = None

@@ -69,11 +69,11 @@ Percent = Annotated[
 ]
 """A count or a share."""
 
-_DURATION = "^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$"
+DURATION = "^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$"
 Duration = Annotated[
     str,
     Field(max_length=64),
-    Rule(f"self.matches('{_DURATION}')", 'write a duration such as "90s", "15m" or "1h30m"', matches(_DURATION)),
+    Rule(f"self.matches('{DURATION}')", 'write a duration such as "90s", "15m" or "1h30m"', matches(DURATION)),
 ]
 
 SCHEMES = ("hf", "s3", "gs", "az", "oci", "pvc", "local", "vendor", "github")

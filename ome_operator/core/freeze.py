@@ -85,6 +85,7 @@ FROZEN: Mapping[str, Rule] = {
     "urgent": _passes,
     "events": _passes,
     "rolls": _begun,
+    "stands": _passes,
     "watch_failures": _passes,
     "requeue_after": _at_no_time,
 }

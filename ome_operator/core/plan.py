@@ -4,10 +4,12 @@ Nothing is destroyed on a cache's word: deletes and patches carry the UID of the
 decision rests on something that must not exist any more.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ome_operator.core.observed.objects import Manifest, Pod
+from ome_operator.core.observed.objects import Manifest, Pod, Ref
+from ome_operator.core.rollout.shared_edits import Stand
 
 NEEDED = ("Service", "Role", "RoleBinding")
 """Kinds without which a service with ready pods is still not reachable."""
@@ -154,6 +156,8 @@ class Plan:
     events: tuple[Event, ...] = ()
     rolls: bool = False
     """The service rolls out an edit that others share, until it is whole, or would if nobody were ahead of it."""
+    stands: Mapping[Ref, Stand] = field(default_factory=dict)
+    """How it stands to the last edit of each object that it shares; nothing of a service that no shared edit reaches."""
     watch_failures: tuple[tuple[str, str], ...] = ()
     """(kind, name) of workloads that have fewer pods than they want: the shell looks for FailedCreate events."""
     requeue_after: float | None = None

@@ -6,7 +6,7 @@ from typing import Any
 from ome_operator import keys, names
 from ome_operator.api import InferenceService
 from ome_operator.core.desired import Desired
-from ome_operator.core.observed.objects import Observed
+from ome_operator.core.observed.objects import Observed, Ref
 from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.plan import NEEDED, Plan
 from ome_operator.core.podspec.spelling import translated
@@ -16,7 +16,7 @@ from ome_operator.core.recovery.recover import Recovery
 from ome_operator.core.render import router_key, services
 from ome_operator.core.resolve.inputs import runtime_refs
 from ome_operator.core.resolve.pinned import tokens
-from ome_operator.core.rollout import progress_deadline
+from ome_operator.core.rollout import progress_deadline, shared_edits
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.planner import ReplicaCounts
 from ome_operator.core.rollout.progress_deadline import Clock
@@ -35,9 +35,14 @@ def report(
     plan: Plan,
     clock: Clock,
     recovery: Recovery,
+    pending: tuple[Ref, ...],
 ) -> Report:
-    """Everything that `status.service.status` needs. `plan`: all that is to be written and deleted."""
+    """Everything that `status.service.status` needs. `plan`: all that is to be written and deleted. `pending`: objects whose
+    edits the service is not whole with yet, by its stored status.
+    """
     service, resolved = snapshot.service, intent.resolved
+    rolled_out = _rollout(service, intent, step, counts, want, clock)
+    arrived = pending if rolled_out is not None and rolled_out.status else ()
     return Report(
         generation=service.generation,
         before=service.status,
@@ -50,7 +55,8 @@ def report(
         url=_url(service, intent, want),
         revision=intent.target,
         serving=_serving(snapshot, intent),
-        rollout=_rollout(service, intent, step, counts, want, clock),
+        rollout=rolled_out,
+        reached=tuple(shared_edits.reached(service.status.get("reached") or (), arrived, intent.epochs, snapshot.now)),
         hold=rollout.hold(intent.target, step, _held(service.status), snapshot.now),
         updated={role: groups.have for role, groups in counts.built.get(intent.target, {}).items()},
         bounded=rollout.bounded(intent.target, counts),

@@ -14,7 +14,7 @@ from ome_operator.core import freeze
 from ome_operator.core.desired import desired
 from ome_operator.core.diff import changes
 from ome_operator.core.observed.brake import Brake, brake
-from ome_operator.core.observed.objects import Deps, Observed
+from ome_operator.core.observed.objects import Deps, Observed, Ref
 from ome_operator.core.observed.slices import nameless
 from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.plan import Plan
@@ -83,17 +83,20 @@ def _decided(snapshot: Snapshot, as_written: InferenceService, held: Brake | Non
         requeue_after=_earliest(written.requeue_after, clock.again, recovery.again),
     )
     # What does the status tell?
-    told = report(snapshot, intent, step, counts, want, plan, clock, recovery)
+    told = report(snapshot, intent, step, counts, want, plan, clock, recovery, _pending(snapshot, intent, service.status))
     if held is not None:
         told, recovery = freeze.told(told, held, snapshot), replace(recovery, events=(), urgent=False)
     said = status(told)
+    # By what is said now: no event follows our own write of the status, and others wait for this service's turn to end.
+    waits = _pending(snapshot, intent, said)
+    failed = intent.aim.rejection is not None or clock.left == 0
     plan = replace(
         plan,
         status=said,
         urgent=recovery.urgent or urgent(service.status, said),
         events=(*recovery.events, *events(service.status.get("conditions") or (), said["conditions"])),
-        # By what is said now: no event follows our own write of the status, and others wait for this service's turn to end.
-        rolls=_shares(snapshot, intent, said) and (step.rolls or step.keep == (intent.target,)),
+        rolls=bool(waits) and (step.rolls or step.keep == (intent.target,)),
+        stands=shared_edits.stands(intent.epochs, waits, failed=failed, status=said, now=snapshot.now),
     )
     if held is None:
         return plan
@@ -145,16 +148,19 @@ def _in_present_form(service: InferenceService) -> InferenceService:
 
 
 def _ahead(snapshot: Snapshot, intent: Intent) -> str:
-    """The services whose turn comes before this one's; "" when nobody has to be waited for."""
-    if intent.aim.rejection is not None or not _shares(snapshot, intent, snapshot.service.status):
+    """The wave that this service waits for; "" when nobody has to be waited for."""
+    waits = _pending(snapshot, intent, snapshot.service.status)
+    if intent.aim.rejection is not None or not waits:
         return ""  # going back waits for nobody
-    return snapshot.observed.ahead
+    return snapshot.observed.ahead({ref: intent.epochs[ref] for ref in waits})
 
 
-def _shares(snapshot: Snapshot, intent: Intent, status: Mapping[str, Any]) -> bool:
-    """Whether the edit that is rolled out reaches other services too; `status` names the revisions that are whole."""
+def _pending(snapshot: Snapshot, intent: Intent, status: Mapping[str, Any]) -> tuple[Ref, ...]:
+    """The objects whose edits are rolled out here and reach other services too; `status` names what is whole."""
     before = snapshot.slices.keys() | shared_edits.whole_before(status)
-    return shared_edits.shared(intent.aim.wish, before, intent.data)
+    keeps = [part for part, drift in intent.resolved.drift.items() if drift is not None]
+    found = shared_edits.pending(intent.aim.wish, before, intent.data, keeps)
+    return tuple(ref for ref in found if ref in intent.epochs)
 
 
 def _earliest(*seconds: float | None) -> float | None:

@@ -60,13 +60,13 @@ class World:
         """The facts; the pods perhaps some steps old."""
         pods = tuple(one.facts(self.service) for one in self.pods.values())
         self._seen = [*self._seen[-self.lag :], pods] if self.lag else [pods]
-        children = {key: one.facts(self.service) for key, one in self.children.items()}
+        children, may_roll = {key: one.facts(self.service) for key, one in self.children.items()}, self.may_roll
         return Observed(
             children=children,
             pods=self.chance.choice(self._seen),
             refusals=dict(self.refusals),
             checks=dict(self.checks),
-            ahead="" if self.may_roll else "team/other",
+            ahead=lambda _: "" if may_roll else "waits for wave 2 of 4",
         )
 
     # --- carrying out a plan ------------------------------------------------------------------------------------------

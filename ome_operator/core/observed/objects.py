@@ -4,7 +4,7 @@ Whole objects are never kept (a pod of 7 KB of JSON is 54 KiB of Python objects;
 is plain data, made in `observe` from watched bodies and handed to pure functions.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -21,6 +21,14 @@ class Ref(NamedTuple):
     kind: str
     namespace: str
     name: str
+
+
+class Epoch(NamedTuple):
+    """The time of an object between two edits of its spec."""
+
+    uid: str
+    """"" while there is no such object, or nobody can read it."""
+    generation: int
 
 
 class Child(NamedTuple):
@@ -262,8 +270,8 @@ class Observed:
     """(kind, name) of a workload with missing pods -> newest FailedCreate message."""
     warnings: tuple[str, ...] = ()
     """`Warning:` headers of our applies."""
-    ahead: str = ""
-    """Services that hold the rollout permits for this edit; "" when it is this one's turn."""
+    ahead: Callable[[Mapping[Ref, Epoch]], str] = lambda _: ""
+    """What the service waits for that is to roll out edits of these objects; "" when it is its turn."""
     strangers: Mapping[str, Strangers] = field(default_factory=dict)
     """UID of a router's pod -> what its registry says of strangers."""
     another: str = ""

@@ -1,12 +1,12 @@
 """The wanted revision and whether it may start: everything that has to hold before anything is taken down."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ome_operator import keys
 from ome_operator.api import InferenceService
-from ome_operator.core.observed.objects import Deps, Manifest
+from ome_operator.core.observed.objects import Deps, Epoch, Manifest, Ref
 from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.plan import Check
 from ome_operator.core.podspec import queues
@@ -19,7 +19,7 @@ from ome_operator.core.render.statefulsets import Stored, stamp, stored
 from ome_operator.core.resolve.finetuned import mounted
 from ome_operator.core.resolve.inputs import Resolved
 from ome_operator.core.resolve.scaling import Policy, policy
-from ome_operator.core.rollout import target
+from ome_operator.core.rollout import shared_edits, target
 from ome_operator.core.rollout.revisions import RevisionLedger, record
 from ome_operator.core.rollout.step import OPEN, Gate
 from ome_operator.core.rollout.strategy import Strategy, strategy
@@ -50,6 +50,8 @@ class Intent:
     held: Availability | None
     """How many nodes hold the weights of the wanted revision; None while there is none."""
     strategy: Strategy
+    epochs: Mapping[Ref, Epoch] = field(default_factory=dict)
+    """The objects that the wish shares with other services, between which edits; none where it is pinned."""
     gate: Gate = OPEN
     check: tuple[Check, ...] = ()
     """The dry run that the gate waits for."""
@@ -92,11 +94,18 @@ def choose(snapshot: Snapshot, resolved: Resolved) -> Intent:
         groups=groups,
         held=_held(wanted, groups, snapshot.deps) if wanted is not None else None,
         strategy=asked,
+        epochs=_epochs(snapshot, aim, ledger),
     )
     if wanted is None or snapshot.started(aim.revision):
         return intent
     gate, check = _gate(snapshot, intent)
     return replace(intent, gate=gate, check=check)
+
+
+def _epochs(snapshot: Snapshot, aim: Target, ledger: RevisionLedger) -> dict[Ref, Epoch]:
+    """Who pins a revision asks for that revision alone, whatever is edited."""
+    wish = ledger.data.get(aim.wish)
+    return {} if aim.pin or wish is None else shared_edits.epochs(shared_edits.shared_by(wish["inputs"]), snapshot.deps)
 
 
 def _directories(snapshot: Snapshot, resolved: Resolved) -> list[str]:

@@ -1,30 +1,190 @@
-"""Whose turn it is: an edit of what services share reaches them one after another (decisions 6).
+"""Which edits of shared objects a service rolls out, and which are proven by it (decisions 30).
 
-A service that its own user edits rolls at once; a careless edit of a runtime, a model or an accelerator class stops at the
-first service that does not become whole with it.
+A service that its own user edits rolls at once; an edit of a runtime, a model or an accelerator class goes in waves over its
+services, and stops at the first that fails with it.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NamedTuple
 
-SHARED = ("runtime", "model", "accelerator")
-"""Inputs of a revision that other services may have too."""
+from ome_operator import quantity
+from ome_operator.api import Invalid
+from ome_operator.core.observed.objects import Deps, Epoch, Ref
+from ome_operator.core.reasons import RECOVERED
+from ome_operator.core.resolve.finetuned import BASE
+from ome_operator.core.resolve.identity import CHOSEN
+
+_CLASS = "AcceleratorClass"
+_CLASS_OWN = frozenset({"class", "asked", "nodeSelector"})
+"""Of what a component has of its class: what comes from the class or the service. The rest is said by the runtime."""
 
 
-def shared(target: str, before: Iterable[str], data: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Whether the target differs in a shared input from one of the revisions that were whole or exist before it.
+class State(StrEnum):
+    """How a service stands to the last edit of an object that it shares."""
 
-    `data` has what each revision stores. A revision that is not kept any more counts as different.
+    IDLE = "idle"
+    """It need not do anything, and proves nothing."""
+    PENDING = "pending"
+    """It is not whole with it yet."""
+    DONE = "done"
+    """It became whole with it."""
+    FAILED = "failed"
+    """It did not become whole with it in time, or rejected it."""
+
+
+class Stand(NamedTuple):
+    """How a service stands to an object."""
+
+    epoch: Epoch
+    state: State = State.IDLE
+    since: datetime | None = None
+    """Since when it is whole; None where it is not, also where it has lost a group since."""
+
+
+def shared_by(inputs: Mapping[str, Any] | None) -> tuple[Ref, ...]:
+    """The objects that a revision was made of and other services may share: the runtime first, accelerator classes last."""
+    if inputs is None:
+        return ()
+    runtime = _runtime(inputs)
+    return (*((runtime,) if runtime else ()), *_parts(inputs))
+
+
+def pending(
+    target: str, before: Iterable[str], data: Mapping[str, Mapping[str, Any]], keeps: Iterable[str] = ()
+) -> tuple[Ref, ...]:
+    """The shared objects whose edit makes the target differ from a revision that was whole or exists before it.
+
+    `data` has what each revision stores. A revision that is not kept any more differs in all of them. `keeps`: `runtime`
+    and `model`, where the service does not follow the object. Another object than before is the service's own edit.
     """
-    wanted = _inputs(data.get(target))
-    return any(_inputs(data.get(one)) != wanted for one in before if one != target)
-
-
-def _inputs(stored: Mapping[str, Any] | None) -> list[Any] | None:
-    return None if stored is None else [stored["inputs"].get(part) for part in SHARED]
+    wanted = _inputs(target, data)
+    if wanted is None:
+        return ()
+    found: set[Ref] = set()
+    for revision in before:
+        if revision != target:
+            found |= _changed(wanted, _inputs(revision, data))
+    kept = {_runtime(wanted)} if "runtime" in keeps else set()
+    if "model" in keeps:
+        model = wanted.get(BASE) or wanted.get("model") or {}
+        kept.add(_weights(model))
+    return tuple(ref for ref in shared_by(wanted) if ref in found and ref not in kept)
 
 
 def whole_before(status: Mapping[str, Any]) -> frozenset[str]:
     """The revisions that were complete last, from a service's stored status."""
     parts = (status.get("components") or {}).values()
     return frozenset(one["latestReadyRevision"] for one in parts if one.get("latestReadyRevision"))
+
+
+def epochs(refs: Iterable[Ref], deps: Deps) -> dict[Ref, Epoch]:
+    """Between which edits the objects are now."""
+    return {ref: _epoch(ref, deps) for ref in refs}
+
+
+def reached(
+    stored: Iterable[Mapping[str, Any]], arrived: Iterable[Ref], now_at: Mapping[Ref, Epoch], now: datetime
+) -> list[dict[str, Any]]:
+    """What the status tells of the edits that reached a service: those that still count, and those that `arrived` now."""
+    proven = dict(_proven(stored, now_at))
+    proven |= {ref: now.isoformat(timespec="seconds") for ref in arrived if now_at[ref].uid}
+    return [
+        {**{key: part for key, part in ref._asdict().items() if part}, **now_at[ref]._asdict(), "time": time}
+        for ref, time in sorted(proven.items())
+    ]
+
+
+def stands(
+    now_at: Mapping[Ref, Epoch], waits: Iterable[Ref], *, failed: bool, status: Mapping[str, Any], now: datetime
+) -> dict[Ref, Stand]:
+    """How a service with this status stands to each object; `waits`: those whose edits are pending."""
+    undone, proven = frozenset(waits), dict(_proven(status.get("reached") or (), now_at))
+    out = {}
+    for ref, epoch in now_at.items():
+        if ref in undone:
+            out[ref] = Stand(epoch, State.FAILED if failed else State.PENDING)
+        elif ref in proven:
+            out[ref] = Stand(epoch, State.DONE, _whole_since(proven[ref], status, now))
+        else:
+            out[ref] = Stand(epoch)
+    return out
+
+
+def _whole_since(time: str, status: Mapping[str, Any], now: datetime) -> datetime | None:
+    """Since when a service is whole that became whole then. A time that is still to come counts as now."""
+    said: Mapping[str, Any] = next((each for each in status.get("conditions") or () if each["type"] == RECOVERED), {})
+    if said.get("status") == "False":
+        return None
+    moments = [time, *([said["lastTransitionTime"]] if said else [])]
+    return max(quantity.moment(text, now) or now for text in moments)
+
+
+def _proven(stored: Iterable[Mapping[str, Any]], now_at: Mapping[Ref, Epoch]) -> Iterator[tuple[Ref, str]]:
+    for each in stored:
+        ref = Ref(each.get("kind") or "", each.get("namespace") or "", each.get("name") or "")
+        if now_at.get(ref) == (each.get("uid"), each.get("generation")):
+            yield ref, str(each.get("time") or "")
+
+
+def _inputs(revision: str, data: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    stored = data.get(revision)
+    return None if stored is None else stored["inputs"]
+
+
+def _changed(wanted: Mapping[str, Any], old: Mapping[str, Any] | None) -> set[Ref]:
+    """The objects of `wanted` that were other in `old`, and were the same objects."""
+    if old is None:
+        return set(shared_by(wanted))
+    parts = _parts(old)
+    found = {ref for ref, part in _parts(wanted).items() if ref in parts and parts[ref] != part}
+    runtime = _runtime(wanted)
+    if runtime is None or _runtime(old) not in (None, runtime):
+        return found
+    other = wanted.get("runtime") != old.get("runtime") or _by_runtime(wanted, old)
+    return found | {runtime} if other else found
+
+
+def _runtime(inputs: Mapping[str, Any]) -> Ref | None:
+    return Ref(**inputs[CHOSEN]) if inputs.get(CHOSEN) else None
+
+
+def _weights(identity: Mapping[str, Any]) -> Ref:
+    return Ref(identity.get("kind", ""), identity.get("namespace", ""), identity.get("name", ""))
+
+
+def _parts(inputs: Mapping[str, Any]) -> dict[Ref, Any]:
+    """Models and accelerator classes of a revision, with what it has of them."""
+    models = {_weights(each): each for each in (inputs.get("model"), inputs.get(BASE)) if each}
+    classes = {
+        Ref(_CLASS, "", part["class"]): part.get("nodeSelector") for part in (inputs.get("accelerator") or {}).values()
+    }
+    return {**models, **classes}
+
+
+def _by_runtime(wanted: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
+    """Whether the runtime has another word on accelerators: what it adds for a class, or that it asks for a class at all."""
+    mine, before = wanted.get("accelerator") or {}, old.get("accelerator") or {}
+    for component in mine.keys() | before.keys():
+        now, then = mine.get(component), before.get(component)
+        if now and then and now["class"] == then["class"]:
+            if _of_runtime(now) != _of_runtime(then):
+                return True
+        elif "by" in ((now or then or {}).get("asked") or {}):
+            return True
+    return False
+
+
+def _of_runtime(part: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in part.items() if key not in _CLASS_OWN}
+
+
+def _epoch(ref: Ref, deps: Deps) -> Epoch:
+    if ref.kind == _CLASS:
+        found = deps.accelerators.get(ref.name)
+    elif ref.kind == "FineTunedWeight":
+        found = deps.weights.get(ref.name)
+    else:
+        found = deps.runtimes.get(ref) or deps.models.get(ref)
+    return Epoch("", 0) if found is None or isinstance(found, Invalid) else Epoch(found.uid, found.generation)

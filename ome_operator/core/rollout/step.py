@@ -52,8 +52,8 @@ def decide(
     """The next step from the slices that exist to the target alone.
 
     A slice that works goes only for one that can start: while the gate is closed the old ones are kept, and once it is open
-    they make room step by step. `ahead` names the services whose turn it is, "" when it is ours. Stateless, so a restart in
-    the middle goes on where it stopped.
+    they make room step by step. `ahead` says whose turn it is, "" when it is ours. Stateless, so a restart in the middle
+    goes on where it stopped.
     """
     if not target:  # nothing can be rendered and nothing is stored: what runs stays as it is
         return RolloutStep({}, reason=gate.reason or Reason.NOTHING_TO_RUN, message=gate.message)
@@ -64,8 +64,7 @@ def decide(
     if not running and gate.reason:
         return replace(_waiting(others, gate, numbers), reason=gate.reason, message=gate.message)
     if not running and ahead:
-        message = f"{ahead} is being rolled out and is not whole yet; this service follows when it is"
-        return replace(_waiting(others, gate, numbers), reason=Reason.WAITING_FOR_TURN, message=message, rolls=True)
+        return replace(_waiting(others, gate, numbers), reason=Reason.WAITING_FOR_TURN, message=ahead, rolls=True)
     wanted = numbers.wanted[target]
     said = stay(wanted, target, numbers.seen) if numbers.paused else step(wanted, target, numbers.seen, numbers.bounds)
     return _rolling(service, target, others, running, said, numbers)

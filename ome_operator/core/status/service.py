@@ -45,6 +45,8 @@ class Report:
     serving: tuple[str, ...] = ()
     """Revisions that have pods or workloads, the target included."""
     rollout: cond.Condition | None = None
+    reached: tuple[Mapping[str, Any], ...] = ()
+    """Edits of shared objects that it became whole with."""
     hold: Mapping[str, Any] = field(default_factory=dict)
     """Why the rollout does not move; empty when it does."""
     updated: Mapping[str, int] = field(default_factory=dict)
@@ -87,6 +89,8 @@ def status(report: Report) -> dict[str, Any]:
         out["progress"] = dict(report.clock)
     if report.rejected:
         out["rejected"] = [dict(one) for one in report.rejected]
+    if report.reached:
+        out["reached"] = [dict(each) for each in report.reached]
     if report.progress:
         out["components"] = {one.role.component: _component(one, report) for one in report.progress}
     if report.serving and report.progress:

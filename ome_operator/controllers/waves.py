@@ -1,0 +1,236 @@
+"""Which services an edit of a shared object has reached, and whose turn it is (decisions 30).
+
+Serial and in memory: it is filled by what passes over services tell. What a service tells costs the same however many
+there are; only the first that is told of an edit looks through all services, once.
+"""
+
+import bisect
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from enum import StrEnum
+from itertools import count
+from typing import Any
+
+from ome_operator.core.catalog import waves as told
+from ome_operator.core.observed.objects import Epoch, Ref
+from ome_operator.core.rollout.shared_edits import Stand, State
+from ome_operator.core.rollout.waves import Terms, Turn, decide, wave_of
+
+Service = Ref
+
+
+class Kind(StrEnum):
+    """How a service counts."""
+
+    WAITING = "waiting"
+    ROLLING = "rolling"
+    """It was called, is being replaced, or has lost a group since it was whole."""
+    FAILED = "failed"
+    WHOLE = "whole"
+
+
+class _Object:
+    """The services of a shared object, between two of its edits."""
+
+    def __init__(self, epoch: Epoch, unseen: Iterable[Service]) -> None:
+        self.epoch = epoch
+        self.unseen = set(unseen)
+        """Those that may be concerned and have told nothing since the edit."""
+        self.whole: list[datetime] = []
+        """Since when those are whole that are, sorted."""
+        self.failed: set[Service] = set()
+        self._kinds: dict[Service, tuple[Kind, datetime | None]] = {}
+        self._counts: Counter[Kind] = Counter()
+        self._queue: list[tuple[int, Service]] = []
+        self._tickets: dict[Service, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._kinds)
+
+    def kind(self, service: Service) -> Kind | None:
+        """How a service counts; None where it does not."""
+        return self._kinds.get(service, (None, None))[0]
+
+    def put(self, service: Service, kind: Kind | None, since: datetime | None = None) -> bool:
+        """A service counts so from now on; whether that changes anything."""
+        before = self._kinds.get(service)
+        after = None if kind is None else (kind, since)
+        if before == after:
+            return False
+        if before is not None:
+            self._counts[before[0]] -= 1
+            self.failed.discard(service)
+            if before[1] is not None:
+                del self.whole[bisect.bisect_left(self.whole, before[1])]
+            del self._kinds[service]
+        if after is not None:
+            self._kinds[service] = after
+            self._counts[after[0]] += 1
+            if after[0] == Kind.FAILED:
+                self.failed.add(service)
+            if since is not None:
+                bisect.insort(self.whole, since)
+        return True
+
+    def tally(self) -> told.Tally:
+        """How many there are of each kind."""
+        return told.Tally(len(self.whole), self._counts[Kind.ROLLING], self._counts[Kind.WAITING], tuple(self.failed))
+
+    def turn(self, terms: Terms, now: datetime) -> Turn | None:
+        """Which wave it is."""
+        return decide(terms, len(self), self.whole, self._counts[Kind.ROLLING], len(self.failed), now)
+
+    def place(self, service: Service) -> int:
+        """Where in the order of all a service comes, from 1."""
+        ticket = self._tickets.get(service)
+        before = len(self._queue) if ticket is None else bisect.bisect_left(self._queue, (ticket,))
+        return len(self) - self._counts[Kind.WAITING] + before + 1
+
+    def ask(self, service: Service, ticket: int | None) -> None:
+        """A service wants to be called, behind those that do already; without a ticket it does not any more."""
+        if ticket is None and (old := self._tickets.pop(service, None)) is not None:
+            del self._queue[bisect.bisect_left(self._queue, (old,))]
+        elif ticket is not None and service not in self._tickets:
+            self._tickets[service] = ticket
+            self._queue.append((ticket, service))
+
+    def call(self, most: int) -> Iterator[Service]:
+        """The first of those that want to be called, which do not wait any more."""
+        for _, service in self._queue[:most]:
+            self.ask(service, None)
+            self.put(service, Kind.ROLLING)
+            yield service
+
+
+class WaveRegistry:
+    """Who waits for whom. `terms`: how an object's edits go on. `call`: somebody's turn has come. `changed`: the status of
+    an object may tell something else.
+    """
+
+    def __init__(
+        self,
+        terms: Callable[[Ref], Terms],
+        wall: Callable[[], datetime],
+        call: Callable[[Service], None],
+        changed: Callable[[Ref], None],
+    ) -> None:
+        self._terms, self._wall, self._call, self._changed = terms, wall, call, changed
+        self._objects: dict[Ref, _Object] = {}
+        self._seen: dict[Service, Mapping[Ref, Epoch]] = {}
+        """What each service told of last."""
+        self._unseen: set[Service] = set()
+        """Services that existed before us and have told nothing yet."""
+        self._tickets = count()
+
+    def expect(self, services: Iterable[Service]) -> None:
+        """Nobody begins before these have told how they stand."""
+        self._unseen |= {service for service in services if service not in self._seen}
+
+    def ahead(self, service: Service, pending: Mapping[Ref, Epoch]) -> str:
+        """What a service waits for that is to roll out edits of these objects; "" when it may begin, or has failed and is
+        tried again. It follows the waves of the first.
+        """
+        ref, epoch = next(iter(pending.items()))
+        shared = self._at(ref, epoch)
+        if shared.kind(service) in (Kind.ROLLING, Kind.FAILED):
+            return ""
+        total = len(shared) + len(shared.unseen | self._unseen | {service}) - (shared.kind(service) is not None)
+        wave, of = wave_of(self._terms(ref), total, shared.place(service))
+        where = f" in namespace {ref.namespace}" if ref.namespace else ""
+        return f"waits for wave {wave} of {of} of {ref.kind} {ref.name}{where}, whose status.rollout says how far it is"
+
+    def tell(self, service: Service, stands: Mapping[Ref, Stand], *, asks: bool, begun: bool) -> None:
+        """How a service stands. `asks`: it rolls out an edit, or would if it were its turn; `begun`: it has begun."""
+        first = next((ref for ref, stand in stands.items() if stand.state == State.PENDING), None)
+        called = first is not None and self._kind(service, first, stands[first].epoch) == Kind.ROLLING
+        left = self._seen.get(service, {}).keys() - stands.keys()
+        self._seen[service] = {ref: stand.epoch for ref, stand in stands.items()}
+        late = service in self._unseen
+        self._unseen.discard(service)
+        for ref in left:
+            if (shared := self._objects.get(ref)) is not None:
+                self._put(ref, shared, service, None)
+        for ref, stand in stands.items():
+            if stand.state == State.IDLE and ref not in self._objects:
+                continue
+            shared = self._at(ref, stand.epoch)
+            kind = _kind(stand, asks and (begun or called))
+            wants = ref == first and asks and kind == Kind.WAITING
+            self._put(ref, shared, service, kind, stand.since, next(self._tickets) if wants else None)
+        if late and not self._unseen:
+            for ref in list(self._objects):
+                self._settle(ref)
+
+    def forget(self, service: Service) -> None:
+        """A service is gone, or nothing is done for it any more."""
+        self.tell(service, {}, asks=False, begun=False)
+        del self._seen[service]
+
+    def look(self, ref: Ref, before: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, float | None]:
+        """`status.rollout` of an object, and seconds until it has to be looked at again. While not all of its services were
+        seen it stays as it was `before`.
+        """
+        shared = self._objects.get(ref)
+        if self._unseen or (shared is not None and shared.unseen):
+            return before, None
+        if shared is None:
+            return None, None
+        self._settle(ref)
+        now = self._wall()
+        turn = shared.turn(self._terms(ref), now)
+        if turn is None:
+            return None, None
+        return told.status(shared.epoch.generation, turn, shared.tally()), turn.again(now)
+
+    def _kind(self, service: Service, ref: Ref, epoch: Epoch) -> Kind | None:
+        shared = self._objects.get(ref)
+        return None if shared is None or shared.epoch != epoch else shared.kind(service)
+
+    def _at(self, ref: Ref, epoch: Epoch) -> _Object:
+        """The services of an object; they have told nothing yet of an edit that is new."""
+        shared = self._objects.get(ref)
+        if shared is None or shared.epoch != epoch:
+            unseen = (service for service, seen in self._seen.items() if seen.get(ref, epoch) != epoch)
+            shared = self._objects[ref] = _Object(epoch, unseen)
+        return shared
+
+    def _put(
+        self,
+        ref: Ref,
+        shared: _Object,
+        service: Service,
+        kind: Kind | None,
+        since: datetime | None = None,
+        ticket: int | None = None,
+    ) -> None:
+        news = shared.put(service, kind, since)
+        shared.ask(service, ticket)
+        if service in shared.unseen:
+            shared.unseen.discard(service)
+            news |= not shared.unseen
+        self._settle(ref)
+        if not shared and not shared.unseen:
+            del self._objects[ref]
+        if news:
+            self._changed(ref)
+
+    def _settle(self, ref: Ref) -> None:
+        """Call as many as there is room for."""
+        shared = self._objects[ref]
+        if self._unseen or shared.unseen:
+            return
+        turn = shared.turn(self._terms(ref), self._wall())
+        for service in shared.call(turn.room if turn is not None else 0):
+            self._call(service)
+            self._changed(ref)
+
+
+def _kind(stand: Stand, on_its_way: bool) -> Kind | None:
+    if stand.state == State.DONE:
+        return Kind.ROLLING if stand.since is None else Kind.WHOLE
+    if stand.state == State.FAILED:
+        return Kind.FAILED
+    if stand.state == State.PENDING:
+        return Kind.ROLLING if on_its_way else Kind.WAITING
+    return None
