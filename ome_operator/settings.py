@@ -79,8 +79,12 @@ class Settings:
     """For so many seconds after a foreign write of its status a service is left alone (decisions 24)."""
     guard_delay: float = 1.0
     """When a guard finds a pod that must not exist, the pass is repeated after this time."""
-    max_concurrent_services: int = 1
-    """Services of one runtime that replace a slice at the same time (decisions 6)."""
+    waves: tuple[str, ...] = ("1", "5%", "25%", "100%")
+    """How an edit that services share goes on from service to service (decisions 30)."""
+    bake: float = 300.0
+    """Seconds for which the services of a wave have to be whole before the next begins."""
+    max_concurrent_services: int = 0
+    """Most services that a shared edit replaces at the same time; 0: as many as the wave has."""
 
     # --- brakes (docs/observe-freeze.md) ----------------------------------------------------------------------------
     observe: bool = False

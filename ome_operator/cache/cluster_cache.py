@@ -14,6 +14,8 @@ from ome_operator.cache.resources import BENCHMARK, CATALOG, MODELS, RUNTIMES, S
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.brake import Brake, brake
 from ome_operator.core.observed.objects import Child, Deps, Holding, Node, NodeRecord, Pod, Ref
+from ome_operator.core.rollout import waves
+from ome_operator.core.rollout.waves import Terms
 from ome_operator.kube.resources import CHILDREN, ON_DEMAND
 from ome_operator.machinery.quota import Quota
 from ome_operator.machinery.store import Store
@@ -126,6 +128,11 @@ class ClusterCache:
                 holders=node_labels.holders(nodes.values()),
             )
         return self._deps
+
+    def terms(self, ref: Ref, default: Terms) -> Terms:
+        """How edits of an object go on from service to service."""
+        resource = self.find(ref)
+        return default if resource is None else waves.terms(resource.annotations, default)[0]
 
     def brake(self, resource: Resource) -> Brake | None:
         """Who holds an object of our kinds: a service by its annotations, too."""

@@ -112,11 +112,6 @@ class EventHandler(ClusterCache):
         """Services that refer to an object, sorted."""
         return tuple(sorted(self._referrers.of(ref)))
 
-    def runtime_of(self, resource: Resource) -> Ref | None:
-        """The runtime that a service names, or that was chosen for it, as far as it exists."""
-        refs = self._referrers.runtimes_of(resource)
-        return next((ref for ref in refs if self.find(ref) is not None), refs[-1] if refs else None)
-
     # --- answers to our own writes --------------------------------------------------------------------------------
 
     def wrote(self, kind: str, body: Manifest) -> Child | Pod | Resource | None:

@@ -29,10 +29,6 @@ class ReferenceIndex:
         users = self.of(ref)
         return tuple(dict.fromkeys(users + self.of(_ANY_RUNTIME))) if ref.kind in RUNTIMES else users
 
-    def runtimes_of(self, resource: Resource) -> tuple[Ref, ...]:
-        """What the runtime of a service may be: those that it names, else what was chosen for it."""
-        return () if isinstance(resource.parsed, Invalid) else self._runtimes_of(resource.parsed) or _chosen(resource)
-
     def changed(self, service: Ref, old: Resource | None, new: Resource | None) -> tuple[Ref, ...]:
         """Take note of a service that changed; what it began or ceased to refer to."""
         if old is not None and new is not None and _same(old, new):

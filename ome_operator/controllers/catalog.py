@@ -11,7 +11,10 @@ from ome_operator.cache.cluster_cache import RECORD
 from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.resources import HELD, RUNTIMES, Resource
 from ome_operator.cache.scope import EVERYWHERE, Scope
+from ome_operator.controllers import events as kube_events
 from ome_operator.controllers.base import CORE, Core, Status, StatusReconciler, WallClock
+from ome_operator.controllers.waves import WaveRegistry
+from ome_operator.core.catalog import waves
 from ome_operator.core.observed.objects import Ref
 from ome_operator.core.reasons import Reason
 from ome_operator.kube.client import Client
@@ -31,9 +34,10 @@ class CatalogReconciler(StatusReconciler):
         core: Core = CORE,
         interval: float = 0.0,
         scope: Scope = EVERYWHERE,
+        waves: WaveRegistry | None = None,
     ) -> None:
         super().__init__(cluster, client, queue, resync, wall)
-        self._core, self._interval, self._scope = core, interval, scope
+        self._core, self._interval, self._scope, self._waves = core, interval, scope, waves
         self._written_at: dict[Ref, float] = {}
         self._pinned: dict[Ref, Any] = {}
 
@@ -49,20 +53,27 @@ class CatalogReconciler(StatusReconciler):
 
     async def reconcile_resource(self, resource: Resource) -> float:
         """Say how it is; how far nodes are is told once per interval. What is for everybody another operator speaks of."""
+        ref, before = resource.ref, resource.status.get("rollout")
+        rollout, again = (None, None) if self._waves is None else self._waves.look(ref, before)
+        resync = self._resync if again is None else min(self._resync, again)
         if not self._scope.acts_on(resource.labels):
-            return self._resync
-        ref, status = resource.ref, self._status(resource)
+            return resync
+        status = self._status(resource)
+        if rollout is not None:
+            status["rollout"] = dict(rollout)
         wait = self._written_at.get(ref, -math.inf) + self._interval - time.monotonic()
         if wait > 0 and self.differs(resource, status) and _only_progress(status, resource.status):
-            return wait
+            return min(wait, resync)
         if await self.write(resource, status):
             self._written_at[ref] = time.monotonic()
+            for event in waves.events(before, rollout):
+                await kube_events.tell(self._client, resource, event, self._wall())
         pin = status.get("weights")
         if self._pinned.get(ref) != pin:  # also where it was written before, and the answer got lost
             self._pinned[ref] = pin
             for node in self._cluster.holdings(ref):  # what is pinned decides over labels
                 self._queue.add(Ref(RECORD, "", node))
-        return self._resync
+        return resync
 
     def _status(self, resource: Resource) -> Status:
         """The status of an object of the catalog, from everything that it depends on."""
@@ -85,8 +96,10 @@ class CatalogReconciler(StatusReconciler):
 
 
 def _only_progress(status: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
-    """Whether a status differs in nothing but how far nodes are, which can wait."""
-    plain = status.keys() - {"nodes", "summary", "conditions"}
+    """Whether a status differs in nothing but how far nodes and services are, which can wait."""
+    plain = status.keys() - {"nodes", "summary", "conditions", "rollout"}
+    if waves.steps(status.get("rollout")) != waves.steps(before.get("rollout")):
+        return False
     return all(status[key] == before.get(key) for key in plain) and _reasons(status) == _reasons(before)
 
 

@@ -30,16 +30,16 @@ SHARED = 3.0
 
 
 async def tell(client: Client, resource: Resource, event: Event, now: datetime) -> None:
-    """Post an Event about a service. Losing one is no reason to fail."""
+    """Post an Event about an object. Losing one is no reason to fail."""
     stamp = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     manifest = {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"generateName": f"{resource.ref.name}.", "namespace": resource.ref.namespace},
+        "metadata": {"generateName": f"{resource.ref.name}.", "namespace": resource.ref.namespace or "default"},
         "involvedObject": {
             "apiVersion": keys.API_VERSION,
             "kind": resource.ref.kind,
-            "namespace": resource.ref.namespace,
+            **({"namespace": resource.ref.namespace} if resource.ref.namespace else {}),
             "name": resource.ref.name,
             "uid": resource.uid,
         },

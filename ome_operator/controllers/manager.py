@@ -119,7 +119,7 @@ class Manager:
         self._services = InferenceServiceReconciler(*known, executor, self._queue, settings, wall, core)
         self._services.strangers = self._routers.of
         status_only = *known, self._queue, settings.resync, wall
-        self._catalog = CatalogReconciler(*status_only, core, settings.status_interval, scope)
+        self._catalog = CatalogReconciler(*status_only, core, settings.status_interval, scope, self._services.waves)
         self._sglang = SglangReconciler(*status_only)
         images = job.Images(settings.benchmark_image, settings.tools_image, settings.pull_secrets)
         self._benchmarks = BenchmarkJobReconciler(*status_only, images)
@@ -216,7 +216,8 @@ class Manager:
 
     async def run(self) -> None:
         """Passes and audits, for ever."""
-        self._services.seed()
+        for namespace in self._whole if self.scope.namespaces else ("",):
+            self._services.seed(namespace)
         self._running = True
         logger.info("watching %d services, %d pods", len(self.cluster.resources[SERVICE]), len(self.cluster.pods))
         self._tasks = [

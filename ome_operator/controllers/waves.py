@@ -14,7 +14,7 @@ from typing import Any
 
 from ome_operator.core.catalog import waves as told
 from ome_operator.core.observed.objects import Epoch, Ref
-from ome_operator.core.rollout.shared_edits import Stand, State
+from ome_operator.core.plan import Stand, State
 from ome_operator.core.rollout.waves import Terms, Turn, decide, wave_of
 
 Service = Ref
@@ -25,7 +25,9 @@ class Kind(StrEnum):
 
     WAITING = "waiting"
     ROLLING = "rolling"
-    """It was called, is being replaced, or has lost a group since it was whole."""
+    """It was called, or is being replaced."""
+    BROKEN = "broken"
+    """It has lost a group since it was whole."""
     FAILED = "failed"
     WHOLE = "whole"
 
@@ -73,13 +75,17 @@ class _Object:
                 bisect.insort(self.whole, since)
         return True
 
+    @property
+    def _under_way(self) -> int:
+        return self._counts[Kind.ROLLING] + self._counts[Kind.BROKEN]
+
     def tally(self) -> told.Tally:
         """How many there are of each kind."""
-        return told.Tally(len(self.whole), self._counts[Kind.ROLLING], self._counts[Kind.WAITING], tuple(self.failed))
+        return told.Tally(len(self.whole), self._under_way, self._counts[Kind.WAITING], tuple(self.failed))
 
     def turn(self, terms: Terms, now: datetime) -> Turn | None:
         """Which wave it is."""
-        return decide(terms, len(self), self.whole, self._counts[Kind.ROLLING], len(self.failed), now)
+        return decide(terms, len(self), self.whole, self._under_way, len(self.failed), now)
 
     def place(self, service: Service) -> int:
         """Where in the order of all a service comes, from 1."""
@@ -135,7 +141,8 @@ class WaveRegistry:
         shared = self._at(ref, epoch)
         if shared.kind(service) in (Kind.ROLLING, Kind.FAILED):
             return ""
-        total = len(shared) + len(shared.unseen | self._unseen | {service}) - (shared.kind(service) is not None)
+        known = shared.kind(service) is not None or service in shared.unseen or service in self._unseen
+        total = len(shared) + len(shared.unseen) + len(self._unseen) + (not known)
         wave, of = wave_of(self._terms(ref), total, shared.place(service))
         where = f" in namespace {ref.namespace}" if ref.namespace else ""
         return f"waits for wave {wave} of {of} of {ref.kind} {ref.name}{where}, whose status.rollout says how far it is"
@@ -143,7 +150,7 @@ class WaveRegistry:
     def tell(self, service: Service, stands: Mapping[Ref, Stand], *, asks: bool, begun: bool) -> None:
         """How a service stands. `asks`: it rolls out an edit, or would if it were its turn; `begun`: it has begun."""
         first = next((ref for ref, stand in stands.items() if stand.state == State.PENDING), None)
-        called = first is not None and self._kind(service, first, stands[first].epoch) == Kind.ROLLING
+        called = first is not None and self._kind(service, first, stands[first].epoch) in (Kind.ROLLING, Kind.FAILED)
         left = self._seen.get(service, {}).keys() - stands.keys()
         self._seen[service] = {ref: stand.epoch for ref, stand in stands.items()}
         late = service in self._unseen
@@ -228,7 +235,7 @@ class WaveRegistry:
 
 def _kind(stand: Stand, on_its_way: bool) -> Kind | None:
     if stand.state == State.DONE:
-        return Kind.ROLLING if stand.since is None else Kind.WHOLE
+        return Kind.BROKEN if stand.since is None else Kind.WHOLE
     if stand.state == State.FAILED:
         return Kind.FAILED
     if stand.state == State.PENDING:

@@ -6,10 +6,11 @@ decision rests on something that must not exist any more.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NamedTuple
 
-from ome_operator.core.observed.objects import Manifest, Pod, Ref
-from ome_operator.core.rollout.shared_edits import Stand
+from ome_operator.core.observed.objects import Epoch, Manifest, Pod, Ref
 
 NEEDED = ("Service", "Role", "RoleBinding")
 """Kinds without which a service with ready pods is still not reachable."""
@@ -131,6 +132,28 @@ class Event:
     """Normal or Warning."""
     reason: str
     message: str
+
+
+class State(StrEnum):
+    """How a service stands to the last edit of an object that it shares."""
+
+    IDLE = "idle"
+    """It need not do anything, and proves nothing."""
+    PENDING = "pending"
+    """It is not whole with it yet."""
+    DONE = "done"
+    """It became whole with it."""
+    FAILED = "failed"
+    """It did not become whole with it in time, or rejected it."""
+
+
+class Stand(NamedTuple):
+    """How a service stands to an object."""
+
+    epoch: Epoch
+    state: State = State.IDLE
+    since: datetime | None = None
+    """Since when it is whole; None where it is not, also where it has lost a group since."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from ome_operator import keys
-from ome_operator.api import InferenceService, Invalid
+from ome_operator.api import Invalid
 from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.resources import SERVICE, Resource
 from ome_operator.controllers import events as kube_events
@@ -18,16 +18,17 @@ from ome_operator.controllers.inferenceservice import journal, starting
 from ome_operator.controllers.inferenceservice.execution import Execution, Result
 from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.memory import Key, ServiceMemory, pause
+from ome_operator.controllers.waves import WaveRegistry
 from ome_operator.core.observed import starts
 from ome_operator.core.observed.brake import Brake
-from ome_operator.core.observed.objects import Child, Observed, Pod, Ref, Strangers
+from ome_operator.core.observed.objects import Child, Epoch, Observed, Pod, Ref, Strangers
 from ome_operator.core.plan import NEEDED, Event, Plan
 from ome_operator.core.reasons import READY, Reason
 from ome_operator.core.rollout.shared_edits import whole_before
+from ome_operator.core.rollout.waves import Terms
 from ome_operator.core.sync import braked
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import KubeError
-from ome_operator.machinery.permits import Permits
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.settings import Settings
 
@@ -56,26 +57,27 @@ class InferenceServiceReconciler:
         self._failures = kube_events.create_failures(client, clock, wall)
         self._start_failures = kube_events.start_failures(client, clock, wall)
         self._memories: dict[Ref, tuple[str, ServiceMemory]] = {}
-        self._permits: Permits[Ref, Ref | None] = Permits(settings.max_concurrent_services)
+        default = Terms(settings.waves, settings.bake, settings.max_concurrent_services)
+        self.waves = WaveRegistry(
+            terms=lambda ref: cluster.terms(ref, default),
+            wall=wall,
+            call=queue.add,
+            changed=lambda ref: queue.add(ref, settings.catalog_delay),
+        )
         cluster.child_gone = self._child_gone
         self.strangers: Callable[[Iterable[Pod]], Mapping[str, Strangers]] = lambda _: {}
         """What is known of strangers in the lists of these routers."""
 
     def seed(self, namespace: str = "") -> None:
-        """Services, of a namespace or all, that were replacing a slice when they were seen last hold their permits before
-        any pass runs.
-        """
-        for resource in self._cluster.services():
-            if namespace not in ("", resource.ref.namespace):
-                continue
-            if isinstance(resource.parsed, InferenceService) and self._replacing(resource):
-                self._permits.take(resource.ref, self._cluster.runtime_of(resource))
+        """No service begins with an edit that others share before the services, of a namespace or all, had a pass."""
+        refs = (resource.ref for resource in self._cluster.services())
+        self.waves.expect(ref for ref in refs if namespace in ("", ref.namespace))
 
     def away(self, namespace: str) -> None:
-        """Nothing is done in a namespace any more: its services hold no permit that others wait for."""
+        """Nothing is done in a namespace any more: nobody waits for its services."""
         for resource in self._cluster.services():
             if resource.ref.namespace == namespace:
-                self._release_rollout_permit(resource.ref)
+                self.waves.forget(resource.ref)
 
     async def reconcile(self, ref: Ref) -> None:
         """One pass."""
@@ -109,7 +111,7 @@ class InferenceServiceReconciler:
         try:
             observed = self._observed(resource, memory, now)
             plan = self._core.sync(resource.parsed, self._cluster.deps(), observed, now)
-            self._acquire_rollout_permit(resource, plan, observed)
+            self._tell_waves(resource, plan)
         except Exception as error:
             traceback = repr(error) != memory.bug
             memory.bug = repr(error)
@@ -120,7 +122,8 @@ class InferenceServiceReconciler:
         return plan
 
     def _refused(self, resource: Resource, reason: Reason, why: str, now: datetime) -> Plan:
-        """The plan for a service that cannot be read or handled."""
+        """The plan for a service that cannot be read or handled: others do not wait for it."""
+        self._tell_waves(resource, Plan())
         plan = self._core.refuse(dict(resource.status), resource.generation, reason, why, now)
         return braked(plan, resource.status, self._cluster.brake(resource), resource.generation, now)
 
@@ -143,7 +146,7 @@ class InferenceServiceReconciler:
             failures=memory.failures,
             warnings=tuple(dict.fromkeys(text for texts in memory.warnings.values() for text in texts)),
             strangers=self.strangers(pods),
-            ahead=_names(self._permits.ahead(ref, self._cluster.runtime_of(resource))),
+            ahead=self._ahead(resource),
             another=another(resource.writers, now, timedelta(seconds=self._settings.foreign_writer_pause)),
         )
 
@@ -157,22 +160,15 @@ class InferenceServiceReconciler:
         group = self._cluster.children["StatefulSet"].group((resource.ref.namespace, resource.ref.name))
         return len({child.labels.get(keys.REVISION) for child in group} | whole_before(resource.status)) > 1
 
-    def _acquire_rollout_permit(self, resource: Resource, plan: Plan, observed: Observed) -> None:
-        """Take, keep or give back the permit to replace a slice; no await may come between asking and taking."""
-        place = self._cluster.runtime_of(resource)
-        if plan.rolls and (not observed.ahead or self._replacing(resource)):
-            self._requeue(self._permits.take(resource.ref, place))
-        else:
-            self._release_rollout_permit(resource.ref)  # where it rolls, one of another place
-            if plan.rolls:
-                self._permits.wait(resource.ref, place)
+    def _ahead(self, resource: Resource) -> Callable[[Mapping[Ref, Epoch]], str]:
+        """What a service waits for; what has begun goes on."""
+        if self._replacing(resource):
+            return lambda _: ""
+        return partial(self.waves.ahead, resource.ref)
 
-    def _release_rollout_permit(self, ref: Ref) -> None:
-        self._requeue(self._permits.leave(ref))
-
-    def _requeue(self, refs: Iterable[Ref]) -> None:
-        for other in refs:
-            self._queue.add(other)
+    def _tell_waves(self, resource: Resource, plan: Plan) -> None:
+        """Others wait for what this pass decides; no await may come between asking and telling."""
+        self.waves.tell(resource.ref, plan.stands, asks=plan.rolls, begun=self._replacing(resource))
 
     # --- telling ----------------------------------------------------------------------------------------------------
 
@@ -282,7 +278,7 @@ class InferenceServiceReconciler:
 
     def _forget(self, ref: Ref) -> None:
         self._memories.pop(ref, None)
-        self._release_rollout_permit(ref)
+        self.waves.forget(ref)
         self._queue.forget(ref)
 
     def _child_gone(self, child: Child) -> None:
@@ -293,10 +289,6 @@ class InferenceServiceReconciler:
 
 def _ready(status: Mapping[str, Any]) -> bool:
     return any((one["type"], one["status"]) == (READY, "True") for one in status.get("conditions") or ())
-
-
-def _names(refs: Iterable[Ref]) -> str:
-    return ", ".join(f"{ref.namespace}/{ref.name}" for ref in refs)
 
 
 def another(writers: Iterable[tuple[str, datetime]], now: datetime, lately: timedelta) -> str:

@@ -77,8 +77,8 @@ def events(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) ->
         found.append(Event("Normal", BEGINS, f"{_wave(after)} begins: it ends with service {_of(after)}"))
     if after["state"] == STOPPED and was.get("failedServices") != after["failedServices"]:
         names = _names(after["failedServices"])
-        said = f"{_wave(after)} stops: {names} did not become whole with this edit; nobody else begins. Mend what its status says"
-        found.append(Event("Warning", STOPS, f"{said}, or edit this object again"))
+        said = f"{_wave(after)} stops: {names} did not become whole with this edit, and nobody else begins"
+        found.append(Event("Warning", STOPS, f"{said}. Mend what its status says, or edit this object again"))
     elif after["state"] == BAKING and was.get("state") != BAKING:
         found.append(Event("Normal", WHOLE, f"{_wave(after)} is whole; the next begins at {after['bakesUntil']}"))
     elif after["state"] == COMPLETE and was.get("state") != COMPLETE:

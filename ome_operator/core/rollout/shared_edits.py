@@ -6,12 +6,12 @@ services, and stops at the first that fails with it.
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 from ome_operator import quantity
 from ome_operator.api import Invalid
 from ome_operator.core.observed.objects import Deps, Epoch, Ref
+from ome_operator.core.plan import Stand, State
 from ome_operator.core.reasons import RECOVERED
 from ome_operator.core.resolve.finetuned import BASE
 from ome_operator.core.resolve.identity import CHOSEN
@@ -19,28 +19,6 @@ from ome_operator.core.resolve.identity import CHOSEN
 _CLASS = "AcceleratorClass"
 _CLASS_OWN = frozenset({"class", "asked", "nodeSelector"})
 """Of what a component has of its class: what comes from the class or the service. The rest is said by the runtime."""
-
-
-class State(StrEnum):
-    """How a service stands to the last edit of an object that it shares."""
-
-    IDLE = "idle"
-    """It need not do anything, and proves nothing."""
-    PENDING = "pending"
-    """It is not whole with it yet."""
-    DONE = "done"
-    """It became whole with it."""
-    FAILED = "failed"
-    """It did not become whole with it in time, or rejected it."""
-
-
-class Stand(NamedTuple):
-    """How a service stands to an object."""
-
-    epoch: Epoch
-    state: State = State.IDLE
-    since: datetime | None = None
-    """Since when it is whole; None where it is not, also where it has lost a group since."""
 
 
 def shared_by(inputs: Mapping[str, Any] | None) -> tuple[Ref, ...]:

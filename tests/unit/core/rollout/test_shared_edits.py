@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from ome_operator.core.observed.objects import Epoch, Ref
-from ome_operator.core.rollout.shared_edits import Stand, State, pending, reached, shared_by, stands, whole_before
+from ome_operator.core.plan import Stand, State
+from ome_operator.core.rollout.shared_edits import pending, reached, shared_by, stands, whole_before
 
 RUNTIME, MODEL = Ref("ClusterServingRuntime", "", "rt"), Ref("BaseModel", "team", "m")
 H200 = Ref("AcceleratorClass", "", "h200")
