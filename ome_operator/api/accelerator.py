@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ome_operator.api.base import ATOMIC, Spec
-from ome_operator.api.conditions import Conditions
+from ome_operator.api.base import ATOMIC, ATOMIC_MAP, Spec
+from ome_operator.api.conditions import Conditions, Waves
 from ome_operator.api.objects import Object
 from ome_operator.api.values import Labels, Open, Quantity, ReleaseNumber
 
@@ -129,6 +129,7 @@ class AcceleratorClassStatus(Spec):
     """Accelerators of all nodes."""
     last_updated: str | None = None
     """Not written."""
+    rollout: Annotated[Waves | None, ATOMIC_MAP] = None
     conditions: Conditions | None = None
     """Ready, and Advice where something has no effect."""
     observed_generation: int | None = None

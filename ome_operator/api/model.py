@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ome_operator.api.base import ATOMIC, Spec
-from ome_operator.api.conditions import Conditions, Users
+from ome_operator.api.base import ATOMIC, ATOMIC_MAP, Spec
+from ome_operator.api.conditions import Conditions, Users, Waves
 from ome_operator.api.learned import Facts
 from ome_operator.api.objects import Object
 from ome_operator.api.values import Labels, Name, NodePath, Open, ParameterCount, ReleaseNumber, StorageUri
@@ -169,6 +169,7 @@ class ModelStatus(Spec):
     """Number of services that use the model."""
     used_by: Users | None = None
     """Services that use the model, at most 50."""
+    rollout: Annotated[Waves | None, ATOMIC_MAP] = None
     conditions: Conditions | None = None
     """Ready, and Advice where something has no effect."""
     observed_generation: int | None = None

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ome_operator.api.accelerator import AcceleratorRequirements
-from ome_operator.api.base import ATOMIC, Spec
+from ome_operator.api.base import ATOMIC, ATOMIC_MAP, Spec
 from ome_operator.api.component import Component
-from ome_operator.api.conditions import Conditions, Users
+from ome_operator.api.conditions import Conditions, Users, Waves
 from ome_operator.api.model import DiffusionPipeline, Version
 from ome_operator.api.objects import Object
 from ome_operator.api.values import Labels, Open, ReleaseNumber, Replicas
@@ -150,6 +150,7 @@ class RuntimeStatus(Spec):
     """Number of services that use the runtime."""
     used_by: Users | None = None
     """Services that use the runtime, at most 50."""
+    rollout: Annotated[Waves | None, ATOMIC_MAP] = None
     conditions: Conditions | None = None
     """Ready, and Advice where something has no effect."""
     observed_generation: int | None = None

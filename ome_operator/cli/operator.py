@@ -5,7 +5,7 @@ import re
 import secrets
 import socket
 from collections.abc import Sequence
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, TypeVar
 
 import typer
 import uvloop
@@ -14,12 +14,14 @@ from ome_operator import keys
 from ome_operator.api import Invalid, well_known
 from ome_operator.cli.connect import Context
 from ome_operator.cli.options import Kubeconfig, LogFormat, LogLevel, roots
+from ome_operator.core.rollout.waves import read, read_bake
 from ome_operator.errors import UserError
 from ome_operator.kube.connection import NoConnection, pod_namespace
 from ome_operator.machinery.health import PortTaken
 from ome_operator.settings import Settings
 
 _DEFAULTS = Settings()
+T = TypeVar("T")
 NAME = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 logger = logging.getLogger(__name__)
 
@@ -76,8 +78,14 @@ def operator(
     ] = "",
     workers: Annotated[int, typer.Option(help="Services that are worked on at the same time.")] = _DEFAULTS.workers,
     connections: Annotated[int, typer.Option(help="Connections to the API server.")] = _DEFAULTS.connections,
+    waves: Annotated[
+        str, typer.Option(help="Where each wave ends in which an edit that services share reaches them: a number or a share.")
+    ] = ",".join(_DEFAULTS.waves),
+    bake: Annotated[
+        str, typer.Option(help="How long the services of a wave are whole before the next wave begins.")
+    ] = f"{_DEFAULTS.bake / 60:.0f}m",
     max_concurrent_services: Annotated[
-        int, typer.Option(help="Services of one runtime that replace their pods at the same time.")
+        int, typer.Option(help="Most services that such an edit replaces at the same time; 0: as the wave has.", min=0)
     ] = _DEFAULTS.max_concurrent_services,
     observe: Annotated[bool, typer.Option(help="Write nothing but statuses, and say there what would be done.")] = False,
     observe_namespace: Annotated[
@@ -152,6 +160,8 @@ def operator(
         metrics_port=usual.metrics_port if metrics_port is None else metrics_port,
         workers=workers,
         connections=connections,
+        waves=readable("--waves", read(waves)),
+        bake=readable("--bake", read_bake(bake)),
         max_concurrent_services=max_concurrent_services,
         observe=observe,
         observe_namespaces=tuple(observe_namespace or ()),
@@ -206,6 +216,13 @@ def a_class(written: str) -> str:
     if written and (not re.fullmatch(NAME, written) or len(written) > 30):
         raise UserError(f"--operator-class={written}: write at most 30 of a-z, 0-9 and -, such as team-b.")
     return written
+
+
+def readable(option: str, found: T | Invalid) -> T:
+    """What was written there."""
+    if isinstance(found, Invalid):
+        raise UserError(f"{option}: {found.why}")
+    return found
 
 
 def exposed(kind: str, gateway: str) -> str:

@@ -32,6 +32,21 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 system:serviceaccount:{{ .Release.Namespace }}:{{ include "ome.name" . }}
 {{- end }}
 
+{{- /* As the operator reads them; each ends later than the wave before. */ -}}
+{{- define "ome.waves" -}}
+{{- $number := 0 }}{{ $share := 0 }}{{ $all := list }}
+{{- range .Values.rollout.waves }}
+{{- $value := trimSuffix "%" (toString .) | int }}
+{{- $falls := ge $share 100 }}
+{{- if kindIs "string" . }}{{ $falls = or $falls (le $value $share) }}{{ $share = $value }}
+{{- else }}{{ $value = int . }}{{ $falls = or $falls (le $value $number) }}{{ $number = $value }}
+{{- end }}
+{{- if $falls }}{{ fail "rollout.waves does not rise: each wave ends later than the wave before, such as [1, \"5%\", \"25%\", \"100%\"]" }}{{ end }}
+{{- $all = append $all (kindIs "string" . | ternary . (toString $value)) }}
+{{- end }}
+{{- join "," $all }}
+{{- end }}
+
 {{- define "ome.repository" -}}
 {{ required "set image.repository to the repository of your registry that holds the operator's image (README.md says how to build it), or operator.external=true" .Values.image.repository }}
 {{- end }}

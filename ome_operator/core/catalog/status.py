@@ -16,6 +16,7 @@ from ome_operator.core.problem import Problem, ProblemError
 from ome_operator.core.reasons import READY, Reason
 from ome_operator.core.resolve.ignored_fields import ignored
 from ome_operator.core.resolve.inputs import runtime_parts
+from ome_operator.core.rollout import waves
 from ome_operator.core.selection.model_profile import facts_of, known
 from ome_operator.core.status import conditions as cond
 from ome_operator.core.status.progress import title
@@ -194,7 +195,7 @@ def accelerator_status(accelerator: AcceleratorClass, nodes: Iterable[Node], now
 
 def _told(ready: cond.Condition, about: Model | FineTunedWeight | Runtime | AcceleratorClass) -> list[cond.Condition]:
     """Ready, and what of the object has no effect."""
-    return [ready, *cond.advice(ignored(about))]
+    return [ready, *cond.advice((*ignored(about), *waves.terms(about.annotations, waves.Terms())[1]))]
 
 
 def _users(users: tuple[str, ...]) -> dict[str, Any]:

@@ -206,9 +206,13 @@ _ON_SERVICES = frozenset(
         keys.ROUTER_KEY, keys.FREEZE, keys.OBSERVE,
     }
 )  # fmt: skip
+_SHARED = frozenset({keys.WAVES, keys.BAKE})
 READ: Mapping[str, frozenset[str]] = {
     "InferenceService": _QUEUE | _ON_SERVICES,
-    "ClusterBaseModel": frozenset({keys.SOURCE_DIGEST, ALIASES}),
+    "ClusterBaseModel": _SHARED | {keys.SOURCE_DIGEST, ALIASES},
+    **dict.fromkeys(
+        ("BaseModel", "FineTunedWeight", "ClusterServingRuntime", "ServingRuntime", "AcceleratorClass"), _SHARED
+    ),
 }
 """Kind -> annotations that something reads, or that the operator writes there."""
 READ_WHERE_EXPOSED = frozenset({keys.INGRESS_OFF, keys.INGRESS_DOMAIN, keys.INGRESS_MORE, keys.INGRESS_TEMPLATE})

@@ -159,10 +159,6 @@ def _of_runtime(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _epoch(ref: Ref, deps: Deps) -> Epoch:
-    if ref.kind == _CLASS:
-        found = deps.accelerators.get(ref.name)
-    elif ref.kind == "FineTunedWeight":
-        found = deps.weights.get(ref.name)
-    else:
-        found = deps.runtimes.get(ref) or deps.models.get(ref)
+    named = {_CLASS: deps.accelerators, "FineTunedWeight": deps.weights}
+    found = named[ref.kind].get(ref.name) if ref.kind in named else deps.runtimes.get(ref) or deps.models.get(ref)
     return Epoch("", 0) if found is None or isinstance(found, Invalid) else Epoch(found.uid, found.generation)
