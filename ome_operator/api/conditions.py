@@ -70,5 +70,3 @@ class Waves(Spec):
     """Their names, at most 10."""
     bakes_until: str | None = None
     """When the next wave begins, while this wave is whole."""
-
-

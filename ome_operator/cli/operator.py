@@ -79,7 +79,8 @@ def operator(
     workers: Annotated[int, typer.Option(help="Services that are worked on at the same time.")] = _DEFAULTS.workers,
     connections: Annotated[int, typer.Option(help="Connections to the API server.")] = _DEFAULTS.connections,
     waves: Annotated[
-        str, typer.Option(help="Where each wave ends in which an edit that services share reaches them: a number or a share.")
+        str,
+        typer.Option(help="Where each wave ends in which an edit that services share reaches them: a number or a share."),
     ] = ",".join(_DEFAULTS.waves),
     bake: Annotated[
         str, typer.Option(help="How long the services of a wave are whole before the next wave begins.")

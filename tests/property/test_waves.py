@@ -1,0 +1,121 @@
+"""Waves over services that become whole, fail, come and go, under an operator that restarts at any moment."""
+
+from datetime import timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ome_operator.core.observed.objects import Ref
+from ome_operator.core.plan import Stand, State
+from ome_operator.core.rollout.waves import Terms
+from tests.support.fleet import RUNTIME, Fleet, service
+
+WAVES = st.sampled_from([("1", "5%", "25%", "100%"), ("1",), ("100%",), ("2", "3", "50%"), ("20%", "4")])
+ACTS = ("hear", "hear", "call", "whole", "whole", "fail", "mend", "restart", "bake", "wait", "edit", "new", "delete", "lose")
+
+
+def allowed(fleet: Fleet) -> int:
+    """How many may be on their way or whole, stated a second time: from the truth, and service by service."""
+    total, wave = len(fleet.services), 0
+    whole = sorted(fleet.whole[name] for name in fleet.services if name in fleet.whole and name not in fleet.lost)
+    for size in fleet.terms.waves:
+        share = -(-int(size[:-1]) * total // 100) if size.endswith("%") else int(size)
+        wave = min(total, max(wave + 1, share))
+        baked = len(whole) >= wave and whole[wave - 1] + timedelta(seconds=fleet.terms.bake) <= fleet.now
+        if not baked:
+            return wave
+    return total
+
+
+class Story(Fleet):
+    """A fleet in which every call is judged."""
+
+    def __init__(self, size: int, terms: Terms) -> None:
+        self.lost: set[Ref] = set()
+        self.named = size
+        super().__init__(size, terms)
+
+    def restart(self) -> None:
+        super().restart()
+        self.registry._call = self.judge
+
+    def judge(self, name: Ref) -> None:
+        """Somebody's turn has come."""
+        assert not self.failed, "a failure stops it"
+        self.called.append(name)
+        on_their_way = self.begun | set(self.called) | self.whole.keys()
+        most = self.terms.at_once
+        assert len(on_their_way) <= allowed(self), (len(on_their_way), allowed(self))
+        assert not most or len(on_their_way - self.whole.keys()) <= most
+
+    def hear(self, name: Ref) -> None:
+        if name in self.lost and name in self.whole:
+            self.registry.tell(name, {RUNTIME: Stand(self.epoch, State.DONE, None)}, asks=False, begun=False)
+        else:
+            super().hear(name)
+
+    def act(self, what: str, number: int) -> None:
+        name = self.services[number % len(self.services)] if self.services else service(0)
+        if what == "hear" and self.services:
+            self.hear(name)
+        elif what == "call":
+            self.work()
+        elif what == "whole" and self.begun - self.failed:
+            self.become_whole(sorted(self.begun - self.failed)[number % len(self.begun - self.failed)])
+        elif what == "fail" and self.begun:
+            name = sorted(self.begun)[number % len(self.begun)]
+            self.failed.add(name)
+            self.hear(name)
+        elif what == "mend":
+            self.become_whole(*self.failed)
+        elif what == "restart":
+            self.restart()
+        elif what in ("bake", "wait"):
+            self.now += timedelta(seconds=self.terms.bake if what == "bake" else 7)
+            self.told()
+        elif what == "edit":
+            # Whoever is on the way takes the new edit; those that were called and have not begun wait again.
+            self.edit()
+            self.called.clear()
+        elif what == "new":
+            self.named += 1
+            self.services.append(service(self.named))
+            self.hear(self.services[-1])
+        elif what == "delete" and self.services:
+            self.services.remove(name)
+            for known in (self.begun, self.failed, self.lost):
+                known.discard(name)
+            self.whole.pop(name, None)
+            self.called = [other for other in self.called if other != name]
+            self.registry.forget(name)
+        elif what == "lose" and name in self.whole:
+            self.lost.symmetric_difference_update({name})
+            if name not in self.lost:
+                self.whole[name] = self.now  # whole since its group is back
+            self.hear(name)
+
+
+@given(
+    size=st.integers(1, 60),
+    terms=st.builds(Terms, WAVES, st.sampled_from([0.0, 60.0]), st.sampled_from([0, 0, 3])),
+    acts=st.lists(st.tuples(st.sampled_from(ACTS), st.integers(0, 1000)), max_size=60),
+    first=st.booleans(),
+)
+def test_no_more_begin_than_the_wave_allows_and_all_are_reached(
+    size: int, terms: Terms, acts: list[tuple[str, int]], first: bool
+) -> None:
+    story = Story(size, terms)
+    if first:
+        story.hear_all()
+    for what, number in acts:
+        story.act(what, number)
+    # Nothing fails from now on: all of them are reached.
+    story.lost.clear()
+    story.become_whole(*story.failed)
+    story.hear_all()
+    for _ in range(10 * len(story.services) + 10):
+        if len(story.whole) == len(story.services):
+            break
+        story.become_whole(*list(story.begun))
+        story.wait(seconds=terms.bake)
+    assert len(story.whole) == len(story.services)

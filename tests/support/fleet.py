@@ -1,0 +1,85 @@
+"""Services of a runtime that is edited, as an operator hears of them."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from ome_operator.controllers.waves import WaveRegistry
+from ome_operator.core.observed.objects import Epoch, Ref
+from ome_operator.core.plan import Stand, State
+from ome_operator.core.rollout.waves import Terms
+
+RUNTIME = Ref("ClusterServingRuntime", "", "rt")
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def service(number: int) -> Ref:
+    return Ref("InferenceService", "team", f"s{number:04}")
+
+
+class Fleet:
+    """Services of a runtime, as an operator hears of them."""
+
+    def __init__(self, size: int, terms: Terms | None = None) -> None:
+        self.terms, self.now = terms or Terms(), START
+        self.services = [service(number) for number in range(size)]
+        self.epoch = Epoch("u", 1)
+        self.whole: dict[Ref, datetime] = {}
+        """Those that are whole with the present edit, as their statuses say."""
+        self.begun: set[Ref] = set()
+        self.failed: set[Ref] = set()
+        self.said: dict[Ref, str] = {}
+        self.restart()
+
+    def restart(self) -> None:
+        self.called: list[Ref] = []
+        self.changed: list[Ref] = []
+        self.registry = WaveRegistry(lambda _: self.terms, lambda: self.now, self.called.append, self.changed.append)
+        self.registry.expect(self.services)
+
+    def edit(self) -> None:
+        self.epoch = Epoch("u", self.epoch.generation + 1)
+        self.whole.clear()
+        self.failed.clear()
+
+    def hear(self, name: Ref) -> None:
+        """A pass over a service."""
+        begun = name in self.begun
+        if name in self.whole:
+            stand = Stand(self.epoch, State.DONE, self.whole[name])
+        else:
+            stand = Stand(self.epoch, State.FAILED if name in self.failed else State.PENDING)
+            self.said[name] = "" if begun else self.registry.ahead(name, {RUNTIME: self.epoch})
+            if not self.said[name]:
+                self.begun.add(name)
+                begun = True
+        self.registry.tell(name, {RUNTIME: stand}, asks=name not in self.whole, begun=begun)
+
+    def hear_all(self) -> None:
+        for name in self.services:
+            self.hear(name)
+        self.work()
+
+    def work(self) -> list[Ref]:
+        """Passes over those that were called."""
+        found = list(self.called)
+        self.called.clear()
+        for name in found:
+            self.hear(name)
+        return found
+
+    def become_whole(self, *names: Ref) -> None:
+        for name in names:
+            self.begun.discard(name)
+            self.failed.discard(name)
+            self.whole[name] = self.now
+            self.hear(name)
+        self.work()
+
+    def wait(self, **time: float) -> None:
+        self.now += timedelta(**time)
+        self.told()
+        self.work()
+
+    def told(self) -> dict[str, Any]:
+        found, self.again = self.registry.look(RUNTIME, {"kept": True})
+        return dict(found or {})

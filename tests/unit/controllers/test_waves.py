@@ -1,0 +1,269 @@
+"""Who waits for whom, from what services tell."""
+
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from types import FrameType
+
+import pytest
+
+from ome_operator.core.observed.objects import Epoch, Ref
+from ome_operator.core.plan import Stand, State
+from ome_operator.core.rollout.waves import Terms
+from tests.support.fleet import RUNTIME, Fleet, service
+
+MODEL = Ref("BaseModel", "team", "m")
+
+
+def edited(size: int, terms: Terms | None = None) -> Fleet:
+    fleet = Fleet(size, terms)
+    fleet.hear_all()
+    return fleet
+
+
+def test_waves_of_two_hundred() -> None:
+    fleet = edited(200)
+    assert len(fleet.begun) == 1
+    for begun, ends in ((1, 10), (9, 50), (40, 200)):
+        assert len(fleet.begun) == begun
+        fleet.become_whole(*list(fleet.begun))
+        assert not fleet.begun, "it bakes"
+        assert fleet.told()["state"] == "Baking" and fleet.again == 300
+        fleet.wait(seconds=299)
+        assert not fleet.begun
+        fleet.wait(seconds=1)
+        assert fleet.told()["size"] == ends
+    assert len(fleet.begun) == 150
+    fleet.become_whole(*list(fleet.begun))
+    assert fleet.told() == {
+        "generation": 1, "state": "Complete", "wave": 4, "waves": 4, "size": 200, "services": 200, "done": 200, "rolling": 0,
+        "waiting": 0, "failed": 0,
+    }  # fmt: skip
+    assert fleet.again is None
+
+
+def test_a_failure_stops_it_until_it_is_mended() -> None:
+    fleet = edited(20)
+    (first,) = fleet.begun
+    fleet.failed.add(first)
+    fleet.hear(first)
+    fleet.wait(hours=5)
+    assert fleet.begun == {first}
+    assert (fleet.told()["state"], fleet.told()["failedServices"]) == (
+        "Stopped",
+        [{"namespace": "team", "name": first.name}],
+    )
+    fleet.become_whole(first)
+    fleet.wait(minutes=5)
+    assert fleet.told()["state"] == "Rolling" and fleet.begun
+
+
+def test_a_failed_service_that_is_tried_again_goes_at_once_and_another_edit_starts_anew() -> None:
+    fleet = edited(20)
+    (first,) = fleet.begun
+    fleet.failed.add(first)
+    fleet.begun.clear()  # it went back
+    fleet.registry.tell(first, {RUNTIME: Stand(fleet.epoch, State.FAILED)}, asks=True, begun=False)
+    assert fleet.registry.ahead(first, {RUNTIME: fleet.epoch}) == ""
+    fleet.edit()
+    fleet.hear_all()
+    assert len(fleet.begun) == 1
+
+
+def test_a_deleted_failure_stops_nobody() -> None:
+    fleet = edited(20)
+    (first,) = fleet.begun
+    fleet.failed.add(first)
+    fleet.hear(first)
+    fleet.begun.discard(first)
+    fleet.registry.forget(first)
+    assert fleet.work() and fleet.told()["services"] == 19
+
+
+def test_after_an_edit_nobody_begins_before_all_were_seen() -> None:
+    """The share of a wave is a share of all, and what was done under the former generation proves nothing."""
+    fleet = edited(200)
+    for _ in range(3):
+        fleet.become_whole(*list(fleet.begun))
+        fleet.wait(minutes=5)
+    fleet.become_whole(*list(fleet.begun))
+    fleet.edit()
+    for name in fleet.services[:-1]:
+        fleet.hear(name)
+        assert not fleet.called and not fleet.begun
+        assert fleet.told() == {"kept": True}, "nothing is told of half a picture"
+    fleet.hear(fleet.services[-1])
+    assert len(fleet.work()) == 1
+
+
+def test_after_a_restart_nobody_begins_before_all_were_seen() -> None:
+    fleet = edited(200)
+    for _ in range(2):
+        fleet.become_whole(*list(fleet.begun))
+        fleet.wait(minutes=5)
+    on_their_way = set(fleet.begun)
+    assert len(on_their_way) == 40
+    fleet.restart()
+    fleet.wait(minutes=20)
+    for name in reversed(fleet.services):
+        fleet.hear(name)
+        assert fleet.begun == on_their_way
+    fleet.work()
+    assert fleet.begun == on_their_way, "the third wave has its fifty"
+    assert (fleet.told()["wave"], fleet.told()["done"], fleet.told()["rolling"]) == (3, 10, 40)
+
+
+def test_a_restart_in_a_bake_goes_on_with_it() -> None:
+    fleet = edited(200)
+    fleet.become_whole(*list(fleet.begun))
+    fleet.wait(minutes=4)
+    fleet.restart()
+    fleet.hear_all()
+    assert not fleet.begun and fleet.told()["bakesUntil"] == "2026-01-01T00:05:00Z" and fleet.again == 60
+    fleet.wait(minutes=1)
+    assert len(fleet.begun) == 9
+
+
+def test_a_service_whose_namespace_goes_away_holds_up_nobody() -> None:
+    fleet = Fleet(20)
+    for name in fleet.services[1:]:
+        fleet.hear(name)
+    assert not fleet.called
+    fleet.registry.forget(fleet.services[0])
+    assert len(fleet.called) == 1
+
+
+def test_a_called_service_that_cannot_begin_passes_its_turn_on() -> None:
+    """Its user paused it, or nobody holds its model: the gate is closed."""
+    fleet = Fleet(20)
+    for name in fleet.services:
+        fleet.hear(name)
+    (first,) = fleet.called
+    fleet.called.clear()
+    fleet.registry.tell(first, {RUNTIME: Stand(fleet.epoch, State.PENDING)}, asks=False, begun=False)
+    (second,) = fleet.called
+    assert second != first and fleet.told()["waiting"] == 19
+    fleet.hear(second)
+    fleet.hear(first)
+    assert fleet.begun == {second}, "it is behind the others now"
+
+
+def test_a_service_that_lost_a_group_keeps_its_place_and_holds_up_the_next_wave() -> None:
+    fleet = edited(20)
+    (first,) = fleet.begun
+    fleet.become_whole(first)
+    fleet.registry.tell(first, {RUNTIME: Stand(fleet.epoch, State.DONE, None)}, asks=False, begun=False)
+    fleet.wait(hours=1)
+    assert not fleet.begun and (fleet.told()["state"], fleet.told()["rolling"]) == ("Rolling", 1)
+    fleet.become_whole(first)
+    fleet.wait(minutes=5)
+    assert fleet.begun
+
+
+def test_what_is_equal_to_the_object_and_was_not_reached_counts_nowhere() -> None:
+    """A hundred services that an edit does not change prove nothing of it."""
+    fleet = Fleet(20)
+    idle = [service(number) for number in range(100, 200)]
+    fleet.registry.expect(idle)
+    fleet.hear_all()
+    for name in idle:
+        assert not fleet.begun
+        fleet.registry.tell(name, {RUNTIME: Stand(fleet.epoch)}, asks=False, begun=False)
+    fleet.work()
+    assert len(fleet.begun) == 1 and fleet.told()["services"] == 20
+
+
+def test_two_edits_at_a_time_are_waited_for_in_the_first_and_counted_in_both() -> None:
+    fleet = Fleet(0)
+    other = Epoch("m", 7)
+
+    def hear(name: Ref) -> str:
+        pending = {RUNTIME: fleet.epoch, MODEL: other}
+        said = fleet.registry.ahead(name, pending)
+        stands = {ref: Stand(epoch, State.PENDING) for ref, epoch in pending.items()}
+        fleet.registry.tell(name, stands, asks=True, begun=not said)
+        return said
+
+    names = [service(number) for number in range(5)]
+    fleet.registry.expect(names)
+    assert all("wave" in hear(name) for name in names)
+    (first,) = fleet.called
+    assert hear(first) == ""
+    found, _ = fleet.registry.look(MODEL, None)
+    assert found is not None and (found["rolling"], found["waiting"]) == (1, 4)
+    assert len(fleet.called) == 1
+
+
+def test_the_sentence_names_the_wave_of_its_place() -> None:
+    fleet = edited(200)
+    waves = [fleet.said[name].partition(" of ")[0] for name in fleet.services if fleet.said[name]]
+    assert [waves.count(f"waits for wave {number}") for number in (2, 3, 4)] == [9, 40, 150]
+    assert fleet.said[fleet.services[-1]] == (
+        "waits for wave 4 of 4 of ClusterServingRuntime rt, whose status.rollout says how far it is"
+    )
+
+
+def test_only_so_many_are_called_as_there_is_room_for() -> None:
+    """A thousand waiting services: each is called when it is its turn, and never before."""
+    fleet = edited(1000)
+    called = 1
+    while fleet.told()["state"] != "Complete":
+        for name in list(fleet.begun):
+            fleet.begun.discard(name)
+            fleet.whole[name] = fleet.now
+            fleet.hear(name)
+            called += len(fleet.called)
+            fleet.work()
+        fleet.now += timedelta(minutes=5)
+        fleet.told()
+        called += len(fleet.called)
+        fleet.work()
+    assert called == 1000
+
+
+def steps(work: Callable[[], object]) -> int:
+    """How many instructions of Python run: a loop over all services would be seen."""
+    found = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> Callable[..., object]:
+        nonlocal found
+        frame.f_trace_opcodes = True
+        found += event == "opcode"
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return found
+
+
+@pytest.mark.parametrize("what", ["waits", "whole", "again", "baked"])
+def test_what_a_service_tells_costs_the_same_among_a_thousand(what: str) -> None:
+    cost = {}
+    for size in (20, 1000):
+        fleet = edited(size)
+        (first,) = fleet.begun
+        last = fleet.services[-1]
+        if what == "baked":
+            fleet.terms = fleet.terms._replace(waves=("1", "2"))
+            fleet.become_whole(first)
+            fleet.now += timedelta(minutes=5)
+            cost[size] = steps(fleet.told)
+        elif what == "whole":
+            cost[size] = steps(lambda: fleet.become_whole(first))  # noqa: B023
+        else:
+            if what == "again":
+                fleet.edit()
+                fleet.hear_all()
+            cost[size] = steps(lambda: fleet.hear(last))  # noqa: B023
+    assert cost[20] and cost[1000] <= 1.05 * cost[20], cost
+
+
+def test_nothing_is_kept_of_services_that_are_gone() -> None:
+    fleet = edited(50)
+    for name in fleet.services:
+        fleet.registry.forget(name)
+    assert not fleet.registry._objects and not fleet.registry._seen and fleet.told() == {}
