@@ -1,8 +1,8 @@
-"""`ome status`: services as trees, down to the rank that is not ready and the reason."""
+"""`ome status`: services as trees, down to the rank that is not ready and the reason; or the waves of a runtime's edit."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,9 +22,23 @@ INTERVAL = 2.0
 """Seconds between two looks of `--watch`."""
 
 
-@app.command(epilog="Examples: ome status -A; ome status kimi-k2-instruct -n kimi-k2-instruct --ranks -w")
+SHARED = ("runtime", "model", "acceleratorclass")
+"""What `ome status KIND NAME` tells of."""
+
+
+@app.command(
+    epilog="Examples: ome status -A; ome status kimi-k2-instruct -n kimi-k2-instruct --ranks -w; ome status runtime rt"
+)
 def status(
     service: Annotated[str, typer.Argument(metavar="[SERVICE]", show_default=False, autocompletion=services)] = "",
+    shared: Annotated[
+        str,
+        typer.Argument(
+            metavar="[NAME]",
+            show_default=False,
+            help=f"With one of {', '.join(SHARED)} before it: the waves of its last edit.",
+        ),
+    ] = "",
     namespace: Namespace = "",
     everywhere: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Services of all namespaces.")] = False,
     ranks: Annotated[bool, typer.Option("--ranks", help="Every rank with its pod and node.")] = False,
@@ -35,8 +49,15 @@ def status(
 ) -> None:
     """Services as trees of revisions, roles, groups and ranks, with the reason for whatever is not ready.
 
-    Exit code 0: all of them are Ready. 1: one is not. 2: it cannot be told.
+    Exit code 0: all of them are Ready. 1: one is not. 2: it cannot be told. `ome status runtime NAME` tells how far its last
+    edit is (docs/rollouts.md); exit code 0: every service has it.
     """
+    if shared:
+        if service not in SHARED or everywhere or ranks or watch:
+            raise Unanswered(
+                f"write ome status SERVICE, or ome status with {', '.join(SHARED)} and a NAME, without -A and -w."
+            )
+        raise typer.Exit(_waves(service, shared, namespace, output, kubeconfig, context))
     if service and everywhere:
         raise Unanswered("SERVICE is one of one namespace: leave out -A, or the name.")
 
@@ -51,6 +72,29 @@ def status(
     found = on_cluster(kubeconfig, context, work, error=Unanswered)
     _print(found, output, ranks)
     raise typer.Exit(0 if all(tree.ready for tree in found) else 1)
+
+
+def _waves(kind: str, name: str, namespace: str, output: Format | None, kubeconfig: Kubeconfig, context: Context) -> int:
+    """Tell how far the last edit of an object is; the exit code."""
+    from ome_operator.cli.connect import inside
+    from ome_operator.cli.live.shared import found
+    from ome_operator.cli.output import say
+    from ome_operator.describe.waves import complete, lines
+
+    async def work(client: "Client") -> dict[str, Any]:
+        body = await found(client, kind, inside(client, namespace), name)
+        if body is None:
+            raise Unanswered(
+                f"there is no {kind} {name}: not in namespace {inside(client, namespace)}, nor for the whole cluster."
+            )
+        return body
+
+    body = on_cluster(kubeconfig, context, work, error=Unanswered)
+    if output is not None:
+        emit(output, (body.get("status") or {}).get("rollout") or {})
+    else:
+        say("\n".join(lines(body)))
+    return 0 if complete(body) else 1
 
 
 async def _look(client: "Client", service: str, namespace: str) -> list["Tree"]:

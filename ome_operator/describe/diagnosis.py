@@ -191,7 +191,7 @@ _STEPS: Mapping[str, str] = {
     Reason.PODS_REFUSED: "mend what the API server names: quota, Pod Security, ServiceAccount or webhook",
     MISSING: "its StatefulSet creates it; if that stays so, the events say why",
     Reason.WAITING_FOR_NODES: "kubectl get nodes{holders} shows the nodes that hold it",
-    Reason.WAITING_FOR_TURN: "ome explain the service that the message names: it has to be whole first",
+    Reason.WAITING_FOR_TURN: "ome status runtime, with the name that the message says: how far the waves of its edit are",
     Reason.PAUSED: "remove spec.rollout.paused to go on",
     Reason.INTERNAL_ERROR: "a bug of the operator: report it with its log",
 }

@@ -136,7 +136,7 @@ class Rig:
         argv = [
             sys.executable, "-m", program, "operator", "--kubeconfig", str(kubeconfig or self.kubeconfig),
             "--namespace-of-lease", "ome", "--address", "127.0.0.1", "--health-port", str(port),
-            "--metrics-port", str(metrics), *OURS, *more,
+            "--metrics-port", str(metrics), "--bake", "1s", *OURS, *more,
         ]  # fmt: skip
         # A restarted process resumes its own Lease at once.
         self.cluster.spawn(process, argv, {"POD_UID": process, "PYTHONPATH": str(ROOT), **(env or {})})

@@ -321,9 +321,9 @@ def short(bodies: Bodies) -> str:
 def plain(plan: Plan) -> str:
     """A plan without what follows from every change of a revision's inputs: its name, digests, and the inputs themselves.
 
-    Sentences that say of a field that it has no effect are left out, too.
+    Sentences that say of a field that it has no effect are left out, too, and how it stands to what it shares.
     """
-    said = asdict(replace(plan, status=unadvised(plan.status)))
+    said = asdict(replace(plan, status=unadvised(plan.status), stands={}))
     mine = [item["manifest"] for part in ("first", "apply") for item in said[part]]
     named = {item["metadata"]["labels"].get(keys.REVISION) for item in mine} - {None}
     for item in mine:

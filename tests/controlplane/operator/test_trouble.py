@@ -182,27 +182,44 @@ def test_a_stranger_edits_and_deletes_children(rig: Rig, namespace: str, single:
     assert rig.get("Service", namespace, "drift")["metadata"]["labels"]["theirs"] == "stays"  # type: ignore[index]
 
 
-def test_a_runtime_edit_reaches_its_services_one_at_a_time(rig: Rig, namespace: str, single: str) -> None:
+def test_a_runtime_edit_reaches_its_services_in_waves(rig: Rig, namespace: str, single: str) -> None:
+    """First a single service, then the two others together, when it has been whole for the bake."""
     names = ["one", "two", "three"]
     for name in names:
         rig.create(yamls.service(namespace, name, single))
     for name in names:
         rig.ready(namespace, name)
+    notes = {"ome.io/rollout-waves": "1, 100%", "ome.io/rollout-bake": "4s"}
+    rig.patch("ClusterServingRuntime", "", single, {"metadata": {"annotations": notes}})
     rig.patch("ClusterServingRuntime", "", single, {"spec": {"engineConfig": {"runner": yamls.container(image="engine:9")}}})
-    most = 0
+    seen: list[dict[str, Any]] = []
 
     def rolled() -> bool:
-        nonlocal most
         pods = rig.all("Pod", namespace, "component=engine")
         stay = [pod["metadata"] for pod in pods if not pod["metadata"].get("deletionTimestamp")]
-        whole = {one["labels"]["ome.io/inferenceservice"] for one in stay}
-        most = max(most, len(names) - len(whole))
-        return len(pods) == 3 and {pod["spec"]["containers"][0]["image"] for pod in pods} == {"engine:9"}
+        whole = {item["labels"]["ome.io/inferenceservice"] for item in stay}
+        new = [pod for pod in pods if pod["spec"]["containers"][0]["image"] == "engine:9"]
+        seen.append({"away": len(names) - len(whole), "new": len(new), **waves(rig, single)})
+        return len(pods) == len(new) == 3
 
+    rig.wait("the first wave bakes", lambda: not rolled() and waves(rig, single).get("state") == "Baking", 60)
+    assert waves(rig, single)["done"] == 1 and max(item["new"] for item in seen) == 1
+    assert max(item["away"] for item in seen) <= 1
+    rig.restart()  # the bake outlives the operator
     rig.wait("all on the new runtime", rolled, 60)
-    assert most <= 1
+    rig.wait("all are done", lambda: waves(rig, single).get("state") == "Complete")
     for name in names:
         rig.ready(namespace, name)
+    said = waves(rig, single)
+    assert (said["wave"], said["waves"], said["done"], said["services"], said["failed"]) == (2, 2, 3, 3, 0)
+    told = [item["reason"] for item in rig.all("Event", "default") if item["involvedObject"]["name"] == single]
+    assert (told.count("WaveBegins"), told.count("WaveStopped")) == (2, 0) and told.count("WaveWhole") >= 2
+
+
+def waves(rig: Rig, runtime: str) -> dict[str, Any]:
+    """How far the last edit of a runtime is, as its status says."""
+    body = rig.get("ClusterServingRuntime", "", runtime) or {}
+    return dict((body.get("status") or {}).get("rollout") or {})
 
 
 def test_a_runtime_edit_that_works_for_nobody_stops_at_its_first_service(rig: Rig, namespace: str, single: str) -> None:
@@ -217,7 +234,8 @@ def test_a_runtime_edit_that_works_for_nobody_stops_at_its_first_service(rig: Ri
     other = "two" if waiting == "one" else "one"
     rig.wait("the other comes up", lambda: rolled(rig, namespace, other) == "Progressing", 40)
     rig.restart()  # the turn outlives the operator
-    rig.says(namespace, str(waiting), "RolledOut", "WaitingForTurn", f"{namespace}/{other}")
+    rig.says(namespace, str(waiting), "RolledOut", "WaitingForTurn", f"wave 2 of 2 of ClusterServingRuntime {single}")
+    rig.wait("the runtime says so", lambda: waves(rig, single).get("rolling") == 1)
     assert rig.condition(namespace, str(waiting), "Ready")["status"] == "True"
     rig.patch("ClusterServingRuntime", "", single, {"spec": {"engineConfig": {"annotations": None}}})
     rig.wait("both whole", lambda: {rolled(rig, namespace, name) for name in ("one", "two")} == {"Complete"}, 60)

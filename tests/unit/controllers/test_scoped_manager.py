@@ -8,7 +8,8 @@ import pytest
 from ome_operator.cache.cluster_cache import KINDS
 from ome_operator.controllers.base import CORE
 from ome_operator.controllers.manager import Manager, Place
-from ome_operator.core.observed.objects import Ref
+from ome_operator.core.observed.objects import Epoch, Ref
+from ome_operator.core.plan import Stand, State
 from ome_operator.machinery.metrics import Metrics
 from ome_operator.settings import Settings
 from tests.support import yamls
@@ -71,12 +72,35 @@ def test_an_audit_looks_only_where_lists_can_be_asked_for() -> None:
 
 
 def test_a_service_of_an_absent_namespace_holds_up_nobody() -> None:
-    """It may have been in the middle of a rollout, and its permit is what others of its runtime wait for."""
+    """It may have been in the middle of a rollout, which is what others of its runtime wait for."""
     made, _ = manager(watch_namespaces=("a", "b"))
     made.seen("InferenceService", service())
-    permits, place = made._services._permits, Ref("ClusterServingRuntime", "", "rt")
-    permits.take(REF, place)
-    other = Ref("InferenceService", "b", "svc")
-    assert permits.ahead(other, place) == (REF,)
+    waves, runtime, epoch = made._services.waves, Ref("ClusterServingRuntime", "", "rt"), Epoch("u", 2)
+    other, waits = Ref("InferenceService", "b", "svc"), {runtime: Stand(epoch, State.PENDING)}
+    waves.tell(REF, waits, asks=True, begun=True)
+    waves.tell(other, waits, asks=True, begun=False)
+    assert waves.ahead(other, {runtime: epoch})
     made.away("a")
-    assert permits.ahead(other, place) == ()
+    assert waves.ahead(other, {runtime: epoch}) == ""
+
+
+async def test_nobody_begins_with_a_shared_edit_before_what_is_watched_was_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a namespace that is not whole no pass runs: it must hold up nobody."""
+    made, _ = manager(watch_namespaces=("a", "b"))
+    monkeypatch.setattr(made._queue, "run", ended)
+    monkeypatch.setattr(made._audit, "run", ended)
+    for namespace in ("a", "b"):
+        made.seen("InferenceService", service(namespace))
+    made.whole("a")
+    await made.run()
+    assert made._services.waves._unseen == {REF}
+    made.whole("b")
+    assert made._services.waves._unseen == {REF, REF._replace(namespace="b")}
+    made.away("b")
+    assert made._services.waves._unseen == {REF}
+
+
+async def ended(*_: object) -> None:
+    """What runs for ever."""

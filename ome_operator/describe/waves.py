@@ -1,0 +1,48 @@
+"""How far the last edit of a shared object has come over its services, for people."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ome_operator.core.catalog.waves import BAKING, COMPLETE, STOPPED
+from ome_operator.core.rollout.waves import Terms, terms
+from ome_operator.describe.text import count
+
+
+def lines(body: Mapping[str, Any]) -> Iterator[str]:
+    """The waves of an object as the API server has it."""
+    metadata, rollout = body["metadata"], (body.get("status") or {}).get("rollout")
+    where = f" in {metadata['namespace']}" if metadata.get("namespace") else ""
+    head = f"{body['kind']} {metadata['name']}{where}"
+    for said in terms(metadata.get("annotations") or {}, Terms())[1]:
+        yield said
+    if rollout is None:
+        yield f"{head}: no service was changed by its last edit"
+        return
+    yield f"{head}: {_state(rollout)}"
+    yield (
+        f"  {rollout['done']} of {count(rollout['services'], 'service')} have generation {rollout['generation']}, "
+        f"{rollout['rolling']} on their way, {rollout['waiting']} waiting, {rollout['failed']} failed"
+    )
+    if rollout["state"] != COMPLETE:
+        yield f"  this wave ends with service {rollout['size']}"
+    for each in rollout.get("failedServices") or ():
+        yield f"  failed: {each['namespace']}/{each['name']}: ome explain {each['name']} -n {each['namespace']}"
+    if rollout["generation"] != metadata.get("generation"):
+        yield f"  the object has generation {metadata.get('generation')} by now, and not all of its services were looked at yet"
+
+
+def complete(body: Mapping[str, Any]) -> bool:
+    """Whether every service that the last edit changes has it."""
+    rollout = (body.get("status") or {}).get("rollout")
+    if rollout is None:
+        return True
+    return bool(rollout["state"] == COMPLETE and rollout["generation"] == body["metadata"].get("generation"))
+
+
+def _state(rollout: Mapping[str, Any]) -> str:
+    wave = f"wave {rollout['wave']} of {rollout['waves']}"
+    if rollout["state"] == STOPPED:
+        return f"stopped in {wave}: nobody else begins"
+    if rollout["state"] == BAKING:
+        return f"{wave} is whole, and bakes until {rollout.get('bakesUntil')}"
+    return "all services have its last edit" if rollout["state"] == COMPLETE else wave
