@@ -13,8 +13,7 @@ def lines(body: Mapping[str, Any]) -> Iterator[str]:
     metadata, rollout = body["metadata"], (body.get("status") or {}).get("rollout")
     where = f" in {metadata['namespace']}" if metadata.get("namespace") else ""
     head = f"{body['kind']} {metadata['name']}{where}"
-    for said in terms(metadata.get("annotations") or {}, Terms())[1]:
-        yield said
+    yield from terms(metadata.get("annotations") or {}, Terms())[1]
     if rollout is None:
         yield f"{head}: no service was changed by its last edit"
         return
@@ -28,7 +27,7 @@ def lines(body: Mapping[str, Any]) -> Iterator[str]:
     for each in rollout.get("failedServices") or ():
         yield f"  failed: {each['namespace']}/{each['name']}: ome explain {each['name']} -n {each['namespace']}"
     if rollout["generation"] != metadata.get("generation"):
-        yield f"  the object has generation {metadata.get('generation')} by now, and not all of its services were looked at yet"
+        yield f"  it has generation {metadata.get('generation')} by now, and not all of its services were looked at yet"
 
 
 def complete(body: Mapping[str, Any]) -> bool:

@@ -167,8 +167,11 @@ class InferenceServiceReconciler:
         return partial(self.waves.ahead, resource.ref)
 
     def _tell_waves(self, resource: Resource, plan: Plan) -> None:
-        """Others wait for what this pass decides; no await may come between asking and telling."""
-        self.waves.tell(resource.ref, plan.stands, asks=plan.rolls, begun=self._replacing(resource))
+        """Others wait for what this pass decides; no await may come between asking and telling. Whoever was called keeps its
+        turn while its revision is tried in a dry run.
+        """
+        asks = plan.rolls or bool(plan.check)
+        self.waves.tell(resource.ref, plan.stands, asks=asks, begun=self._replacing(resource))
 
     # --- telling ----------------------------------------------------------------------------------------------------
 

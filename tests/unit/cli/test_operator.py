@@ -97,3 +97,18 @@ def test_what_is_only_observed(given: list[Settings]) -> None:
         (True, ()),
         (False, ("a", "b")),
     ]
+
+
+def test_waves_are_read_and_what_cannot_be_is_refused(given: list[Settings]) -> None:
+    assert (
+        CliRunner().invoke(app, [*KUBECONFIG, "--waves=1, 50%", "--bake=1h", "--max-concurrent-services=3"]).exit_code == 0
+    )
+    assert CliRunner().invoke(app, list(KUBECONFIG)).exit_code == 0
+    usual = Settings()
+    assert [(item.waves, item.bake, item.max_concurrent_services) for item in given] == [
+        (("1", "50%"), 3600.0, 3),
+        (usual.waves, usual.bake, 0),
+    ]
+    for words, said in ((["--waves=0"], "--waves: 0 is no wave"), (["--bake=soon"], "--bake: soon is no duration")):
+        found = CliRunner().invoke(app, [*KUBECONFIG, *words])
+        assert isinstance(found.exception, UserError) and said in str(found.exception)

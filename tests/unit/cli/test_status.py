@@ -1,16 +1,24 @@
-"""`ome status` beyond its tree: what a program gets, and what `--watch` prints where nobody watches."""
+"""`ome status` beyond its tree: what a program gets, what `--watch` prints where nobody watches, the waves of an edit."""
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from ome_operator.cli import status
+from ome_operator.cli import connect, status
+from ome_operator.cli.app import app
+from ome_operator.cli.live import shared
 from ome_operator.cli.output import Format, emit
 from ome_operator.core.observed.objects import Observed
 from ome_operator.describe.tree import Tree, tree
-from ome_operator.kube.errors import KubeError, Transient
+from ome_operator.errors import Unanswered
+from ome_operator.kube.errors import KubeError, NotFound, Transient
+from tests.support.fake_api import Call, FakeApi
 
 
 def seen(ready: str, message: str = "") -> Tree:
@@ -50,3 +58,57 @@ def test_watching_prints_again_only_what_changed(
     assert [line.split(": ")[-1] for line in said.out.splitlines() if "Serving" in line] == ["one", "two"]
     assert said.out.count("✓ svc") == 1
     assert said.err == "the cluster does not answer: no answer\n"
+
+
+ROLLOUT = {
+    "generation": 3, "state": "Rolling", "wave": 2, "waves": 4, "size": 2, "services": 9, "done": 1, "rolling": 1,
+    "waiting": 7, "failed": 0,
+}  # fmt: skip
+
+
+@pytest.fixture
+def runtimes(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
+    """A cluster with a ClusterServingRuntime rt, and a ServingRuntime own in the namespace team."""
+
+    def get(call: Call) -> Any:
+        where = {"rt": "ClusterServingRuntime", "own": "ServingRuntime"}.get(call.name)
+        if where != call.kind:
+            return NotFound(f"{call.kind} {call.name} not found")
+        metadata = {"name": call.name, "generation": 3}
+        state = {"state": "Complete"} if call.name == "own" else {}
+        return {"kind": call.kind, "metadata": metadata, "status": {"rollout": ROLLOUT | state}}
+
+    api = FakeApi({"get": get})
+    api.connection = SimpleNamespace(namespace="team")  # type: ignore[assignment]
+
+    @asynccontextmanager
+    async def opened(*_: Any) -> AsyncIterator[FakeApi]:
+        yield api
+
+    monkeypatch.setattr(connect, "opened", opened)
+    return api
+
+
+def test_the_waves_of_a_runtime(runtimes: FakeApi) -> None:
+    found = CliRunner().invoke(app, ["status", "runtime", "rt"])
+    assert found.exit_code == 1 and "ClusterServingRuntime rt: wave 2 of 4" in found.output
+    assert [call.kind for call in runtimes.calls] == ["ServingRuntime", "ClusterServingRuntime"], "its own counts first"
+    found = CliRunner().invoke(app, ["status", "runtime", "own", "-o", "json"])
+    assert found.exit_code == 0 and json.loads(found.output)["state"] == "Complete"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("runtime", "none"), "there is no runtime none"),
+        (("isvc", "rt"), "ome status SERVICE"),
+        (("runtime", "rt", "-A"), "without -A"),
+    ],
+)
+def test_waves_that_cannot_be_told(runtimes: FakeApi, words: tuple[str, ...], said: str) -> None:
+    found = CliRunner().invoke(app, ["status", *words])
+    assert isinstance(found.exception, Unanswered) and said in str(found.exception)
+
+
+def test_every_word_for_a_shared_object_has_its_kinds() -> None:
+    assert tuple(shared.KINDS) == status.SHARED

@@ -2,14 +2,16 @@
 
 import json
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from ome_operator import keys
 from ome_operator.api import InferenceService
-from ome_operator.core.observed.objects import Deps, Observed, Refusal
-from ome_operator.core.plan import NEEDED, Plan
+from ome_operator.api.rollout import Rollout
+from ome_operator.core.observed.objects import Deps, Epoch, Observed, Ref, Refusal
+from ome_operator.core.plan import NEEDED, Plan, Stand, State
 from ome_operator.core.sync import refuse_spec, sync
 from tests.support import parts
 from tests.support.shapes import Shape
@@ -342,6 +344,78 @@ def test_an_edit_of_the_service_itself_waits_for_nobody() -> None:
     world.service = replace(world.service, spec=world.service.spec.model_copy(update={"engine": changed}))
     world.settle()
     assert conditions(sync(world.service, world.deps, world.observed(), START))["RolledOut"] == ("True", "Complete")
+
+
+RUNTIME = Ref("ClusterServingRuntime", "", "rt")
+
+
+def numbered(shape: Shape, generation: int) -> Deps:
+    """What a service of this shape may refer to, with a runtime of this generation."""
+    deps = shape.deps()
+    return replace(
+        deps, runtimes={ref: replace(item, uid="u", generation=generation) for ref, item in deps.runtimes.items()}
+    )  # type: ignore[arg-type]
+
+
+def stories(world: World) -> list[Plan]:
+    """The plans that are carried out from now on."""
+    plans: list[Plan] = []
+    world.watcher = plans.append
+    return plans
+
+
+def test_a_service_proves_the_edit_that_it_became_whole_with() -> None:
+    """A new service proves nothing, nor does an edit that changes none of its engines."""
+    world = World(Shape().service(), numbered(Shape(), 1), 3)
+    world.settle()
+    assert "reached" not in world.service.status and world.sync().stands[RUNTIME] == Stand(Epoch("u", 1))
+    world.deps, plans = numbered(Shape(image="b"), 2), stories(world)
+    world.settle()
+    states = [plan.stands[RUNTIME].state for plan in plans]
+    assert states == sorted(states, reverse=True) and {*states} == {State.PENDING, State.DONE}, "first pending, then done"
+    assert all((plan.rolls or bool(plan.check)) is (plan.stands[RUNTIME].state == State.PENDING) for plan in plans)
+    (proof,) = world.service.status["reached"]
+    at = datetime.fromisoformat(proof["time"])
+    assert proof | {"time": ""} == {"kind": "ClusterServingRuntime", "name": "rt", "uid": "u", "generation": 2, "time": ""}
+    assert world.sync().stands[RUNTIME] == Stand(Epoch("u", 2), State.DONE, at)
+    world.now += timedelta(hours=1)
+    world.edit(Shape(engines=2).service())
+    world.settle()
+    assert world.sync().stands[RUNTIME].since == at, "scaling up takes nothing of the proof"
+    world.deps = numbered(Shape(image="b"), 3)
+    world.settle()
+    assert world.sync().stands[RUNTIME] == Stand(Epoch("u", 3)) and "reached" not in world.service.status
+
+
+def test_a_revision_that_a_user_names_waits_for_nobody() -> None:
+    world = World(Shape().service(), numbered(Shape(), 1), 3)
+    world.settle()
+    first = str(world.service.status["revision"])
+    world.deps = numbered(Shape(image="b"), 2)
+    world.settle()
+    world.may_roll = False
+    rollout = Rollout(revision=first)
+    world.service = replace(world.service, spec=world.service.spec.model_copy(update={"rollout": rollout}))
+    world.settle()
+    assert world.service.status["revision"] == first and conditions(world.sync())["RolledOut"] == ("True", "Complete")
+    assert world.sync().stands == {} and "reached" not in world.service.status, "it is in no wave"
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_what_did_not_become_whole_in_time_fails_the_edit(back: bool) -> None:
+    shape = Shape(rollback=back)
+    world = World(shape.service(), numbered(shape, 1), 3)
+    world.settle()
+    world.deps = numbered(replace(shape, image="b"), 2)
+    world.healthy = lambda pod: (
+        pod.labels[keys.REVISION] == world.service.status["components"]["engine"].get("latestReadyRevision")
+    )
+    world.settle()
+    assert world.sync().stands[RUNTIME].state == State.FAILED
+    assert conditions(world.sync())["RolledOut"][1] == ("RolledBack" if back else "ProgressDeadlineExceeded")
+    world.deps = numbered(shape, 3)
+    world.settle()
+    assert world.sync().stands[RUNTIME].state != State.FAILED, "the runtime was put back"
 
 
 def former(world: World, *, made: bool) -> str:

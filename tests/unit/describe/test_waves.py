@@ -1,0 +1,48 @@
+"""`ome status runtime`: how far an edit is, in words."""
+
+from typing import Any
+
+from ome_operator import keys
+from ome_operator.describe.waves import complete, lines
+
+
+def runtime(**rollout: Any) -> dict[str, Any]:
+    usual = {"generation": 3, "state": "Rolling", "wave": 2, "waves": 4, "size": 10, "services": 200, "done": 4}
+    told = {**usual, "rolling": 6, "waiting": 190, "failed": 0, **rollout}
+    metadata = {"name": "rt", "generation": 3}
+    return {"kind": "ClusterServingRuntime", "metadata": metadata, "status": {"rollout": told} if rollout else {}}
+
+
+def said(body: dict[str, Any]) -> str:
+    return "\n".join(lines(body))
+
+
+def test_a_wave_on_its_way() -> None:
+    assert said(runtime(wave=2)) == (
+        "ClusterServingRuntime rt: wave 2 of 4\n"
+        "  4 of 200 services have generation 3, 6 on their way, 190 waiting, 0 failed\n"
+        "  this wave ends with service 10"
+    )
+    assert not complete(runtime(wave=2))
+
+
+def test_what_it_waits_for() -> None:
+    assert "wave 2 of 4 is whole, and bakes until 12:05" in said(runtime(state="Baking", bakesUntil="12:05"))
+    stopped = said(runtime(state="Stopped", failed=1, failedServices=[{"namespace": "team", "name": "a"}]))
+    assert "stopped in wave 2 of 4: nobody else begins" in stopped
+    assert "failed: team/a: ome explain a -n team" in stopped
+
+
+def test_the_end_of_it() -> None:
+    done = runtime(state="Complete", done=200, rolling=0, waiting=0)
+    assert "all services have its last edit" in said(done) and complete(done)
+    assert "no service was changed by its last edit" in said(runtime()) and complete(runtime())
+    done["metadata"]["generation"] = 4
+    assert "generation 4 by now" in said(done) and not complete(done)
+
+
+def test_an_annotation_that_cannot_be_read() -> None:
+    body = runtime(wave=2)
+    body["metadata"] |= {"annotations": {keys.WAVES: "0"}, "namespace": "team"}
+    assert said(body).startswith("annotation ome.io/rollout-waves: 0 is no wave")
+    assert "ClusterServingRuntime rt in team: wave 2 of 4" in said(body)
