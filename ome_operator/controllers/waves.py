@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from enum import StrEnum
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 from ome_operator.core.catalog import waves as told
 from ome_operator.core.observed.objects import Epoch, Ref
@@ -30,6 +30,16 @@ class Kind(StrEnum):
     """It has lost a group since it was whole."""
     FAILED = "failed"
     WHOLE = "whole"
+    EQUAL = "equal"
+    """It is whole with the object as it is, and need not do anything for that."""
+
+
+class Place(NamedTuple):
+    """How a service counts, and what goes with it."""
+
+    kind: Kind
+    since: datetime | None = None
+    narrow: bool = False
 
 
 class _Object:
@@ -39,59 +49,82 @@ class _Object:
         self.epoch = epoch
         self.unseen = set(unseen)
         """Those that may be concerned and have told nothing since the edit."""
-        self.whole: list[datetime] = []
-        """Since when those are whole that are, sorted."""
-        self.failed: set[Service] = set()
-        self._kinds: dict[Service, tuple[Kind, datetime | None]] = {}
+        self._whole: list[datetime] = []
+        """Since when those are whole that became so by the edit, sorted."""
+        self._proven: list[datetime] = []
+        """The same with those that are equal."""
+        self._failed: set[Service] = set()
+        self._narrow: set[Service] = set()
+        self._places: dict[Service, Place] = {}
         self._counts: Counter[Kind] = Counter()
         self._queue: list[tuple[int, Service]] = []
         self._tickets: dict[Service, int] = {}
 
-    def __len__(self) -> int:
-        return len(self._kinds)
+    @property
+    def idle(self) -> bool:
+        """Whether nobody counts."""
+        return not self._places and not self.unseen
 
-    def kind(self, service: Service) -> Kind | None:
-        """How a service counts; None where it does not."""
-        return self._kinds.get(service, (None, None))[0]
+    @property
+    def total(self) -> int:
+        """How many there are whose share a wave is."""
+        return len(self._places) - (0 if self._equals_count else self._counts[Kind.EQUAL])
 
-    def put(self, service: Service, kind: Kind | None, since: datetime | None = None) -> bool:
-        """A service counts so from now on; whether that changes anything."""
-        before = self._kinds.get(service)
-        after = None if kind is None else (kind, since)
-        if before == after:
-            return False
-        if before is not None:
-            self._counts[before[0]] -= 1
-            self.failed.discard(service)
-            if before[1] is not None:
-                del self.whole[bisect.bisect_left(self.whole, before[1])]
-            del self._kinds[service]
-        if after is not None:
-            self._kinds[service] = after
-            self._counts[after[0]] += 1
-            if after[0] == Kind.FAILED:
-                self.failed.add(service)
-            if since is not None:
-                bisect.insort(self.whole, since)
-        return True
+    @property
+    def _equals_count(self) -> bool:
+        """Whether those that are equal prove something: while others are to become so, in everything that it says."""
+        counts = self._counts
+        return not self._narrow and counts[Kind.WAITING] + counts[Kind.ROLLING] + counts[Kind.FAILED] > 0
+
+    @property
+    def _done(self) -> list[datetime]:
+        return self._proven if self._equals_count else self._whole
 
     @property
     def _under_way(self) -> int:
         return self._counts[Kind.ROLLING] + self._counts[Kind.BROKEN]
 
+    def kind(self, service: Service) -> Kind | None:
+        """How a service counts; None where it does not."""
+        return None if (found := self._places.get(service)) is None else found.kind
+
+    def put(self, service: Service, after: Place | None) -> bool:
+        """A service counts so from now on; whether that is news."""
+        before = self._places.pop(service, None)
+        if before is not None:
+            self._count(service, before, -1)
+        if after is not None:
+            self._places[service] = after
+            self._count(service, after, 1)
+        return any(place is not None and place.kind != Kind.EQUAL for place in (before, after)) and before != after
+
+    def _count(self, service: Service, place: Place, change: int) -> None:
+        self._counts[place.kind] += change
+        named = {Kind.FAILED: self._failed}.get(place.kind), self._narrow if place.narrow else None
+        for found in named:
+            if found is not None:
+                found.add(service) if change > 0 else found.discard(service)
+        if place.since is None:
+            return
+        for moments in (self._proven, self._whole) if place.kind == Kind.WHOLE else (self._proven,):
+            if change > 0:
+                bisect.insort(moments, place.since)
+            else:
+                del moments[bisect.bisect_left(moments, place.since)]
+
     def tally(self) -> told.Tally:
         """How many there are of each kind."""
-        return told.Tally(len(self.whole), self._under_way, self._counts[Kind.WAITING], tuple(self.failed))
+        return told.Tally(len(self._done), self._under_way, self._counts[Kind.WAITING], tuple(self._failed))
 
     def turn(self, terms: Terms, now: datetime) -> Turn | None:
         """Which wave it is."""
-        return decide(terms, len(self), self.whole, self._under_way, len(self.failed), now)
+        return decide(terms, self.total, self._done, self._under_way, len(self._failed), now)
 
-    def place(self, service: Service) -> int:
+    def order(self, service: Service) -> int:
         """Where in the order of all a service comes, from 1."""
         ticket = self._tickets.get(service)
         before = len(self._queue) if ticket is None else bisect.bisect_left(self._queue, (ticket,))
-        return len(self) - self._counts[Kind.WAITING] + before + 1
+        return self.total - self._counts[Kind.WAITING] + before + 1
 
     def ask(self, service: Service, ticket: int | None) -> None:
         """A service wants to be called, behind those that do already; without a ticket it does not any more."""
@@ -105,7 +138,7 @@ class _Object:
         """The first of those that want to be called, which do not wait any more."""
         for _, service in self._queue[:most]:
             self.ask(service, None)
-            self.put(service, Kind.ROLLING)
+            self.put(service, Place(Kind.ROLLING, narrow=service in self._narrow))
             yield service
 
 
@@ -142,8 +175,8 @@ class WaveRegistry:
         if shared.kind(service) in (Kind.ROLLING, Kind.FAILED):
             return ""
         known = shared.kind(service) is not None or service in shared.unseen or service in self._unseen
-        total = len(shared) + len(shared.unseen) + len(self._unseen) + (not known)
-        wave, of = wave_of(self._terms(ref), total, shared.place(service))
+        total = shared.total + len(shared.unseen) + len(self._unseen) + (not known)
+        wave, of = wave_of(self._terms(ref), total, shared.order(service))
         where = f" in namespace {ref.namespace}" if ref.namespace else ""
         return f"waits for wave {wave} of {of} of {ref.kind} {ref.name}{where}, whose status.rollout says how far it is"
 
@@ -162,9 +195,9 @@ class WaveRegistry:
             if stand.state == State.IDLE and ref not in self._objects:
                 continue
             shared = self._at(ref, stand.epoch)
-            kind = _kind(stand, asks and (begun or called))
-            wants = ref == first and asks and kind == Kind.WAITING
-            self._put(ref, shared, service, kind, stand.since, next(self._tickets) if wants else None)
+            place = _place(stand, asks and (begun or called))
+            wants = ref == first and asks and place is not None and place.kind == Kind.WAITING
+            self._put(ref, shared, service, place, next(self._tickets) if wants else None)
         if late and not self._unseen:
             for ref in list(self._objects):
                 self._settle(ref)
@@ -202,22 +235,14 @@ class WaveRegistry:
             shared = self._objects[ref] = _Object(epoch, unseen)
         return shared
 
-    def _put(
-        self,
-        ref: Ref,
-        shared: _Object,
-        service: Service,
-        kind: Kind | None,
-        since: datetime | None = None,
-        ticket: int | None = None,
-    ) -> None:
-        news = shared.put(service, kind, since)
+    def _put(self, ref: Ref, shared: _Object, service: Service, place: Place | None, ticket: int | None = None) -> None:
+        news = shared.put(service, place)
         shared.ask(service, ticket)
         if service in shared.unseen:
             shared.unseen.discard(service)
             news |= not shared.unseen
         self._settle(ref)
-        if not shared and not shared.unseen:
+        if shared.idle:
             del self._objects[ref]
         if news:
             self._changed(ref)
@@ -233,11 +258,14 @@ class WaveRegistry:
             self._changed(ref)
 
 
-def _kind(stand: Stand, on_its_way: bool) -> Kind | None:
+def _place(stand: Stand, on_its_way: bool) -> Place | None:
+    """How a service counts that stands so."""
+    if stand.state == State.EQUAL:
+        return Place(Kind.EQUAL, stand.since)
     if stand.state == State.DONE:
-        return Kind.BROKEN if stand.since is None else Kind.WHOLE
+        return Place(Kind.BROKEN if stand.since is None else Kind.WHOLE, stand.since)
     if stand.state == State.FAILED:
-        return Kind.FAILED
+        return Place(Kind.FAILED, narrow=stand.narrow)
     if stand.state == State.PENDING:
-        return Kind.ROLLING if on_its_way else Kind.WAITING
+        return Place(Kind.ROLLING if on_its_way else Kind.WAITING, narrow=stand.narrow)
     return None

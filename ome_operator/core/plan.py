@@ -139,6 +139,8 @@ class State(StrEnum):
 
     IDLE = "idle"
     """It need not do anything, and proves nothing."""
+    EQUAL = "equal"
+    """It is whole with it, and was before the edit: the edit changes nothing here, or came back to what there was."""
     PENDING = "pending"
     """It is not whole with it yet."""
     DONE = "done"
@@ -154,6 +156,8 @@ class Stand(NamedTuple):
     state: State = State.IDLE
     since: datetime | None = None
     """Since when it is whole; None where it is not, also where it has lost a group since."""
+    narrow: bool = False
+    """The pending edit of a runtime is about this service's accelerator class alone: others that are equal prove nothing."""
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,9 @@ def _decided(snapshot: Snapshot, as_written: InferenceService, held: Brake | Non
         requeue_after=_earliest(written.requeue_after, clock.again, recovery.again),
     )
     # What does the status tell?
-    told = report(snapshot, intent, step, counts, want, plan, clock, recovery, _pending(snapshot, intent, service.status))
+    told = report(
+        snapshot, intent, step, counts, want, plan, clock, recovery, tuple(_pending(snapshot, intent, service.status))
+    )
     if held is not None:
         told, recovery = freeze.told(told, held, snapshot), replace(recovery, events=(), urgent=False)
     said = status(told)
@@ -155,12 +157,12 @@ def _ahead(snapshot: Snapshot, intent: Intent) -> str:
     return snapshot.observed.ahead({ref: intent.epochs[ref] for ref in waits})
 
 
-def _pending(snapshot: Snapshot, intent: Intent, status: Mapping[str, Any]) -> tuple[Ref, ...]:
+def _pending(snapshot: Snapshot, intent: Intent, status: Mapping[str, Any]) -> dict[Ref, bool]:
     """The objects whose edits are rolled out here and reach other services too; `status` names what is whole."""
     before = snapshot.slices.keys() | shared_edits.whole_before(status)
     keeps = [part for part, drift in intent.resolved.drift.items() if drift is not None]
     found = shared_edits.pending(intent.aim.wish, before, intent.data, keeps)
-    return tuple(ref for ref in found if ref in intent.epochs)
+    return {ref: narrow for ref, narrow in found.items() if ref in intent.epochs}
 
 
 def _earliest(*seconds: float | None) -> float | None:

@@ -12,7 +12,7 @@ from ome_operator import quantity
 from ome_operator.api import Invalid
 from ome_operator.core.observed.objects import Deps, Epoch, Ref
 from ome_operator.core.plan import Stand, State
-from ome_operator.core.reasons import RECOVERED
+from ome_operator.core.reasons import READY, RECOVERED, ROLLED_OUT
 from ome_operator.core.resolve.finetuned import BASE
 from ome_operator.core.resolve.identity import CHOSEN
 
@@ -31,24 +31,26 @@ def shared_by(inputs: Mapping[str, Any] | None) -> tuple[Ref, ...]:
 
 def pending(
     target: str, before: Iterable[str], data: Mapping[str, Mapping[str, Any]], keeps: Iterable[str] = ()
-) -> tuple[Ref, ...]:
-    """The shared objects whose edit makes the target differ from a revision that was whole or exists before it.
+) -> dict[Ref, bool]:
+    """The shared objects whose edit makes the target differ from a revision that was whole or exists before it, the runtime
+    first -> whether it is narrow (`Stand.narrow`).
 
     `data` has what each revision stores. A revision that is not kept any more differs in all of them. `keeps`: `runtime`
     and `model`, where the service does not follow the object. Another object than before is the service's own edit.
     """
     wanted = _inputs(target, data)
     if wanted is None:
-        return ()
-    found: set[Ref] = set()
+        return {}
+    found: dict[Ref, bool] = {}
     for revision in before:
         if revision != target:
-            found |= _changed(wanted, _inputs(revision, data))
+            for ref, narrow in _changed(wanted, _inputs(revision, data)).items():
+                found[ref] = narrow and found.get(ref, True)
     kept = {_runtime(wanted)} if "runtime" in keeps else set()
     if "model" in keeps:
         model = wanted.get(BASE) or wanted.get("model") or {}
         kept.add(_weights(model))
-    return tuple(ref for ref in shared_by(wanted) if ref in found and ref not in kept)
+    return {ref: found[ref] for ref in shared_by(wanted) if ref in found and ref not in kept}
 
 
 def whole_before(status: Mapping[str, Any]) -> frozenset[str]:
@@ -75,27 +77,36 @@ def reached(
 
 
 def stands(
-    now_at: Mapping[Ref, Epoch], waits: Iterable[Ref], *, failed: bool, status: Mapping[str, Any], now: datetime
+    now_at: Mapping[Ref, Epoch], waits: Mapping[Ref, bool], *, failed: bool, status: Mapping[str, Any], now: datetime
 ) -> dict[Ref, Stand]:
-    """How a service with this status stands to each object; `waits`: those whose edits are pending."""
-    undone, proven = frozenset(waits), dict(_proven(status.get("reached") or (), now_at))
+    """How a service with this status stands to each object; `waits`: as `pending` found them."""
+    proven, said = dict(_proven(status.get("reached") or (), now_at)), {each["type"]: each for each in status["conditions"]}
+    recovered: Mapping[str, Any] = said.get(RECOVERED, {})
+    # By Ready: a service that waits for its turn serves on, and is as it was when the object is put back.
+    since = _whole_since(said[READY]["lastTransitionTime"], recovered, now) if _serves_alone(said) else None
     out = {}
     for ref, epoch in now_at.items():
-        if ref in undone:
-            out[ref] = Stand(epoch, State.FAILED if failed else State.PENDING)
+        if ref in waits:
+            out[ref] = Stand(epoch, State.FAILED if failed else State.PENDING, narrow=waits[ref])
         elif ref in proven:
-            out[ref] = Stand(epoch, State.DONE, _whole_since(proven[ref], status, now))
+            out[ref] = Stand(epoch, State.DONE, _whole_since(proven[ref], recovered, now))
         else:
-            out[ref] = Stand(epoch)
+            out[ref] = Stand(epoch) if since is None else Stand(epoch, State.EQUAL, since)
     return out
 
 
-def _whole_since(time: str, status: Mapping[str, Any], now: datetime) -> datetime | None:
-    """Since when a service is whole that became whole then. A time that is still to come counts as now."""
-    said: Mapping[str, Any] = next((each for each in status.get("conditions") or () if each["type"] == RECOVERED), {})
-    if said.get("status") == "False":
+def _serves_alone(said: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether what a service asks for is complete, alone and ready."""
+    return all(name in said and said[name]["status"] == "True" for name in (READY, ROLLED_OUT))
+
+
+def _whole_since(time: str, recovered: Mapping[str, Any], now: datetime) -> datetime | None:
+    """Since when a service is whole that became whole then; None while a group of it is lost, as its condition says. A time
+    that is still to come counts as now.
+    """
+    if recovered.get("status") == "False":
         return None
-    moments = [time, *([said["lastTransitionTime"]] if said else [])]
+    moments = [time, *([recovered["lastTransitionTime"]] if recovered else [])]
     return max(quantity.moment(text, now) or now for text in moments)
 
 
@@ -111,17 +122,18 @@ def _inputs(revision: str, data: Mapping[str, Mapping[str, Any]]) -> Mapping[str
     return None if stored is None else stored["inputs"]
 
 
-def _changed(wanted: Mapping[str, Any], old: Mapping[str, Any] | None) -> set[Ref]:
-    """The objects of `wanted` that were other in `old`, and were the same objects."""
+def _changed(wanted: Mapping[str, Any], old: Mapping[str, Any] | None) -> dict[Ref, bool]:
+    """The objects of `wanted` that were other in `old`, and were the same objects -> whether the edit is narrow."""
     if old is None:
-        return set(shared_by(wanted))
+        return dict.fromkeys(shared_by(wanted), False)
     parts = _parts(old)
-    found = {ref for ref, part in _parts(wanted).items() if ref in parts and parts[ref] != part}
+    found = {ref: False for ref, part in _parts(wanted).items() if ref in parts and parts[ref] != part}
     runtime = _runtime(wanted)
     if runtime is None or _runtime(old) not in (None, runtime):
         return found
-    other = wanted.get("runtime") != old.get("runtime") or _by_runtime(wanted, old)
-    return found | {runtime} if other else found
+    if wanted.get("runtime") != old.get("runtime"):
+        return found | {runtime: False}
+    return found | {runtime: True} if _by_runtime(wanted, old) else found
 
 
 def _runtime(inputs: Mapping[str, Any]) -> Ref | None:

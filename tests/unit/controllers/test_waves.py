@@ -10,7 +10,7 @@ import pytest
 from ome_operator.core.observed.objects import Epoch, Ref
 from ome_operator.core.plan import Stand, State
 from ome_operator.core.rollout.waves import Terms
-from tests.support.fleet import RUNTIME, Fleet, service
+from tests.support.fleet import RUNTIME, START, Fleet, service
 
 MODEL = Ref("BaseModel", "team", "m")
 
@@ -160,17 +160,47 @@ def test_a_service_that_lost_a_group_keeps_its_place_and_holds_up_the_next_wave(
     assert fleet.begun
 
 
-def test_what_is_equal_to_the_object_and_was_not_reached_counts_nowhere() -> None:
-    """A hundred services that an edit does not change prove nothing of it."""
+@pytest.mark.parametrize(
+    ("state", "narrow", "begin", "counted"),
+    [(State.IDLE, False, 1, 20), (State.EQUAL, True, 1, 20), (State.EQUAL, False, 20, 120)],
+)
+def test_what_services_prove_that_need_not_do_anything(state: State, narrow: bool, begin: int, counted: int) -> None:
+    """A runtime that is put back as it was: those whom the edit had not reached are whole with it, so all others follow.
+    Not for an edit that is about the accelerators of the others alone.
+    """
     fleet = Fleet(20)
-    idle = [service(number) for number in range(100, 200)]
-    fleet.registry.expect(idle)
-    fleet.hear_all()
-    for name in idle:
-        assert not fleet.begun
-        fleet.registry.tell(name, {RUNTIME: Stand(fleet.epoch)}, asks=False, begun=False)
-    fleet.work()
-    assert len(fleet.begun) == 1 and fleet.told()["services"] == 20
+    others = [service(number) for number in range(100, 200)]
+    fleet.registry.expect(others)
+    for name in fleet.services:
+        waits = Stand(fleet.epoch, State.PENDING, narrow=narrow)
+        fleet.registry.tell(name, {RUNTIME: waits}, asks=True, begun=False)
+    for name in others:
+        assert not fleet.called
+        since = START - timedelta(hours=1) if state == State.EQUAL else None
+        fleet.registry.tell(name, {RUNTIME: Stand(fleet.epoch, state, since)}, asks=False, begun=False)
+    assert len(fleet.called) == begin
+    assert (fleet.told()["services"], fleet.told()["rolling"]) == (counted, begin)
+
+
+def test_a_new_service_proves_an_edit_when_it_has_baked() -> None:
+    fleet = edited(20)
+    new = Stand(fleet.epoch, State.EQUAL, fleet.now)
+    fleet.registry.tell(service(99), {RUNTIME: new}, asks=False, begun=False)
+    fleet.wait(minutes=4)
+    assert len(fleet.begun) == 1 and not fleet.called
+    fleet.wait(minutes=1)
+    assert len(fleet.begun) == 1, "it is the first of its wave, and the wave has two"
+    assert (fleet.told()["wave"], fleet.told()["size"], fleet.told()["services"]) == (2, 2, 21)
+
+
+def test_services_that_scale_are_no_news() -> None:
+    """They are whole, and a moment later not: no status of a runtime is written for that."""
+    fleet = edited(1)
+    fleet.become_whole(*list(fleet.begun))
+    fleet.changed.clear()
+    for state, since in ((State.EQUAL, START), (State.IDLE, None), (State.EQUAL, START)):
+        fleet.registry.tell(service(99), {RUNTIME: Stand(fleet.epoch, state, since)}, asks=False, begun=False)
+    assert not fleet.changed and fleet.told()["services"] == 1
 
 
 def test_two_edits_at_a_time_are_waited_for_in_the_first_and_counted_in_both() -> None:

@@ -24,7 +24,7 @@ def on(name: str = "h200", **part: Any) -> dict[str, Any]:
 
 
 def edited(before: dict[str, Any], after: dict[str, Any], *keeps: str) -> tuple[Ref, ...]:
-    return pending("new", ["old", "new"], {"old": {"inputs": before}, "new": {"inputs": after}}, keeps)
+    return tuple(pending("new", ["old", "new"], {"old": {"inputs": before}, "new": {"inputs": after}}, keeps))
 
 
 @pytest.mark.parametrize(
@@ -58,10 +58,19 @@ def test_what_a_service_does_not_follow_is_no_shared_edit() -> None:
 
 def test_what_is_pending_by_which_revisions() -> None:
     data = {"old": {"inputs": inputs()}, "new": {"inputs": inputs(runtime={})}}
-    assert pending("new", [], data) == (), "a first slice"
-    assert pending("new", ["new"], data) == (), "whole with it"
-    assert pending("new", ["forgotten"], data) == (RUNTIME, MODEL), "nobody knows what it was"
-    assert pending("", ["old"], data) == ()
+    assert pending("new", [], data) == {}, "a first slice"
+    assert pending("new", ["new"], data) == {}, "whole with it"
+    assert tuple(pending("new", ["forgotten"], data)) == (RUNTIME, MODEL), "nobody knows what it was"
+    assert pending("", ["old"], data) == {}
+
+
+def test_an_edit_for_a_class_of_accelerators_is_narrow() -> None:
+    """Services on other classes are equal to the runtime by now, and prove nothing of it."""
+    data = {"old": inputs(accelerator=on()), "new": inputs(accelerator=on(args=["--tp=8"]))}
+    stored = {name: {"inputs": each} for name, each in data.items()}
+    assert pending("new", ["old"], stored) == {RUNTIME: True}
+    stored["older"] = {"inputs": inputs(runtime={})}
+    assert pending("new", ["old", "older"], stored) == pending("new", ["older", "old"], stored) == {RUNTIME: False}
 
 
 def test_a_revision_of_an_older_operator_names_no_runtime() -> None:
@@ -87,11 +96,24 @@ def test_what_reached_a_service_counts_for_one_generation_of_one_object() -> Non
 
 def stand(*reached: dict[str, Any], waits: tuple[Ref, ...] = (), failed: bool = False, **recovered: str) -> Stand:
     said = {"reached": list(reached), "conditions": [{"type": "Recovered", **recovered}] if recovered else []}
-    return stands(AT, waits, failed=failed, status=said, now=NOW)[RUNTIME]
+    return stands(AT, dict.fromkeys(waits, False), failed=failed, status=said, now=NOW)[RUNTIME]
+
+
+def equal(status: str, *more: dict[str, str]) -> Stand:
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T10:00:00Z"}
+    complete = {"type": "RolledOut", "status": status, "lastTransitionTime": "2026-01-01T11:59:00Z"}
+    return stands(AT, {}, failed=False, status={"conditions": [ready, complete, *more]}, now=NOW)[RUNTIME]
+
+
+def test_what_is_whole_with_the_object_as_it_is_is_equal_to_it() -> None:
+    """Since it is ready: it may have waited for an edit that was taken back."""
+    lost = {"type": "Recovered", "status": "False", "lastTransitionTime": "2026-01-01T11:00:00Z"}
+    assert equal("True") == Stand(Epoch("u", 3), State.EQUAL, NOW - timedelta(hours=2))
+    assert equal("False").state == equal("True", lost).state == State.IDLE
 
 
 def test_only_what_a_service_says_of_itself_makes_it_done() -> None:
-    assert stand() == Stand(Epoch("u", 3), State.IDLE), "equal to the object, and proves nothing"
+    assert stand() == Stand(Epoch("u", 3), State.IDLE)
     assert stand(ENTRY) == Stand(Epoch("u", 3), State.DONE, NOW - timedelta(hours=1))
     assert stand(ENTRY | {"generation": 2}).state == State.IDLE
     assert stand(ENTRY, waits=(RUNTIME,)).state == State.PENDING
