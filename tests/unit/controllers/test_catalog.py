@@ -1,0 +1,126 @@
+"""Statuses of runtimes tell the waves of their last edit, and Events what is news of it."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from ome_operator.cache.event_handler import EventHandler
+from ome_operator.cache.scope import Scope
+from ome_operator.controllers.catalog import CatalogReconciler
+from ome_operator.controllers.waves import WaveRegistry
+from ome_operator.core.observed.objects import Epoch, Ref
+from ome_operator.core.plan import Stand, State
+from ome_operator.core.rollout.waves import Terms
+from ome_operator.kube.errors import Forbidden
+from ome_operator.machinery.workqueue import WorkQueue
+from tests.support import yamls
+from tests.support.fake_api import FakeApi
+from tests.unit.controllers import makers
+
+RUNTIME = Ref("ClusterServingRuntime", "", "rt")
+SERVICES = [Ref("InferenceService", "team", name) for name in "abc"]
+
+
+class Rig:
+    """A runtime whose edit waits for a service after the other, and the passes over it."""
+
+    def __init__(self, labels: Mapping[str, str] | None = None, **annotations: str) -> None:
+        body = yamls.runtime("rt")
+        metadata = {"uid": "u", "resourceVersion": "1", "generation": 2, "annotations": annotations, "labels": labels or {}}
+        self.body = {**body, "metadata": {**body["metadata"], **metadata}}
+        self.cluster: EventHandler = makers.cluster(self.body)
+        self.queue: WorkQueue[Ref] = makers.queue()
+        self.api = FakeApi({"apply": makers.storing(self.body)})
+        self.now = makers.NOW
+        self.called: list[Ref] = []
+        self.waves = WaveRegistry(
+            lambda ref: self.cluster.terms(ref, Terms()), lambda: self.now, self.called.append, self.changed
+        )
+        scope = Scope((), True, "", False)
+        self.passes = CatalogReconciler(
+            self.cluster, self.api, self.queue, 600.0, lambda: self.now, scope=scope, waves=self.waves
+        )
+        self.asked: list[Ref] = []
+
+    def changed(self, ref: Ref) -> None:
+        self.asked.append(ref)
+
+    def tell(self, number: int, state: State, begun: bool = False) -> None:
+        since = self.now if state == State.DONE else None
+        stands = {RUNTIME: Stand(Epoch("u", 2), state, since)}
+        self.waves.tell(SERVICES[number], stands, asks=state != State.DONE, begun=begun)
+
+    async def look(self) -> tuple[dict[str, Any], list[str], float]:
+        """What the status says, the reasons of the Events so far, and when the next pass is."""
+        resource = self.cluster.find(RUNTIME)
+        assert resource is not None
+        again = await self.passes.reconcile_resource(resource)
+        written = self.api.bodies("apply")
+        events = [body["reason"] for body in self.api.bodies("create")]
+        return dict(written[-1]["status"].get("rollout") or {}) if written else {}, events, again
+
+
+async def test_a_wave_is_told_and_looked_at_when_it_has_baked() -> None:
+    rig = Rig()
+    for number in range(3):
+        rig.tell(number, State.PENDING)
+    assert rig.called == SERVICES[:1] and RUNTIME in rig.asked
+    said, events, again = await rig.look()
+    assert (said["state"], said["wave"], said["rolling"], events, again) == ("Rolling", 1, 1, ["WaveBegins"], 600.0)
+    (event,) = rig.api.bodies("create")
+    assert event["metadata"]["namespace"] == "default" and "namespace" not in event["involvedObject"]
+    rig.tell(0, State.DONE)
+    said, events, again = await rig.look()
+    assert (said["state"], events, again) == ("Baking", ["WaveBegins", "WaveWhole"], 300.0)
+    rig.now += timedelta(seconds=300)
+    said, events, again = await rig.look()
+    assert (said["wave"], events[-1], again) == (2, "WaveBegins", 600.0)
+    assert rig.called == SERVICES[:2], "the pass over the runtime calls the next"
+
+
+async def test_an_annotation_of_the_runtime_counts_more() -> None:
+    rig = Rig(**{"ome.io/rollout-waves": "100%"})
+    for number in range(3):
+        rig.tell(number, State.PENDING)
+    assert (await rig.look())[0]["waves"] == 1 and rig.called == SERVICES
+    rig = Rig(**{"ome.io/rollout-waves": "300%"})
+    for number in range(3):
+        rig.tell(number, State.PENDING)
+    assert (await rig.look())[0]["waves"] == 3 and rig.called == SERVICES[:1], "the default counts"
+
+
+async def test_half_a_picture_changes_no_status() -> None:
+    """After a restart of the operator: what the status says is what the last operator saw."""
+    rig = Rig()
+    rig.tell(0, State.PENDING)
+    before, *_ = await rig.look()
+    rig.waves = WaveRegistry(lambda _: Terms(), lambda: rig.now, rig.called.append, rig.changed)
+    rig.passes._waves = rig.waves
+    rig.waves.expect(SERVICES)
+    said, events, _ = await rig.look()
+    assert said == before and events == ["WaveBegins"]
+
+
+async def test_the_waves_of_an_object_of_another_operator_go_on() -> None:
+    """Its status is another's to write; the turns of our services are ours to give."""
+    rig = Rig(labels={"ome.io/operator-class": "blue"})
+    for number in range(3):
+        rig.tell(number, State.PENDING)
+    rig.tell(0, State.DONE)
+    _, _, again = await rig.look()
+    assert again == 300.0 and not rig.api.calls
+    rig.now += timedelta(seconds=300)
+    await rig.look()
+    assert rig.called == SERVICES[:2]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+async def test_a_lost_event_is_no_lost_status(lost: bool) -> None:
+    rig = Rig()
+    if lost:
+        rig.api.answers["create"] = Forbidden("no")
+    rig.tell(0, State.PENDING)
+    said, *_ = await rig.look()
+    assert said["rolling"] == 1
