@@ -80,6 +80,7 @@ _RUNTIME = (
     Column("GPUs", ".status.gpus"),
     Column("Strategy", ".status.strategy"),
     Column("Disabled", ".spec.disabled", "boolean"),
+    Column("Rollout", ".status.rollout.state", wide=True),
     _AGE,
 )
 _SERVICE = (

@@ -216,8 +216,8 @@ class WaveRegistry:
             return before, None
         if shared is None:
             return None, None
-        self._settle(ref)
         now = self._wall()
+        self._settle(ref, now)
         turn = shared.turn(self._terms(ref), now)
         if turn is None:
             return None, None
@@ -247,12 +247,12 @@ class WaveRegistry:
         if news:
             self._changed(ref)
 
-    def _settle(self, ref: Ref) -> None:
+    def _settle(self, ref: Ref, now: datetime | None = None) -> None:
         """Call as many as there is room for."""
         shared = self._objects[ref]
         if self._unseen or shared.unseen:
             return
-        turn = shared.turn(self._terms(ref), self._wall())
+        turn = shared.turn(self._terms(ref), now or self._wall())
         for service in shared.call(turn.room if turn is not None else 0):
             self._call(service)
             self._changed(ref)

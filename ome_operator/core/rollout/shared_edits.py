@@ -16,7 +16,8 @@ from ome_operator.core.reasons import READY, RECOVERED, ROLLED_OUT
 from ome_operator.core.resolve.finetuned import BASE
 from ome_operator.core.resolve.identity import CHOSEN
 
-_CLASS = "AcceleratorClass"
+_CLASS, _TUNED = "AcceleratorClass", "FineTunedWeight"
+_WEIGHTS = frozenset({"ClusterBaseModel", "BaseModel", _TUNED})
 _CLASS_OWN = frozenset({"class", "asked", "nodeSelector"})
 """Of what a component has of its class: what comes from the class or the service. The rest is said by the runtime."""
 
@@ -146,7 +147,9 @@ def _weights(identity: Mapping[str, Any]) -> Ref:
 
 def _parts(inputs: Mapping[str, Any]) -> dict[Ref, Any]:
     """Models and accelerator classes of a revision, with what it has of them."""
-    models = {_weights(each): each for each in (inputs.get("model"), inputs.get(BASE)) if each}
+    models = {
+        _weights(each): each for each in (inputs.get("model"), inputs.get(BASE)) if each and each.get("kind") in _WEIGHTS
+    }
     classes = {
         Ref(_CLASS, "", part["class"]): part.get("nodeSelector") for part in (inputs.get("accelerator") or {}).values()
     }
@@ -171,6 +174,6 @@ def _of_runtime(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _epoch(ref: Ref, deps: Deps) -> Epoch:
-    named = {_CLASS: deps.accelerators, "FineTunedWeight": deps.weights}
+    named = {_CLASS: deps.accelerators, _TUNED: deps.weights}
     found = named[ref.kind].get(ref.name) if ref.kind in named else deps.runtimes.get(ref) or deps.models.get(ref)
     return Epoch("", 0) if found is None or isinstance(found, Invalid) else Epoch(found.uid, found.generation)

@@ -124,3 +124,17 @@ async def test_a_lost_event_is_no_lost_status(lost: bool) -> None:
     rig.tell(0, State.PENDING)
     said, *_ = await rig.look()
     assert said["rolling"] == 1
+
+
+async def test_a_bake_that_ends_while_it_is_looked_at_calls_the_next() -> None:
+    """The clock moves between any two looks at it: who sees the next wave has to call its services."""
+    rig = Rig()
+    for number in range(3):
+        rig.tell(number, State.PENDING)
+    rig.tell(0, State.DONE)
+    moments = iter([timedelta(seconds=299.9), timedelta(seconds=300.1), timedelta(seconds=301)])
+    rig.waves._wall = lambda: makers.NOW + next(moments)
+    _, _, again = await rig.look()
+    assert again < 1
+    await rig.look()
+    assert rig.called == SERVICES[:2]
