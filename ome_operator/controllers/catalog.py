@@ -66,7 +66,8 @@ class CatalogReconciler(StatusReconciler):
             return min(wait, resync)
         if await self.write(resource, status):
             self._written_at[ref] = time.monotonic()
-            for event in waves.events(before, rollout):
+            held = self._cluster.brake(resource)
+            for event in waves.events(before, rollout) if held is None or not held.observed else ():
                 await kube_events.tell(self._client, resource, event, self._wall())
         pin = status.get("weights")
         if self._pinned.get(ref) != pin:  # also where it was written before, and the answer got lost

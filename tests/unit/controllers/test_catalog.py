@@ -1,6 +1,7 @@
 """Statuses of runtimes tell the waves of their last edit, and Events what is news of it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -114,6 +115,15 @@ async def test_the_waves_of_an_object_of_another_operator_go_on() -> None:
     rig.now += timedelta(seconds=300)
     await rig.look()
     assert rig.called == SERVICES[:2]
+
+
+async def test_while_it_only_looks_it_writes_no_event() -> None:
+    """It may not: its rights are those of a reader."""
+    rig = Rig()
+    rig.cluster._settled = replace(rig.cluster._settled, observe=True)
+    rig.tell(0, State.PENDING)
+    said, events, _ = await rig.look()
+    assert said["wave"] == 1 and events == []
 
 
 @pytest.mark.parametrize("lost", [False, True])
