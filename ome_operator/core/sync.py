@@ -98,7 +98,9 @@ def _decided(snapshot: Snapshot, as_written: InferenceService, held: Brake | Non
         urgent=recovery.urgent or urgent(service.status, said),
         events=(*recovery.events, *events(service.status.get("conditions") or (), said["conditions"])),
         rolls=bool(waits) and (step.rolls or step.keep == (intent.target,)),
-        stands=shared_edits.stands(intent.epochs, waits, failed=failed, status=said, now=snapshot.now),
+        stands=shared_edits.stands(
+            intent.epochs, waits, failed=failed, current=intent.current, status=said, now=snapshot.now
+        ),
     )
     if held is None:
         return plan
@@ -160,8 +162,7 @@ def _ahead(snapshot: Snapshot, intent: Intent) -> str:
 def _pending(snapshot: Snapshot, intent: Intent, status: Mapping[str, Any]) -> dict[Ref, bool]:
     """The objects whose edits are rolled out here and reach other services too; `status` names what is whole."""
     before = snapshot.slices.keys() | shared_edits.whole_before(status)
-    keeps = [part for part, drift in intent.resolved.drift.items() if drift is not None]
-    found = shared_edits.pending(intent.aim.wish, before, intent.data, keeps)
+    found = shared_edits.pending(intent.aim.wish, before, intent.data)
     return {ref: narrow for ref, narrow in found.items() if ref in intent.epochs}
 
 

@@ -51,7 +51,7 @@ class Intent:
     """How many nodes hold the weights of the wanted revision; None while there is none."""
     strategy: Strategy
     epochs: Mapping[Ref, Epoch] = field(default_factory=dict)
-    """The objects that the wish shares with other services, between which edits; none where it is pinned."""
+    """The objects that the wish shares with other services and follows, between which edits; none where it is pinned."""
     gate: Gate = OPEN
     check: tuple[Check, ...] = ()
     """The dry run that the gate waits for."""
@@ -65,6 +65,11 @@ class Intent:
     def data(self) -> Mapping[str, Mapping[str, Any]]:
         """Revision name -> what its ControllerRevision stores, the target's included."""
         return self.ledger.data
+
+    @property
+    def current(self) -> bool:
+        """Whether the newest revision was made of what the service refers to as it is now."""
+        return self.resolved.inputs is not None and not self.ledger.problems
 
     def roles(self, revision: str) -> Mapping[str, Stored]:
         """The stored roles of a revision."""
@@ -94,7 +99,7 @@ def choose(snapshot: Snapshot, resolved: Resolved) -> Intent:
         groups=groups,
         held=_held(wanted, groups, snapshot.deps) if wanted is not None else None,
         strategy=asked,
-        epochs=_epochs(snapshot, aim, ledger),
+        epochs=_epochs(snapshot, resolved, aim, ledger),
     )
     if wanted is None or snapshot.started(aim.revision):
         return intent
@@ -102,10 +107,13 @@ def choose(snapshot: Snapshot, resolved: Resolved) -> Intent:
     return replace(intent, gate=gate, check=check)
 
 
-def _epochs(snapshot: Snapshot, aim: Target, ledger: RevisionLedger) -> dict[Ref, Epoch]:
+def _epochs(snapshot: Snapshot, resolved: Resolved, aim: Target, ledger: RevisionLedger) -> dict[Ref, Epoch]:
     """Who pins a revision asks for that revision alone, whatever is edited."""
     wish = ledger.data.get(aim.wish)
-    return {} if aim.pin or wish is None else shared_edits.epochs(shared_edits.shared_by(wish["inputs"]), snapshot.deps)
+    if aim.pin or wish is None:
+        return {}
+    keeps = [part for part, drift in resolved.drift.items() if drift is not None]
+    return shared_edits.epochs(shared_edits.shared_by(wish["inputs"], keeps), snapshot.deps)
 
 
 def _directories(snapshot: Snapshot, resolved: Resolved) -> list[str]:

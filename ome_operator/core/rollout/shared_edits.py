@@ -22,22 +22,25 @@ _CLASS_OWN = frozenset({"class", "asked", "nodeSelector"})
 """Of what a component has of its class: what comes from the class or the service. The rest is said by the runtime."""
 
 
-def shared_by(inputs: Mapping[str, Any] | None) -> tuple[Ref, ...]:
-    """The objects that a revision was made of and other services may share: the runtime first, accelerator classes last."""
-    if inputs is None:
-        return ()
-    runtime = _runtime(inputs)
-    return (*((runtime,) if runtime else ()), *_parts(inputs))
+def shared_by(inputs: Mapping[str, Any], keeps: Iterable[str] = ()) -> tuple[Ref, ...]:
+    """The objects that a revision was made of and other services may share: the runtime first, accelerator classes last.
+
+    `keeps`: `runtime` and `model`, where the service does not follow the object.
+    """
+    runtime, kept = _runtime(inputs), set[Ref | None]()
+    if "runtime" in keeps:
+        kept.add(runtime)
+    if "model" in keeps:
+        kept.add(_weights(inputs.get(BASE) or inputs.get("model") or {}))
+    return tuple(ref for ref in (runtime, *_parts(inputs)) if ref is not None and ref not in kept)
 
 
-def pending(
-    target: str, before: Iterable[str], data: Mapping[str, Mapping[str, Any]], keeps: Iterable[str] = ()
-) -> dict[Ref, bool]:
+def pending(target: str, before: Iterable[str], data: Mapping[str, Mapping[str, Any]]) -> dict[Ref, bool]:
     """The shared objects whose edit makes the target differ from a revision that was whole or exists before it, the runtime
     first -> whether it is narrow (`Stand.narrow`).
 
-    `data` has what each revision stores. A revision that is not kept any more differs in all of them. `keeps`: `runtime`
-    and `model`, where the service does not follow the object. Another object than before is the service's own edit.
+    `data` has what each revision stores. A revision that is not kept any more differs in all of them. Another object than
+    before is the service's own edit.
     """
     wanted = _inputs(target, data)
     if wanted is None:
@@ -47,11 +50,7 @@ def pending(
         if revision != target:
             for ref, narrow in _changed(wanted, _inputs(revision, data)).items():
                 found[ref] = narrow and found.get(ref, True)
-    kept = {_runtime(wanted)} if "runtime" in keeps else set()
-    if "model" in keeps:
-        model = wanted.get(BASE) or wanted.get("model") or {}
-        kept.add(_weights(model))
-    return {ref: found[ref] for ref in shared_by(wanted) if ref in found and ref not in kept}
+    return {ref: found[ref] for ref in shared_by(wanted) if ref in found}
 
 
 def whole_before(status: Mapping[str, Any]) -> frozenset[str]:
@@ -78,13 +77,21 @@ def reached(
 
 
 def stands(
-    now_at: Mapping[Ref, Epoch], waits: Mapping[Ref, bool], *, failed: bool, status: Mapping[str, Any], now: datetime
+    now_at: Mapping[Ref, Epoch],
+    waits: Mapping[Ref, bool],
+    *,
+    failed: bool,
+    current: bool,
+    status: Mapping[str, Any],
+    now: datetime,
 ) -> dict[Ref, Stand]:
-    """How a service with this status stands to each object; `waits`: as `pending` found them."""
+    """How a service with this status stands to each object. `waits`: as `pending` found them; `current`: what it goes to was
+    made of the objects as they are now.
+    """
     proven, said = dict(_proven(status.get("reached") or (), now_at)), {each["type"]: each for each in status["conditions"]}
     recovered: Mapping[str, Any] = said.get(RECOVERED, {})
     # By Ready: a service that waits for its turn serves on, and is as it was when the object is put back.
-    since = _whole_since(said[READY]["lastTransitionTime"], recovered, now) if _serves_alone(said) else None
+    since = _whole_since(said[READY]["lastTransitionTime"], recovered, now) if current and _serves_alone(said) else None
     out = {}
     for ref, epoch in now_at.items():
         if ref in waits:

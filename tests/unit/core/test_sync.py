@@ -12,6 +12,7 @@ from ome_operator.api import InferenceService
 from ome_operator.api.rollout import Rollout
 from ome_operator.core.observed.objects import Deps, Epoch, Observed, Ref, Refusal
 from ome_operator.core.plan import NEEDED, Plan, Stand, State
+from ome_operator.core.rollout import revisions
 from ome_operator.core.sync import refuse_spec, sync
 from tests.support import parts
 from tests.support.shapes import Shape
@@ -399,6 +400,26 @@ def test_a_revision_that_a_user_names_waits_for_nobody() -> None:
     world.settle()
     assert world.service.status["revision"] == first and conditions(world.sync())["RolledOut"] == ("True", "Complete")
     assert world.sync().stands == {} and "reached" not in world.service.status, "it is in no wave"
+
+
+@pytest.mark.parametrize("why", ["keeps", "model", "large"])
+def test_who_is_whole_without_an_edit_proves_nothing_of_it(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not follow the runtime, or no revision can be made of the runtime as it is now."""
+    world = World(Shape().service(), numbered(Shape(), 1), 3)
+    world.settle()
+    world.deps = numbered(Shape(image="b"), 2)
+    if why == "keeps":
+        assert world.service.spec.runtime is not None
+        kept = world.service.spec.runtime.model_copy(update={"auto_sync": False})
+        world.service = replace(world.service, spec=world.service.spec.model_copy(update={"runtime": kept}))
+    elif why == "model":
+        world.deps = replace(world.deps, models={})
+    else:
+        monkeypatch.setattr(revisions, "SIZE_LIMIT", 10)
+    world.settle()
+    assert conditions(world.sync())["RolledOut"] == ("True", "Complete")
+    assert world.sync().stands.get(RUNTIME, Stand(Epoch("u", 2))) == Stand(Epoch("u", 2))
+    assert (RUNTIME in world.sync().stands) is (why != "keeps")
 
 
 @pytest.mark.parametrize("back", [False, True])

@@ -23,8 +23,8 @@ def on(name: str = "h200", **part: Any) -> dict[str, Any]:
     return {"engine": {"class": name, "nodeSelector": {"gpu": name}, **part}}
 
 
-def edited(before: dict[str, Any], after: dict[str, Any], *keeps: str) -> tuple[Ref, ...]:
-    return tuple(pending("new", ["old", "new"], {"old": {"inputs": before}, "new": {"inputs": after}}, keeps))
+def edited(before: dict[str, Any], after: dict[str, Any]) -> tuple[Ref, ...]:
+    return tuple(pending("new", ["old", "new"], {"old": {"inputs": before}, "new": {"inputs": after}}))
 
 
 @pytest.mark.parametrize(
@@ -49,11 +49,14 @@ def test_where_an_edit_comes_from(before: dict[str, Any], after: dict[str, Any],
     assert edited(before, after) == found
 
 
-def test_what_a_service_does_not_follow_is_no_shared_edit() -> None:
-    """It takes the object as it is now because its user asks for that."""
-    after = inputs(runtime={"image": "2"}, model=inputs()["model"] | {"uri": "hf://a/c"})
-    assert edited(inputs(), after, "runtime") == (MODEL,)
-    assert edited(inputs(), after, "runtime", "model") == ()
+def test_what_a_service_does_not_follow_it_does_not_share() -> None:
+    """It takes the object as it is now because its user asks for that, and until then it proves nothing of it."""
+    merged = {"kind": "FineTunedWeight", "namespace": "", "name": "w"}
+    assert shared_by(inputs(accelerator=on())) == (RUNTIME, MODEL, H200)
+    assert shared_by(inputs(accelerator=on()), ["runtime"]) == (MODEL, H200)
+    assert shared_by(inputs(), ["runtime", "model"]) == ()
+    tuned = inputs(model=merged, base=inputs()["model"])
+    assert shared_by(tuned, ["model"]) == (RUNTIME, Ref("FineTunedWeight", "", "w"))
 
 
 def test_what_is_pending_by_which_revisions() -> None:
@@ -76,7 +79,7 @@ def test_an_edit_for_a_class_of_accelerators_is_narrow() -> None:
 def test_a_revision_of_an_older_operator_names_no_runtime() -> None:
     old = {key: value for key, value in inputs().items() if key != "chosen"}
     assert edited(old, inputs(runtime={})) == (RUNTIME,)
-    assert shared_by(old) == (MODEL,) and shared_by(None) == ()
+    assert shared_by(old) == (MODEL,) and shared_by({"model": {"name": "of no kind"}}) == ()
 
 
 AT = {RUNTIME: Epoch("u", 3), MODEL: Epoch("m", 1)}
@@ -96,13 +99,14 @@ def test_what_reached_a_service_counts_for_one_generation_of_one_object() -> Non
 
 def stand(*reached: dict[str, Any], waits: tuple[Ref, ...] = (), failed: bool = False, **recovered: str) -> Stand:
     said = {"reached": list(reached), "conditions": [{"type": "Recovered", **recovered}] if recovered else []}
-    return stands(AT, dict.fromkeys(waits, False), failed=failed, status=said, now=NOW)[RUNTIME]
+    return stands(AT, dict.fromkeys(waits, False), failed=failed, current=True, status=said, now=NOW)[RUNTIME]
 
 
-def equal(status: str, *more: dict[str, str]) -> Stand:
+def equal(status: str, *more: dict[str, str], current: bool = True) -> Stand:
     ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T10:00:00Z"}
     complete = {"type": "RolledOut", "status": status, "lastTransitionTime": "2026-01-01T11:59:00Z"}
-    return stands(AT, {}, failed=False, status={"conditions": [ready, complete, *more]}, now=NOW)[RUNTIME]
+    said = {"conditions": [ready, complete, *more]}
+    return stands(AT, {}, failed=False, current=current, status=said, now=NOW)[RUNTIME]
 
 
 def test_what_is_whole_with_the_object_as_it_is_is_equal_to_it() -> None:
@@ -110,6 +114,9 @@ def test_what_is_whole_with_the_object_as_it_is_is_equal_to_it() -> None:
     lost = {"type": "Recovered", "status": "False", "lastTransitionTime": "2026-01-01T11:00:00Z"}
     assert equal("True") == Stand(Epoch("u", 3), State.EQUAL, NOW - timedelta(hours=2))
     assert equal("False").state == equal("True", lost).state == State.IDLE
+    assert equal("True", current=False).state == State.IDLE, (
+        "its model is gone, so it goes on with what it was made of before"
+    )
 
 
 def test_only_what_a_service_says_of_itself_makes_it_done() -> None:
