@@ -99,18 +99,14 @@ class _Object:
         return any(place is not None and place.kind != Kind.EQUAL for place in (before, after)) and before != after
 
     def _count(self, service: Service, place: Place, change: int) -> None:
+        comes = change > 0
         self._counts[place.kind] += change
-        named = {Kind.FAILED: self._failed}.get(place.kind), self._narrow if place.narrow else None
-        for found in named:
-            if found is not None:
-                found.add(service) if change > 0 else found.discard(service)
-        if place.since is None:
-            return
-        for moments in (self._proven, self._whole) if place.kind == Kind.WHOLE else (self._proven,):
-            if change > 0:
-                bisect.insort(moments, place.since)
-            else:
-                del moments[bisect.bisect_left(moments, place.since)]
+        for named, holds in ((self._failed, place.kind == Kind.FAILED), (self._narrow, place.narrow)):
+            if holds:
+                (named.add if comes else named.discard)(service)
+        for moments, holds in ((self._whole, place.kind == Kind.WHOLE), (self._proven, True)):
+            if place.since is not None and holds:
+                _insert(moments, place.since) if comes else _remove(moments, place.since)
 
     def tally(self) -> told.Tally:
         """How many there are of each kind."""
@@ -256,6 +252,14 @@ class WaveRegistry:
         for service in shared.call(turn.room if turn is not None else 0):
             self._call(service)
             self._changed(ref)
+
+
+def _insert(moments: list[datetime], moment: datetime) -> None:
+    bisect.insort(moments, moment)
+
+
+def _remove(moments: list[datetime], moment: datetime) -> None:
+    del moments[bisect.bisect_left(moments, moment)]
 
 
 def _place(stand: Stand, on_its_way: bool) -> Place | None:
