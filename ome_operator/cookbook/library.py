@@ -15,7 +15,8 @@ import yaml
 from ome_operator import quantity
 from ome_operator.api import AcceleratorClass, Facts, Model
 from ome_operator.cookbook.ask import RefusedError
-from ome_operator.engines import CommandLine, command_line, servers
+from ome_operator.engines import servers
+from ome_operator.engines.flags import CommandLine, command_line
 from ome_operator.modelinfo.extract import CONFIG, facts
 from ome_operator.modelinfo.weight_sizes import Weights, weights
 

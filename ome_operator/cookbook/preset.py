@@ -13,7 +13,6 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from ome_operator.cookbook.ask import RefusedError
 from ome_operator.cookbook.layout import Plan
 from ome_operator.cookbook.library import Engine, source
-from ome_operator.engines import CommandLine
 from ome_operator.util.kubeyaml import plain
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -107,7 +106,7 @@ def _filled(plan: Plan, *, leaders: list[str], **words: Any) -> Filled:
             plan=plan,
             hosts=",".join(f"$HOST{number + 1}:{plan.roles[0].gpus}" for number in range(plan.roles[0].nodes)),
             strategy=ask.strategy,
-            has=lambda flag: flag in line.flags and flag not in line.deprecated,
+            has=lambda flag: flag in line.flags and not line.flags[flag].deprecated,
             reads=lambda variable: variable in line.variables,
             vendor=plan.hardware.vendor,
             batch=BATCH,
@@ -153,21 +152,13 @@ def _launch(component: str, data: Mapping[str, Any]) -> Launch:
 
 def _check(engine: Engine, flag: Word) -> None:
     """That this version of the engine understands it; a parser or a type of cache may be newer than it."""
-    form = form_of(engine.command_line, flag.name)
-    if form is None:
+    known = engine.command_line.find(flag.name)
+    if known is None:
         raise RefusedError(f"{engine.name} {engine.version} has no {flag.name}.")
-    if isinstance(form, tuple) and flag.value not in form:
+    if known.choices and flag.value not in known.choices:
         raise RefusedError(
-            f"{engine.name} {engine.version} takes for {flag.name} one of {', '.join(form)}, not {flag.value}."
+            f"{engine.name} {engine.version} takes for {flag.name} one of {', '.join(known.choices)}, not {flag.value}."
         )
-
-
-def form_of(line: CommandLine, flag: str) -> str | tuple[str, ...] | None:
-    """What follows a flag; argparse also takes a prefix that begins only one flag, such as --tp for --tp-size."""
-    if flag in line.flags:
-        return line.flags[flag]
-    longer = [one for one in line.flags if one.startswith(flag)]
-    return line.flags[longer[0]] if len(longer) == 1 else None
 
 
 @cache

@@ -11,7 +11,7 @@ import yaml
 
 from ome_operator import api, keys
 from ome_operator.controllers.inferenceservice import sshkeys
-from ome_operator.engines import CommandLine, command_line
+from ome_operator.engines.flags import CommandLine, command_line, mistake
 from ome_operator.engines.servers import known
 
 CONFIG = Path(__file__).parents[2] / "config"
@@ -59,19 +59,13 @@ def pairs(args: list[str]) -> Iterator[tuple[str, list[str]]]:
 def problems(line: CommandLine, args: list[str]) -> list[str]:
     found = []
     for flag, words in pairs(args):
-        form = line.flags.get(flag)
-        if form is None:
-            found.append(f"{flag} is unknown, write {line.removed.get(flag) or 'something else'}")
-        elif flag in line.deprecated:
-            found.append(f"{flag} is deprecated, write {line.deprecated[flag]}")
-        elif form == "switch" and words:
-            found.append(f"{flag} takes no value")
-        elif form != "switch" and not words:
-            found.append(f"{flag} needs a value")
-        elif form != "values" and len(words) > 1:
-            found.append(f"{flag} takes one value")
-        elif isinstance(form, tuple) and words[0] not in form:
-            found.append(f"{flag} takes one of {form}")
+        known = line.flags.get(flag)
+        if known is None:
+            found.append(f"{flag} is unknown")
+        elif known.deprecated:
+            found.append(f"{flag} is deprecated, write {known.deprecated}")
+        elif said := mistake(known, words):
+            found.append(f"{flag} {said}")
     return found
 
 
@@ -135,7 +129,7 @@ def test_the_image_understands_every_flag(path: str, part: str) -> None:
 
 def test_the_check_finds_what_it_should_find() -> None:
     line = command_line("sglang-0.5.23")
-    assert problems(line, ["--enable-deepep-moe"]) == ["--enable-deepep-moe is unknown, write --moe-a2a-backend deepep"]
+    assert problems(line, ["--enable-deepep-moe"]) == ["--enable-deepep-moe is unknown"]
     assert len(problems(line, ["--enable-dp-attention", "--enable-eplb=1", "--tp-size", "--deepep-mode=fast"])) == 4
     with pytest.raises(KeyError):
         command_line("sglang-0.0.1")

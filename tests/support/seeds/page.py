@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ome_operator.cookbook.library import engine
-from ome_operator.cookbook.preset import form_of
+from ome_operator.engines.flags import replaced
 from tests.support.seeds import words
 from tests.support.seeds.rows import Row, Section, Verdict, sections
 
@@ -106,10 +106,11 @@ def _today(row: Row) -> str:
     chosen = words.chosen(row.command)
     newest = engine(chosen.name)
     line = newest.command_line
-    better = line.deprecated.get(name) or line.removed.get(name)
-    if better:
+    known = line.find(name)
+    better = replaced(newest.name).get(name) or (known.deprecated if known is not None else "")
+    if better and (known is None or known.deprecated):
         return f"{newest.name} {newest.version}: {better}"
-    gone = form_of(chosen.command_line, name) is not None and form_of(line, name) is None
+    gone = known is None and chosen.command_line.find(name) is not None
     return f"{newest.name} {newest.version} has none" if gone else ""
 
 

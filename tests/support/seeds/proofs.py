@@ -15,10 +15,10 @@ from ome_operator.cli.generate import bookshelf
 from ome_operator.cookbook.ask import Ask, RefusedError
 from ome_operator.cookbook.layout import plan
 from ome_operator.cookbook.library import Library
-from ome_operator.cookbook.preset import form_of
 from ome_operator.core.benchmarkjob.job import PLAN, Images, wanted
 from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.core.sglang import convert
+from ome_operator.engines.flags import SWITCH
 from tests.support import parts
 from tests.support.seeds import words
 from tests.support.seeds.path import at
@@ -67,10 +67,10 @@ def _known(generate: str, name: str, values: list[str]) -> str:
     if not name.startswith("--"):
         return ""
     engine = words.chosen(generate)
-    form = form_of(engine.command_line, name)
-    if form is None:
+    known = engine.command_line.find(name)
+    if known is None:
         return f"{engine.name} {engine.version} has no {name}"
-    return f"{name} takes no value" if (form == "switch") == bool(values) else ""
+    return f"{name} takes no value" if (known.takes == SWITCH) == bool(values) else ""
 
 
 def _in_pods(pods: Told, name: str, values: list[str]) -> str:

@@ -17,10 +17,10 @@ from ome_operator.cookbook.command import variables as meanings
 from ome_operator.cookbook.layout import Plan, plan
 from ome_operator.cookbook.library import Library, engine, engines
 from ome_operator.cookbook.manifests import manifests
-from ome_operator.cookbook.preset import form_of, in_pods, in_shell
+from ome_operator.cookbook.preset import in_pods, in_shell
 from ome_operator.core.observed.objects import Deps, Observed, Ref
 from ome_operator.core.sync import sync
-from ome_operator.engines import command_line
+from ome_operator.engines.flags import SWITCH, command_line
 from tests.support import parts
 from tests.support.simulator import START
 
@@ -76,10 +76,12 @@ def problems(line: Any, args: list[str]) -> list[str]:
     """Flags that a version does not understand, or calls deprecated."""
     found = []
     for flag, value in flags(args).items():
-        form = form_of(line, flag)
-        known = form is not None and flag not in line.deprecated
-        alone = form == "switch" or flag.endswith("-selector")  # a selector stands in an argument of its own
-        if not known or alone != (value == "") or (isinstance(form, tuple) and value not in form):
+        known = line.find(flag)
+        if known is None or known.deprecated:
+            found.append(flag)
+            continue
+        alone = known.takes == SWITCH or flag.endswith("-selector")  # a selector stands in an argument of its own
+        if alone != (value == "") or (known.choices and value not in known.choices):
             found.append(f"{flag} {value}")
     return found
 
@@ -106,7 +108,7 @@ def test_every_variable_of_an_engine_is_read_by_its_version(outcomes: list[Outco
     for made in (one for _, one in outcomes if isinstance(one, Plan) and one.engine.name == "sglang"):
         for filled in (in_pods(made), in_shell(made)):
             names = {word.name for launch in filled.launches for word in launch.env if word.name.startswith("SGLANG_")}
-            assert names <= made.engine.command_line.variables, made.engine.version
+            assert names <= made.engine.command_line.variables.keys(), made.engine.version
 
 
 def test_every_answer_is_yaml_that_the_operator_renders(outcomes: list[Outcome]) -> None:

@@ -1,0 +1,106 @@
+"""What is read from an argument parser. The parsers of real engines are read in their images (tests/node)."""
+
+import argparse
+import json
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ome_operator.engines import extract
+from ome_operator.engines.flags import packaged
+
+DATA = Path(extract.__file__).parent / "data"
+
+
+class DeprecatedStoreTrueAction(argparse.Action):
+    """As SGLang has it."""
+
+    def __init__(self, option_strings: list[str], dest: str, new_flag: str | None = None, **more: Any) -> None:
+        self.new_flag = new_flag
+        super().__init__(option_strings, dest, nargs=0, **more)
+
+
+def described(*names: str, **more: Any) -> tuple[str, dict[str, Any]]:
+    return extract.described(argparse.ArgumentParser().add_argument(*names, **more))
+
+
+def test_what_is_written_of_a_flag() -> None:
+    assert described("--tensor-size", "--tp-size", dest="tp_size", type=int, default=1, help="How\n  many.") == (
+        "--tp-size",
+        {"takes": "value", "type": "int", "default": 1, "aliases": ["--tensor-size"], "help": "How many."},
+    )
+    assert described("-s", "--on", action="store_true") == (
+        "--on",
+        {"takes": "switch", "default": False, "aliases": ["-s"]},
+    )
+    negated = described("--on", action=argparse.BooleanOptionalAction)[1]
+    assert (negated["takes"], negated["negations"]) == ("switch", ["--no-on"])
+
+
+@pytest.mark.parametrize(
+    ("nargs", "takes"), [(None, "value"), ("?", "optional"), ("*", "any"), ("+", "values"), (2, "values")]
+)
+def test_what_follows_a_flag(nargs: str | int | None, takes: str) -> None:
+    assert described("--x", nargs=nargs)[1]["takes"] == takes
+
+
+def test_choices_are_in_no_order_of_chance() -> None:
+    assert described("--x", choices={"b", "c", "a"})[1]["choices"] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"action": DeprecatedStoreTrueAction, "new_flag": "--new"}, "--new"),
+        ({"action": DeprecatedStoreTrueAction}, "it has no effect any more"),
+        ({"help": "Deprecated. Use --new=1 instead."}, "--new=1"),
+        ({"help": "(Deprecated, use --new) What it was."}, "--new"),
+        ({"help": "The old value of it is deprecated."}, None),
+    ],
+)
+def test_what_will_go(more: dict[str, Any], said: str | None) -> None:
+    assert described("--old", **more)[1].get("deprecated") == said
+
+
+def test_a_flag_with_a_line_of_its_own() -> None:
+    text = extract.text({"version": "1", "flags": {"--a": {"takes": "switch"}, "--b": {"takes": "value"}}, "variables": {}})
+    assert text.splitlines()[2:5] == [' "flags": {', '  "--a": {"takes": "switch"},', '  "--b": {"takes": "value"}']
+    assert json.loads(text) == {
+        "version": "1",
+        "flags": {"--a": {"takes": "switch"}, "--b": {"takes": "value"}},
+        "variables": {},
+    }
+
+
+def test_variables() -> None:
+    field = types.SimpleNamespace
+    fields = {"A": field(default=1), "B": field(default=lambda: 2), "get": field(default=3), "C": 4}
+    assert extract.declared(fields) == {"A": 1, "B": None}
+
+
+@pytest.mark.parametrize("path", sorted(DATA.glob("*.json")), ids=lambda path: path.stem)
+def test_the_shipped_files_are_as_the_extractor_writes_them(path: Path) -> None:
+    """That they are its whole output is proven in the images."""
+    text = path.read_text(encoding="utf-8")
+    found = json.loads(text)
+    assert extract.text(found) == text
+    assert path.stem == f"{found['package']}-{found['version']}"
+    assert packaged().get(path.stem) is not None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the router is for Linux")
+def test_the_router_that_is_installed_here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a dependency of the tests, as a package of its own."""
+    monkeypatch.setattr(extract, "PROGRAMS", [extract.PROGRAMS[1]])
+    monkeypatch.setenv("HOME", "/root")
+    assert extract.main() == 0
+    assert capsys.readouterr().out == (DATA / "sglang-router-0.3.2.json").read_text(encoding="utf-8")
+
+
+def test_where_nothing_is_installed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extract, "PROGRAMS", [extract.Program("no-such-package", "m", "C")])
+    assert extract.main() == 1
+    assert "no-such-package" in capsys.readouterr().err

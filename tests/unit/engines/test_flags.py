@@ -1,0 +1,122 @@
+"""Command lines as data: what is read from the files, what people write, and what a user's own folder adds."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ome_operator.engines.flags import CommandLine, Flag, Versions, command_line, mistake, packaged, replaced
+
+NEWEST = "sglang-0.5.23"
+
+
+@pytest.fixture(scope="module")
+def newest() -> CommandLine:
+    return command_line(NEWEST)
+
+
+def test_every_file_is_read() -> None:
+    names = [f"{engine}-{version}" for engine in ("sglang", "vllm", "sglang-router") for version in packaged().of(engine)]
+    assert {"sglang-0.4.9.post2", NEWEST, "vllm-0.32.0", "sglang-router-0.3.2"} <= {*names}
+    assert all(len(command_line(name).flags) > 90 for name in names)
+    with pytest.raises(KeyError):
+        command_line("sglang-0.0.1")
+
+
+def test_versions_of_an_engine_are_not_those_of_its_router() -> None:
+    assert packaged().of("sglang") == ("0.4.9.post2", "0.5.23", "0.5.6.post1")
+    assert packaged().of("sglang-router") == ("0.3.2",)
+
+
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [
+        ("--tp-size", "--tp-size"),
+        ("--tensor-parallel-size", "--tp-size"),
+        ("--tp", "--tp-size"),
+        ("--no-enable-tf32-matmul", "--enable-tf32-matmul"),
+        ("--dp", "--dp-size"),
+        ("--cuda-graph-bs", None),  # begins two flags
+        ("--enable-deepep-moe", None),
+        ("-tp", None),
+    ],
+)
+def test_what_a_word_means(newest: CommandLine, word: str, name: str | None) -> None:
+    found = newest.find(word)
+    assert (found.name if found else None) == name
+
+
+def test_some_programs_take_no_abbreviations() -> None:
+    line = command_line("tensorrt-llm-1.2.1")
+    assert line.find("--tp_size") and not line.find("--tp_siz")
+
+
+@pytest.mark.parametrize(
+    ("flag", "words", "said"),
+    [
+        ("--enable-metrics", [], ""),
+        ("--enable-metrics", ["1"], "takes no value, and 1 stands behind it"),
+        ("--tp-size", [], "needs a value"),
+        ("--tp-size", ["8"], ""),
+        ("--tp-size", ["8", "9"], "takes a single value, and 8 9 stands behind it"),
+        ("--tp-size", ["eight"], "takes a whole number, not eight"),
+        ("--tp-size", ["8.0"], "takes a whole number, not 8.0"),
+        ("--mem-fraction-static", ["0.85"], ""),
+        ("--mem-fraction-static", [".85"], ""),
+        ("--mem-fraction-static", ["85%"], "takes a number, not 85%"),
+        ("--context-length", ["128k"], ""),
+        ("--context-length", ["128K"], "takes a whole number such as 8192, 8k or 8Ki, not 128K"),
+        ("--mm-process-config", ["{}"], ""),
+        ("--mm-process-config", ["none"], "takes JSON, not none"),
+        ("--nnodes", ["$(LWS_GROUP_SIZE)"], ""),
+        ("--deepep-mode", ["fast"], "takes auto, low_latency, normal, not fast"),
+        ("--lora-paths", [], ""),
+        ("--cuda-graph-bs-decode", ["1", "2"], ""),
+    ],
+)
+def test_what_stands_behind_a_flag(newest: CommandLine, flag: str, words: list[str], said: str) -> None:
+    found = newest.find(flag)
+    assert found is not None
+    assert mistake(found, words) == said
+
+
+def test_what_the_parser_says_of_a_flag(newest: CommandLine) -> None:
+    assert newest.flags["--enable-dp-attention"].deprecated == "--attn-dp-size <dp-size>"
+    assert newest.flags["--disable-fast-image-processor"].deprecated == "--image-processor-backend=pil"
+    assert newest.flags["--page-size"].help
+    assert newest.flags["--max-prefill-tokens"].default == 16384
+    assert newest.variables["SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK"] == 128
+    assert "SGLANG_HOST_IP" in newest.variables, "it is read without being declared"
+
+
+def test_where_a_flag_is_gone() -> None:
+    assert packaged().elsewhere("sglang", "--enable-deepep-moe") == ("0.4.9.post2",)
+    assert packaged().elsewhere("sglang", "--moe-a2a-backend") == ("0.5.23", "0.5.6.post1")
+    assert packaged().elsewhere("sglang", "--nonsense") == packaged().elsewhere("llama.cpp", "--port") == ()
+
+
+def test_what_replaces_a_flag_is_itself_a_flag(newest: CommandLine) -> None:
+    hints = replaced("sglang")
+    assert hints["--enable-deepep-moe"] == "--moe-a2a-backend deepep"
+    for old, new in hints.items():
+        assert (known := newest.find(old)) is None or known.deprecated, old
+        assert newest.find(new.split()[0]) is not None, new
+        assert packaged().elsewhere("sglang", old), old
+    assert replaced("llama.cpp") == {}
+
+
+def test_a_folder_of_the_users_own(tmp_path: Path) -> None:
+    (tmp_path / "sglang-0.9.json").write_text(json.dumps({"flags": {"--x": {"takes": "value", "aliases": ["--y"]}}}))
+    (tmp_path / "sglang-0.5.23.yaml").write_text("flags: {--z: [a, b]}\n")
+    own = Versions(tmp_path)
+    assert own.of("sglang") == ("0.4.9.post2", "0.5.23", "0.5.6.post1", "0.9")
+    assert (line := own.get("sglang-0.9")) and line.find("--y") == Flag("--x", "value", aliases=("--y",))
+    assert (line := own.get("sglang-0.5.23")) and line.flags == {"--z": Flag("--z", "value", choices=("a", "b"))}
+    assert own.get("sglang-7") is None
+
+
+@pytest.mark.parametrize("text", ["[", "flags: 1", "{}", "flags: {--x: {nonsense: 1}}", "flags: {--x: 1}", "- 1"])
+def test_a_file_that_is_none_is_told(tmp_path: Path, text: str) -> None:
+    (tmp_path / "sglang-0.9.yaml").write_text(text)
+    with pytest.raises(ValueError, match=r"^sglang-0\.9: "):
+        Versions(tmp_path).get("sglang-0.9")
