@@ -51,10 +51,15 @@ def _namespaces(body: Any) -> Iterator[str]:
         yield str(metadata.get("name"))
 
 
+def files_in(paths: Iterable[Path]) -> Iterator[Path]:
+    """The files that are named, and those of the folders that are named."""
+    for path in paths:
+        yield from sorted([*path.rglob("*.yaml"), *path.rglob("*.yml"), *path.rglob("*.json")]) if path.is_dir() else [path]
+
+
 def _documents(path: Path) -> Iterator[tuple[str, Any]]:
     """(where it stands, document) for every document."""
-    found = sorted([*path.rglob("*.yaml"), *path.rglob("*.yml"), *path.rglob("*.json")]) if path.is_dir() else [path]
-    for one in found:
+    for one in files_in([path]):
         where = "standard input" if one == STDIN else str(one)
         try:
             text = sys.stdin.read() if one == STDIN else one.read_text()

@@ -224,10 +224,17 @@ def _served(name: str, repository: str, model: Model, text: str, data: Mapping[s
         manifest=text,
         facts=facts({CONFIG: json.dumps(config)}),
         weights=sizes,
-        widths=tuple(config[one] for one in ("moe_intermediate_size", "intermediate_size") if one in config),
+        widths=widths(config),
         tool_call_parser=data["toolCallParser"],
         reasoning_parser=data["reasoningParser"],
         why=data.get("why", ""),
+    )
+
+
+def widths(config: Mapping[str, Any]) -> tuple[int, ...]:
+    """Columns of the matrices that tensor parallelism cuts."""
+    return tuple(
+        config[name] for name in ("moe_intermediate_size", "intermediate_size") if isinstance(config.get(name), int)
     )
 
 
@@ -235,7 +242,20 @@ def _hardware(one: AcceleratorClass) -> Hardware | None:
     spec = one.spec
     if not spec.model or not spec.vendor or spec.capabilities.memory_gb is None or not spec.resources:
         return None
-    amount = quantity.parse(spec.capabilities.memory_gb)
+    return Hardware(spec.model.lower(), one, memory(one) or 0, spec.vendor, spec.resources[0].name)
+
+
+def memory(accelerator: AcceleratorClass) -> int | None:
+    """Bytes of a GPU of a class; None where the class does not say it."""
+    said = accelerator.spec.capabilities.memory_gb
+    if said is None:
+        return None
     # Memory is sold in GB and built in GiB: the driver of an H200 ("141 GB") reports 143771 MiB.
-    memory = int(amount) if amount >= 10**6 else int(amount * 2**30)
-    return Hardware(spec.model.lower(), one, memory, spec.vendor, spec.resources[0].name)
+    amount = quantity.parse(said)
+    return int(amount) if amount >= 10**6 else int(amount * 2**30)
+
+
+def published_config(repository: str) -> Mapping[str, Any] | None:
+    """The sizes in the config.json of a model that recipes are known for, by the last part of its repository."""
+    found: Mapping[str, Any] | None = (_data("models.yaml").get(repository.rpartition("/")[2]) or {}).get("config")
+    return found

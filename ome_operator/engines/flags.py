@@ -121,10 +121,14 @@ class Versions:
         return self._read.get(name)
 
     def of(self, engine: str) -> tuple[str, ...]:
-        """The versions of an engine or router that there are data for, sorted as text."""
+        """The versions of an engine or router that there are data for, the newest last."""
         start = f"{engine}-"
         found = (name.removeprefix(start) for name in self._files if name.startswith(start))
-        return tuple(sorted(version for version in found if version[:1].isdigit()))
+        return tuple(sorted((version for version in found if version[:1].isdigit()), key=_age))
+
+    def newest(self, engine: str) -> str:
+        """The newest version of an engine that there are data for, "" without any."""
+        return ("", *self.of(engine))[-1]
 
     def elsewhere(self, engine: str, word: str) -> tuple[str, ...]:
         """The versions of an engine that have this flag."""
@@ -152,6 +156,10 @@ def replaced(engine: str) -> Mapping[str, str]:
     text = (resources.files(__package__) / "data" / "replaced.yaml").read_text(encoding="utf-8")
     found: Mapping[str, str] = yaml.safe_load(text).get(engine) or {}
     return found
+
+
+def _age(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version)]
 
 
 def _files(folder: _Folder) -> dict[str, Any]:

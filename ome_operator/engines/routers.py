@@ -53,7 +53,7 @@ def sglang_router(container: Mapping[str, Any]) -> SglangRouter | None:
     said = parts(container)
     words = [word for part in said for word in part.split()]
     # An image that starts the router itself gets only arguments, and nobody else's arguments are called like these.
-    if (container.get("command") and not any(_program(word) for word in words)) or _old(str(container.get("image", ""))):
+    if (container.get("command") and not any(is_program(word) for word in words)) or _old(str(container.get("image", ""))):
         return None
     pd = "--pd-disaggregation" in words
     if not pd and "--service-discovery" not in words:
@@ -80,7 +80,7 @@ def takes_key(container: Mapping[str, Any], said: str = "") -> bool:
     `said`: "true" where the user knows that the image takes it, "false" where it is to have none, else "".
     """
     words = parts(container)
-    programs = [at for at, word in enumerate(words) if _program(word)]
+    programs = [at for at, word in enumerate(words) if is_program(word)]
     name, version = _version(str(container.get("image", "")))
     known = said == "true" or (name in KEYED and version >= KEYED[name])
     starts = bool(programs) if container.get("command") else known
@@ -95,7 +95,7 @@ def takes_key(container: Mapping[str, Any], said: str = "") -> bool:
 
 def takes_flags(container: Mapping[str, Any]) -> bool:
     """Whether another argument reaches the router: not when a shell starts it."""
-    return not container.get("command") or any(_program(word) for word in parts(container))
+    return not container.get("command") or any(is_program(word) for word in parts(container))
 
 
 def value(words: Sequence[str], flag: str) -> str | None:
@@ -126,7 +126,8 @@ def _version(image: str) -> tuple[str, tuple[int, ...]]:
     return name, tuple(int(number) for number in found.groups(default="0")) if found else ()
 
 
-def _program(word: str) -> bool:
+def is_program(word: str) -> bool:
+    """Whether a word of a command starts the router."""
     return word.rpartition("/")[2] in PROGRAMS or word.split(".")[0] == "sglang_router"
 
 

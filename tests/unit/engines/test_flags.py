@@ -24,8 +24,9 @@ def test_every_file_is_read() -> None:
 
 
 def test_versions_of_an_engine_are_not_those_of_its_router() -> None:
-    assert packaged().of("sglang") == ("0.4.9.post2", "0.5.23", "0.5.6.post1")
+    assert packaged().of("sglang") == ("0.4.9.post2", "0.5.6.post1", "0.5.23")
     assert packaged().of("sglang-router") == ("0.3.2",)
+    assert packaged().newest("sglang") == "0.5.23" and packaged().newest("llama.cpp") == ""
 
 
 @pytest.mark.parametrize(
@@ -91,7 +92,7 @@ def test_what_the_parser_says_of_a_flag(newest: CommandLine) -> None:
 
 def test_where_a_flag_is_gone() -> None:
     assert packaged().elsewhere("sglang", "--enable-deepep-moe") == ("0.4.9.post2",)
-    assert packaged().elsewhere("sglang", "--moe-a2a-backend") == ("0.5.23", "0.5.6.post1")
+    assert packaged().elsewhere("sglang", "--moe-a2a-backend") == ("0.5.6.post1", "0.5.23")
     assert packaged().elsewhere("sglang", "--nonsense") == packaged().elsewhere("llama.cpp", "--port") == ()
 
 
@@ -109,7 +110,7 @@ def test_a_folder_of_the_users_own(tmp_path: Path) -> None:
     (tmp_path / "sglang-0.9.json").write_text(json.dumps({"flags": {"--x": {"takes": "value", "aliases": ["--y"]}}}))
     (tmp_path / "sglang-0.5.23.yaml").write_text("flags: {--z: [a, b]}\n")
     own = Versions(tmp_path)
-    assert own.of("sglang") == ("0.4.9.post2", "0.5.23", "0.5.6.post1", "0.9")
+    assert own.of("sglang") == ("0.4.9.post2", "0.5.6.post1", "0.5.23", "0.9")
     assert (line := own.get("sglang-0.9")) and line.find("--y") == Flag("--x", "value", aliases=("--y",))
     assert (line := own.get("sglang-0.5.23")) and line.flags == {"--z": Flag("--z", "value", choices=("a", "b"))}
     assert own.get("sglang-7") is None

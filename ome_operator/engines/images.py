@@ -1,0 +1,29 @@
+"""Which version of a program an image has."""
+
+import re
+from collections.abc import Mapping
+
+from ome_operator import keys
+from ome_operator.engines.routers import KEYED
+
+_VERSION = re.compile(r"(?:^|[-_])v?(\d+\.\d+(?:\.\d+)*(?:\.?(?:post|rc|a|b|dev)\d+)?)(?=$|[-_+])")
+"""In a tag: 0.5.23, v0.5.23-cu129, 0.5.23-p3, team-0.4.9.post2."""
+_ROUTER = "sglang-router"
+
+
+def name(image: str) -> str:
+    """The last part of an image's name."""
+    return image.partition("@")[0].rpartition("/")[2].partition(":")[0]
+
+
+def version(image: str, annotations: Mapping[str, str], program: str) -> str:
+    """The version that an image has of a program: by its tag, else by the annotation; "" where neither says it.
+
+    The tag of an engine's image says nothing about the router in it, and that of a router of another name (smg) counts
+    otherwise.
+    """
+    tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
+    found = _VERSION.search(tag)
+    if found is not None and (program != _ROUTER or KEYED.get(name(image), ())[:1] == (0,)):
+        return found[1]
+    return annotations.get(keys.ENGINE_VERSION, "").strip().removeprefix("v")

@@ -1,0 +1,284 @@
+"""Rules about what does not divide: GPUs, nodes, ranks of attention, heads, experts, blocks. All of SGLang."""
+
+from collections.abc import Iterator
+
+from ome_operator import keys
+from ome_operator.lint import places
+from ome_operator.lint.finding import Hit, Place, Rule, Severity, rule
+from ome_operator.lint.launch import Launch
+from ome_operator.lint.sglang import Sizes, sizes
+from ome_operator.lint.subject import Role, Subject
+
+STARTS_NOT = "The engine ends with an AssertionError while it starts, after minutes where weights are read first; the group is recycled."
+_PROGRAM = "sglang"
+
+
+def engines(subject: Subject) -> Iterator[tuple[Role, Launch, Sizes]]:
+    """Every SGLang server with its sizes."""
+    yield from ((role, start, sizes(start)) for role, start in subject.launched(_PROGRAM))
+
+
+def of(role: Role, start: Launch, *names: str) -> Place:
+    """Where the first of these flags stands that is given."""
+    given = next((given for name in names if (given := start.given(name)) is not None), None)
+    return places.argument(role, given) if given is not None else places.arguments(role)
+
+
+@rule(
+    "nnodes-missing",
+    Severity.ERROR,
+    "A group has several pods, and the engine is not told so",
+    ignored="Each pod starts a server of its own, which asks for more GPUs than the pod has, or serves by itself.",
+    evidence="SGLang: without --nnodes, --node-rank and --dist-init-addr a server is alone.",
+)
+def nnodes_missing(subject: Subject) -> Iterator[Hit]:
+    for role, start, _ in engines(subject):
+        if role.size > 1 and start.given("--nnodes") is None and not start.on("--use-ray"):
+            said = f"a group has {role.size} pods, and --nnodes is not given"
+            more = "--nnodes=$(LWS_GROUP_SIZE) --node-rank=$(LWS_WORKER_INDEX) --dist-init-addr=$(LWS_LEADER_ADDRESS):5757"
+            yield Hit(places.arguments(role), said, f"add {more}, or set worker.size to 0")
+
+
+@rule(
+    "nnodes-differ",
+    Severity.ERROR,
+    "The engine waits for another number of pods than the group has",
+    ignored="Ranks wait for others that never come, until a time-out ends them; or ranks are too many, and end.",
+    evidence="SGLang gathers exactly --nnodes nodes at --dist-init-addr.",
+)
+def nnodes_differ(subject: Subject) -> Iterator[Hit]:
+    for role, start, found in engines(subject):
+        if start.given("--nnodes") is not None and found.nnodes is not None and found.nnodes != role.size:
+            said = f"--nnodes is {found.nnodes}, and a group has {role.size} pod{'s' if role.size > 1 else ''}"
+            remedy = f"write --nnodes=$(LWS_GROUP_SIZE), or set worker.size to {found.nnodes - 1}"
+            yield Hit(of(role, start, "--nnodes"), said, remedy)
+
+
+@rule(
+    "tp-divides-nodes",
+    Severity.ERROR,
+    "TP times PP is no multiple of the number of nodes",
+    ignored=STARTS_NOT,
+    evidence="SGLang 0.5.23, arg_groups/validation_hook.py, check_server_args: `(tp_size * pp_size) % nnodes == 0`.",
+)
+def tp_divides_nodes(subject: Subject) -> Iterator[Hit]:
+    for role, start, found in engines(subject):
+        if found.tp and found.pp and found.nnodes and (found.tp * found.pp) % found.nnodes:
+            said = f"TP {found.tp} times PP {found.pp} cannot be divided by {found.nnodes} nodes"
+            yield Hit(of(role, start, "--tp-size"), said, f"write --tp-size={role.gpus or found.nnodes * 8}")
+
+
+@rule(
+    "gpus-too-few",
+    Severity.ERROR,
+    "The engine needs more GPUs than its group has",
+    ignored="The engine ends with `invalid device ordinal`, or waits for ranks that no pod starts.",
+    evidence="SGLang starts TP × PP / nnodes ranks in each pod, each on a GPU of its own (and so many for each whole copy).",
+)
+def gpus_too_few(subject: Subject) -> Iterator[Hit]:
+    for role, start, found in engines(subject):
+        if found.gpus is not None and role.gpus and found.gpus > role.gpus and start.text("--device") != "cpu":
+            said = f"{_layout(found)} needs {found.gpus} GPUs, and a group has {role.gpus} ({role.size} × {role.per_pod})"
+            yield Hit(
+                of(role, start, "--tp-size", "--pp-size"), said, f"write sizes whose product is {role.gpus}, or more pods"
+            )
+
+
+@rule(
+    "gpus-idle",
+    Severity.WARNING,
+    "A group has more GPUs than its engine uses",
+    ignored="GPUs are held and do nothing.",
+    evidence="SGLang starts TP × PP ranks for each copy, each on a GPU of its own.",
+)
+def gpus_idle(subject: Subject) -> Iterator[Hit]:
+    for role, start, found in engines(subject):
+        if found.gpus is not None and role.gpus > found.gpus and start.text("--device") != "cpu":
+            said = f"{_layout(found)} uses {found.gpus} GPUs, and a group has {role.gpus} ({role.size} × {role.per_pod})"
+            yield Hit(
+                of(role, start, "--tp-size", "--pp-size"),
+                said,
+                f"ask for {found.gpus}, or write sizes whose product is {role.gpus}",
+            )
+
+
+def _layout(found: Sizes) -> str:
+    parts = [
+        f"TP {found.tp}",
+        *([f"PP {found.pp}"] if found.pp != 1 else []),
+        *([f"{found.copies} copies"] if found.copies != 1 else []),
+    ]
+    return " × ".join(parts)
+
+
+@rule(
+    "gpus-none",
+    Severity.WARNING,
+    "An engine for GPUs asks for none",
+    ignored="The pod lands on any node and ends there, or sees all GPUs of a node that others use.",
+    evidence="Kubernetes gives devices only to containers that ask for them in their limits.",
+)
+def gpus_none(subject: Subject) -> Iterator[Hit]:
+    for role, start in subject.launched():
+        if role.component == keys.ROUTER or start.engine not in ("sglang", "vllm", "tensorrt-llm"):
+            continue
+        claims = (role.container.get("resources") or {}).get("claims")
+        if not role.per_pod and not claims and start.text("--device") != "cpu":
+            remedy = "add resources.limits with nvidia.com/gpu, or --device=cpu"
+            yield Hit(places.field(role, "resources"), f"{role.title} asks for no GPU", remedy)
+
+
+@rule(
+    "dp-divides-tp",
+    Severity.ERROR,
+    "TP is no multiple of the number of attention groups",
+    ignored=STARTS_NOT,
+    evidence="SGLang 0.5.23, arg_groups/parallel_hook.py, handle_data_parallelism: `tp_size % attn_dp_size == 0`.",
+)
+def dp_divides_tp(subject: Subject) -> Iterator[Hit]:
+    for role, start, found in engines(subject):
+        if found.tp and found.attention_dp and found.tp % found.attention_dp:
+            said = f"TP {found.tp} cannot be divided into {found.attention_dp} groups of attention"
+            divisors = [size for size in range(1, found.tp + 1) if found.tp % size == 0]
+            close = min(divisors, key=lambda size: abs(size - (found.attention_dp or 1)))
+            yield Hit(of(role, start, "--attn-dp-size", "--dp-size"), said, f"write {close}, which divides {found.tp}")
+
+
+@rule(
+    "dp-both",
+    Severity.ERROR,
+    "Whole copies and groups of attention at the same time, or copies over several nodes",
+    ignored="The engine refuses its arguments and ends.",
+    evidence="SGLang 0.5.23: parallel_hook.py, handle_data_parallelism, and validation_hook.py, check_server_args (dp_size with nnodes).",
+)
+def dp_both(subject: Subject) -> Iterator[Hit]:
+    for role, start, found in engines(subject):
+        if (found.copies or 1) > 1 and (found.attention_dp or 1) > 1:
+            said = f"--dp-size {found.copies} makes whole copies, and --attn-dp-size {found.attention_dp} divides attention"
+            yield Hit(of(role, start, "--dp-size"), said, "keep one of the two")
+        elif (found.copies or 1) > 1 and (found.nnodes or 1) > 1:
+            said = f"--dp-size {found.copies} makes whole copies, which do not run over {found.nnodes} nodes"
+            yield Hit(of(role, start, "--dp-size"), said, f"write --attn-dp-size={found.copies} for groups of attention")
+
+
+@rule(
+    "heads-divide",
+    Severity.ERROR,
+    "Attention heads cannot be divided by the GPUs that share them",
+    ignored=STARTS_NOT,
+    evidence="SGLang 0.5.23, models/deepseek_v2.py and models/qwen3_moe.py: `num_heads % attn_tp_size == 0`.",
+)
+def heads_divide(subject: Subject) -> Iterator[Hit]:
+    attention = subject.model.facts.attention if subject.model is not None else None
+    for role, start, found in engines(subject):
+        if attention is not None and found.attention_tp and attention.heads % found.attention_tp:
+            said = f"{attention.heads} heads of {subject.model.name if subject.model else 'the model'} cannot be divided by {found.attention_tp} GPUs"
+            remedy = f"add --attn-dp-size, so that TP / DP divides {attention.heads}"
+            yield Hit(of(role, start, "--attn-dp-size", "--tp-size"), said, remedy)
+
+
+@rule(
+    "ep-divides-tp",
+    Severity.ERROR,
+    "TP is no multiple of EP",
+    ignored=STARTS_NOT,
+    evidence="SGLang makes groups of TP / EP GPUs for each part of the experts; EP and MoE-TP together are TP.",
+)
+def ep_divides_tp(subject: Subject) -> Iterator[Hit]:
+    for role, start, found in engines(subject):
+        if found.tp and found.ep and found.tp % found.ep:
+            said = f"EP {found.ep} does not divide TP {found.tp}, whose GPUs it shares out"
+            yield Hit(of(role, start, "--ep-size"), said, f"write --ep-size={found.tp}, or another divisor of {found.tp}")
+
+
+@rule(
+    "experts-divide",
+    Severity.ERROR,
+    "Experts, with their copies, cannot be spread evenly over EP",
+    ignored=STARTS_NOT,
+    evidence="SGLang 0.5.23, eplb/expert_location.py: `num_physical_experts % ep_size == 0`; layers/moe/token_dispatcher/deepep.py says so, too.",
+)
+def experts_divide(subject: Subject) -> Iterator[Hit]:
+    experts = subject.model.facts.experts if subject.model is not None else None
+    for role, start, found in engines(subject):
+        if experts is None or not found.ep or found.redundant is None or found.ep == 1:
+            continue
+        whole = experts.routed + found.redundant
+        if whole % found.ep:
+            missing = found.redundant + (-whole % found.ep)
+            said = f"{experts.routed} experts and {found.redundant} copies make {whole}, which EP {found.ep} does not divide"
+            place = of(role, start, "--ep-num-redundant-experts", "--ep-size", "--tp-size")
+            yield Hit(place, said, f"write --ep-num-redundant-experts={missing}")
+
+
+@rule(
+    "blocks-divide",
+    Severity.ERROR,
+    "TP cuts a matrix inside of a quantization block",
+    ignored="The engine ends with `is not divisible by weight quantization block_n` when it builds its layers.",
+    evidence="SGLang 0.5.23, layers/quantization/fp8.py: parts of a matrix are whole blocks, as each block has a single scale.",
+)
+def blocks_divide(subject: Subject) -> Iterator[Hit]:
+    quantization = subject.model.facts.quantization if subject.model is not None else None
+    for role, start, found in engines(subject):
+        if subject.model is None or quantization is None or not quantization.block or not found.tp or not found.ep:
+            continue
+        experts_cut = found.tp // found.ep
+        dense = start.whole("--moe-dense-tp-size") or found.tp
+        narrow, *wide = sorted(subject.model.widths) or [0]
+        for width, cut, what in ((narrow, experts_cut, "experts"), *((width, dense, "dense layers") for width in wide)):
+            block = quantization.block[1]
+            if cut > 1 and (width % cut or (width // cut) % block):
+                said = f"{what} {width} wide are cut into {cut} pieces, and FP8 blocks are {block} wide"
+                remedy = f"take sizes that cut it into at most {width // block} pieces: a larger --ep-size, or --moe-dense-tp-size=1"
+                yield Hit(of(role, start, "--ep-size", "--tp-size"), said, remedy)
+
+
+@rule(
+    "dense-tp",
+    Severity.ERROR,
+    "Dense layers are divided by a number that the engine does not take",
+    ignored="The engine refuses its arguments and ends.",
+    evidence="SGLang 0.5.23, arg_groups/validation_hook.py, check_server_args: moe_dense_tp_size is 1 or TP.",
+)
+def dense_tp(subject: Subject) -> Iterator[Hit]:
+    for role, start, found in engines(subject):
+        dense = start.whole("--moe-dense-tp-size")
+        if dense is not None and found.tp is not None and dense not in (1, found.tp):
+            said = f"--moe-dense-tp-size is {dense}, and only 1 and TP ({found.tp}) are taken"
+            yield Hit(of(role, start, "--moe-dense-tp-size"), said, "write --moe-dense-tp-size=1")
+
+
+@rule(
+    "chunk-pages",
+    Severity.ERROR,
+    "A chunk of a prompt is no whole number of pages of cache",
+    ignored="The engine refuses its arguments and ends.",
+    evidence="SGLang 0.5.23, arg_groups/validation_hook.py, check_server_args: `chunked_prefill_size % page_size == 0`, after it was divided by DP.",
+)
+def chunk_pages(subject: Subject) -> Iterator[Hit]:
+    for role, start, found in engines(subject):
+        chunk, page = start.whole("--chunked-prefill-size"), start.whole("--page-size")
+        decode = start.text("--disaggregation-mode") == "decode"
+        if not decode and chunk and chunk > 0 and page and found.attention_dp and (chunk // found.attention_dp) % page:
+            said = f"a chunk of {chunk // found.attention_dp} tokens on each rank is no multiple of pages of {page}"
+            remedy = f"write --chunked-prefill-size as a multiple of {page * found.attention_dp}"
+            yield Hit(of(role, start, "--chunked-prefill-size", "--page-size"), said, remedy)
+
+
+RULES: tuple[Rule, ...] = (
+    nnodes_missing,
+    nnodes_differ,
+    tp_divides_nodes,
+    gpus_too_few,
+    gpus_idle,
+    gpus_none,
+    dp_divides_tp,
+    dp_both,
+    heads_divide,
+    ep_divides_tp,
+    experts_divide,
+    blocks_divide,
+    dense_tp,
+    chunk_pages,
+)

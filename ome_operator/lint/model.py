@@ -1,0 +1,43 @@
+"""What is known of a model without its files: its status, the configuration in its spec, or the sizes of a known recipe."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ome_operator.api import AcceleratorClass, Model
+from ome_operator.api.well_known import WellKnown
+from ome_operator.cookbook.library import memory, published_config, widths
+from ome_operator.core.selection.model_profile import facts_of, learned
+from ome_operator.lint.subject import ModelFacts
+from ome_operator.modelinfo.extract import CONFIG, facts
+from ome_operator.modelinfo.weight_sizes import weights
+
+
+def model_facts(model: Model, well_known: WellKnown) -> ModelFacts:
+    """Everything that is known of a model."""
+    config = _config(model)
+    if config is None:
+        return ModelFacts(model.name, facts_of(model, well_known)[0], None, ())
+    seen = learned(model)
+    read = seen if seen.experts or seen.attention else facts({CONFIG: json.dumps(config)})
+    return ModelFacts(model.name, read, weights(config), widths(config))
+
+
+def _config(model: Model) -> Mapping[str, Any] | None:
+    """A model's config.json, as its spec has it or a recipe knows it."""
+    own = model.spec.model_configuration
+    if isinstance(own, Mapping) and own.get("num_hidden_layers"):
+        return own
+    scheme, _, place = model.spec.storage.storage_uri.partition("://")
+    return published_config(place.partition("@")[0]) if scheme == "hf" else None
+
+
+def memories(classes: Mapping[str, AcceleratorClass], named: frozenset[str], resources: frozenset[str]) -> dict[str, int]:
+    """Class -> bytes of a GPU, of the classes that are named; else of all that have one of the resources of the pods."""
+    fitting = {
+        name: accelerator
+        for name, accelerator in classes.items()
+        if (name in named if named else resources & {each.name for each in accelerator.spec.resources or ()})
+    }
+    sizes = {name: memory(accelerator) for name, accelerator in fitting.items()}
+    return {name: size for name, size in sizes.items() if size}

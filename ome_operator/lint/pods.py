@@ -1,0 +1,231 @@
+"""Rules about pods around an engine: ports, probes, devices, shared memory, networks."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ome_operator import keys
+from ome_operator.lint import places
+from ome_operator.lint.division import of
+from ome_operator.lint.finding import Hit, Rule, Severity, rule
+from ome_operator.lint.launch import ROUTER, Launch, number
+from ome_operator.lint.subject import Manifest, Role, Subject
+
+SHM = "/dev/shm"
+_RDMA = ("rdma", "infiniband", "ib", "roce", "hca", "efa", "sriov")
+"""Parts of names of resources that give a container a fast network card."""
+
+
+def _mooncake(start: Launch) -> bool:
+    """Whether caches are to go by Mooncake over RDMA, as the arguments say."""
+    mode = start.text("--disaggregation-mode")
+    return mode in ("prefill", "decode") and start.text("--disaggregation-transfer-backend") == "mooncake"
+
+
+def _tcp(start: Launch) -> str:
+    """What makes Mooncake take TCP; "" where nothing does."""
+    if start.text("--disaggregation-transfer-backend") == "mooncake_tcp":
+        return "--disaggregation-transfer-backend=mooncake_tcp"
+    forced = start.env.get("MC_FORCE_TCP", "") == "1"
+    return (
+        "MC_FORCE_TCP=1"
+        if forced
+        else "MOONCAKE_PROTOCOL=tcp"
+        if start.env.get("MOONCAKE_PROTOCOL", "").lower() == "tcp"
+        else ""
+    )
+
+
+def _on_gpus(role: Role, start: Launch) -> bool:
+    return role.gpus > 0 and start.text("--device") != "cpu"
+
+
+@rule(
+    "cache-over-tcp",
+    Severity.WARNING,
+    "Caches of prompts go over TCP",
+    ignored="A prompt's cache is gigabytes: first tokens wait seconds for it, and time-outs end requests under load.",
+    evidence="SGLang 0.5.23, arg_groups/pd_disaggregation_hook.py; https://github.com/sgl-project/sglang/issues/23342",
+)
+def cache_over_tcp(subject: Subject) -> Iterator[Hit]:
+    for role, start in subject.launched("sglang"):
+        apart = start.text("--disaggregation-mode") in ("prefill", "decode")
+        if apart and _on_gpus(role, start) and (why := _tcp(start)):
+            place = of(role, start, "--disaggregation-transfer-backend")
+            yield Hit(place, f"{why} sends caches over TCP", "take it out, and give pods RDMA (docs/gpu.md)")
+
+
+@rule(
+    "ib-device-missing",
+    Severity.WARNING,
+    "Mooncake is not told which network cards it may use",
+    ignored="It takes what it finds: the card for storage, a link that is down, or TCP.",
+    evidence="SGLang 0.5.23, arg_groups/validation_hook.py, validate_ib_devices: without a device it falls back to its own discovery.",
+)
+def ib_device_missing(subject: Subject) -> Iterator[Hit]:
+    for role, start in subject.launched("sglang"):
+        if _mooncake(start) and _on_gpus(role, start) and not _tcp(start) and not start.text("--disaggregation-ib-device"):
+            remedy = "add --disaggregation-ib-device=mlx5_0,…, as ibv_devices lists them on the nodes"
+            yield Hit(places.arguments(role), "--disaggregation-ib-device is not given", remedy)
+
+
+@rule(
+    "rdma-missing",
+    Severity.WARNING,
+    "Caches or ranks need RDMA, and the pod has no device for it",
+    ignored="NCCL and Mooncake take TCP without a word, at a tenth of the speed; with devices named, the engine ends.",
+    evidence="Containers see /dev/infiniband only by a device plugin's resource, a hostPath, or as privileged; config/runtimes/srt/kimi-k2-pd-rt.yaml.",
+)
+def rdma_missing(subject: Subject) -> Iterator[Hit]:
+    for role, start in subject.launched("sglang"):
+        needs = _mooncake(start) or (role.size > 1 and bool(start.text("--moe-a2a-backend").startswith("deepep")))
+        if needs and _on_gpus(role, start) and not _tcp(start) and not all(_sees_rdma(pod) for pod in role.pods):
+            why = "caches go by Mooncake" if _mooncake(start) else "experts are spread over several nodes"
+            remedy = "ask for the RDMA resource of your device plugin, or mount /dev/infiniband"
+            yield Hit(places.field(role, "resources"), f"{why}, and no device for RDMA is asked for", remedy)
+
+
+def _sees_rdma(pod: Manifest) -> bool:
+    spec = pod["spec"]
+    box = spec["containers"][0]
+    asked = [*((box.get("resources") or {}).get("limits") or {}), *((pod["metadata"].get("annotations") or {}).values())]
+    resources = any(
+        part in str(name).lower().replace("-", "/").replace("_", "/").split("/") or f"/{part}" in str(name).lower()
+        for name in asked
+        for part in _RDMA
+    )
+    mounted = any(
+        "/dev/infiniband" in str((volume.get("hostPath") or {}).get("path", "")) for volume in spec.get("volumes") or ()
+    )
+    claims = bool((box.get("resources") or {}).get("claims"))
+    return resources or mounted or claims or bool((box.get("securityContext") or {}).get("privileged"))
+
+
+@rule(
+    "shm-small",
+    Severity.WARNING,
+    "Several GPUs of a pod share the 64 MiB of /dev/shm that every container has",
+    ignored="NCCL or the tokenizer's workers end with a bus error or `No space left on device`, often only under load.",
+    evidence="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html (shared memory); containers get 64 MiB unless they mount more.",
+)
+def shm_small(subject: Subject) -> Iterator[Hit]:
+    for role, start in subject.launched("sglang", "vllm"):
+        mounts = [str(mount.get("mountPath", "")).rstrip("/") for mount in role.container.get("volumeMounts") or ()]
+        if role.per_pod > 1 and SHM not in mounts and not role.leader["spec"].get("hostIPC"):
+            remedy = "add a volume with emptyDir: {medium: Memory, sizeLimit: 32Gi} and mount it there"
+            yield Hit(
+                places.field(role, "volumeMounts"),
+                f"{role.title} has {role.per_pod} GPUs in a pod and mounts no {SHM}",
+                remedy,
+            )
+
+
+@rule(
+    "port-differs",
+    Severity.ERROR,
+    "The program listens at another port than its container names",
+    ignored="The Service and the probes lead to a port where nobody listens: it never becomes ready.",
+    evidence="The operator takes the port named http, or the first, of the main container of rank 0 (docs/engines.md).",
+)
+def port_differs(subject: Subject) -> Iterator[Hit]:
+    for role, start in subject.launched():
+        given, ports = start.given("--port"), role.container.get("ports") or []
+        named = next((port for port in ports if port.get("name") == "http"), ports[0] if ports else None)
+        told = number(given.values[0]) if given is not None and given.values else None
+        if named is not None and told is not None and named.get("containerPort") not in (None, told):
+            said = f"--port is {told}, and the container names {named['containerPort']}"
+            yield Hit(places.field(role, "ports"), said, f"write containerPort: {told}")
+
+
+@rule(
+    "router-port-differs",
+    Severity.ERROR,
+    "The router looks for engines at another port than they listen at",
+    ignored="It never finds a healthy worker, and answers every request with 503.",
+    evidence="sglang-router 0.3.2: --service-discovery-port, which is 80 when unset, is the port of every worker.",
+)
+def router_port_differs(subject: Subject) -> Iterator[Hit]:
+    for role, start in subject.launched(ROUTER):
+        if not start.on("--service-discovery"):
+            continue
+        asked = number(start.text("--service-discovery-port"))
+        for engine, server in subject.launched("sglang"):
+            port = number(server.text("--port"))
+            if asked is not None and port is not None and asked != port:
+                said = f"the router looks at port {asked}, and {engine.title} listens at {port}"
+                yield Hit(of(role, start, "--service-discovery-port"), said, f"write --service-discovery-port={port}")
+                break
+
+
+@rule(
+    "liveness-blind",
+    Severity.WARNING,
+    "A liveness probe asks a page that answers 200 while nothing moves",
+    ignored="It finds no hang. What it does find, a slow answer under load, it punishes by a restart of one rank, which ends the group.",
+    evidence="Measured here: SGLang's ranks above 0 answer /health whatever happens; sglang-router answers /health and /liveness without workers; "
+    "vLLM's /health stays 200 when a worker is killed (docs/engines.md).",
+)
+def liveness_blind(subject: Subject) -> Iterator[Hit]:
+    for role, start in subject.launched("sglang", "vllm", ROUTER):
+        pods: tuple[tuple[str, Manifest | None], ...] = (("leader", role.leader), ("worker", role.worker))
+        for part, pod in pods:
+            path = _asks(pod)
+            blind = path in ("/health", "/liveness") and (part == "worker" or start.engine in ("vllm", ROUTER))
+            if pod is not None and blind:
+                who = "ranks above 0 answer" if part == "worker" else f"{start.engine} answers"
+                remedy = "take the probe out: the operator finds failed ranks itself (docs/recovery.md)"
+                yield Hit(places.field(role, "livenessProbe"), f"{who} {path} with 200 whatever happens", remedy)
+
+
+def _asks(pod: Manifest | None) -> str:
+    box: Mapping[str, Any] = pod["spec"]["containers"][0] if pod is not None else {}
+    return str(((box.get("livenessProbe") or {}).get("httpGet") or {}).get("path", "")).partition("?")[0]
+
+
+@rule(
+    "probe-port",
+    Severity.ERROR,
+    "A probe names a port that the container does not have",
+    ignored="The probe fails for ever: the pod never becomes ready, or is restarted again and again.",
+    evidence="Kubernetes resolves a probe's named port among the container's ports alone.",
+)
+def probe_port(subject: Subject) -> Iterator[Hit]:
+    for role in subject.roles:
+        for pod in role.pods:
+            box = pod["spec"]["containers"][0]
+            named = {port.get("name") for port in box.get("ports") or ()}
+            for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+                for how in ("httpGet", "tcpSocket"):
+                    port = ((box.get(probe) or {}).get(how) or {}).get("port")
+                    if isinstance(port, str) and not port.isdigit() and port not in named:
+                        said = f"{probe} asks port {port}, and the container has {', '.join(sorted(map(str, named))) or 'no named port'}"
+                        yield Hit(
+                            places.field(role, probe), said, "write the name of a port of the container, or its number"
+                        )
+
+
+@rule(
+    "network-unnamed",
+    Severity.NOTE,
+    "The network between nodes is left to NCCL's choice",
+    ignored="NCCL may take the management network.",
+    evidence="docs/gpu.md; profiles of rdma.ome.io/auto-inject set interfaces and cards.",
+)
+def network_unnamed(subject: Subject) -> Iterator[Hit]:
+    for role, start in subject.launched("sglang", "vllm"):
+        named = any(name.startswith(("NCCL_", "GLOO_")) for name in start.names)
+        if role.size > 1 and _on_gpus(role, start) and not named and role.annotations.get(keys.RDMA_INJECT) != "true":
+            remedy = f'add the annotations {keys.RDMA_INJECT}: "true" and {keys.RDMA_PROFILE}, or variables NCCL_…'
+            yield Hit(places.whole(role), f"{role.title} has {role.size} pods, and nothing names their network", remedy)
+
+
+RULES: tuple[Rule, ...] = (
+    port_differs,
+    router_port_differs,
+    probe_port,
+    shm_small,
+    cache_over_tcp,
+    ib_device_missing,
+    rdma_missing,
+    network_unnamed,
+    liveness_blind,
+)

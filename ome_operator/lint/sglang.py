@@ -1,0 +1,93 @@
+"""How SGLang divides a model, as its arguments say it: the sizes that it computes from them itself."""
+
+from typing import NamedTuple
+
+from ome_operator.lint.launch import Launch, number
+
+SPANNING = frozenset(
+    {
+        "megamoe", "deepep", "deepep_v2", "mooncake", "nixl", "ascend_fuseep", "flashinfer", "flashinfer_megamoe", "mori",
+        "pplx",
+    }
+)  # fmt: skip
+"""All-to-all back ends that spread experts over all GPUs of TP (SGLang 0.5.23, arg_groups/overrides.py: `_a2a_ep_size`)."""
+
+
+class Sizes(NamedTuple):
+    """Sizes of a server; None for what depends on a variable that nobody knows."""
+
+    tp: int | None
+    pp: int | None
+    attention_dp: int | None
+    """Groups of attention inside TP; 1 without."""
+    attention_cp: int | None
+    """GPUs that share the tokens of a prompt; 1 without."""
+    copies: int | None
+    """Whole copies of the model."""
+    ep: int | None
+    nnodes: int | None
+    redundant: int | None
+    backend: str
+    """Of the all-to-all between experts; "" for none."""
+    deepep_mode: str
+    """normal, low_latency or auto; "" without DeepEP."""
+
+    @property
+    def attention_tp(self) -> int | None:
+        """GPUs that share the attention of a token; None where that is not known or does not divide."""
+        groups = (self.attention_dp or 0) * (self.attention_cp or 0)
+        return self.tp // groups if self.tp and groups and self.tp % groups == 0 else None
+
+    @property
+    def gpus(self) -> int | None:
+        """That the server needs."""
+        if self.tp is None or self.pp is None or self.copies is None:
+            return None
+        return self.tp * self.pp * self.copies
+
+
+def sizes(start: Launch) -> Sizes:
+    """The sizes of a server."""
+    tp, pp, dp = (_size(start, name) for name in ("--tp-size", "--pp-size", "--dp-size"))
+    attention, copies = _size(start, "--attn-dp-size"), dp
+    if start.on("--enable-dp-attention") and attention in (None, 1):
+        attention, copies = dp, 1
+    backend = start.text("--moe-a2a-backend")
+    backend = "deepep" if start.on("--enable-deepep-moe") else "" if backend == "none" else backend
+    return Sizes(
+        tp=tp,
+        pp=pp,
+        attention_dp=attention,
+        attention_cp=_size(start, "--attn-cp-size"),
+        copies=copies,
+        ep=tp if backend in SPANNING else _size(start, "--ep-size"),
+        nnodes=_size(start, "--nnodes"),
+        redundant=number(start.text("--ep-num-redundant-experts") or "0"),
+        backend=backend,
+        deepep_mode=start.text("--deepep-mode") if backend == "deepep" else "",
+    )
+
+
+def _size(start: Launch, name: str) -> int | None:
+    """A number of ranks: 1 where the version has no such flag."""
+    text = start.text(name)
+    return number(text) if text else 1
+
+
+def requests(start: Launch, found: Sizes) -> int | None:
+    """Requests that a rank of attention may run at a time; None without a bound."""
+    most = number(start.text("--max-running-requests"))
+    return None if most is None or not found.attention_dp else most // found.attention_dp
+
+
+def graph_batch(start: Launch) -> int | None:
+    """The largest batch that is captured as a CUDA graph for decode; None where no argument says it, 0 for no graphs."""
+    disabled = start.on("--disable-cuda-graph") or start.text("--cuda-graph-backend-decode") == "disabled"
+    if disabled:
+        return 0
+    for name in ("--cuda-graph-bs-decode", "--cuda-graph-bs"):
+        given = start.given(name)
+        if given is not None:
+            batches = [number(word) for word in given.values]
+            return None if None in batches or not batches else max(batch for batch in batches if batch is not None)
+    return number(start.text("--cuda-graph-max-bs-decode")) or number(start.text("--cuda-graph-max-bs"))

@@ -1,0 +1,85 @@
+"""Where findings stand in the files that a person named, and the files with what can be fixed fixed."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import unified_diff
+from typing import NamedTuple
+
+from ome_operator.lint.finding import Finding, Hit
+
+_KIND, _NAME = re.compile(r"^kind:\s*[\"']?(\w+)", re.M), re.compile(r"^  name:\s*[\"']?([\w.-]+)", re.M)
+_INLINE = re.compile(r"^metadata:\s*\{.*?\bname:\s*[\"']?([\w.-]+)", re.M)
+
+
+class Spot(NamedTuple):
+    """A line of a file, from 1."""
+
+    file: str
+    line: int
+
+
+class _Document(NamedTuple):
+    object: str
+    """Kind and name."""
+    first: int
+    """Its first line, from 0."""
+    lines: list[str]
+
+
+def spot(files: Mapping[str, str], hit: Hit) -> Spot | None:
+    """Where a hit stands: the line of the word that is to change, else the first of its object; None in no file."""
+    for file, text in files.items():
+        for document in _documents(text):
+            if document.object == _object(hit):
+                words = [hit.fix.old] if hit.fix is not None else re.findall(r"--[a-z][\w-]+", hit.says)[:1]
+                found = (at for word in words for at, line in enumerate(document.lines) if _word(word).search(_code(line)))
+                return Spot(file, document.first + next(found, 0) + 1)
+    return None
+
+
+def patch(files: Mapping[str, str], findings: Iterable[Finding]) -> str:
+    """What would fix the findings that a word fixes, as a diff; "" where there are none in these files."""
+    hits = [finding.hit for finding in findings if finding.hit.fix is not None]
+    return "".join(
+        line
+        for file, text in files.items()
+        for line in unified_diff(text.splitlines(True), _fixed(text, hits).splitlines(True), f"a/{file}", f"b/{file}")
+    )
+
+
+def _fixed(text: str, hits: Iterable[Hit]) -> str:
+    lines = text.splitlines(True)
+    for document in _documents(text):
+        for hit in hits:
+            if hit.fix is None or document.object != _object(hit):
+                continue
+            for at in range(document.first, document.first + len(document.lines)):
+                code, comment = _code(lines[at]), lines[at][len(_code(lines[at])) :]
+                lines[at] = _word(hit.fix.old).sub(lambda _, new=hit.fix.new: str(new), code) + comment
+    return "".join(lines)
+
+
+def _documents(text: str) -> Iterator[_Document]:
+    """The documents of a file that are objects; lists are not looked into."""
+    lines, first = text.splitlines(True), 0
+    for at in [*(number for number, line in enumerate(lines) if line.startswith("---")), len(lines)]:
+        part = "".join(lines[first:at])
+        kind, name = _KIND.search(part), _INLINE.search(part) or _NAME.search(part.partition("\nmetadata:")[2] or part)
+        if kind and name:
+            yield _Document(f"{kind[1]} {name[1]}", first, lines[first:at])
+        first = at
+
+
+def _object(hit: Hit) -> str:
+    """Kind and name, without a namespace."""
+    kind, _, name = hit.place.object.partition(" ")
+    return f"{kind} {name.rpartition('/')[2]}"
+
+
+def _word(word: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w-]){re.escape(word)}(?![\w-])")
+
+
+def _code(line: str) -> str:
+    """A line without its comment."""
+    return re.split(r"(?:^|\s)#", line, maxsplit=1)[0]

@@ -1,0 +1,92 @@
+"""Findings as text, JSON and SARIF."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ome_operator.lint.finding import Finding, Severity
+from ome_operator.lint.rules import RULES
+from ome_operator.lint.source import spot
+
+PAGE = "docs/rules.md"
+_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def link(finding: Finding) -> str:
+    """Where the rule is explained."""
+    return f"{PAGE}#{finding.rule.id}"
+
+
+def text(findings: Sequence[Finding]) -> str:
+    """For people: each finding with where it stands, what happens, and what to do; and how many there are."""
+    out = [_paragraph(finding) for finding in findings]
+    counted = Counter(finding.rule.severity for finding in findings)
+    said = ", ".join(f"{counted[severity]} {severity}{'s' if counted[severity] != 1 else ''}" for severity in Severity)
+    return "\n\n".join([*out, said if findings else "nothing found"]) + "\n"
+
+
+def _paragraph(finding: Finding) -> str:
+    hit, rule = finding.hit, finding.rule
+    return "\n".join(
+        (
+            f"{rule.severity} {rule.id}: {hit.says}.",
+            f"  at       {hit.place.object}: {hit.place.field}{f'  (of {finding.service})' if finding.service else ''}",
+            f"  ignored  {rule.ignored}",
+            f"  fix      {hit.remedy[:1].upper()}{hit.remedy[1:]}.",
+            f"  more     {link(finding)}",
+        )
+    )
+
+
+def as_json(findings: Iterable[Finding], files: Mapping[str, str]) -> str:
+    """For programs: a list of findings."""
+    return json.dumps([_plain(finding, files) for finding in findings], indent=2, ensure_ascii=False) + "\n"
+
+
+def _plain(finding: Finding, files: Mapping[str, str]) -> dict[str, Any]:
+    hit, where = finding.hit, spot(files, finding.hit)
+    said = {
+        "rule": finding.rule.id,
+        "severity": str(finding.rule.severity),
+        "service": finding.service,
+        "object": hit.place.object,
+        "field": hit.place.field,
+        "says": hit.says,
+        "ignored": finding.rule.ignored,
+        "remedy": hit.remedy,
+        "fix": hit.fix._asdict() if hit.fix is not None else None,
+        "file": where.file if where is not None else None,
+        "line": where.line if where is not None else None,
+        "more": link(finding),
+    }
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def sarif(findings: Sequence[Finding], files: Mapping[str, str], version: str) -> str:
+    """For GitHub's code scanning and other viewers: SARIF 2.1.0."""
+    rules = [
+        {
+            "id": rule.id,
+            "shortDescription": {"text": rule.title},
+            "fullDescription": {"text": f"{rule.title}. {rule.ignored} Evidence: {rule.evidence}"},
+            "defaultConfiguration": {"level": str(rule.severity)},
+        }
+        for rule in RULES.values()
+    ]
+    driver = {"name": "ome lint", "version": version, "rules": rules}
+    run = {"tool": {"driver": driver}, "results": [_result(finding, files) for finding in findings]}
+    return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=False) + "\n"
+
+
+def _result(finding: Finding, files: Mapping[str, str]) -> dict[str, Any]:
+    hit, where = finding.hit, spot(files, finding.hit)
+    location: dict[str, Any] = {"logicalLocations": [{"fullyQualifiedName": f"{hit.place.object}: {hit.place.field}"}]}
+    if where is not None:
+        location["physicalLocation"] = {"artifactLocation": {"uri": where.file}, "region": {"startLine": where.line}}
+    return {
+        "ruleId": finding.rule.id,
+        "level": str(finding.rule.severity),
+        "message": {"text": f"{hit.says}. {finding.rule.ignored} Fix: {hit.remedy}."},
+        "locations": [location],
+    }
