@@ -75,12 +75,12 @@ def lint(
             f"there is no rule {', '.join(sorted(unknown))}: docs/rules.md has all", param_hint="--ignore"
         )
     given = read(files, namespace)
-    beside = [one for one in read(catalogue(catalog or [Path("config")]), namespace) if one["kind"] not in SERVICES]
-    subjects = list(_subjects(given, beside, _versions(engine_data)))
-    if not subjects:
+    beside = [body for body in read(catalogue(catalog or [Path("config")]), namespace) if body["kind"] not in SERVICES]
+    looked_at = list(subjects(given, beside, _versions(engine_data)))
+    if not looked_at:
         raise Unanswered(f"no InferenceService and no runtime in {', '.join(map(str, files))}: nothing to look at.")
     try:
-        found = [finding for subject in subjects for finding in rules.check(subject, ignore or ())]
+        found = [finding for subject in looked_at for finding in rules.check(subject, ignore or ())]
     except ValueError as error:  # a file of the user's own versions
         raise Unanswered(f"--engine-data: {error}.") from error
     texts = _texts(files)
@@ -109,25 +109,25 @@ def _texts(files: list[Path]) -> dict[str, str]:
     return {str(path): path.read_text(encoding="utf-8") for path in files_in(files) if path != STDIN}
 
 
-def _subjects(given: "list[Manifest]", beside: "list[Manifest]", versions: "Versions") -> Iterator["Subject"]:
-    """The services in the files, then the runtimes that none of them uses."""
+def subjects(given: "list[Manifest]", beside: "list[Manifest]", versions: "Versions") -> Iterator["Subject"]:
+    """What is looked at: the services in the files, then the runtimes that none of them uses."""
     from ome_operator.api import InferenceService, Runtime
     from ome_operator.cli.live.cluster_from_manifests import gather, made, ref
 
     cluster = gather([*beside, *given], model_agent=False)
     services = [kept.ref for kept in cluster.services()]
     named = {ref(body) for body in given}
-    written = {one.of for kind in _short() for one in made(cluster, kind)}
+    written = {found.of for kind in _short() for found in made(cluster, kind)}
     used = set()
     for kept in cluster.services():
         if isinstance(kept.parsed, InferenceService) and (kept.ref in named or written):
-            one = _subject(kept.parsed, cluster, versions)
-            used.add(one.runtime)
-            yield one
+            service_as_run = _subject(kept.parsed, cluster, versions)
+            used.add(service_as_run.runtime)
+            yield service_as_run
         elif kept.ref in named:
             yield _unread(kept.ref, getattr(kept.parsed, "why", ""), versions)
     alone = [found for which, found in cluster.deps().runtimes.items() if which in named and isinstance(found, Runtime)]
-    for runtime in (one for one in alone if f"{one.kind} {one.name}" not in used):
+    for runtime in (found for found in alone if f"{found.kind} {found.name}" not in used):
         body = _made_up(runtime)
         made_up = gather([*beside, *given, _model(), body], model_agent=False)
         service = next(kept.parsed for kept in made_up.services() if kept.ref not in services)
@@ -169,7 +169,7 @@ def _memory(found: "Outcome", runtime: "Runtime | None", deps: "Deps") -> Mappin
     chosen = {part["class"] for part in (found.inputs.get("accelerator") or {}).values() if "class" in part}
     required = runtime.spec.accelerator_requirements if runtime is not None else None
     named = frozenset(chosen or (required and required.accelerator_classes) or ())
-    pods = (one["spec"]["template"]["spec"] for one in found.manifests if one["kind"] == "StatefulSet")
+    pods = (body["spec"]["template"]["spec"] for body in found.manifests if body["kind"] == "StatefulSet")
     boxes = [box for pod in pods for box in pod["containers"]]
     asked = frozenset(name for box in boxes for name in ((box.get("resources") or {}).get("limits") or {}))
     return memories(deps.accelerators, named, asked)

@@ -50,7 +50,7 @@ class Flag(NamedTuple):
 
 
 class CommandLine(NamedTuple):
-    """The flags that one version of an engine or router accepts."""
+    """The flags that a version of an engine or router accepts."""
 
     flags: Mapping[str, Flag]
     """By every spelling."""

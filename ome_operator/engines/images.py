@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from ome_operator import keys
 from ome_operator.engines.routers import KEYED
 
-_VERSION = re.compile(r"(?:^|[-_])v?(\d+\.\d+(?:\.\d+)*(?:\.?(?:post|rc|a|b|dev)\d+)?)(?=$|[-_+])")
+_NUMBER = r"v?(\d+\.\d+(?:\.\d+)*(?:\.?(?:post|rc|a|b|dev)\d+)?)(?=$|[-_+])"
+_VERSION = re.compile(rf"(?:^|[-_]){_NUMBER}")
 """In a tag: 0.5.23, v0.5.23-cu129, 0.5.23-p3, team-0.4.9.post2."""
 _ROUTER = "sglang-router"
 
@@ -23,6 +24,9 @@ def version(image: str, annotations: Mapping[str, str], program: str) -> str:
     otherwise.
     """
     tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
+    named = re.search(rf"(?:^|[-_]){re.escape(program)}[-_]{_NUMBER}", tag)  # 1.2.0-sglang-v0.5.9 has two
+    if named is not None:
+        return named[1]
     found = _VERSION.search(tag)
     if found is not None and (program != _ROUTER or KEYED.get(name(image), ())[:1] == (0,)):
         return found[1]

@@ -1,4 +1,4 @@
-"""Rules about prefill and decode: what they have to agree on, and how caches go from the one to the other. All of SGLang."""
+"""Rules about prefill and decode: what they have to agree on, and how caches go between them. All of SGLang."""
 
 from collections.abc import Iterator
 
@@ -22,8 +22,8 @@ def _differ(subject: Subject, flag: str) -> tuple[Role, Launch, str, str] | None
     if subject.apart is None:
         return None
     (_, first), (role, second) = subject.apart
-    one, other = first.text(flag), second.text(flag)
-    return (role, second, one, other) if one != other and "$" not in one + other else None
+    here, there = first.text(flag), second.text(flag)
+    return (role, second, here, there) if here != there and "$" not in here + there else None
 
 
 @rule(
@@ -35,10 +35,10 @@ def _differ(subject: Subject, flag: str) -> tuple[Role, Launch, str, str] | None
 )
 def cache_types(subject: Subject) -> Iterator[Hit]:
     if found := _differ(subject, "--kv-cache-dtype"):
-        role, start, one, other = found
-        if {one, other} <= _PLAIN:
+        role, start, here, there = found
+        if {here, there} <= _PLAIN:
             return
-        said = f"prefill has --kv-cache-dtype {one or 'auto'}, and decode {other or 'auto'}"
+        said = f"prefill has --kv-cache-dtype {here or 'auto'}, and decode {there or 'auto'}"
         yield Hit(of(role, start, "--kv-cache-dtype"), said, "write the same for both")
 
 
@@ -51,8 +51,8 @@ def cache_types(subject: Subject) -> Iterator[Hit]:
 )
 def page_sizes(subject: Subject) -> Iterator[Hit]:
     if (found := _differ(subject, "--page-size")) and found[2] and found[3]:
-        role, start, one, other = found
-        said = f"prefill has --page-size {one}, and decode {other}"
+        role, start, here, there = found
+        said = f"prefill has --page-size {here}, and decode {there}"
         yield Hit(of(role, start, "--page-size"), said, "write the same for both")
 
 
@@ -65,8 +65,8 @@ def page_sizes(subject: Subject) -> Iterator[Hit]:
 )
 def transfer_differs(subject: Subject) -> Iterator[Hit]:
     if found := _differ(subject, "--disaggregation-transfer-backend"):
-        role, start, one, other = found
-        said = f"prefill has --disaggregation-transfer-backend {one}, and decode {other}"
+        role, start, here, there = found
+        said = f"prefill has --disaggregation-transfer-backend {here}, and decode {there}"
         yield Hit(of(role, start, "--disaggregation-transfer-backend"), said, "write the same for both")
 
 
@@ -75,31 +75,33 @@ def transfer_differs(subject: Subject) -> Iterator[Hit]:
     Severity.WARNING,
     "Prefill and decode share attention over different numbers of GPUs, and the model has a cache for each head",
     ignored="Caches are cut and sent head by head: slower at first, and under load both roles were seen to break.",
-    evidence="https://github.com/sgl-project/sglang/issues/15674; models with latent attention (DeepSeek, Kimi K2) are not concerned.",
+    evidence="https://github.com/sgl-project/sglang/issues/15674; models with latent attention (DeepSeek, Kimi K2) "
+    "are not concerned.",
 )
 def attention_tp_differs(subject: Subject) -> Iterator[Hit]:
     attention = subject.model.facts.attention if subject.model is not None else None
     if subject.apart is None or attention is None or attention.kv_lora_rank:
         return
     (_, first), (role, second) = subject.apart
-    one, other = sizes(first).attention_tp, sizes(second).attention_tp
-    if one and other and one != other:
-        said = f"attention is shared by {one} GPUs in prefill and by {other} in decode"
+    here, there = sizes(first).attention_tp, sizes(second).attention_tp
+    if here and there and here != there:
+        said = f"attention is shared by {here} GPUs in prefill and by {there} in decode"
         yield Hit(of(role, second, "--tp-size"), said, "take the same TP / DP for both")
 
 
 @rule(
-    "drafts-on-one-side",
+    "drafts-apart",
     Severity.WARNING,
-    "Only one of prefill and decode drafts tokens",
-    ignored="Versions before 0.5.8 answer wrongly then, for models with a cache for each head; later ones draft worse.",
+    "Only prefill or only decode drafts tokens",
+    ignored="With a cache for each head, versions from 0.5.2 to the end of 2025 answer wrongly; with others drafts "
+    "are accepted less often.",
     evidence="https://github.com/sgl-project/sglang/pull/17212",
 )
 def drafts_apart(subject: Subject) -> Iterator[Hit]:
     if found := _differ(subject, "--speculative-algorithm"):
-        role, start, one, other = found
-        if bool(one) != bool(other):
-            said = f"{'prefill' if one else 'decode'} has --speculative-algorithm {one or other}, and the other role none"
+        role, start, here, there = found
+        if bool(here) != bool(there):
+            said = f"{'prefill' if here else 'decode'} has --speculative-algorithm {here or there}, and the other role none"
             yield Hit(
                 of(role, start, "--speculative-algorithm"), said, "write it for both, with the same draft, or for none"
             )
@@ -116,16 +118,18 @@ def drafts_apart(subject: Subject) -> Iterator[Hit]:
 def drafts_differ(subject: Subject) -> Iterator[Hit]:
     for flag in ("--speculative-algorithm", "--speculative-draft-model-path", "--speculative-num-draft-tokens"):
         if (found := _differ(subject, flag)) and found[2] and found[3]:
-            role, start, one, other = found
-            yield Hit(of(role, start, flag), f"prefill has {flag} {one}, and decode {other}", "write the same for both")
+            role, start, here, there = found
+            yield Hit(of(role, start, flag), f"prefill has {flag} {here}, and decode {there}", "write the same for both")
 
 
 @rule(
     "prefill-pipeline",
     Severity.WARNING,
     "Prefill is a pipeline, and caches go by Mooncake",
-    ignored="Stages send parts of the cache. Where layers and parts do not meet, answers are wrong and nothing fails: measure accuracy.",
-    evidence="https://github.com/sgl-project/sglang/issues/8424, https://github.com/sgl-project/sglang/pull/37175 (layers paired wrongly)",
+    ignored="Stages send parts of the cache. Where layers and parts do not meet, answers are wrong and nothing "
+    "fails: measure accuracy.",
+    evidence="https://github.com/sgl-project/sglang/issues/8424, https://github.com/sgl-project/sglang/pull/37175 "
+    "(layers paired wrongly)",
 )
 def prefill_pipeline(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched("sglang"):
@@ -149,10 +153,10 @@ def contexts_differ(subject: Subject) -> Iterator[Hit]:
     if subject.apart is None:
         return
     (role, first), (_, second) = subject.apart
-    one, other = number(first.text("--context-length")), number(second.text("--context-length"))
+    here, there = number(first.text("--context-length")), number(second.text("--context-length"))
     whole = subject.model.facts.context_length if subject.model is not None else None
-    if one and (longest := other or whole) and one < longest:
-        said = f"prefill takes {one} tokens, and decode {longest}"
+    if here and (longest := there or whole) and here < longest:
+        said = f"prefill takes {here} tokens, and decode {longest}"
         yield Hit(of(role, first, "--context-length"), said, "write the same for both, or more for prefill")
 
 
@@ -161,7 +165,8 @@ def contexts_differ(subject: Subject) -> Iterator[Hit]:
     Severity.ERROR,
     "A component does not do what its place says",
     ignored="The router sends prompts to what only decodes, or nobody decodes: no request is answered.",
-    evidence="`engine` beside `decoder` is prefill (docs/architecture.md); SGLang's --disaggregation-mode says it to the engine.",
+    evidence="`engine` beside `decoder` is prefill (docs/architecture.md); SGLang's --disaggregation-mode says it "
+    "to the engine.",
 )
 def mode_wrong(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched("sglang"):
@@ -174,7 +179,7 @@ def mode_wrong(subject: Subject) -> Iterator[Hit]:
 @rule(
     "bootstrap-port",
     Severity.ERROR,
-    "The port at which decode meets prefill is not the one that the router is told",
+    "The port at which decode meets prefill is another than the router is told",
     ignored="The router sends decode to a port where nobody listens: every request waits for its time-out and fails.",
     evidence="sglang-router reads the annotation sglang.ai/bootstrap-port of prefill pods, and takes 8998 without it.",
 )
@@ -184,7 +189,10 @@ def bootstrap_port(subject: Subject) -> Iterator[Hit]:
             continue
         port, told = number(start.text("--disaggregation-bootstrap-port")), role.annotations.get(keys.BOOTSTRAP_PORT)
         if port is not None and (number(told) if told else BOOTSTRAP_PORT) != port:
-            said = f"prefill meets decode at port {port}, and the annotation {keys.BOOTSTRAP_PORT} says {told or 'nothing, so 8998'}"
+            said = (
+                f"prefill meets decode at port {port}, and the annotation {keys.BOOTSTRAP_PORT} says "
+                f"{told or 'nothing, so 8998'}"
+            )
             yield Hit(
                 of(role, start, "--disaggregation-bootstrap-port"),
                 said,

@@ -26,7 +26,7 @@ def known(subject: Subject) -> Iterator[tuple[Role, Launch, Argument]]:
     "version-unknown",
     Severity.NOTE,
     "The flags of the image's version are not known",
-    ignored="Nothing is said about flags: neither a wrong nor a removed one is found.",
+    ignored="Nothing is said about flags: no wrong or removed flag is found.",
     evidence="The tag of the image, or the annotation `ome.io/engine-version`, and the files of ome_operator/engines/data.",
 )
 def version_unknown(subject: Subject) -> Iterator[Hit]:
@@ -46,7 +46,7 @@ def version_unknown(subject: Subject) -> Iterator[Hit]:
 
 
 def _gone(subject: Subject, start: Launch, given: Argument) -> tuple[str, ...]:
-    """Other versions that have a flag which this one does not know."""
+    """Other versions that have a flag which this version does not know."""
     return subject.versions.elsewhere(start.engine, given.word)
 
 
@@ -78,7 +78,7 @@ def flag_unknown(subject: Subject) -> Iterator[Hit]:
 @rule(
     "flag-removed",
     Severity.ERROR,
-    "Another version has this flag, and this one does not",
+    "Another version has this flag, and this version does not",
     ignored=ENDS,
     evidence=PARSER,
 )
@@ -167,7 +167,7 @@ def flag_twice(subject: Subject) -> Iterator[Hit]:
             several = start.engine == ROUTER and not (given.flag and given.flag.type in ("int", "float"))
             if before is not None and before.values != given.values and not several:
                 said = f"{before.written} and {given.written} are both given"
-                yield Hit(places.argument(role, given), said, f"keep one of them; now {given.written} counts")
+                yield Hit(places.argument(role, given), said, f"keep either; now {given.written} counts")
             seen[name] = given
 
 
@@ -215,7 +215,8 @@ def template_left(subject: Subject) -> Iterator[Hit]:
     Severity.WARNING,
     "The version reads no variable of this name",
     ignored="It has no effect, and nobody is told.",
-    evidence="The variables that the version declares, and those that its files look up; `ome_operator/engines/extract.py` lists them.",
+    evidence="The variables that the version declares, and those that its files look up; "
+    "`ome_operator/engines/extract.py` lists them.",
 )
 def variable_unread(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched("sglang"):

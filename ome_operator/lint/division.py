@@ -9,7 +9,7 @@ from ome_operator.lint.launch import Launch
 from ome_operator.lint.sglang import Sizes, sizes
 from ome_operator.lint.subject import Role, Subject
 
-STARTS_NOT = "The engine ends with an AssertionError while it starts, after minutes where weights are read first; the group is recycled."
+STARTS_NOT = "The engine ends with an AssertionError while it starts; the group is recycled, and again."
 _PROGRAM = "sglang"
 
 
@@ -149,13 +149,14 @@ def dp_divides_tp(subject: Subject) -> Iterator[Hit]:
     Severity.ERROR,
     "Whole copies and groups of attention at the same time, or copies over several nodes",
     ignored="The engine refuses its arguments and ends.",
-    evidence="SGLang 0.5.23: parallel_hook.py, handle_data_parallelism, and validation_hook.py, check_server_args (dp_size with nnodes).",
+    evidence="SGLang 0.5.23: parallel_hook.py, handle_data_parallelism, and validation_hook.py, check_server_args "
+    "(dp_size with nnodes).",
 )
 def dp_both(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
         if (found.copies or 1) > 1 and (found.attention_dp or 1) > 1:
             said = f"--dp-size {found.copies} makes whole copies, and --attn-dp-size {found.attention_dp} divides attention"
-            yield Hit(of(role, start, "--dp-size"), said, "keep one of the two")
+            yield Hit(of(role, start, "--dp-size"), said, "keep either")
         elif (found.copies or 1) > 1 and (found.nnodes or 1) > 1:
             said = f"--dp-size {found.copies} makes whole copies, which do not run over {found.nnodes} nodes"
             yield Hit(of(role, start, "--dp-size"), said, f"write --attn-dp-size={found.copies} for groups of attention")
@@ -172,7 +173,10 @@ def heads_divide(subject: Subject) -> Iterator[Hit]:
     attention = subject.model.facts.attention if subject.model is not None else None
     for role, start, found in engines(subject):
         if attention is not None and found.attention_tp and attention.heads % found.attention_tp:
-            said = f"{attention.heads} heads of {subject.model.name if subject.model else 'the model'} cannot be divided by {found.attention_tp} GPUs"
+            said = (
+                f"{attention.heads} heads of {subject.model.name if subject.model else 'the model'} cannot be "
+                f"divided by {found.attention_tp} GPUs"
+            )
             remedy = f"add --attn-dp-size, so that TP / DP divides {attention.heads}"
             yield Hit(of(role, start, "--attn-dp-size", "--tp-size"), said, remedy)
 
@@ -196,7 +200,8 @@ def ep_divides_tp(subject: Subject) -> Iterator[Hit]:
     Severity.ERROR,
     "Experts, with their copies, cannot be spread evenly over EP",
     ignored=STARTS_NOT,
-    evidence="SGLang 0.5.23, eplb/expert_location.py: `num_physical_experts % ep_size == 0`; layers/moe/token_dispatcher/deepep.py says so, too.",
+    evidence="SGLang 0.5.23, eplb/expert_location.py: `num_physical_experts % ep_size == 0`; "
+    "layers/moe/token_dispatcher/deepep.py says so, too.",
 )
 def experts_divide(subject: Subject) -> Iterator[Hit]:
     experts = subject.model.facts.experts if subject.model is not None else None
@@ -216,7 +221,8 @@ def experts_divide(subject: Subject) -> Iterator[Hit]:
     Severity.ERROR,
     "TP cuts a matrix inside of a quantization block",
     ignored="The engine ends with `is not divisible by weight quantization block_n` when it builds its layers.",
-    evidence="SGLang 0.5.23, layers/quantization/fp8.py: parts of a matrix are whole blocks, as each block has a single scale.",
+    evidence="SGLang 0.5.23, layers/quantization/fp8.py: parts of a matrix are whole blocks, as each block has a "
+    "single scale.",
 )
 def blocks_divide(subject: Subject) -> Iterator[Hit]:
     quantization = subject.model.facts.quantization if subject.model is not None else None
@@ -230,7 +236,10 @@ def blocks_divide(subject: Subject) -> Iterator[Hit]:
             block = quantization.block[1]
             if cut > 1 and (width % cut or (width // cut) % block):
                 said = f"{what} {width} wide are cut into {cut} pieces, and FP8 blocks are {block} wide"
-                remedy = f"take sizes that cut it into at most {width // block} pieces: a larger --ep-size, or --moe-dense-tp-size=1"
+                remedy = (
+                    f"take sizes that cut it into at most {width // block} pieces: a larger --ep-size, or "
+                    f"--moe-dense-tp-size=1"
+                )
                 yield Hit(of(role, start, "--ep-size", "--tp-size"), said, remedy)
 
 
@@ -254,7 +263,8 @@ def dense_tp(subject: Subject) -> Iterator[Hit]:
     Severity.ERROR,
     "A chunk of a prompt is no whole number of pages of cache",
     ignored="The engine refuses its arguments and ends.",
-    evidence="SGLang 0.5.23, arg_groups/validation_hook.py, check_server_args: `chunked_prefill_size % page_size == 0`, after it was divided by DP.",
+    evidence="SGLang 0.5.23, arg_groups/validation_hook.py, check_server_args: `chunked_prefill_size % page_size == "
+    "0`, after it was divided by DP.",
 )
 def chunk_pages(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):

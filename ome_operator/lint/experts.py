@@ -65,8 +65,10 @@ def dispatch_most(subject: Subject) -> Iterator[Hit]:
     "prefill-low-latency",
     Severity.ERROR,
     "Prefill sends its tokens by DeepEP's low-latency kernels",
-    ignored="A chunk of a prompt has thousands of tokens, and a rank may send a few hundred: the first prompt ends the engine.",
-    evidence="https://github.com/deepseek-ai/DeepEP/issues/165; SGLang's --deepep-mode: normal for prefill, low_latency for decode.",
+    ignored="A chunk of a prompt has thousands of tokens, and a rank may send a few hundred: the first prompt ends "
+    "the engine.",
+    evidence="https://github.com/deepseek-ai/DeepEP/issues/165; SGLang's --deepep-mode: normal for prefill, "
+    "low_latency for decode.",
 )
 def prefill_low_latency(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
@@ -122,8 +124,9 @@ def redundant_alone(subject: Subject) -> Iterator[Hit]:
     "eplb-without-exchange",
     Severity.WARNING,
     "Experts are balanced or copied without an all-to-all between them",
-    ignored="Every rank computes over all tokens, so balance gains nothing; versions before 0.5.23 answer wrongly or end.",
-    evidence="SGLang 0.5.23, arg_groups/parallel_hook.py, handle_eplb_and_dispatch: without an all-to-all, only a pick that all ranks agree on is right.",
+    ignored="Every rank computes over all tokens, so a balance of experts gains little for the memory that it costs.",
+    evidence="SGLang 0.5.23, arg_groups/parallel_hook.py, handle_eplb_and_dispatch: without an all-to-all, only a "
+    "pick that all ranks agree on is right.",
 )
 def eplb_without_exchange(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):

@@ -8,12 +8,17 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from ome_operator.engines import images, servers
-from ome_operator.engines.flags import SWITCH, CommandLine, Flag, Versions
+from ome_operator.engines.flags import OPTIONAL, SWITCH, VALUE, CommandLine, Flag, Versions
 from ome_operator.engines.routers import KEYED, is_program, parts
 
 ROUTER = "sglang-router"
+STRICT = frozenset({"sglang", ROUTER})
+"""Programs that end at a word that belongs to no flag; others take it for the model."""
+_MOST = {SWITCH: 0, VALUE: 1, OPTIONAL: 1}
+"""What follows a flag -> how many words belong to it."""
 _REFERENCE = re.compile(r"\$\(([A-Za-z_][\w.-]*)\)")
 """A variable as the kubelet puts it in."""
+_IN_SHELL = re.compile(r"\$\{?([A-Za-z_]\w*)\b\}?")
 _OPERATORS = frozenset({";", "&", "&&", "|", "||", "fi", "done", ">", ">>", "2>&1"})
 """Words behind which a line of a shell is about something else."""
 _SIZES = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
@@ -60,7 +65,7 @@ class Launch:
     @cached_property
     def arguments(self) -> tuple[Argument, ...]:
         """The arguments, in their order."""
-        return tuple(_arguments(self.words, self.read_as))
+        return tuple(_arguments(self.words, self.read_as, self.engine in STRICT))
 
     def given(self, name: str) -> Argument | None:
         """The last argument that means this flag, by whatever name the version calls it; None without."""
@@ -119,7 +124,7 @@ def launch(container: Mapping[str, Any], annotations: Mapping[str, str], version
         version=version,
         line=line,
         read_as=line or (versions.get(f"{engine}-{newest}") if newest else None),
-        words=tuple(_filled(word, env) for word in words),
+        words=tuple(_filled(word, env, shell) for word in words),
         env={name: _filled(value, env) for name, value in env.items()},
         names=frozenset(str(item["name"]) for item in container.get("env") or ()),
         open=bool(container.get("envFrom")),
@@ -175,12 +180,15 @@ def _ours(words: Sequence[str], shell: bool) -> list[str]:
     return out
 
 
-def _filled(word: str, env: Mapping[str, str]) -> str:
-    """A word with the variables whose value is known; others stay as they are."""
-    return _REFERENCE.sub(lambda found: env.get(found[1], found[0]), word) if "$" in word else word
+def _filled(word: str, env: Mapping[str, str], shell: bool = False) -> str:
+    """A word with the variables whose value is known, by the kubelet or by a shell; others stay as they are."""
+    if "$" not in word:
+        return word
+    word = _REFERENCE.sub(lambda found: env.get(found[1], found[0]), word)
+    return _IN_SHELL.sub(lambda found: env.get(found[1], found[0]), word) if shell else word
 
 
-def _arguments(words: Sequence[str], line: CommandLine | None) -> Iterable[Argument]:
+def _arguments(words: Sequence[str], line: CommandLine | None, strict: bool) -> Iterable[Argument]:
     """What argparse makes of words: a flag, and the words behind it that are no flag."""
     written, word, values, joined = "", "", list[str](), False
     for item in [*words, "--"]:
@@ -188,17 +196,15 @@ def _arguments(words: Sequence[str], line: CommandLine | None) -> Iterable[Argum
             values.append(item)
             continue
         if word:
-            yield _argument(written, word, values, joined, line)
+            yield _argument(written, word, values, joined, line, strict)
         written, (word, equals, value) = item, item.partition("=")
         values, joined = [value] if equals else [], False
         if re.search(r"\s", word):
             word, *behind = word.split()
             values, joined = [*behind, *([f"{equals}{value}"] if equals else [])], True
-    return
 
 
-def _argument(written: str, word: str, values: list[str], joined: bool, line: CommandLine | None) -> Argument:
+def _argument(written: str, word: str, values: list[str], joined: bool, line: CommandLine | None, strict: bool) -> Argument:
     flag = line.find(word) if line is not None else None
-    # Behind a switch stands what belongs to nobody; vLLM's model, for instance.
-    kept = values if flag is None or flag.takes != SWITCH or "=" in written else values[:1]
-    return Argument(written, word, tuple(kept), flag, joined)
+    most = None if strict or flag is None or "=" in written else _MOST.get(flag.takes)
+    return Argument(written, word, tuple(values[:most]), flag, joined)

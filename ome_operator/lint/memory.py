@@ -117,7 +117,8 @@ def _weighed(subject: Subject) -> Iterator[tuple[Role, Launch, Sizes, Room, floa
     Severity.ERROR,
     "Weights and the smallest useful cache do not fit into their share of a GPU",
     ignored="The engine ends with an out-of-memory error after it has read its weights; the group is recycled, and again.",
-    evidence="Weights by the model's config.json (ome_operator/modelinfo), divided as SGLang divides them; --mem-fraction-static is their share with the cache.",
+    evidence="Weights by the model's config.json (ome_operator/modelinfo), divided as SGLang divides them; "
+    "--mem-fraction-static is their share with the cache.",
 )
 def memory_short(subject: Subject) -> Iterator[Hit]:
     for role, start, found, needed, part, name, memory in _weighed(subject):
@@ -158,13 +159,17 @@ def _change(subject: Subject, start: Launch, found: Sizes, part: float, memory: 
     Severity.WARNING,
     "What lies beside weights and cache does not fit into what their share leaves",
     ignored="The engine ends out of memory when graphs are captured, or under load.",
-    evidence="SGLang 0.5.23, arg_groups/memory_hook.py: the sums by which it computes a share itself; docs/gpu.md for DeepEP's buffers.",
+    evidence="SGLang 0.5.23, arg_groups/memory_hook.py: the sums by which it computes a share itself; docs/gpu.md "
+    "for DeepEP's buffers.",
 )
 def memory_beside(subject: Subject) -> Iterator[Hit]:
     for role, start, _, needed, part, name, memory in _weighed(subject):
         beside, left = sum(line.bytes for line in needed.beside), memory * (1 - part)
         if start.given("--mem-fraction-static") and beside > left:
-            said = f"beside {part} of {name}'s {memory / GIB:.0f} GiB {left / GIB:.1f} GiB are left, and {_told(needed.beside)} take {beside / GIB:.1f}"
+            said = (
+                f"beside {part} of {name}'s {memory / GIB:.0f} GiB {left / GIB:.1f} GiB are left, and "
+                f"{_told(needed.beside)} take {beside / GIB:.1f}"
+            )
             less = int((1 - beside / memory) * 100) / 100
             yield Hit(
                 of(role, start, "--mem-fraction-static"), said, f"write --mem-fraction-static={less}, or smaller batches"

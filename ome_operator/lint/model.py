@@ -33,7 +33,7 @@ def _config(model: Model) -> Mapping[str, Any] | None:
 
 
 def memories(classes: Mapping[str, AcceleratorClass], named: frozenset[str], resources: frozenset[str]) -> dict[str, int]:
-    """Class -> bytes of a GPU, of the classes that are named; else of all that have one of the resources of the pods."""
+    """Class -> bytes of a GPU, of the classes that are named; else of all that have any of the resources of the pods."""
     fitting = {
         name: accelerator
         for name, accelerator in classes.items()

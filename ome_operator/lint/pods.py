@@ -59,7 +59,8 @@ def cache_over_tcp(subject: Subject) -> Iterator[Hit]:
     Severity.WARNING,
     "Mooncake is not told which network cards it may use",
     ignored="It takes what it finds: the card for storage, a link that is down, or TCP.",
-    evidence="SGLang 0.5.23, arg_groups/validation_hook.py, validate_ib_devices: without a device it falls back to its own discovery.",
+    evidence="SGLang 0.5.23, arg_groups/validation_hook.py, validate_ib_devices: without a device it falls back to "
+    "its own discovery.",
 )
 def ib_device_missing(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched("sglang"):
@@ -72,8 +73,10 @@ def ib_device_missing(subject: Subject) -> Iterator[Hit]:
     "rdma-missing",
     Severity.WARNING,
     "Caches or ranks need RDMA, and the pod has no device for it",
-    ignored="NCCL and Mooncake take TCP without a word, at a tenth of the speed; with devices named, the engine ends.",
-    evidence="Containers see /dev/infiniband only by a device plugin's resource, a hostPath, or as privileged; config/runtimes/srt/kimi-k2-pd-rt.yaml.",
+    ignored="NCCL and Mooncake take TCP without a word, which is many times slower; where devices are named, the "
+    "engine ends.",
+    evidence="Containers see /dev/infiniband only by a device plugin's resource, a hostPath, or as privileged; "
+    "config/runtimes/srt/kimi-k2-pd-rt.yaml.",
 )
 def rdma_missing(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched("sglang"):
@@ -105,10 +108,11 @@ def _sees_rdma(pod: Manifest) -> bool:
     Severity.WARNING,
     "Several GPUs of a pod share the 64 MiB of /dev/shm that every container has",
     ignored="NCCL or the tokenizer's workers end with a bus error or `No space left on device`, often only under load.",
-    evidence="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html (shared memory); containers get 64 MiB unless they mount more.",
+    evidence="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html (shared memory); "
+    "containers get 64 MiB unless they mount more.",
 )
 def shm_small(subject: Subject) -> Iterator[Hit]:
-    for role, start in subject.launched("sglang", "vllm"):
+    for role, _ in subject.launched("sglang", "vllm"):
         mounts = [str(mount.get("mountPath", "")).rstrip("/") for mount in role.container.get("volumeMounts") or ()]
         if role.per_pod > 1 and SHM not in mounts and not role.leader["spec"].get("hostIPC"):
             remedy = "add a volume with emptyDir: {medium: Memory, sizeLimit: 32Gi} and mount it there"
@@ -160,8 +164,10 @@ def router_port_differs(subject: Subject) -> Iterator[Hit]:
     "liveness-blind",
     Severity.WARNING,
     "A liveness probe asks a page that answers 200 while nothing moves",
-    ignored="It finds no hang. What it does find, a slow answer under load, it punishes by a restart of one rank, which ends the group.",
-    evidence="Measured here: SGLang's ranks above 0 answer /health whatever happens; sglang-router answers /health and /liveness without workers; "
+    ignored="It finds no hang. What it does find, a slow answer under load, it punishes by a restart of a rank, "
+    "which ends the group.",
+    evidence="Measured here: SGLang's ranks above 0 answer /health whatever happens; sglang-router answers /health "
+    "and /liveness without workers; "
     "vLLM's /health stays 200 when a worker is killed (docs/engines.md).",
 )
 def liveness_blind(subject: Subject) -> Iterator[Hit]:
@@ -197,7 +203,10 @@ def probe_port(subject: Subject) -> Iterator[Hit]:
                 for how in ("httpGet", "tcpSocket"):
                     port = ((box.get(probe) or {}).get(how) or {}).get("port")
                     if isinstance(port, str) and not port.isdigit() and port not in named:
-                        said = f"{probe} asks port {port}, and the container has {', '.join(sorted(map(str, named))) or 'no named port'}"
+                        said = (
+                            f"{probe} asks port {port}, and the container has "
+                            f"{', '.join(sorted(map(str, named))) or 'no named port'}"
+                        )
                         yield Hit(
                             places.field(role, probe), said, "write the name of a port of the container, or its number"
                         )

@@ -55,7 +55,7 @@ def _fixed(text: str, hits: Iterable[Hit]) -> str:
                 continue
             for at in range(document.first, document.first + len(document.lines)):
                 code, comment = _code(lines[at]), lines[at][len(_code(lines[at])) :]
-                lines[at] = _word(hit.fix.old).sub(lambda _, new=hit.fix.new: str(new), code) + comment
+                lines[at] = _word(hit.fix.old).sub(hit.fix.new.replace("\\", r"\\"), code) + comment
     return "".join(lines)
 
 

@@ -92,7 +92,7 @@ class Subject:
         return next((role for role in self.roles if role.title == title), None)
 
     def launched(self, *engines: str) -> tuple[tuple[Role, Launch], ...]:
-        """The roles that start a known program, or one of these."""
+        """The roles that start a known program, or any of these."""
         found = ((role, role.launch) for role in self.roles)
         return tuple(
             (role, start) for role, start in found if start is not None and (not engines or start.engine in engines)
@@ -118,7 +118,7 @@ def subject(
     sizes = {role.component: (role.size, role.title) for role in outcome.roles}
     roles = []
     for component in (keys.ENGINE, keys.DECODER, keys.ROUTER):
-        pods = [_template(one) for one in outcome.manifests if _is(one, component)]
+        pods = [_template(manifest) for manifest in outcome.manifests if _is(manifest, component)]
         size, title = sizes.get(component, (1, component))
         if pods:
             roles.append(

@@ -1,0 +1,77 @@
+"""What works gives no error, and a warning only where it is known why."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ome_operator.cli.generate import bookshelf
+from ome_operator.cli.manifests import read
+from ome_operator.cookbook.layout import Plan
+from ome_operator.cookbook.manifests import manifests
+from tests.support.linting import LINT, ROOT, found, grave, looked_at
+from tests.unit.cookbook.test_combinations import answer, asks
+
+WAITS = "waiting-longer: SGLANG_DISAGGREGATION_WAITING_TIMEOUT is 100000 s, and the router gives up after 600 s"
+KNOWN = {
+    "runtimes/srt/kimi-k2-pd-seed-rt.yaml": [WAITS],  # to the letter as it was published
+}
+"""File of config/ -> warnings that are right."""
+GUIDE = "0.4.9.post2"
+"""The version of the makers' guide, which is generated to the letter."""
+CONFIG = sorted([*(ROOT / "config/runtimes").rglob("*.yaml"), *(ROOT / "config/samples/isvc").rglob("*.yaml")])
+WORKING = {
+    "apart": ["sglang", "sglang", "sglang-router"],
+    "chosen": ["sglang"],
+    "containers": ["sglang"],
+    "digest": ["sglang"],
+    "embedding": ["sglang"],
+    "gateway": [],  # a program that starts engines under flags of its own
+    "nodes": ["sglang"],
+    "overridden": ["sglang"],
+    "single": ["sglang"],
+    "trtllm": ["tensorrt-llm"],
+    "unknown": [],
+    "vllm": ["vllm", "vllm"],
+}
+"""File of a service that works -> the programs that are recognised in it."""
+
+
+@pytest.mark.parametrize("path", CONFIG, ids=lambda path: str(path.relative_to(ROOT / "config")))
+def test_the_catalog(path: Path) -> None:
+    assert grave(found(read([path], "default"))) == KNOWN.get(str(path.relative_to(ROOT / "config")), [])
+
+
+def test_the_catalog_as_a_whole() -> None:
+    looked = looked_at(read([ROOT / "config"], "default"))
+    assert len(looked) >= 24 and all(subject.roles for subject in looked)
+    assert grave(found(read([ROOT / "config"], "default"))) == [WAITS]
+
+
+def test_every_answer_of_the_generator() -> None:
+    """Each in every version of its engine, plain and with 16 nodes."""
+    shelf = bookshelf()
+    plans = [made for ask in asks(shelf) if isinstance(made := answer(ask, shelf), Plan)]
+    assert len(plans) > 100
+    said = {}
+    for made in plans:
+        bodies = [
+            body for body in yaml.load_all(manifests(made).all, yaml.CSafeLoader) if body["apiVersion"].startswith("ome.io")
+        ]
+        known = [WAITS] if made.engine.version == GUIDE and made.ask.strategy == "pd" else []
+        if (problems := grave(found(bodies))) != known:
+            said[str(made.ask)] = problems
+    assert said == {}
+
+
+@pytest.mark.parametrize("name", sorted(WORKING))
+def test_services_in_the_style_of_ome(name: str) -> None:
+    bodies = read([LINT / "working" / f"{name}.yaml"], "default")
+    programs = [start.engine for subject in looked_at(bodies) for role in subject.roles if (start := role.launch)]
+    assert programs == WORKING[name]
+    assert grave(found(bodies)) == []
+
+
+def test_a_dozen_of_them() -> None:
+    assert {path.stem for path in (LINT / "working").glob("*.yaml")} == WORKING.keys()
+    assert len(WORKING) >= 12

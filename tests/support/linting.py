@@ -1,0 +1,43 @@
+"""`ome lint` over files and bodies, as findings."""
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ome_operator.cli.lint import subjects
+from ome_operator.cli.manifests import read
+from ome_operator.cli.render import SERVICES
+from ome_operator.engines.flags import packaged
+from ome_operator.lint import rules
+from ome_operator.lint.finding import Finding, Severity
+from ome_operator.lint.subject import Subject
+from tests.support.parts import ROOT
+
+LINT = ROOT / "tests/lint"
+
+
+@cache
+def catalog() -> list[dict[str, Any]]:
+    """Models, runtimes and accelerator classes that come with `ome`."""
+    return [body for body in read([ROOT / "config"], "default") if body["kind"] not in SERVICES]
+
+
+def looked_at(bodies: Iterable[Mapping[str, Any]]) -> list[Subject]:
+    """What is looked at of these objects, beside the catalog."""
+    return list(subjects([dict(body) for body in bodies], catalog(), packaged()))
+
+
+def found(bodies: Iterable[Mapping[str, Any]]) -> list[Finding]:
+    """What is found in them."""
+    return [finding for subject in looked_at(bodies) for finding in rules.check(subject)]
+
+
+def in_file(path: Path) -> list[Finding]:
+    """What is found in a file."""
+    return found(read([path], "default"))
+
+
+def grave(findings: Iterable[Finding]) -> list[str]:
+    """Rule and sentence of all that is no note."""
+    return [f"{each.rule.id}: {each.hit.says}" for each in findings if each.rule.severity != Severity.NOTE]
