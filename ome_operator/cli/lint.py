@@ -76,13 +76,13 @@ def lint(
         )
     given = read(files, namespace)
     beside = [body for body in read(catalogue(catalog or [Path("config")]), namespace) if body["kind"] not in SERVICES]
-    looked_at = list(subjects(given, beside, _versions(engine_data)))
-    if not looked_at:
-        raise Unanswered(f"no InferenceService and no runtime in {', '.join(map(str, files))}: nothing to look at.")
     try:
+        looked_at = list(subjects(given, beside, _versions(engine_data)))
         found = [finding for subject in looked_at for finding in rules.check(subject, ignore or ())]
     except ValueError as error:  # a file of the user's own versions
         raise Unanswered(f"--engine-data: {error}.") from error
+    if not looked_at:
+        raise Unanswered(f"no InferenceService and no runtime in {', '.join(map(str, files))}: nothing to look at.")
     texts = _texts(files)
     if fix:
         typer.echo(source.patch(texts, found), nl=False)

@@ -1,0 +1,90 @@
+"""`ome lint`: exit codes, forms, fixes and bad input."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from ome_operator.cli.app import app
+from ome_operator.errors import Unanswered
+from tests.support.parts import ROOT
+
+CORPUS = ROOT / "tests/lint/corpus"
+ERROR, WARNING, NOTE = (
+    CORPUS / path for path in ("flag-removed/deepep.yaml", "gpus-idle/half.yaml", "version-unknown/newer.yaml")
+)
+
+
+def run(*words: object, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(app, ["lint", *map(str, words)], input=stdin)
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ([ERROR], 2),
+        ([WARNING], 0),
+        ([WARNING, "--strict"], 1),
+        ([ERROR, "--strict"], 2),
+        ([NOTE, "--strict"], 0),
+        ([ERROR, "--ignore", "flag-removed"], 0),
+        ([ROOT / "config/runtimes/srt/kimi-k2-pd-rt.yaml", "--strict"], 0),
+    ],
+)
+def test_exit_codes(words: list[object], code: int) -> None:
+    assert run("-f", *words).exit_code == code
+
+
+def test_what_people_read() -> None:
+    said = run("-f", ERROR).stdout
+    assert "error flag-removed: sglang 0.5.23 has no --enable-deepep-moe" in said
+    assert "ClusterServingRuntime broken: spec.engineConfig.runner.args  (of lint/broken)" in said
+    assert "Write --moe-a2a-backend deepep." in said and "docs/rules.md#flag-removed" in said
+    assert said.endswith("1 error, 0 warnings, 0 notes\n")
+    assert run("-f", ROOT / "config/samples/isvc/moonshotai/kimi-k2-pd.yaml").stdout == "nothing found\n"
+
+
+def test_what_programs_read() -> None:
+    (finding,) = json.loads(run("-f", ERROR, "-o", "json").stdout)
+    assert finding["rule"] == "flag-removed" and finding["file"] == str(ERROR)
+    assert ERROR.read_text().splitlines()[finding["line"] - 1].strip() == "- --enable-deepep-moe"
+    assert finding["fix"] == {"old": "--enable-deepep-moe", "new": "--moe-a2a-backend=deepep"}
+
+
+def test_sarif() -> None:
+    log = json.loads(run("-f", ERROR, "-o", "sarif").stdout)
+    assert log["version"] == "2.1.0"
+    (ran,) = log["runs"]
+    known = {rule["id"]: rule for rule in ran["tool"]["driver"]["rules"]}
+    (result,) = ran["results"]
+    assert result["level"] == known[result["ruleId"]]["defaultConfiguration"]["level"] == "error"
+    where = result["locations"][0]["physicalLocation"]
+    assert where["artifactLocation"]["uri"] == str(ERROR) and where["region"]["startLine"] > 1
+
+
+def test_a_fix_is_a_diff() -> None:
+    diff = run("-f", ERROR, "--fix").stdout
+    assert "-        - --enable-deepep-moe\n+        - --moe-a2a-backend=deepep\n" in diff
+    assert run("-f", WARNING, "--fix").stdout == "", "no word mends it"
+
+
+def test_versions_of_the_users_own(tmp_path: Path) -> None:
+    assert "version-unknown" in run("-f", NOTE).stdout
+    (tmp_path / "sglang-0.9.1.yaml").write_text("flags: {--model-path: value, --host: value, --port: value}\n")
+    result = run("-f", NOTE, "--engine-data", tmp_path)
+    assert "error flag-removed: sglang 0.9.1 has no --tp-size" in result.stdout and result.exit_code == 2
+    (tmp_path / "sglang-0.9.1.yaml").write_text("flags: [")
+    assert isinstance(error := run("-f", NOTE, "--engine-data", tmp_path).exception, Unanswered)
+    assert "sglang-0.9.1" in str(error)
+    assert isinstance(run("-f", NOTE, "--engine-data", tmp_path / "no").exception, Unanswered)
+
+
+def test_bad_input(tmp_path: Path) -> None:
+    broken = tmp_path / "a.yaml"
+    for text in ("[", "kind: InferenceService\nmetadata: 7\n", "", "- 1"):
+        broken.write_text(text)
+        assert isinstance(run("-f", broken).exception, Unanswered), text
+    assert isinstance(run("-f", tmp_path / "none.yaml").exception, Unanswered)
+    assert run("-f", ERROR, "--ignore", "no-such-rule").exit_code == 2
+    assert "error flag-removed" in run("-f", "-", stdin=ERROR.read_text()).stdout

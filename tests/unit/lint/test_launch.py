@@ -1,0 +1,116 @@
+"""What a container starts: program, version, arguments, variables."""
+
+from typing import Any
+
+import pytest
+
+from ome_operator.engines.flags import packaged
+from ome_operator.engines.images import version
+from ome_operator.lint.launch import ROUTER, Launch, launch, number, references
+
+SGLANG = ["python3", "-m", "sglang.launch_server"]
+
+
+def started(args: list[str], command: list[str] | None = None, image: str = "sglang:v0.5.23", **more: Any) -> Launch:
+    box = {"image": image, "command": SGLANG if command is None else command, "args": args, **more}
+    found = launch(box, {}, packaged())
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("image", "program", "said"),
+    [
+        ("docker.io/lmsysorg/sglang:v0.5.23", "sglang", "0.5.23"),
+        ("registry.corp:5000/sglang:0.5.23-p3", "sglang", "0.5.23"),
+        ("lmsysorg/sglang:v0.5.23-cu129", "sglang", "0.5.23"),
+        ("lmsysorg/sglang:v0.4.9.post2-cu126", "sglang", "0.4.9.post2"),
+        ("lmsysorg/sglang:v0.5.6.post1-rocm700-mi30x", "sglang", "0.5.6.post1"),
+        ("corp/llm:team-0.5.23", "sglang", "0.5.23"),
+        ("corp/smg:1.2.0-sglang-v0.5.9", "sglang", "0.5.9"),
+        ("corp/sglang:latest-cu129", "sglang", ""),
+        ("corp/sglang@sha256:" + "0" * 64, "sglang", ""),
+        ("corp/sglang:v0.5.23@sha256:" + "0" * 64, "sglang", "0.5.23"),
+        ("corp:5000/sglang", "sglang", ""),
+        ("lmsysorg/sgl-model-gateway:v0.3.2", ROUTER, "0.3.2"),
+        ("lmsysorg/sglang:v0.5.23", ROUTER, ""),
+        ("corp/smg:1.13.0", ROUTER, ""),
+        ("nvcr.io/nvidia/tensorrt-llm/release:1.2.1", "tensorrt-llm", "1.2.1"),
+        ("", "sglang", ""),
+    ],
+)
+def test_the_version_of_an_image(image: str, program: str, said: str) -> None:
+    assert version(image, {}, program) == said
+    assert version(image, {"ome.io/engine-version": "v9.9"}, program) == (said or "9.9"), "the tag counts more"
+
+
+def test_arguments_are_read_as_the_version_reads_them() -> None:
+    start = started(
+        ["--tp", "16", "--attention-data-parallel-size=4", "--no-enable-tf32-matmul", "--context-length", "128k"]
+    )
+    assert (start.engine, start.version, start.whole("--tp-size"), start.whole("--attn-dp-size")) == (
+        "sglang",
+        "0.5.23",
+        16,
+        4,
+    )
+    assert start.whole("--context-length") == 128_000
+    assert start.whole("--pp-size") == 1 and start.whole("--page-size") is None, "defaults of the version"
+    assert not start.on("--enable-tf32-matmul") and start.given("--enable-tf32-matmul")
+    assert start.variable("SGLANG_DISAGGREGATION_WAITING_TIMEOUT") == "300"
+    old = started(["--ep", "4"], image="sglang:v0.5.6.post1")
+    assert old.whole("--ep-size") == 4, "another name for the same"
+
+
+def test_variables_are_filled_in_where_they_are_known() -> None:
+    env = [{"name": "N", "value": "8"}, {"name": "RANK", "valueFrom": {}}, {"name": "T", "value": "$(N)"}]
+    start = started(["--tp-size=$(N)", "--node-rank=$(RANK)", "--nnodes=$(GONE)"], env=env)
+    assert start.whole("--tp-size") == 8 and start.whole("--node-rank") is None
+    assert start.names == {"N", "RANK", "T"} and start.env["T"] == "8"
+    assert references(start.words) == {"RANK", "GONE"}
+    assert references(["$$(X)"]) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "engine", "tp"),
+    [
+        (
+            ["/bin/bash", "-lc", "--"],
+            ["python3 -m sglang.launch_server \\\n --tp-size 8 \\\n --host 0.0.0.0\n"],
+            "sglang",
+            8,
+        ),
+        (["sh", "-c"], ["# sglang serve --tp 2\nset -e\nexec sglang serve --tp $N; echo --tp 1"], "sglang", 4),
+        (["bash", "-c", "sglang serve --tp ${N} && sleep 1"], [], "sglang", 4),
+        (["bash", "-c", "sglang serve --tp 'open"], [], "sglang", None),
+        (["sglang", "serve"], ["--tp=2"], "sglang", 2),
+    ],
+)
+def test_shell_lines(command: list[str], args: list[str], engine: str, tp: int | None) -> None:
+    start = started(args, command, env=[{"name": "N", "value": "4"}])
+    assert (start.engine, start.whole("--tp-size")) == (engine, tp)
+
+
+def test_programs_that_take_a_model_without_a_flag() -> None:
+    start = started(["serve", "--port", "8000", "/model", "--tp_size", "8"], ["trtllm-serve"], "tensorrt-llm:1.2.1")
+    assert [given.values for given in start.arguments] == [("8000",), ("8",)]
+
+
+def test_routers() -> None:
+    start = started(["--policy", "random"], ["python3", "-m", "sglang_router.launch_router"], "sgl-router:v0.3.2")
+    assert (start.engine, start.version, start.text("--policy")) == (ROUTER, "0.3.2", "random")
+    assert started(["--policy=random"], [], "sgl-model-gateway:v0.3.2").engine == ROUTER, "the image starts it"
+    assert launch({"image": "smg:1.2", "command": ["smg", "serve"], "args": ["--tp-size=8"]}, {}, packaged()) is None
+
+
+def test_what_is_no_known_program() -> None:
+    assert launch({"image": "sglang:v0.5.23", "command": ["sleep"], "args": ["1"]}, {}, packaged()) is None
+    assert launch({}, {}, packaged()) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("8192", 8192), ("8k", 8000), ("8Ki", 8192), ("1.5k", 1500), ("-1", -1), ("8.5", None), ("", None), ("$(N)", None)],
+)
+def test_numbers(text: str, value: int | None) -> None:
+    assert number(text) == value

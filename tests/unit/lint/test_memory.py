@@ -1,0 +1,105 @@
+"""Memory of a rank, line by line, against sums by hand and against the cookbook's."""
+
+import pytest
+
+from ome_operator.cli.generate import bookshelf
+from ome_operator.cookbook import fit
+from ome_operator.cookbook.ask import Ask
+from ome_operator.cookbook.layout import plan
+from ome_operator.engines.flags import packaged
+from ome_operator.lint.launch import Launch, launch
+from ome_operator.lint.memory import GIB, room, share
+from ome_operator.lint.sglang import graph_batch, requests, sizes
+from ome_operator.lint.subject import ModelFacts
+
+
+def server(*args: str) -> Launch:
+    box = {"image": "sglang:v0.5.23", "command": ["python3", "-m", "sglang.launch_server"], "args": list(args)}
+    found = launch(box, {}, packaged())
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="module")
+def kimi() -> ModelFacts:
+    served = bookshelf().model("Kimi-K2-Instruct")
+    return ModelFacts(served.name, served.facts, served.weights, served.widths)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "args"),
+    [
+        ("pd", ["--tp-size=96", "--attn-dp-size=96", "--moe-a2a-backend=deepep", "--ep-num-redundant-experts=96"]),
+        ("tp", ["--tp-size=16"]),
+    ],
+)
+def test_weights_are_those_of_the_cookbook(kimi: ModelFacts, strategy: str, args: list[str]) -> None:
+    shelf = bookshelf()
+    made = plan(
+        Ask(hardware="h200", model="Kimi-K2-Instruct", strategy=strategy, tp=16 if strategy == "tp" else None), shelf
+    )
+    wanted = fit.room(made.served, made.hardware, made.roles[-1], None).weights
+    start = server(*args)
+    found = room(kimi, start, sizes(start))
+    assert found is not None
+    weights = sum(line.bytes for line in found.static if not line.what.startswith("cache"))
+    assert weights == pytest.approx(wanted, rel=1e-3)
+
+
+def test_a_token_of_cache_is_as_large_as_was_measured(kimi: ModelFacts) -> None:
+    """70,272 bytes in BF16 and 35,136 in FP8, on every GPU."""
+    for args, size in (([], 70_272), (["--kv-cache-dtype=fp8_e4m3"], 35_136)):
+        start = server("--tp-size=16", *args)
+        found = room(kimi, start, sizes(start))
+        assert found is not None
+        assert found.static[-1].bytes == size * 8192
+
+
+def test_what_lies_beside(kimi: ModelFacts) -> None:
+    args = ["--tp-size=96", "--attn-dp-size=96", "--moe-a2a-backend=deepep", "--deepep-mode=low_latency"]
+    start = server(*args, "--disaggregation-mode=decode", "--cuda-graph-bs-decode", "240", "480")
+    found = room(kimi, start, sizes(start))
+    assert found is not None
+    assert {line.what: round(line.bytes / GIB, 2) for line in found.beside} == {
+        "activations": 3.0,
+        "CUDA graphs": 0.94,
+        "DeepEP's buffers": 2.0,
+    }
+
+
+def test_what_is_not_known_is_not_summed(kimi: ModelFacts) -> None:
+    for args in (
+        ["--tp-size=$(TP)"],
+        ["--tp-size=24", "--attn-dp-size=7"],
+        ["--tp-size=8", "--ep-num-redundant-experts=$(X)"],
+    ):
+        start = server(*args)
+        assert room(kimi, start, sizes(start)) is None
+    start = server("--tp-size=8")
+    assert room(ModelFacts("x", kimi.facts, None, ()), start, sizes(start)) is None
+    assert share(server("--mem-fraction-static=$(X)")) is None and share(server()) == 0.9
+
+
+@pytest.mark.parametrize(
+    ("args", "batch"),
+    [
+        (["--disable-cuda-graph"], 0),
+        (["--cuda-graph-backend-decode=disabled"], 0),
+        (["--cuda-graph-bs-decode", "8", "64", "16"], 64),
+        (["--cuda-graph-max-bs-decode=128"], 128),
+        (["--cuda-graph-bs-decode", "$(N)"], None),
+        ([], None),
+    ],
+)
+def test_the_largest_graph(args: list[str], batch: int | None) -> None:
+    assert graph_batch(server(*args)) == batch
+
+
+def test_sizes_in_both_spellings() -> None:
+    old = sizes(server("--tp-size=16", "--dp-size=4", "--enable-dp-attention"))
+    new = sizes(server("--tp-size=16", "--attn-dp-size=4"))
+    assert old == new and (new.attention_tp, new.copies, new.gpus) == (4, 1, 16)
+    assert sizes(server("--tp-size=4", "--dp-size=2")).gpus == 8, "whole copies"
+    spread = sizes(server("--tp-size=16", "--moe-a2a-backend=deepep", "--ep-size=2"))
+    assert spread.ep == 16, "the all-to-all decides"
+    assert requests(server("--max-running-requests=64", "--attn-dp-size=4", "--tp-size=4"), new) == 16

@@ -1,0 +1,96 @@
+"""Rules as a whole: their page, their words, and what they do on bad input."""
+
+import re
+
+import pytest
+
+from ome_operator.lint.page import PAGE, text
+from ome_operator.lint.rules import FAMILIES, RULES
+from tests.support.linting import found
+from tests.support.parts import ROOT
+
+
+def test_the_page_is_made_of_the_rules(update: bool) -> None:
+    if update:
+        PAGE.write_text(text(), encoding="utf-8")
+    assert PAGE.read_text(encoding="utf-8") == text(), "python -m ome_operator.lint.page"
+
+
+def test_every_rule_says_what_it_is_for() -> None:
+    assert len(RULES) == sum(map(len, FAMILIES.values())), "no two of a name"
+    for rule in RULES.values():
+        assert re.fullmatch(r"[a-z]+(-[a-z]+)*", rule.id)
+        assert rule.title and not rule.title.endswith(".")
+        assert rule.ignored.endswith(".") and len(rule.evidence) > 20
+
+
+def test_evidence_in_this_repository_exists() -> None:
+    for rule in RULES.values():
+        for path in re.findall(r"(?<![/\w])(?:docs|config|ome_operator)/[\w./-]+", rule.evidence):
+            assert (ROOT / path.rstrip(".")).exists(), f"{rule.id}: {path}"
+
+
+def body(args: object, **spec: object) -> list[dict[str, object]]:
+    runner = {"name": "ome-container", "image": "sglang:v0.5.23", "command": ["sglang", "serve"], "args": args}
+    return [
+        {
+            "apiVersion": "ome.io/v1beta1",
+            "kind": "ClusterServingRuntime",
+            "metadata": {"name": "rt"},
+            "spec": {"engineConfig": {"runner": runner}, **spec},
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        [],
+        [""],
+        ["--"],
+        ["--="],
+        ["-"],
+        ["--tp-size="],
+        ["--tp-size", ""],
+        ["--tp-size=0"],
+        ["--tp-size=-8", "--attn-dp-size=0", "--ep-size=0", "--nnodes=0"],
+        ["--tp-size=99999999999999999999"],
+        ["--page-size=0", "--chunked-prefill-size=1"],
+        ["--max-running-requests=1", "--attn-dp-size=0"],
+        ["\x00--tp-size=1"],
+        ["--tp-size=${", "--x=$(", "$(a", "{{"],
+        ["--cuda-graph-bs-decode"],
+        ["💥" * 1000],
+        ["--mem-fraction-static=nan"],
+        ["--mem-fraction-static=1e999"],
+    ],
+)
+def test_no_argument_breaks_a_rule(args: list[str]) -> None:
+    for extra in ([], ["--moe-a2a-backend=deepep", "--enable-eplb"], ["--disaggregation-mode=decode"]):
+        found(body([*args, *extra]))
+
+
+def test_a_runtime_is_looked_at_by_itself() -> None:
+    (error,) = [each for each in found(body(["--tp-sise=8", "--device=cpu"])) if each.rule.severity == "error"]
+    assert (error.rule.id, error.service, error.hit.place) == (
+        "flag-unknown",
+        "",
+        ("ClusterServingRuntime rt", "spec.engineConfig.runner.args"),
+    )
+    assert error.hit.fix == ("--tp-sise", "--tp-size")
+
+
+def test_arguments_stand_where_they_are_written() -> None:
+    """A service's list takes the place of its runtime's."""
+    service = {
+        "apiVersion": "ome.io/v1beta1",
+        "kind": "InferenceService",
+        "metadata": {"name": "svc", "namespace": "team"},
+        "spec": {
+            "model": {"name": "kimi-k2-instruct"},
+            "runtime": {"name": "rt"},
+            "engine": {"runner": {"args": ["--tp-sise=8"]}},
+        },
+    }
+    places = [each.hit.place for each in found([*body(["--nonsense"]), service]) if each.rule.id == "flag-unknown"]
+    assert places == [("InferenceService svc", "spec.engine.runner.args")]

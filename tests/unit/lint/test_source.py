@@ -1,0 +1,53 @@
+"""Where a finding stands in a file, and what mends it."""
+
+import subprocess
+from pathlib import Path
+
+from ome_operator.lint.finding import Finding, Fix, Hit, Place
+from ome_operator.lint.rules import RULES
+from ome_operator.lint.source import patch, spot
+
+TEXT = """\
+# --enable-deepep-moe is gone
+kind: InferenceService
+metadata: {name: a, namespace: team}
+spec:
+  engine:
+    runner:
+      args: [--enable-deepep-moe, --enable-deepep-moe-not] # not --enable-deepep-moe
+---
+kind: ClusterServingRuntime
+metadata:
+  name: a
+spec:
+  engineConfig:
+    runner:
+      args:
+        - --enable-deepep-moe
+"""
+
+
+GONE = Fix("--enable-deepep-moe", "--moe-a2a-backend=deepep")
+
+
+def hit(object_: str = "ClusterServingRuntime a", fix: Fix | None = GONE) -> Hit:
+    return Hit(Place(object_, "spec"), "has no --enable-deepep-moe", "write", fix)
+
+
+def test_the_line_of_a_finding() -> None:
+    files = {"b.yaml": "kind: X\nmetadata: {name: a}\n", "a.yaml": TEXT}
+    assert spot(files, hit()) == ("a.yaml", 16)
+    assert spot(files, hit(fix=None)) == ("a.yaml", 16), "by the flag in its sentence"
+    assert spot(files, hit("InferenceService team/a")) == ("a.yaml", 7)
+    assert spot(files, Hit(Place("InferenceService a", "spec"), "nothing", "do")) == ("a.yaml", 1)
+    assert spot(files, hit("ClusterBaseModel a")) is None
+
+
+def test_a_patch_changes_words_of_the_object_alone(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(TEXT)
+    diff = patch({"a.yaml": TEXT}, [Finding(RULES["flag-removed"], "team/a", hit("InferenceService team/a"))])
+    subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=diff, text=True, check=True)
+    mended = (tmp_path / "a.yaml").read_text()
+    assert "args: [--moe-a2a-backend=deepep, --enable-deepep-moe-not] # not --enable-deepep-moe" in mended
+    assert "- --enable-deepep-moe\n" in mended, "another object"
+    assert patch({"a.yaml": TEXT}, [Finding(RULES["flag-removed"], "", hit(fix=None))]) == ""
