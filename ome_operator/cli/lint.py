@@ -67,6 +67,7 @@ def lint(
 
     Exit code 2: errors, or files that cannot be read; 1: warnings, with --strict; else 0.
     """
+    from ome_operator.engines.flags import DataError
     from ome_operator.lint import rules, source, told
     from ome_operator.lint.finding import Severity
 
@@ -79,7 +80,7 @@ def lint(
     try:
         looked_at = list(subjects(given, beside, _versions(engine_data)))
         found = [finding for subject in looked_at for finding in rules.check(subject, ignore or ())]
-    except ValueError as error:  # a file of the user's own versions
+    except DataError as error:
         raise Unanswered(f"--engine-data: {error}.") from error
     if not looked_at:
         raise Unanswered(f"no InferenceService and no runtime in {', '.join(map(str, files))}: nothing to look at.")

@@ -106,6 +106,10 @@ class _Folder(Protocol):
     def iterdir(self) -> Iterator[Any]: ...
 
 
+class DataError(ValueError):
+    """A file of a version that cannot be understood; says which, and why."""
+
+
 class Versions:
     """The command lines that there are data for."""
 
@@ -115,7 +119,7 @@ class Versions:
         self._read: dict[str, CommandLine] = {}
 
     def get(self, name: str) -> CommandLine | None:
-        """The command line called `name`, for instance `sglang-0.5.23`. ValueError where its file cannot be understood."""
+        """The command line called `name`, for instance `sglang-0.5.23`. DataError where its file cannot be understood."""
         if name not in self._read and name in self._files:
             self._read[name] = _parsed(name, self._files[name])
         return self._read.get(name)
@@ -179,7 +183,7 @@ def _parsed(name: str, file: Any) -> CommandLine:
             abbreviations=bool(data.get("abbreviations", True)),
         )
     except (OSError, ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError) as error:
-        raise ValueError(f"{name}: {type(error).__name__}: {error}") from error
+        raise DataError(f"{name}: {type(error).__name__}: {' '.join(str(error).split())}") from error
 
 
 def _flag(name: str, said: Any) -> Flag:

@@ -186,7 +186,8 @@ def heads_divide(subject: Subject) -> Iterator[Hit]:
     Severity.ERROR,
     "TP is no multiple of EP",
     ignored=STARTS_NOT,
-    evidence="SGLang makes groups of TP / EP GPUs for each part of the experts; EP and MoE-TP together are TP.",
+    evidence="SGLang 0.5.23, distributed/parallel_state.py: groups of EP × MoE-TP ranks are cut out of TP, and ranks that "
+    "are left are in none.",
 )
 def ep_divides_tp(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):

@@ -10,6 +10,7 @@ from ome_local.realnode.spec import PLACED
 from ome_operator.engines import extract
 from ome_operator.engines.flags import command_line, mistake
 from tests.node.serving.conftest import MINUTES
+from tests.support.linting import found
 from tests.support.rig import Rig
 
 pytestmark = MINUTES
@@ -28,6 +29,41 @@ def taken(words):
     return True
 print(json.dumps([taken(words) for words in json.loads(sys.argv[1])]))
 """
+RESOLVE = """
+import argparse, contextlib, io, json, logging, sys
+logging.disable(logging.CRITICAL)
+from sglang.srt.plugins import load_plugins
+load_plugins()
+from sglang.srt.server_args import ServerArgs
+def taken(words):
+    parser = argparse.ArgumentParser()
+    ServerArgs.add_cli_args(parser)
+    try:
+        with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
+            args = ServerArgs.from_cli_args(parser.parse_args(["--model-path=/model", "--device=cpu", *words]))
+            args.resolve_once()
+            args.check_server_args()
+    except (Exception, SystemExit):
+        return False
+    return True
+print(json.dumps([taken(words.split()) for words in json.loads(sys.argv[1])]))
+"""
+SIZES = (
+    "--tp-size=8",
+    "--tp-size=8 --attn-dp-size=3",
+    "--tp-size=8 --attn-dp-size=4",
+    "--tp-size=8 --dp-size=6 --enable-dp-attention",
+    "--tp-size=8 --dp-size=2 --attn-dp-size=4",
+    "--tp-size=8 --attn-dp-size=8 --moe-dense-tp-size=2",
+    "--tp-size=8 --attn-dp-size=8 --moe-dense-tp-size=1",
+    "--tp-size=8 --enable-eplb",
+    "--tp-size=8 --ep-size=8 --enable-eplb",
+    "--tp-size=8 --ep-num-redundant-experts=8",
+    "--tp-size=8 --enable-two-batch-overlap",
+    "--tp-size=8 --page-size=64 --chunked-prefill-size=1000",
+    "--tp-size=8 --page-size=64 --chunked-prefill-size=1024",
+)
+"""For 8 GPUs, as SGLang checks them before it reads weights. What shows only in its layers (EP 7) cannot be asked here."""
 LINES = (
     ["--tp-size=8"],
     ["--tp", "8"],
@@ -61,17 +97,30 @@ LINES = (
     ["--forward-hooks=[]"],
     ["--forward-hooks=[}"],
     ["--max-runing-requests=16"],
+    ["--context-length 8192"],
 )
 
 
 def printed(rig: Rig, name: str, image: str, *command: str) -> str:
-    """What a command prints in a pod of an image; what it complains about stays there."""
+    """What a command prints in a pod of an image, beside the tiny model; what it complains about stays there."""
     quiet = ["sh", "-c", 'exec "$@" 2>/dev/null', "quiet", *command]
     pod: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "namespace": "default"},
-        "spec": {**PLACED, "restartPolicy": "Never", "containers": [{"name": "main", "image": image, "command": quiet}]},
+        "spec": {
+            **PLACED,
+            "restartPolicy": "Never",
+            "volumes": [{"name": "model", "hostPath": {"path": "/var/lib/ome/models/kimi-k2-tiny"}}],
+            "containers": [
+                {
+                    "name": "main",
+                    "image": image,
+                    "command": quiet,
+                    "volumeMounts": [{"name": "model", "mountPath": "/model", "readOnly": True}],
+                }
+            ],
+        },
     }
     rig.cluster.apply(pod)
     try:
@@ -91,14 +140,37 @@ def test_the_shipped_file_is_what_the_extractor_writes(serving: Rig, name: str, 
     assert written == (SOURCE.parent / "data" / f"{name}.json").read_text(encoding="utf-8")
 
 
-def known(words: list[str]) -> bool:
+def taken(words: list[str]) -> bool:
     """What our data say of a flag and the words behind it."""
     flag, equals, value = words[0].partition("=")
-    found = command_line("sglang-0.5.23").find(flag)
-    return found is not None and not mistake(found, [value, *words[1:]] if equals else words[1:])
+    known_flag = command_line("sglang-0.5.23").find(flag)
+    return known_flag is not None and not mistake(known_flag, [value, *words[1:]] if equals else words[1:])
 
 
 def test_what_we_refuse_the_engines_parser_refuses_and_what_we_pass_it_takes(serving: Rig) -> None:
     said = printed(serving, "parse", "local/sglang-cpu:0.5.23", "python3", "-c", PARSE, json.dumps(LINES))
-    taken = dict(zip(map(" ".join, LINES), json.loads(said), strict=True))
-    assert taken == {" ".join(words): known(words) for words in LINES}
+    theirs = dict(zip(map(" ".join, LINES), json.loads(said), strict=True))
+    assert theirs == {" ".join(words): taken(words) for words in LINES}
+
+
+def refused(words: str) -> bool:
+    """Whether `ome lint` calls these arguments an error, for 8 GPUs and a model of which nothing is known."""
+    runner = {
+        "name": "ome-container",
+        "image": "docker.io/lmsysorg/sglang:v0.5.23",
+        "command": ["sglang", "serve", "--model-path=/model"],
+        "args": words.split(),
+        "resources": {"limits": {"nvidia.com/gpu": 8}},
+    }
+    runtime = {
+        "apiVersion": "ome.io/v1beta1",
+        "kind": "ClusterServingRuntime",
+        "metadata": {"name": "rt"},
+        "spec": {"engineConfig": {"runner": runner}},
+    }
+    return any(finding.rule.severity == "error" for finding in found([runtime]))
+
+
+def test_sizes_that_we_refuse_the_engine_refuses_and_those_that_we_pass_it_takes(serving: Rig) -> None:
+    said = printed(serving, "resolve", "local/sglang-cpu:0.5.23", "python3", "-c", RESOLVE, json.dumps(SIZES))
+    assert dict(zip(SIZES, json.loads(said), strict=True)) == {words: not refused(words) for words in SIZES}

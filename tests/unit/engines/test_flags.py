@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ome_operator.engines.flags import CommandLine, Flag, Versions, command_line, mistake, packaged, replaced
+from ome_operator.engines.flags import CommandLine, DataError, Flag, Versions, command_line, mistake, packaged, replaced
 
 NEWEST = "sglang-0.5.23"
 
@@ -119,5 +119,5 @@ def test_a_folder_of_the_users_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["[", "flags: 1", "{}", "flags: {--x: {nonsense: 1}}", "flags: {--x: 1}", "- 1"])
 def test_a_file_that_is_none_is_told(tmp_path: Path, text: str) -> None:
     (tmp_path / "sglang-0.9.yaml").write_text(text)
-    with pytest.raises(ValueError, match=r"^sglang-0\.9: "):
+    with pytest.raises(DataError, match=r"^sglang-0\.9: "):
         Versions(tmp_path).get("sglang-0.9")
