@@ -8,6 +8,7 @@ from typing import Any
 from ome_operator.lint.finding import Finding, Severity
 from ome_operator.lint.rules import RULES
 from ome_operator.lint.source import spot
+from ome_operator.util.visible import everywhere
 
 PAGE = "docs/rules.md"
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -27,11 +28,12 @@ def text(findings: Sequence[Finding]) -> str:
 
 
 def _paragraph(finding: Finding) -> str:
-    hit, rule = finding.hit, finding.rule
+    hit, rule = everywhere(finding.hit), finding.rule
+    of = f"  (of {everywhere(finding.service)})" if finding.service else ""
     return "\n".join(
         (
             f"{rule.severity} {rule.id}: {hit.says}.",
-            f"  at       {hit.place.object}: {hit.place.field}{f'  (of {finding.service})' if finding.service else ''}",
+            f"  at       {hit.place.object}: {hit.place.field}{of}",
             f"  ignored  {rule.ignored}",
             f"  fix      {hit.remedy[:1].upper()}{hit.remedy[1:]}.",
             f"  more     {link(finding)}",

@@ -80,6 +80,12 @@ def test_versions_of_the_users_own(tmp_path: Path) -> None:
     assert isinstance(run("-f", NOTE, "--engine-data", tmp_path / "no").exception, Unanswered)
 
 
+def test_what_strangers_wrote_moves_no_cursor() -> None:
+    hostile = ERROR.read_text().replace("- --enable-deepep-moe", '- "--x\\e[31m\\nforged"')
+    said = run("-f", "-", stdin=hostile).stdout
+    assert "\x1b" not in said and "\nforged" not in said and "␛[31m␤forged" in said
+
+
 def test_bad_input(tmp_path: Path) -> None:
     broken = tmp_path / "a.yaml"
     for text in ("[", "kind: InferenceService\nmetadata: 7\n", "", "- 1"):
