@@ -130,9 +130,11 @@ class Versions:
         found = (name.removeprefix(start) for name in self._files if name.startswith(start))
         return tuple(sorted((version for version in found if version[:1].isdigit()), key=_age))
 
-    def newest(self, engine: str) -> str:
-        """The newest version of an engine that there are data for, "" without any."""
-        return ("", *self.of(engine))[-1]
+    def nearest(self, engine: str, version: str) -> str:
+        """The first version of an engine that is not older than this, else the newest; "" without any."""
+        known = self.of(engine)
+        later = (each for each in known if version and _age(each) >= _age(version))
+        return next(later, ("", *known)[-1])
 
     def elsewhere(self, engine: str, word: str) -> tuple[str, ...]:
         """The versions of an engine that have this flag."""

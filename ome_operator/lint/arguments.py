@@ -16,10 +16,16 @@ ENDS = "The engine ends at once with code 2 and says `unrecognized arguments`; t
 
 
 def known(subject: Subject) -> Iterator[tuple[Role, Launch, Argument]]:
-    """Every argument of a program whose flags are known exactly."""
-    for role, start in subject.launched():
+    """Every argument of a program whose flags are known exactly, on all ranks."""
+    for role, start in every(subject):
         if start.line is not None:
             yield from ((role, start, given) for given in start.arguments if given.word.startswith("--"))
+
+
+def every(subject: Subject) -> Iterator[tuple[Role, Launch]]:
+    """Every program that is known, of rank 0 and of the others."""
+    for role in subject.roles:
+        yield from ((role, start) for start in (role.launch, role.others) if start is not None)
 
 
 @rule(
@@ -159,7 +165,7 @@ def flag_joined(subject: Subject) -> Iterator[Hit]:
     evidence="argparse keeps the last value of an option that it meets again.",
 )
 def flag_twice(subject: Subject) -> Iterator[Hit]:
-    for role, start in subject.launched():
+    for role, start in every(subject):
         seen: dict[str, Argument] = {}
         for given in start.arguments:
             name = given.flag.name if given.flag else given.word
@@ -179,7 +185,7 @@ def flag_twice(subject: Subject) -> Iterator[Hit]:
     evidence="Kubernetes, field `args` of a container: references to variables that do not exist are left unchanged.",
 )
 def variable_missing(subject: Subject) -> Iterator[Hit]:
-    for role, start in subject.launched():
+    for role, start in every(subject):
         missing = sorted(references(start.words) - start.names) if not start.open and not start.shell else []
         for name in missing:
             close = get_close_matches(name, sorted(start.names), 1, 0.7)

@@ -55,6 +55,51 @@ def nnodes_differ(subject: Subject) -> Iterator[Hit]:
 
 
 @rule(
+    "ranks-differ",
+    Severity.ERROR,
+    "Ranks of a group have different sizes",
+    ignored="Ranks wait for each other in different groups, and hang until a time-out; or tensors do not fit, and all end.",
+    evidence="SGLang: all ranks of a server have the same arguments but --node-rank.",
+)
+def ranks_differ(subject: Subject) -> Iterator[Hit]:
+    for role, start, found in engines(subject):
+        if role.others is None or role.others.engine != start.engine:
+            continue
+        if (theirs := sizes(role.others)) != found:
+            parts = [name for name in found._fields if getattr(found, name) != getattr(theirs, name)]
+            said = ", ".join(f"{name} {getattr(found, name)} and {getattr(theirs, name)}" for name in parts)
+            yield Hit(
+                places.arguments(role),
+                f"rank 0 and the others have different sizes: {said}",
+                "give all ranks the same arguments",
+            )
+
+
+@rule(
+    "ranks-limits-differ",
+    Severity.WARNING,
+    "Ranks of a group are told different limits",
+    ignored="The smallest cache of all ranks counts, or a rank refuses what another takes.",
+    evidence="SGLang: all ranks of a server have the same arguments but --node-rank.",
+)
+def ranks_limits_differ(subject: Subject) -> Iterator[Hit]:
+    for role, start, _ in engines(subject):
+        if role.others is None or role.others.engine != start.engine:
+            continue
+        for name in (
+            "--mem-fraction-static",
+            "--context-length",
+            "--kv-cache-dtype",
+            "--page-size",
+            "--chunked-prefill-size",
+        ):
+            here, there = start.text(name), role.others.text(name)
+            if here != there:
+                said = f"rank 0 has {name} {here or 'unset'}, and the others {there or 'unset'}"
+                yield Hit(of(role, start, name), said, "give all ranks the same arguments")
+
+
+@rule(
     "tp-divides-nodes",
     Severity.ERROR,
     "TP times PP is no multiple of the number of nodes",
@@ -280,6 +325,8 @@ def chunk_pages(subject: Subject) -> Iterator[Hit]:
 RULES: tuple[Rule, ...] = (
     nnodes_missing,
     nnodes_differ,
+    ranks_differ,
+    ranks_limits_differ,
     tp_divides_nodes,
     gpus_too_few,
     gpus_idle,

@@ -50,7 +50,7 @@ class Launch:
     line: CommandLine | None
     """The flags of exactly this version."""
     read_as: CommandLine | None
-    """The flags by which arguments are understood: of this version, else of the newest that is known."""
+    """The flags by which arguments are understood: of this version, else of the nearest that is known."""
     words: tuple[str, ...]
     """Behind the program, with the values of variables that are known."""
     env: Mapping[str, str]
@@ -117,13 +117,13 @@ def launch(container: Mapping[str, Any], annotations: Mapping[str, str], version
     image = str(container.get("image", ""))
     version = images.version(image, annotations, engine)
     line = versions.get(f"{engine}-{version}") if version else None
-    newest = versions.newest(engine)
+    nearest = versions.nearest(engine, version)
     return Launch(
         engine=engine,
         image=image,
         version=version,
         line=line,
-        read_as=line or (versions.get(f"{engine}-{newest}") if newest else None),
+        read_as=line or (versions.get(f"{engine}-{nearest}") if nearest else None),
         words=tuple(_filled(word, env, shell) for word in words),
         env={name: _filled(value, env) for name, value in env.items()},
         names=frozenset(str(item["name"]) for item in container.get("env") or ()),

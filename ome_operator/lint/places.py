@@ -13,10 +13,11 @@ Runner = Mapping[str, Any]
 def argument(role: Role, given: Argument) -> Place:
     """Where an argument stands."""
 
-    def says(runner: Runner) -> bool:
-        return any(given.word in str(word) for word in (*(runner.get("args") or ()), *(runner.get("command") or ())))
+    def says(part: str) -> Callable[[Runner], bool]:
+        return lambda runner: any(given.word in str(word) for word in runner.get(part) or ())
 
-    return _runner(role, says, "args")
+    found = _runner(role, says("args"), "args")
+    return found if found.field.endswith(".args") else _runner(role, says("command"), "command")
 
 
 def arguments(role: Role) -> Place:

@@ -42,6 +42,8 @@ class Role:
     worker: Manifest | None
     launch: Launch | None
     """What rank 0 starts; None for an unknown program."""
+    others: Launch | None
+    """What the other ranks start."""
     written: tuple[tuple[str, str, Component], ...]
     """(object, field, what stands there) of all that the component is made of, the highest layer first."""
 
@@ -121,14 +123,16 @@ def subject(
         pods = [_template(manifest) for manifest in outcome.manifests if _is(manifest, component)]
         size, title = sizes.get(component, (1, component))
         if pods:
+            worker = pods[1] if size > 1 and len(pods) > 1 else None
             roles.append(
                 Role(
                     component=component,
                     title=title,
                     size=size,
                     leader=pods[0],
-                    worker=pods[1] if size > 1 and len(pods) > 1 else None,
+                    worker=worker,
                     launch=_launch(pods[0], service.annotations, versions),
+                    others=_launch(worker, service.annotations, versions) if worker is not None else None,
                     written=tuple(_written(service, runtime, component, alone)),
                 )
             )

@@ -26,7 +26,9 @@ def test_every_file_is_read() -> None:
 def test_versions_of_an_engine_are_not_those_of_its_router() -> None:
     assert packaged().of("sglang") == ("0.4.9.post2", "0.5.6.post1", "0.5.23")
     assert packaged().of("sglang-router") == ("0.3.2",)
-    assert packaged().newest("sglang") == "0.5.23" and packaged().newest("llama.cpp") == ""
+    assert packaged().nearest("sglang", "") == packaged().nearest("sglang", "0.6") == "0.5.23"
+    assert packaged().nearest("sglang", "0.4.8.post1") == "0.4.9.post2"
+    assert packaged().nearest("llama.cpp", "1") == ""
 
 
 @pytest.mark.parametrize(
