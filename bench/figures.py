@@ -1,6 +1,7 @@
 """Medians and percentiles."""
 
 from collections.abc import Sequence
+from math import log
 
 
 def median(values: Sequence[float]) -> float:
@@ -17,3 +18,13 @@ def percentile(values: Sequence[float], share: float) -> float:
     below = int(place)
     above = min(below + 1, len(ordered) - 1)
     return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+def exponent(points: Sequence[tuple[float, float]]) -> float:
+    """The power of the size with which a cost grows, as least squares of their logarithms have it."""
+    logs = [(log(size), log(cost)) for size, cost in points]
+    middle, mean = (sum(values) / len(logs) for values in zip(*logs, strict=True))
+    rises: float = sum((size - middle) * (cost - mean) for size, cost in logs) / sum(
+        (size - middle) ** 2 for size, _ in logs
+    )
+    return rises

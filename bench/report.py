@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bench.counting import Count
-from bench.figures import median, percentile
-from bench.results import Alone, Beside, Fetched, Quiet, Ramp, Restart, Results, Shared
+from bench.figures import exponent, median, percentile
+from bench.results import Alone, Beside, Fetched, Fleet, Quiet, Ramp, Restart, Results, Shared
 from bench.scenarios import SCALED, SINGLE
 
 OME = "OME v0.1.5, measured earlier on such a machine, not in this run"
 RATIO, LAG_S, ABOVE, BESIDE = 1.25, 2.0, 3.0, 2.0
+EXPONENT, STALL_S, LABELS_S = 1.1, 0.25, 5.0
 JUDGED_FROM = 100
 """Aims are for this many services; fewer show where the time goes."""
 
@@ -52,7 +53,47 @@ def sections(results: Results) -> list[Section]:
         found.append(Section(title, tuple(_shared(results.shared))))
     if results.beside:
         found.append(Section("A quiet tenant beside others", tuple(_beside(results.beside))))
+    if results.fleets:
+        found.append(
+            Section("A fleet that grows, without a cluster: CPU grows with the power", tuple(_fleets(results.fleets)))
+        )
     return [section for section in found if section.rows]
+
+
+def _fleets(fleets: list[Fleet]) -> Iterator[Row]:
+    """A row for each wave of events, and what the largest fleets cost."""
+    *grown, known = fleets
+    for at, wave in enumerate(known.waves):
+        powers = {name: _power(grown, name, at) for name in known.size}
+        told = ", ".join(f"{name} {power:.2f}" for name, power in powers.items() if power is not None)
+        worst = max((power for power in powers.values() if power is not None), default=0.0)
+        yield Row(wave.what, operator=told or "too little", aim=f"<= {EXPONENT}", met=worst <= EXPONENT)
+    stall, what = max((wave.stall_s, f"{wave.what}, {_sized(fleet)}") for fleet in fleets for wave in fleet.waves)
+    yield Row("the longest stall", operator=f"{stall:.2f} s: {what}", aim=f"<= {STALL_S} s", met=stall <= STALL_S)
+    cost = {wave.what: wave.cpu_s for wave in known.waves}
+    yield Row(
+        "labels of all models are set on all nodes",
+        operator=f"{cost['labels set']:.1f} s of CPU: {_sized(known)}",
+        aim=f"<= {LABELS_S} s",
+        met=cost["labels set"] <= LABELS_S,
+    )
+    yield Row("its start (floor: decoding its lists)", f"{known.decode_s:.2f} s", f"{cost['start']:.2f} s of CPU")
+    yield Row("peak memory", operator="; ".join(f"{fleet.peak_mib:.0f} MiB: {_sized(fleet)}" for fleet in _largest(fleets)))
+    yield Row("the largest status", operator=f"{max(fleet.status_bytes for fleet in fleets):,} bytes")
+
+
+def _power(fleets: list[Fleet], name: str, wave: int) -> float | None:
+    """With which power of a dimension the cost of a wave grows, by the three largest; None where it is next to nothing."""
+    line = sorted((fleet.size[name], fleet.waves[wave].cpu_s) for fleet in fleets if fleet.grows == name)[-3:]
+    return exponent(line) if len(line) > 1 and line[-1][1] > 0.02 else None
+
+
+def _sized(fleet: Fleet) -> str:
+    return " x ".join(f"{number} {name}" for name, number in fleet.size.items() if number)
+
+
+def _largest(fleets: list[Fleet]) -> list[Fleet]:
+    return sorted(fleets, key=lambda fleet: fleet.peak_mib)[-2:]
 
 
 def _beside(found: Beside) -> Iterator[Row]:

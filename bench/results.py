@@ -133,6 +133,31 @@ class Beside:
     """CPU seconds of the operator per second meanwhile."""
 
 
+@dataclass(frozen=True)
+class Wave:
+    """Events of a kind for all objects of a fleet, and the passes that follow."""
+
+    what: str
+    cpu_s: float
+    stall_s: float
+    """The longest time of a thread between two moments at which its event loop was free."""
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """What a fleet of some size costs, in a process of its own."""
+
+    grows: str
+    """The number that is another than usual, "" for a fleet of its own kind."""
+    size: dict[str, int]
+    waves: list[Wave]
+    decode_s: float
+    """CPU of decoding the bare pages of all lists."""
+    peak_mib: float
+    status_bytes: int
+    """Of the largest status that was written."""
+
+
 @dataclass
 class Results:
     """Of one run of the benchmark."""
@@ -146,4 +171,5 @@ class Results:
     fetched: list[Fetched] = field(default_factory=list)
     shared: Shared | None = None
     beside: Beside | None = None
+    fleets: list[Fleet] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TextIO
 
-from bench import alone, measure, tenants, weights
+from bench import alone, fleet, measure, tenants, weights
 from bench.api import Refused
 from bench.measure import Extras
 from bench.results import Ramp, Results
@@ -14,7 +14,7 @@ from bench.scenarios import PAIRS, SCALED, SINGLE, SPLIT, Scenario
 from bench.watching import Late
 from ome_operator.errors import UserError
 
-PARTS = ("sync", "ramp", "pairs", "split", "idle", "restart", "delete", "hpa", "models", "tenants")
+PARTS = ("sync", "ramp", "pairs", "split", "idle", "restart", "delete", "hpa", "models", "tenants", "fleet")
 SIDES = ("floor", "operator")
 
 
@@ -33,6 +33,8 @@ class Options:
     scaled: int = 50
     crowd: tuple[int, int] = (2000, 5000)
     """BaseModels and waiting services of the tenants beside a quiet tenant."""
+    steps: int = fleet.STEPS
+    """How often each number of a fleet is doubled."""
 
     def wants(self, part: str) -> bool:
         """Whether a part was asked for."""
@@ -53,6 +55,9 @@ class Bench:
         if options.wants("sync"):
             self._say("sync alone")
             self.results.alone = alone.measure()
+        if options.wants("fleet"):
+            self._say("a fleet that grows")
+            self.results.fleets = await asyncio.to_thread(fleet.measure, options.steps)
         if options.wants("models"):
             self._say("weights from a hub on loopback")
             self.results.fetched, self.results.shared = await asyncio.to_thread(weights.measure, options.repeat)

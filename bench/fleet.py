@@ -1,0 +1,254 @@
+"""What events cost the operator as a fleet grows, in this process and without a cluster.
+
+Bodies go the way of a watch: through an informer's pages and lines into the cache, and the keys that become dirty through
+the reconcilers, whose writes are answered at once. Only the time of this thread counts, less what making bodies takes.
+"""
+
+import asyncio
+import contextlib
+import gc
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from bench.crowd import MODEL, NODE, RECORD, SERVICE, Crowd, Size, encoded
+from bench.results import Fleet, Wave
+from bench.scenarios import Manifest
+from ome_operator.cache.event_handler import EventHandler
+from ome_operator.controllers import status_writer
+from ome_operator.controllers.base import CORE
+from ome_operator.controllers.catalog import CatalogReconciler
+from ome_operator.controllers.manager import watched
+from ome_operator.controllers.nodemodels import NodeModelsReconciler
+from ome_operator.core.observed.objects import Deps, Observed, Ref
+from ome_operator.kube.client import Applied, Client
+from ome_operator.machinery.workqueue import WorkQueue
+from ome_operator.watch.informer import PAGE, Informer
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+STEPS = 4
+BASE = Size()
+FIRST = Size(nodes=100, models=25, services=50, records=25, strangers=250)
+"""Where each dimension begins, while the others stay at BASE; it doubles with each step."""
+KNOWN = Size(nodes=300, models=207, services=50)
+"""The fleet on which the loop stood still for ten seconds."""
+ROUNDS = 4
+"""Passes come so often in a wave of events: they wait a second each."""
+CHUNK = 128 * 1024
+"""Bytes that a connection hands over at a time."""
+
+
+def measure(steps: int = STEPS) -> list[Fleet]:
+    """Each size in a process of its own, so that its memory is known; the known fleet is the last."""
+    sizes = [
+        (name, replace(BASE, **{name: first << step})) for name, first in asdict(FIRST).items() for step in range(steps)
+    ]
+    return [alone(*size) for size in (*sizes, ("", KNOWN))]
+
+
+def alone(grows: str, size: Size) -> Fleet:
+    """A size in a process of its own."""
+    words = [sys.executable, "-m", "bench.fleet", grows, json.dumps(asdict(size))]
+    told = json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout)
+    return Fleet(**told | {"waves": [Wave(**wave) for wave in told["waves"]]})
+
+
+async def run(grows: str, size: Size) -> Fleet:
+    """All waves on a fleet of this size, one after the other."""
+    fleet, crowd = _Fleet(), Crowd(size)
+    beat = asyncio.create_task(fleet.beat())
+    waves = [await fleet.wave("start", lambda: fleet.start(crowd))]
+    nodes, models, services = range(size.all_nodes), range(size.models), range(size.services)
+    later: dict[str, tuple[str, Callable[[], list[Manifest]]]] = {
+        "labels go": (NODE, lambda: [crowd.node(each) for each in nodes]),
+        "labels set": (NODE, lambda: [crowd.node(each, "Ready") for each in nodes]),
+        "a label flips": (NODE, lambda: [crowd.node(each, "Ready", other="Updating") for each in nodes]),
+        "nodes flap": (NODE, lambda: [crowd.node(each, "Ready", ready=up) for up in (False, True) for each in nodes]),
+        "heartbeats": (NODE, lambda: [crowd.node(each, "Ready") for each in nodes]),
+        "models edited": (MODEL, lambda: [crowd.model(each, 2) for each in models]),
+        "services come": (SERVICE, lambda: [crowd.service(each + size.services) for each in services]),
+        "records change": (RECORD, lambda: [crowd.record(each, 10**9) for each in range(size.records)]),
+    }
+    for what, (kind, bodies) in later.items():
+        waves.append(await fleet.wave(what, lambda kind=kind, bodies=bodies: fleet.tell(kind, bodies)))  # type: ignore[misc]
+    gone = {SERVICE: lambda: [crowd.service(each) for each in services], NODE: lambda: [crowd.node(each) for each in nodes]}
+    for kind, bodies in gone.items():
+        what = f"{kind} objects go"
+        waves.append(await fleet.wave(what, lambda kind=kind, bodies=bodies: fleet.tell(kind, bodies, "DELETED")))  # type: ignore[misc]
+    beat.cancel()
+    fleet.watch.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.gather(beat, fleet.watch)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return Fleet(grows, asdict(size), waves, fleet.decode_s, peak, fleet.largest)
+
+
+class _Fleet(Client):
+    """The operator's cache and its reconcilers, and the API server that they see."""
+
+    def __init__(self) -> None:
+        self._aside = self._longest = self.decode_s = 0.0
+        self.largest = 0
+        """Bytes of the largest status that was written."""
+        self._dirty: dict[Ref, None] = {}
+        self.cluster = EventHandler(lambda ref, _: self._dirty.update({ref: None}), CORE.models_of, CORE.runtimes_of, Deps())
+        self.deleted = lambda kind, body: self.cluster.gone(kind, body["metadata"]["uid"])
+        self._queue: WorkQueue[Ref] = WorkQueue(workers=1, first=1.0, last=9.0, jitter=lambda: 0.5)
+        self._catalog = CatalogReconciler(self.cluster, self, self._queue, 600.0, lambda: NOW)
+        self._records = NodeModelsReconciler(self.cluster, self, self._queue, 600.0)
+        self._said: dict[Ref, status_writer.Written] = {}
+        self._pages: dict[str, list[bytes]] = {}
+        self._lines: dict[str, asyncio.Queue[bytes]] = {}
+
+    # --- the API server ---------------------------------------------------------------------------------------------
+
+    def get(self, url: str, params: dict[str, str], timeout: object) -> Any:  # type: ignore[override]
+        """Of a session: a page of a list, or a watch."""
+        kind = next(each.kind for each in self._kinds if url.endswith(each.path))
+        if "watch" in params:
+            return _answer(_Answer(lines=self._lines[kind]))
+        return _answer(_Answer(self._pages[kind].pop(0)))
+
+    async def apply(self, manifest: Manifest, uid: str = "", *, subresource: str = "", dry_run: bool = False) -> Applied:
+        """A status is stored; what else is written is told by no event."""
+        self.largest = max(self.largest, len(encoded(manifest.get("status") or {})))
+        kind, metadata = manifest["kind"], manifest["metadata"]
+        found = self.cluster.find(Ref(kind, metadata.get("namespace", ""), metadata["name"])) if subresource else None
+        if found is None:
+            return Applied(manifest, ())
+        stored = {"uid": found.uid, "generation": found.generation, "resourceVersion": str(found.version + 1)}
+        return Applied({**manifest, "metadata": metadata | stored, "spec": found.parsed.spec.dump()}, ())
+
+    # --- the loop ---------------------------------------------------------------------------------------------------
+
+    def _now(self) -> float:
+        return time.thread_time() - self._aside
+
+    @contextlib.contextmanager
+    def _besides(self) -> Iterator[None]:
+        """What is no work of the operator's."""
+        began = time.thread_time()
+        try:
+            yield
+        finally:
+            self._aside += time.thread_time() - began
+
+    async def beat(self) -> None:
+        """Note the longest time between two moments at which the loop was free."""
+        while True:
+            began = self._now()
+            await asyncio.sleep(0.001)
+            self._longest = max(self._longest, self._now() - began)
+
+    async def wave(self, what: str, work: Callable[[], Any]) -> Wave:
+        """What a wave of events costs, with the passes that follow."""
+        with self._besides():
+            gc.collect()
+        self._longest, began = 0.0, self._now()
+        await work()
+        return Wave(what, self._now() - began, self._longest)
+
+    async def start(self, crowd: Crowd) -> None:
+        """Lists of all kinds, and all passes."""
+        with self._besides():
+            for kind, bodies in crowd.everything():
+                self._lines[kind] = asyncio.Queue()
+                self._pages[kind] = list(_pages(bodies))
+            began = time.thread_time()
+            for page in (page for pages in self._pages.values() for page in pages):
+                json.loads(page)
+            self.decode_s = time.thread_time() - began
+        self._kinds = watched(self._lines)
+        session: Any = self
+        informer = Informer(self._kinds, self, session=session, server="", server_timeout=600)  # type: ignore[arg-type]
+        self.watch = asyncio.create_task(informer.run())
+        await informer.complete.wait()
+        await self._passes()
+
+    async def tell(self, kind: str, bodies: Callable[[], list[Manifest]], what: str = "MODIFIED") -> None:
+        """Events of a kind, as a watch brings them."""
+        with self._besides():
+            lines = [encoded({"type": what, "object": body}) + b"\n" for body in bodies()]
+        share = -(-len(lines) // ROUNDS) or 1
+        for at in range(0, len(lines), share):
+            for chunk in _chunks(lines[at : at + share]):
+                self._lines[kind].put_nowait(chunk)
+            await self._lines[kind].join()
+            await self._passes()
+
+    async def _passes(self) -> None:
+        while self._dirty:
+            ref = next(iter(self._dirty))
+            del self._dirty[ref]
+            if ref.kind == SERVICE:
+                await self._service(ref)
+            elif ref.kind == RECORD:
+                await self._records.reconcile(ref)
+            else:
+                await self._catalog.reconcile(ref)
+            await asyncio.sleep(0)
+
+    async def _service(self, ref: Ref) -> None:
+        if (found := self.cluster.find(ref)) is not None:
+            plan = CORE.sync(found.parsed, self.cluster.deps(), Observed(), NOW)
+            if status_writer.differs(found, plan.status, self._said.get(ref, ("", ""))):
+                self._said[ref] = await status_writer.write(self, self.cluster, found, plan.status) or ("", "")
+
+    # --- the sink -----------------------------------------------------------------------------------------------------
+
+    def seen(self, kind: str, body: Any) -> None:
+        """An object is there."""
+        self.cluster.seen(kind, body)
+
+
+class _Answer:
+    """A page, or a watch."""
+
+    status = 200
+
+    def __init__(self, page: bytes = b"", lines: "asyncio.Queue[bytes] | None" = None) -> None:
+        self._page, self._queue, self.content = page, lines, self
+
+    async def __aenter__(self) -> "_Answer":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    async def read(self) -> bytes:
+        """Of a list."""
+        await asyncio.sleep(0)
+        return self._page
+
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        """Of a watch; a chunk is done when the next is asked for."""
+        assert self._queue is not None
+        while True:
+            yield await self._queue.get()
+            self._queue.task_done()
+            await asyncio.sleep(0)
+
+
+async def _answer(answer: _Answer) -> _Answer:
+    return answer
+
+
+def _pages(bodies: list[Manifest]) -> Iterator[bytes]:
+    for at in range(0, len(bodies) or 1, PAGE):
+        more = {"continue": str(at)} if at + PAGE < len(bodies) else {}
+        yield encoded({"metadata": {"resourceVersion": "1", **more}, "items": bodies[at : at + PAGE]})
+
+
+def _chunks(lines: Iterable[bytes]) -> Iterator[bytes]:
+    whole = b"".join(lines)
+    return (whole[at : at + CHUNK] for at in range(0, len(whole), CHUNK))
+
+
+if __name__ == "__main__":
+    print(json.dumps(asdict(asyncio.run(run(sys.argv[1], Size(**json.loads(sys.argv[2])))))))

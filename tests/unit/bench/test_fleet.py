@@ -1,0 +1,53 @@
+"""The fleet of the benchmark is read as it is meant, and its rows judge what was measured."""
+
+from dataclasses import asdict, replace
+
+import pytest
+
+from bench import fleet
+from bench.crowd import Size
+from bench.figures import exponent
+from bench.report import Row, sections
+from bench.results import Fleet, Results, Wave
+
+
+@pytest.mark.parametrize("power", [0, 1, 2])
+def test_the_power_is_found(power: int) -> None:
+    assert exponent([(size, 3.0 * size**power) for size in (10, 20, 40)]) == pytest.approx(power)
+
+
+async def test_all_waves_are_read_and_told() -> None:
+    """A body that nobody can read, or an object that is invalid, would cost nothing."""
+    found = await fleet.run("", Size(nodes=4, models=3, services=2, records=2, strangers=2))
+    assert {wave.what for wave in found.waves} >= {"start", "labels set", "nodes flap", "records change"}
+    assert all(wave.cpu_s > 0 for wave in found.waves)
+    assert found.status_bytes > 300 and found.decode_s > 0
+
+
+def made(grows: str, power: float, stall: float = 0.1) -> list[Fleet]:
+    """A fleet whose cost grows so."""
+    sizes = [replace(Size(), **{grows: number}) for number in (100, 200, 400)]
+    return [Fleet(grows, asdict(size), [_wave(size.nodes**power / 1e3, stall)], 0.1, 100.0, 3000) for size in sizes]
+
+
+def _wave(cost: float, stall: float) -> Wave:
+    return Wave("labels set", cost, stall)
+
+
+def rows(fleets: list[Fleet]) -> dict[str, Row]:
+    known = Fleet("", asdict(Size()), [_wave(4.9, 0.1), Wave("start", 1.0, 0.1)], 0.9, 90.0, 10)
+    grown = [replace(each, waves=[*each.waves, Wave("start", 1.0, 0.1)]) for each in fleets]
+    return {row.what: row for section in sections(Results(fleets=[*grown, known])) for row in section.rows}
+
+
+@pytest.mark.parametrize(("power", "met"), [(1.0, True), (2.0, False)])
+def test_a_cost_that_grows_faster_than_the_fleet_is_a_miss(power: float, met: bool) -> None:
+    found = rows(made("nodes", power))
+    assert found["labels set"].met is met and f"nodes {power:.2f}" in found["labels set"].operator
+    assert found["start"].met is True
+    assert found["labels of all models are set on all nodes"].met is True
+
+
+def test_a_stall_is_a_miss_and_says_where() -> None:
+    found = rows(made("models", 1.0, stall=0.3))["the longest stall"]
+    assert found.met is False and "labels set" in found.operator
