@@ -3,14 +3,13 @@
 They are facts and parsed specs, never bodies.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ome_operator import keys
 from ome_operator.api import Invalid
-from ome_operator.cache import node_labels
-from ome_operator.cache.resources import BENCHMARK, CATALOG, MODELS, RUNTIMES, SERVICE, SHORT, Resource, same
+from ome_operator.cache.indices import Index
+from ome_operator.cache.resources import BENCHMARK, CATALOG, HELD, MODELS, SERVICE, SHORT, Resource, same
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.brake import Brake, brake
 from ome_operator.core.observed.objects import Child, Deps, Holding, Node, NodeRecord, Pod, Ref
@@ -41,21 +40,23 @@ class ClusterCache:
     """Facts of all kinds; `settled` has what settings say, and whether all is frozen."""
 
     def __init__(self, settled: Deps) -> None:
-        self._settled = settled
         self.children: dict[str, Store[Child, tuple[str, str]]] = {
             kind: Store(child_group, _same_fact) for kind in (*CHILDREN, *ON_DEMAND, JOB)
         }
-        self.pods: Store[Pod, tuple[str, str]] = Store(pod_group, _same_fact)
+        self._index = Index(settled)
+        index = self._index
+        self.pods: Store[Pod, tuple[str, str]] = Store(pod_group, _same_fact, index.pod)
         kinds = (SERVICE, *CATALOG, BENCHMARK, *SHORT)
         self.resources: dict[str, Store[Resource, Ref]] = {kind: Store(_kept_group, same) for kind in kinds}
-        self.nodes: Store[NodeResource, str] = Store(_node_group, _same_node)
-        self.records: Store[NodeRecord, str] = Store(_record_group, _same_fact)
+        for kind in HELD:
+            self.resources[kind] = Store(_kept_group, same, self._model_noted)
+        self.nodes: Store[NodeResource, str] = Store(_node_group, _same_node, self._node_noted)
+        self.records: Store[NodeRecord, str] = Store(_record_group, _same_fact, self._record_noted)
         self.quota = Quota(settled.models_per_namespace)
         """BaseModels by their namespaces."""
         self._stamps: dict[str, Any] = {}
-        self._deps: Deps | None = None
-        self._holdings: dict[Ref, dict[str, Holding]] | None = None
-        """What all records say of each model; None until it is asked for after a change."""
+        self._edited: set[Ref] = set()
+        """What services refer to and was edited since `deps` was asked for."""
 
     def uids(self, kind: str, namespace: str = "") -> set[str]:
         """UIDs of a kind in a namespace, or in all, for audits."""
@@ -101,33 +102,17 @@ class ClusterCache:
         """A node by its name."""
         return max(self.nodes.group(name), key=lambda one: one.version, default=None)
 
-    def holdings(self, ref: Ref) -> dict[str, Holding]:
-        """Node -> what its agent says about a model."""
-        if self._holdings is None:
-            self._holdings = {}
-            for record in filter(None, map(self.record, self.records.groups())):
-                for each in record.holdings:
-                    self._holdings.setdefault(each.ref, {})[record.node] = each
-        return self._holdings.get(ref, {})
+    def holdings(self, ref: Ref) -> Mapping[str, Holding]:
+        """Node -> what its agent says about a model, as it is until the next event."""
+        return self._index.holdings.get(ref, {})
 
     def deps(self) -> Deps:
-        """What services may refer to; the same object until something of it changes."""
-        if self._deps is None:
-            nodes = {one.node.name: one.node for one in self.nodes}
-            self._deps = replace(
-                self._settled,
-                models=self._parsed(MODELS),
-                runtimes=self._parsed(RUNTIMES),
-                accelerators={
-                    one.ref.name: one.parsed
-                    for one in self.resources["AcceleratorClass"]
-                    if not isinstance(one.parsed, Invalid)
-                },
-                weights={one.ref.name: one.parsed for one in self.resources["FineTunedWeight"]},
-                nodes=nodes,
-                holders=node_labels.holders(nodes.values()),
-            )
-        return self._deps
+        """What services may refer to, as it is until the next event: the same object, which knows what has changed."""
+        for ref in self._edited:
+            found = self.find(ref)
+            self._index.refer(ref, None if found is None else self.beyond(found) or found.parsed)
+        self._edited.clear()
+        return self._index.deps
 
     def terms(self, ref: Ref, default: Terms) -> Terms:
         """How edits of an object go on from service to service."""
@@ -137,11 +122,11 @@ class ClusterCache:
     def brake(self, resource: Resource) -> Brake | None:
         """Who holds an object of our kinds: a service by its annotations, too."""
         notes = resource.annotations if resource.ref.kind == SERVICE else {}
-        return brake(self._settled, resource.ref.namespace, resource.ref.name, notes)
+        return brake(self._index.deps, resource.ref.namespace, resource.ref.name, notes)
 
     def held(self) -> Brake | None:
         """Who holds everything."""
-        return brake(self._settled, "")
+        return brake(self._index.deps, "")
 
     def _store(self, kind: str) -> Store[Any, Any]:
         if kind == "Pod":
@@ -166,8 +151,20 @@ class ClusterCache:
         self._stamps[uid] = stamp
         return from_api.child(kind, body)
 
-    def _parsed(self, kinds: Iterable[str]) -> dict[Ref, Any]:
-        return {one.ref: self.beyond(one) or one.parsed for kind in kinds for one in self.resources[kind]}
+    def _node_noted(self, old: NodeResource | None, new: NodeResource | None) -> None:
+        for name in {each.node.name for each in (old, new) if each is not None}:
+            found = self.node(name)
+            self._index.node(name, None if found is None else found.node)
+
+    def _record_noted(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
+        for node in {each.node for each in (old, new) if each is not None}:
+            self._index.record(node, self.record(node))
+
+    def _model_noted(self, old: Resource | None, new: Resource | None) -> None:
+        if new is not None:
+            self._index.models.add(new.ref)
+        elif old is not None and self.find(old.ref) is None:
+            self._index.models.remove(old.ref)
 
     def beyond(self, resource: Resource) -> Invalid | None:
         """Why nothing is done for a model, where its namespace has too many; the sentence is the same for each of them."""

@@ -27,7 +27,8 @@ from ome_operator.cache.resources import (
     keep,
 )
 from ome_operator.core.observed import from_api
-from ome_operator.core.observed.objects import Child, Deps, Holding, Manifest, Node, NodeRecord, Pod, Ref
+from ome_operator.core.observed.objects import Child, Deps, Manifest, Node, NodeRecord, Pod, Ref
+from ome_operator.core.selection.capability import carries
 from ome_operator.machinery.quota import Entry
 
 Enqueue = Callable[[Ref, bool], None]
@@ -70,7 +71,7 @@ class EventHandler(ClusterCache):
             record = from_api.record(body)
             old = self.records.get(record.uid)
             if self.records.see(record):
-                self._record_changed(record.node, (*record.holdings, *(old.holdings if old else ())))
+                self._record_changed(old, record)
         else:
             self._seen_kept(kind, body)
 
@@ -88,10 +89,9 @@ class EventHandler(ClusterCache):
         elif isinstance(lost, Pod):
             self._dirty_service(pod_group(lost))
         elif isinstance(lost, NodeResource):
-            self._deps = None
             self._node_changed(lost.node, None)
         elif isinstance(lost, NodeRecord):
-            self._record_changed(lost.node, lost.holdings)
+            self._record_changed(lost, None)
         elif isinstance(lost, Resource):
             # A new object of the same name may have been seen before the old one's deletion.
             self._kept_changed(lost, self.find(lost.ref))
@@ -99,7 +99,7 @@ class EventHandler(ClusterCache):
 
     def freeze(self, frozen: str) -> None:
         """Everything is frozen from now on, since when, by whom and why; "": it is not any more."""
-        self._settled, self._deps = replace(self._settled, frozen=frozen), None
+        self._index.deps = replace(self._index.deps, frozen=frozen)
         for kind in (SERVICE, BENCHMARK, *SHORT):
             for resource in self.resources[kind]:
                 self._enqueue(resource.ref, True)
@@ -111,6 +111,10 @@ class EventHandler(ClusterCache):
     def users(self, ref: Ref) -> tuple[Ref, ...]:
         """Services that refer to an object, sorted."""
         return tuple(sorted(self._referrers.of(ref)))
+
+    def used(self, ref: Ref) -> bool:
+        """Whether a service refers to an object."""
+        return bool(self._referrers.of(ref))
 
     # --- answers to our own writes --------------------------------------------------------------------------------
 
@@ -180,7 +184,7 @@ class EventHandler(ClusterCache):
             return
         self._used(old, new)
         if edit and one.ref.kind != SERVICE:
-            self._deps = None
+            self._edited.add(one.ref)
             everybody = one.ref.kind in ACCELERATORS
             for user in (each.ref for each in self.services()) if everybody else self._referrers.concerned(one.ref):
                 self._enqueue(user, True)
@@ -216,40 +220,46 @@ class EventHandler(ClusterCache):
                 found.append(one.ref)
         return found
 
-    def _record_changed(self, node: str, holdings: Iterable[Holding]) -> None:
-        self._holdings = None
-        self._enqueue(Ref(RECORD, "", node), False)
-        for ref in {one.ref for one in holdings}:
-            if ref.kind in HELD:
+    def _record_changed(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
+        """The node, and those models of which its agent says something else than before."""
+        before, after = ({each.ref: each for each in (record.holdings if record else ())} for record in (old, new))
+        self._enqueue(Ref(RECORD, "", (new or old).node), False)  # type: ignore[union-attr]
+        for ref in before | after:
+            if ref.kind in HELD and before.get(ref) != after.get(ref):
                 self._enqueue(ref, False)
 
     def _seen_node(self, body: Mapping[str, Any]) -> None:
         resource = NodeResource(from_api.uid(body), from_api.version(body), from_api.node(body))
         old = self.nodes.get(resource.uid)
         if self.nodes.see(resource):
-            self._deps = None
             self._node_changed(old.node if old else None, resource.node)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
-        """Models whose holders changed concern their users, a node's labels its record, a node that comes or goes its pods'
-        services; accelerator classes count nodes.
+        """Models that it holds from now on, or not any more, concern their users; its labels its record; that it comes or
+        goes the services of its pods; accelerator classes count it.
         """
-        for ref in ACCELERATORS:
-            for one in self.resources[ref]:
-                self._enqueue(one.ref, False)
+        for resource in (each for kind in ACCELERATORS for each in self.resources[kind]):
+            if _counted(resource, old) != _counted(resource, new):
+                self._enqueue(resource.ref, False)
         relabelled = new is not None and (old is None or (old.labels, old.ours) != (new.labels, new.ours))
         if new is not None and relabelled and self.record(new.name) is not None:
             self._enqueue(Ref(RECORD, "", new.name), False)
         if old is not None and (new is None or new.alive != old.alive):
-            for group in {pod_group(pod) for pod in self.pods if pod.node == old.name}:
+            for group in {
+                pod_group(pod) for uid in self._index.on_node(old.name) if (pod := self.pods.get(uid)) is not None
+            }:
                 self._dirty_service(group)
-        labels = {label for label, *_ in node_labels.about_models(old) ^ node_labels.about_models(new)}
-        if not labels:
-            return
-        concerned = node_labels.concerned(labels)
-        for kind in HELD:
-            for one in self.resources[kind]:
-                if not self.quota.beyond(one.uid) and concerned(one.ref):
-                    self._enqueue(one.ref, False)
-                    for user in self._referrers.of(one.ref):
-                        self._enqueue(user, False)
+        labels = node_labels.holds(old) ^ node_labels.holds(new)
+        for ref in {ref: None for label in labels for ref in self._index.models.of(label)}:
+            found = self.find(ref)
+            if found is not None and not self.quota.beyond(found.uid):
+                self._enqueue(ref, False)
+                for user in self._referrers.of(ref):
+                    self._enqueue(user, False)
+
+
+def _counted(accelerator: Resource, node: Node | None) -> tuple[bool, int] | None:
+    """What the status of an accelerator class says of a node, None where it does not count it."""
+    if node is None or isinstance(accelerator.parsed, Invalid) or not carries(node, accelerator.parsed):
+        return None
+    return node.ready, node.gpus

@@ -1,42 +1,51 @@
 """What the labels of nodes say about models."""
 
-from collections.abc import Callable, Iterable
-
 from ome_operator import keys, names
 from ome_operator.core.observed.objects import Node, Ref
 
-
-def concerned(labels: Iterable[str]) -> Callable[[Ref], bool]:
-    """Whether any of these node labels is about a model, or about a revision of it.
-
-    Each model is looked at once, however many labels there are: of a revision's label only the length of the digest decides
-    how the rest is cut.
-    """
-    plain = frozenset(labels)
-    parted = [label.rpartition(".")[::2] for label in plain]
-    stems = {(stem, len(directory)) for stem, directory in parted}
-    samples = {len(directory): directory for _, directory in parted}
-
-    def found(ref: Ref) -> bool:
-        label = names.model_label(*ref)
-        whole = ((names.whole_label(label, sample), length) for length, sample in samples.items())
-        return label in plain or any((name[: -length - 1], length) in stems for name, length in whole)
-
-    return found
+_CUT = 8
+"""Characters of the digest that the name of a revision's label ends with where the model's own name is too long for it."""
 
 
-def about_models(node: Node | None) -> set[tuple[str, str, bool]]:
-    """What a node says about models: label, value, and whether the node is ready."""
+def concerns(label: str, ref: Ref) -> bool:
+    """Whether a node label is about this model, or about one of its revisions."""
+    directory = label.rpartition(".")[2]
+    return label in (names.model_label(*ref), names.revision_label(*ref, directory))
+
+
+def holds(node: Node | None) -> frozenset[str]:
+    """Labels by which a node says that it has a model, or a revision of it."""
     if node is None:
-        return set()
-    return {(name, value, node.ready) for name, value in node.labels.items() if name.startswith(keys.MODEL_LABEL_PREFIX)}
+        return frozenset()
+    prefix, ready = keys.MODEL_LABEL_PREFIX, keys.MODEL_READY
+    return frozenset(name for name, value in node.labels.items() if value == ready and name.startswith(prefix))
 
 
-def holders(nodes: Iterable[Node]) -> dict[str, frozenset[str]]:
-    """Label -> names of the nodes where it says Ready."""
-    found: dict[str, set[str]] = {}
-    for node in nodes:
-        for name, value in node.labels.items():
-            if value == keys.MODEL_READY and name.startswith(keys.MODEL_LABEL_PREFIX):
-                found.setdefault(name, set()).add(node.name)
-    return {name: frozenset(members) for name, members in found.items()}
+class LabelIndex:
+    """Models by the labels that are about them: names and digests of a model are made once."""
+
+    def __init__(self) -> None:
+        self._ends: dict[Ref, tuple[str, str]] = {}
+        self._models: dict[str, dict[Ref, None]] = {}
+
+    def add(self, ref: Ref) -> None:
+        """There is a model of this name."""
+        if ref in self._ends:
+            return
+        label = names.model_label(*ref)
+        self._ends[ref] = label, names.digest(label.removeprefix(keys.MODEL_LABEL_PREFIX), _CUT)
+        for end in self._ends[ref]:
+            self._models.setdefault(end, {})[ref] = None
+
+    def remove(self, ref: Ref) -> None:
+        """There is none any more."""
+        for end in self._ends.pop(ref, ()):
+            del self._models[end][ref]
+            if not self._models[end]:
+                del self._models[end]
+
+    def of(self, label: str) -> list[Ref]:
+        """The models that a label is about."""
+        whole = label.rpartition(".")[0]
+        found = {ref: None for end in (label, whole, whole[-_CUT:]) for ref in self._models.get(end, ())}
+        return [ref for ref in found if concerns(label, ref)]

@@ -9,7 +9,7 @@ from ome_operator.cache.resources import HELD
 from ome_operator.cache.scope import EVERYWHERE, Scope
 from ome_operator.controllers.weights_gc import WeightsGC
 from ome_operator.core.catalog import node_models
-from ome_operator.core.observed.objects import Ref
+from ome_operator.core.observed.objects import NodeRecord, Ref
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import KubeError, NotFound
 from ome_operator.machinery.workqueue import WorkQueue
@@ -43,7 +43,9 @@ class NodeModelsReconciler:
                 ref
             )  # the operator that does not only observe is another process, and begins with all records
             return
-        wanted = settled(resource, node_models.labels(record.holdings, self._pins(), record.unused, self._used))
+        wanted = settled(
+            resource, node_models.labels(record.holdings, self._pins(record), record.unused, self._cluster.used)
+        )
         try:
             if differs(resource, wanted):
                 metadata = {"name": ref.name, "labels": wanted}
@@ -60,15 +62,13 @@ class NodeModelsReconciler:
         delay = CROWDED_AGAIN if len(wanted) >= node_models.MOST else self._resync
         self._queue.add(ref, OFFERED_AGAIN if any(one.offer for one in record.unused) else delay)
 
-    def _used(self, ref: Ref) -> bool:
-        return bool(self._cluster.users(ref))
-
-    def _pins(self) -> dict[Ref, node_models.Pin]:
+    def _pins(self, record: NodeRecord) -> dict[Ref, node_models.Pin]:
+        """Those of the models that a record names."""
         found = {}
-        for kind in HELD:
-            for resource in self._cluster.resources[kind]:
-                if weights := resource.status.get("weights"):
-                    found[resource.ref] = node_models.Pin(weights.get("uri") or "", weights.get("revision") or "")
+        for ref in (holding.ref for holding in record.holdings if holding.ref.kind in HELD):
+            resource = self._cluster.find(ref)
+            if resource is not None and (weights := resource.status.get("weights")):
+                found[ref] = node_models.Pin(weights.get("uri") or "", weights.get("revision") or "")
         return found
 
 

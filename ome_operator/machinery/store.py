@@ -27,10 +27,18 @@ TOMBS = 20_000
 
 
 class Store(Generic[T, G]):
-    """Facts by UID and by the group (owner, name, …) that they belong to."""
+    """Facts by UID and by the group (owner, name, …) that they belong to.
 
-    def __init__(self, group: Callable[[T], G], same: Callable[[T, T], bool]) -> None:
-        self._group_of, self._same = group, same
+    `noted` is told of each fact before and after a change, for whoever keeps an index of its own.
+    """
+
+    def __init__(
+        self,
+        group: Callable[[T], G],
+        same: Callable[[T, T], bool],
+        noted: Callable[[T | None, T | None], None] = lambda old, new: None,
+    ) -> None:
+        self._group_of, self._same, self._noted = group, same, noted
         self._items: dict[str, T] = {}
         self._groups: dict[G, dict[str, T]] = {}
         self._ahead: set[str] = set()
@@ -96,6 +104,7 @@ class Store(Generic[T, G]):
             del self._tombs[next(iter(self._tombs))]
         if known is not None:
             self._leave(known)
+            self._noted(known, None)
         return known
 
     def _put(self, item: T) -> bool:
@@ -105,6 +114,7 @@ class Store(Generic[T, G]):
             self._leave(known)
         self._items[item.uid] = item
         self._groups.setdefault(self._group_of(item), {})[item.uid] = item
+        self._noted(known, item)
         return known is None or not self._same(known, item)
 
     def _leave(self, item: T) -> None:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from heapq import nsmallest
 from typing import Any, NamedTuple
 
 from ome_operator import keys, names
@@ -73,8 +74,8 @@ def pin(uri: str, status: Mapping[str, Any], holdings: Mapping[str, Holding]) ->
     known = status.get("weights") or {}
     if known.get("uri") == uri and known.get("revision"):
         return Pin(uri, known["revision"])
-    found = (holdings[node] for node in sorted(holdings))
-    return next((Pin(uri, one.revision) for one in found if one.uri == uri and one.revision), None)
+    first = min((node for node, held in holdings.items() if held.uri == uri and held.revision), default=None)
+    return None if first is None else Pin(uri, holdings[first].revision)
 
 
 def status(uri: str, directory: str, before: Mapping[str, Any], holdings: Mapping[str, Holding]) -> dict[str, Any]:
@@ -92,9 +93,9 @@ def status(uri: str, directory: str, before: Mapping[str, Any], holdings: Mappin
         told["weights"] = {**chosen._asdict(), "directory": directory}
     if not holdings:
         return told
-    if failed := sorted(node for node, one in holdings.items() if one.state == keys.MODEL_FAILED)[:LISTED]:
+    if failed := nsmallest(LISTED, (node for node, held in holdings.items() if held.state == keys.MODEL_FAILED)):
         told["nodesFailed"] = failed
-    shown = {node: _progress(one) for node, one in sorted(holdings.items())[:LISTED]}
+    shown = {node: _progress(holdings[node]) for node in nsmallest(LISTED, holdings)}
     return {**told, "nodes": shown, "summary": summary(len(done), holdings.values())}
 
 

@@ -1,8 +1,10 @@
 """Status of models, runtimes and accelerator classes: who uses me, and what is wrong with me."""
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from datetime import datetime
+from heapq import nsmallest
 from types import MappingProxyType
 from typing import Any
 
@@ -17,6 +19,7 @@ from ome_operator.core.reasons import READY, Reason
 from ome_operator.core.resolve.ignored_fields import ignored
 from ome_operator.core.resolve.inputs import runtime_parts
 from ome_operator.core.rollout import waves
+from ome_operator.core.selection.capability import carries
 from ome_operator.core.selection.model_profile import facts_of, known
 from ome_operator.core.status import conditions as cond
 from ome_operator.core.status.progress import title
@@ -27,7 +30,7 @@ from ome_operator.engines.servers import server, strategy
 def model_status(
     model: Model | FineTunedWeight,
     users: tuple[str, ...],
-    nodes_ready: frozenset[str] | None,
+    nodes_ready: AbstractSet[str] | None,
     now: datetime,
     holdings: Mapping[str, Holding] = MappingProxyType({}),
     well_known: WellKnown = NOBODY,
@@ -172,7 +175,7 @@ def _runtime_ready(runtime: Runtime, roles: list[str], problems: list[Problem]) 
 def accelerator_status(accelerator: AcceleratorClass, nodes: Iterable[Node], now: datetime) -> dict[str, Any]:
     """Status of an accelerator class: the nodes that its discovery matches and their accelerators."""
     wanted = accelerator.spec.discovery.node_selector or {}
-    mine = [one for one in nodes if wanted and all(one.labels.get(key) == value for key, value in wanted.items())]
+    mine = [each for each in nodes if carries(each, accelerator)]
     usable = [one for one in mine if one.ready]
     if not wanted:
         said = "spec.discovery.nodeSelector is empty: name the labels of the nodes that have this accelerator"
@@ -199,14 +202,14 @@ def _told(ready: cond.Condition, about: Model | FineTunedWeight | Runtime | Acce
 
 
 def _users(users: tuple[str, ...]) -> dict[str, Any]:
-    pairs = [one.partition("/") for one in sorted(users)[: node_models.LISTED]]
+    pairs = [user.partition("/") for user in nsmallest(node_models.LISTED, users)]
     used = [{"namespace": namespace, "name": name} for namespace, _, name in pairs]
     return {"users": len(users), **({"usedBy": used} if used else {})}
 
 
 def _listed(field: str, names: Iterable[str]) -> dict[str, list[str]]:
     """A list of names, left out when empty: the server keeps no record that we own an empty list of a map's items."""
-    shown = sorted(names)[: node_models.LISTED]
+    shown = nsmallest(node_models.LISTED, names)
     return {field: shown} if shown else {}
 
 

@@ -5,6 +5,7 @@ is plain data, made in `observe` from watched bodies and handed to pure function
 """
 
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -216,14 +217,14 @@ UNEXPOSED = Exposure()
 
 @dataclass(frozen=True)
 class Deps:
-    """What a service may refer to, as it is now."""
+    """What a service may refer to, as it is now. The operator changes the maps with each event: nobody keeps them."""
 
     models: Mapping[Ref, Model | Invalid] = field(default_factory=dict)
     runtimes: Mapping[Ref, Runtime | Invalid] = field(default_factory=dict)
     accelerators: Mapping[str, AcceleratorClass] = field(default_factory=dict)
     weights: Mapping[str, FineTunedWeight | Invalid] = field(default_factory=dict)
     nodes: Mapping[str, Node] = field(default_factory=dict)
-    holders: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    holders: Mapping[str, AbstractSet[str]] = field(default_factory=dict)
     """Node label key below `models.ome.io/` -> names of the nodes where its value is Ready."""
     registry_image: str = ""
     """Image of the registry beside routers; "" for none."""

@@ -95,10 +95,13 @@ def _order(one: AcceleratorClass, policy: str, want: Want) -> tuple[float, ...]:
 
 def has_nodes(one: AcceleratorClass, nodes: Mapping[str, Node]) -> bool:
     """Whether a ready node carries the labels of the class."""
-    wanted = one.spec.discovery.node_selector or {}
-    return bool(wanted) and any(
-        node.ready and all(node.labels.get(key) == value for key, value in wanted.items()) for node in nodes.values()
-    )
+    return any(node.ready and carries(node, one) for node in nodes.values())
+
+
+def carries(node: Node, accelerator: AcceleratorClass) -> bool:
+    """Whether a node has all the labels that a class names; a class that names none has no nodes."""
+    wanted = accelerator.spec.discovery.node_selector or {}
+    return bool(wanted) and all(node.labels.get(key) == value for key, value in wanted.items())
 
 
 def memory(one: AcceleratorClass) -> Fraction | None:

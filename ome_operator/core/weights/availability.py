@@ -1,6 +1,7 @@
 """Which nodes hold a model, and how many of them a set of groups needs."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from ome_operator.core.observed.objects import Deps
@@ -73,7 +74,7 @@ def held(
     sizes = list(groups)
     need = sum(count * size for count, size in sizes if size > 1)
     need = max(need, 1 if any(count for count, _ in sizes) else 0)
-    holders: list[frozenset[str]] = []
+    holders: list[AbstractSet[str]] = []
     parts: list[Held] = []
     for identity, directory in placed(identities, directories):
         if claim(identity["uri"]) is None:
@@ -82,7 +83,8 @@ def held(
             parts.append(Held(_title(identity), label, len(holders[-1]), bool(directory)))
     if not parts:
         return Availability(0, need, True)
-    return Availability(len(frozenset.intersection(*holders)), need, False, tuple(parts), deps.sees_cluster)
+    together = len(holders[0]) if len(holders) == 1 else len(frozenset(holders[0]).intersection(*holders[1:]))
+    return Availability(together, need, False, tuple(parts), deps.sees_cluster)
 
 
 def _title(identity: Mapping[str, str]) -> str:

@@ -1,37 +1,13 @@
-"""What many labels and records cost: each model is looked at once (S7 of the review)."""
+"""What many labels and records cost: only the models that they are about are looked at (S7 of the review)."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from ome_operator import names
 from ome_operator.cache.event_handler import EventHandler
-from ome_operator.cache.node_labels import concerned
 from ome_operator.core.observed.objects import Deps, Ref
 from tests.support import yamls
-
-NAMES = st.text("ab.-", min_size=1, max_size=3) | st.text("abc.-", min_size=30, max_size=60)
-REFS = st.builds(Ref, st.just("BaseModel"), NAMES, NAMES) | st.builds(
-    Ref, st.sampled_from(["ClusterBaseModel", "FineTunedWeight"]), st.just(""), NAMES
-)
-DIRECTORIES = st.text("0123456789abcdef", min_size=32, max_size=32) | st.text("01", min_size=8, max_size=8)
-
-
-@given(st.lists(REFS, max_size=6), st.lists(st.tuples(REFS, DIRECTORIES), max_size=6), st.lists(REFS, max_size=6))
-def test_a_label_is_about_the_model_that_its_name_is_made_of(
-    plain: list[Ref], whole: list[tuple[Ref, str]], asked: list[Ref]
-) -> None:
-    labels = {names.model_label(*ref) for ref in plain}
-    labels |= {names.revision_label(*ref, directory) for ref, directory in whole}
-    found = concerned([*labels, "models.ome.io/x", "models.ome.io/"])
-    for ref in (*asked, *plain, *(ref for ref, _ in whole)):
-        ends = {label.rpartition(".")[2] for label in labels}
-        expected = names.model_label(*ref) in labels or any(names.revision_label(*ref, end) in labels for end in ends)
-        assert found(ref) is expected
-
 
 NODES, TEAMS, EACH = 4, 5, 40
 
@@ -68,7 +44,7 @@ def test_a_node_with_all_its_labels_costs_a_look_at_each_model(
     monkeypatch.setattr(names, "model_label", lambda *ref: (made.append(""), real(*ref))[1])
     status = {"conditions": [{"type": "Ready", "status": "True"}]}
     cluster.seen("Node", {"metadata": {"name": "n", "uid": "n", "resourceVersion": "1", "labels": labels}, "status": status})
-    assert len(made) == len(places)
+    assert 0 < len(made) <= 3 * len(labels)
 
 
 def test_what_records_say_is_looked_up_and_not_looked_for(cluster: EventHandler, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +63,7 @@ def test_what_records_say_is_looked_up_and_not_looked_for(cluster: EventHandler,
     monkeypatch.setattr(cluster, "record", lambda node: (read.append(node), real(node))[1])
     refs = [Ref("BaseModel", entry["namespace"], entry["name"]) for entry in entries]
     assert all(len(cluster.holdings(ref)) == NODES for ref in refs)
-    assert len(read) == NODES
+    assert read == []
     record("n0", 2, entries[1:])
     assert len(cluster.holdings(refs[0])) == NODES - 1 and len(cluster.holdings(refs[1])) == NODES
     cluster.gone("NodeModels", "of-n1")

@@ -1,0 +1,85 @@
+"""What passes ask of the facts, kept by difference: an event costs what it concerns, and no walk over all there is."""
+
+from dataclasses import replace
+from typing import Any
+
+from ome_operator.api import Invalid
+from ome_operator.cache.node_labels import LabelIndex, holds
+from ome_operator.cache.resources import ACCELERATORS, MODELS, RUNTIMES
+from ome_operator.core.observed.objects import Deps, Holding, Node, NodeRecord, Pod, Ref
+
+
+class Index:
+    """Told of every change, and asked by name. Where several objects have a name, the newest counts."""
+
+    def __init__(self, settled: Deps) -> None:
+        self._objects: dict[str, dict[Any, Any]] = {"models": {}, "runtimes": {}, "accelerators": {}, "weights": {}}
+        self._nodes: dict[str, Node] = {}
+        self._holders: dict[str, set[str]] = {}
+        self._on_node: dict[str, dict[str, None]] = {}
+        self._records: dict[str, NodeRecord] = {}
+        self.models = LabelIndex()
+        self.holdings: dict[Ref, dict[str, Holding]] = {}
+        """Model -> node -> what its agent says about it."""
+        self.deps = replace(settled, nodes=self._nodes, holders=self._holders, **self._objects)
+
+    def refer(self, ref: Ref, parsed: Any) -> None:
+        """What services may refer to was edited, or is gone: None."""
+        if ref.kind in ACCELERATORS:
+            table, parsed = "accelerators", None if isinstance(parsed, Invalid) else parsed
+        else:
+            table = "models" if ref.kind in MODELS else "runtimes" if ref.kind in RUNTIMES else "weights"
+        key = ref if table in ("models", "runtimes") else ref.name
+        if parsed is None:
+            self._objects[table].pop(key, None)
+        else:
+            self._objects[table][key] = parsed
+
+    def node(self, name: str, now: Node | None) -> None:
+        """A node changed, or is gone: None."""
+        before, after = holds(self._nodes.get(name)), holds(now)
+        if now is None:
+            self._nodes.pop(name, None)
+        else:
+            self._nodes[name] = now
+        for label in before - after:
+            self._holders[label].discard(name)
+            _tidy(self._holders, label)
+        for label in after - before:
+            self._holders.setdefault(label, set()).add(name)
+
+    def record(self, node: str, now: NodeRecord | None) -> None:
+        """The record of a node changed, or is gone: None."""
+        before, after = (
+            {each.ref: each for each in (record.holdings if record else ())} for record in (self._records.get(node), now)
+        )
+        if now is None:
+            self._records.pop(node, None)
+        else:
+            self._records[node] = now
+        for ref in before.keys() - after.keys():
+            del self.holdings[ref][node]
+            _tidy(self.holdings, ref)
+        for ref, holding in after.items():
+            self.holdings.setdefault(ref, {})[node] = holding
+
+    def pod(self, old: Pod | None, new: Pod | None) -> None:
+        """A pod changed."""
+        before, after = (pod.node if pod is not None else "" for pod in (old, new))
+        if before == after:
+            return
+        if before and old is not None:
+            del self._on_node[before][old.uid]
+            _tidy(self._on_node, before)
+        if after and new is not None:
+            self._on_node.setdefault(after, {})[new.uid] = None
+
+    def on_node(self, name: str) -> tuple[str, ...]:
+        """UIDs of the pods of a node."""
+        return tuple(self._on_node.get(name, ()))
+
+
+def _tidy(table: dict[Any, Any], key: Any) -> None:
+    """Keep nothing that is empty."""
+    if not table[key]:
+        del table[key]

@@ -1,0 +1,120 @@
+"""What is kept by difference is what a walk over everything would find, and an event looks at nothing else."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ome_operator import keys, names
+from ome_operator.cache.event_handler import EventHandler
+from ome_operator.cache.node_labels import LabelIndex, concerns
+from ome_operator.core.observed.objects import Ref
+from tests.unit.cache.test_event_handler import MODEL_SPEC, Told, body
+
+KINDS = st.sampled_from([("ClusterBaseModel", ""), ("BaseModel", "team"), ("BaseModel", "a-very-long-namespace" * 2)])
+NAMES = st.text("ab.", min_size=1, max_size=3).map(lambda text: f"m{text}m") | st.sampled_from(["long" * 12, "long" * 15])
+DIRECTORIES = st.sampled_from(["", "0" * 8, "0" * 32])
+
+
+@given(st.lists(st.tuples(KINDS, NAMES, DIRECTORIES), max_size=8), st.integers(0, 8))
+def test_a_label_leads_to_the_models_that_it_is_about(models: list[Any], removed: int) -> None:
+    index = LabelIndex()
+    refs = list(dict.fromkeys(Ref(*kind, name) for kind, name, _ in models))
+    for ref in refs:
+        index.add(ref)
+    for ref in refs[:removed]:
+        index.remove(ref)
+    for kind, name, directory in models:
+        label = names.revision_label(*kind, name, directory) if directory else names.model_label(*kind, name)
+        assert set(index.of(label)) == {ref for ref in refs[removed:] if concerns(label, ref)}
+
+
+EVENTS = st.lists(
+    st.tuples(
+        st.sampled_from(["Node", "NodeModels", "Pod"]),
+        st.sampled_from(["a", "b", "gone"]),
+        st.sampled_from(["n1", "n2"]),
+        st.lists(st.sampled_from(["k1", "k2", "k3"]), unique=True),
+    ),
+    max_size=20,
+)
+
+
+@given(EVENTS)
+def test_indices_are_what_a_walk_finds(events: list[Any]) -> None:
+    """Objects of a name follow each other, come late, and go."""
+    cluster = EventHandler(lambda ref, edit: None, lambda _: (), lambda _: ())
+    for version, (kind, uid, name, models) in enumerate(events, start=1):
+        if uid == "gone":
+            cluster.gone(kind, f"{kind}-{name}-a", version)
+            continue
+        cluster.seen(kind, _told(kind, uid, name, models, version))
+    nodes = {name: found.node for name in ("n1", "n2") if (found := cluster.node(name)) is not None}
+    deps = cluster.deps()
+    assert deps.nodes == nodes
+    labels = {label for node in nodes.values() for label in node.labels}
+    assert deps.holders == {label: {name for name, node in nodes.items() if label in node.labels} for label in labels}
+    records = [found for name in ("n1", "n2") if (found := cluster.record(name)) is not None]
+    for ref in {Ref("ClusterBaseModel", "", name) for name in ("k1", "k2", "k3")}:
+        held = {record.node: each for record in records for each in record.holdings if each.ref == ref}
+        assert cluster.holdings(ref) == held
+    for name in ("n1", "n2"):
+        assert set(cluster._index.on_node(name)) == {pod.uid for pod in cluster.pods if pod.node == name}
+
+
+def _told(kind: str, uid: str, name: str, models: list[str], version: int) -> dict[str, Any]:
+    labels = {f"{keys.MODEL_LABEL_PREFIX}clusterbasemodel.{model}": "Ready" for model in models}
+    made = body(name, version, metadata={"uid": f"{kind}-{name}-{uid}", "namespace": ""})
+    if kind == "Node":
+        made["metadata"]["labels"] = labels
+    made["status"] = {"models": [{"kind": "ClusterBaseModel", "name": model, "bytes": version} for model in models]}
+    made["spec"] = {"nodeName": name}
+    return made
+
+
+def test_an_event_of_a_node_makes_no_name_of_other_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fleet of 300 nodes and 207 models stood still for ten seconds by that."""
+    told = Told()
+    for number in range(50):
+        told.see("ClusterBaseModel", f"k{number}", metadata={"namespace": ""}, spec=MODEL_SPEC)
+    made: list[str] = []
+    whole = names.model_label
+    monkeypatch.setattr(names, "model_label", lambda *ref: made.append(ref[2]) or whole(*ref))
+    label = {keys.MODEL_LABEL_PREFIX + "clusterbasemodel.k7": "Ready"}
+    assert told.see("Node", "n", metadata={"labels": label}) == [(Ref("ClusterBaseModel", "", "k7"), False)]
+    assert set(made) == {"k7"}
+
+
+def test_a_record_concerns_the_models_of_which_it_says_something_new() -> None:
+    told = Told()
+    entries = [{"kind": "ClusterBaseModel", "name": name, "bytes": 1} for name in ("k1", "k2")]
+    told.see("NodeModels", "n", metadata={"namespace": ""}, status={"models": entries})
+    later = [entries[0], {**entries[1], "bytes": 2}]
+    dirty = told.see("NodeModels", "n", metadata={"namespace": ""}, status={"models": later})
+    assert [ref for ref, _ in dirty] == [Ref("NodeModels", "", "n"), Ref("ClusterBaseModel", "", "k2")]
+
+
+def test_a_node_that_flaps_concerns_no_model() -> None:
+    """It holds what it held: a pool of nodes that boots again would have each model and each of its users looked at."""
+    told = Told()
+    told.see("ClusterBaseModel", "k2", metadata={"namespace": ""}, spec=MODEL_SPEC)
+    label = {"labels": {keys.MODEL_LABEL_PREFIX + "clusterbasemodel.k2": "Ready"}}
+    told.see("Node", "n", metadata=label)
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    assert told.see("Node", "n", metadata=label, status=ready) == []
+
+
+@pytest.mark.parametrize(("labels", "concerned"), [({"gpu": "h200"}, True), ({"gpu": "b200"}, False)])
+def test_a_node_concerns_the_accelerator_classes_that_count_it(labels: dict[str, str], concerned: bool) -> None:
+    told = Told()
+    spec = {"vendor": "nvidia", "discovery": {"nodeSelector": {"gpu": "h200"}}, "capabilities": {"memoryGB": "141"}}
+    told.see("AcceleratorClass", "h200", metadata={"namespace": ""}, spec=spec)
+    accelerator = [(Ref("AcceleratorClass", "", "h200"), False)] if concerned else []
+    assert told.see("Node", "n", metadata={"labels": labels}) == accelerator
+    assert told.see("Node", "n", metadata={"labels": labels | {"zone": "a"}}) == []
+    gpus = {"allocatable": {"nvidia.com/gpu": "8"}}
+    assert told.see("Node", "n", metadata={"labels": labels}, status=gpus) == accelerator
+    told.dirty.clear()
+    told.cluster.gone("Node", "uid-n")
+    assert told.dirty == accelerator
