@@ -118,7 +118,7 @@ class Agent:
         return read | {uid for uid, other in self._unread.items() if other == kind}
 
     async def _listed(self, kind: str) -> set[str]:
-        return {one["uid"] for one in await self._client.list_metadata(kind)}
+        return await self._client.list_uids(kind)
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from ome_operator.api import Invalid
 from ome_operator.cache.node_labels import LabelIndex, holds
-from ome_operator.cache.resources import ACCELERATORS, MODELS, RUNTIMES
+from ome_operator.cache.resources import ACCELERATORS, FINE_TUNED, MODELS
 from ome_operator.core.observed.objects import Deps, Holding, Node, NodeRecord, Pod, Ref
 
 
@@ -13,7 +13,10 @@ class Index:
     """Told of every change, and asked by name. Where several objects have a name, the newest counts."""
 
     def __init__(self, settled: Deps) -> None:
-        self._objects: dict[str, dict[Any, Any]] = {"models": {}, "runtimes": {}, "accelerators": {}, "weights": {}}
+        self._models: dict[Ref, Any] = {}
+        self._runtimes: dict[Ref, Any] = {}
+        self._accelerators: dict[str, Any] = {}
+        self._weights: dict[str, Any] = {}
         self._nodes: dict[str, Node] = {}
         self._holders: dict[str, set[str]] = {}
         self._on_node: dict[str, dict[str, None]] = {}
@@ -21,27 +24,29 @@ class Index:
         self.models = LabelIndex()
         self.holdings: dict[Ref, dict[str, Holding]] = {}
         """Model -> node -> what its agent says about it."""
-        self.deps = replace(settled, nodes=self._nodes, holders=self._holders, **self._objects)
+        self.deps = replace(
+            settled,
+            models=self._models,
+            runtimes=self._runtimes,
+            accelerators=self._accelerators,
+            weights=self._weights,
+            nodes=self._nodes,
+            holders=self._holders,
+        )
 
     def refer(self, ref: Ref, parsed: Any) -> None:
         """What services may refer to was edited, or is gone: None."""
         if ref.kind in ACCELERATORS:
-            table, parsed = "accelerators", None if isinstance(parsed, Invalid) else parsed
+            _put(self._accelerators, ref.name, None if isinstance(parsed, Invalid) else parsed)
+        elif ref.kind == FINE_TUNED:
+            _put(self._weights, ref.name, parsed)
         else:
-            table = "models" if ref.kind in MODELS else "runtimes" if ref.kind in RUNTIMES else "weights"
-        key = ref if table in ("models", "runtimes") else ref.name
-        if parsed is None:
-            self._objects[table].pop(key, None)
-        else:
-            self._objects[table][key] = parsed
+            _put(self._models if ref.kind in MODELS else self._runtimes, ref, parsed)
 
     def node(self, name: str, now: Node | None) -> None:
         """A node changed, or is gone: None."""
         before, after = holds(self._nodes.get(name)), holds(now)
-        if now is None:
-            self._nodes.pop(name, None)
-        else:
-            self._nodes[name] = now
+        _put(self._nodes, name, now)
         for label in before - after:
             self._holders[label].discard(name)
             _tidy(self._holders, label)
@@ -53,10 +58,7 @@ class Index:
         before, after = (
             {each.ref: each for each in (record.holdings if record else ())} for record in (self._records.get(node), now)
         )
-        if now is None:
-            self._records.pop(node, None)
-        else:
-            self._records[node] = now
+        _put(self._records, node, now)
         for ref in before.keys() - after.keys():
             del self.holdings[ref][node]
             _tidy(self.holdings, ref)
@@ -77,6 +79,13 @@ class Index:
     def on_node(self, name: str) -> tuple[str, ...]:
         """UIDs of the pods of a node."""
         return tuple(self._on_node.get(name, ()))
+
+
+def _put(table: dict[Any, Any], key: Any, now: Any) -> None:
+    if now is None:
+        table.pop(key, None)
+    else:
+        table[key] = now
 
 
 def _tidy(table: dict[Any, Any], key: Any) -> None:

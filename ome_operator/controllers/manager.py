@@ -209,8 +209,7 @@ class Manager:
 
     async def listed(self, kind: str, namespace: str = "") -> set[str]:
         """UIDs of all objects of a kind that we watch in a place, by a consistent list of metadata."""
-        found = await self._client.list_metadata(kind, namespace, label_selector=SELECTORS.get(kind, ""))
-        return {one["uid"] for one in found}
+        return await self._client.list_uids(kind, namespace, label_selector=SELECTORS.get(kind, ""))
 
     # --- work -------------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, NamedTuple
 
 import aiohttp
@@ -25,6 +25,8 @@ it a server-side apply creates an object that is absent and is refused with 409 
 
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
+METADATA_PAGE = 200
+"""Objects of a page of metadata: a node has some 25 kB of it, and a page is decoded as a whole."""
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 NOT_SENT = "not sent, for another operator may lead by now"
@@ -80,29 +82,38 @@ class Client:
         self, kind: str, namespace: str = "", *, label_selector: str = "", field_selector: str = "", limit: int = 0
     ) -> list[Manifest]:
         """Live objects by a consistent read; with `limit` at most so many, else all pages."""
-        return await self._list(kind, namespace, label_selector, field_selector, limit, "application/json")
+        found: list[Manifest] = []
+        async for items in self._pages(kind, namespace, label_selector, field_selector, limit or 500, "application/json"):
+            found += items
+            if limit:
+                break
+        return found
 
     async def list_metadata(self, kind: str, namespace: str = "", *, label_selector: str = "") -> list[Manifest]:
         """`metadata` of all live objects, by a consistent read."""
-        items = await self._list(kind, namespace, label_selector, "", 0, METADATA_LIST)
-        return [item["metadata"] for item in items]
+        pages = self._pages(kind, namespace, label_selector, "", METADATA_PAGE, METADATA_LIST)
+        return [item["metadata"] async for items in pages for item in items]
 
-    async def _list(
-        self, kind: str, namespace: str, label_selector: str, field_selector: str, limit: int, accept: str
-    ) -> list[Manifest]:
-        query = {"limit": str(limit or 500)}
+    async def list_uids(self, kind: str, namespace: str = "", *, label_selector: str = "") -> set[str]:
+        """UIDs of all live objects, by a consistent read; nothing else of them is kept."""
+        pages = self._pages(kind, namespace, label_selector, "", METADATA_PAGE, METADATA_LIST)
+        return {item["metadata"]["uid"] async for items in pages for item in items}
+
+    async def _pages(
+        self, kind: str, namespace: str, label_selector: str, field_selector: str, size: int, accept: str
+    ) -> AsyncIterator[list[Manifest]]:
+        """Items of each page of a list."""
+        query = {"limit": str(size)}
         if label_selector:
             query["labelSelector"] = label_selector
         if field_selector:
             query["fieldSelector"] = field_selector
-        items: list[Manifest] = []
         while True:
             page, _ = await self._send("list", kind, "GET", path(kind, namespace), query=query, accept=accept)
-            items += page.get("items") or ()
-            more = (page.get("metadata") or {}).get("continue")
-            if limit or not more:
-                return items
-            query["continue"] = more
+            query["continue"] = (page.get("metadata") or {}).get("continue") or ""
+            yield page.get("items") or []
+            if not query["continue"]:
+                return
 
     async def apply(self, manifest: Manifest, uid: str = "", *, subresource: str = "", dry_run: bool = False) -> Applied:
         """Server-side apply of a whole manifest. Without `uid` only an absent object is created (else Conflict);

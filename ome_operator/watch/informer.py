@@ -18,7 +18,9 @@ from typing import Any, NoReturn
 import aiohttp
 
 from ome_operator.kube import errors
+from ome_operator.machinery.pace import PACE
 from ome_operator.util.json_limits import decoded
+from ome_operator.util.json_pages import ITEM, members
 from ome_operator.watch.lines import lines
 from ome_operator.watch.sink import CannotWatch, Sink, Watched
 
@@ -116,26 +118,46 @@ class Informer:
             response = await self._open(watched, query, self._list_timeout)
             try:
                 async with response:
-                    page = decoded(await response.read())
-                metadata, items = page["metadata"], page.get("items") or ()
+                    page = await response.read()
+                metadata = await self._tell_page(watched, page)
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError, TypeError, KeyError) as error:
                 raise _Again(f"a page of the list did not come whole ({_message(error)})") from error
-            self._tell_page(watched, page.get("apiVersion"), items)
             if not metadata.get("continue"):
                 return str(metadata.get("resourceVersion") or "")
             query["continue"] = metadata["continue"]
 
-    def _tell_page(self, watched: Watched, api_version: str | None, items: Sequence[dict[str, Any]]) -> None:
-        """Objects of a list lack what events have: their version of the API."""
+    async def _tell_page(self, watched: Watched, page: bytes) -> dict[str, Any]:
+        """Tell each object of a page as soon as it is decoded, while the loop goes on; the page's metadata.
+
+        Some objects of a page that proves broken are told: its list begins again.
+        """
+        found: dict[str, Any] = {}
+        told = 0
+        try:
+            for name, value in members(page):
+                if name is ITEM:
+                    self._tell_item(watched, found.get("apiVersion"), value)
+                    told += 1
+                    await PACE.breathe()
+                else:
+                    found[name] = value
+        except RecursionError:
+            found = decoded(page)
+            for item in (found.get("items") or ())[told:]:
+                self._tell_item(watched, found.get("apiVersion"), item)
         self.last_event[watched.kind] = time.monotonic()
-        self.events[watched.kind] += len(items)
-        for item in items:
-            if not isinstance(item, dict):
-                self._cannot_read(watched, "an item of its list is no object")
-                continue
-            if api_version:
-                item.setdefault("apiVersion", api_version)
-            self._sink.seen(watched.kind, item)
+        metadata: dict[str, Any] = found["metadata"]
+        return metadata
+
+    def _tell_item(self, watched: Watched, api_version: str | None, item: Any) -> None:
+        """Objects of a list lack what events have: their version of the API, which stands before them."""
+        self.events[watched.kind] += 1
+        if not isinstance(item, dict):
+            self._cannot_read(watched, "an item of its list is no object")
+            return
+        if api_version:
+            item.setdefault("apiVersion", api_version)
+        self._sink.seen(watched.kind, item)
 
     def _listed(self, kind: str, again: bool) -> None:
         if again:
@@ -153,6 +175,7 @@ class Informer:
             async with response:
                 async for line in lines(response.content):
                     version = self._pass_on(watched, line) or version
+                    await PACE.breathe()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             logger.debug("the watch of %s ended: %s", watched.plural, _message(error))
         return version

@@ -6,7 +6,10 @@ from typing import Any
 
 import kopf
 
-from ome_operator.watch.informer import BACKOFFS, PAGE, SILENCE
+from ome_operator.watch.informer import BACKOFFS, SILENCE
+
+PAGE = 100
+"""Objects of a page: kopf decodes it as a whole, and `watch/lines.py` looks at it before."""
 
 
 def tuned(server_timeout: int) -> kopf.OperatorSettings:

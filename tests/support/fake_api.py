@@ -77,6 +77,9 @@ class FakeApi(Client):
     async def list_metadata(self, kind: str, namespace: str = "", *, label_selector: str = "") -> list[Manifest]:
         return list(await self._answer(Call("list_metadata", kind, "", selector=label_selector, namespace=namespace)))
 
+    async def list_uids(self, kind: str, namespace: str = "", *, label_selector: str = "") -> set[str]:
+        return {each["uid"] for each in await self.list_metadata(kind, namespace, label_selector=label_selector)}
+
     async def apply(self, manifest: Manifest, uid: str = "", *, subresource: str = "", dry_run: bool = False) -> Applied:
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         return Applied(await self._answer(Call("apply", kind, name, manifest, uid, subresource)), ())

@@ -1,6 +1,7 @@
 """What an informer tells its sink, whatever the API server does."""
 
 import asyncio
+import itertools
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,6 +11,7 @@ from aiohttp import web
 
 from ome_operator.cache.cluster_cache import KINDS, LABELLED
 from ome_operator.controllers.manager import SELECTOR, SELECTORS, watched
+from ome_operator.machinery.pace import Pace
 from ome_operator.watch import informer as informers
 from ome_operator.watch.informer import Informer
 from ome_operator.watch.sink import CannotWatch, Watched
@@ -229,3 +231,27 @@ def test_exactly_the_common_kinds_are_watched_by_label() -> None:
     assert {kind: selector for kind, selector in SELECTORS.items() if selector != SELECTOR} == {
         "ControllerRevision": "ome.io/managed-by=ome-operator,!component"
     }
+
+
+async def test_the_loop_answers_while_a_long_page_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page of 500 nodes took a third of a second, in which no probe and no renewal of the Lease was sent."""
+    told, turns, now = 0, list[int](), 0.0
+
+    class Slow(Sink):
+        def seen(self, kind: str, body: Any) -> None:
+            nonlocal told, now
+            told, now = told + 1, now + 0.004
+
+    async def beat() -> None:
+        while told < 500:
+            turns.append(told)
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(informers, "PACE", Pace(clock=lambda: now))
+    run = Told(page(*(f"thing-{number}" for number in range(500))))
+    run.sink = Slow()
+    beside = asyncio.create_task(beat())
+    await run.until(lambda run: run.informer.complete.is_set())
+    await beside
+    steps = [after - before for before, after in itertools.pairwise(turns)]
+    assert max(steps) <= 4 and told == 500
