@@ -34,7 +34,7 @@ from ome_operator.watch.informer import PAGE, Informer
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 STEPS = 4
 BASE = Size()
-FIRST = Size(nodes=100, models=25, services=50, records=25, strangers=250)
+FIRST = Size(nodes=250, models=50, services=100, records=50, strangers=500)
 """Where each dimension begins, while the others stay at BASE; it doubles with each step."""
 KNOWN = Size(nodes=300, models=207, services=50)
 """The fleet on which the loop stood still for ten seconds."""

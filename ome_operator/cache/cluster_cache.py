@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ome_operator import keys
 from ome_operator.api import Invalid
 from ome_operator.cache.indices import Index
-from ome_operator.cache.resources import BENCHMARK, CATALOG, HELD, MODELS, SERVICE, SHORT, Resource, same
+from ome_operator.cache.resources import BENCHMARK, CATALOG, HELD, JOB, MODELS, SERVICE, SERVING, SHORT, Resource, same
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.brake import Brake, brake
 from ome_operator.core.observed.objects import Child, Deps, Holding, Node, NodeRecord, Pod, Ref
@@ -21,7 +21,6 @@ from ome_operator.machinery.store import Store
 
 RECORD = "NodeModels"
 BASE_MODEL = MODELS[1]
-JOB = "Job"
 KINDS = (SERVICE, *CATALOG, BENCHMARK, *CHILDREN, JOB, "Pod", "Node", RECORD)
 """Every kind that is watched; those of sglang.ai come where they are served, and those of ON_DEMAND where they are made."""
 LABELLED = frozenset((*CHILDREN, *ON_DEMAND, JOB, "Pod"))
@@ -47,9 +46,10 @@ class ClusterCache:
         index = self._index
         self.pods: Store[Pod, tuple[str, str]] = Store(pod_group, _same_fact, index.pod)
         kinds = (SERVICE, *CATALOG, BENCHMARK, *SHORT)
-        self.resources: dict[str, Store[Resource, Ref]] = {kind: Store(_kept_group, same) for kind in kinds}
-        for kind in HELD:
-            self.resources[kind] = Store(_kept_group, same, self._model_noted)
+        noted = {BENCHMARK: index.benchmark, SERVING: index.serving, **dict.fromkeys(HELD, self._model_noted)}
+        self.resources: dict[str, Store[Resource, Ref]] = {
+            kind: Store(_kept_group, same, noted.get(kind, _ignored)) for kind in kinds
+        }
         self.nodes: Store[NodeResource, str] = Store(_node_group, _same_node, self._node_noted)
         self.records: Store[NodeRecord, str] = Store(_record_group, _same_fact, self._record_noted)
         self.quota = Quota(settled.models_per_namespace)
@@ -175,6 +175,10 @@ class ClusterCache:
             f"the namespace {resource.ref.namespace} has more than {most} BaseModels, and the {most} oldest count: "
             "delete some of them, use a ClusterBaseModel, or have modelsPerNamespace of the chart raised"
         )
+
+
+def _ignored(old: Resource | None, new: Resource | None) -> None:
+    """Nobody keeps an index of these."""
 
 
 def _place(fact: Any) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ome_operator import keys, names
+from ome_operator import keys
 from ome_operator.api import Invalid
 from ome_operator.cache import node_labels
 from ome_operator.cache.cluster_cache import BASE_MODEL, JOB, RECORD, ClusterCache, NodeResource, child_group, pod_group
@@ -149,9 +149,8 @@ class EventHandler(ClusterCache):
         if child.kind != JOB:
             self._dirty_service(child_group(child))
             return
-        for one in self.resources[BENCHMARK]:
-            if (one.ref.namespace, names.benchmark(one.ref.name)) == (child.namespace, child.name):
-                self._enqueue(one.ref, False)
+        for ref in self._index.benchmarks(JOB, child.namespace, child.name):
+            self._enqueue(ref, False)
 
     def _dirty_service(self, group: tuple[str, str], whole: bool = False) -> None:
         """Its pods or children changed; `whole`: the last of its pods has become ready."""
@@ -200,25 +199,14 @@ class EventHandler(ClusterCache):
         """What a model or service that changed was made of, and the benchmarks that wait for it; everything that is not made
         yet looks at an edited catalog.
         """
-        mine = [Ref(SERVING, ref.namespace, ref.name), *self._waiting(ref)] if ref.kind == SERVICE else []
+        mine = [Ref(SERVING, ref.namespace, ref.name), *self._index.benchmarks(*ref)] if ref.kind == SERVICE else []
         if ref.kind == MODELS[0]:
             mine.append(Ref(SHORT_MODEL, "", ref.name))
         if edit and ref.kind in CATALOG:
-            mine += [one.ref for one in self.resources[SERVING] if not one.status.get("url")]
+            mine += self._index.unmade
         for one in mine:
             if self.find(one) is not None:
                 self._enqueue(one, False)
-
-    def _waiting(self, service: Ref) -> list[Ref]:
-        """BenchmarkJobs of a service that have not begun."""
-        found = []
-        for one in self.resources[BENCHMARK]:
-            if isinstance(one.parsed, Invalid) or one.status.get("startedGeneration"):
-                continue
-            named = one.parsed.spec.endpoint.inference_service
-            if named is not None and (named.namespace, named.name) == service[1:]:
-                found.append(one.ref)
-        return found
 
     def _record_changed(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
         """The node, and those models of which its agent says something else than before."""

@@ -3,9 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
+from ome_operator import names
 from ome_operator.api import Invalid
 from ome_operator.cache.node_labels import LabelIndex, holds
-from ome_operator.cache.resources import ACCELERATORS, FINE_TUNED, MODELS
+from ome_operator.cache.resources import ACCELERATORS, FINE_TUNED, JOB, MODELS, SERVICE, Resource
 from ome_operator.core.observed.objects import Deps, Holding, Node, NodeRecord, Pod, Ref
 
 
@@ -21,6 +22,9 @@ class Index:
         self._holders: dict[str, set[str]] = {}
         self._on_node: dict[str, dict[str, None]] = {}
         self._records: dict[str, NodeRecord] = {}
+        self._benchmarks: dict[tuple[str, str, str], dict[Ref, None]] = {}
+        self.unmade: dict[Ref, None] = {}
+        """Servings of which no service with an address was made."""
         self.models = LabelIndex()
         self.holdings: dict[Ref, dict[str, Holding]] = {}
         """Model -> node -> what its agent says about it."""
@@ -65,6 +69,27 @@ class Index:
         for ref, holding in after.items():
             self.holdings.setdefault(ref, {})[node] = holding
 
+    def benchmark(self, old: Resource | None, new: Resource | None) -> None:
+        """A BenchmarkJob changed."""
+        if old is not None:
+            for key in _about(old):
+                del self._benchmarks[key][old.ref]
+                _tidy(self._benchmarks, key)
+        if new is not None:
+            for key in _about(new):
+                self._benchmarks.setdefault(key, {})[new.ref] = None
+
+    def benchmarks(self, kind: str, namespace: str, name: str) -> tuple[Ref, ...]:
+        """BenchmarkJobs whose Job has this name, or that wait for this service."""
+        return tuple(self._benchmarks.get((kind, namespace, name), ()))
+
+    def serving(self, old: Resource | None, new: Resource | None) -> None:
+        """A Serving changed."""
+        for resource in (each for each in (old, new) if each is not None):
+            self.unmade.pop(resource.ref, None)
+        if new is not None and not new.status.get("url"):
+            self.unmade[new.ref] = None
+
     def pod(self, old: Pod | None, new: Pod | None) -> None:
         """A pod changed."""
         before, after = (pod.node if pod is not None else "" for pod in (old, new))
@@ -79,6 +104,15 @@ class Index:
     def on_node(self, name: str) -> tuple[str, ...]:
         """UIDs of the pods of a node."""
         return tuple(self._on_node.get(name, ()))
+
+
+def _about(benchmark: Resource) -> set[tuple[str, str, str]]:
+    """What concerns a BenchmarkJob: who has the name of its Job and, until it begins, its service."""
+    found = {(JOB, benchmark.ref.namespace, names.benchmark(benchmark.ref.name))}
+    if not isinstance(benchmark.parsed, Invalid) and not benchmark.status.get("startedGeneration"):
+        service = benchmark.parsed.spec.endpoint.inference_service
+        found |= {(SERVICE, service.namespace, service.name)} if service is not None else set()
+    return found
 
 
 def _put(table: dict[Any, Any], key: Any, now: Any) -> None:

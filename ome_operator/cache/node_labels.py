@@ -48,4 +48,4 @@ class LabelIndex:
         """The models that a label is about."""
         whole = label.rpartition(".")[0]
         found = {ref: None for end in (label, whole, whole[-_CUT:]) for ref in self._models.get(end, ())}
-        return [ref for ref in found if concerns(label, ref)]
+        return [ref for ref in found if self._ends[ref][0] == label or concerns(label, ref)]

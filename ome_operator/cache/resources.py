@@ -28,7 +28,7 @@ HELD = (*MODELS, FINE_TUNED)
 """What lies on nodes."""
 CATALOG = (*HELD, *RUNTIMES, *ACCELERATORS)
 """What services refer to."""
-BENCHMARK = "BenchmarkJob"
+BENCHMARK, JOB = "BenchmarkJob", "Job"
 SHORT_MODEL, SERVING = "SglangModel", "Serving"
 SHORT = (SHORT_MODEL, SERVING)
 """Kinds of group sglang.ai, of which models and services are made; watched only where their CRDs are."""
