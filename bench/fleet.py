@@ -28,6 +28,7 @@ from ome_operator.controllers.manager import watched
 from ome_operator.controllers.nodemodels import NodeModelsReconciler
 from ome_operator.core.observed.objects import Deps, Observed, Ref
 from ome_operator.kube.client import Applied, Client
+from ome_operator.machinery import collector
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.watch.informer import PAGE, Informer
 
@@ -168,7 +169,11 @@ class _Fleet(Client):
         session: Any = self
         informer = Informer(self._kinds, self, session=session, server="", server_timeout=600)  # type: ignore[arg-type]
         self.watch = asyncio.create_task(informer.run())
+        collector.patient()
         await informer.complete.wait()
+        with self._besides():
+            self._pages.clear()
+        collector.settled()
         await self._passes()
 
     async def tell(self, kind: str, bodies: Callable[[], list[Manifest]], what: str = "MODIFIED") -> None:

@@ -6,7 +6,6 @@ with 1 when it lost the Lease or cannot watch any more: starting again costs lis
 
 import asyncio
 import contextlib
-import gc
 import logging
 import signal
 from collections.abc import Coroutine, Sequence
@@ -33,7 +32,7 @@ from ome_operator.kube.freeze_switch import FreezeSwitch
 from ome_operator.kube.leader_election import Election, ElectionSettings, Lost
 from ome_operator.kube.namespaces import can_watch
 from ome_operator.kube.resources import RESOURCES, SHORT_API
-from ome_operator.machinery import health
+from ome_operator.machinery import collector, health
 from ome_operator.machinery.metrics import Metrics
 from ome_operator.settings import Settings
 from ome_operator.watch.coverage import Coverage, How
@@ -137,6 +136,7 @@ class Operator:
             return ()
 
     def _lead(self, short: Sequence[str], exposed: Sequence[str]) -> Sequence[Watched]:
+        collector.patient()
         settings = self._settings
         kinds = scope_of(settings).kinds((*KINDS, *short, *exposed))
         self._manager = manager = Manager(settings, self._core, self._client, self._metrics, self._wall, kinds)
@@ -230,9 +230,7 @@ class Operator:
         await self._freeze.known.wait()
         manager.watch_metrics(self.told)
         self._state, self._ready = "leading", True
-        gc.collect()
-        gc.freeze()  # what was listed lives long: the collector need not walk it again and again
-        gc.set_threshold(50_000, 20, 20)  # bodies of events die young and without cycles; the default looks every 700
+        collector.settled()
         former = asyncio.create_task(self._remove_former(manager), name="former")
         try:
             await manager.run()

@@ -9,14 +9,14 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.api import Invalid
-from ome_operator.cache import node_labels
-from ome_operator.cache.cluster_cache import BASE_MODEL, JOB, RECORD, ClusterCache, NodeResource, child_group, pod_group
+from ome_operator.cache.cluster_cache import BASE_MODEL, RECORD, ClusterCache, NodeResource, child_group, pod_group
 from ome_operator.cache.reference_index import ReferenceIndex, Refs
 from ome_operator.cache.resources import (
     ACCELERATORS,
     BENCHMARK,
     CATALOG,
     HELD,
+    JOB,
     MODELS,
     SERVICE,
     SERVING,
@@ -42,6 +42,8 @@ class EventHandler(ClusterCache):
     def __init__(self, enqueue: Enqueue, models_of: Refs, runtimes_of: Refs, settled: Deps | None = None) -> None:
         super().__init__(settled or Deps())
         self._enqueue, self._referrers = enqueue, ReferenceIndex(models_of, runtimes_of)
+        self._woken: set[Ref] = set()
+        """Models that are dirty with all of their users, because nodes have or lost them since anybody asked for `deps`."""
         self.child_gone: Callable[[Child], None] = lambda _: None
         """Told when a child has vanished: its name is free."""
 
@@ -107,6 +109,11 @@ class EventHandler(ClusterCache):
             self._enqueue(Ref(RECORD, "", node), False)
 
     # --- what passes read -----------------------------------------------------------------------------------------
+
+    def deps(self) -> Deps:
+        """As before; whoever has asked may be dirty again."""
+        self._woken.clear()
+        return super().deps()
 
     def users(self, ref: Ref) -> tuple[Ref, ...]:
         """Services that refer to an object, sorted."""
@@ -237,10 +244,11 @@ class EventHandler(ClusterCache):
                 pod_group(pod) for uid in self._index.on_node(old.name) if (pod := self.pods.get(uid)) is not None
             }:
                 self._dirty_service(group)
-        labels = node_labels.holds(old) ^ node_labels.holds(new)
-        for ref in {ref: None for label in labels for ref in self._index.models.of(label)}:
+        concerned = {ref for label in self._index.moved() for ref in self._index.models.of(label)}
+        for ref in sorted(concerned - self._woken):
             found = self.find(ref)
             if found is not None and not self.quota.beyond(found.uid):
+                self._woken.add(ref)
                 self._enqueue(ref, False)
                 for user in self._referrers.of(ref):
                     self._enqueue(user, False)

@@ -20,6 +20,7 @@ class Index:
         self._weights: dict[str, Any] = {}
         self._nodes: dict[str, Node] = {}
         self._holders: dict[str, set[str]] = {}
+        self._moved: set[str] = set()
         self._on_node: dict[str, dict[str, None]] = {}
         self._records: dict[str, NodeRecord] = {}
         self._benchmarks: dict[tuple[str, str, str], dict[Ref, None]] = {}
@@ -56,6 +57,12 @@ class Index:
             _tidy(self._holders, label)
         for label in after - before:
             self._holders.setdefault(label, set()).add(name)
+        self._moved |= before ^ after
+
+    def moved(self) -> set[str]:
+        """Labels that have another set of holders since the last call."""
+        moved, self._moved = self._moved, set()
+        return moved
 
     def record(self, node: str, now: NodeRecord | None) -> None:
         """The record of a node changed, or is gone: None."""

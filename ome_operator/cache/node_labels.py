@@ -6,6 +6,9 @@ from ome_operator.core.observed.objects import Node, Ref
 _CUT = 8
 """Characters of the digest that the name of a revision's label ends with where the model's own name is too long for it."""
 
+_ASKED = 10_000
+"""Labels whose models are remembered: the nodes of a pool have the same, and strangers any number of others."""
+
 
 def concerns(label: str, ref: Ref) -> bool:
     """Whether a node label is about this model, or about one of its revisions."""
@@ -27,11 +30,13 @@ class LabelIndex:
     def __init__(self) -> None:
         self._ends: dict[Ref, tuple[str, str]] = {}
         self._models: dict[str, dict[Ref, None]] = {}
+        self._found: dict[str, list[Ref]] = {}
 
     def add(self, ref: Ref) -> None:
         """There is a model of this name."""
         if ref in self._ends:
             return
+        self._found.clear()
         label = names.model_label(*ref)
         self._ends[ref] = label, names.digest(label.removeprefix(keys.MODEL_LABEL_PREFIX), _CUT)
         for end in self._ends[ref]:
@@ -39,6 +44,7 @@ class LabelIndex:
 
     def remove(self, ref: Ref) -> None:
         """There is none any more."""
+        self._found.clear()
         for end in self._ends.pop(ref, ()):
             del self._models[end][ref]
             if not self._models[end]:
@@ -46,6 +52,10 @@ class LabelIndex:
 
     def of(self, label: str) -> list[Ref]:
         """The models that a label is about."""
-        whole = label.rpartition(".")[0]
-        found = {ref: None for end in (label, whole, whole[-_CUT:]) for ref in self._models.get(end, ())}
-        return [ref for ref in found if self._ends[ref][0] == label or concerns(label, ref)]
+        if label not in self._found:
+            if len(self._found) >= _ASKED:
+                self._found.clear()
+            whole = label.rpartition(".")[0]
+            near = {ref: None for end in (label, whole, whole[-_CUT:]) for ref in self._models.get(end, ())}
+            self._found[label] = [ref for ref in near if self._ends[ref][0] == label or concerns(label, ref)]
+        return self._found[label]

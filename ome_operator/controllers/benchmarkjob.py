@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ome_operator.api import InferenceService, Invalid
-from ome_operator.cache.cluster_cache import JOB
 from ome_operator.cache.event_handler import EventHandler
-from ome_operator.cache.resources import SERVICE, Resource
+from ome_operator.cache.resources import JOB, SERVICE, Resource
 from ome_operator.controllers import events
 from ome_operator.controllers.base import Status, StatusReconciler, WallClock
 from ome_operator.core.benchmarkjob import job

@@ -6,6 +6,7 @@ their JSON types are the server's: it has validated them.
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from sys import intern
 from typing import Any
 
 from ome_operator import keys
@@ -252,14 +253,14 @@ def _last_words(container: Body, terminated: Body) -> str:
 
 
 def node(body: Body) -> Node:
-    """A node, ready when the scheduler may put pods on it."""
+    """A node, ready when the scheduler may put pods on it. Thousands of nodes share the texts of their labels."""
     metadata, status = body.get("metadata") or {}, body.get("status") or {}
     conditions = {one.get("type"): one.get("status") for one in status.get("conditions") or ()}
     allocatable = status.get("allocatable") or {}
     return Node(
         name=metadata.get("name") or "",
         version=version(body),
-        labels=metadata.get("labels") or {},
+        labels={intern(name): intern(value) for name, value in (metadata.get("labels") or {}).items()},
         ready=conditions.get("Ready") == "True" and not (body.get("spec") or {}).get("unschedulable"),
         alive=conditions.get("Ready") == "True",
         gpus=sum(_number(value, 0) for name, value in allocatable.items() if name.endswith("/gpu")),
@@ -270,7 +271,7 @@ def node(body: Body) -> Node:
 def _applied_labels(body: Body) -> frozenset[str]:
     fields = managed_fields.applied_fields(body) or {}
     labels = (fields.get("f:metadata") or {}).get("f:labels") or {}
-    return frozenset(name[2:] for name in labels if name.startswith("f:"))
+    return frozenset(intern(name[2:]) for name in labels if name.startswith("f:"))
 
 
 def record(body: Body) -> NodeRecord:

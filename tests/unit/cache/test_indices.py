@@ -10,7 +10,16 @@ from ome_operator import keys, names
 from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.node_labels import LabelIndex, concerns
 from ome_operator.core.observed.objects import Ref
-from tests.unit.cache.test_event_handler import MODEL_SPEC, Told, body
+from tests.unit.cache.test_event_handler import MODEL, MODEL_SPEC, SERVICE, SPEC, Told, body
+
+
+@pytest.fixture
+def told() -> Told:
+    made = Told()
+    made.see("ClusterBaseModel", "k2", metadata={"namespace": ""}, spec=MODEL_SPEC)
+    made.see("InferenceService", "kimi", spec=SPEC)
+    return made
+
 
 KINDS = st.sampled_from([("ClusterBaseModel", ""), ("BaseModel", "team"), ("BaseModel", "a-very-long-namespace" * 2)])
 NAMES = st.text("ab.", min_size=1, max_size=3).map(lambda text: f"m{text}m") | st.sampled_from(["long" * 12, "long" * 15])
@@ -118,3 +127,17 @@ def test_a_node_concerns_the_accelerator_classes_that_count_it(labels: dict[str,
     told.dirty.clear()
     told.cluster.gone("Node", "uid-n")
     assert told.dirty == accelerator
+
+
+def test_users_of_a_model_are_woken_once_until_somebody_looks(told: Told) -> None:
+    """A list of 5,000 nodes would name each of 1,000 services 5,000 times before the first of them has a pass."""
+    label = {"labels": {keys.MODEL_LABEL_PREFIX + "clusterbasemodel.k2": "Ready"}}
+    woken = [(MODEL, False), (SERVICE, False)]
+    assert told.see("Node", "n1", metadata=label) == woken
+    assert told.see("Node", "n2", metadata=label) == []
+    assert told.cluster.deps().holders.keys() == label["labels"].keys()
+    assert told.see("Node", "n3", metadata=label) == woken
+    told.dirty.clear()
+    told.cluster.deps()
+    told.cluster.gone("Node", "uid-n1")
+    assert told.dirty == woken
