@@ -3,7 +3,8 @@
 They are facts and parsed specs, never bodies.
 """
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ome_operator import keys
@@ -38,25 +39,37 @@ class NodeResource(NamedTuple):
 class ClusterCache:
     """Facts of all kinds; `settled` has what settings say, and whether all is frozen."""
 
-    def __init__(self, settled: Deps) -> None:
+    def __init__(self, settled: Deps, clock: Callable[[], float] = time.monotonic) -> None:
         self.children: dict[str, Store[Child, tuple[str, str]]] = {
-            kind: Store(child_group, _same_fact) for kind in (*CHILDREN, *ON_DEMAND, JOB)
+            kind: Store(child_group, _same_fact, clock=clock) for kind in (*CHILDREN, *ON_DEMAND, JOB)
         }
         self._index = Index(settled)
         index = self._index
-        self.pods: Store[Pod, tuple[str, str]] = Store(pod_group, _same_fact, index.pod)
+        self.pods: Store[Pod, tuple[str, str]] = Store(pod_group, _same_fact, index.pod, clock)
         kinds = (SERVICE, *CATALOG, BENCHMARK, *SHORT)
         noted = {BENCHMARK: index.benchmark, SERVING: index.serving, **dict.fromkeys(HELD, self._model_noted)}
         self.resources: dict[str, Store[Resource, Ref]] = {
-            kind: Store(_kept_group, same, noted.get(kind, _ignored)) for kind in kinds
+            kind: Store(_kept_group, same, noted.get(kind, _ignored), clock) for kind in kinds
         }
-        self.nodes: Store[NodeResource, str] = Store(_node_group, _same_node, self._node_noted)
-        self.records: Store[NodeRecord, str] = Store(_record_group, _same_fact, self._record_noted)
+        self.nodes: Store[NodeResource, str] = Store(_node_group, _same_node, self._node_noted, clock)
+        self.records: Store[NodeRecord, str] = Store(_record_group, _same_fact, self._record_noted, clock)
         self.quota = Quota(settled.models_per_namespace)
         """BaseModels by their namespaces."""
         self._stamps: dict[str, Any] = {}
         self._edited: set[Ref] = set()
         """What services refer to and was edited since `deps` was asked for."""
+
+    def tidy(self) -> None:
+        """Forget what events of the past were kept for."""
+        every: tuple[Store[Any, Any], ...] = (
+            *self.children.values(),
+            *self.resources.values(),
+            self.pods,
+            self.nodes,
+            self.records,
+        )
+        for store in every:
+            store.tidy()
 
     def uids(self, kind: str, namespace: str = "") -> set[str]:
         """UIDs of a kind in a namespace, or in all, for audits."""

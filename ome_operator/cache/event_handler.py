@@ -3,6 +3,7 @@
 Fed by the watch, by the answers to our own writes, and by audits.
 """
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -39,8 +40,15 @@ has become ready (else it is any other consequence)."""
 class EventHandler(ClusterCache):
     """What we know of it; `enqueue` is told about every change that matters to a key."""
 
-    def __init__(self, enqueue: Enqueue, models_of: Refs, runtimes_of: Refs, settled: Deps | None = None) -> None:
-        super().__init__(settled or Deps())
+    def __init__(
+        self,
+        enqueue: Enqueue,
+        models_of: Refs,
+        runtimes_of: Refs,
+        settled: Deps | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(settled or Deps(), clock)
         self._enqueue, self._referrers = enqueue, ReferenceIndex(models_of, runtimes_of)
         self._woken: set[Ref] = set()
         """Models that are dirty with all of their users, because nodes have or lost them since anybody asked for `deps`."""
@@ -129,7 +137,8 @@ class EventHandler(ClusterCache):
         """The server's answer to a write or a live read of ours; later passes see it even before the watch does."""
         if kind in self.children:
             child = self._child(kind, body)
-            self.children[kind].wrote(child)
+            if not self.children[kind].wrote(child) and self.children[kind].get(child.uid) is None:
+                self._stamps.pop(child.uid, None)  # it is gone by now
             return child
         if kind == "Pod":
             pod = from_api.pod(body)

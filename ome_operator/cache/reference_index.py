@@ -35,7 +35,10 @@ class ReferenceIndex:
             return ()
         before, after = self._refs(old), self._refs(new)
         for ref in before - after:
-            self._users.get(ref, {}).pop(service, None)
+            users = self._users.get(ref, {})
+            users.pop(service, None)
+            if not users:
+                self._users.pop(ref, None)
         for ref in after - before:
             self._users.setdefault(ref, {})[service] = None
         return tuple(ref for ref in before ^ after if ref != _ANY_RUNTIME)

@@ -33,6 +33,7 @@ from ome_operator.machinery.metrics import Metrics
 from ome_operator.machinery.relist import Audit
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.settings import Settings
+from ome_operator.util import memoize
 from ome_operator.watch.coverage import Coverage
 from ome_operator.watch.sink import Body, Watched
 
@@ -222,6 +223,7 @@ class Manager:
         self._tasks = [
             asyncio.create_task(self._queue.run(self._pass), name="passes"),
             asyncio.create_task(self._audit.run(), name="audits"),
+            asyncio.create_task(self._tidy(), name="tidy"),
         ]
         if self._settings.router_watch > 0:
             self._tasks.append(asyncio.create_task(self._routers.run(), name="routers"))
@@ -233,6 +235,13 @@ class Manager:
             task.cancel()
         if not await self._queue.drain(grace):
             logger.warning("passes were cut off")
+
+    async def _tidy(self) -> None:
+        """Forget what nobody needs: every key has a pass meanwhile, which asks for what it needs again."""
+        while True:
+            await asyncio.sleep(2 * self._settings.resync)
+            self.cluster.tidy()
+            memoize.forget_unused()
 
     async def _pass(self, ref: Ref) -> None:
         if self._outside(ref.namespace):

@@ -6,6 +6,7 @@ stays gone whatever stale event still arrives; only a newer version brings it ba
 and put on again).
 """
 
+import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Generic, Protocol, TypeVar
 
@@ -24,6 +25,8 @@ G = TypeVar("G", bound=Hashable)
 
 TOMBS = 20_000
 """UIDs that are remembered as gone; events older than the last so many deletions are not in flight any more."""
+BURIED = 600.0
+"""Seconds for which they are: twice as long as a page of a list may be old."""
 
 
 class Store(Generic[T, G]):
@@ -37,12 +40,14 @@ class Store(Generic[T, G]):
         group: Callable[[T], G],
         same: Callable[[T, T], bool],
         noted: Callable[[T | None, T | None], None] = lambda old, new: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._group_of, self._same, self._noted = group, same, noted
+        self._group_of, self._same, self._noted, self._clock = group, same, noted, clock
         self._items: dict[str, T] = {}
         self._groups: dict[G, dict[str, T]] = {}
         self._ahead: set[str] = set()
-        self._tombs: dict[str, int] = {}
+        self._tombs: dict[str, tuple[int, float]] = {}
+        """UID -> the version since which it is gone, and when that was told last: the oldest first."""
 
     def __len__(self) -> int:
         return len(self._items)
@@ -68,7 +73,7 @@ class Store(Generic[T, G]):
 
     def stale(self, uid: str, version: int) -> bool:
         """Whether an event of this version tells nothing: it is the echo of our own write, older, or of a ghost."""
-        if version <= self._tombs.get(uid, -1):
+        if version <= self._gone_since(uid):
             return True
         if (known := self._items.get(uid)) is None:
             return False
@@ -84,7 +89,7 @@ class Store(Generic[T, G]):
     def wrote(self, item: T) -> bool:
         """The answer to our own write; whether it is newer than what was known."""
         known = self._items.get(item.uid)
-        if item.version <= self._tombs.get(item.uid, -1) or (known is not None and known.version >= item.version):
+        if item.version <= self._gone_since(item.uid) or (known is not None and known.version >= item.version):
             return False
         self._put(item)
         self._ahead.add(item.uid)
@@ -99,13 +104,25 @@ class Store(Generic[T, G]):
         """The object does not exist any more, since this version as far as that is known; what was known of it."""
         self._ahead.discard(uid)
         known = self._items.pop(uid, None)
-        self._tombs[uid] = max(version, known.version if known is not None else 0, self._tombs.get(uid, 0))
+        since = max(version, known.version if known is not None else 0, self._gone_since(uid), 0)
+        self._tombs.pop(uid, None)
+        self._tombs[uid] = since, self._clock()
         if len(self._tombs) > TOMBS:
             del self._tombs[next(iter(self._tombs))]
         if known is not None:
             self._leave(known)
             self._noted(known, None)
         return known
+
+    def tidy(self) -> None:
+        """Forget what has been gone for so long that no event of it is in flight."""
+        long_ago = self._clock() - BURIED
+        while self._tombs and next(iter(self._tombs.values()))[1] < long_ago:
+            del self._tombs[next(iter(self._tombs))]
+
+    def _gone_since(self, uid: str) -> int:
+        found = self._tombs.get(uid)
+        return -1 if found is None else found[0]
 
     def _put(self, item: T) -> bool:
         self._tombs.pop(item.uid, None)

@@ -20,8 +20,8 @@ def memoize_by_identity(size: int) -> Callable[[Callable[P, R]], Callable[P, R]]
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        # The arguments are kept beside the result: while they live, nothing else can have their id.
-        kept: OrderedDict[Hashable, tuple[Any, R]] = OrderedDict()
+        kept = _Kept(size)
+        _ALL.append(kept)
 
         @wraps(function)
         def cached(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -30,17 +30,57 @@ def memoize_by_identity(size: int) -> Callable[[Callable[P, R]], Callable[P, R]]
             key = _key(args)
             found = kept.get(key)
             if found is not None:
-                kept.move_to_end(key)
-                return found[1]
+                result: R = found[1]
+                return result
             result = function(*args, **kwargs)
-            kept[key] = args, result
-            if len(kept) > size:
-                kept.popitem(last=False)
+            kept.put(key, (args, result))
             return result
 
         return cached
 
     return decorate
+
+
+def forget_unused() -> None:
+    """Drop every result that nobody has asked for since the call before: manifests of services that are gone."""
+    for kept in _ALL:
+        kept.turn()
+
+
+def held() -> int:
+    """How many results are kept."""
+    return sum(len(kept.young) + len(kept.old) for kept in _ALL)
+
+
+class _Kept:
+    """Arguments and results, those that were asked for last at the end. The arguments are kept beside the result: while they
+    live, nothing else can have their id.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self.young: OrderedDict[Hashable, tuple[Any, Any]] = OrderedDict()
+        self.old: OrderedDict[Hashable, tuple[Any, Any]] = OrderedDict()
+        """Those that nobody has asked for since the last turn."""
+
+    def get(self, key: Hashable) -> tuple[Any, Any] | None:
+        found = self.young.get(key)
+        if found is not None:
+            self.young.move_to_end(key)
+        elif (found := self.old.pop(key, None)) is not None:
+            self.young[key] = found
+        return found
+
+    def put(self, key: Hashable, found: tuple[Any, Any]) -> None:
+        self.young[key] = found
+        if len(self.young) + len(self.old) > self._size:
+            (self.old or self.young).popitem(last=False)
+
+    def turn(self) -> None:
+        self.old, self.young = self.young, OrderedDict()
+
+
+_ALL: list[_Kept] = []
 
 
 def _key(value: Any) -> Hashable:

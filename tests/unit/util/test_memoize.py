@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from ome_operator.util import memoize
 from ome_operator.util.memoize import memoize_by_identity
 
 
@@ -80,3 +81,21 @@ def test_arguments_by_name_are_refused() -> None:
     function, _ = counted()
     with pytest.raises(TypeError):
         function(a=1)
+
+
+def test_what_nobody_asks_for_is_forgotten_at_the_second_turn() -> None:
+    function, calls = counted()
+    function("used"), function("unused")
+    for _ in range(3):
+        memoize.forget_unused()
+        function("used")
+    function("unused")
+    assert calls == [("used",), ("unused",), ("unused",)]
+
+
+def test_old_results_are_the_first_to_go() -> None:
+    function, calls = counted(2)
+    function("a"), function("b")
+    memoize.forget_unused()
+    function("b"), function("c"), function("b")
+    assert calls == [("a",), ("b",), ("c",)]

@@ -1,0 +1,139 @@
+"""What is gone leaves nothing behind: services come and go for months."""
+
+import gc
+import tracemalloc
+from collections.abc import Iterable
+from typing import Any
+
+from bench import offline
+from bench.scenarios import HOLDS, SINGLE, catalog
+from ome_operator import keys
+from ome_operator.api import InferenceService
+from ome_operator.cache.event_handler import EventHandler
+from ome_operator.cache.resources import SERVICE
+from ome_operator.controllers.base import CORE
+from ome_operator.core.observed.objects import Observed
+from ome_operator.machinery.store import BURIED, TOMBS
+from ome_operator.util import memoize
+from tests.unit.cache.test_event_handler import body
+from tests.unit.controllers.makers import NOW
+
+CHILDREN = ("StatefulSet", "Deployment", "Service", "ControllerRevision", "Pod")
+
+
+class Life:
+    """A cluster whose services live for a while."""
+
+    def __init__(self) -> None:
+        self.now, self.version = 0.0, 0
+        self.cluster = EventHandler(lambda *_: None, CORE.models_of, CORE.runtimes_of, clock=lambda: self.now)
+
+    def lives(self, numbers: Iterable[int]) -> None:
+        """Services come with all that they have, and are deleted."""
+        told = [(kind, each) for number in numbers for kind, each in self._bodies(number)]
+        for kind, each in told:
+            self.cluster.seen(kind, each)
+            self.cluster.wrote(kind, each)
+        self.cluster.deps()
+        for kind, each in reversed(told):
+            self.version += 1
+            self.cluster.gone(kind, each["metadata"]["uid"], self.version)
+            self.cluster.wrote(kind, each)  # an answer that comes too late
+
+    def _bodies(self, number: int) -> Iterable[tuple[str, dict[str, Any]]]:
+        service = f"s-{number}"
+        labels = {keys.SERVICE: service, keys.MANAGED_BY: keys.MANAGER}
+        model = {"kind": "BaseModel", "name": f"m-{number}"}
+        spec: dict[str, Any] = {"model": model, "runtime": {"name": f"rt-{number}"}, "engine": {}}
+        storage = {"modelFormat": {"name": "safetensors"}, "storage": {"storageUri": f"hf://a/{number}"}}
+        label = f"{keys.MODEL_LABEL_PREFIX}ns.basemodel.m-{number}"
+        yield "BaseModel", self._body(f"m-{number}", spec=storage)
+        yield SERVICE, self._body(service, spec=spec)
+        for kind in CHILDREN:
+            yield kind, self._body(f"{service}-{kind}", metadata={"labels": labels}, spec={"nodeName": f"n-{number}"})
+        yield "Node", self._body(f"n-{number}", metadata={"labels": {label: "Ready"}})
+        held = [{"kind": "BaseModel", "namespace": "ns", "name": f"m-{number}"}]
+        yield "NodeModels", self._body(f"n-{number}", metadata={"uid": f"record-{number}"}, status={"models": held})
+
+    def _body(self, name: str, **parts: Any) -> dict[str, Any]:
+        self.version += 1
+        return body(name, self.version, **parts)
+
+    def later(self) -> None:
+        """Long after."""
+        self.now += BURIED + 1
+        self.cluster.tidy()
+        self.cluster.deps()
+
+
+def entries(root: Any) -> int:
+    """Entries of all containers that an object of ours leads to."""
+    seen, at, found = set[int](), [root], 0
+    while at:
+        value = at.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, dict | list | set | frozenset | tuple):
+            found += len(value)
+            at += [*value, *value.values()] if isinstance(value, dict) else value
+        elif type(value).__module__.startswith("ome_operator."):
+            at += vars(value).values() if hasattr(value, "__dict__") else ()
+    return found
+
+
+def test_services_that_are_gone_leave_nothing_behind() -> None:
+    """Two thousand with nine objects each."""
+    life = Life()
+    life.lives(range(100))
+    life.later()
+    before = entries(life.cluster)
+    for first in range(100, 2100, 500):
+        life.lives(range(first, first + 500))
+    assert entries(life.cluster) > 2 * before, "tombs: events of these may be in flight"
+    life.later()
+    assert entries(life.cluster) == before
+
+
+def test_memory_returns_to_what_it_was() -> None:
+    life = Life()
+    tracemalloc.start()
+    try:
+        sizes = []
+        for first in range(0, 800, 200):
+            life.lives(range(first, first + 200))
+            life.later()
+            gc.collect()
+            sizes.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    assert sizes[-1] - sizes[0] < 0.1 * sizes[0], f"{sizes} bytes"
+
+
+def test_tombs_of_a_burst_are_bounded() -> None:
+    life = Life()
+    for number in range(TOMBS + 100):
+        life.cluster.gone("Pod", f"uid-{number}", 5)
+    assert entries(life.cluster.pods) < 4 * TOMBS
+
+
+def test_manifests_of_dead_services_are_forgotten_and_those_of_the_living_are_not() -> None:
+    scenario = SINGLE[100]
+    deps = offline.dependencies(catalog(), HOLDS, scenario.nodes)
+    living = offline.service(scenario.service(0))
+
+    def passed(service: InferenceService) -> None:
+        CORE.sync(service, deps, Observed(), NOW)
+
+    def turn() -> int:
+        passed(living)
+        memoize.forget_unused()
+        return memoize.held()
+
+    turn()
+    before = turn()
+    for number in range(1, 100):
+        passed(offline.service(scenario.service(number)))
+    assert memoize.held() > 10 * before
+    turn()
+    assert turn() <= 1.1 * before
