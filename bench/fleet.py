@@ -17,6 +17,7 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from bench.alone import steady
 from bench.crowd import MODEL, NODE, RECORD, SERVICE, Crowd, Size, encoded
 from bench.results import Fleet, Wave
 from bench.scenarios import Manifest
@@ -104,6 +105,7 @@ class _Fleet(Client):
         self._catalog = CatalogReconciler(self.cluster, self, self._queue, 600.0, lambda: NOW)
         self._records = NodeModelsReconciler(self.cluster, self, self._queue, 600.0)
         self._said: dict[Ref, status_writer.Written] = {}
+        self._observed: dict[Ref, Observed] = {}
         self._pages: dict[str, list[bytes]] = {}
         self._lines: dict[str, asyncio.Queue[bytes]] = {}
 
@@ -173,8 +175,9 @@ class _Fleet(Client):
         await informer.complete.wait()
         with self._besides():
             self._pages.clear()
-        collector.settled()
+        collector.listed()
         await self._passes()
+        collector.passed()
 
     async def tell(self, kind: str, bodies: Callable[[], list[Manifest]], what: str = "MODIFIED") -> None:
         """Events of a kind, as a watch brings them."""
@@ -200,10 +203,16 @@ class _Fleet(Client):
             await asyncio.sleep(0)
 
     async def _service(self, ref: Ref) -> None:
-        if (found := self.cluster.find(ref)) is not None:
-            plan = CORE.sync(found.parsed, self.cluster.deps(), Observed(), NOW)
-            if status_writer.differs(found, plan.status, self._said.get(ref, ("", ""))):
-                self._said[ref] = await status_writer.write(self, self.cluster, found, plan.status) or ("", "")
+        """Its first pass makes everything; after that all of it is there and ready."""
+        if (found := self.cluster.find(ref)) is None:
+            return
+        observed = self._observed.get(ref, Observed())
+        plan = CORE.sync(found.parsed, self.cluster.deps(), observed, NOW)
+        if status_writer.differs(found, plan.status, self._said.get(ref, ("", ""))):
+            self._said[ref] = await status_writer.write(self, self.cluster, found, plan.status) or ("", "")
+        if ref not in self._observed:
+            with self._besides():
+                self._observed[ref] = steady(found.parsed, self.cluster.deps())[1]
 
     # --- the sink -----------------------------------------------------------------------------------------------------
 

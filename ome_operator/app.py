@@ -7,8 +7,9 @@ with 1 when it lost the Lease or cannot watch any more: starting again costs lis
 import asyncio
 import contextlib
 import logging
+import os
 import signal
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -17,28 +18,31 @@ import aiohttp
 
 from ome_operator import keys
 from ome_operator.cache.cluster_cache import KINDS
-from ome_operator.cache.resources import SHORT
-from ome_operator.controllers import former_exposure
+from ome_operator.controllers import former_exposure, start
 from ome_operator.controllers.base import CORE, Core, WallClock
 from ome_operator.controllers.manager import WRITTEN, Manager, scope_of, watched
 from ome_operator.controllers.policies import Policies
 from ome_operator.controllers.rivals import Rivals
 from ome_operator.core.observed.brake import frozen
-from ome_operator.errors import UserError
 from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
-from ome_operator.kube.errors import KubeError, Transient
+from ome_operator.kube.errors import KubeError
 from ome_operator.kube.freeze_switch import FreezeSwitch
 from ome_operator.kube.leader_election import Election, ElectionSettings, Lost
+from ome_operator.kube.lease_thread import LeaseThread
 from ome_operator.kube.namespaces import can_watch
-from ome_operator.kube.resources import RESOURCES, SHORT_API
-from ome_operator.machinery import collector, health
+from ome_operator.machinery import collector, health, watchdog
 from ome_operator.machinery.metrics import Metrics
+from ome_operator.machinery.watchdog import Complaints, Stall
 from ome_operator.settings import Settings
 from ome_operator.watch.coverage import Coverage, How
 from ome_operator.watch.sink import CannotWatch, Watched
 
 logger = logging.getLogger(__name__)
+
+
+FIRST_PASSES = 120.0
+"""Seconds in which everything that was listed has had a pass."""
 
 
 def now() -> datetime:
@@ -68,12 +72,16 @@ class Operator:
         self._connection = connection = await Connection.open(settings.kubeconfig, settings.context)
         async with contextlib.AsyncExitStack() as stack:
             await self._serve(stack)
-            # Its own connection: a renewal waits behind no other request.
+            loop, told = asyncio.get_running_loop(), Complaints(self._metrics.stalls.observe)
+            dog, sleep = watchdog.begin(loop, stalled=told, dead=_end, patience=settings.silence)
+            stack.callback(sleep)
             self._lease: Election | None = None
             if settings.leader_election:
-                self._lease = Election(self._made(stack, 1), _election(settings), self._wall)
+                self._holder = LeaseThread()
+                stack.push_async_callback(self._holder.close)
+                self._lease = await self._holder.run(self._candidate(lambda: dog.silent < settings.lease_patience))
             self._client = self._made(stack, settings.connections, self._lease, observe=settings.observe)
-            introduced = asyncio.create_task(_introduce(self._made(stack, 1), settings), name="whoami")
+            introduced = asyncio.create_task(start.introduce(self._made(stack, 1), settings), name="whoami")
             stack.callback(introduced.cancel)
             self._watches = connection.session(limit=0, agent=keys.MANAGER)
             stack.push_async_callback(self._watches.close)
@@ -81,6 +89,14 @@ class Operator:
             self._metrics.leader.set(0)
             logger.info("stopped")
             return 1 if self._dead else 0
+
+    async def _candidate(self, works: Callable[[], bool]) -> Election:
+        """Made where it lives, with a connection of its own: a renewal waits behind no other request, and behind no pass."""
+        settings = self._settings
+        connection = await Connection.open(settings.kubeconfig, settings.context)
+        client = Client(connection, connections=1, timeout=settings.request_timeout, count=self._metrics.request)
+        self._holder.stack.push_async_callback(client.close)
+        return Election(client, _election(settings), self._wall, works=works)
 
     def _made(
         self, stack: contextlib.AsyncExitStack, connections: int, election: Election | None = None, *, observe: bool = False
@@ -121,15 +137,15 @@ class Operator:
             await asyncio.sleep(0)  # kopf sets handlers of signals meanwhile, which bear no second signal and stop 5 s later
             self._catch_signals()
             self._state, self._ready = "waiting for CRDs", False
-            await _kinds_served(self._client)
+            await start.kinds_served(self._client)
             if self._lease is not None:
                 self._state, self._ready = "standby", True
-                await self._lease.acquire()
+                await self._holder.run(self._lease.acquire())
             self._metrics.leader.set(1)
             self._state, self._ready = "listing", False
-            exposed = await _exposed(self._client, self._settings.expose)
+            exposed = await start.exposed(self._client, self._settings.expose)
             policies = ("NetworkPolicy",) if self._settings.network_policies else ()
-            return self._lead(await _short_kinds(self._client), (*exposed, *policies))
+            return self._lead(await start.short_kinds(self._client), (*exposed, *policies))
         except Exception as error:
             self._die("start", error)
             self._stop.set()
@@ -169,7 +185,7 @@ class Operator:
         rivals.watch_metrics(self._metrics)
         self._begin("rivals", self._look_around(rivals))
         if self._lease is not None:
-            self._begin("lease", self._lease.hold())
+            self._begin("lease", self._holder.hold(self._lease, settings.lease_renew))
         return watched(kind for kind in kinds if kind in WRITTEN)
 
     def _begin(self, name: str, work: Coroutine[Any, Any, None]) -> None:
@@ -195,7 +211,7 @@ class Operator:
                 task.cancel()
             await asyncio.wait(self._tasks, timeout=5.0)
             if self._lease is not None and not self._dead:
-                await self._lease.release()
+                await self._holder.run(self._lease.release())
             await self.told.end()
             self._tasks = set()
 
@@ -230,7 +246,8 @@ class Operator:
         await self._freeze.known.wait()
         manager.watch_metrics(self.told)
         self._state, self._ready = "leading", True
-        collector.settled()
+        collector.listed()
+        asyncio.get_running_loop().call_later(FIRST_PASSES, collector.passed)
         former = asyncio.create_task(self._remove_former(manager), name="former")
         try:
             await manager.run()
@@ -273,6 +290,12 @@ class Operator:
         self._stop.set()
 
 
+def _end(stall: Stall) -> None:
+    """The event loop does not answer any more: nobody else could end the process, and its Lease has run out."""
+    logger.critical("stopping: the event loop does not answer: %s", stall)
+    os._exit(1)
+
+
 async def run(settings: Settings) -> int:
     """Run the operator; the exit code."""
     return await Operator(settings, wall=now).run()
@@ -289,60 +312,3 @@ def _election(settings: Settings) -> ElectionSettings:
         # Who reads nothing cluster-wide meets others in its namespaces alone, where it leaves claims.
         {keys.LEASE_CLASS: settings.operator_class if settings.cluster_kinds else None},
     )
-
-
-async def _introduce(client: Client, settings: Settings) -> None:
-    """Say as whom the operator works: the chart gives its rights, and binds by its policies, a single account."""
-    while True:
-        try:
-            user = await client.who()
-        except Transient as error:
-            logger.warning("cannot ask as whom we work: %s", error)
-            await asyncio.sleep(5.0)
-            continue
-        except KubeError as error:
-            logger.warning("nobody can say as whom we work: %s", error)
-            return
-        own = f"{settings.lease_namespace}/{settings.own_name}"
-        if user == f"system:serviceaccount:{own.replace('/', ':')}":
-            logger.info("working as %s", user)
-        else:
-            logger.warning(
-                "working as %s, with all the rights of that user: the chart's policies bind the ServiceAccount %s alone, "
-                "of which `ome kubeconfig --serviceaccount %s` makes a kubeconfig", user, own, own,
-            )  # fmt: skip
-        return
-
-
-async def _short_kinds(client: Client) -> tuple[str, ...]:
-    """The kinds of sglang.ai that this cluster has; CRDs that come later are found by the next process."""
-    served = await client.served(SHORT_API)
-    return tuple(kind for kind in SHORT if RESOURCES[kind].plural in served)
-
-
-async def _exposed(client: Client, kind: str) -> tuple[str, ...]:
-    """The kind that leads to services from outside. Raises UserError where the cluster does not know it."""
-    if kind and RESOURCES[kind].plural not in await client.served(RESOURCES[kind].api_version):
-        version = RESOURCES[kind].api_version
-        raise UserError(
-            f"the cluster has no {kind} of {version}: install its CRDs, or set exposure.kind of the chart to none"
-        )
-    return (kind,) if kind else ()
-
-
-async def _kinds_served(client: Client) -> None:
-    """Wait for our CRDs: a kind that is not served cannot be watched."""
-    wanted = {RESOURCES[kind].plural for kind in KINDS if RESOURCES[kind].api_version == keys.API_VERSION}
-    said: frozenset[str] = frozenset()
-    while True:
-        try:
-            missing = frozenset(wanted - await client.served(keys.API_VERSION))
-        except KubeError as error:
-            logger.warning("cannot ask which kinds are served: %s", error)
-        else:
-            if not missing:
-                return
-            if missing != said:
-                logger.warning("waiting for CRDs of %s: %s (install the chart ome-crd)", keys.GROUP, sorted(missing))
-            said = missing
-        await asyncio.sleep(2.0)

@@ -34,6 +34,10 @@ class Settings:
     lease_renew: float = 10.0
     """A leader that cannot renew for so long exits. Less than the duration, so that there are never two leaders."""
     lease_retry: float = 2.0
+    lease_patience: float = 30.0
+    """A leader whose event loop has not answered for so long renews no more: another shall work."""
+    silence: float = 60.0
+    """A process whose event loop has not answered for so long ends: outside of a cluster nobody probes it."""
 
     @property
     def own_name(self) -> str:

@@ -77,7 +77,10 @@ def claimed(lease: Manifest, settings: ElectionSettings, wall: datetime) -> Mani
 
 
 class Election:
-    """One candidate."""
+    """One candidate. `works` says whether the process still does what the Lease is for: else nothing is renewed.
+
+    It may live on a loop of another thread than those who ask whether we lead.
+    """
 
     def __init__(
         self,
@@ -85,8 +88,9 @@ class Election:
         settings: ElectionSettings,
         wall: Callable[[], datetime],
         clock: Callable[[], float] = time.monotonic,
+        works: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._client, self._settings, self._wall, self._clock = client, settings, wall, clock
+        self._client, self._settings, self._wall, self._clock, self._works = client, settings, wall, clock, works
         self._sighting = Sighting()
         self._lease: Manifest | None = None
         self._carried: Manifest = {}
@@ -116,6 +120,11 @@ class Election:
         while True:
             await asyncio.sleep(pause)
             started = self._clock()
+            if not self._works():  # it may again; and if not, another shall lead
+                if not self.leads():
+                    raise Lost("the Lease was not renewed, for the event loop does not answer")
+                pause = self._settings.retry
+                continue
             try:
                 # A request that hangs must not outlive our right to lead.
                 async with asyncio.timeout(max(0.1, self._until - started)):

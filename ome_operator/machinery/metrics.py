@@ -37,6 +37,13 @@ class Metrics:
             registry=self.registry,
         )
 
+        self.stalls = Histogram(
+            f"{prefix}_loop_stall_seconds",
+            "Seconds for which the event loop did not answer",
+            buckets=(0.25, 1, 5, 15, 60),
+            registry=self.registry,
+        )
+
     def request(self, verb: str, kind: str, code: int, seconds: float) -> None:
         """A request to the API server ended; code 0: without an answer."""
         self._requests.labels(verb, kind, str(code)).inc()

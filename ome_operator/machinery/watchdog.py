@@ -1,0 +1,149 @@
+"""Sees from a thread of its own whether the event loop answers, and what it does when it does not.
+
+It asks the loop twenty times a second. What it measures begins with a question, so a stall may have been a little longer.
+"""
+
+import asyncio
+import logging
+import math
+import sys
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+logger = logging.getLogger(__name__)
+
+NAP = 0.05
+"""Seconds between two questions, and between two looks at a loop that has not answered yet."""
+LONG = 0.1
+"""Seconds that are a stall."""
+WORSE = 1.0
+"""Seconds that are a warning."""
+TELL = 10.0
+FRAMES = 6
+"""Of a stack, the innermost."""
+
+
+class Stall(NamedTuple):
+    """The loop has not answered for a while."""
+
+    seconds: float
+    cpu: float
+    """Seconds of the CPU that the loop's thread had meanwhile: next to none, and the machine was the reason."""
+    where: str
+    """What ran most of the time."""
+
+    def __str__(self) -> str:
+        return f"{self.seconds:.2f} s ({self.cpu:.2f} s of CPU) in {self.where}"
+
+
+class Complaints:
+    """Says stalls in the log: with what ran, and at most every ten seconds where none is much longer than what was said."""
+
+    def __init__(self, count: Callable[[float], object], clock: Callable[[], float] = time.monotonic) -> None:
+        self._count, self._clock = count, clock
+        self._said, self._said_at = 0.0, -math.inf
+        self._unsaid: list[Stall] = []
+
+    def __call__(self, stall: Stall) -> None:
+        """The loop answers again."""
+        self._count(stall.seconds)
+        self._unsaid.append(stall)
+        if self._clock() - self._said_at < TELL and stall.seconds < 2 * self._said:
+            return
+        longest, others = max(self._unsaid), len(self._unsaid) - 1
+        level = logging.WARNING if longest.seconds >= WORSE else logging.INFO
+        logger.log(level, "the event loop stood still for %s%s", longest, f", and {others} times for less" if others else "")
+        self._said, self._said_at, self._unsaid = longest.seconds, self._clock(), []
+
+
+class Watchdog:
+    """`look` again and again; `ask` has the loop call what it is given, `stack` says what the loop's thread does."""
+
+    def __init__(
+        self,
+        ask: Callable[[Callable[[], object]], object],
+        stack: Callable[[], str],
+        cpu: Callable[[], float],
+        *,
+        stalled: Callable[[Stall], None],
+        dead: Callable[[Stall], None],
+        patience: float,
+        clock: Callable[[], float] = time.monotonic,
+        wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
+    ) -> None:
+        self._ask, self._stack, self._cpu, self._clock, self._wait = ask, stack, cpu, clock, wait
+        self._stalled, self._dead, self._patience = stalled, dead, patience
+        self.silent = 0.0
+        """Seconds for which the loop has not answered, as far as this thread ran itself: a process that was frozen proves
+        nothing."""
+
+    def look(self) -> None:
+        """Ask, and return when the loop has answered. `dead` is told once, when that lasts longer than the patience."""
+        answered, asked, cpu = threading.Event(), self._clock(), self._cpu()
+        seen: Counter[str] = Counter()
+        at, told = asked, False
+
+        def stall() -> Stall:
+            return Stall(
+                self._clock() - asked, self._cpu() - cpu, seen.most_common(1)[0][0] if seen else "nothing that was seen"
+            )
+
+        self._ask(answered.set)
+        while not self._wait(answered, NAP):
+            before, at = at, self._clock()
+            self.silent += min(at - before, 4 * NAP)
+            seen[self._stack()] += 1
+            if self.silent >= self._patience and not told:
+                told = True
+                self._dead(stall())
+        self.silent = 0.0
+        if self._clock() - asked > LONG:
+            self._stalled(stall())
+
+
+def begin(
+    loop: asyncio.AbstractEventLoop,
+    *,
+    stalled: Callable[[Stall], None],
+    dead: Callable[[Stall], None],
+    patience: float,
+) -> tuple[Watchdog, Callable[[], None]]:
+    """Watch the running loop, whose thread this is; what ends it."""
+    me, over = threading.get_ident(), threading.Event()
+
+    def stack() -> str:
+        frame = sys._current_frames().get(me)
+        found = traceback.extract_stack(frame)[-FRAMES:] if frame is not None else []
+        return " > ".join(f"{each.name} ({_short(each.filename)}:{each.lineno})" for each in found)
+
+    def wait(answered: threading.Event, seconds: float) -> bool:
+        return answered.wait(seconds) or over.is_set()  # a loop that has ended answers nobody
+
+    ask = loop.call_soon_threadsafe
+    dog = Watchdog(ask, stack, _cpu_of(me), stalled=stalled, dead=dead, patience=patience, wait=wait)
+
+    def run() -> None:
+        while not over.wait(NAP):
+            try:
+                dog.look()
+            except RuntimeError:  # the loop is closed
+                return
+
+    threading.Thread(target=run, name="watchdog", daemon=True).start()
+    return dog, over.set
+
+
+def _short(file: str) -> str:
+    return "/".join(file.split("/")[-2:])
+
+
+def _cpu_of(thread: int) -> Callable[[], float]:
+    """Seconds of the CPU that a thread has had; 0 where the system does not say."""
+    if not hasattr(time, "pthread_getcpuclockid"):
+        return lambda: 0.0
+    clock = time.pthread_getcpuclockid(thread)
+    return lambda: time.clock_gettime(clock)

@@ -1,0 +1,141 @@
+"""A loop that stands still costs no Lease; a loop that does not answer any more does."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from ome_operator.kube import lease_thread
+from ome_operator.kube.client import Client
+from ome_operator.kube.connection import Connection
+from ome_operator.kube.errors import Transient
+from ome_operator.kube.leader_election import Election, ElectionSettings, Lost
+from ome_operator.kube.lease_thread import LeaseThread
+from tests.unit.kube.test_leader_election import NOW, Server
+
+QUICK = ElectionSettings("ns", "lease", "me", duration=0.003, renew=1000.0, retry=0.001)
+"""Renewed each millisecond."""
+
+
+class Counting(Server):
+    """Says when it was renewed some times."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.left, self.renewed = times, threading.Event()
+
+    async def update(self, manifest: dict[str, Any], manager: str = "") -> dict[str, Any]:
+        self.left -= 1
+        if self.left <= 0:
+            self.renewed.set()
+        return await super().update(manifest, manager)
+
+
+async def test_the_lease_is_renewed_while_the_loop_stands_still() -> None:
+    server, thread = Counting(5), LeaseThread()
+    try:
+        election = Election(server, QUICK, lambda: NOW)
+        await thread.run(election.acquire())
+        holding = asyncio.create_task(thread.hold(election, 10.0))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert server.renewed.wait(30), "this loop answers nobody meanwhile"
+        assert election.leads() and not holding.done()
+        holding.cancel()
+    finally:
+        await thread.close()
+
+
+async def test_nothing_is_renewed_for_a_loop_that_does_not_answer() -> None:
+    """And nothing is written from the moment on when another may lead, whatever the loop does when it answers again."""
+    now, answers, server = 100.0, True, Counting(10**6)
+
+    def works() -> bool:
+        nonlocal now
+        if not answers:
+            now += 1.0
+        return answers
+
+    settings = ElectionSettings("ns", "lease", "me", duration=0.003, renew=10.0, retry=0.001)
+    election = Election(server, settings, lambda: NOW, clock=lambda: now, works=works)
+    client = Client(Connection(None), may_write=election.leads)
+    await election.acquire()
+    answers, renewals = False, server.left
+    with pytest.raises(Lost, match="does not answer"):
+        await election.hold()
+    assert server.left == renewals and not election.leads() and now >= 110.0
+    answers = True
+    with pytest.raises(Transient, match="not sent"):
+        await client.delete("Pod", "ns", "p", "uid")
+    await client.close()
+
+
+async def test_a_loop_that_answers_again_in_time_is_renewed_for() -> None:
+    now, silences, server = 100.0, iter([False, False, False, False]), Server()
+
+    def works() -> bool:
+        nonlocal now
+        now += 1.0
+        return next(silences, True)
+
+    class Enough(Exception):
+        pass
+
+    async def update(manifest: dict[str, Any], manager: str = "") -> dict[str, Any]:
+        if now > 105.0:
+            raise Enough
+        server.stored = manifest
+        return manifest
+
+    server.update = update  # type: ignore[method-assign]
+    settings = ElectionSettings("ns", "lease", "me", duration=0.003, renew=10.0, retry=0.001)
+    election = Election(server, settings, lambda: NOW, clock=lambda: now, works=works)
+    await election.acquire()
+    with pytest.raises(Enough):
+        await election.hold()
+
+
+async def test_a_thread_that_says_nothing_any_more_is_a_lost_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease_thread, "CHECK", 0.01)
+
+    class Dead(Election):
+        async def hold(self) -> None:
+            await asyncio.Future()
+
+    thread = LeaseThread()
+    try:
+        with pytest.raises(Lost, match="thread"):
+            await thread.hold(Dead(Server(), QUICK, lambda: NOW), 0.03)
+    finally:
+        await thread.close()
+
+
+async def test_what_ends_the_holding_ends_it_there_and_errors_come_over() -> None:
+    thread, ended = LeaseThread(), threading.Event()
+
+    class Waiting(Election):
+        async def hold(self) -> None:
+            try:
+                await asyncio.Future()
+            finally:
+                ended.set()
+
+    class Failing(Election):
+        async def hold(self) -> None:
+            raise Lost("another operator holds the Lease")
+
+    closed = threading.Event()
+
+    async def close() -> None:
+        closed.set()
+
+    thread.stack.push_async_callback(close)
+    holding = asyncio.create_task(thread.hold(Waiting(Server(), QUICK, lambda: NOW), 10.0))
+    await asyncio.sleep(0.05)
+    holding.cancel()
+    assert await asyncio.to_thread(ended.wait, 30)
+    with pytest.raises(Lost, match="another operator"):
+        await thread.hold(Failing(Server(), QUICK, lambda: NOW), 10.0)
+    await thread.close()
+    assert closed.is_set() and not thread._thread.is_alive()

@@ -1,0 +1,103 @@
+"""Whether the event loop answers, seen from a thread of its own."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from ome_operator.machinery import watchdog
+from ome_operator.machinery.watchdog import LONG, NAP, Complaints, Stall, Watchdog
+
+
+class Loop:
+    """Does not answer for so many naps, each of which lasts `nap` seconds."""
+
+    def __init__(self, naps: int, nap: float = NAP, patience: float = 60.0) -> None:
+        self.naps, self.nap, self.now = naps, nap, 0.0
+        self.ran = iter(["short", *["long"] * naps])
+        self.stalls: list[Stall] = []
+        self.deaths: list[Stall] = []
+        self.silences: list[float] = []
+        self.dog = Watchdog(
+            lambda answer: None,
+            lambda: next(self.ran),
+            lambda: self.now / 2,
+            stalled=self.stalls.append,
+            dead=self.deaths.append,
+            patience=patience,
+            clock=lambda: self.now,
+            wait=self._wait,
+        )
+
+    def _wait(self, _: threading.Event, seconds: float) -> bool:
+        assert seconds == NAP
+        self.silences.append(self.dog.silent)
+        self.now += self.nap if self.naps else 0.0
+        self.naps -= 1
+        return self.naps < 0
+
+
+@pytest.mark.parametrize("naps", [0, 1, 2])
+def test_a_loop_that_answers_soon_is_not_told(naps: int) -> None:
+    loop = Loop(naps)
+    loop.dog.look()
+    assert (loop.stalls, loop.deaths, loop.dog.silent) == ([], [], 0.0)
+    assert naps * NAP <= LONG
+
+
+def test_a_stall_is_told_with_what_ran_most_of_it() -> None:
+    loop = Loop(20)
+    loop.dog.look()
+    (stall,) = loop.stalls
+    assert (stall.seconds, stall.cpu, stall.where) == (pytest.approx(1.0), pytest.approx(0.5), "long")
+    assert loop.silences[-1] == pytest.approx(1.0) and loop.dog.silent == 0.0
+    assert not loop.deaths
+
+
+def test_a_loop_that_is_silent_for_too_long_ends_its_process_once() -> None:
+    loop = Loop(2000)
+    loop.dog.look()
+    (death,) = loop.deaths
+    assert death.seconds == pytest.approx(60.0, abs=2 * NAP)
+
+
+def test_a_process_that_was_frozen_for_minutes_is_not_dead() -> None:
+    """The watchdog was frozen beside its loop: it has not seen the loop fail to answer."""
+    loop = Loop(3, nap=100.0)
+    loop.dog.look()
+    assert not loop.deaths and max(loop.silences) < 1.0
+    assert loop.stalls[0].seconds == 300.0
+
+
+async def test_a_blocked_loop_is_seen_by_a_real_thread() -> None:
+    died = threading.Event()
+    stalls: list[Stall] = []
+    told: Callable[[Stall], None] = stalls.append
+    loop = asyncio.get_running_loop()
+    dog, end = watchdog.begin(loop, stalled=told, dead=lambda _: died.set(), patience=0.2)
+    try:
+        assert died.wait(30), "this blocks the loop until the watchdog has lost its patience"
+        assert dog.silent >= 0.2
+        async with asyncio.timeout(30):
+            while not stalls:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+    finally:
+        end()
+    assert "test_a_blocked_loop_is_seen_by_a_real_thread" in stalls[0].where
+    assert stalls[0].cpu < stalls[0].seconds, "it waited, and computed nothing"
+
+
+def test_the_log_has_the_longest_stalls_and_is_not_flooded(caplog: pytest.LogCaptureFixture) -> None:
+    now = 100.0
+    counted: list[float] = []
+    caplog.set_level(logging.INFO)
+    tell = Complaints(counted.append, clock=lambda: now)
+    for seconds in (0.2, 0.15, 0.3, 2.0):
+        tell(Stall(seconds, 0.1, "work"))
+    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
+    assert "2.00 s (0.10 s of CPU) in work, and 2 times for less" in caplog.records[1].message
+    now += watchdog.TELL
+    tell(Stall(0.11, 0.1, "work"))
+    assert len(caplog.records) == 3 and counted == [0.2, 0.15, 0.3, 2.0, 0.11]
