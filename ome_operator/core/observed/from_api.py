@@ -260,12 +260,16 @@ def node(body: Body) -> Node:
     return Node(
         name=metadata.get("name") or "",
         version=version(body),
-        labels={intern(name): intern(value) for name, value in (metadata.get("labels") or {}).items()},
+        labels={intern(name): _shared(value) for name, value in (metadata.get("labels") or {}).items()},
         ready=conditions.get("Ready") == "True" and not (body.get("spec") or {}).get("unschedulable"),
         alive=conditions.get("Ready") == "True",
         gpus=sum(_number(value, 0) for name, value in allocatable.items() if name.endswith("/gpu")),
         ours=_applied_labels(body),
     )
+
+
+def _shared(value: Any) -> Any:
+    return intern(value) if type(value) is str else value
 
 
 def _applied_labels(body: Body) -> frozenset[str]:
