@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
 from ome_operator import names
 from ome_operator.cache.event_handler import EventHandler
 from ome_operator.core.observed.objects import Deps, Ref
