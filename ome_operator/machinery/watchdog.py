@@ -1,6 +1,7 @@
 """Sees from a thread of its own whether the event loop answers, and what it does when it does not.
 
-It asks the loop twenty times a second. What it measures begins with a question, so a stall may have been a little longer.
+It asks the loop twenty times a second while the loop's thread has work, and each second while that idles. What it measures
+begins with a question, so a stall may have been a little longer: by up to a second where it waited and computed nothing.
 """
 
 import asyncio
@@ -18,6 +19,10 @@ logger = logging.getLogger(__name__)
 
 NAP = 0.05
 """Seconds between two questions, and between two looks at a loop that has not answered yet."""
+IDLE = 0.002
+"""Seconds of the CPU in a nap that are no work."""
+SELDOM = 10
+"""Longer naps between two questions to a loop that idles: to answer costs it more than the question costs us."""
 LONG = 0.1
 """Seconds that are a stall."""
 WORSE = 1.0
@@ -123,13 +128,17 @@ def begin(
     def wait(answered: threading.Event, seconds: float) -> bool:
         return answered.wait(seconds) or over.is_set()  # a loop that has ended answers nobody
 
-    ask = loop.call_soon_threadsafe
-    dog = Watchdog(ask, stack, _cpu_of(me), stalled=stalled, dead=dead, patience=patience, wait=wait)
+    ask, cpu = loop.call_soon_threadsafe, _cpu_of(me)
+    dog = Watchdog(ask, stack, cpu, stalled=stalled, dead=dead, patience=patience, wait=wait)
 
     def run() -> None:
-        while not over.wait(NAP):
+        idle, before = 0, cpu()
+        while not over.wait(LONG if idle else NAP):
+            now = cpu()
+            idle, before = (idle + 1 if now - before < IDLE else 0), now
             try:
-                dog.look()
+                if idle % SELDOM == 0:
+                    dog.look()
             except RuntimeError:  # the loop is closed
                 return
 
