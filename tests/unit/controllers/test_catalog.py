@@ -120,7 +120,7 @@ async def test_the_waves_of_an_object_of_another_operator_go_on() -> None:
 async def test_while_it_only_looks_it_writes_no_event() -> None:
     """It may not: its rights are those of a reader."""
     rig = Rig()
-    rig.cluster._settled = replace(rig.cluster._settled, observe=True)
+    rig.cluster._index.deps = replace(rig.cluster.deps(), observe=True)
     rig.tell(0, State.PENDING)
     said, events, _ = await rig.look()
     assert said["wave"] == 1 and events == []

@@ -91,6 +91,7 @@ async def test_nobody_begins_with_a_shared_edit_before_what_is_watched_was_looke
     made, _ = manager(watch_namespaces=("a", "b"))
     monkeypatch.setattr(made._queue, "run", ended)
     monkeypatch.setattr(made._audit, "run", ended)
+    monkeypatch.setattr(made, "_tidy", ended)
     for namespace in ("a", "b"):
         made.seen("InferenceService", service(namespace))
     made.whole("a")
