@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
@@ -100,6 +101,12 @@ def _exponent(value: Fraction) -> str:
 def _away_from_zero(value: Fraction) -> int:
     """The server keeps nine decimals and rounds what is finer up, so that nobody gets less than they asked for."""
     return math.ceil(value) if value > 0 else math.floor(value)
+
+
+@lru_cache(4096)
+def units(resource: str, quantity: Any) -> int:
+    """An amount of a resource as the scheduler counts it: CPUs in thousandths, everything else whole, rounded up."""
+    return math.ceil(parse(quantity) * (1000 if resource == "cpu" else 1))
 
 
 def gpus(container: Mapping[str, Any]) -> int:

@@ -28,6 +28,7 @@ from ome_operator.cache.resources import (
     keep,
 )
 from ome_operator.core.observed import from_api
+from ome_operator.core.observed import nodes as node_facts
 from ome_operator.core.observed.objects import Child, Deps, Manifest, Node, NodeRecord, Pod, Ref
 from ome_operator.core.selection.capability import carries
 from ome_operator.machinery.quota import Entry
@@ -233,7 +234,7 @@ class EventHandler(ClusterCache):
                 self._enqueue(ref, False)
 
     def _seen_node(self, body: Mapping[str, Any]) -> None:
-        resource = NodeResource(from_api.uid(body), from_api.version(body), from_api.node(body))
+        resource = NodeResource(from_api.uid(body), from_api.version(body), node_facts.node(body))
         old = self.nodes.get(resource.uid)
         if self.nodes.see(resource):
             self._node_changed(old.node if old else None, resource.node)

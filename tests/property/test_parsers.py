@@ -25,6 +25,7 @@ from ome_operator.api import Invalid, Model
 from ome_operator.cache.resources import _PARSE as PARSE
 from ome_operator.cache.resources import keep
 from ome_operator.core.observed import from_api, managed_fields
+from ome_operator.core.observed import nodes as node_facts
 from ome_operator.modelinfo.extract import FILES, facts
 from ome_operator.registry import clients, pods
 from ome_operator.storage import hub, oci_artifact, sha256sums
@@ -208,7 +209,7 @@ def typed(draw: st.DrawFn, whole: Any) -> Any:
 @given(typed(POD))
 def test_facts_of_what_the_api_server_sends(body: Any) -> None:
     from_api.pod(body)
-    from_api.node({**body, "status": {"allocatable": {"nvidia.com/gpu": body["kind"]}}})
+    node_facts.node({**body, "status": {"allocatable": {"nvidia.com/gpu": body["kind"]}}})
     from_api.status_writers(body)
     managed_fields.owned(body)
     for kind in ("StatefulSet", "Deployment", "HorizontalPodAutoscaler", "ControllerRevision", "RoleScale", "Job"):

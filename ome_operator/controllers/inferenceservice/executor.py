@@ -12,6 +12,7 @@ from ome_operator.controllers.inferenceservice.execution import Execution
 from ome_operator.controllers.inferenceservice.journal import DELETED
 from ome_operator.controllers.inferenceservice.memory import PATIENCE, Checked, Key, pause
 from ome_operator.core.observed import from_api, managed_fields
+from ome_operator.core.observed import nodes as node_facts
 from ome_operator.core.observed.objects import Child, Manifest, Refusal
 from ome_operator.core.plan import (
     Apply,
@@ -304,7 +305,7 @@ class Executor:
     async def _stands(self, execution: Execution, guard: Guard | NodeLost) -> bool:
         if isinstance(guard, NodeLost):
             nodes = await self._client.list_objects("Node", field_selector=f"metadata.name={guard.node}", limit=1)
-            return any(from_api.node(body).alive for body in nodes)
+            return any(node_facts.node(body).alive for body in nodes)
         field = f"metadata.name={guard.name}" if guard.name else ""
         found = await self._client.list_objects(
             "Pod", execution.namespace, label_selector=guard.selector, field_selector=field, limit=1

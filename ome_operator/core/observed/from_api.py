@@ -11,7 +11,7 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.core.observed import managed_fields, route
-from ome_operator.core.observed.objects import Child, Holding, Node, NodeRecord, Pod, Ref, Termination, Unused
+from ome_operator.core.observed.objects import Child, Holding, NodeRecord, Pod, Ref, Termination, Unused
 from ome_operator.core.observed.termination import tail, telling
 
 Body = Mapping[str, Any]
@@ -250,32 +250,6 @@ def _last_words(container: Body, terminated: Body) -> str:
     if terminated.get("reason") not in (None, "", "Error", "Completed"):
         how += f" ({terminated['reason']})"
     return f"{how}: {words}" if words else how
-
-
-def node(body: Body) -> Node:
-    """A node, ready when the scheduler may put pods on it. Thousands of nodes share the texts of their labels."""
-    metadata, status = body.get("metadata") or {}, body.get("status") or {}
-    conditions = {one.get("type"): one.get("status") for one in status.get("conditions") or ()}
-    allocatable = status.get("allocatable") or {}
-    return Node(
-        name=metadata.get("name") or "",
-        version=version(body),
-        labels={intern(name): _shared(value) for name, value in (metadata.get("labels") or {}).items()},
-        ready=conditions.get("Ready") == "True" and not (body.get("spec") or {}).get("unschedulable"),
-        alive=conditions.get("Ready") == "True",
-        gpus=sum(_number(value, 0) for name, value in allocatable.items() if name.endswith("/gpu")),
-        ours=_applied_labels(body),
-    )
-
-
-def _shared(value: Any) -> Any:
-    return intern(value) if type(value) is str else value
-
-
-def _applied_labels(body: Body) -> frozenset[str]:
-    fields = managed_fields.applied_fields(body) or {}
-    labels = (fields.get("f:metadata") or {}).get("f:labels") or {}
-    return frozenset(intern(name[2:]) for name in labels if name.startswith("f:"))
 
 
 def record(body: Body) -> NodeRecord:

@@ -122,6 +122,15 @@ class Pod(NamedTuple):
     ending: Termination | None = None
 
 
+class Taint(NamedTuple):
+    """What keeps pods away from a node that do not tolerate it."""
+
+    key: str
+    value: str
+    effect: str
+    """NoSchedule, PreferNoSchedule or NoExecute."""
+
+
 class Node(NamedTuple):
     """A node, as far as placement and models care."""
 
@@ -136,6 +145,10 @@ class Node(NamedTuple):
     """Keys of labels that we have applied."""
     alive: bool = True
     """Whether its kubelet reports: also when nothing new may be put there."""
+    taints: tuple[Taint, ...] = ()
+    """Sorted, without those that only the scheduler's preferences care for."""
+    room: tuple[tuple[str, int], ...] = ()
+    """Allocatable amounts by resource, sorted: CPUs in thousandths. () while its kubelet has told none."""
 
 
 class Holding(NamedTuple):

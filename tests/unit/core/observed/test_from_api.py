@@ -50,20 +50,6 @@ def test_a_deployment_that_cannot_create_pods() -> None:
     assert child("Deployment", status={"conditions": [{"type": "Available", "status": "True"}]}).message == ""
 
 
-def test_nodes() -> None:
-    node: dict[str, Any] = {
-        "metadata": {"name": "n", "resourceVersion": "3", "labels": {"a": "b"}},
-        "status": {
-            "conditions": [{"type": "Ready", "status": "True"}],
-            "allocatable": {"cpu": "192", "nvidia.com/gpu": "8", "amd.com/gpu": "2", "rdma/ib": "1k"},
-        },
-    }
-    assert from_api.node(node) == ("n", 3, {"a": "b"}, True, 10, frozenset(), True)
-    cordoned = from_api.node({**node, "spec": {"unschedulable": True}})
-    assert (cordoned.ready, cordoned.alive) == (False, True)
-    assert not from_api.node({**node, "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}).alive
-
-
 def test_the_template_of_a_stateful_set_counts_when_its_controller_has_seen_it() -> None:
     told = {"observedGeneration": 2, "updateRevision": "svc-5d4b8c9"}
     body = {"metadata": {"name": "svc", "generation": 2}, "spec": {}, "status": told}

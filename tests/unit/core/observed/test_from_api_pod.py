@@ -7,6 +7,7 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.core.observed import from_api
+from ome_operator.core.observed import nodes as node_facts
 
 WORKER = {
     keys.SERVICE: "kimi",
@@ -93,7 +94,7 @@ def test_strangers_are_in_no_group(labels: dict[str, str]) -> None:
 @pytest.mark.parametrize("odd", [{}, {"metadata": None}, {"metadata": {"labels": None}, "spec": None, "status": None}])
 def test_nothing_is_too_empty(odd: dict[str, Any]) -> None:
     assert from_api.pod(odd).uid == ""
-    assert from_api.node(odd).name == ""
+    assert node_facts.node(odd).name == ""
     assert from_api.child("StatefulSet", odd).owned == ""
     assert from_api.status_writers(odd) == ()
 
