@@ -1,0 +1,213 @@
+"""What a pod asks of a node, as a small value that is equal for all pods which ask for the same.
+
+Only what the scheduler's own filters ask of an empty node. What is not understood here is left out: it counts as met.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ome_operator import keys
+from ome_operator.core.observed.objects import Manifest, Taint
+from ome_operator.core.podspec.queues import KUEUE, VOLCANO_LABEL
+from ome_operator.quantity import units
+from ome_operator.util.memoize import memoize_by_identity
+
+HOST_PORT = "host port "
+"""Begins the name of a port as a resource, of which each node has a single piece."""
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_NUMBER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+_HOSTNAME = "kubernetes.io/hostname"
+_OF_A_POD = frozenset({keys.GROUP_INDEX, keys.POD_INDEX, keys.TEMPLATE, "statefulset.kubernetes.io/pod-name"})
+"""Labels that pods get on their way: nothing is known here of a selector that asks for them."""
+_OF_A_WHOLE_POD = ("cpu", "memory", "hugepages-")
+"""Resources that `spec.resources` may ask for in place of the containers."""
+
+
+class Expression(NamedTuple):
+    """One requirement on a label (or on the name)."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...]
+
+    def met(self, labels: Mapping[str, str]) -> bool:
+        """Whether labels meet it; an operator that Kubernetes has not got yet counts as met."""
+        value = labels.get(self.key)
+        if self.operator == "In":
+            return value is not None and value in self.values
+        if self.operator == "NotIn":
+            return value is None or value not in self.values
+        if self.operator in ("Exists", "DoesNotExist"):
+            return (value is not None) == (self.operator == "Exists")
+        if self.operator in ("Gt", "Lt"):
+            return _compared(value, self.operator, self.values)
+        return True
+
+    def __str__(self) -> str:
+        if self.operator == "In":
+            return f"{self.key}={self.values[0]}" if len(self.values) == 1 else f"{self.key} in ({', '.join(self.values)})"
+        if self.operator == "NotIn":
+            return f"{self.key} not in ({', '.join(self.values)})"
+        sign = {"Gt": " > ", "Lt": " < "}.get(self.operator)
+        return f"{self.key}{sign}{', '.join(self.values)}" if sign else f"the label {self.key}"
+
+
+class Term(NamedTuple):
+    """Expressions of which all have to be met."""
+
+    labels: tuple[Expression, ...]
+    name: tuple[Expression, ...]
+
+    def met(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether a node meets it. A term without any expression is met by none."""
+        found = (*(each.met(labels) for each in self.labels), *(each.met({each.key: name}) for each in self.name))
+        return bool(found) and all(found)
+
+
+class Toleration(NamedTuple):
+    """A toleration."""
+
+    key: str
+    operator: str
+    value: str
+    effect: str
+
+    def tolerates(self, taint: Taint) -> bool:
+        """Whether it is about this taint; an operator that Kubernetes has not got yet counts as such."""
+        if self.effect not in ("", taint.effect):
+            return False
+        if self.key != taint.key:
+            return not self.key and self.operator == "Exists"
+        return self.operator not in ("", "Equal") or self.value == taint.value
+
+
+class Demand(NamedTuple):
+    """What a pod asks of a node."""
+
+    selector: tuple[Expression, ...] = ()
+    """Of these all have to be met."""
+    terms: tuple[Term, ...] = ()
+    """Alternatives; () where nothing is asked."""
+    tolerations: tuple[Toleration, ...] | None = ()
+    """None where nobody knows them: then no taint is held against the pod."""
+    requests: tuple[tuple[str, int], ...] = ()
+    """Amounts by resource, in `quantity.units`."""
+
+    def tolerates(self, taint: Taint) -> bool:
+        """Whether the pod may go on a node with this taint. The API server may add a toleration for each resource that a
+        pod asks for (ExtendedResourceToleration), so a taint with the name of such a resource keeps nobody away.
+        """
+        if self.tolerations is None or any(taint.key == name for name, _ in self.requests):
+            return True
+        return any(each.tolerates(taint) for each in self.tolerations)
+
+
+@memoize_by_identity(1024)
+def demand(template: Manifest, weights: bool) -> Demand:
+    """What pods of a template ask of a node; without `weights` not that it holds those of the model.
+
+    Queues and other schedulers change selectors, tolerations and amounts in ways of their own: of pods that name any only
+    the labels count that they themselves ask for.
+    """
+    spec = template["spec"]
+    selector = tuple(Expression(key, "In", (str(value),)) for key, value in sorted((spec.get("nodeSelector") or {}).items()))
+    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED) or {}
+    terms = [_term(each, weights) for each in required.get("nodeSelectorTerms") or ()]
+    alternatives = () if None in terms else tuple(each for each in terms if each is not None)
+    if elsewhere(template):
+        return Demand(selector, alternatives, None)
+    known = not spec.get("runtimeClassName")  # a RuntimeClass may bring tolerations
+    return Demand(selector, alternatives, tuple(_tolerations(spec)) if known else None, requests(spec))
+
+
+def elsewhere(template: Manifest) -> bool:
+    """Whether a queue or another scheduler places the pods of a template."""
+    labels = (template.get("metadata") or {}).get("labels") or {}
+    scheduler = template["spec"].get("schedulerName") or "default-scheduler"
+    return scheduler != "default-scheduler" or KUEUE in labels or VOLCANO_LABEL in labels
+
+
+def requests(spec: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+    """What a node has to have for a pod, as the scheduler adds it up: containers and sidecars side by side, or an init
+    container beside the sidecars that started before it, and the overhead of its runtime.
+    """
+    beside: Counter[str] = Counter()
+    before: Counter[str] = Counter()
+    for container in spec.get("initContainers") or ():
+        if container.get("restartPolicy") == "Always":
+            beside += _asked(container)
+            before |= beside
+        else:
+            before |= beside + _asked(container)
+    together = beside + Counter()
+    for container in spec.get("containers") or ():
+        together += _asked(container)
+    total = together | before
+    whole = _asked(spec)
+    total.update({name: whole[name] - total[name] for name in whole if name.startswith(_OF_A_WHOLE_POD)})
+    total += Counter({name: units(name, value) for name, value in (spec.get("overhead") or {}).items()})
+    total["pods"] = 1
+    total.update(dict.fromkeys(set(_host_ports(spec)), 1))
+    return tuple(sorted((name, amount) for name, amount in total.items() if amount > 0))
+
+
+def apart(first: Manifest, second: Manifest, namespace: str) -> bool:
+    """Whether pods of two templates share no node, because either says so of the other."""
+    return _avoids(first, second, namespace) or _avoids(second, first, namespace)
+
+
+def _avoids(who: Manifest, whom: Manifest, namespace: str) -> bool:
+    affinity = (who["spec"].get("affinity") or {}).get("podAntiAffinity") or {}
+    labels = (whom.get("metadata") or {}).get("labels") or {}
+    return any(_about(term, labels, namespace) for term in affinity.get(_REQUIRED) or ())
+
+
+def _about(term: Mapping[str, Any], labels: Mapping[str, str], namespace: str) -> bool:
+    """Whether a term of anti-affinity surely is about pods with these labels on the same node."""
+    selector, spaces = term.get("labelSelector"), term.get("namespaces") or (namespace,)
+    unknown = any(term.get(name) for name in ("namespaceSelector", "matchLabelKeys", "mismatchLabelKeys"))
+    if term.get("topologyKey") != _HOSTNAME or selector is None or unknown or namespace not in spaces:
+        return False
+    asked = [Expression(key, "In", (value,)) for key, value in (selector.get("matchLabels") or {}).items()]
+    asked += map(_expression, selector.get("matchExpressions") or ())
+    return all(each.key not in _OF_A_POD and each.met(labels) for each in asked)
+
+
+def _asked(container: Mapping[str, Any]) -> Counter[str]:
+    """What a container requests; where only a limit is said, that is requested."""
+    resources = container.get("resources") or {}
+    amounts = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    return Counter({name: units(name, value) for name, value in amounts.items()})
+
+
+def _host_ports(spec: Mapping[str, Any]) -> Iterator[str]:
+    for container in spec.get("containers") or ():
+        for port in container.get("ports") or ():
+            number = port.get("hostPort") or (port.get("containerPort") if spec.get("hostNetwork") else None)
+            if number and port.get("hostIP") in (None, "", "0.0.0.0"):
+                yield f"{HOST_PORT}{number}/{port.get('protocol') or 'TCP'}"
+
+
+def _term(term: Mapping[str, Any], weights: bool) -> Term | None:
+    """A term; None for one in which the weights were all that was asked for, and which any node meets without them."""
+    labels = tuple(map(_expression, term.get("matchExpressions") or ()))
+    kept = tuple(each for each in labels if weights or not each.key.startswith(keys.MODEL_LABEL_PREFIX))
+    name = tuple(map(_expression, term.get("matchFields") or ()))
+    return None if labels and not (kept or name) else Term(kept, name)
+
+
+def _expression(said: Mapping[str, Any]) -> Expression:
+    return Expression(said.get("key") or "", said.get("operator") or "", tuple(map(str, said.get("values") or ())))
+
+
+def _tolerations(spec: Mapping[str, Any]) -> Iterable[Toleration]:
+    for said in spec.get("tolerations") or ():
+        yield Toleration(*(said.get(part) or "" for part in Toleration._fields))
+
+
+def _compared(value: str | None, operator: str, values: tuple[str, ...]) -> bool:
+    if not (value and values and _NUMBER.fullmatch(value) and _NUMBER.fullmatch(values[0])):
+        return False
+    return int(value) > int(values[0]) if operator == "Gt" else int(value) < int(values[0])

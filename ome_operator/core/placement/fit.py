@@ -1,0 +1,252 @@
+"""Whether the nodes of a cluster, as if they were empty, hold all pods of a slice; if not, which requirement is to blame."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from ome_operator.core.observed.objects import Node, Taint
+from ome_operator.core.placement.demand import Demand, Expression, Term
+from ome_operator.core.placement.packing import Kind, holds, most, together
+from ome_operator.quantity import canonical
+from ome_operator.util.memoize import memoize_by_identity
+
+ANSWERS = 4096
+"""Answers that are kept for a set of nodes."""
+_PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+"""Where taints are called that say how a node is just now: not ready, cordoned, under pressure, not set up."""
+_CORDONED = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+
+
+class Need(NamedTuple):
+    """Pods of a role that are alike."""
+
+    components: tuple[str, ...]
+    title: str
+    """What people call them."""
+    demand: Demand
+    pods: int
+    alone: bool = False
+    """Whether none of them shares a node with another."""
+    apart: tuple[int, ...] = ()
+    """Numbers of the other needs with whose pods these share no node."""
+
+
+class Lack(NamedTuple):
+    """What finds no place, and why."""
+
+    components: tuple[str, ...]
+    sentence: str
+
+
+Needs = tuple[Need, ...]
+Nodes = Mapping[str, Node]
+
+
+def lacks(needs: Needs, nodes: Nodes, lasting: bool = False) -> tuple[Lack, ...]:
+    """What of the needs has no place on the nodes; () where all fits, and where no node is known.
+
+    `lasting`: how nodes are just now does not count, whether they report or are cordoned.
+    """
+    if not nodes:
+        return ()
+    known = _answers(nodes)
+    if (needs, lasting) not in known:
+        if len(known) >= ANSWERS:
+            known.clear()
+        known[needs, lasting] = _asked(needs, tuple(nodes.values()), lasting)
+    return known[needs, lasting]
+
+
+@memoize_by_identity(2)
+def _answers(_: Nodes) -> dict[tuple[Needs, bool], tuple[Lack, ...]]:
+    """Of a set of nodes: what was asked about it. A change of any node makes another set."""
+    return {}
+
+
+def _asked(needs: Needs, nodes: Sequence[Node], lasting: bool) -> tuple[Lack, ...]:
+    """Each role by itself, then roles that ask for the same, then all of them beside each other."""
+    wanted = [need for need in needs if need.pods > 0]
+    demands = dict.fromkeys(need.demand for need in wanted)
+    takes = {demand: [node for node in nodes if _takes(demand, node, lasting)] for demand in demands}
+    for merged in (_merged(wanted, lambda need: need.components), _merged(wanted, lambda _: ())):
+        found = [need for need in merged if _held(need, takes[need.demand]) < need.pods]
+        if found:
+            return tuple(Lack(need.components, _why(need, nodes, lasting)) for need in found)
+    return _beside(needs, wanted, takes)
+
+
+def _beside(needs: Needs, wanted: Sequence[Need], takes: Mapping[Demand, Sequence[Node]]) -> tuple[Lack, ...]:
+    """Each alone finds its nodes: do they all, where they want the same ones?"""
+    kinds = [Kind(need.pods, need.demand.requests, _apart(number, needs, wanted)) for number, need in enumerate(wanted)]
+    choice: dict[str, set[int]] = {}
+    rooms = {}
+    for number, need in enumerate(wanted):
+        for node in takes[need.demand]:
+            choice.setdefault(node.name, set()).add(number)
+            rooms[node.name] = node.room
+    asked = {name for need in wanted for name, _ in need.demand.requests}
+    nodes = [(_part(rooms[name], asked), frozenset(mine)) for name, mine in choice.items()]
+    have = together(kinds, nodes)
+    if have is None:
+        return ()
+    who = _components(wanted)
+    pods = sum(kind.pods for kind in kinds)
+    sentence = f"{_title(wanted)} need places for {pods} pods beside each other: the {len(nodes)} nodes for them have {have}"
+    return (Lack(who, sentence),)
+
+
+def _part(room: tuple[tuple[str, int], ...], asked: set[str]) -> tuple[tuple[str, int], ...]:
+    """What is asked for of a room. That of a node which told of other things only has none of these."""
+    return tuple((name, amount) for name, amount in room if name in asked) or room[:1]
+
+
+def _apart(number: int, needs: Needs, wanted: Sequence[Need]) -> frozenset[int]:
+    """Numbers of the wanted needs with which a wanted need shares no node, its own too where its pods go alone."""
+    mine = wanted[number]
+    others = {place for place, need in enumerate(wanted) if any(needs[other] is need for other in mine.apart)}
+    return frozenset(others | ({number} if mine.alone else set()))
+
+
+def _merged(needs: Sequence[Need], by: Callable[[Need], tuple[str, ...]]) -> list[Need]:
+    """Needs with the same demand as a single need; those that share no node with others stay by themselves."""
+    alike: dict[object, list[Need]] = {}
+    for number, need in enumerate(needs):
+        alike.setdefault((by(need), need.demand, number if need.alone or need.apart else None), []).append(need)
+    return [
+        found[0]._replace(components=_components(found), title=_title(found), pods=sum(need.pods for need in found))
+        for found in alike.values()
+    ]
+
+
+def _components(needs: Iterable[Need]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(component for need in needs for component in need.components))
+
+
+def _title(needs: Iterable[Need]) -> str:
+    return " and ".join(dict.fromkeys(need.title for need in needs))
+
+
+# --- a single need ------------------------------------------------------------------------------------------------------
+
+
+def _takes(demand: Demand, node: Node, lasting: bool) -> bool:
+    """Whether a node may take a pod, whatever it has room for."""
+    labels = node.labels
+    if not all(each.met(labels) for each in demand.selector):
+        return False
+    if demand.terms and not any(term.met(node.name, labels) for term in demand.terms):
+        return False
+    return _open(demand, node, lasting) and all(_ignored(demand, taint, lasting) for taint in node.taints)
+
+
+def _open(demand: Demand, node: Node, lasting: bool) -> bool:
+    """Whether a node reports and takes pods."""
+    return lasting or node.ready or (node.alive and demand.tolerates(_CORDONED))
+
+
+def _ignored(demand: Demand, taint: Taint, lasting: bool) -> bool:
+    return (lasting and taint.key.startswith(_PASSING)) or demand.tolerates(taint)
+
+
+def _held(need: Need, nodes: Iterable[Node]) -> int:
+    """How many of its pods these nodes hold, at most all of them."""
+    found = 0
+    for node in nodes:
+        found += most(need.demand.requests, node.room, 1 if need.alone else need.pods)
+        if found >= need.pods:
+            return need.pods
+    return found
+
+
+class _Stage(NamedTuple):
+    """A requirement, in the order in which a person would look at them."""
+
+    words: str
+    """Behind "nodes"."""
+    none: str
+    """Behind "no node"."""
+    some: str
+    """Behind the number of nodes that meet it."""
+    met: Callable[[Node], bool]
+
+
+def _why(need: Need, nodes: Sequence[Node], lasting: bool) -> str:
+    """Names the requirement that leaves too few nodes, when each is asked of what the others before it have left."""
+    left, passed = list(nodes), list[str]()
+    for stage in _stages(need.demand, nodes, lasting):
+        if _places(need, left) < need.pods:
+            break
+        met = [node for node in left if stage.met(node)]
+        if _places(need, met) < need.pods:
+            of = f"{_many(len(left))} {' and '.join(passed)}".rstrip()
+            some, none = f"{len(met)} of the {of} {stage.some}", f"none of the {of} {stage.none}"
+            return _sentence(need, stage.words, some if met else none if passed else f"no node {stage.none}", met)
+        if len(met) < len(left):
+            passed.append(stage.words)
+        left = met
+    return _sentence(need, "", f"there {'is' if len(left) == 1 else 'are'} {_many(len(left))}", left)
+
+
+def _places(need: Need, nodes: Iterable[Node]) -> int:
+    """Places on nodes that are not to be blamed for their room: each has a place at least."""
+    return sum(max(1, most(need.demand.requests, node.room, 1 if need.alone else need.pods)) for node in nodes)
+
+
+def _sentence(need: Need, words: str, found: str, nodes: Sequence[Node]) -> str:
+    held = _held(need, nodes)
+    shared = held > len(nodes)
+    what = f"places for {need.pods} pods, on nodes" if shared else _many(need.pods)
+    hold = f", for {held} pods" if shared else ""
+    verb = "need" if " and " in need.title else "needs"
+    return f"{need.title} {verb} {what}{f' {words}' if words else ''}: {found}{hold}"
+
+
+def _many(nodes: int) -> str:
+    return f"{nodes} node" if nodes == 1 else f"{nodes} nodes"
+
+
+def _stages(demand: Demand, nodes: Sequence[Node], lasting: bool) -> Iterator[_Stage]:
+    single = demand.terms[0] if len(demand.terms) == 1 else Term((), ())
+    for each in (*demand.selector, *single.labels):
+        yield _Stage(f"with {each}", "has that label", "have it", partial(_labelled, each))
+    if demand.terms:
+        words = " or ".join(" and ".join(map(str, (*term.labels, *term.name))) for term in demand.terms)
+        yield _Stage(f"with {words}", "has that", "have it", partial(_chosen, demand))
+    yield _Stage("that report and are not cordoned", "does", "do", lambda node: _open(demand, node, lasting))
+    for taint in _against(demand, nodes, lasting):
+        words = f"without the taint {taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
+        yield _Stage(words, "is without it", "are without it", partial(_untainted, taint))
+    for name, amount in demand.requests:
+        most_ = max((dict(node.room).get(name, 0) for node in nodes), default=0)
+        none = f"has so much, the most is {_amount(name, most_)}" if most_ else "has any"
+        yield _Stage(f"with {_amount(name, amount)} {name}", none, "have so much", partial(_roomy, name, amount))
+
+
+def _labelled(each: Expression, node: Node) -> bool:
+    return each.met(node.labels)
+
+
+def _chosen(demand: Demand, node: Node) -> bool:
+    return any(term.met(node.name, node.labels) for term in demand.terms)
+
+
+def _untainted(taint: Taint, node: Node) -> bool:
+    return taint not in node.taints
+
+
+def _roomy(name: str, amount: int, node: Node) -> bool:
+    return holds(node.room, name, amount)
+
+
+def _against(demand: Demand, nodes: Iterable[Node], lasting: bool) -> list[Taint]:
+    """Taints that keep the pods away, the most frequent first; what taints say of how a node is just now, last."""
+    found = Counter(taint for node in nodes for taint in node.taints if not _ignored(demand, taint, lasting))
+    return sorted(found, key=lambda taint: (taint.key.startswith(_PASSING), -found[taint], taint))
+
+
+def _amount(name: str, amount: int) -> str:
+    """An amount as people write it."""
+    if name == "cpu":
+        return canonical(f"{amount}m")
+    return canonical(f"{amount // 1024}Ki") if amount and amount % 1024 == 0 else str(amount)

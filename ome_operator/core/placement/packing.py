@@ -1,0 +1,207 @@
+"""How many pods of which kinds find a place together on nodes: sizes in, counts out.
+
+Exact where it answers: a kind of pod may go on some nodes, kinds may share a node or not, and a node holds what its amounts
+allow. The search is bounded, because the question is as hard as packing boxes.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+from ome_operator.core.placement.demand import HOST_PORT
+
+STEPS = 100_000
+"""Comparisons before it is taken that all fits: less than a tenth of a second."""
+
+MANY = 5
+"""Kinds that are compared in every combination."""
+_TOLD = ""
+"""Marks amounts that a node has told."""
+Room = tuple[tuple[str, int], ...]
+"""Amounts of a node by resource; () where nobody knows them."""
+Load = tuple[int, ...]
+"""Pods of each kind."""
+
+
+class Kind(NamedTuple):
+    """Pods that are alike."""
+
+    pods: int
+    requests: tuple[tuple[str, int], ...]
+    apart: frozenset[int]
+    """Numbers of the kinds with which it shares no node, perhaps its own."""
+
+
+def most(requests: tuple[tuple[str, int], ...], room: Room, limit: int) -> int:
+    """How many pods with these requests an empty node holds, at most `limit`."""
+    has = _amounts(room)
+    return min([limit, *(_has(has, name) // amount for name, amount in requests if _known(has, name))])
+
+
+def holds(room: Room, name: str, amount: int) -> bool:
+    """Whether an empty node has an amount of a resource for a pod."""
+    return most(((name, amount),), room, 1) > 0
+
+
+def together(kinds: Sequence[Kind], nodes: Sequence[tuple[Room, frozenset[int]]]) -> int | None:
+    """How many pods of all kinds find a place at best; None where every pod does, as far as is known.
+
+    `nodes`: the room of each, and the kinds that may go there.
+    """
+    if _greedy(kinds, nodes):
+        return None
+    if missing := _missing(kinds, Counter(nodes)):
+        return sum(kind.pods for kind in kinds) - missing
+    try:
+        return _searched(kinds, nodes, _Budget(STEPS))
+    except _TooMany:
+        return None
+
+
+def _missing(kinds: Sequence[Kind], nodes: Mapping[tuple[Room, frozenset[int]], int]) -> int:
+    """Places that are missing for some of the kinds however they are put on nodes; 0 says nothing.
+
+    A node holds no more pods of several kinds than if each asked for the least that any of them does.
+    """
+    found = 0
+    for size in range(1, min(len(kinds), MANY) + 1):
+        for some in combinations(range(len(kinds)), size):
+            pods = sum(kinds[number].pods for number in some)
+            held = 0
+            for (room, takes), times in nodes.items():
+                here = [kinds[number].requests for number in some if number in takes]
+                held += times * most(_least(here), room, pods) if here else 0
+            found = max(found, pods - held)
+    return found
+
+
+def _least(requests: Sequence[tuple[tuple[str, int], ...]]) -> tuple[tuple[str, int], ...]:
+    """What each of several pods asks for at least."""
+    if len(requests) == 1:
+        return requests[0]
+    first, *others = map(dict, requests)
+    return tuple(
+        (name, min(amount, *(other[name] for other in others)))
+        for name, amount in first.items()
+        if all(name in other for other in others)
+    )
+
+
+class _TooMany(Exception):
+    """There are more combinations than anybody waits for."""
+
+
+class _Budget:
+    """Comparisons that may still be made."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+
+    def spend(self, steps: int) -> None:
+        """Raises _TooMany when nothing is left."""
+        self._left -= steps
+        if self._left < 0:
+            raise _TooMany
+
+
+def _searched(kinds: Sequence[Kind], nodes: Sequence[tuple[Room, frozenset[int]]], budget: _Budget) -> int | None:
+    """The best load in pods, node by node: of what the nodes so far hold, all that nothing else exceeds is carried on."""
+    want = tuple(kind.pods for kind in kinds)
+    best: set[Load] = {tuple(0 for _ in kinds)}
+    for loads, number in _alike(kinds, nodes, budget).items():
+        for _ in range(min(number, sum(want))):  # each node that helps holds a pod
+            budget.spend(len(best) * len(loads))
+            best = _maximal({_sum(found, load, want) for found in best for load in loads}, budget)
+            if want in best:
+                return None
+    return max(map(sum, best))
+
+
+def _greedy(kinds: Sequence[Kind], nodes: Sequence[tuple[Room, frozenset[int]]]) -> bool:
+    """Whether all find a place when the kind with the fewest nodes goes first, on nodes that the fewest kinds may use."""
+    choice = Counter(kind for _, takes in nodes for kind in takes)
+    left = {number: kind.pods for number, kind in enumerate(kinds)}
+    order = sorted(left, key=lambda number: choice[number] / max(1, left[number]))
+    for room, takes in sorted(nodes, key=lambda node: len(node[1])):
+        has, here = _amounts(room), set[int]()
+        for number in order:
+            kind = kinds[number]
+            while left[number] and number in takes and not kind.apart & here and _fits(kind, has):
+                _take(kind, has)
+                here.add(number)
+                left[number] -= 1
+        if not any(left.values()):
+            return True
+    return not any(left.values())
+
+
+def _alike(
+    kinds: Sequence[Kind], nodes: Sequence[tuple[Room, frozenset[int]]], budget: _Budget
+) -> dict[frozenset[Load], int]:
+    """The loads that nodes can bear, those that no other exceeds -> how many nodes bear the same."""
+    found: dict[tuple[Room, frozenset[int]], frozenset[Load]] = {}
+    for node in set(nodes):
+        loads: set[Load] = set()
+        for load in _loads(kinds, *node):
+            budget.spend(len(kinds))
+            loads.add(load)
+        found[node] = frozenset(_maximal(loads, budget))
+    return Counter(found[node] for node in nodes)
+
+
+def _loads(kinds: Sequence[Kind], room: Room, takes: frozenset[int]) -> Iterator[Load]:
+    """Every load of a node that cannot take another pod of the last kind."""
+
+    def filled(number: int, has: dict[str, int], load: Load) -> Iterator[Load]:
+        if number == len(kinds):
+            yield load
+            return
+        kind, here = kinds[number], {other for other, count in enumerate(load) if count}
+        count = 0
+        while True:
+            yield from filled(number + 1, dict(has), (*load, count))
+            full = count == kind.pods or number not in takes or not _fits(kind, has)
+            if full or kind.apart & (here | ({number} if count else set())):
+                return
+            _take(kind, has)
+            count += 1
+
+    return filled(0, _amounts(room), ())
+
+
+def _maximal(loads: set[Load], budget: _Budget) -> set[Load]:
+    """Those that no other exceeds."""
+    budget.spend(len(loads) ** 2)
+    return {load for load in loads if not any(load != other and _within(load, other) for other in loads)}
+
+
+def _within(load: Load, other: Load) -> bool:
+    return all(mine <= theirs for mine, theirs in zip(load, other, strict=True))
+
+
+def _sum(first: Load, second: Load, want: Load) -> Load:
+    return tuple(min(a + b, limit) for a, b, limit in zip(first, second, want, strict=True))
+
+
+def _fits(kind: Kind, has: Mapping[str, int]) -> bool:
+    return all(not _known(has, name) or _has(has, name) >= amount for name, amount in kind.requests)
+
+
+def _take(kind: Kind, has: dict[str, int]) -> None:
+    for name, amount in kind.requests:
+        if _known(has, name):
+            has[name] = _has(has, name) - amount
+
+
+def _amounts(room: Room) -> dict[str, int]:
+    return {**dict(room), _TOLD: 1} if room else {}
+
+
+def _known(has: Mapping[str, int], name: str) -> bool:
+    """Whether the amount is known: of a node that has told nothing only that each host port is there once."""
+    return name.startswith(HOST_PORT) or (_TOLD in has and (name != "pods" or name in has))
+
+
+def _has(has: Mapping[str, int], name: str) -> int:
+    return has.get(name, 1 if name.startswith(HOST_PORT) else 0)

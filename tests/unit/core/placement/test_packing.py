@@ -1,0 +1,52 @@
+"""How many pods find places together."""
+
+import time
+
+import pytest
+
+from ome_operator.core.placement.packing import Kind, Room, most, together
+
+GPU = "nvidia.com/gpu"
+EIGHT: Room = ((GPU, 8),)
+
+
+def kind(pods: int, gpus: int, *apart: int) -> Kind:
+    """Pods with so many GPUs each."""
+    return Kind(pods, ((GPU, gpus),), frozenset(apart))
+
+
+def places(room: Room, *takes: int, number: int = 1) -> list[tuple[Room, frozenset[int]]]:
+    """Nodes that are alike."""
+    return [(room, frozenset(takes))] * number
+
+
+@pytest.mark.parametrize(
+    ("kinds", "nodes", "found"),
+    [
+        ([kind(2, 4), kind(1, 8)], places(EIGHT, 0, 1, number=2), None),
+        ([kind(2, 4), kind(2, 8)], places(EIGHT, 0, 1, number=2), 3),
+        # A kind finds no place on a node that it may not use, however much room there is.
+        ([kind(2, 2), kind(2, 2)], [*places(EIGHT, 0), *places(((GPU, 2),), 0, 1)], 3),
+        # What goes first must not take what only the other can use: 5 and 3, 4 and 4, not 4 and 3.
+        ([kind(1, 5), kind(1, 3), kind(2, 4)], places(EIGHT, 0, 1, 2, number=2), None),
+        ([kind(2, 1, 0)], places(EIGHT, 0), 1),
+        ([kind(1, 1, 1), kind(1, 1, 0)], places(EIGHT, 0, 1), 1),
+        ([kind(3, 1)], places((), 0), None),
+    ],
+)
+def test_places(kinds: list[Kind], nodes: list[tuple[Room, frozenset[int]]], found: int | None) -> None:
+    assert together(kinds, nodes) == found
+
+
+def test_an_amount_is_divided_without_a_rest() -> None:
+    assert (most(((GPU, 3),), EIGHT, 9), most(((GPU, 3),), EIGHT, 1), most(((GPU, 9),), EIGHT, 9)) == (2, 1, 0)
+    assert most((("rdma/hca", 1),), EIGHT, 9) == 0 and most((("rdma/hca", 1),), (), 9) == 9
+    assert most((("pods", 1),), EIGHT, 9) == 9 and most((("pods", 1),), (("pods", 2),), 9) == 2
+
+
+def test_a_question_that_would_take_minutes_is_taken_to_fit_within_a_moment() -> None:
+    """Three kinds that ask for every GPU of 300 nodes of different sizes."""
+    nodes = [(((GPU, 40 + at % 7),), frozenset(range(3))) for at in range(300)]
+    began = time.process_time()
+    assert together([kind(1000, 5), kind(1000, 3), kind(699, 7)], nodes) is None
+    assert time.process_time() - began < 1
