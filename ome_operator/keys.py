@@ -63,6 +63,9 @@ The value says since when, by whom and why; "" and "false" freeze nothing."""
 OBSERVE = f"{GROUP}/observe"
 """On a service: nothing but its status is written. "" and "false" say nothing."""
 
+IGNORE_FIT = f"{GROUP}/ignore-fit"
+"""`"true"` on a service: a revision for which there are no nodes takes the place of what serves; they come on demand."""
+
 GENERATION = f"{GROUP}/generation"
 """On the Job of a BenchmarkJob: the generation of the spec that it runs."""
 BENCHMARK_NAMESPACES = f"{GROUP}/benchmark-namespaces"

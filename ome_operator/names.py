@@ -39,6 +39,11 @@ def stem(service: str, component: str, revision: str) -> str:
     return fit(f"{service}-{component}-{revision}", STEM)
 
 
+def title(component: str, disaggregated: bool) -> str:
+    """Prefill and decode where both exist, else the component's own name."""
+    return {keys.ENGINE: "prefill", keys.DECODER: "decode"}.get(component, component) if disaggregated else component
+
+
 def leader(stem: str, group: int | str) -> str:
     """Leader StatefulSet of one group; its only pod is `<leader>-0`."""
     return f"{stem}-{group}"

@@ -53,6 +53,7 @@ class EventHandler(ClusterCache):
         self._enqueue, self._referrers = enqueue, ReferenceIndex(models_of, runtimes_of)
         self._woken: set[Ref] = set()
         """Models that are dirty with all of their users, because nodes have or lost them since anybody asked for `deps`."""
+        self._for_nodes: set[Ref] = set()
         self.child_gone: Callable[[Child], None] = lambda _: None
         """Told when a child has vanished: its name is free."""
 
@@ -116,6 +117,13 @@ class EventHandler(ClusterCache):
                 self._enqueue(resource.ref, True)
         for node in self.records.groups():
             self._enqueue(Ref(RECORD, "", node), False)
+
+    def waits_for_nodes(self, service: Ref, waits: bool) -> None:
+        """Whether the last pass over a service rested on which nodes there are: then a change of any makes it dirty."""
+        if waits:
+            self._for_nodes.add(service)
+        else:
+            self._for_nodes.discard(service)
 
     # --- what passes read -----------------------------------------------------------------------------------------
 
@@ -241,8 +249,10 @@ class EventHandler(ClusterCache):
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         """Models that it holds from now on, or not any more, concern their users; its labels its record; that it comes or
-        goes the services of its pods; accelerator classes count it.
+        goes the services of its pods; accelerator classes count it, and some services wait for any change of a node.
         """
+        for service in self._for_nodes:
+            self._enqueue(service, False)
         for resource in (each for kind in ACCELERATORS for each in self.resources[kind]):
             if _counted(resource, old) != _counted(resource, new):
                 self._enqueue(resource.ref, False)

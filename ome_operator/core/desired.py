@@ -32,7 +32,8 @@ from ome_operator.core.rollout.members import by_worth, chosen, taken
 from ome_operator.core.rollout.planner import ReplicaCounts, routers
 from ome_operator.core.rollout.step import RolloutStep
 from ome_operator.core.rollout.traffic import Traffic, weigh
-from ome_operator.core.status.progress import Progress, RoleProgressSpec, progress, title
+from ome_operator.core.status.progress import Progress, RoleProgressSpec, progress
+from ome_operator.names import title
 
 ROUTER_PORT = 8080
 

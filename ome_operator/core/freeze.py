@@ -86,6 +86,7 @@ FROZEN: Mapping[str, Rule] = {
     "events": _passes,
     "rolls": _begun,
     "stands": _passes,
+    "nodes": _passes,
     "watch_failures": _passes,
     "requeue_after": _at_no_time,
 }

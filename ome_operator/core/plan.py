@@ -185,6 +185,8 @@ class Plan:
     """The service rolls out an edit that others share, until it is whole, or would if nobody were ahead of it."""
     stands: Mapping[Ref, Stand] = field(default_factory=dict)
     """How it stands to the last edit of each object that it shares; nothing of a service that no shared edit reaches."""
+    nodes: bool = False
+    """What is decided rests on which nodes there are: the next pass comes when that changes."""
     watch_failures: tuple[tuple[str, str], ...] = ()
     """(kind, name) of workloads that have fewer pods than they want: the shell looks for FailedCreate events."""
     requeue_after: float | None = None

@@ -99,6 +99,7 @@ class Reason(StrEnum):
     NOTHING_TO_RUN = "NothingToRun"
     PAUSED = "Paused"
     WAITING_FOR_MODEL = "WaitingForModel"
+    DOES_NOT_FIT = "DoesNotFit"
     CHECKING = "Checking"
     DRY_RUN_REFUSED = "DryRunRefused"
     WAITING_FOR_TURN = "WaitingForTurn"

@@ -7,6 +7,7 @@ from ome_operator import keys, names
 from ome_operator.api import InferenceService
 from ome_operator.core.desired import Desired
 from ome_operator.core.observed.objects import Observed, Ref
+from ome_operator.core.observed.slices import started
 from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.plan import NEEDED, Plan
 from ome_operator.core.podspec.spelling import translated
@@ -48,7 +49,12 @@ def report(
         before=service.status,
         now=snapshot.now,
         progress=want.progress,
-        problems=(*intent.problems, *_refused(plan, snapshot, intent), *_undeletable(plan, snapshot.observed)),
+        problems=(
+            *intent.problems,
+            *_refused(plan, snapshot, intent),
+            *_undeletable(plan, snapshot.observed),
+            *_without_room(snapshot, intent, want),
+        ),
         advice=(*want.advice, *snapshot.observed.warnings),
         model=_model(intent),
         runtime=resolved.runtime.name if resolved.runtime else _named_runtime(service),
@@ -204,6 +210,17 @@ def _undeletable(plan: Plan, observed: Observed) -> Iterator[Problem]:
         refusal = observed.refusals.get((one.kind, one.name))
         if refusal is not None and refusal.uid == one.uid:
             yield Problem(ROLLED_OUT, refusal.reason, f"{one.kind} {one.name} cannot be deleted: {refusal.message}")
+
+
+def _without_room(snapshot: Snapshot, intent: Intent, want: Desired) -> Iterator[Problem]:
+    """What of a slice that stands alone has no place on nodes. Beside a slice that serves the rollout says it."""
+    if any(started(found) for name, found in snapshot.slices.items() if name != intent.target):
+        return
+    lacking = {one.role.component for one in want.progress if not one.complete}
+    for lack in intent.fit.lacks:
+        for component in lack.components:
+            if component in lacking:
+                yield Problem(CONDITION[component], Reason.DOES_NOT_FIT, lack.sentence)
 
 
 def _urls(intent: Intent, want: Desired) -> dict[str, str]:

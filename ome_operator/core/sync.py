@@ -79,6 +79,7 @@ def _decided(snapshot: Snapshot, as_written: InferenceService, held: Brake | Non
         apply_status=want.scale_status,
         delete=(*written.delete, *recovery.delete),
         recycle=recovery.recycle,
+        nodes=intent.fit.asked,
         watch_failures=want.missing,
         requeue_after=_earliest(written.requeue_after, clock.again, recovery.again),
     )

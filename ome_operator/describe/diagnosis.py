@@ -191,6 +191,10 @@ _STEPS: Mapping[str, str] = {
     Reason.PODS_REFUSED: "mend what the API server names: quota, Pod Security, ServiceAccount or webhook",
     MISSING: "its StatefulSet creates it; if that stays so, the events say why",
     Reason.WAITING_FOR_NODES: "kubectl get nodes{holders} shows the nodes that hold it",
+    Reason.DOES_NOT_FIT: (
+        "add or label such nodes, or ask for less; where they come on demand: "
+        "kubectl annotate isvc {service} ome.io/ignore-fit=true"
+    ),
     Reason.WAITING_FOR_TURN: "ome status runtime, with the name that the message says: how far the waves of its edit are",
     Reason.PAUSED: "remove spec.rollout.paused to go on",
     Reason.INTERNAL_ERROR: "a bug of the operator: report it with its log",

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from ome_operator import keys, quantity
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.status.progress import title
 from ome_operator.describe.text import numbers
+from ome_operator.names import title
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,8 @@ from ome_operator.core.render.statefulsets import Stored, stored
 from ome_operator.core.resolve.identity import CHOSEN
 from ome_operator.core.rollout.planner import Bounds
 from ome_operator.core.rollout.strategy import strategy
-from ome_operator.core.status.progress import title
 from ome_operator.core.sync import sync
+from ome_operator.names import title
 
 SURVIVES = frozenset({"ControllerRevision", "RoleScale"})
 """Kinds of what exists that decide about the outcome: revisions that are stored already, and replicas that were set."""

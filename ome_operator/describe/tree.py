@@ -27,10 +27,10 @@ from ome_operator.core.recovery.record import FAILED, NODE_LOST, RECYCLING, REST
 from ome_operator.core.render.statefulsets import Stored, stored
 from ome_operator.core.resolve.finetuned import mounted
 from ome_operator.core.rollout.members import existing
-from ome_operator.core.status.progress import title
 from ome_operator.core.weights.mount import claim, directories, placed, required_label
 from ome_operator.describe.outcome import pod_gpus
 from ome_operator.describe.text import count
+from ome_operator.names import title
 
 ROLES = (keys.ENGINE, keys.DECODER, keys.ROUTER)
 WHEN_TRUE = (ANOTHER, FROZEN, *DRIFTED.values(), ADVICE)

@@ -49,8 +49,19 @@ Bodies = Mapping[str, dict[str, Any]]
 """Objects by the name of their part in a stage."""
 IMAGES = job.Images("sglang:1", "tools:1")
 LABEL = "models.ome.io/clusterbasemodel.tiny"
+
+
+class _Labels(dict[str, str]):
+    """Of a node that holds everything, whatever revision it is."""
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return keys.MODEL_READY if key.startswith(keys.MODEL_LABEL_PREFIX) else super().get(key, default)
+
+
 NODES = {
-    f"n{number}": Node(f"n{number}", 1, {LABEL: "Ready", "gpu": ("gpu", "rival")[number % 2], "zone": "here"}, True, 8)
+    f"n{number}": Node(
+        f"n{number}", 1, _Labels({LABEL: "Ready", "gpu": ("gpu", "rival")[number % 2], "zone": "here"}), True, 8
+    )
     for number in range(16)
 }
 _VERSIONED = {

@@ -112,6 +112,7 @@ class InferenceServiceReconciler:
             observed = self._observed(resource, memory, now)
             plan = self._core.sync(resource.parsed, self._cluster.deps(), observed, now)
             self._tell_waves(resource, plan)
+            self._cluster.waits_for_nodes(resource.ref, plan.nodes)
         except Exception as error:
             traceback = repr(error) != memory.bug
             memory.bug = repr(error)
@@ -281,6 +282,7 @@ class InferenceServiceReconciler:
 
     def _forget(self, ref: Ref) -> None:
         self._memories.pop(ref, None)
+        self._cluster.waits_for_nodes(ref, False)
         self.waves.forget(ref)
         self._queue.forget(ref)
 

@@ -22,9 +22,9 @@ from ome_operator.core.rollout import waves
 from ome_operator.core.selection.capability import carries
 from ome_operator.core.selection.model_profile import facts_of, known
 from ome_operator.core.status import conditions as cond
-from ome_operator.core.status.progress import title
 from ome_operator.core.weights.mount import claim, node_label, unserved, weights
 from ome_operator.engines.servers import server, strategy
+from ome_operator.names import title
 
 
 def model_status(

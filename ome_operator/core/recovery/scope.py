@@ -6,7 +6,7 @@ from ome_operator import keys, names
 from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.rollout.drain import Held
 from ome_operator.core.rollout.intent import Intent
-from ome_operator.core.status.progress import title
+from ome_operator.names import title
 
 
 class RoleGroups(NamedTuple):

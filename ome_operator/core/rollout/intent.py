@@ -20,6 +20,7 @@ from ome_operator.core.resolve.finetuned import mounted
 from ome_operator.core.resolve.inputs import Resolved
 from ome_operator.core.resolve.scaling import Policy, policy
 from ome_operator.core.rollout import shared_edits, target
+from ome_operator.core.rollout.fitting import UNASKED, Fitting, fitting
 from ome_operator.core.rollout.revisions import RevisionLedger, record
 from ome_operator.core.rollout.step import OPEN, Gate
 from ome_operator.core.rollout.strategy import Strategy, strategy
@@ -52,6 +53,8 @@ class Intent:
     strategy: Strategy
     epochs: Mapping[Ref, Epoch] = field(default_factory=dict)
     """The objects that the wish shares with other services and follows, between which edits; none where it is pinned."""
+    fit: Fitting = UNASKED
+    """Whether nodes have room for it."""
     gate: Gate = OPEN
     check: tuple[Check, ...] = ()
     """The dry run that the gate waits for."""
@@ -101,8 +104,13 @@ def choose(snapshot: Snapshot, resolved: Resolved) -> Intent:
         strategy=asked,
         epochs=_epochs(snapshot, resolved, aim, ledger),
     )
-    if wanted is None or snapshot.started(aim.revision):
+    if wanted is None:
         return intent
+    enough = intent.held is None or intent.held.enough
+    fit = fitting(snapshot, ledger.data, aim.revision, groups, enough)
+    intent = replace(intent, fit=fit, advice=(*intent.advice, *fit.advice))
+    if snapshot.started(aim.revision):
+        return replace(intent, gate=_no_room(intent)) if fit.held else intent
     gate, check = _gate(snapshot, intent)
     return replace(intent, gate=gate, check=check)
 
@@ -182,7 +190,13 @@ def _gate(snapshot: Snapshot, intent: Intent) -> tuple[Gate, tuple[Check, ...]]:
         return OPEN, ()
     if here is not None and not here.enough:
         return Gate(Reason.WAITING_FOR_MODEL, f"revision {target} waits for its weights: {here.sentence}; {here.remedy}"), ()
+    if intent.fit.held:
+        return _no_room(intent), ()
     return _dry_run(snapshot, intent)
+
+
+def _no_room(intent: Intent) -> Gate:
+    return Gate(Reason.DOES_NOT_FIT, f"revision {intent.target} does not fit, and what serves stays: {intent.fit.sentence}")
 
 
 def _blocking(service: InferenceService, intent: Intent) -> tuple[Problem, ...]:

@@ -12,7 +12,7 @@ from ome_operator.core.rollout.retire import Step, retire
 
 @dataclass(frozen=True)
 class Gate:
-    """Whether a slice may replace the one that serves."""
+    """Whether a slice may replace the one that serves, or go on with it."""
 
     reason: str
     """CamelCase word, "" when it may start."""
@@ -66,12 +66,19 @@ def decide(
     if not running and ahead:
         return replace(_waiting(others, gate, numbers), reason=Reason.WAITING_FOR_TURN, message=ahead, rolls=True)
     wanted = numbers.wanted[target]
-    said = stay(wanted, target, numbers.seen) if numbers.paused else step(wanted, target, numbers.seen, numbers.bounds)
-    return _rolling(service, target, others, running, said, numbers)
+    halt = Gate(Reason.PAUSED, "spec.rollout.paused is true") if numbers.paused else gate
+    said = stay(wanted, target, numbers.seen) if halt.reason else step(wanted, target, numbers.seen, numbers.bounds)
+    return _rolling(service, target, others, running, said, numbers, halt)
 
 
 def _rolling(
-    service: str, target: str, others: list[Slice], running: bool, shares: Mapping[str, Share], numbers: ReplicaCounts
+    service: str,
+    target: str,
+    others: list[Slice],
+    running: bool,
+    shares: Mapping[str, Share],
+    numbers: ReplicaCounts,
+    halt: Gate,
 ) -> RolloutStep:
     """Slices that are to have no group any more go step by step; the others are stamped with their groups."""
     kept = {found.revision: shares[found.revision] for found in others if any(shares[found.revision].values())}
@@ -82,8 +89,8 @@ def _rolling(
         kept[target] = shares[target]
     alone = not running and len(kept) == 1 and not any(numbers.bounds.surge.values())
     deletes = _deletes(going, running)
-    if numbers.paused:
-        return RolloutStep(kept, deletes, alone, Reason.PAUSED, "spec.rollout.paused is true", rolls=True, held=True)
+    if halt.reason:
+        return RolloutStep(kept, deletes, alone, halt.reason, halt.message, rolls=True, held=True)
     reason = _reason(serves=bool(kept.keys() - {target}), ends=bool(waits))
     return RolloutStep(kept, deletes, alone, reason, ", ".join(waits), rolls=bool(reason))
 

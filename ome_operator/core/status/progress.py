@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ome_operator import keys
 from ome_operator.core.observed.objects import Pod
 from ome_operator.core.reasons import Reason, Why
 
@@ -68,11 +67,6 @@ class Progress(NamedTuple):
     def counts(self) -> str:
         """`ready/wanted` in pods."""
         return f"{min(self.ready_pods, self.wanted)}/{self.wanted}"
-
-
-def title(component: str, disaggregated: bool) -> str:
-    """Prefill and decode where both exist, else the component's own name."""
-    return {keys.ENGINE: "prefill", keys.DECODER: "decode"}.get(component, component) if disaggregated else component
 
 
 def progress(role: RoleProgressSpec, pods: Iterable[Pod], failures: Mapping[tuple[str, str], str]) -> Progress:

@@ -7,7 +7,7 @@ from typing import Any
 from ome_operator import keys
 from ome_operator.core.rollout.planner import ReplicaCounts, within
 from ome_operator.core.rollout.step import RolloutStep
-from ome_operator.core.status.progress import title
+from ome_operator.names import title
 
 
 def words(target: str, decision: RolloutStep, numbers: ReplicaCounts) -> str:

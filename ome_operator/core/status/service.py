@@ -232,5 +232,5 @@ def events(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any
 
 def _loud(one: Mapping[str, Any]) -> bool:
     if one["type"] == ROLLED_OUT:
-        return one["reason"] in (Reason.PROGRESS_DEADLINE_EXCEEDED, Reason.ROLLED_BACK, *REFUSED)
+        return one["reason"] in (Reason.DOES_NOT_FIT, Reason.PROGRESS_DEADLINE_EXCEEDED, Reason.ROLLED_BACK, *REFUSED)
     return one["reason"] not in PASSING and one["type"] != READY

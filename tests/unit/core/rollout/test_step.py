@@ -10,6 +10,7 @@ from ome_operator.core.rollout.step import OPEN, Gate, RolloutStep, decide
 from tests.unit.core.rollout.makers import BUDGET, LEADERS, ROUTER, pod
 
 CLOSED = Gate("Paused", "revision new waits")
+NO_ROOM = Gate("DoesNotFit", "revision new does not fit")
 RECREATE = Bounds({}, {"engine": 1}, alone=True)
 WANTED = {"engine": 1}
 
@@ -73,10 +74,16 @@ def test_the_new_one_comes_when_nothing_is_left_but_budgets() -> None:
     assert (found.keep, [one.name for one in found.delete]) == (("new",), ["budget"])
 
 
-@pytest.mark.parametrize("gate", [OPEN, CLOSED])
-def test_a_target_that_runs_stays_while_the_others_go(gate: Gate) -> None:
-    found = decided("new", whole("new"), whole("old"), gate=gate)
-    assert (found.keep, [one.name for one in found.delete], found.rolls) == (("new",), ["router"], True)
+def test_a_target_that_runs_stays_while_the_others_go() -> None:
+    found = decided("new", whole("new"), whole("old"))
+    assert (found.keep, [item.name for item in found.delete], found.rolls) == (("new",), ["router"], True)
+
+
+def test_a_gate_that_closes_half_way_stops_where_it_is() -> None:
+    """Nothing more of the old slice goes for what has no place, and the turn is kept."""
+    found = decided("new", whole("new"), whole("old"), gate=NO_ROOM)
+    assert (found.keep, found.delete, found.rolls, found.held) == (("old", "new"), (), True, True)
+    assert (found.reason, found.message) == (NO_ROOM.reason, NO_ROOM.message)
 
 
 def test_a_target_alone_is_kept_whatever_the_gate_says() -> None:

@@ -3,7 +3,8 @@
 from typing import Any
 
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.status.progress import Progress, RoleProgressSpec, progress, title
+from ome_operator.core.status.progress import Progress, RoleProgressSpec, progress
+from ome_operator.names import title
 from tests.unit.core.rollout.makers import pod
 
 SETS = (("StatefulSet", "leaders"), ("StatefulSet", "workers"))

@@ -1,0 +1,121 @@
+"""Whether the nodes that exist hold the wanted revision, or what serves stays because they do not (docs/placement.md).
+
+Only while ranks of it are on no node: what is placed fits.
+"""
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from math import ceil
+from typing import Any, NamedTuple
+
+from ome_operator import keys, names
+from ome_operator.core.observed.slices import Slice, started
+from ome_operator.core.observed.snapshot import Snapshot
+from ome_operator.core.placement.demand import apart, demand
+from ome_operator.core.placement.fit import Lack, Need, Needs, lacks
+from ome_operator.core.render.statefulsets import Stored, stored
+from ome_operator.core.rollout import members
+
+
+class Fitting(NamedTuple):
+    """What is known of the places for a revision."""
+
+    lacks: tuple[Lack, ...] = ()
+    """What finds none."""
+    held: bool = False
+    """Whether nothing that serves goes for it."""
+    asked: bool = False
+    """Whether this rests on which nodes there are."""
+    advice: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """What finds no place, and why."""
+        return "; ".join(lack.sentence for lack in self.lacks)
+
+
+UNASKED = Fitting()
+
+
+def fitting(
+    snapshot: Snapshot, data: Mapping[str, Mapping[str, Any]], target: str, groups: Mapping[str, int], weights: bool
+) -> Fitting:
+    """Hold the target's groups against the nodes.
+
+    `data`: what revisions store. `groups`: wanted, by component. `weights`: whether nodes have to hold the model, too;
+    while too few do, that is said by others.
+    """
+    deps, roles = snapshot.deps, stored(data.get(target) or {})
+    wanted = {name: groups.get(name, 1) for name in roles}
+    mine = snapshot.slices.get(target, Slice(target, (), ()))
+    if snapshot.service.annotations.get(keys.IGNORE_FIT) == "true" or _placed(mine, roles, wanted):
+        return UNASKED
+    others = [found for name, found in snapshot.slices.items() if name != target and started(found)]
+    if not deps.sees_cluster:
+        return Fitting(advice=(_unseen(target),) if others else ())
+    namespace = snapshot.service.namespace
+    found = lacks(_needs(roles, wanted, namespace, weights), deps.nodes)
+    if not found or not others:
+        return Fitting(found, asked=True)
+    part = _part([*others, mine], {name: stored(data.get(name) or {}) for name in snapshot.slices}, groups)
+    least = {name: min(count, max(1, ceil(count * part))) for name, count in wanted.items()}
+    lasting = bool(mine.workloads) or _ends(snapshot, others)
+    return Fitting(found, bool(lacks(_needs(roles, least, namespace, weights), deps.nodes, lasting)), asked=True)
+
+
+def _unseen(target: str) -> str:
+    return (
+        f"this operator reads no nodes (clusterWideKinds is false), so nobody looked whether revision {target} fits on them "
+        "before it takes the place of what serves"
+    )
+
+
+def _placed(found: Slice, roles: Mapping[str, Stored], wanted: Mapping[str, int]) -> bool:
+    """Whether every rank of every wanted group is on a node."""
+    return all(_on_nodes(name, role.size, found) >= wanted[name] for name, role in roles.items())
+
+
+def _on_nodes(role: str, size: int, found: Slice) -> int:
+    """Groups of which every rank is on a node. Whether they are ready is no matter of placement, and may flicker."""
+    ranks: dict[int, set[int]] = {}
+    for pod in members.pods(role, found):
+        if pod.node and not pod.deleting and 0 <= pod.rank < size:
+            ranks.setdefault(pod.group, set()).add(pod.rank)
+    return sum(len(each) == size for each in ranks.values())
+
+
+def _part(slices: Iterable[Slice], roles: Mapping[str, Mapping[str, Stored]], groups: Mapping[str, int]) -> Fraction:
+    """Which part of the service is on nodes: the smallest over the roles, as prefill without decode serves nobody."""
+    have: dict[str, int] = {}
+    there: dict[str, int] = {}
+    for found in slices:
+        for name, role in roles.get(found.revision, {}).items():
+            have[name] = have.get(name, 0) + _on_nodes(name, role.size, found)
+            there[name] = there.get(name, 0) + len(members.existing(name, found))
+    shares = [Fraction(have[name], groups.get(name, there[name])) for name in have if groups.get(name, there[name])]
+    return min(shares, default=Fraction(0))
+
+
+def _ends(snapshot: Snapshot, others: Iterable[Slice]) -> bool:
+    """Whether something of the old slices is on its way out, so that a node that flaps must not bring it back.
+
+    What a node took with it when it went down does not count.
+    """
+    nodes = snapshot.deps.nodes
+    return any(pod.deleting and pod.node in nodes and nodes[pod.node].ready for found in others for pod in found.pods)
+
+
+def _needs(roles: Mapping[str, Stored], groups: Mapping[str, int], namespace: str, weights: bool) -> Needs:
+    """The pods of all groups: leaders and workers of each role."""
+    found = []
+    for name, role in roles.items():
+        for workload, pods in ((role.leader, groups[name]), (role.worker, groups[name] * (role.size - 1))):
+            if workload is not None:
+                found.append((name, workload["spec"]["template"], pods))
+    both = keys.DECODER in roles
+    needs = []
+    for at, (name, template, pods) in enumerate(found):
+        shy = [other for other, each in enumerate(found) if apart(template, each[1], namespace)]
+        others = tuple(other for other in shy if other != at)
+        needs.append(Need((name,), names.title(name, both), demand(template, weights), pods, at in shy, others))
+    return tuple(needs)
