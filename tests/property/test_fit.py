@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ome_operator.core.observed.objects import Node, Taint
 from ome_operator.core.placement.demand import Demand, Expression, Term, Toleration
 from ome_operator.core.placement.fit import Need, lacks
+from tests.support.scheduler import may
 
 ASKED = ("cpu", "host port 1/TCP", "nvidia.com/gpu", "pods")
 KEYS, VALUES = ("zone", "gpu"), ("1", "2", "x")
@@ -83,41 +84,6 @@ def needs(draw: Any) -> tuple[Need, ...]:
         Need((f"c{at}",), f"c{at}", demands[at], pods[at], (at, at) in shy, tuple(b for a, b in sorted(shy) if a == at != b))
         for at in range(number)
     )
-
-
-def may(demand: Demand, node: Node) -> bool:
-    """Whether the scheduler's filters let a pod on a node, said a second time and without a hurry."""
-    where = {**node.labels, "metadata.name": node.name}
-
-    def met(expression: Expression) -> bool:
-        value, values = where.get(expression.key), expression.values
-        if expression.operator == "In":
-            return value in values
-        if expression.operator == "NotIn":
-            return value not in values
-        if expression.operator == "Exists":
-            return value is not None
-        if expression.operator == "DoesNotExist":
-            return value is None
-        if not (value or "").isdecimal() or not values[0].isdecimal():
-            return False
-        return int(value or "") > int(values[0]) if expression.operator == "Gt" else int(value or "") < int(values[0])
-
-    def tolerated(taint: Taint) -> bool:
-        return any(
-            each.effect in ("", taint.effect)
-            and ((each.key == "" and each.operator == "Exists") or each.key == taint.key)
-            and (each.operator == "Exists" or each.value == taint.value)
-            for each in demand.tolerations or ()
-        )
-
-    if not all(map(met, demand.selector)):
-        return False
-    if demand.terms and not any((t.labels or t.name) and all(map(met, t.labels + t.name)) for t in demand.terms):
-        return False
-    cordon = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
-    taints = [*node.taints, *([] if node.ready else [cordon])]
-    return node.alive and all(map(tolerated, taints))
 
 
 def placements(

@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ome_operator import keys
+from ome_operator.core.observed.objects import Node
 from ome_operator.core.plan import Plan
 from ome_operator.core.rollout.planner import Bounds, Groups, routers, stay, step
-from tests.support import rollouts
+from tests.support import parts, rollouts
+from tests.support.scheduler import Scheduler
 from tests.support.shapes import Shape, seeds, shapes
 from tests.support.simulator import World
 
@@ -119,7 +121,64 @@ class Capacity:
         return min(max(0, count - missing) / count for count in (self.shape.engines, self.shape.decoders))
 
 
+def suitable(number: int, fit: int) -> dict[str, Node]:
+    """So many nodes with a GPU that hold the model; the first `fit` of them suit the slice that comes, too."""
+    room = (("nvidia.com/gpu", 1), ("pods", 110))
+    label = {"models.ome.io/clusterbasemodel.tiny": "Ready"}
+    return {
+        f"n{at}": Node(f"n{at}", 1, {**label, **({"gpu": "new"} if at < fit else {})}, True, 1, room=room)
+        for at in range(number)
+    }
+
+
+class Keeper:
+    """Sees to it that nothing of an old slice goes while no node suits the slice that comes."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.suits, self.old = world, True, str(world.service.status["revision"])
+        self.capacity_watcher = world.watcher
+        world.watcher = self.look
+
+    def look(self, plan: Plan) -> None:
+        """Before a plan is carried out."""
+        self.capacity_watcher(plan)
+        for delete in () if self.suits else plan.delete:
+            found = self.world.children.get((delete.kind, delete.name))
+            leads = delete.kind == "Deployment" or (delete.kind == "StatefulSet" and not delete.name.endswith("-w"))
+            assert not (found and leads and found.labels[keys.REVISION] == self.old), f"{delete.name} goes for nothing"
+
+
 BIG = shapes(size=st.integers(1, 2), engines=st.integers(1, 3), decoders=st.integers(1, 3), router=True, scaled=False)
+
+
+@settings(max_examples=40)
+@given(BIG, seeds, st.lists(st.tuples(st.sampled_from([0, 0, 1, 99]), st.integers(0, 15), st.booleans()), max_size=6))
+def test_nothing_goes_for_a_slice_that_has_no_place(shape: Shape, seed: int, events: list[tuple[int, int, bool]]) -> None:
+    """Whatever nodes come and go, and whenever the operator starts anew; in the end it has nodes and is rolled out."""
+    pods = (shape.engines + shape.decoders) * shape.size
+    number = 3 * pods + 2 * shape.size  # room for both slices and a surge
+    world = World(shape.service(), replace(shape.deps(), nodes=suitable(number, 0)), seed)
+    Scheduler(world)
+    world.settle()
+    before = world.alive()
+    capacity, keeper = Capacity(world, shape), Keeper(world)
+    wanted = replace(shape, image="b").deps()
+    asked = {ref: parts.simple(shape.size, decoder=True, image="b", nodeSelector={"gpu": "new"}) for ref in wanted.runtimes}
+    never = True
+    for fit, passes, restart in events:
+        keeper.suits, never = fit > 0, never and fit == 0
+        world.edit(deps=replace(wanted, runtimes=asked, nodes=suitable(number, fit)))
+        world.run(passes)
+        if never:
+            assert world.alive() == before
+        if restart:
+            world.restart()
+    keeper.suits = True
+    world.edit(deps=replace(wanted, runtimes=asked, nodes=suitable(number, number)))
+    world.settle()
+    assert capacity.lowest >= capacity.least - 1e-9
+    assert world.condition("RolledOut")["status"] == "True"
+    assert len(world.alive()) == shape.pods
 
 
 @settings(max_examples=30)

@@ -68,6 +68,8 @@ class LivePod:
     left: int = 0
     template: str = ""
     draining: str = ""
+    node: str = ""
+    """Only where a test schedules pods."""
 
     @property
     def group(self) -> int:
@@ -84,7 +86,7 @@ class LivePod:
         return Pod(
             namespace=service.namespace, name=self.name, uid=self.uid, version=1, service=service.name,
             component=self.labels[keys.COMPONENT], revision=self.labels[keys.REVISION], group=self.group, rank=self.rank,
-            workload=self.workload, node="", ready=self.ready, deleting=self.deleting,
+            workload=self.workload, node=self.node, ready=self.ready, deleting=self.deleting,
             grace=self.grace if self.deleting else 0, restarts=0, reason="" if self.ready else "Starting", message="",
             workload_uid=self.workload_uid, draining=self.draining,
         )  # fmt: skip

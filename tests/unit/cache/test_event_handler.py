@@ -96,6 +96,25 @@ def test_a_hpa_whose_status_moves_is_no_news(told: Told) -> None:
         assert told.see(kind, "h", metadata=child_labels(), status={"currentReplicas": number}) == []
 
 
+def test_a_node_concerns_the_services_that_wait_for_nodes_and_no_others(told: Told) -> None:
+    """Whatever changes of it; a heartbeat changes nothing."""
+    ready = {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "1"}], "allocatable": {"cpu": "8"}}
+    told.see("InferenceService", "other", spec={"engine": {}})
+    told.cluster.waits_for_nodes(SERVICE, True)
+    assert told.see("Node", "n", status=ready) == [(SERVICE, False)]
+    beats = {**ready, "conditions": [{**ready["conditions"][0], "lastHeartbeatTime": "2"}]}  # type: ignore[dict-item]
+    assert told.see("Node", "n", status=beats) == []
+    assert told.see("Node", "n", status=ready, metadata={"labels": {"gpu": "H100"}}) == [(SERVICE, False)]
+    taints = [{"key": "a", "effect": "NoSchedule"}]
+    assert told.see("Node", "n", status=ready, spec={"taints": taints}) == [(SERVICE, False)]
+    assert told.see("Node", "n", status={**ready, "allocatable": {"cpu": "9"}}) == [(SERVICE, False)]
+    told.dirty.clear()
+    told.cluster.gone("Node", "uid-n")
+    assert told.dirty == [(SERVICE, False)]
+    told.cluster.waits_for_nodes(SERVICE, False)
+    assert told.see("Node", "m", status=ready) == []
+
+
 def test_a_node_concerns_models_only_when_what_it_holds_changes(told: Told) -> None:
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
     label = {keys.MODEL_LABEL_PREFIX + "clusterbasemodel.k2": "Ready"}

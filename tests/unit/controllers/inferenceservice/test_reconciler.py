@@ -78,6 +78,26 @@ async def test_what_is_due_at_once_waits_where_its_status_cannot_be_written() ->
     assert queue.depth == 1
 
 
+@pytest.mark.parametrize("rests", [True, False])
+async def test_a_node_that_comes_wakes_a_service_whose_pass_rested_on_nodes(rests: bool) -> None:
+    """Until it is gone."""
+    dirty: list[Ref] = []
+    cluster = makers.cluster({"kind": "InferenceService", **makers.BODY}, dirty=dirty)
+    queue, api = makers.queue(), FakeApi()
+    made: Any = InferenceServiceReconciler
+    core = Core(sync=lambda *_: Plan(nodes=rests))
+    services = made(cluster, api, Executor(api, cluster, 1.0), queue, Settings(), lambda: WRITTEN, core)
+    await services.reconcile(SERVICE)
+    dirty.clear()
+    cluster.seen("Node", {"metadata": {"name": "n", "uid": "n", "resourceVersion": "7"}})
+    assert dirty == [SERVICE] * rests
+    cluster.gone("InferenceService", "u")
+    await services.reconcile(SERVICE)
+    dirty.clear()
+    cluster.gone("Node", "n")
+    assert dirty == []
+
+
 @pytest.mark.parametrize("kind", ["Service", "Role", "RoleBinding"])
 @pytest.mark.parametrize("full", [False, True])
 async def test_nothing_is_ready_before_it_can_be_reached(kind: str, full: bool) -> None:

@@ -1,0 +1,76 @@
+"""A toy scheduler for the simulated cluster: what the scheduler's filters say, written a second time and without a hurry."""
+
+from collections.abc import Mapping
+
+from ome_operator import keys
+from ome_operator.core.observed.objects import Node, Taint
+from ome_operator.core.placement.demand import Demand, Expression
+from tests.support.live import LivePod
+from tests.support.simulator import World
+
+CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+GPU = "nvidia.com/gpu"
+
+
+def may(demand: Demand, node: Node) -> bool:
+    """Whether a pod may go on a node, whatever room there is."""
+    where = {**node.labels, "metadata.name": node.name}
+
+    def met(expression: Expression) -> bool:
+        value, values = where.get(expression.key), expression.values
+        if expression.operator == "In":
+            return value in values
+        if expression.operator == "NotIn":
+            return value not in values
+        if expression.operator == "Exists":
+            return value is not None
+        if expression.operator == "DoesNotExist":
+            return value is None
+        if not (value or "").isdecimal() or not values[0].isdecimal():
+            return False
+        return int(value or "") > int(values[0]) if expression.operator == "Gt" else int(value or "") < int(values[0])
+
+    def tolerated(taint: Taint) -> bool:
+        return any(
+            each.effect in ("", taint.effect)
+            and ((each.key == "" and each.operator == "Exists") or each.key == taint.key)
+            and (each.operator == "Exists" or each.value == taint.value)
+            for each in demand.tolerations or ()
+        )
+
+    if not all(map(met, demand.selector)):
+        return False
+    if demand.terms and not any((t.labels or t.name) and all(map(met, t.labels + t.name)) for t in demand.terms):
+        return False
+    taints = [*node.taints, *([] if node.ready else [CORDON])]
+    return node.alive and all(map(tolerated, taints))
+
+
+class Scheduler:
+    """Puts pods of a world on its nodes; a pod becomes ready only there. Each pod of an engine takes `gpus` GPUs."""
+
+    def __init__(self, world: World, gpus: int = 1) -> None:
+        self.world, self.gpus = world, gpus
+        world.healthy = self.placed
+
+    def placed(self, pod: LivePod) -> bool:
+        """Whether a pod is on a node by now."""
+        if pod.labels[keys.COMPONENT] == keys.ROUTER:
+            return True
+        if not pod.node:
+            pod.node = next((name for name in self.world.deps.nodes if self._takes(name, pod)), "")
+        return bool(pod.node)
+
+    def free(self, name: str) -> int:
+        """GPUs of a node that no pod holds, whether it ends or not."""
+        used = sum(pod.node == name for pod in self.world.pods.values()) * self.gpus
+        return dict(self.world.deps.nodes[name].room).get(GPU, 0) - used
+
+    def _takes(self, name: str, pod: LivePod) -> bool:
+        selector = self._selector(pod)
+        return self.free(name) >= self.gpus and may(selector, self.world.deps.nodes[name])
+
+    def _selector(self, pod: LivePod) -> Demand:
+        found = self.world.children.get(("StatefulSet", pod.workload))
+        asked: Mapping[str, str] = found.manifest["spec"]["template"]["spec"].get("nodeSelector", {}) if found else {}
+        return Demand(tuple(Expression(key, "In", (value,)) for key, value in asked.items()))
