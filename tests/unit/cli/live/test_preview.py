@@ -1,0 +1,72 @@
+"""What `ome diff` says of an edit, from what a cluster answers."""
+
+from typing import Any
+
+import pytest
+
+from ome_operator.cli.live.preview import preview
+from ome_operator.core.observed.objects import Observed
+from ome_operator.core.sync import sync
+from ome_operator.kube.errors import Forbidden
+from tests.support import parts, yamls
+from tests.support.fake_api import Call, FakeApi
+from tests.support.simulator import START
+
+MODEL, RUNTIME = yamls.model("tiny", "hf://test/tiny"), yamls.runtime("rt", size=2)
+HOLDS = {"models.ome.io/clusterbasemodel.tiny": "Ready", "gpu": "H100"}
+NODES = [
+    {
+        "metadata": {"name": f"n{at}", "uid": f"n{at}", "resourceVersion": "1", "labels": HOLDS},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"nvidia.com/gpu": "8", "pods": "9"}},
+    }
+    for at in range(4)
+]
+
+
+def service(**engine: Any) -> dict[str, Any]:
+    """As somebody wrote it."""
+    metadata = {"name": "svc", "namespace": "team"}
+    spec = {"model": {"name": "tiny"}, "runtime": {"name": "rt"}, "engine": engine}
+    return {"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "metadata": metadata, "spec": spec}
+
+
+def live(nodes: Any) -> FakeApi:
+    """A cluster in which the service has been made."""
+    stored = service()
+    stored["metadata"] |= {"uid": parts.UID, "resourceVersion": "5", "generation": 1}
+    plan = sync(*parts.applied([stored, MODEL, RUNTIME]), Observed(), START)
+    made = [item.manifest for item in (*plan.first, *plan.apply)]
+    there: dict[str, list[Any]] = {
+        "InferenceService": [stored],
+        "ClusterBaseModel": [MODEL],
+        "ClusterServingRuntime": [RUNTIME],
+    }
+    for number, body in enumerate(made):
+        known = {**body["metadata"], "uid": f"uid-{number}", "resourceVersion": "6"}
+        there.setdefault(body["kind"], []).append({**body, "metadata": known})
+
+    def listed(call: Call) -> Any:
+        return nodes if call.kind == "Node" else there.get(call.kind, [])
+
+    return FakeApi({"list_objects": listed})
+
+
+SENTENCE = "does not fit, and what serves stays: engine needs 2 nodes with gpu=H300: no node has that label"
+
+
+async def said(nodes: Any, **engine: Any) -> str:
+    """What is said of the service."""
+    found = await preview(live(nodes), [service(**engine)])
+    assert found.problems == ()
+    (forecast,) = found.services
+    return forecast.sentence
+
+
+async def test_an_edit_without_nodes_is_told_before_it_is_made() -> None:
+    assert SENTENCE in await said(NODES, nodeSelector={"gpu": "H300"})
+    assert "does not fit" not in await said(NODES, nodeSelector={"gpu": "H100"})
+
+
+@pytest.mark.parametrize("nodes", [[], Forbidden("nodes is forbidden", 403)])
+async def test_who_may_not_list_nodes_is_told_nothing_of_them(nodes: Any) -> None:
+    assert "does not fit" not in await said(nodes, nodeSelector={"gpu": "H300"})
