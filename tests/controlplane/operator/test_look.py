@@ -167,7 +167,8 @@ def test_what_is_wrong_is_explained_down_to_the_nodes(kimi: Rig, namespace: str)
     body["metadata"] = {"name": "big", "namespace": namespace}
     body["spec"]["engine"] = {"minReplicas": 9}  # 36 nodes of 16
     rig.create(body)
-    rig.says(namespace, "big", "EngineReady", "Unschedulable")
+    rig.says(namespace, "big", "EngineReady", "DoesNotFit", "prefill needs 36 nodes")
+    rig.wait("the scheduler has looked", lambda: "Insufficient" in ome(rig, "explain", "big", "-n", namespace).stdout)
     told = ome(rig, "explain", "big", "-n", namespace)
     assert told.exit_code == 1
     assert told.stdout.startswith(f"✗ big in namespace {namespace} is not Ready: WaitingForNodes\n\nModelReady  ")
