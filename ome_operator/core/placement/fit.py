@@ -48,14 +48,25 @@ def lacks(needs: Needs, nodes: Nodes, lasting: bool = False) -> tuple[Lack, ...]
 
     `lasting`: how nodes are just now does not count, whether they report or are cordoned.
     """
-    if not nodes:
-        return ()
     known = _answers(nodes)
     if (needs, lasting) not in known:
         if len(known) >= ANSWERS:
             known.clear()
-        known[needs, lasting] = _asked(needs, tuple(nodes.values()), lasting)
+        known[needs, lasting] = compared(needs, nodes, lasting)
     return known[needs, lasting]
+
+
+def beside(*several: Needs) -> Needs:
+    """The needs of several together."""
+    found: list[Need] = []
+    for needs in several:
+        found += [need._replace(apart=tuple(other + len(found) for other in need.apart)) for need in needs]
+    return tuple(found)
+
+
+def suit(needs: Needs, node: Node) -> bool:
+    """Whether a node may take any of these pods, whatever it has room for."""
+    return any(need.pods and _takes(need.demand, node, False) for need in needs)
 
 
 @memoize_by_identity(2)
@@ -64,8 +75,13 @@ def _answers(_: Nodes) -> dict[tuple[Needs, bool], tuple[Lack, ...]]:
     return {}
 
 
-def _asked(needs: Needs, nodes: Sequence[Node], lasting: bool) -> tuple[Lack, ...]:
-    """Each role by itself, then roles that ask for the same, then all of them beside each other."""
+def compared(needs: Needs, known: Nodes, lasting: bool = False) -> tuple[Lack, ...]:
+    """As `lacks`, of nodes that nobody asks about again: each role by itself, then roles that ask for the same, then all of
+    them beside each other.
+    """
+    nodes = tuple(known.values())
+    if not nodes:
+        return ()
     wanted = [need for need in needs if need.pods > 0]
     demands = dict.fromkeys(need.demand for need in wanted)
     takes = {demand: [node for node in nodes if _takes(demand, node, lasting)] for demand in demands}

@@ -1,0 +1,151 @@
+"""Who is not placed as a whole gives all of it back, and waits for its turn (docs/placement.md).
+
+A gang is what has to be on nodes together. Until a service has a group of every role there, these first groups are its gang;
+later each group is a gang of its own. What waits is kept as a number of groups of each role that are not made for now: which
+groups these are is decided elsewhere, and those that are on no node go first.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from ome_operator import quantity
+
+Numbers = Mapping[str, int]
+"""Groups by role."""
+
+
+class Record(NamedTuple):
+    """What the status of a service keeps while it is not placed as a whole."""
+
+    waiting: Numbers
+    """Groups that are not made for now."""
+    since: str
+    """When the present try, or the wait for the next, began, in RFC 3339."""
+    tries: int = 0
+    """Tries in a row that failed although it had seemed to fit."""
+    first: str = ""
+    """When it began to wait, however often it has tried since; "" where it never has."""
+    trying: bool = True
+    """Whether a gang is made and not bound as a whole; else the turn is waited for."""
+    sure: bool = False
+    """Whether it seemed to fit when the present try began."""
+
+
+class Seen(NamedTuple):
+    """The groups of a service as they are."""
+
+    wanted: Numbers
+    bound: Numbers
+    """Groups of which every rank is on a node."""
+    served: Numbers
+    """Groups that have served, whether they are whole now or not: nothing of these is ever given back."""
+
+
+class Decision(NamedTuple):
+    """What becomes of it in this pass."""
+
+    record: Record | None
+    """To be stored; None where everything is placed."""
+    again: float | None = None
+    """Seconds until time alone changes something."""
+
+    @property
+    def waiting(self) -> Numbers:
+        """Groups that are not to be made."""
+        return self.record.waiting if self.record is not None else {}
+
+
+def advance(
+    record: Record | None, seen: Seen, *, turn: bool | None, contested: bool, timeout: float, now: datetime
+) -> Decision:
+    """The next state of a service's gangs.
+
+    `turn`: of a gang that may try now, whether it seems to fit; else None. `contested`: others wait for nodes that it wants,
+    so a first try needs a turn, too. `timeout`: seconds that a gang has to be bound in.
+    """
+    missing = _missing(seen)
+    if not any(missing.values()):
+        return Decision(None)
+    if record is None:
+        told = now.isoformat(timespec="seconds")
+        if not contested:
+            return Decision(Record({}, told), timeout)
+        return Decision(Record(_held_back(missing), told, first=told, trying=False), 0.0)
+    record = record._replace(waiting=_within(record.waiting, missing))
+    if record.trying:
+        return _tried(record, seen, missing, timeout, now)
+    return Decision(record) if turn is None else Decision(_begun(record, seen, turn, now), timeout)
+
+
+def gang(record: Record | None, seen: Seen) -> Numbers:
+    """What the next try is about: of every role a group, or a group of a single role where each has some."""
+    waiting = _within(record.waiting, _missing(seen)) if record is not None else {}
+    if not _founded(seen):
+        return {role: min(1, count) for role, count in waiting.items() if count}
+    role = next((role for role, count in waiting.items() if count), "")
+    return {role: 1} if role else {}
+
+
+def trying(record: Record | None, seen: Seen) -> Numbers:
+    """Groups that are made, or about to be, and are not on nodes: the room that they need is promised to them."""
+    waiting = _within(record.waiting, _missing(seen)) if record is not None else {}
+    made = {role: count - waiting.get(role, 0) - _there(seen, role) for role, count in seen.wanted.items()}
+    return {role: count for role, count in made.items() if count > 0}
+
+
+def _tried(record: Record, seen: Seen, missing: Numbers, timeout: float, now: datetime) -> Decision:
+    """A gang was made: is it bound by now?"""
+    if all(count <= record.waiting.get(role, 0) for role, count in missing.items()):
+        # It is, and others of the service wait.
+        told = now.isoformat(timespec="seconds")
+        return Decision(record._replace(since=told, tries=0, first=told, trying=False))
+    since = quantity.moment(record.since, now) or now
+    left = timeout - (now - since).total_seconds()
+    if left > 0:
+        return Decision(record._replace(since=since.isoformat(timespec="seconds")), left)
+    told = now.isoformat(timespec="seconds")
+    back = _held_back(missing)
+    return Decision(Record(back, told, record.tries + record.sure, record.first or told, trying=False))
+
+
+def _begun(record: Record, seen: Seen, sure: bool, now: datetime) -> Record:
+    """Its turn has come."""
+    unit = gang(record, seen)
+    waiting = {role: count - unit.get(role, 0) for role, count in record.waiting.items() if count > unit.get(role, 0)}
+    return record._replace(waiting=waiting, since=now.isoformat(timespec="seconds"), trying=True, sure=sure)
+
+
+def _missing(seen: Seen) -> dict[str, int]:
+    """Groups that are not placed. What is on a node and has not served is not placed while its gang is not whole."""
+    placed = seen.served if not _founded(seen) else {role: _there(seen, role) for role in seen.wanted}
+    return {role: max(0, count - placed.get(role, 0)) for role, count in seen.wanted.items()}
+
+
+def _there(seen: Seen, role: str) -> int:
+    return max(seen.bound.get(role, 0), seen.served.get(role, 0))
+
+
+def _founded(seen: Seen) -> bool:
+    """Whether there is a group of every role on nodes."""
+    return all(_there(seen, role) for role, count in seen.wanted.items() if count)
+
+
+def _held_back(missing: Numbers) -> dict[str, int]:
+    """What gives back: all that is not placed, so everything but what has served before the first gang is whole."""
+    return {role: count for role, count in missing.items() if count}
+
+
+def _within(waiting: Numbers, missing: Numbers) -> dict[str, int]:
+    """What waits, of a service that wants fewer groups by now."""
+    return {role: min(count, missing.get(role, 0)) for role, count in waiting.items() if min(count, missing.get(role, 0))}
+
+
+PAUSES = (timedelta(0), timedelta(minutes=1), timedelta(minutes=2), timedelta(minutes=5))
+"""After so many failed tries in a row it waits so long although it seems to fit: what is known of the nodes was wrong."""
+
+
+def rested(record: Record, now: datetime) -> bool:
+    """Whether the pause after the tries that failed is over."""
+    since = quantity.moment(record.since, now) or now
+    return now - since >= PAUSES[min(record.tries, len(PAUSES) - 1)]
