@@ -89,6 +89,9 @@ class Settings:
     """Seconds for which the services of a wave have to be whole before the next begins."""
     max_concurrent_services: int = 0
     """Most services that a shared edit replaces at the same time; 0: as many as the wave has."""
+    gang_timeout: float = 0.0
+    """Seconds in which the first groups of a service, and each later group, have to be on nodes as a whole; else they give
+    back what they have, and wait for their turn. 0: never."""
 
     # --- brakes (docs/observe-freeze.md) ----------------------------------------------------------------------------
     observe: bool = False

@@ -172,6 +172,25 @@ class RolloutProgress(Spec):
     """Since when."""
 
 
+class PlacementStatus(Spec):
+    """Where the service stands beside others that wait for the same nodes."""
+
+    revision: str | None = None
+    """The revision that is about to be placed."""
+    waiting: Annotated[dict[str, int] | None, ATOMIC_MAP] = None
+    """Component to the groups that are not made for now."""
+    since: str | None = None
+    """When the present try, or the wait for the next, began."""
+    first: str | None = None
+    """When it began to wait."""
+    tries: int | None = None
+    """Tries in a row that failed although it had seemed to fit."""
+    trying: bool | None = None
+    """Whether groups are made and not all on nodes; else it waits for its turn."""
+    sure: bool | None = None
+    """Whether it seemed to fit when the present try began."""
+
+
 class GroupStatus(Spec):
     """One group: its recorded start, and how often and why it was recycled."""
 
@@ -286,6 +305,8 @@ class ServiceStatus(Spec):
     """Each revision on the cluster."""
     groups: Annotated[list[GroupStatus] | None, ATOMIC] = None
     """Groups with their starts and failures."""
+    placement: PlacementStatus | None = None
+    """Only where placement.gangs of the chart is on, and while groups are not on nodes."""
     progress: RolloutProgress | None = None
     """Only while the new slice is not whole."""
     rejected: Annotated[list[RejectedRevision] | None, ATOMIC] = None

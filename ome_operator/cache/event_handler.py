@@ -54,6 +54,8 @@ class EventHandler(ClusterCache):
         self._woken: set[Ref] = set()
         """Models that are dirty with all of their users, because nodes have or lost them since anybody asked for `deps`."""
         self._for_nodes: set[Ref] = set()
+        self.room_freed: Callable[[], None] = lambda: None
+        """Told when a pod of ours is gone from its node."""
         self.child_gone: Callable[[Child], None] = lambda _: None
         """Told when a child has vanished: its name is free."""
 
@@ -100,6 +102,8 @@ class EventHandler(ClusterCache):
             self._dirty_owner(lost)
         elif isinstance(lost, Pod):
             self._dirty_service(pod_group(lost))
+            if lost.node:
+                self.room_freed()
         elif isinstance(lost, NodeResource):
             self._node_changed(lost.node, None)
         elif isinstance(lost, NodeRecord):

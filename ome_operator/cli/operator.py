@@ -88,6 +88,9 @@ def operator(
     max_concurrent_services: Annotated[
         int, typer.Option(help="Most services that such an edit replaces at the same time; 0: as the wave has.", min=0)
     ] = _DEFAULTS.max_concurrent_services,
+    gang_timeout: Annotated[
+        float, typer.Option(help="Seconds in which groups have to be on nodes as a whole, or give them back; 0: never.")
+    ] = _DEFAULTS.gang_timeout,
     observe: Annotated[bool, typer.Option(help="Write nothing but statuses, and say there what would be done.")] = False,
     observe_namespace: Annotated[
         list[str] | None, typer.Option(help="The same in this namespace alone; may be repeated.")
@@ -164,6 +167,7 @@ def operator(
         waves=readable("--waves", read(waves)),
         bake=readable("--bake", read_bake(bake)),
         max_concurrent_services=max_concurrent_services,
+        gang_timeout=gang_timeout,
         observe=observe,
         observe_namespaces=tuple(observe_namespace or ()),
         registry_image=sidecar_image,

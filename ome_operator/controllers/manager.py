@@ -83,6 +83,7 @@ def _settled(settings: Settings) -> Deps:
         observe_namespaces=frozenset(settings.observe_namespaces),
         sees_cluster=settings.cluster_kinds,
         models_per_namespace=settings.models_per_namespace,
+        gang_timeout=settings.gang_timeout,
     )
 
 

@@ -29,6 +29,7 @@ from ome_operator.core.rollout import pod_secrets
 from ome_operator.core.rollout.drain import Held, hold
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.members import by_worth, chosen, taken
+from ome_operator.core.rollout.placing import PLACED, Placing, without_gangs
 from ome_operator.core.rollout.planner import ReplicaCounts, routers
 from ome_operator.core.rollout.step import RolloutStep
 from ome_operator.core.rollout.traffic import Traffic, weigh
@@ -63,7 +64,9 @@ class Desired:
     """(kind, name) of workloads that have fewer pods than they want."""
 
 
-def desired(snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: ReplicaCounts) -> Desired:
+def desired(
+    snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: ReplicaCounts, placing: Placing = PLACED
+) -> Desired:
     """The manifests of every kept slice and of what they share."""
     source = step.keep[-1] if step.keep else intent.target
     roles = intent.roles(source)
@@ -75,7 +78,7 @@ def desired(snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: Repli
     manifests = _shared(snapshot, intent, ports, front) if complete else []
     traffic = _traffic(snapshot, intent, step, counts, front)
     manifests += _outside(snapshot, intent, front, traffic) if complete else []
-    held = _held(snapshot, intent, step)
+    held = _held(snapshot, intent, step, placing)
     replicas = _routers(snapshot, intent, step, counts) if complete and intent.router is not None else {}
     for revision in step.keep:
         manifests += _engines(intent, revision, held)
@@ -170,7 +173,7 @@ def _front(snapshot: Snapshot, ports: Mapping[str, int]) -> str:
     return keys.ENGINE if serves and keys.ROUTER not in ready else wanted
 
 
-def _held(snapshot: Snapshot, intent: Intent, step: RolloutStep) -> Held:
+def _held(snapshot: Snapshot, intent: Intent, step: RolloutStep, placing: Placing) -> Held:
     """The groups of every kept slice."""
     out = {}
     for revision, share in step.groups.items():
@@ -180,7 +183,9 @@ def _held(snapshot: Snapshot, intent: Intent, step: RolloutStep) -> Held:
             if name not in share:
                 continue
             wanted = chosen(share[name], by_worth(name, role.size, found), taken(name, found))
-            out[revision, name] = hold(name, wanted, found, snapshot.now, routed)
+            # Who gives back has served nobody: no router has to be told first.
+            known = found if revision != intent.target else without_gangs(placing, name, found)
+            out[revision, name] = hold(name, wanted, known, snapshot.now, routed)
     return out
 
 

@@ -12,6 +12,7 @@ from ome_operator.core.plan import Apply, Delete, Guard, Plan
 from ome_operator.core.reasons import Reason
 from ome_operator.core.resolve.pinned import named
 from ome_operator.core.rollout.intent import Intent
+from ome_operator.core.rollout.placing import PLACED, Placing, give_back
 from ome_operator.core.rollout.retire import leftovers
 from ome_operator.core.rollout.revisions import surplus
 from ome_operator.core.rollout.step import RolloutStep
@@ -32,7 +33,7 @@ ACCESS = frozenset({"ServiceAccount", "Role", "RoleBinding"})
 """What routers need to see pods: they keep it until the last of them is gone."""
 
 
-def changes(snapshot: Snapshot, intent: Intent, step: RolloutStep, want: Desired) -> Plan:
+def changes(snapshot: Snapshot, intent: Intent, step: RolloutStep, want: Desired, placing: Placing = PLACED) -> Plan:
     """Applies of what differs, creations, and deletions of what is not wanted any more."""
     unwanted = (*step.delete, *(_prune(snapshot, step, want) if want.complete else ()))
     gone = allowed(snapshot, want.traffic, unwanted)
@@ -45,7 +46,7 @@ def changes(snapshot: Snapshot, intent: Intent, step: RolloutStep, want: Desired
         patch=tuple(patch for held in want.held.values() for patch in held.patch),
         delete=(
             *gone.delete,
-            *_scaled_down(snapshot, want),
+            *_fewer(snapshot, intent, want, placing),
             *_forgotten(snapshot, intent, step),
             *_strayed(snapshot),
         ),
@@ -113,6 +114,16 @@ def _hashed(manifest: Manifest, wanted: str) -> Manifest:
     metadata = manifest["metadata"]
     annotations = {**(metadata.get("annotations") or {}), keys.HASH: wanted}
     return {**manifest, "metadata": {**metadata, "annotations": annotations}}
+
+
+def _fewer(snapshot: Snapshot, intent: Intent, want: Desired, placing: Placing) -> Iterable[Delete]:
+    """Groups that go: at once what gives its nodes back, the others in their steps."""
+    back: list[Delete] = []
+    for (revision, component), held in want.held.items():
+        if revision == intent.target and revision in snapshot.slices:
+            back += give_back(placing, component, held.numbers, snapshot.slices[revision])
+    meant = {delete.uid for delete in back}
+    return (*back, *(delete for delete in _scaled_down(snapshot, want) if delete.uid not in meant))
 
 
 def _scaled_down(snapshot: Snapshot, want: Desired) -> Iterator[Delete]:

@@ -87,6 +87,7 @@ FROZEN: Mapping[str, Rule] = {
     "rolls": _begun,
     "stands": _passes,
     "nodes": _passes,
+    "claim": _passes,
     "watch_failures": _passes,
     "requeue_after": _at_no_time,
 }
@@ -225,6 +226,7 @@ def told(report: Report, brake: Brake, snapshot: Snapshot) -> Report:
         rejected=tuple(before.get("rejected") or ()),
         tokens={words.token: before[words.token] for words in WORDS.values() if before.get(words.token)},
         groups=tuple(before.get("groups") or ()),
+        placement=before.get("placement") or {},
         recovered=_recovered(report.recovered, brake),
     )
 

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from ome_operator.core.observed.objects import Epoch, Manifest, Pod, Ref
+from ome_operator.core.placement.turns import Claim
 
 NEEDED = ("Service", "Role", "RoleBinding")
 """Kinds without which a service with ready pods is still not reachable."""
@@ -187,6 +188,8 @@ class Plan:
     """How it stands to the last edit of each object that it shares; nothing of a service that no shared edit reaches."""
     nodes: bool = False
     """What is decided rests on which nodes there are: the next pass comes when that changes."""
+    claim: Claim | None = None
+    """What the service wants of the nodes beside others, while it is not placed as a whole."""
     watch_failures: tuple[tuple[str, str], ...] = ()
     """(kind, name) of workloads that have fewer pods than they want: the shell looks for FailedCreate events."""
     requeue_after: float | None = None

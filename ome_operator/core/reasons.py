@@ -100,6 +100,7 @@ class Reason(StrEnum):
     PAUSED = "Paused"
     WAITING_FOR_MODEL = "WaitingForModel"
     DOES_NOT_FIT = "DoesNotFit"
+    WAITING_FOR_ROOM = "WaitingForRoom"
     CHECKING = "Checking"
     DRY_RUN_REFUSED = "DryRunRefused"
     WAITING_FOR_TURN = "WaitingForTurn"

@@ -19,6 +19,7 @@ from ome_operator.core.resolve.inputs import runtime_refs
 from ome_operator.core.resolve.pinned import tokens
 from ome_operator.core.rollout import progress_deadline, shared_edits
 from ome_operator.core.rollout.intent import Intent
+from ome_operator.core.rollout.placing import PLACED, Placing
 from ome_operator.core.rollout.planner import ReplicaCounts
 from ome_operator.core.rollout.progress_deadline import Clock
 from ome_operator.core.rollout.step import RolloutStep
@@ -37,6 +38,7 @@ def report(
     clock: Clock,
     recovery: Recovery,
     pending: tuple[Ref, ...],
+    placing: Placing = PLACED,
 ) -> Report:
     """Everything that `status.service.status` needs. `plan`: all that is to be written and deleted. `pending`: objects whose
     edits the service is not whole with yet, by its stored status.
@@ -54,6 +56,7 @@ def report(
             *_refused(plan, snapshot, intent),
             *_undeletable(plan, snapshot.observed),
             *_without_room(snapshot, intent, want),
+            *_waiting(placing, want),
         ),
         advice=(*want.advice, *snapshot.observed.warnings),
         model=_model(intent),
@@ -73,6 +76,7 @@ def report(
         pods=snapshot.observed.pods,
         component_urls=_urls(intent, want),
         groups=recovery.groups,
+        placement=placing.stored,
         recovered=recovery.condition,
         intact=_intact(snapshot, intent, want),
     )
@@ -221,6 +225,16 @@ def _without_room(snapshot: Snapshot, intent: Intent, want: Desired) -> Iterator
         for component in lack.components:
             if component in lacking:
                 yield Problem(CONDITION[component], Reason.DOES_NOT_FIT, lack.sentence)
+
+
+def _waiting(placing: Placing, want: Desired) -> Iterator[Problem]:
+    """Which roles have groups that wait for their turn."""
+    for each in want.progress:
+        groups = placing.withheld.get(each.role.component, 0)
+        if groups and not each.complete:
+            what = f"{each.role.title} waits for nodes with {groups} of {each.role.groups} groups"
+            why = placing.waits or "others that want the same nodes come first, or it has just given them back"
+            yield Problem(CONDITION[each.role.component], Reason.WAITING_FOR_ROOM, f"{what}: {why}")
 
 
 def _urls(intent: Intent, want: Desired) -> dict[str, str]:

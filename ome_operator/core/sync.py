@@ -24,8 +24,9 @@ from ome_operator.core.report import report
 from ome_operator.core.resolve.inputs import resolve
 from ome_operator.core.rollout import progress_deadline, revisions, shared_edits
 from ome_operator.core.rollout.intent import Intent, choose
+from ome_operator.core.rollout.placing import place
 from ome_operator.core.rollout.replicas import replica_counts
-from ome_operator.core.rollout.step import decide
+from ome_operator.core.rollout.step import decide, without
 from ome_operator.core.status import conditions as cond
 from ome_operator.core.status import virtual
 from ome_operator.core.status.service import events, status, urgent
@@ -68,9 +69,12 @@ def _decided(snapshot: Snapshot, as_written: InferenceService, held: Brake | Non
     # How many groups does each slice have now, and how many may it have after this pass?
     counts = replica_counts(snapshot, intent)
     step = decide(service.name, intent.target, snapshot.slices, intent.gate, counts, _ahead(snapshot, intent))
+    # Which of the wanted groups wait for nodes?
+    placing = place(snapshot, intent, step, held=held is not None)
+    step = without(step, intent.target, placing.withheld)
     # What should exist, and what has to be written and deleted for that?
-    want = desired(snapshot, intent, step, counts)
-    written = changes(snapshot, intent, step, want)
+    want = desired(snapshot, intent, step, counts, placing)
+    written = changes(snapshot, intent, step, want, placing)
     # Which groups have failed, and what of them has to go?
     recovery = recover(snapshot, intent, want.held, frozen=held is not None)
     plan = replace(
@@ -79,14 +83,14 @@ def _decided(snapshot: Snapshot, as_written: InferenceService, held: Brake | Non
         apply_status=want.scale_status,
         delete=(*written.delete, *recovery.delete),
         recycle=recovery.recycle,
-        nodes=intent.fit.asked,
+        nodes=intent.fit.asked or placing.claim is not None,
+        claim=placing.claim,
         watch_failures=want.missing,
-        requeue_after=_earliest(written.requeue_after, clock.again, recovery.again),
+        requeue_after=_earliest(written.requeue_after, clock.again, recovery.again, placing.again),
     )
     # What does the status tell?
-    told = report(
-        snapshot, intent, step, counts, want, plan, clock, recovery, tuple(_pending(snapshot, intent, service.status))
-    )
+    pending = tuple(_pending(snapshot, intent, service.status))
+    told = report(snapshot, intent, step, counts, want, plan, clock, recovery, pending, placing)
     if held is not None:
         told, recovery = freeze.told(told, held, snapshot), replace(recovery, events=(), urgent=False)
     said = status(told)

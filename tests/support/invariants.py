@@ -101,6 +101,8 @@ def nothing_of_somebody_else_is_deleted(service: InferenceService, found: Live) 
 def a_leader_that_routers_know_is_drained_before_it_stops(pods: Iterable[LivePod], found: Live, now: datetime) -> None:
     """A ready leader beside a router of its slice is marked some time before it stops: no new requests come (decisions 9).
 
+    Where a role has no ready pod at all a leader of the other serves nobody, and needs no mark (docs/placement.md).
+
     When a whole slice goes its routers are gone before (decisions 6). Asked where a pass sees the pods as they are: in an
     older picture a leader may not be ready yet, which needs no mark.
     """
@@ -108,6 +110,9 @@ def a_leader_that_routers_know_is_drained_before_it_stops(pods: Iterable[LivePod
         return
     pods = [pod for pod in pods if pod.labels[keys.REVISION] == found.labels[keys.REVISION]]
     routed = any(pod.labels[keys.COMPONENT] == keys.ROUTER for pod in pods)
+    ready = {pod.labels[keys.COMPONENT] for pod in pods if pod.ready}
+    if {pod.labels[keys.COMPONENT] for pod in pods} - ready - {keys.ROUTER}:
+        return
     for pod in pods:
         mine = pod.workload_uid == found.uid and pod.labels[keys.COMPONENT] != keys.ROUTER
         if routed and mine and pod.ready and not pod.deleting:

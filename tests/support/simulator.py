@@ -17,7 +17,7 @@ from typing import Any
 from ome_operator import keys
 from ome_operator.api import InferenceService
 from ome_operator.core.observed.brake import brake
-from ome_operator.core.observed.objects import Deps, Manifest, Observed, Pod, Refusal
+from ome_operator.core.observed.objects import NO_TURN, Deps, Manifest, Observed, Pod, Refusal
 from ome_operator.core.plan import Apply, Delete, Guard, NodeLost, Patch, Plan, Recycle, sight
 from ome_operator.core.sync import sync
 from ome_operator.names import digest
@@ -40,6 +40,7 @@ class World:
         self.refusals: dict[Key, Refusal] = {}
         self.checks: dict[str, str] = {}
         self.may_roll = True
+        self.turn = NO_TURN
         self.healthy: Callable[[LivePod], bool] = lambda _: True
         self.verdict: Callable[[str], str] = lambda _: ""
         """Revision -> answer of the dry run."""
@@ -67,6 +68,7 @@ class World:
             refusals=dict(self.refusals),
             checks=dict(self.checks),
             ahead=lambda _: "" if may_roll else "waits for wave 2 of 4",
+            turn=self.turn,
         )
 
     # --- carrying out a plan ------------------------------------------------------------------------------------------

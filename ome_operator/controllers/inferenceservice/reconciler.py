@@ -17,6 +17,7 @@ from ome_operator.controllers.base import CORE, Core, WallClock
 from ome_operator.controllers.inferenceservice import journal, starting
 from ome_operator.controllers.inferenceservice.execution import Execution, Result
 from ome_operator.controllers.inferenceservice.executor import Executor
+from ome_operator.controllers.inferenceservice.gangs import Gangs
 from ome_operator.controllers.inferenceservice.memory import Key, ServiceMemory, pause
 from ome_operator.controllers.waves import WaveRegistry
 from ome_operator.core.observed import starts
@@ -65,6 +66,8 @@ class InferenceServiceReconciler:
             changed=lambda ref: queue.add(ref, settings.catalog_delay),
         )
         cluster.child_gone = self._child_gone
+        self._gangs = Gangs(cluster, lambda ref: self._queue.add(ref, self._settings.child_delay, spaced=True))
+        cluster.room_freed = self._gangs.freed
         self.strangers: Callable[[Iterable[Pod]], Mapping[str, Strangers]] = lambda _: {}
         """What is known of strangers in the lists of these routers."""
 
@@ -113,6 +116,7 @@ class InferenceServiceReconciler:
             plan = self._core.sync(resource.parsed, self._cluster.deps(), observed, now)
             self._tell_waves(resource, plan)
             self._cluster.waits_for_nodes(resource.ref, plan.nodes)
+            self._gangs.tell(resource.ref, plan.claim)
         except Exception as error:
             traceback = repr(error) != memory.bug
             memory.bug = repr(error)
@@ -147,6 +151,7 @@ class InferenceServiceReconciler:
             failures=memory.failures,
             warnings=tuple(dict.fromkeys(text for texts in memory.warnings.values() for text in texts)),
             strangers=self.strangers(pods),
+            turn=self._gangs.turn(ref, resource.status, now),
             ahead=self._ahead(resource),
             another=another(resource.writers, now, timedelta(seconds=self._settings.foreign_writer_pause)),
         )
@@ -283,6 +288,7 @@ class InferenceServiceReconciler:
     def _forget(self, ref: Ref) -> None:
         self._memories.pop(ref, None)
         self._cluster.waits_for_nodes(ref, False)
+        self._gangs.tell(ref, None)
         self.waves.forget(ref)
         self._queue.forget(ref)
 

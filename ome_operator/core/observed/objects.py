@@ -228,6 +228,20 @@ class Exposure(NamedTuple):
 UNEXPOSED = Exposure()
 
 
+class Turn(NamedTuple):
+    """What a gang that waits for nodes is told (core/placement/turns.py)."""
+
+    sure: bool | None = None
+    """Whether it seems to fit, where it may try now; else None."""
+    rivals: tuple[Any, ...] = ()
+    """Claims of other services."""
+    waits: str = ""
+    """Why it may not."""
+
+
+NO_TURN = Turn()
+
+
 @dataclass(frozen=True)
 class Deps:
     """What a service may refer to, as it is now. The operator changes the maps with each event: nobody keeps them."""
@@ -262,6 +276,8 @@ class Deps:
     """Since when, by whom and why every service is frozen; "" while not all are."""
     sees_cluster: bool = True
     """Whether cluster-wide kinds and nodes are read: else that none is known says nothing."""
+    gang_timeout: float = 0.0
+    """Seconds in which a gang has to be on nodes, or gives back what it has; 0: never."""
     models_per_namespace: int = 0
     """BaseModels of a namespace that are looked after; 0: all."""
 
@@ -286,6 +302,7 @@ class Observed:
     """`Warning:` headers of our applies."""
     ahead: Callable[[Mapping[Ref, Epoch]], str] = lambda _: ""
     """What the service waits for that is to roll out edits of these objects; "" when it is its turn."""
+    turn: Turn = NO_TURN
     strangers: Mapping[str, Strangers] = field(default_factory=dict)
     """UID of a router's pod -> what its registry says of strangers."""
     another: str = ""

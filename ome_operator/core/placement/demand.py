@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys
 from ome_operator.core.observed.objects import Manifest, Taint
-from ome_operator.core.podspec.queues import KUEUE, VOLCANO_LABEL
 from ome_operator.quantity import units
 from ome_operator.util.memoize import memoize_by_identity
 
@@ -126,7 +125,7 @@ def elsewhere(template: Manifest) -> bool:
     """Whether a queue or another scheduler places the pods of a template."""
     labels = (template.get("metadata") or {}).get("labels") or {}
     scheduler = template["spec"].get("schedulerName") or "default-scheduler"
-    return scheduler != "default-scheduler" or KUEUE in labels or VOLCANO_LABEL in labels
+    return scheduler != "default-scheduler" or keys.KUEUE_LABEL in labels or keys.VOLCANO_LABEL in labels
 
 
 def requests(spec: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:

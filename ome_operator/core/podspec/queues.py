@@ -9,9 +9,9 @@ from ome_operator import keys
 from ome_operator.core.podspec.compose import Composed
 
 NOTES = (keys.VOLCANO_QUEUE, keys.DEDICATED_CLUSTER, keys.KUEUE_ENABLED)
-VOLCANO, VOLCANO_LABEL = "scheduling.volcano.sh/queue-name", "volcano.sh/queue-name"
-"""Annotation by which Volcano finds the queue of a pod that it schedules, and the label that OME writes."""
-KUEUE, KUEUE_PRIORITY = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
+VOLCANO = "scheduling.volcano.sh/queue-name"
+"""Annotation by which Volcano finds the queue of a pod that it schedules; OME writes a label."""
+KUEUE_PRIORITY = "kueue.x-k8s.io/priority-class"
 PRIORITY = "kueue-scheduling-high-priority"
 """The WorkloadPriorityClass that OME's dedicated clusters have."""
 
@@ -38,9 +38,9 @@ def _marks(said: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """Labels and annotations of a pod."""
     queue, cluster = said.get(keys.VOLCANO_QUEUE), said.get(keys.DEDICATED_CLUSTER)
     if not queue and cluster and keys.KUEUE_ENABLED in said:
-        return {KUEUE: cluster, KUEUE_PRIORITY: PRIORITY}, {}
+        return {keys.KUEUE_LABEL: cluster, KUEUE_PRIORITY: PRIORITY}, {}
     name = queue or cluster
-    return ({VOLCANO_LABEL: name}, {VOLCANO: name}) if name else ({}, {})
+    return ({keys.VOLCANO_LABEL: name}, {VOLCANO: name}) if name else ({}, {})
 
 
 def advice(annotations: Mapping[str, str], scheduler: str) -> list[str]:

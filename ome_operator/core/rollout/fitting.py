@@ -54,13 +54,13 @@ def fitting(
     if not deps.sees_cluster:
         return Fitting(advice=(_unseen(target),) if others else ())
     namespace = snapshot.service.namespace
-    found = lacks(_needs(roles, wanted, namespace, weights), deps.nodes)
+    found = lacks(needs(roles, wanted, namespace, weights), deps.nodes)
     if not found or not others:
         return Fitting(found, asked=True)
     part = _part([*others, mine], {name: stored(data.get(name) or {}) for name in snapshot.slices}, groups)
     least = {name: min(count, max(1, ceil(count * part))) for name, count in wanted.items()}
     lasting = bool(mine.workloads) or _ends(snapshot, others)
-    return Fitting(found, bool(lacks(_needs(roles, least, namespace, weights), deps.nodes, lasting)), asked=True)
+    return Fitting(found, bool(lacks(needs(roles, least, namespace, weights), deps.nodes, lasting)), asked=True)
 
 
 def _unseen(target: str) -> str:
@@ -72,16 +72,7 @@ def _unseen(target: str) -> str:
 
 def _placed(found: Slice, roles: Mapping[str, Stored], wanted: Mapping[str, int]) -> bool:
     """Whether every rank of every wanted group is on a node."""
-    return all(_on_nodes(name, role.size, found) >= wanted[name] for name, role in roles.items())
-
-
-def _on_nodes(role: str, size: int, found: Slice) -> int:
-    """Groups of which every rank is on a node. Whether they are ready is no matter of placement, and may flicker."""
-    ranks: dict[int, set[int]] = {}
-    for pod in members.pods(role, found):
-        if pod.node and not pod.deleting and 0 <= pod.rank < size:
-            ranks.setdefault(pod.group, set()).add(pod.rank)
-    return sum(len(each) == size for each in ranks.values())
+    return all(len(members.on_nodes(name, role.size, found)) >= wanted[name] for name, role in roles.items())
 
 
 def _part(slices: Iterable[Slice], roles: Mapping[str, Mapping[str, Stored]], groups: Mapping[str, int]) -> Fraction:
@@ -90,7 +81,7 @@ def _part(slices: Iterable[Slice], roles: Mapping[str, Mapping[str, Stored]], gr
     there: dict[str, int] = {}
     for found in slices:
         for name, role in roles.get(found.revision, {}).items():
-            have[name] = have.get(name, 0) + _on_nodes(name, role.size, found)
+            have[name] = have.get(name, 0) + len(members.on_nodes(name, role.size, found))
             there[name] = there.get(name, 0) + len(members.existing(name, found))
     shares = [Fraction(have[name], groups.get(name, there[name])) for name in have if groups.get(name, there[name])]
     return min(shares, default=Fraction(0))
@@ -105,7 +96,7 @@ def _ends(snapshot: Snapshot, others: Iterable[Slice]) -> bool:
     return any(pod.deleting and pod.node in nodes and nodes[pod.node].ready for found in others for pod in found.pods)
 
 
-def _needs(roles: Mapping[str, Stored], groups: Mapping[str, int], namespace: str, weights: bool) -> Needs:
+def needs(roles: Mapping[str, Stored], groups: Mapping[str, int], namespace: str, weights: bool) -> Needs:
     """The pods of all groups: leaders and workers of each role."""
     found = []
     for name, role in roles.items():
@@ -113,9 +104,9 @@ def _needs(roles: Mapping[str, Stored], groups: Mapping[str, int], namespace: st
             if workload is not None:
                 found.append((name, workload["spec"]["template"], pods))
     both = keys.DECODER in roles
-    needs = []
+    asked = []
     for at, (name, template, pods) in enumerate(found):
         shy = [other for other, each in enumerate(found) if apart(template, each[1], namespace)]
         others = tuple(other for other in shy if other != at)
-        needs.append(Need((name,), names.title(name, both), demand(template, weights), pods, at in shy, others))
-    return tuple(needs)
+        asked.append(Need((name,), names.title(name, both), demand(template, weights), pods, at in shy, others))
+    return tuple(asked)

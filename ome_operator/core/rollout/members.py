@@ -1,9 +1,9 @@
 """Which groups a number of groups means: who stays when there are too many, and which numbers new ones get.
 
 Any group can be made and removed by itself, so the one that is worth least goes: a group that was marked already, so that
-readiness which flickers costs one group and not two; then a group that is not ready; then the highest number. A new group
-gets the lowest number of which no object is left: a hole is filled before a higher number is used, and nothing waits for
-pods that cannot end.
+readiness which flickers costs one group and not two; then a group that is not ready, first of all if it is on no node; then
+the highest number. A new group gets the lowest number of which no object is left: a hole is filled before a higher number is
+used, and nothing waits for pods that cannot end.
 """
 
 from collections.abc import Collection, Sequence
@@ -16,9 +16,10 @@ from ome_operator.core.observed.slices import Slice, group_number, is_leader_set
 
 def by_worth(role: str, size: int, slice_: Slice) -> tuple[int, ...]:
     """Numbers of the groups of a role that exist, the one that is worth most first; `size` in pods."""
-    ready = ready_groups(role, size, slice_)
+    ready, placed = ready_groups(role, size, slice_), on_nodes(role, size, slice_)
     marked = {pod.group for pod in pods(role, slice_) if pod.rank == 0 and pod.draining and not pod.deleting}
-    return tuple(sorted(existing(role, slice_), key=lambda number: (number in marked, number not in ready, number)))
+    worth = {number: (number in marked, number not in ready, number not in placed) for number in existing(role, slice_)}
+    return tuple(sorted(worth, key=lambda number: (worth[number], number)))
 
 
 def existing(role: str, slice_: Slice) -> frozenset[int]:
@@ -54,6 +55,15 @@ def ready_groups(role: str, size: int, slice_: Slice) -> frozenset[int]:
         if pod.ready and not pod.deleting and pod.workload_uid in uids and 0 <= pod.rank < size:
             ranks.setdefault(pod.group, set()).add(pod.rank)
     return frozenset(group for group, ready in ranks.items() if len(ready) == size)
+
+
+def on_nodes(role: str, size: int, slice_: Slice) -> frozenset[int]:
+    """Numbers of the groups of which every rank is on a node. Whether they are ready is no matter of placement."""
+    ranks: dict[int, set[int]] = {}
+    for pod in pods(role, slice_):
+        if pod.node and not pod.deleting and 0 <= pod.rank < size:
+            ranks.setdefault(pod.group, set()).add(pod.rank)
+    return frozenset(group for group, found in ranks.items() if len(found) == size)
 
 
 def chosen(wanted: int, order: Sequence[int], used: Collection[int]) -> tuple[int, ...]:

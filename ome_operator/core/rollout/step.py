@@ -71,6 +71,14 @@ def decide(
     return _rolling(service, target, others, running, said, numbers, halt)
 
 
+def without(step: RolloutStep, target: str, withheld: Mapping[str, int]) -> RolloutStep:
+    """The step without groups of the target that wait for nodes."""
+    if target not in step.groups or not withheld:
+        return step
+    fewer = {role: max(0, count - withheld.get(role, 0)) for role, count in step.groups[target].items()}
+    return replace(step, groups={**step.groups, target: fewer})
+
+
 def _rolling(
     service: str,
     target: str,

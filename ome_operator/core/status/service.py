@@ -63,6 +63,8 @@ class Report:
     pods: tuple[Pod, ...] = ()
     component_urls: Mapping[str, str] = field(default_factory=dict)
     groups: tuple[dict[str, Any], ...] = ()
+    placement: Mapping[str, Any] = field(default_factory=dict)
+    """Where it stands beside others that wait for the same nodes; empty while it is placed."""
     recovered: cond.Condition | None = None
     """Whether groups that failed came back; None while none ever failed."""
     intact: cond.Condition | None = None
@@ -87,6 +89,8 @@ def status(report: Report) -> dict[str, Any]:
     out |= report.tokens
     if report.clock:
         out["progress"] = dict(report.clock)
+    if report.placement:
+        out["placement"] = dict(report.placement)
     if report.rejected:
         out["rejected"] = [dict(one) for one in report.rejected]
     if report.reached:
@@ -208,9 +212,12 @@ def _unready(report: Report, others: Mapping[str, cond.Condition]) -> list[cond.
     return [others[CONDITION[one.role.component]] for one in report.progress if not one.complete]
 
 
+_URGENT = ("url", "revision", "runtime", "observedGeneration", "rejected", "placement")
+
+
 def urgent(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     """Whether more than counts changed: a flip, something new for a person to do, or another thing served."""
-    if any(before.get(name) != after.get(name) for name in ("url", "revision", "runtime", "observedGeneration", "rejected")):
+    if any(before.get(name) != after.get(name) for name in _URGENT):
         return True
     old, new = (status.get("conditions") or () for status in (before, after))
     return _flags(old) != _flags(new) or bool(events(old, new))

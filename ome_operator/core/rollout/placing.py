@@ -1,0 +1,153 @@
+"""The gangs of a service in a pass: which of its wanted groups are not made for now, and what it wants of the nodes.
+
+Only of the slice that the service goes to, and only where the operator was told to (`Deps.gang_timeout`). The rules are in
+`core/placement/gangs.py`, whose turn it is in `core/placement/turns.py`.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from ome_operator import keys
+from ome_operator.core.observed.slices import Slice, group_number, is_leader_set
+from ome_operator.core.observed.snapshot import Snapshot
+from ome_operator.core.placement.demand import elsewhere
+from ome_operator.core.placement.gangs import Decision, Numbers, Record, Seen, advance, gang, rested, trying
+from ome_operator.core.placement.turns import Claim, contested
+from ome_operator.core.plan import Delete
+from ome_operator.core.render.statefulsets import Stored
+from ome_operator.core.rollout import members
+from ome_operator.core.rollout.fitting import needs
+from ome_operator.core.rollout.intent import Intent
+from ome_operator.core.rollout.retire import hurry
+from ome_operator.core.rollout.shared_edits import whole_before
+from ome_operator.core.rollout.step import RolloutStep
+
+ON_DEMAND = 1200.0
+"""Seconds that a gang has whose nodes come on demand: a cloud needs minutes for a machine with GPUs."""
+LOOK = 15.0
+"""Seconds until a gang that waits looks again, should no event have woken it."""
+
+
+class Placing(NamedTuple):
+    """What becomes of a service's gangs in this pass."""
+
+    stored: Mapping[str, Any]
+    """`status.placement`; {} where everything is placed."""
+    withheld: Numbers
+    """Groups by role that are wanted and not made for now."""
+    served: Mapping[str, frozenset[int]]
+    """Numbers of the groups that have served, by role: they are never given back."""
+    claim: Claim | None = None
+    again: float | None = None
+    waits: str = ""
+    """Why it is not its turn, "" where it is, or nobody knows."""
+
+
+PLACED = Placing({}, {}, {})
+
+
+def place(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held: bool) -> Placing:
+    """Look at the gangs of the target. While somebody `held` the service, all stays as it is stored."""
+    deps, target = snapshot.deps, intent.target
+    roles, share = intent.roles(target), step.groups.get(target)
+    templates = [work["spec"]["template"] for role in roles.values() for work in (role.leader, role.worker) if work]
+    if not deps.gang_timeout or share is None or not (deps.sees_cluster and deps.nodes) or any(map(elsewhere, templates)):
+        return PLACED
+    found = snapshot.slices.get(target, Slice(target, (), ()))
+    served = _served(snapshot, roles, share, found)
+    bound = {name: len(members.on_nodes(name, role.size, found)) for name, role in roles.items()}
+    seen = Seen(share, bound, {name: len(numbers) for name, numbers in served.items()})
+    before, told = _record(snapshot, target), snapshot.observed.turn
+    if held:
+        return _placing(snapshot, roles, seen, served, Decision(before))
+    new = before is None and not any(members.existing(name, found) for name in roles)
+    decision = advance(
+        before,
+        seen,
+        turn=told.sure,
+        contested=new and contested(needs(roles, share, snapshot.service.namespace, True), told.rivals, deps.nodes),
+        timeout=ON_DEMAND if snapshot.service.annotations.get(keys.IGNORE_FIT) == "true" else deps.gang_timeout,
+        now=snapshot.now,
+    )
+    return _placing(snapshot, roles, seen, served, decision)
+
+
+def _placing(
+    snapshot: Snapshot, roles: Mapping[str, Stored], seen: Seen, served: Mapping[str, frozenset[int]], decision: Decision
+) -> Placing:
+    record = decision.record
+    if record is None:
+        return Placing({}, {}, served)
+    service, groups = snapshot.service, trying(record, seen) if record.trying else gang(record, seen)
+    asked = needs({name: roles[name] for name in groups}, groups, service.namespace, True)
+    claim = Claim(
+        key=f"{service.namespace}/{service.name}",
+        needs=asked,
+        trying=record.trying,
+        first=_seconds(record.first),
+        since=_seconds(record.since),
+        rested=rested(record, snapshot.now),
+    )
+    again = decision.again if record.trying or decision.again is not None else LOOK
+    waits = "" if record.trying else snapshot.observed.turn.waits
+    revision = next(iter(roles.values())).leader["metadata"]["labels"][keys.REVISION]
+    stored = {"revision": revision, **record._asdict()}
+    return Placing(stored, record.waiting, served, claim if groups else None, again, waits)
+
+
+def _record(snapshot: Snapshot, target: str) -> Record | None:
+    """What the status keeps of this revision."""
+    stored = snapshot.service.status.get("placement") or {}
+    if stored.get("revision") != target:
+        return None
+    known = {name: stored[name] for name in Record._fields if stored.get(name) is not None}
+    return Record(**{"waiting": {}, "since": "", **known})
+
+
+def _served(snapshot: Snapshot, roles: Mapping[str, Stored], share: Numbers, found: Slice) -> dict[str, frozenset[int]]:
+    """Groups that have served: they are ready, or were by what recovery has noted. Where there never was a group of every
+    role, none has served anybody, ready or not.
+    """
+    noted: dict[str, set[int]] = {name: set() for name in roles}
+    for group in snapshot.service.status.get("groups") or ():
+        if group.get("revision") == found.revision and group.get("incarnation") and group.get("component") in noted:
+            noted[group["component"]].add(group.get("index") or 0)
+    ready = {
+        name: (members.existing(name, found) & noted[name]) | members.ready_groups(name, role.size, found)
+        for name, role in roles.items()
+    }
+    whole = found.revision in whole_before(snapshot.service.status) or all(ready[name] for name in ready if share.get(name))
+    return ready if whole else dict.fromkeys(roles, frozenset())
+
+
+def _seconds(text: str) -> float:
+    """A time in seconds since the epoch, 0 for none."""
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def without_gangs(placing: Placing, component: str, found: Slice) -> Slice:
+    """A slice without the pods of a role that may be given back at once."""
+    if not placing.withheld:
+        return found
+    served = placing.served.get(component, ())
+    return found._replace(pods=tuple(pod for pod in found.pods if pod.component != component or pod.group in served))
+
+
+def give_back(placing: Placing, component: str, kept: tuple[int, ...], found: Slice) -> tuple[Delete, ...]:
+    """The leaders of the groups of a role that were made and are to wait now: their StatefulSets, and their pods at once.
+
+    Their workers follow as those of every group that goes (`retire.leftovers`), which takes a second more.
+    """
+    if not placing.withheld:
+        return ()
+    stays = {*kept, *placing.served.get(component, ())}
+    leaders = [child for child in members.sets(component, found) if is_leader_set(child) and not child.deleting]
+    pods = [pod for pod in members.pods(component, found) if pod.rank == 0 and pod.group not in stays]
+    return (
+        *(Delete(child.kind, child.name, child.uid) for child in leaders if group_number(child) not in stays),
+        *hurry(pods),
+    )
