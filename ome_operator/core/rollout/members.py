@@ -16,7 +16,7 @@ from ome_operator.core.observed.slices import Slice, group_number, is_leader_set
 
 def by_worth(role: str, size: int, slice_: Slice) -> tuple[int, ...]:
     """Numbers of the groups of a role that exist, the one that is worth most first; `size` in pods."""
-    ready, placed = ready_groups(role, size, slice_), on_nodes(role, size, slice_)
+    ready, placed = ready_groups(role, size, slice_), on_nodes(role, size, slice_, ending=True)
     marked = {pod.group for pod in pods(role, slice_) if pod.rank == 0 and pod.draining and not pod.deleting}
     worth = {number: (number in marked, number not in ready, number not in placed) for number in existing(role, slice_)}
     return tuple(sorted(worth, key=lambda number: (worth[number], number)))
@@ -57,11 +57,14 @@ def ready_groups(role: str, size: int, slice_: Slice) -> frozenset[int]:
     return frozenset(group for group, ready in ranks.items() if len(ready) == size)
 
 
-def on_nodes(role: str, size: int, slice_: Slice) -> frozenset[int]:
-    """Numbers of the groups of which every rank is on a node. Whether they are ready is no matter of placement."""
+def on_nodes(role: str, size: int, slice_: Slice, ending: bool = False) -> frozenset[int]:
+    """Numbers of the groups of which every rank is on a node, also those that are `ending` there if that is asked for.
+
+    Whether they are ready is no matter of placement.
+    """
     ranks: dict[int, set[int]] = {}
     for pod in pods(role, slice_):
-        if pod.node and not pod.deleting and 0 <= pod.rank < size:
+        if pod.node and (ending or not pod.deleting) and 0 <= pod.rank < size:
             ranks.setdefault(pod.group, set()).add(pod.rank)
     return frozenset(group for group, found in ranks.items() if len(found) == size)
 

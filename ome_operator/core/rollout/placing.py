@@ -50,9 +50,11 @@ PLACED = Placing({}, {}, {})
 def place(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held: bool) -> Placing:
     """Look at the gangs of the target. While somebody `held` the service, all stays as it is stored."""
     deps, target = snapshot.deps, intent.target
+    if not deps.gang_timeout:
+        return PLACED
     roles, share = intent.roles(target), step.groups.get(target)
     templates = [work["spec"]["template"] for role in roles.values() for work in (role.leader, role.worker) if work]
-    if not deps.gang_timeout or share is None or not (deps.sees_cluster and deps.nodes) or any(map(elsewhere, templates)):
+    if share is None or not (deps.sees_cluster and deps.nodes) or any(map(elsewhere, templates)):
         return PLACED
     found = snapshot.slices.get(target, Slice(target, (), ()))
     served = _served(snapshot, roles, share, found)

@@ -62,7 +62,7 @@ STEPS: dict[str, tuple[Any, str]] = {
 """Field of a Plan -> a step that stands in it, and what is told of the step."""
 WHILE_FROZEN = {"check", "apply_status"}
 """Steps that pass a freeze as they are."""
-NO_STEPS = {"status", "urgent", "events", "rolls", "stands", "nodes", "watch_failures", "requeue_after"}
+NO_STEPS = {"status", "urgent", "events", "rolls", "stands", "nodes", "claim", "watch_failures", "requeue_after"}
 """What a Plan has besides: what is told, and when to look again."""
 PARTS = {"Guard", "NodeLost", "Event", "Plan"}
 """Classes of core/plan.py that are no steps."""

@@ -66,6 +66,10 @@ ORDERS: dict[str, tuple[tuple[Pod, ...], tuple[int, ...]]] = {
     "a pod that ends is not ready": (instead(READY, worker(1, deleting=True)), (0, 2, 3, 1)),
     "a pod of a former set is not ready": (instead(READY, worker(1, workload_uid="former")), (0, 2, 3, 1)),
     "a rank that is missing": (tuple(each for each in READY if each.name != worker(1).name), (0, 2, 3, 1)),
+    "of groups that are not ready, first those that are not on nodes": (
+        instead(READY, leader(0, ready=False, node=""), leader(1, ready=False)),
+        (2, 3, 1, 0),
+    ),
     "no pods at all": ((), (0, 1, 2, 3)),
 }
 

@@ -1,0 +1,83 @@
+"""What services that wait for nodes are told, and who is woken."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from ome_operator.controllers.inferenceservice.gangs import Gangs
+from ome_operator.core.observed.objects import Deps, Node, Ref
+from ome_operator.core.placement.demand import Demand
+from ome_operator.core.placement.fit import Need
+from ome_operator.core.placement.turns import Claim
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+A, B = (Ref("InferenceService", "ns", name) for name in "ab")
+ROOM = (("nvidia.com/gpu", 8), ("pods", 110))
+
+
+class Known:
+    """A cluster with so many free nodes."""
+
+    def __init__(self, nodes: int) -> None:
+        self.found = {f"n{at}": Node(f"n{at}", 1, {}, True, 8, room=ROOM) for at in range(nodes)}
+        self.pods, self.children = (), {"ControllerRevision": self}
+
+    def deps(self) -> Deps:
+        return replace(Deps(), nodes=self.found)
+
+
+def claim(ref: Ref, pods: int, *, trying: bool = False, first: float = 1.0) -> Claim:
+    """Of a service that wants whole nodes."""
+    need = Need(("engine",), "engine", Demand(requests=(("nvidia.com/gpu", 8),)), pods)
+    return Claim(f"{ref.namespace}/{ref.name}", (need,), trying, first=first, since=NOW.timestamp())
+
+
+def waiting(since: str = "T0") -> dict[str, Any]:
+    """The status of a service that waits."""
+    return {"placement": {"trying": False, "since": since}}
+
+
+def gangs(nodes: int) -> tuple[Gangs, list[str]]:
+    """On a cluster; and who was woken."""
+    woken: list[str] = []
+    return Gangs(Known(nodes), lambda ref: woken.append(ref.name)), woken  # type: ignore[arg-type]
+
+
+def test_who_has_waited_longest_goes_first_and_its_room_is_promised() -> None:
+    made, _ = gangs(4)
+    made.tell(A, claim(A, 3, first=2.0))
+    made.tell(B, claim(B, 3, first=1.0))
+    assert made.turn(A, waiting(), NOW).sure is None
+    assert made.turn(A, waiting(), NOW).waits == "engine needs 6 nodes: there are 4 nodes"
+    assert made.turn(B, waiting(), NOW).sure is True
+    made.tell(B, claim(B, 3, trying=True))
+    assert made.turn(A, waiting(), NOW).sure is None
+    made.tell(B, None)
+    assert made.turn(A, waiting(), NOW).sure is True
+
+
+def test_a_turn_is_told_again_until_the_status_has_moved_on() -> None:
+    """A pass may come again before its status was written: what it began must not be given back."""
+    made, _ = gangs(4)
+    made.tell(A, claim(A, 3))
+    assert made.turn(A, waiting("T0"), NOW).sure is True
+    made.tell(A, claim(A, 3, trying=True))
+    made.tell(B, claim(B, 4))
+    assert made.turn(A, waiting("T0"), NOW).sure is True
+    assert made.turn(A, waiting("T9"), NOW).sure is None, "that is another wait"
+    assert made.turn(A, {"placement": {"trying": True, "since": "T1"}}, NOW).sure is None
+
+
+def test_who_waits_is_woken_when_another_wants_less_or_a_pod_is_gone() -> None:
+    made, woken = gangs(4)
+    made.tell(A, claim(A, 3))
+    made.tell(B, claim(B, 3, trying=True))
+    woken.clear()
+    made.tell(B, claim(B, 3, trying=True))
+    assert woken == []
+    made.tell(B, None)
+    made.freed()
+    assert woken == ["a", "a"]
+    made.tell(A, None)
+    made.freed()
+    assert woken == ["a", "a"]
