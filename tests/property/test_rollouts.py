@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ome_operator import keys
-from ome_operator.core.observed.objects import Node
+from ome_operator.core.observed.objects import Node, Turn
 from ome_operator.core.plan import Plan
 from ome_operator.core.rollout.planner import Bounds, Groups, routers, stay, step
 from tests.support import parts, rollouts
@@ -132,17 +132,18 @@ def suitable(number: int, fit: int) -> dict[str, Node]:
 
 
 class Keeper:
-    """Sees to it that nothing of an old slice goes while no node suits the slice that comes."""
+    """Sees to it that nothing of an old slice goes while no node suits the slice that comes, unless that has its nodes."""
 
-    def __init__(self, world: World) -> None:
-        self.world, self.suits, self.old = world, True, str(world.service.status["revision"])
+    def __init__(self, world: World, pods: int) -> None:
+        self.world, self.suits, self.old, self.pods = world, True, str(world.service.status["revision"]), pods
         self.capacity_watcher = world.watcher
         world.watcher = self.look
 
     def look(self, plan: Plan) -> None:
         """Before a plan is carried out."""
         self.capacity_watcher(plan)
-        for delete in () if self.suits else plan.delete:
+        new = [pod for pod in self.world.pods.values() if pod.node and pod.labels[keys.REVISION] != self.old]
+        for delete in () if self.suits or len(new) == self.pods else plan.delete:
             found = self.world.children.get((delete.kind, delete.name))
             leads = delete.kind == "Deployment" or (delete.kind == "StatefulSet" and not delete.name.endswith("-w"))
             assert not (found and leads and found.labels[keys.REVISION] == self.old), f"{delete.name} goes for nothing"
@@ -152,17 +153,28 @@ BIG = shapes(size=st.integers(1, 2), engines=st.integers(1, 3), decoders=st.inte
 
 
 @settings(max_examples=40)
-@given(BIG, seeds, st.lists(st.tuples(st.sampled_from([0, 0, 1, 99]), st.integers(0, 15), st.booleans()), max_size=6))
-def test_nothing_goes_for_a_slice_that_has_no_place(shape: Shape, seed: int, events: list[tuple[int, int, bool]]) -> None:
-    """Whatever nodes come and go, and whenever the operator starts anew; in the end it has nodes and is rolled out."""
+@given(
+    BIG,
+    seeds,
+    st.lists(st.tuples(st.sampled_from([0, 0, 1, 99]), st.integers(0, 15), st.booleans()), max_size=6),
+    st.sampled_from([0.0, 60.0]),
+)
+def test_nothing_goes_for_a_slice_that_has_no_place(
+    shape: Shape, seed: int, events: list[tuple[int, int, bool]], gangs: float
+) -> None:
+    """Whatever nodes come and go, and whenever the operator starts anew; in the end it has nodes and is rolled out.
+
+    Also where gangs give back what they have: it is this service's turn at any time.
+    """
     pods = (shape.engines + shape.decoders) * shape.size
     number = 3 * pods + 2 * shape.size  # room for both slices and a surge
-    world = World(shape.service(), replace(shape.deps(), nodes=suitable(number, 0)), seed)
+    world = World(shape.service(), replace(shape.deps(), nodes=suitable(number, 0), gang_timeout=gangs), seed)
+    world.turn = Turn(sure=True)
     Scheduler(world)
     world.settle()
     before = world.alive()
-    capacity, keeper = Capacity(world, shape), Keeper(world)
-    wanted = replace(shape, image="b").deps()
+    capacity, keeper = Capacity(world, shape), Keeper(world, pods)
+    wanted = replace(replace(shape, image="b").deps(), gang_timeout=gangs)
     asked = {ref: parts.simple(shape.size, decoder=True, image="b", nodeSelector={"gpu": "new"}) for ref in wanted.runtimes}
     never = True
     for fit, passes, restart in events:
@@ -179,6 +191,26 @@ def test_nothing_goes_for_a_slice_that_has_no_place(shape: Shape, seed: int, eve
     assert capacity.lowest >= capacity.least - 1e-9
     assert world.condition("RolledOut")["status"] == "True"
     assert len(world.alive()) == shape.pods
+
+
+def test_a_slice_that_comes_and_loses_all_its_leaders_comes_again() -> None:
+    """What is left of its groups holds its room, and goes."""
+    shape = Shape(size=2, decoders=1, strategy="blueGreen")
+    world = World(shape.service(), shape.deps(), 1)
+    world.settle()
+    world.healthy = lambda _: False
+    world.edit(deps=replace(shape, image="b").deps())
+    while sum(key[0] == "StatefulSet" for key in world.children) < 8:
+        world.run(1)
+    new = str(world.service.status["revision"]).rpartition("→")[2]
+    for child in [
+        child for child in world.children.values() if child.key[0] == "StatefulSet" and not child.key[1].endswith("-w")
+    ]:
+        if child.labels[keys.REVISION] == new:
+            del world.children[child.key]
+    world.healthy = lambda _: True
+    world.settle()
+    assert world.condition("RolledOut")["status"] == "True"
 
 
 @settings(max_examples=30)

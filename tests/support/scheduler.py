@@ -59,7 +59,13 @@ class Scheduler:
             return True
         if not pod.node:
             pod.node = next((name for name in self.world.deps.nodes if self._takes(name, pod)), "")
-        return bool(pod.node)
+        return bool(pod.node) and (pod.rank > 0 or self._met(pod))
+
+    def _met(self, leader: LivePod) -> bool:
+        """Whether all ranks of a leader's group are on nodes: before that it answers no probe."""
+        workers = self.world.children.get(("StatefulSet", f"{leader.workload}-w"))
+        ranks = [pod for pod in self.world.pods.values() if workers and pod.workload_uid == workers.uid and pod.node]
+        return workers is None or len(ranks) >= workers.manifest["spec"]["replicas"]
 
     def free(self, name: str) -> int:
         """GPUs of a node that no pod holds, whether it ends or not."""

@@ -61,7 +61,7 @@ def place(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held: bool) 
     bound = {name: len(members.on_nodes(name, role.size, found)) for name, role in roles.items()}
     seen = Seen(share, bound, {name: len(numbers) for name, numbers in served.items()})
     before, told = _record(snapshot, target), snapshot.observed.turn
-    if held:
+    if held or (before is not None and not before.trying and not any(share.values())):  # or what it gave back still ends
         return _placing(snapshot, roles, seen, served, Decision(before))
     new = before is None and not any(members.existing(name, found) for name in roles)
     decision = advance(

@@ -93,7 +93,9 @@ def _rolling(
     going = [retire(service, found) for found in others if found.revision not in kept]
     waits = [step.waits_for for step in going if step.waits_for]
     begins = any(shares[target].values()) and not (numbers.bounds.alone and waits)
-    if running or begins or not (kept or waits):
+    # Groups of the target that are ending hold its room, and go only while it is looked after.
+    ending = any(groups.left > groups.have for groups in numbers.built.get(target, {}).values())
+    if running or begins or ending or not (kept or waits):
         kept[target] = shares[target]
     alone = not running and len(kept) == 1 and not any(numbers.bounds.surge.values())
     deletes = _deletes(going, running)
