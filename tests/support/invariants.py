@@ -30,7 +30,7 @@ Requests from a Gateway (`routing.py`)
 something is wrong) stands beside them in tests/property.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -98,10 +98,13 @@ def nothing_of_somebody_else_is_deleted(service: InferenceService, found: Live) 
     assert found.owner in ("", service.uid), f"{found.key} belongs to somebody else and was deleted"
 
 
-def a_leader_that_routers_know_is_drained_before_it_stops(pods: Iterable[LivePod], found: Live, now: datetime) -> None:
+def a_leader_that_routers_know_is_drained_before_it_stops(
+    pods: Iterable[LivePod], found: Live, now: datetime, roles: Collection[str] = ()
+) -> None:
     """A ready leader beside a router of its slice is marked some time before it stops: no new requests come (decisions 9).
 
-    Where a role has no ready pod at all a leader of the other serves nobody, and needs no mark (docs/placement.md).
+    Where gangs give back what they have (docs/placement.md), a leader needs no mark that serves nobody, because another of
+    the `roles` of its slice has no ready leader at all.
 
     When a whole slice goes its routers are gone before (decisions 6). Asked where a pass sees the pods as they are: in an
     older picture a leader may not be ready yet, which needs no mark.
@@ -110,8 +113,8 @@ def a_leader_that_routers_know_is_drained_before_it_stops(pods: Iterable[LivePod
         return
     pods = [pod for pod in pods if pod.labels[keys.REVISION] == found.labels[keys.REVISION]]
     routed = any(pod.labels[keys.COMPONENT] == keys.ROUTER for pod in pods)
-    ready = {pod.labels[keys.COMPONENT] for pod in pods if pod.ready}
-    if {pod.labels[keys.COMPONENT] for pod in pods} - ready - {keys.ROUTER}:
+    leading = {pod.labels[keys.COMPONENT] for pod in pods if pod.ready and keys.WORKER_INDEX in pod.labels}
+    if {*roles} - leading:
         return
     for pod in pods:
         mine = pod.workload_uid == found.uid and pod.labels[keys.COMPONENT] != keys.ROUTER

@@ -182,8 +182,15 @@ class World:
         invariants.nothing_of_somebody_else_is_deleted(self.service, found)
         invariants.leaders_go_before_their_workers(self.pods.values(), found)
         if not self.lag:
-            invariants.a_leader_that_routers_know_is_drained_before_it_stops(self.pods.values(), found, self.now)
+            roles = self._roles(found.labels[keys.REVISION]) if self.deps.gang_timeout else ()
+            invariants.a_leader_that_routers_know_is_drained_before_it_stops(self.pods.values(), found, self.now, roles)
         del self.children[found.key]
+
+    def _roles(self, revision: str) -> tuple[str, ...]:
+        """The roles that a stored revision has."""
+        stored = (child for child in self.children.values() if child.key[0] == "ControllerRevision")
+        kept = [child.manifest["data"]["workloads"] for child in stored if child.labels[keys.REVISION] == revision]
+        return tuple(kept[0]) if kept else ()
 
     def _recycle(self, one: Recycle) -> None:
         mine = [pod for pod in self.pods.values() if matches(one.selector, pod.labels)]
