@@ -183,7 +183,6 @@ def _held(snapshot: Snapshot, intent: Intent, step: RolloutStep, placing: Placin
             if name not in share:
                 continue
             wanted = chosen(share[name], by_worth(name, role.size, found), taken(name, found))
-            # Who gives back has served nobody: no router has to be told first.
             known = found if revision != intent.target else without_gangs(placing, name, found)
             out[revision, name] = hold(name, wanted, known, snapshot.now, routed)
     return out

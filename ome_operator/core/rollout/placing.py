@@ -132,7 +132,7 @@ def _seconds(text: str) -> float:
 
 
 def without_gangs(placing: Placing, component: str, found: Slice) -> Slice:
-    """A slice without the pods of a role that may be given back at once."""
+    """A slice without the pods of a role that may be given back at once: they serve nobody, so no router is told first."""
     if not placing.withheld:
         return found
     served = placing.served.get(component, ())
