@@ -6,7 +6,6 @@ their JSON types are the server's: it has validated them.
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from sys import intern
 from typing import Any
 
 from ome_operator import keys
