@@ -125,7 +125,7 @@ class ClusterCache:
             found = self.find(ref)
             self._index.refer(ref, None if found is None else self.beyond(found) or found.parsed)
         self._edited.clear()
-        return self._index.deps
+        return self._index.asked()
 
     def terms(self, ref: Ref, default: Terms) -> Terms:
         """How edits of an object go on from service to service."""

@@ -1,6 +1,7 @@
 """What passes ask of the facts, kept by difference: an event costs what it concerns, and no walk over all there is."""
 
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from ome_operator import names
@@ -19,6 +20,7 @@ class Index:
         self._accelerators: dict[str, Any] = {}
         self._weights: dict[str, Any] = {}
         self._nodes: dict[str, Node] = {}
+        self._anew = False
         self._holders: dict[str, set[str]] = {}
         self._moved: set[str] = set()
         self._on_node: dict[str, dict[str, None]] = {}
@@ -39,6 +41,14 @@ class Index:
             holders=self._holders,
         )
 
+    def asked(self) -> Deps:
+        """What services may refer to. Its `nodes` are another object after a change of any: answers about them are kept by
+        identity (core/placement/fit.py:lacks).
+        """
+        if self._anew:
+            self._anew, self.deps = False, replace(self.deps, nodes=MappingProxyType(self._nodes))
+        return self.deps
+
     def refer(self, ref: Ref, parsed: Any) -> None:
         """What services may refer to was edited, or is gone: None."""
         if ref.kind in ACCELERATORS:
@@ -50,7 +60,10 @@ class Index:
 
     def node(self, name: str, now: Node | None) -> None:
         """A node changed, or is gone: None."""
-        before, after = holds(self._nodes.get(name)), holds(now)
+        former = self._nodes.get(name)
+        if former is None or now is None or former._replace(version=now.version) != now:
+            self._anew = True
+        before, after = holds(former), holds(now)
         _put(self._nodes, name, now)
         for label in before - after:
             self._holders[label].discard(name)

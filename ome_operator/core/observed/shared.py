@@ -67,3 +67,9 @@ def _known(value: Any) -> Any:
 @lru_cache(1024)
 def _places(keys: tuple[str, ...]) -> dict[str, int]:
     return {intern(str(key)): place for place, key in enumerate(keys)}
+
+
+def forget() -> None:
+    """Share with nothing that was seen so far."""
+    _known.cache_clear()
+    _places.cache_clear()

@@ -10,6 +10,8 @@ from ome_operator import keys, names
 from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.node_labels import LabelIndex, concerns
 from ome_operator.core.observed.objects import Ref
+from ome_operator.core.placement.demand import Demand
+from ome_operator.core.placement.fit import Need, lacks
 from tests.unit.cache.test_event_handler import MODEL, MODEL_SPEC, SERVICE, SPEC, Told, body
 
 
@@ -141,3 +143,21 @@ def test_users_of_a_model_are_woken_once_until_somebody_looks(told: Told) -> Non
     told.cluster.deps()
     told.cluster.gone("Node", "uid-n1")
     assert told.dirty == woken
+
+
+def test_answers_about_nodes_end_with_the_next_change_of_any() -> None:
+    """They are kept for as long as the nodes are the same object."""
+    told, needs = Told(), (Need(("decode",), "decode", Demand(requests=(("nvidia.com/gpu", 8), ("pods", 1))), 3),)
+
+    def see(name: str) -> None:
+        amounts = {"nvidia.com/gpu": "8", "pods": "110"}
+        told.see("Node", name, status={"allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]})
+
+    for name in ("a", "b"):
+        see(name)
+    first = told.cluster.deps().nodes
+    assert lacks(needs, first) and told.cluster.deps().nodes is first, "no change: answered once for all services"
+    see("c")
+    assert lacks(needs, told.cluster.deps().nodes) == ()
+    told.cluster.gone("Node", "uid-c")
+    assert lacks(needs, told.cluster.deps().nodes) != ()
