@@ -109,6 +109,7 @@ class Manager:
             workers=settings.workers,
             is_long=self._makes_everything,
             long_runs=settings.long_passes,
+            group=lambda ref: ref.namespace,
             first=settings.backoff_first,
             last=settings.backoff_last,
             spacing=settings.child_spacing,

@@ -3,29 +3,44 @@
 A key is dirty at most once, however many events name it, and the earliest wish wins. A key that is being worked on is
 not handed out again before it is done: whatever happens meanwhile becomes one more run afterwards.
 
-Runs that are expected to be long (make everything) go behind the others (tell what changed), and only so many at once: with
-a hundred new keys, what is ready would otherwise be told only after the last of them was made.
+Keys have groups (the namespaces of tenants), which take turns: a group with thousands of keys that are due keeps another
+group waiting for a run, and not for thousands.
+
+Runs that are expected to be long (make everything) go behind the others of their group (tell what changed), and only so many
+at once: with a hundred new keys, what is ready would otherwise be told only after the last of them was made.
 """
 
 import heapq
 import math
-from collections.abc import Callable, Hashable, Iterator
+from collections import deque
+from collections.abc import Callable, Hashable
 from itertools import count
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
+Entries = deque[tuple[float, K]]
+"""Due times and keys, those that are due longest first."""
 
 
 class Schedule(Generic[K]):
     """Keys with due times; no clock, no tasks. At most `long_runs` keys are busy that `is_long` was true of."""
 
     def __init__(
-        self, spacing: float = 0.0, is_long: Callable[[K], bool] = lambda _: False, long_runs: float = math.inf
+        self,
+        spacing: float = 0.0,
+        is_long: Callable[[K], bool] = lambda _: False,
+        long_runs: float = math.inf,
+        group: Callable[[K], Hashable] = lambda _: None,
     ) -> None:
-        self._spacing, self._is_long, self._long_runs = spacing, is_long, long_runs
+        self._spacing, self._is_long, self._long_runs, self._group = spacing, is_long, long_runs, group
         self._due: dict[K, float] = {}
-        self._short: list[tuple[float, int, K]] = []
-        self._long: list[tuple[float, int, K]] = []
+        self._later: list[tuple[float, int, K]] = []
+        self._short: dict[Hashable, Entries[K]] = {}
+        self._long: dict[Hashable, Entries[K]] = {}
+        self._turns: dict[Hashable, None] = {}
+        """Groups that may have a key for now, the next first."""
+        self._blocked: dict[Hashable, None] = {}
+        """Groups that have long runs alone, while there are enough of these."""
         self._order = count()
         self._busy: set[K] = set()
         self._busy_long: set[K] = set()
@@ -55,46 +70,36 @@ class Schedule(Generic[K]):
             self._push(key, due)
 
     def pop(self, now: float) -> K | None:
-        """The key that is due longest, of the short runs or else of the long ones; it is busy until `done`."""
-        for heap in self._open():
-            due = self._head(heap)
-            if due is not None and due <= now:
-                _, _, key = heapq.heappop(heap)
-                del self._due[key]
-                self._busy.add(key)
-                if heap is self._long:
-                    self._busy_long.add(key)
-                self._started[key] = now
-                return key
+        """The key of the next group that is due longest, of the short runs or else of the long ones; busy until `done`."""
+        self._ripen(now)
+        while self._turns:
+            group = next(iter(self._turns))
+            del self._turns[group]
+            if (key := self._take(group)) is None:
+                continue
+            self._turns[group] = None  # behind the others
+            del self._due[key]
+            self._busy.add(key)
+            self._started[key] = now
+            return key
         return None
 
     def next_due(self) -> float | None:
         """When `pop` may give something; None: not before another `add` or `done`."""
-        return min((due for heap in self._open() if (due := self._head(heap)) is not None), default=None)
-
-    def _open(self) -> Iterator[list[tuple[float, int, K]]]:
-        """The heaps that may give a key now, in the order in which they are asked."""
-        yield self._short
-        if len(self._busy_long) < self._long_runs:
-            yield self._long
-
-    def _push(self, key: K, due: float) -> None:
-        heap = self._long if self._is_long(key) else self._short
-        heapq.heappush(heap, (due, next(self._order), key))
-
-    def _head(self, heap: list[tuple[float, int, K]]) -> float | None:
-        """Due time of the first entry that no earlier wish has overtaken."""
-        while heap:
-            due, _, key = heap[0]
-            if key not in self._busy and self._due.get(key) == due:
-                return due
-            heapq.heappop(heap)
-        return None
+        while self._later and not self._stands(self._later[0][0], self._later[0][2]):
+            heapq.heappop(self._later)
+        heads = [self._head(self._short, group) or self._head(self._long, group) for group in self._turns]
+        found = [head[0] for head in heads if head is not None]
+        return min((*found, self._later[0][0]) if self._later else found, default=None)
 
     def done(self, key: K) -> None:
         """The run is over; wishes that came meanwhile count now."""
         self._busy.discard(key)
-        self._busy_long.discard(key)
+        if key in self._busy_long:
+            self._busy_long.discard(key)
+            if group := list(self._blocked)[:1]:
+                del self._blocked[group[0]]
+                self._turns = {group[0]: None, **self._turns}
         if key in self._due:
             self._push(key, self._due[key])
 
@@ -102,3 +107,47 @@ class Schedule(Generic[K]):
         """Nothing is known of the key any more; a run in progress ends as usual."""
         self._due.pop(key, None)
         self._started.pop(key, None)
+
+    def _push(self, key: K, due: float) -> None:
+        heapq.heappush(self._later, (due, next(self._order), key))
+
+    def _stands(self, due: float, key: K) -> bool:
+        """Whether no other wish for the key has overtaken this."""
+        return key not in self._busy and self._due.get(key) == due
+
+    def _ripen(self, now: float) -> None:
+        """What is due from now on waits in its group."""
+        while self._later and self._later[0][0] <= now:
+            due, _, key = heapq.heappop(self._later)
+            if not self._stands(due, key):
+                continue
+            group, long = self._group(key), self._is_long(key)
+            (self._long if long else self._short).setdefault(group, deque()).append((due, key))
+            if not long:
+                self._blocked.pop(group, None)
+            if group not in self._blocked:
+                self._turns.setdefault(group)
+
+    def _take(self, group: Hashable) -> K | None:
+        """The next key of a group, which is not among the turns now."""
+        if (head := self._head(self._short, group)) is not None:
+            self._short[group].popleft()
+            return head[1]
+        if (head := self._head(self._long, group)) is None:
+            return None
+        if len(self._busy_long) >= self._long_runs:
+            self._blocked[group] = None
+            return None
+        self._long[group].popleft()
+        self._busy_long.add(head[1])
+        return head[1]
+
+    def _head(self, kept: dict[Hashable, Entries[K]], group: Hashable) -> tuple[float, K] | None:
+        """The first entry that no other wish has overtaken."""
+        entries = kept.get(group)
+        while entries:
+            if self._stands(*entries[0]):
+                return entries[0]
+            entries.popleft()
+        kept.pop(group, None)
+        return None

@@ -32,9 +32,10 @@ class WorkQueue(Generic[K]):
         spacing: float = 0.0,
         is_long: Callable[[K], bool] = lambda _: False,
         long_runs: float = math.inf,
+        group: Callable[[K], Hashable] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._schedule: Schedule[K] = Schedule(spacing, is_long, long_runs)
+        self._schedule: Schedule[K] = Schedule(spacing, is_long, long_runs, group)
         self._slots = asyncio.Semaphore(workers)
         self._first, self._last, self._jitter, self._clock = first, last, jitter, clock
         self._failures: dict[K, int] = {}
