@@ -153,14 +153,15 @@ def _subject(service: "InferenceService", cluster: "EventHandler", versions: "Ve
     from ome_operator.api import Model, Runtime
     from ome_operator.core.resolve.inputs import resolve
     from ome_operator.describe.outcome import outcome
-    from ome_operator.lint.model import model_facts
+    from ome_operator.lint.model import model_facts, node_labels
     from ome_operator.lint.subject import subject
 
     deps = cluster.deps()
     found, resolved = outcome(service, deps), resolve(service, deps)
     runtime = resolved.runtime if isinstance(resolved.runtime, Runtime) else None
     model = model_facts(resolved.model, deps.well_known) if isinstance(resolved.model, Model) and not alone else None
-    return subject(service, runtime, found, model, versions, _memory(found, runtime, deps), alone)
+    labels = node_labels(deps.accelerators)
+    return subject(service, runtime, found, model, versions, _memory(found, runtime, deps), labels, alone)
 
 
 def _memory(found: "Outcome", runtime: "Runtime | None", deps: "Deps") -> Mapping[str, int]:

@@ -256,6 +256,7 @@ def memory(accelerator: AcceleratorClass) -> int | None:
 
 
 def published_config(repository: str) -> Mapping[str, Any] | None:
-    """The sizes in the config.json of a model that recipes are known for, by the last part of its repository."""
-    found: Mapping[str, Any] | None = (_data("models.yaml").get(repository.rpartition("/")[2]) or {}).get("config")
-    return found
+    """The sizes in the config.json of a model of config/models, by the last part of its repository."""
+    name = repository.rpartition("/")[2]
+    found: Mapping[str, Any] | None = (_data("models.yaml").get(name) or {}).get("config")
+    return found or _data("shapes.yaml").get(name)

@@ -57,6 +57,20 @@ def page_sizes(subject: Subject) -> Iterator[Hit]:
 
 
 @rule(
+    "page-size-alone",
+    Severity.WARNING,
+    "Only prefill or only decode says how large a page of cache is",
+    ignored="Where the other's default is another size, every request fails at its first transfer.",
+    evidence=f"{_CONN} (page_size); the default depends on the attention back end.",
+)
+def page_size_alone(subject: Subject) -> Iterator[Hit]:
+    if (found := _differ(subject, "--page-size")) and bool(found[2]) != bool(found[3]):
+        role, start, here, there = found
+        said = f"{'prefill' if here else 'decode'} has --page-size {here or there}, and the other role does not say it"
+        yield Hit(of(role, start, "--page-size"), said, "write the same for both")
+
+
+@rule(
     "transfer-differs",
     Severity.ERROR,
     "Prefill and decode speak different protocols for caches",
@@ -225,6 +239,7 @@ RULES: tuple[Rule, ...] = (
     mode_wrong,
     cache_types,
     page_sizes,
+    page_size_alone,
     transfer_differs,
     bootstrap_port,
     attention_tp_differs,

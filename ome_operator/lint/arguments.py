@@ -1,5 +1,6 @@
 """Rules about arguments by themselves: what a version does not know, will lose, or takes otherwise."""
 
+import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 
@@ -12,6 +13,9 @@ from ome_operator.lint.subject import Role, Subject
 PARSER = (
     "The argument parser of the version itself, which `ome_operator/engines/extract.py` reads; `make e2e` asks it again."
 )
+_INSIDE = re.compile(r"\s--[a-z][\w-]+.{0,80}", re.S)
+_HOLDS_FLAGS = frozenset({"--sidecar-args", "--chat-template", "--completion-template"})
+"""Flags whose value may hold words that begin like a flag."""
 ENDS = "The engine ends at once with code 2 and says `unrecognized arguments`; the group is recycled for it."
 
 
@@ -141,12 +145,15 @@ def flag_value(subject: Subject) -> Iterator[Hit]:
 @rule(
     "flag-joined",
     Severity.ERROR,
-    "A flag and its value stand in the same argument with a space between them",
+    "A flag and its value, or several flags, stand in the same argument with a space between them",
     ignored="The engine takes both for a single word, which it does not know, and ends with code 2.",
     evidence="argparse takes a word with a space for no flag. SGLang 0.5.23 ends at `--tp 8` (`make e2e` asks its parser).",
 )
 def flag_joined(subject: Subject) -> Iterator[Hit]:
     for role, _, given in known(subject):
+        if not given.joined and (rest := _more(given)):
+            said = f'other arguments stand in the value of {given.word}: "{rest}"'
+            yield Hit(places.argument(role, given), said, "write each argument as an item of the list")
         if given.joined:
             new = f"{given.word}={' '.join(given.values)}"
             yield Hit(
@@ -155,6 +162,12 @@ def flag_joined(subject: Subject) -> Iterator[Hit]:
                 f"write {new}",
                 Fix(given.written, new),
             )
+
+
+def _more(given: Argument) -> str:
+    """The flags that stand in a value, "" where none does."""
+    found = (_INSIDE.search(value) for value in given.values if given.word not in _HOLDS_FLAGS)
+    return next((item[0].strip() for item in found if item), "")
 
 
 @rule(

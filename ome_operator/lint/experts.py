@@ -14,6 +14,8 @@ UNSET = 128
 """Its value where nobody sets it: SGLang 0.4.9 to 0.5.23."""
 MOST = 1024
 """That SGLang takes."""
+FLASHINFER_MOST = 450
+"""Requests of a graph on a rank that are known to work with FlashInfer's all-to-all."""
 
 
 def _tokens(value: str) -> int | None:
@@ -165,6 +167,21 @@ def overlap_alone(subject: Subject) -> Iterator[Hit]:
             yield Hit(of(role, start, "--enable-two-batch-overlap"), said, "add --moe-a2a-backend=deepep, or take it out")
 
 
+@rule(
+    "flashinfer-batch",
+    Severity.WARNING,
+    "Decode captures large batches as graphs, and tokens go by FlashInfer's all-to-all",
+    ignored="Batches above 450 a rank were seen to end the engine with an illegal access.",
+    evidence="Reports of users; below 450 no such report is known.",
+)
+def flashinfer_batch(subject: Subject) -> Iterator[Hit]:
+    for role, start, found in engines(subject):
+        batch = graph_batch(start) or 0
+        if found.backend == "flashinfer" and batch > FLASHINFER_MOST and start.text("--disaggregation-mode") != "prefill":
+            place = of(role, start, "--cuda-graph-bs-decode", "--cuda-graph-max-bs-decode", "--cuda-graph-max-bs")
+            yield Hit(place, f"the largest graph has {batch} requests a rank", f"write at most {FLASHINFER_MOST}")
+
+
 RULES: tuple[Rule, ...] = (
     dispatch_tokens,
     dispatch_most,
@@ -175,4 +192,5 @@ RULES: tuple[Rule, ...] = (
     eplb_without_exchange,
     ep_ignored,
     overlap_alone,
+    flashinfer_batch,
 )

@@ -89,9 +89,15 @@ def share(start: Launch) -> float | None:
         return None
 
 
-def _most(subject: Subject) -> tuple[str, int] | None:
-    """The largest GPU on which it may run."""
-    return max(subject.memory.items(), key=lambda item: item[1], default=None)
+def _most(subject: Subject, role: Role) -> tuple[str, int] | None:
+    """The largest GPU on which a role may run, by the class that is named and by the nodes that its pods select."""
+    selected = role.leader["spec"].get("nodeSelector") or {}
+    fitting = (
+        (name, size)
+        for name, size in subject.memory.items()
+        if all(selected.get(label, value) == value for label, value in subject.labels.get(name, {}).items())
+    )
+    return max(fitting, key=lambda item: item[1], default=None)
 
 
 def _told(lines: tuple[Line, ...]) -> str:
@@ -100,9 +106,8 @@ def _told(lines: tuple[Line, ...]) -> str:
 
 def _weighed(subject: Subject) -> Iterator[tuple[Role, Launch, Sizes, Room, float, str, int]]:
     """Every server whose memory is known: with what it needs, its share, and the name and bytes of a GPU."""
-    most = _most(subject)
     for role, start, found in engines(subject):
-        part = share(start)
+        part, most = share(start), _most(subject, role)
         if most is None or part is None or subject.model is None or start.text("--device") == "cpu":
             continue
         if any(start.given(flag) for flag in ("--cpu-offload-gb", "--enable-hierarchical-cache", "--offload-group-size")):
@@ -176,4 +181,27 @@ def memory_beside(subject: Subject) -> Iterator[Hit]:
             )
 
 
-RULES: tuple[Rule, ...] = (memory_short, memory_beside)
+@rule(
+    "memory-context",
+    Severity.WARNING,
+    "The longest request has more tokens than the cache of a rank",
+    ignored="It starts, and refuses requests of that length; a few long prompts at a time wait for each other.",
+    evidence="SGLang refuses what is longer than its pool of tokens (max_total_num_tokens), whatever --context-length "
+    "says; sums as in memory-short.",
+)
+def memory_context(subject: Subject) -> Iterator[Hit]:
+    for role, start, found, needed, part, name, memory in _weighed(subject):
+        assert subject.model is not None
+        each = _cache(subject.model, start, found) / (found.pp or 1)
+        longest = number(start.text("--context-length")) or subject.model.facts.context_length
+        left = memory * part - sum(line.bytes for line in needed.static if not line.what.startswith("cache"))
+        if each and longest and FEWEST_TOKENS * each <= left < longest * each:
+            said = (
+                f"{name} has room for a cache of {int(left / each):,} tokens beside the weights, and a request may have "
+                f"{longest:,}"
+            )
+            remedy = f"write --context-length={int(left / each) // 1024 * 1024}, or take more GPUs"
+            yield Hit(of(role, start, "--context-length", "--mem-fraction-static", "--tp-size"), said, remedy)
+
+
+RULES: tuple[Rule, ...] = (memory_short, memory_beside, memory_context)

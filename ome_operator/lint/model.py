@@ -32,6 +32,11 @@ def _config(model: Model) -> Mapping[str, Any] | None:
     return published_config(place.partition("@")[0]) if scheme == "hf" else None
 
 
+def node_labels(classes: Mapping[str, AcceleratorClass]) -> dict[str, Mapping[str, str]]:
+    """Class -> the labels by which its nodes are found."""
+    return {name: accelerator.spec.discovery.node_selector or {} for name, accelerator in classes.items()}
+
+
 def memories(classes: Mapping[str, AcceleratorClass], named: frozenset[str], resources: frozenset[str]) -> dict[str, int]:
     """Class -> bytes of a GPU, of the classes that are named; else of all that have any of the resources of the pods."""
     fitting = {

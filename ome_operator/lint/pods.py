@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ome_operator import keys
+from ome_operator import keys, quantity
 from ome_operator.lint import places
 from ome_operator.lint.division import of
 from ome_operator.lint.finding import Hit, Rule, Severity, rule
@@ -37,6 +37,12 @@ def _tcp(start: Launch) -> str:
 
 def _on_gpus(role: Role, start: Launch) -> bool:
     return role.gpus > 0 and start.text("--device") != "cpu"
+
+
+def needs_rdma(role: Role, start: Launch) -> bool:
+    """Whether caches or tokens are to go over a fast network card."""
+    far = role.size > 1 and start.text("--moe-a2a-backend").startswith("deepep")
+    return (_mooncake(start) or far) and _on_gpus(role, start) and not _tcp(start)
 
 
 @rule(
@@ -80,8 +86,7 @@ def ib_device_missing(subject: Subject) -> Iterator[Hit]:
 )
 def rdma_missing(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched("sglang"):
-        needs = _mooncake(start) or (role.size > 1 and bool(start.text("--moe-a2a-backend").startswith("deepep")))
-        if needs and _on_gpus(role, start) and not _tcp(start) and not all(_sees_rdma(pod) for pod in role.pods):
+        if needs_rdma(role, start) and not all(_sees_rdma(pod) for pod in role.pods):
             why = "caches go by Mooncake" if _mooncake(start) else "experts are spread over several nodes"
             remedy = "ask for the RDMA resource of your device plugin, or mount /dev/infiniband"
             yield Hit(places.field(role, "resources"), f"{why}, and no device for RDMA is asked for", remedy)
@@ -106,7 +111,7 @@ def _sees_rdma(pod: Manifest) -> bool:
 @rule(
     "shm-small",
     Severity.WARNING,
-    "Several GPUs of a pod share the 64 MiB of /dev/shm that every container has",
+    "Several GPUs of a pod share a small /dev/shm, such as the 64 MiB that every container has",
     ignored="NCCL or the tokenizer's workers end with a bus error or `No space left on device`, often only under load.",
     evidence="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html (shared memory); "
     "containers get 64 MiB unless they mount more.",
@@ -114,6 +119,9 @@ def _sees_rdma(pod: Manifest) -> bool:
 def shm_small(subject: Subject) -> Iterator[Hit]:
     for role, _ in subject.launched("sglang", "vllm"):
         mounts = [str(mount.get("mountPath", "")).rstrip("/") for mount in role.container.get("volumeMounts") or ()]
+        if role.per_pod > 1 and (size := _tiny(role)):
+            said = f"{role.title} has {role.per_pod} GPUs in a pod, and its {SHM} has {size}"
+            yield Hit(places.whole(role), said, "write sizeLimit: 32Gi")
         if role.per_pod > 1 and SHM not in mounts and not role.leader["spec"].get("hostIPC"):
             remedy = "add a volume with emptyDir: {medium: Memory, sizeLimit: 32Gi} and mount it there"
             yield Hit(
@@ -121,6 +129,16 @@ def shm_small(subject: Subject) -> Iterator[Hit]:
                 f"{role.title} has {role.per_pod} GPUs in a pod and mounts no {SHM}",
                 remedy,
             )
+
+
+def _tiny(role: Role) -> str:
+    """The size of what is mounted at /dev/shm where that is below 1 GiB, else ""."""
+    mounted = {mount.get("name") for mount in role.container.get("volumeMounts") or () if mount.get("mountPath") == SHM}
+    for volume in role.leader["spec"].get("volumes") or ():
+        limit = (volume.get("emptyDir") or {}).get("sizeLimit")
+        if volume.get("name") in mounted and limit is not None and 0 < quantity.parse(limit) < 2**30:
+            return str(limit)
+    return ""
 
 
 @rule(

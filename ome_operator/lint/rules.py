@@ -2,7 +2,20 @@
 
 from collections.abc import Collection, Iterator
 
-from ome_operator.lint import apart, arguments, division, experts, memory, places, pods
+from ome_operator.lint import (
+    apart,
+    arguments,
+    contradictions,
+    division,
+    experts,
+    gathering,
+    kubernetes,
+    memory,
+    places,
+    pods,
+    routing,
+    suits,
+)
 from ome_operator.lint.finding import Finding, Hit, Rule, Severity, rule
 from ome_operator.lint.subject import Subject
 
@@ -21,14 +34,37 @@ def refused(subject: Subject) -> Iterator[Hit]:
         yield Hit(places.service(subject), said.rstrip("."), remedy.rstrip(".") or "see docs/troubleshooting.md")
 
 
+_ELSEWHERE = ("nothing scales", "a probe of the workers")
+"""Beginnings of advice that is no fault, or that a rule finds by itself."""
+
+
+@rule(
+    "advice",
+    Severity.WARNING,
+    "The operator itself has advice",
+    ignored="What is written has no effect, or another than it seems; the condition Advice says this sentence.",
+    evidence="docs/troubleshooting.md, and the pages that the sentences name.",
+)
+def advice(subject: Subject) -> Iterator[Hit]:
+    """What stands in the condition Advice already."""
+    told = [part for part in subject.advice.split("; ") if part and not part.startswith(_ELSEWHERE)]
+    if told:
+        yield Hit(places.service(subject), "; ".join(told).rstrip("."), "do what it says, or take the field out")
+
+
 FAMILIES: dict[str, tuple[Rule, ...]] = {
-    "Whether it can start at all": (refused,),
+    "Whether it can start at all": (refused, advice),
     "Arguments and variables": arguments.RULES,
+    "Arguments together": contradictions.RULES,
+    "Arguments and the model": suits.RULES,
     "What divides": division.RULES,
+    "Ranks of a group": gathering.RULES,
     "Memory of a rank": memory.RULES,
     "Experts": experts.RULES,
     "Prefill and decode": apart.RULES,
+    "Routers": routing.RULES,
     "Pods": pods.RULES,
+    "Pods as Kubernetes sees them": kubernetes.RULES,
 }
 """Title -> rules."""
 RULES: dict[str, Rule] = {rule.id: rule for family in FAMILIES.values() for rule in family}

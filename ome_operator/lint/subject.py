@@ -1,7 +1,7 @@
 """A service as the operator would run it, and what is known of its model: all that rules look at."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -88,6 +88,10 @@ class Subject:
     versions: Versions
     memory: Mapping[str, int]
     """Accelerator class -> bytes of a GPU, of those on which it may run."""
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Accelerator class -> labels of its nodes."""
+    advice: str = ""
+    """What the operator says in the condition Advice."""
 
     def role(self, title: str) -> Role | None:
         """The role of a title."""
@@ -114,6 +118,7 @@ def subject(
     model: ModelFacts | None,
     versions: Versions,
     memory: Mapping[str, int],
+    labels: Mapping[str, Mapping[str, str]],
     alone: bool = False,
 ) -> Subject:
     """A service from what the operator would write for it. `alone`: the service was only made up to look at its runtime."""
@@ -144,6 +149,8 @@ def subject(
         problems=outcome.problems,
         versions=versions,
         memory=memory,
+        labels=labels,
+        advice="" if alone else outcome.advice,
     )
 
 

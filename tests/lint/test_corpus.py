@@ -1,7 +1,9 @@
 """Broken YAML, a folder for each rule: what is wrong in a file is found by the rule of its folder.
 
-Rules and files are by the same hand so far; what is asked is nine of ten.
+Rules and files are by the same hand; test_second.py has files by another. What is asked is nine of ten.
 """
+
+import re
 
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from tests.support.linting import LINT, in_file
 CORPUS = LINT / "corpus"
 FILES = sorted(CORPUS.glob("*/*.yaml"))
 ASKED = 0.9
+ELSEWHERE = {"requests-few"}  # works/max-running-below-dp
 
 
 def name(path: Path) -> str:
@@ -21,7 +24,11 @@ def name(path: Path) -> str:
 
 
 def test_every_rule_has_a_file_and_every_folder_is_a_rule() -> None:
-    assert {path.parent.name for path in FILES} == RULES.keys()
+    """Here, or in the second corpus."""
+    folders = {path.parent.name for path in FILES}
+    headers = "".join(path.read_text(encoding="utf-8") for path in (LINT / "second").glob("*.yaml"))
+    assert folders <= RULES.keys()
+    assert folders | set(re.findall(r"^# rule: (.+)$", headers, re.M)) | ELSEWHERE == RULES.keys()
 
 
 def test_nine_of_ten_are_found() -> None:

@@ -1,0 +1,155 @@
+"""Arguments that SGLang takes by themselves and refuses together."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from ome_operator.lint.division import engines, of
+from ome_operator.lint.finding import Hit, Rule, Severity, rule
+from ome_operator.lint.launch import Launch, number
+from ome_operator.lint.sglang import Sizes
+from ome_operator.lint.subject import Subject
+
+_EAGLE = frozenset({"EAGLE", "EAGLE3", "NEXTN"})
+
+
+class Pair(NamedTuple):
+    """What does not go together."""
+
+    flag: str
+    """Where it is written."""
+    holds: Callable[[Launch, Sizes], bool]
+    says: str
+    remedy: str
+
+
+def _lora(start: Launch) -> bool:
+    return start.on("--enable-lora") or start.given("--lora-paths") is not None
+
+
+def _rank_unknown(start: Launch, _: Sizes) -> bool:
+    known = start.given("--max-lora-rank") is not None and start.given("--lora-target-modules") is not None
+    return start.on("--enable-lora") and start.given("--lora-paths") is None and not known
+
+
+def _few_loaded(start: Launch, _: Sizes) -> bool:
+    loaded, batch = start.whole("--max-loaded-loras"), start.whole("--max-loras-per-batch")
+    return _lora(start) and loaded is not None and batch is not None and loaded < batch
+
+
+def _priorities(start: Launch, _: Sizes) -> bool:
+    policy = start.text("--schedule-policy")
+    return start.on("--enable-priority-scheduling") and "$" not in policy and policy not in ("", "fcfs", "lof")
+
+
+def _static_alone(start: Launch, found: Sizes) -> bool:
+    asked = start.on("--enable-eplb") or bool(found.redundant) or start.given("--init-expert-location") is not None
+    return asked and not found.backend and start.text("--ep-dispatch-algorithm") in ("static", "lp")
+
+
+def _staged_drafts(start: Launch, found: Sizes) -> bool:
+    drafts = start.text("--speculative-algorithm")
+    on_prefill = start.text("--disaggregation-mode") == "prefill" and drafts in ("EAGLE", "NEXTN", "DSPARK")
+    return bool(drafts) and (found.pp or 1) > 1 and not on_prefill and "SGLANG_ENABLE_PP_SPEC" not in start.names
+
+
+def _no_steps(start: Launch, _: Sizes) -> bool:
+    rest = start.given("--speculative-eagle-topk") or start.given("--speculative-num-draft-tokens")
+    told = start.given("--speculative-num-steps") is not None or start.on("--speculative-adaptive")
+    return start.text("--speculative-algorithm") in _EAGLE and rest is not None and not told
+
+
+_PAIRS = (
+    Pair(
+        "--enable-hierarchical-cache",
+        lambda start, _: start.on("--enable-hierarchical-cache") and start.on("--disable-radix-cache"),
+        "--enable-hierarchical-cache and --disable-radix-cache exclude each other",
+        "keep either",
+    ),
+    Pair(
+        "--schedule-policy",
+        _priorities,
+        "--enable-priority-scheduling wants the policy fcfs or lof",
+        "write --schedule-policy=fcfs, or take the priorities out",
+    ),
+    Pair(
+        "--enable-lora",
+        _rank_unknown,
+        "--enable-lora is given, and neither --lora-paths nor both --max-lora-rank and --lora-target-modules",
+        "add --max-lora-rank and --lora-target-modules, or the adapters",
+    ),
+    Pair(
+        "--max-loaded-loras",
+        _few_loaded,
+        "fewer adapters may be loaded than a batch may have",
+        "raise --max-loaded-loras to --max-loras-per-batch (8 when unset), or lower that",
+    ),
+    Pair(
+        "--ep-dispatch-algorithm",
+        _static_alone,
+        "copies of experts are chosen by each rank for itself, and no all-to-all sends a token to a single rank",
+        "write --ep-dispatch-algorithm=dynamic, or add --moe-a2a-backend=deepep",
+    ),
+    Pair(
+        "--speculative-algorithm",
+        _staged_drafts,
+        "--pp-size and --speculative-algorithm are taken together only on prefill, with EAGLE",
+        "take either out",
+    ),
+    Pair(
+        "--speculative-algorithm",
+        _no_steps,
+        "--speculative-eagle-topk or --speculative-num-draft-tokens is given without --speculative-num-steps",
+        "write all three, or none of them",
+    ),
+)
+
+
+@rule(
+    "flags-contradict",
+    Severity.ERROR,
+    "Arguments that the engine does not take together",
+    ignored="The engine refuses its arguments and ends; the group is recycled, and again.",
+    evidence="SGLang 0.5.23, arg_groups: kv_cache_hook.py, validation_hook.py, lora_hook.py, parallel_hook.py and "
+    "speculative_hook.py refuse them.",
+)
+def flags_contradict(subject: Subject) -> Iterator[Hit]:
+    for role, start, found in engines(subject):
+        for pair in _PAIRS:
+            if pair.holds(start, found):
+                yield Hit(of(role, start, pair.flag), pair.says, pair.remedy)
+
+
+@rule(
+    "served-name",
+    Severity.ERROR,
+    "The name under which the model is served has a colon",
+    ignored="The engine refuses its arguments and ends.",
+    evidence="SGLang 0.5.23, arg_groups/validation_hook.py, check_server_args: what is behind a colon is the name of an "
+    "adapter.",
+)
+def served_name(subject: Subject) -> Iterator[Hit]:
+    for role, start, _ in engines(subject):
+        name = start.text("--served-model-name")
+        if ":" in name and "://" not in name and not start.shell:
+            said = f"--served-model-name is {name}"
+            yield Hit(of(role, start, "--served-model-name"), said, f"write --served-model-name={name.replace(':', '-')}")
+
+
+@rule(
+    "requests-few",
+    Severity.WARNING,
+    "Fewer requests may run than there are groups of attention",
+    ignored="Each group gets a single request, or none: older versions end with `max_running_request is zero`.",
+    evidence="SGLang 0.5.23, mem_cache/kv_cache_configurator.py divides --max-running-requests by DP; "
+    "https://github.com/sgl-project/sglang/issues/10868",
+)
+def requests_few(subject: Subject) -> Iterator[Hit]:
+    for role, start, found in engines(subject):
+        most = number(start.text("--max-running-requests"))
+        if most is not None and found.attention_dp and 0 < most < found.attention_dp:
+            said = f"--max-running-requests is {most}, for all of {found.attention_dp} groups together"
+            remedy = f"write what all groups run together, {found.attention_dp} at least"
+            yield Hit(of(role, start, "--max-running-requests"), said, remedy)
+
+
+RULES: tuple[Rule, ...] = (flags_contradict, served_name, requests_few)

@@ -1,0 +1,195 @@
+"""Rules about pods as Kubernetes sees them: what the API server refuses, addresses, locked memory, probes."""
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+from ome_operator import quantity
+from ome_operator.lint import places
+from ome_operator.lint.division import of
+from ome_operator.lint.finding import Hit, Rule, Severity, rule
+from ome_operator.lint.launch import number
+from ome_operator.lint.pods import SHM, needs_rdma
+from ome_operator.lint.subject import Manifest, Role, Subject
+
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+_ABSENT = frozenset({"/readiness", "/liveness", "/healthz", "/readyz", "/livez", "/healthcheck"})
+"""Pages that people ask and SGLang does not have."""
+_OF_WORKERS = frozenset({"/health", "/health_generate", "/ping"})
+"""All pages of SGLang's ranks above 0."""
+_SLOW = frozenset({"/health", "/health_generate"})
+
+
+def _pods(subject: Subject) -> Iterator[tuple[Role, Manifest]]:
+    yield from ((role, pod) for role in subject.roles for pod in role.pods)
+
+
+@rule(
+    "pod-invalid",
+    Severity.ERROR,
+    "The API server refuses the pod",
+    ignored="The dry run of the new revision fails and nothing is created; the condition repeats the API's words.",
+    evidence="Kubernetes' validation of pods: mounts name volumes, containers have images, devices are limits, and "
+    "requests equal them.",
+)
+def pod_invalid(subject: Subject) -> Iterator[Hit]:
+    said = dict.fromkeys((role.component, what, fix) for role, pod in _pods(subject) for what, fix in _invalid(pod))
+    for component, what, fix in said:
+        role = next(role for role in subject.roles if role.component == component)
+        yield Hit(places.field(role, "resources"), f"{role.title}: {what}", fix)
+
+
+def _invalid(pod: Manifest) -> Iterator[tuple[str, str]]:
+    spec = pod["spec"]
+    volumes = {volume.get("name") for volume in spec.get("volumes") or ()}
+    for box in chain(spec.get("initContainers") or (), spec.get("containers") or ()):
+        name = box.get("name")
+        if not box.get("image"):
+            yield f"container {name} has no image", "write its image, or the name of the container that was meant"
+        for mount in box.get("volumeMounts") or ():
+            if mount.get("name") not in volumes:
+                yield (
+                    f"container {name} mounts the volume {mount.get('name')}, which the pod does not have",
+                    "add the volume",
+                )
+        resources = box.get("resources") or {}
+        asked, limits = resources.get("requests") or {}, resources.get("limits") or {}
+        for device in sorted(name for name in {*asked, *limits} if "/" in str(name)):
+            if device in asked and quantity.parse(asked[device]) != quantity.parse(limits.get(device, 0)):
+                told = f"{asked[device]} of {device}, and its limit is {limits.get(device, 'not given')}"
+                yield f"container {name} requests {told}", "write the same for both"
+
+
+@rule(
+    "names-unresolved",
+    Severity.ERROR,
+    "Pods in the network of their node do not resolve names of the cluster",
+    ignored="Ranks do not find rank 0 by its name, and wait until a time-out ends them.",
+    evidence="Kubernetes: with hostNetwork the policy ClusterFirst means the node's own DNS; "
+    "https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/",
+)
+def names_unresolved(subject: Subject) -> Iterator[Hit]:
+    for role in subject.roles:
+        spec = role.leader["spec"]
+        if role.size > 1 and spec.get("hostNetwork") and spec.get("dnsPolicy", "ClusterFirst") == "ClusterFirst":
+            said = f"{role.title} has hostNetwork, and dnsPolicy is not ClusterFirstWithHostNet"
+            yield Hit(places.whole(role), said, "add dnsPolicy: ClusterFirstWithHostNet")
+
+
+@rule(
+    "ports-shared",
+    Severity.WARNING,
+    "Pods in the network of their node may meet on the same port",
+    ignored="Where two of them land on a node, the second ends with `address already in use`.",
+    evidence="https://github.com/ome-projects/ome/issues/236; the scheduler keeps pods apart by the ports that they name.",
+)
+def ports_shared(subject: Subject) -> Iterator[Hit]:
+    for role, start in subject.launched("sglang"):
+        named = role.container.get("ports")
+        port = number(start.text("--port"))
+        if role.leader["spec"].get("hostNetwork") and 0 < role.per_pod < 8 and not named and port:
+            said = f"{role.title} has hostNetwork and {role.per_pod} GPUs in a pod, and names no port"
+            yield Hit(places.field(role, "ports"), said, f"add ports: [{{name: http, containerPort: {port}}}]")
+
+
+@rule(
+    "memory-unlocked",
+    Severity.WARNING,
+    "A pod uses RDMA and may not lock memory",
+    ignored="Where the runtime of containers limits locked memory, which most do, registering a cache fails: `Cannot "
+    "allocate memory`.",
+    evidence="https://github.com/kvcache-ai/Mooncake/issues/281; IPC_LOCK lifts the limit (docs/security.md).",
+)
+def memory_unlocked(subject: Subject) -> Iterator[Hit]:
+    for role, start in subject.launched("sglang"):
+        rights = role.container.get("securityContext") or {}
+        added = {str(name).removeprefix("CAP_") for name in (rights.get("capabilities") or {}).get("add") or ()}
+        if needs_rdma(role, start) and not rights.get("privileged") and not added & {"IPC_LOCK", "ALL"}:
+            remedy = "add securityContext: {capabilities: {add: [IPC_LOCK]}}"
+            yield Hit(places.field(role, "securityContext"), f"{role.title} lacks the capability IPC_LOCK", remedy)
+
+
+@rule(
+    "memory-below-shm",
+    Severity.WARNING,
+    "A container has less memory than its shared memory may take",
+    ignored="Shared memory counts towards the limit: the container is killed before it is full.",
+    evidence="https://kubernetes.io/docs/concepts/storage/volumes/#emptydir (medium Memory)",
+)
+def memory_below_shm(subject: Subject) -> Iterator[Hit]:
+    for role in subject.roles:
+        limit = ((role.container.get("resources") or {}).get("limits") or {}).get("memory")
+        shared = _shared(role)
+        if limit is not None and shared is not None and 0 < quantity.parse(limit) <= quantity.parse(shared):
+            said = f"the limit of memory is {limit}, and {SHM} may take {shared} of it"
+            yield Hit(places.field(role, "resources"), said, "raise the limit, or lower sizeLimit")
+
+
+def _shared(role: Role) -> Any:
+    """SizeLimit of what is mounted at /dev/shm."""
+    mounts = (mount.get("name") for mount in role.container.get("volumeMounts") or () if mount.get("mountPath") == SHM)
+    named = {volume.get("name"): volume.get("emptyDir") or {} for volume in role.leader["spec"].get("volumes") or ()}
+    return next((named[name].get("sizeLimit") for name in mounts if name in named), None)
+
+
+@rule(
+    "host-loopback",
+    Severity.ERROR,
+    "The engine listens to its own pod alone",
+    ignored="Probes and the Service are refused: it never becomes ready.",
+    evidence="SGLang's --host is 127.0.0.1 when unset; https://github.com/ai-dynamo/modelexpress/pull/401",
+)
+def host_loopback(subject: Subject) -> Iterator[Hit]:
+    for role, start in subject.launched("sglang"):
+        alone = len(role.leader["spec"]["containers"]) == 1  # beside another container, that may pass requests on
+        if alone and start.text("--host") in _LOOPBACK:
+            said = f"--host is {start.text('--host')}{'' if start.given('--host') else ', as it is not given'}"
+            yield Hit(of(role, start, "--host"), said, "write --host=0.0.0.0")
+
+
+@rule(
+    "probe-page",
+    Severity.ERROR,
+    "A probe asks a page that the engine does not have",
+    ignored="404 for ever: the pod never becomes ready, or is restarted again and again.",
+    evidence="SGLang 0.5.23, entrypoints/http_server.py; ranks above 0 have /health, /health_generate and /ping alone; "
+    "https://github.com/InftyAI/llmaz/issues/382",
+)
+def probe_page(subject: Subject) -> Iterator[Hit]:
+    for role, start in subject.launched("sglang"):
+        for rank, pod in enumerate(role.pods):
+            for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+                asks = (pod["spec"]["containers"][0].get(probe) or {}).get("httpGet") or {}
+                path = str(asks.get("path", "")).partition("?")[0]
+                if path in _ABSENT or (rank and path and path not in _OF_WORKERS):
+                    who = "ranks above 0 have" if rank else f"{start.engine} has"
+                    remedy = "move the probe to leader.runner, or write /health" if rank else "write path: /health"
+                    yield Hit(places.field(role, probe), f"{probe} asks {path}, and {who} no such page", remedy)
+
+
+@rule(
+    "probe-hurried",
+    Severity.WARNING,
+    "A probe of /health has a second to be answered",
+    ignored="/health makes a token, which takes a second at least: the pod is unready, or in and out.",
+    evidence="https://github.com/ai-dynamo/modelexpress/pull/401; config/runtimes/srt/kimi-k2-pd-rt.yaml",
+)
+def probe_hurried(subject: Subject) -> Iterator[Hit]:
+    for role, _ in subject.launched("sglang"):
+        for probe in ("readinessProbe", "livenessProbe"):
+            told = role.container.get(probe) or {}
+            path = str((told.get("httpGet") or {}).get("path", "")).partition("?")[0]
+            if path in _SLOW and told.get("timeoutSeconds", 1) == 1:
+                yield Hit(places.field(role, probe), f"{probe} asks {path} with a time-out of 1 s", "add timeoutSeconds: 5")
+
+
+RULES: tuple[Rule, ...] = (
+    pod_invalid,
+    names_unresolved,
+    ports_shared,
+    memory_unlocked,
+    memory_below_shm,
+    host_loopback,
+    probe_page,
+    probe_hurried,
+)

@@ -1,0 +1,29 @@
+"""Sizes of published models: summed up they give the parameters that their pages name, and the context that config/ says."""
+
+import json
+
+import pytest
+import yaml
+
+from ome_operator.cookbook.library import published_config
+from ome_operator.core.selection.model_profile import size
+from ome_operator.modelinfo.extract import CONFIG, facts
+from tests.support.parts import ROOT
+
+NAMES = yaml.safe_load((ROOT / "ome_operator/cookbook/data/shapes.yaml").read_text(encoding="utf-8"))
+SPECS = {
+    spec["storage"]["storageUri"].rpartition("/")[2]: spec
+    for path in (ROOT / "config/models").rglob("*.yaml")
+    for spec in [yaml.safe_load(path.read_text(encoding="utf-8"))["spec"]]
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sums_and_contexts(name: str) -> None:
+    config = published_config(f"any/{name}")
+    assert config is not None
+    read = facts({CONFIG: json.dumps(config)})
+    said = size(SPECS[name]["modelParameterSize"])
+    assert read.parameters is not None and said is not None
+    assert read.parameters == pytest.approx(said, rel=0.01)
+    assert read.context_length == SPECS[name]["maxTokens"]
