@@ -17,6 +17,7 @@ _ABSENT = frozenset({"/readiness", "/liveness", "/healthz", "/readyz", "/livez",
 """Pages that people ask and SGLang does not have."""
 _OF_WORKERS = frozenset({"/health", "/health_generate", "/ping"})
 """All pages of SGLang's ranks above 0."""
+_DEVICES = "/dev/infiniband"
 _SLOW = frozenset({"/health", "/health_generate"})
 
 
@@ -70,8 +71,11 @@ def _invalid(pod: Manifest) -> Iterator[tuple[str, str]]:
 )
 def names_unresolved(subject: Subject) -> Iterator[Hit]:
     for role in subject.roles:
-        spec = role.leader["spec"]
-        if role.size > 1 and spec.get("hostNetwork") and spec.get("dnsPolicy", "ClusterFirst") == "ClusterFirst":
+        alone = any(
+            pod["spec"].get("hostNetwork") and pod["spec"].get("dnsPolicy", "ClusterFirst") == "ClusterFirst"
+            for pod in role.pods
+        )
+        if role.size > 1 and alone:
             said = f"{role.title} has hostNetwork, and dnsPolicy is not ClusterFirstWithHostNet"
             yield Hit(places.whole(role), said, "add dnsPolicy: ClusterFirstWithHostNet")
 
@@ -95,16 +99,16 @@ def ports_shared(subject: Subject) -> Iterator[Hit]:
 @rule(
     "memory-unlocked",
     Severity.WARNING,
-    "A pod uses RDMA and may not lock memory",
-    ignored="Where the runtime of containers limits locked memory, which most do, registering a cache fails: `Cannot "
-    "allocate memory`.",
+    "A pod mounts its node's RDMA devices and may not lock memory",
+    ignored="Where the runtime of containers limits locked memory, registering a cache fails: `Cannot allocate memory`.",
     evidence="https://github.com/kvcache-ai/Mooncake/issues/281; IPC_LOCK lifts the limit (docs/security.md).",
 )
 def memory_unlocked(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched("sglang"):
         rights = role.container.get("securityContext") or {}
         added = {str(name).removeprefix("CAP_") for name in (rights.get("capabilities") or {}).get("add") or ()}
-        if needs_rdma(role, start) and not rights.get("privileged") and not added & {"IPC_LOCK", "ALL"}:
+        by_path = any(str((volume.get("hostPath") or {}).get("path", "")).startswith(_DEVICES) for volume in _volumes(role))
+        if needs_rdma(role, start) and by_path and not rights.get("privileged") and not added & {"IPC_LOCK", "ALL"}:
             remedy = "add securityContext: {capabilities: {add: [IPC_LOCK]}}"
             yield Hit(places.field(role, "securityContext"), f"{role.title} lacks the capability IPC_LOCK", remedy)
 
@@ -125,10 +129,14 @@ def memory_below_shm(subject: Subject) -> Iterator[Hit]:
             yield Hit(places.field(role, "resources"), said, "raise the limit, or lower sizeLimit")
 
 
+def _volumes(role: Role) -> list[Any]:
+    return list(role.leader["spec"].get("volumes") or ())
+
+
 def _shared(role: Role) -> Any:
     """SizeLimit of what is mounted at /dev/shm."""
     mounts = (mount.get("name") for mount in role.container.get("volumeMounts") or () if mount.get("mountPath") == SHM)
-    named = {volume.get("name"): volume.get("emptyDir") or {} for volume in role.leader["spec"].get("volumes") or ()}
+    named = {volume.get("name"): volume.get("emptyDir") or {} for volume in _volumes(role)}
     return next((named[name].get("sizeLimit") for name in mounts if name in named), None)
 
 

@@ -181,27 +181,4 @@ def memory_beside(subject: Subject) -> Iterator[Hit]:
             )
 
 
-@rule(
-    "memory-context",
-    Severity.WARNING,
-    "The longest request has more tokens than the cache of a rank",
-    ignored="It starts, and refuses requests of that length; a few long prompts at a time wait for each other.",
-    evidence="SGLang refuses what is longer than its pool of tokens (max_total_num_tokens), whatever --context-length "
-    "says; sums as in memory-short.",
-)
-def memory_context(subject: Subject) -> Iterator[Hit]:
-    for role, start, found, needed, part, name, memory in _weighed(subject):
-        assert subject.model is not None
-        each = _cache(subject.model, start, found) / (found.pp or 1)
-        longest = number(start.text("--context-length")) or subject.model.facts.context_length
-        left = memory * part - sum(line.bytes for line in needed.static if not line.what.startswith("cache"))
-        if each and longest and FEWEST_TOKENS * each <= left < longest * each:
-            said = (
-                f"{name} has room for a cache of {int(left / each):,} tokens beside the weights, and a request may have "
-                f"{longest:,}"
-            )
-            remedy = f"write --context-length={int(left / each) // 1024 * 1024}, or take more GPUs"
-            yield Hit(of(role, start, "--context-length", "--mem-fraction-static", "--tp-size"), said, remedy)
-
-
-RULES: tuple[Rule, ...] = (memory_short, memory_beside, memory_context)
+RULES: tuple[Rule, ...] = (memory_short, memory_beside)

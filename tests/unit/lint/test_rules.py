@@ -71,7 +71,8 @@ def test_no_argument_breaks_a_rule(args: list[str]) -> None:
 
 
 def test_a_runtime_is_looked_at_by_itself() -> None:
-    (error,) = [each for each in found(body(["--tp-sise=8", "--device=cpu"])) if each.rule.severity == "error"]
+    args = ["--model-path=/m", "--host=0.0.0.0", "--tp-sise=8", "--device=cpu"]
+    (error,) = [each for each in found(body(args)) if each.rule.severity == "error"]
     assert (error.rule.id, error.service, error.hit.place) == (
         "flag-unknown",
         "",
