@@ -7,7 +7,7 @@ from ome_operator.lint import places
 from ome_operator.lint.finding import Hit, Place, Rule, Severity, rule
 from ome_operator.lint.launch import Launch
 from ome_operator.lint.sglang import Sizes, sizes
-from ome_operator.lint.subject import Role, Subject
+from ome_operator.lint.subject import Role, Subject, below
 
 STARTS_NOT = "The engine ends with an AssertionError while it starts; the group is recycled, and again."
 _PROGRAM = "sglang"
@@ -167,7 +167,7 @@ def gpus_none(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched():
         if role.component == keys.ROUTER or start.engine not in ("sglang", "vllm", "tensorrt-llm"):
             continue
-        claims = (role.container.get("resources") or {}).get("claims")
+        claims = below(role.container, "resources").get("claims")
         if not role.per_pod and not claims and start.text("--device") != "cpu":
             remedy = "add resources.limits with nvidia.com/gpu, or --device=cpu"
             yield Hit(places.field(role, "resources"), f"{role.title} asks for no GPU", remedy)

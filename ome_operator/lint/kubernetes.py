@@ -9,15 +9,14 @@ from ome_operator.lint import places
 from ome_operator.lint.division import of
 from ome_operator.lint.finding import Hit, Rule, Severity, rule
 from ome_operator.lint.launch import number
-from ome_operator.lint.pods import SHM, needs_rdma
-from ome_operator.lint.subject import Manifest, Role, Subject
+from ome_operator.lint.pods import DEVICES, SHM, needs_rdma
+from ome_operator.lint.subject import Manifest, Role, Subject, below, items
 
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _ABSENT = frozenset({"/readiness", "/liveness", "/healthz", "/readyz", "/livez", "/healthcheck"})
 """Pages that people ask and SGLang does not have."""
 _OF_WORKERS = frozenset({"/health", "/health_generate", "/ping"})
 """All pages of SGLang's ranks above 0."""
-_DEVICES = "/dev/infiniband"
 _SLOW = frozenset({"/health", "/health_generate"})
 
 
@@ -42,21 +41,20 @@ def pod_invalid(subject: Subject) -> Iterator[Hit]:
 
 def _invalid(pod: Manifest) -> Iterator[tuple[str, str]]:
     spec = pod["spec"]
-    volumes = {volume.get("name") for volume in spec.get("volumes") or ()}
-    for box in chain(spec.get("initContainers") or (), spec.get("containers") or ()):
+    volumes = {str(volume.get("name")) for volume in items(spec, "volumes")}
+    for box in chain(items(spec, "initContainers"), items(spec, "containers")):
         name = box.get("name")
         if not box.get("image"):
             yield f"container {name} has no image", "write its image, or the name of the container that was meant"
-        for mount in box.get("volumeMounts") or ():
-            if mount.get("name") not in volumes:
+        for mount in items(box, "volumeMounts"):
+            if str(mount.get("name")) not in volumes:
                 yield (
                     f"container {name} mounts the volume {mount.get('name')}, which the pod does not have",
                     "add the volume",
                 )
-        resources = box.get("resources") or {}
-        asked, limits = resources.get("requests") or {}, resources.get("limits") or {}
-        for device in sorted(name for name in {*asked, *limits} if "/" in str(name)):
-            if device in asked and quantity.parse(asked[device]) != quantity.parse(limits.get(device, 0)):
+        asked, limits = below(box, "resources", "requests"), below(box, "resources", "limits")
+        for device in sorted(str(name) for name in asked if "/" in str(name)):
+            if quantity.parse(asked[device]) != quantity.parse(limits.get(device, 0)):
                 told = f"{asked[device]} of {device}, and its limit is {limits.get(device, 'not given')}"
                 yield f"container {name} requests {told}", "write the same for both"
 
@@ -105,9 +103,12 @@ def ports_shared(subject: Subject) -> Iterator[Hit]:
 )
 def memory_unlocked(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched("sglang"):
-        rights = role.container.get("securityContext") or {}
-        added = {str(name).removeprefix("CAP_") for name in (rights.get("capabilities") or {}).get("add") or ()}
-        by_path = any(str((volume.get("hostPath") or {}).get("path", "")).startswith(_DEVICES) for volume in _volumes(role))
+        rights = below(role.container, "securityContext")
+        added = {str(name).removeprefix("CAP_") for name in _list(below(rights, "capabilities").get("add"))}
+        by_path = any(
+            str(below(volume, "hostPath").get("path", "")).startswith(DEVICES)
+            for volume in items(role.leader["spec"], "volumes")
+        )
         if needs_rdma(role, start) and by_path and not rights.get("privileged") and not added & {"IPC_LOCK", "ALL"}:
             remedy = "add securityContext: {capabilities: {add: [IPC_LOCK]}}"
             yield Hit(places.field(role, "securityContext"), f"{role.title} lacks the capability IPC_LOCK", remedy)
@@ -122,22 +123,22 @@ def memory_unlocked(subject: Subject) -> Iterator[Hit]:
 )
 def memory_below_shm(subject: Subject) -> Iterator[Hit]:
     for role in subject.roles:
-        limit = ((role.container.get("resources") or {}).get("limits") or {}).get("memory")
+        limit = below(role.container, "resources", "limits").get("memory")
         shared = _shared(role)
         if limit is not None and shared is not None and 0 < quantity.parse(limit) <= quantity.parse(shared):
             said = f"the limit of memory is {limit}, and {SHM} may take {shared} of it"
             yield Hit(places.field(role, "resources"), said, "raise the limit, or lower sizeLimit")
 
 
-def _volumes(role: Role) -> list[Any]:
-    return list(role.leader["spec"].get("volumes") or ())
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _shared(role: Role) -> Any:
     """SizeLimit of what is mounted at /dev/shm."""
-    mounts = (mount.get("name") for mount in role.container.get("volumeMounts") or () if mount.get("mountPath") == SHM)
-    named = {volume.get("name"): volume.get("emptyDir") or {} for volume in _volumes(role)}
-    return next((named[name].get("sizeLimit") for name in mounts if name in named), None)
+    mounts = {str(mount.get("name")) for mount in items(role.container, "volumeMounts") if mount.get("mountPath") == SHM}
+    named = (volume for volume in items(role.leader["spec"], "volumes") if str(volume.get("name")) in mounts)
+    return next((below(volume, "emptyDir").get("sizeLimit") for volume in named), None)
 
 
 @rule(
@@ -167,7 +168,7 @@ def probe_page(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched("sglang"):
         for rank, pod in enumerate(role.pods):
             for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-                asks = (pod["spec"]["containers"][0].get(probe) or {}).get("httpGet") or {}
+                asks = below(pod["spec"]["containers"][0], probe, "httpGet")
                 path = str(asks.get("path", "")).partition("?")[0]
                 if path in _ABSENT or (rank and path and path not in _OF_WORKERS):
                     who = "ranks above 0 have" if rank else f"{start.engine} has"
@@ -185,8 +186,8 @@ def probe_page(subject: Subject) -> Iterator[Hit]:
 def probe_hurried(subject: Subject) -> Iterator[Hit]:
     for role, _ in subject.launched("sglang"):
         for probe in ("readinessProbe", "livenessProbe"):
-            told = role.container.get(probe) or {}
-            path = str((told.get("httpGet") or {}).get("path", "")).partition("?")[0]
+            told = below(role.container, probe)
+            path = str(below(told, "httpGet").get("path", "")).partition("?")[0]
             if path in _SLOW and told.get("timeoutSeconds", 1) == 1:
                 yield Hit(places.field(role, probe), f"{probe} asks {path} with a time-out of 1 s", "add timeoutSeconds: 5")
 

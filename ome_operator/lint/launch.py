@@ -101,8 +101,8 @@ class Launch:
 
 
 def number(text: str) -> int | None:
-    """A whole number as engines read it: 8192, 8k, 8Ki; None where it is none."""
-    found = re.fullmatch(r"\s*([+-]?\d+(?:\.\d+)?)\s*([kMGT]|[KMGT]i)?\s*", text)
+    """A whole number as engines read it: 8192, 8k, 8Ki; None where it is none or far too long."""
+    found = re.fullmatch(r"\s*([+-]?\d{1,18}(?:\.\d{1,18})?)\s*([kMGT]|[KMGT]i)?\s*", text)
     if found is None or ("." in found[1] and not found[2]):
         return None
     return round(float(found[1]) * _SIZES[found[2]]) if found[2] else int(found[1])

@@ -7,7 +7,7 @@ from ome_operator.lint.division import engines, of
 from ome_operator.lint.finding import Hit, Rule, Severity, rule
 from ome_operator.lint.launch import Launch, number
 from ome_operator.lint.sglang import Sizes, graph_batch
-from ome_operator.lint.subject import ModelFacts, Role, Subject
+from ome_operator.lint.subject import ModelFacts, Role, Subject, below
 
 GIB = 2**30
 FEWEST_TOKENS = 8192
@@ -91,7 +91,7 @@ def share(start: Launch) -> float | None:
 
 def _most(subject: Subject, role: Role) -> tuple[str, int] | None:
     """The largest GPU on which a role may run, by the class that is named and by the nodes that its pods select."""
-    selected = role.leader["spec"].get("nodeSelector") or {}
+    selected = below(role.leader, "spec", "nodeSelector")
     fitting = (
         (name, size)
         for name, size in subject.memory.items()

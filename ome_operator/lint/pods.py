@@ -8,9 +8,9 @@ from ome_operator.lint import places
 from ome_operator.lint.division import of
 from ome_operator.lint.finding import Hit, Rule, Severity, rule
 from ome_operator.lint.launch import ROUTER, Launch, number
-from ome_operator.lint.subject import Manifest, Role, Subject
+from ome_operator.lint.subject import Manifest, Role, Subject, below, items
 
-SHM = "/dev/shm"
+SHM, DEVICES = "/dev/shm", "/dev/infiniband"
 _RDMA = ("rdma", "infiniband", "ib", "roce", "hca", "efa", "sriov")
 """Parts of names of resources that give a container a fast network card."""
 
@@ -95,17 +95,15 @@ def rdma_missing(subject: Subject) -> Iterator[Hit]:
 def _sees_rdma(pod: Manifest) -> bool:
     spec = pod["spec"]
     box = spec["containers"][0]
-    asked = [*((box.get("resources") or {}).get("limits") or {}), *((pod["metadata"].get("annotations") or {}).values())]
+    asked = [*below(box, "resources", "limits"), *below(pod, "metadata", "annotations").values()]
     resources = any(
         part in str(name).lower().replace("-", "/").replace("_", "/").split("/") or f"/{part}" in str(name).lower()
         for name in asked
         for part in _RDMA
     )
-    mounted = any(
-        "/dev/infiniband" in str((volume.get("hostPath") or {}).get("path", "")) for volume in spec.get("volumes") or ()
-    )
-    claims = bool((box.get("resources") or {}).get("claims"))
-    return resources or mounted or claims or bool((box.get("securityContext") or {}).get("privileged"))
+    mounted = any(DEVICES in str(below(volume, "hostPath").get("path", "")) for volume in items(spec, "volumes"))
+    claims = bool(below(box, "resources").get("claims"))
+    return resources or mounted or claims or bool(below(box, "securityContext").get("privileged"))
 
 
 @rule(
@@ -118,7 +116,7 @@ def _sees_rdma(pod: Manifest) -> bool:
 )
 def shm_small(subject: Subject) -> Iterator[Hit]:
     for role, _ in subject.launched("sglang", "vllm"):
-        mounts = [str(mount.get("mountPath", "")).rstrip("/") for mount in role.container.get("volumeMounts") or ()]
+        mounts = [str(mount.get("mountPath", "")).rstrip("/") for mount in items(role.container, "volumeMounts")]
         if role.per_pod > 1 and (size := _tiny(role)):
             said = f"{role.title} has {role.per_pod} GPUs in a pod, and its {SHM} has {size}"
             yield Hit(places.whole(role), said, "write sizeLimit: 32Gi")
@@ -133,9 +131,9 @@ def shm_small(subject: Subject) -> Iterator[Hit]:
 
 def _tiny(role: Role) -> str:
     """The size of what is mounted at /dev/shm where that is below 1 GiB, else ""."""
-    mounted = {mount.get("name") for mount in role.container.get("volumeMounts") or () if mount.get("mountPath") == SHM}
-    for volume in role.leader["spec"].get("volumes") or ():
-        limit = (volume.get("emptyDir") or {}).get("sizeLimit")
+    mounted = {mount.get("name") for mount in items(role.container, "volumeMounts") if mount.get("mountPath") == SHM}
+    for volume in items(role.leader["spec"], "volumes"):
+        limit = below(volume, "emptyDir").get("sizeLimit")
         if volume.get("name") in mounted and limit is not None and 0 < quantity.parse(limit) < 2**30:
             return str(limit)
     return ""
@@ -150,7 +148,7 @@ def _tiny(role: Role) -> str:
 )
 def port_differs(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched():
-        given, ports = start.given("--port"), role.container.get("ports") or []
+        given, ports = start.given("--port"), items(role.container, "ports")
         named = next((port for port in ports if port.get("name") == "http"), ports[0] if ports else None)
         told = number(given.values[0]) if given is not None and given.values else None
         if named is not None and told is not None and named.get("containerPort") not in (None, told):
@@ -202,7 +200,7 @@ def liveness_blind(subject: Subject) -> Iterator[Hit]:
 
 def _asks(pod: Manifest | None) -> str:
     box: Mapping[str, Any] = pod["spec"]["containers"][0] if pod is not None else {}
-    return str(((box.get("livenessProbe") or {}).get("httpGet") or {}).get("path", "")).partition("?")[0]
+    return str(below(box, "livenessProbe", "httpGet").get("path", "")).partition("?")[0]
 
 
 @rule(
@@ -216,10 +214,10 @@ def probe_port(subject: Subject) -> Iterator[Hit]:
     for role in subject.roles:
         for pod in role.pods:
             box = pod["spec"]["containers"][0]
-            named = {port.get("name") for port in box.get("ports") or ()}
+            named = {port.get("name") for port in items(box, "ports")}
             for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
                 for how in ("httpGet", "tcpSocket"):
-                    port = ((box.get(probe) or {}).get(how) or {}).get("port")
+                    port = below(box, probe, how).get("port")
                     if isinstance(port, str) and not port.isdigit() and port not in named:
                         said = (
                             f"{probe} asks port {port}, and the container has "

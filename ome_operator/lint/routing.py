@@ -8,7 +8,7 @@ from ome_operator.lint import places
 from ome_operator.lint.division import of
 from ome_operator.lint.finding import Hit, Rule, Severity, rule
 from ome_operator.lint.launch import ROUTER, Launch, number
-from ome_operator.lint.subject import Role, Subject
+from ome_operator.lint.subject import Role, Subject, below
 
 _ASKS = {"--prefill-selector": ("prefill",), "--decode-selector": ("decode",), "--selector": ("engine", "prefill", "decode")}
 """Selector -> titles of the roles of which it has to find a leader."""
@@ -50,7 +50,7 @@ def selector_misses(subject: Subject) -> Iterator[Hit]:
             misses = [_missing(wanted, engine) for engine in engines]
             if all(misses):
                 key, value = misses[0][0]
-                has = (engines[0].leader["metadata"].get("labels") or {}).get(key, "none")
+                has = below(engines[0].leader, "metadata", "labels").get(key, "none")
                 said = f"{flag} asks for {key}={value}, and leaders of {engines[0].title} have {has}"
                 yield Hit(places.argument(role, given), said, f"write {key}={has}" if has != "none" else "take it out")
 
@@ -64,7 +64,7 @@ def _wanted(start: Launch, flag: str) -> Mapping[str, str]:
 
 
 def _missing(wanted: Mapping[str, str], engine: Role) -> list[tuple[str, str]]:
-    labels = engine.leader["metadata"].get("labels") or {}
+    labels = below(engine.leader, "metadata", "labels")
     return [(key, value) for key, value in wanted.items() if labels.get(key) != value]
 
 
@@ -117,7 +117,7 @@ def router_hurried(subject: Subject) -> Iterator[Hit]:
 
 def _start(engine: Role) -> int:
     """Seconds that the startup probe of rank 0 allows; 0 without."""
-    probe = engine.container.get("startupProbe") or {}
+    probe = below(engine.container, "startupProbe")
     parts = [probe.get("periodSeconds", 10), probe.get("failureThreshold", 3)]
     whole = [int(part) for part in parts if re.fullmatch(r"\d{1,9}", str(part))]
     return whole[0] * whole[1] if probe and len(whole) == 2 else 0

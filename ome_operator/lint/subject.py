@@ -111,6 +111,19 @@ class Subject:
         return (found["prefill"], found["decode"]) if {"prefill", "decode"} <= found.keys() else None
 
 
+def below(value: Any, *names: str) -> Manifest:
+    """The map that stands below a value; an empty one where something else stands, or nothing."""
+    for name in names:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value if isinstance(value, Mapping) else {}
+
+
+def items(value: Any, name: str) -> list[Manifest]:
+    """The maps in the list of this name; what else people write there is left out."""
+    found = value.get(name) if isinstance(value, Mapping) else None
+    return [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
+
+
 def subject(
     service: InferenceService,
     runtime: Runtime | None,

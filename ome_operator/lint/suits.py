@@ -7,7 +7,7 @@ from ome_operator.lint import places
 from ome_operator.lint.division import engines, of
 from ome_operator.lint.finding import Hit, Rule, Severity, rule
 from ome_operator.lint.launch import number
-from ome_operator.lint.subject import Role, Subject
+from ome_operator.lint.subject import Role, Subject, items
 
 _LONGER = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
 _OTHERS = {
@@ -56,7 +56,7 @@ def model_elsewhere(subject: Subject) -> Iterator[Hit]:
 
 def _mounted(role: Role, path: str) -> bool:
     wanted = PurePosixPath(path)
-    mounts = [PurePosixPath(str(mount.get("mountPath", ""))) for mount in role.container.get("volumeMounts") or ()]
+    mounts = [PurePosixPath(str(mount.get("mountPath", ""))) for mount in items(role.container, "volumeMounts")]
     return any(mount == wanted or mount in wanted.parents for mount in mounts)
 
 
