@@ -1,6 +1,7 @@
 """All rules, and what they find in a service."""
 
 from collections.abc import Collection, Iterator
+from itertools import islice
 
 from ome_operator.lint import (
     apart,
@@ -69,11 +70,20 @@ FAMILIES: dict[str, tuple[Rule, ...]] = {
 """Title -> rules."""
 RULES: dict[str, Rule] = {rule.id: rule for family in FAMILIES.values() for rule in family}
 """By id."""
+MOST, LONGEST = 50, 1000
+"""Findings of a rule in a service, and characters of a sentence: more help nobody."""
 _ORDER = [*Severity]
 
 
+def _short(hit: Hit) -> Hit:
+    """A hit whose sentences a person can read, whatever stands in the file."""
+    says, remedy = (text if len(text) <= LONGEST else f"{text[:LONGEST]} …" for text in (hit.says, hit.remedy))
+    return hit._replace(says=says, remedy=remedy)
+
+
 def check(subject: Subject, ignored: Collection[str] = ()) -> list[Finding]:
-    """What is found in a service, the worst first; `ignored`: ids of rules that are left out."""
+    """What is found in a service, the worst first, at most `MOST` of a rule; `ignored`: ids of rules that are left out."""
     asked = [rule for name, rule in RULES.items() if name not in ignored]
-    found = [Finding(rule, subject.service, hit) for rule in asked for hit in rule.check(subject)]
+    hits = ((rule, hit) for rule in asked for hit in islice(rule.check(subject), MOST))
+    found = [Finding(rule, subject.service, _short(hit)) for rule, hit in hits]
     return sorted(dict.fromkeys(found), key=lambda finding: _ORDER.index(finding.rule.severity))

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from ome_operator.lint.page import PAGE, text
-from ome_operator.lint.rules import FAMILIES, RULES
+from ome_operator.lint.rules import FAMILIES, LONGEST, MOST, RULES
 from tests.support.linting import found
 from tests.support.parts import ROOT
 
@@ -95,3 +95,10 @@ def test_arguments_stand_where_they_are_written() -> None:
     }
     places = [each.hit.place for each in found([*body(["--nonsense"]), service]) if each.rule.id == "flag-unknown"]
     assert places == [("InferenceService svc", "spec.engine.runner.args")]
+
+
+def test_of_hundreds_of_mistakes_a_few_are_told() -> None:
+    findings = found(body([f"--unknown-{number}" for number in range(500)]))
+    assert sum(each.rule.id == "flag-unknown" for each in findings) == MOST
+    (long,) = [each for each in found(body(["--" + "x" * 50_000])) if each.rule.id == "flag-unknown"]
+    assert len(long.hit.says) <= LONGEST + 2

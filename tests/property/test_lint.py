@@ -1,0 +1,86 @@
+"""Whatever people write in a service, its model and its runtime, a rule never breaks: it finds something, or nothing."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ome_operator.cli import manifests
+from ome_operator.errors import Unanswered
+from ome_operator.lint import told
+from tests.support.linting import LINT, found
+
+Path = tuple[str | int, ...]
+SERVICES = {
+    name: list(yaml.load_all((LINT / f"{name}.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader))
+    for name in (
+        "second/no-ipc-lock",
+        "second/liveness-on-workers",
+        "second/host-network-same-port",
+        "works/host-network-privileged",
+        "works/shell-wrapper",
+    )
+}
+WRONG = st.one_of(
+    st.sampled_from([None, True, -1, 10**30, float("nan"), "", "💥\u202e\x00", "9" * 400, "1e999999999", "$(A)${B}{{C}}"]),
+    st.sampled_from(
+        [
+            [],
+            {},
+            [None],
+            [[]],
+            [{}],
+            [1],
+            {"a": None},
+            {"name": 1},
+            [{"name": []}],
+            {"x": {"y": []}},
+            {"": ""},
+            ["--tp-size"],
+        ]
+    ),
+    st.text(max_size=20),
+    st.integers(),
+)
+
+
+def places(value: Any, at: Path = ()) -> Iterator[Path]:
+    """Every place below a value."""
+    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, child in children:
+        yield (*at, key)
+        yield from places(child, (*at, key))
+
+
+PLACES = [
+    (name, number, at)
+    for name, bodies in SERVICES.items()
+    for number, body in enumerate(bodies)
+    if body["apiVersion"].startswith("ome.io")
+    for at in places(body)
+]
+
+
+def replaced(value: Any, at: Path, new: Any) -> Any:
+    """A copy with something else at a place."""
+    if not at:
+        return new
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy[at[0]] = replaced(value[at[0]], at[1:], new)
+    return copy
+
+
+@given(st.sampled_from(PLACES), WRONG)
+def test_no_rule_breaks(place: tuple[str, int, Path], wrong: Any) -> None:
+    name, number, at = place
+    bodies = list(SERVICES[name])
+    bodies[number] = replaced(bodies[number], at, wrong)
+    try:
+        objects = [each for body in bodies for each in manifests._objects("file", body, "default")]
+    except Unanswered as refused:
+        assert "file" in str(refused)
+        return
+    findings = found(objects)
+    assert told.text(findings) and told.as_json(findings, {}) and told.sarif(findings, {}, "1")
