@@ -132,8 +132,10 @@ def subjects(given: "list[Manifest]", beside: "list[Manifest]", versions: "Versi
         body = _made_up(runtime)
         made_up = gather([*beside, *given, _model(), body], model_agent=False)
         service = next(kept.parsed for kept in made_up.services() if kept.ref not in services)
-        assert isinstance(service, InferenceService), service
-        yield _subject(service, made_up, versions, alone=True)
+        if isinstance(service, InferenceService):
+            yield _subject(service, made_up, versions, alone=True)
+        else:  # a runtime that no service could name
+            yield _unread(runtime, getattr(service, "why", ""), versions)
 
 
 def _short() -> tuple[str, ...]:

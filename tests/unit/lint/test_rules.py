@@ -102,3 +102,9 @@ def test_of_hundreds_of_mistakes_a_few_are_told() -> None:
     assert sum(each.rule.id == "flag-unknown" for each in findings) == MOST
     (long,) = [each for each in found(body(["--" + "x" * 50_000])) if each.rule.id == "flag-unknown"]
     assert len(long.hit.says) <= LONGEST + 2
+
+
+def test_a_runtime_that_no_service_could_name() -> None:
+    (runtime,) = body([])
+    (told,) = found([{**runtime, "metadata": {"name": "9" * 300}}])
+    assert told.rule.id == "refused" and "too long" in told.hit.says
