@@ -1,0 +1,183 @@
+"""Fits the constants on data/calibration.csv: `python -m ome_operator.plan.fit` writes data/fitted.yaml and data/errors.csv.
+
+Least squares of logarithms by Gauss and Newton with numerical derivatives. Each deviation is drawn to 0 by a prior, and
+a residual beyond `BEND` counts linearly: some runs waited for what the file does not say.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from ome_operator.plan import steps
+from ome_operator.plan.constants import Constants
+from ome_operator.plan.predict import Prediction, predict
+from ome_operator.plan.refused import RefusedError
+from ome_operator.plan.rows import Row
+
+BEND = 0.15
+"""Of a logarithm: errors beyond it count linearly."""
+NOISE = 0.06
+"""Of a logarithm: how far a good row lies from the model. A prior counts in this unit."""
+STEP = 1e-4
+ROUNDS = 15
+WEIGHT = {"tpot": 1.0, "ttft": 0.3, "tokens": 1.0}
+"""What an error of each figure counts: TTFT is told by waits that the file does not name."""
+Errors = list[tuple[float, float]]
+"""(logarithm of predicted / measured, weight)."""
+_TERMS = {"weights": 1.3, "cache": 1.3, "attention": 1.5, "matrices": 2.0}
+_LADDER = (0.1, 0.15, 0.15, 0.2, 0.1, 0.2, 0.2, 0.1)
+"""Spread of the deviations of `steps.Place.keys`, from the general to the particular."""
+
+
+def priors(rows: Sequence[Row]) -> dict[str, tuple[float, float, set[int]]]:
+    """Name -> (expected logarithm, its spread, numbers of the rows that it tells of)."""
+    out: dict[str, tuple[float, float, set[int]]] = {}
+
+    def add(name: str, mean: float, spread: float, number: int) -> None:
+        out.setdefault(name, (mean, spread, set()))[2].add(number)
+
+    for number, row in enumerate(rows):
+        place, engine = row.place, row.place.engine
+        if row.decode:
+            worker = row.decode.worker
+            for name in steps.decode_terms(place, worker, 1, 1):
+                add(f"decode.{name}", math.log(_TERMS.get(name, 1.0)), 0.7, number)
+                if name not in _TERMS:
+                    add(f"decode.{name}.{engine}", 0.0, 0.4, number)
+            for name, spread in zip(place.keys("decode", worker)[1:], _LADDER, strict=True):
+                if not name.endswith(".any"):
+                    add(name, 0.0, spread, number)
+        if row.prefill:
+            worker = row.prefill.worker
+            for name in steps.prefill_terms(place, worker, 1):
+                add(f"prefill.{name}", math.log(2.0), 0.7, number)
+            for name, spread in zip(place.keys("prefill", worker)[1:], _LADDER, strict=True):
+                if not name.endswith(".any"):
+                    add(name, 0.0, 1.5 * spread, number)
+        if row.prefill and row.decode:
+            for name in ("alone.fixed", "wait.burst"):
+                add(name, 0.0, 0.7, number)
+                add(f"{name}.{engine}", 0.0, 0.5, number)
+            add("wait.queue", 0.0, 0.7, number)
+            add("alone.ranks", -0.7, 0.5, number)
+            if row.decode.copies > 1:
+                kind = row.decode.worker.kind
+                add("slots", -3.5, 1.0, number)
+                add(f"slots.{engine}.{kind}", 0.0, 1.0, number)
+                add(f"slots.{engine}.{place.gpu.name}.{place.shape.precision}.{kind}", 0.0, 1.5, number)
+    return out
+
+
+def residuals(row: Row, c: Constants) -> Errors:
+    """The errors of what a row has."""
+    try:
+        said = predict(row, c)
+    except RefusedError:
+        return []
+    return [(math.log(guess / seen), WEIGHT[name]) for name, guess, seen in figures(row, said)]
+
+
+def figures(row: Row, said: Prediction) -> list[tuple[str, float, float]]:
+    """(figure, predicted, measured) of what both have; tokens once, for both roles have the same error."""
+    tokens = (said.written, row.written) if row.written else (said.read, row.read)
+    pairs = {"ttft": (said.ttft, row.ttft), "tpot": (said.tpot, row.tpot), "tokens": tokens}
+    return [(name, guess, seen) for name, (guess, seen) in pairs.items() if guess and seen]
+
+
+def fit(rows: Sequence[Row], start: Mapping[str, float] | None = None, rounds: int = ROUNDS) -> Constants:
+    """The constants that these rows speak for."""
+    prior = priors(rows)
+    names = list(prior)
+    at = {name: (start or {}).get(name, prior[name][0]) for name in names}
+    found = _all(rows, at)
+    best, damping = _cost(found, at, prior), 1e-3
+    for _ in range(rounds):
+        normal = _normal(rows, at, found, prior)
+        while True:
+            step = _solve(*normal, damping)
+            tried = {name: at[name] + max(-0.5, min(0.5, by)) for name, by in zip(names, step, strict=True)}
+            now = _all(rows, tried)
+            cost = _cost(now, tried, prior)
+            if cost < best or damping > 1e3:
+                break
+            damping *= 4
+        if cost >= best:
+            break
+        gain, best, at, found = best - cost, cost, tried, now
+        damping = max(1e-6, damping / 4)
+        if gain < 1e-3 * best:
+            break
+    return Constants(at)
+
+
+def held_out(rows: Sequence[Row], whole: Constants) -> dict[str, Prediction]:
+    """Id -> what the constants that were fitted without the row's deployment say of it."""
+    out = {}
+    for group in dict.fromkeys(row.group for row in rows):
+        c = fit([row for row in rows if row.group != group], whole.logs)
+        for row in (row for row in rows if row.group == group):
+            try:
+                out[row.id] = predict(row, c)
+            except RefusedError:
+                continue
+    return out
+
+
+def _all(rows: Sequence[Row], at: Mapping[str, float]) -> list[Errors]:
+    c = Constants(at)
+    return [residuals(row, c) for row in rows]
+
+
+def _cost(found: Sequence[Errors], at: Mapping[str, float], prior: Mapping[str, tuple[float, float, set[int]]]) -> float:
+    errors = sum(weight * _bent(error) for each in found for error, weight in each)
+    return errors + sum((NOISE * (at[name] - mean) / spread) ** 2 for name, (mean, spread, _) in prior.items())
+
+
+def _bent(error: float) -> float:
+    size = abs(error)
+    return size * size if size <= BEND else 2 * BEND * size - BEND * BEND
+
+
+def _normal(
+    rows: Sequence[Row], at: Mapping[str, float], found: Sequence[Errors], prior: Mapping[str, tuple[float, float, set[int]]]
+) -> tuple[list[list[float]], list[float]]:
+    """The normal equations of a step, by the derivatives of every row by every name that it depends on."""
+    names = list(prior)
+    slopes: list[dict[int, list[float]]] = [{} for _ in rows]
+    for column, name in enumerate(names):
+        c = Constants({**at, name: at[name] + STEP})
+        for number in prior[name][2]:
+            moved = residuals(rows[number], c)
+            slopes[number][column] = [(a[0] - b[0]) / STEP for a, b in zip(moved, found[number], strict=True)]
+    matrix = [[0.0] * len(names) for _ in names]
+    right = [0.0] * len(names)
+    for number, errors in enumerate(found):
+        for which, (error, weight) in enumerate(errors):
+            bent = weight * min(1.0, BEND / abs(error)) if error else weight
+            row = [(column, slope[which]) for column, slope in slopes[number].items() if slope[which]]
+            for i, x in row:
+                right[i] -= bent * x * error
+                line, times = matrix[i], bent * x
+                for j, y in row:
+                    line[j] += times * y
+    for i, (name, (mean, spread, _)) in enumerate(prior.items()):
+        matrix[i][i] += (NOISE / spread) ** 2
+        right[i] -= (NOISE / spread) ** 2 * (at[name] - mean)
+    return matrix, right
+
+
+def _solve(matrix: list[list[float]], right: list[float], damping: float) -> list[float]:
+    """The step, by elimination without pivots: the matrix is positive."""
+    n = len(right)
+    lines = [[*row, value] for row, value in zip(matrix, right, strict=True)]
+    for i in range(n):
+        lines[i][i] += damping
+    for i in range(n):
+        top, pivot = lines[i], lines[i][i]
+        for k in range(i + 1, n):
+            times = lines[k][i] / pivot
+            if times:
+                lines[k] = [x - times * y for x, y in zip(lines[k], top, strict=True)]
+    out = [0.0] * n
+    for i in reversed(range(n)):
+        out[i] = (lines[i][n] - sum(lines[i][k] * out[k] for k in range(i + 1, n))) / lines[i][i]
+    return out

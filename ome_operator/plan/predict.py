@@ -1,0 +1,43 @@
+"""What the model says of a row: TTFT, TPOT and tokens, or a sentence why it says nothing."""
+
+from dataclasses import dataclass
+
+from ome_operator.plan import steps
+from ome_operator.plan.constants import Constants
+from ome_operator.plan.loop import closed
+from ome_operator.plan.refused import RefusedError
+from ome_operator.plan.rows import Row
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Means, in seconds and tokens a second; None for what a row did not run."""
+
+    ttft: float | None
+    tpot: float | None
+    read: float | None
+    """Tokens of prompts a second on each prefill GPU."""
+    written: float | None
+    """Tokens of answers a second on each decode GPU."""
+    saturated: bool = False
+    """Whether TTFT is mostly the residual of the closed loop."""
+
+
+def predict(row: Row, c: Constants) -> Prediction:
+    """A row, from its layout, its lengths and its concurrency alone."""
+    load = row.load
+    if row.mtp:
+        raise RefusedError("Drafts (multi-token prediction) are on: no row of the calibration says how many are accepted.")
+    if row.decode is None and row.prefill is not None:
+        seconds = steps.prefill(row.place, row.prefill.worker, load.read, c)
+        return Prediction(None, None, load.read / seconds / row.prefill.worker.gpus, None)
+    if row.prefill is None and row.decode is not None:
+        if row.concurrency is None:
+            raise RefusedError("Decode alone without a concurrency: its batch is not known.")
+        batch = row.concurrency / row.decode.copies
+        seconds = steps.decoder(row.place, row.decode.worker, load.prompt + load.answer / 2, c)(batch)
+        return Prediction(None, seconds, None, batch / seconds / row.decode.worker.gpus)
+    assert row.prefill is not None and row.decode is not None and row.concurrency is not None
+    state = closed(row.place, row.prefill, row.decode, load, row.concurrency, c)
+    read, written = state.rate * load.read / row.prefill.gpus, state.rate * load.answer / row.decode.gpus
+    return Prediction(state.ttft, state.tpot, read, written, state.saturated)

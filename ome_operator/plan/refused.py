@@ -1,0 +1,17 @@
+"""What a person is told when a question has no answer."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class RefusedError(Exception):
+    """Why there is no answer: a sentence, with the nearest that is known."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """ "; the nearest is X" for a name that is not known, else all that are."""
+    names = list(known)
+    found = difflib.get_close_matches(word.lower(), [name.lower() for name in names], n=1, cutoff=0.4)
+    if found:
+        return f"the nearest that is known is {next(name for name in names if name.lower() == found[0])}"
+    return f"known are {', '.join(names)}"

@@ -1,0 +1,157 @@
+"""Rows of a calibration file: a published run each."""
+
+import csv
+import io
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import resources
+
+from ome_operator.plan import gpus, shapes
+from ome_operator.plan.loop import Load, Role
+from ome_operator.plan.refused import RefusedError
+from ome_operator.plan.steps import Place
+from ome_operator.plan.workers import workers
+
+COLUMNS = (
+    "id", "source", "model", "engine", "version", "gpu", "precision", "isl", "osl", "mtp", "prefill", "p_gpus", "decode",
+    "d_gpus", "concurrency", "ttft_ms", "tpot_ms", "total_tps_per_gpu", "out_tps_per_decode_gpu", "in_tps_per_prefill_gpu",
+    "kind", "note",
+)  # fmt: skip
+LITTLE = 0.9
+"""Lengths of rows `tps derived` are drawn between 0.8 and 1 of their nominal length: the mean is this."""
+_MOST = 1e9
+ENGINES = ("sglang", "trtllm")
+"""Engines with rows."""
+_SAME = {"tensorrt-llm": "trtllm", "tensorrtllm": "trtllm", "dynamo-trt": "trtllm", "dynamo-sglang": "sglang"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was run and measured; None for what a row does not have."""
+
+    id: str
+    place: Place
+    isl: float
+    osl: float
+    share: float
+    """Of the nominal lengths."""
+    mtp: bool
+    """Whether drafts are known to have been on."""
+    prefill: Role | None
+    decode: Role | None
+    concurrency: float | None
+    ttft: float | None
+    """Seconds."""
+    tpot: float | None
+    """Seconds."""
+    read: float | None
+    """Tokens of prompts a second on each prefill GPU."""
+    written: float | None
+    """Tokens of answers a second on each decode GPU."""
+
+    @property
+    def load(self) -> Load:
+        """The mean lengths."""
+        return Load(self.isl * self.share, self.isl * self.share, self.osl * self.share)
+
+    @property
+    def group(self) -> str:
+        """What has to be left out together: runs of the same deployment."""
+        return self.id.rsplit("_", 1)[-1] if "_cfg" in self.id else self.id
+
+
+def engine(name: str) -> str:
+    """The name of an engine as the fit has it."""
+    low = name.strip().lower()
+    return _SAME.get(low, low)
+
+
+def shipped() -> list[Row]:
+    """The rows that the constants are fitted on."""
+    text = (resources.files("ome_operator.plan") / "data" / "calibration.csv").read_text(encoding="utf-8")
+    found = list(read(text, "calibration.csv"))
+    return [row for row in found if isinstance(row, Row)]
+
+
+def read(text: str, name: str) -> Iterator[Row | tuple[str, str]]:
+    """Every row of a file, or its id and the sentence that says why it is none."""
+    lines = csv.reader(io.StringIO(text, newline=""), strict=False)
+    try:
+        head = [word.strip() for word in next(lines, [])]
+        if missing := [column for column in COLUMNS if column not in head and column not in ("note", "kind", "source")]:
+            raise RefusedError(f"{name} has no column {', '.join(missing)}: it is no calibration file.")
+        for number, cells in enumerate(lines, 2):
+            if not any(cell.strip() for cell in cells):
+                continue
+            said = dict(zip(head, (cell.strip() for cell in cells), strict=False))
+            title = said.get("id") or f"line {number}"
+            try:
+                yield row({column: said.get(column, "") for column in COLUMNS} | {"id": title})
+            except RefusedError as error:
+                yield title, str(error)
+    except csv.Error as error:
+        raise RefusedError(f"{name} cannot be read as CSV: {error}.") from error
+
+
+def row(said: Mapping[str, str]) -> Row:
+    """A row from its cells."""
+    precision = said["precision"].lower().replace("nvfp4", "fp4").replace("mxfp4", "fp4").replace("fp16", "bf16")
+    place = Place(shapes.shape(said["model"], precision), gpus.gpu(said["gpu"]), engine(said["engine"]), said["version"])
+    found = Row(
+        id=said["id"],
+        place=place,
+        isl=_needed(said, "isl"),
+        osl=_needed(said, "osl"),
+        share=LITTLE if "derived" in said["kind"] else 1.0,
+        mtp=said["mtp"].lower() in ("yes", "on", "true", "1"),
+        prefill=_role(said, "prefill", "p_gpus"),
+        decode=_role(said, "decode", "d_gpus"),
+        concurrency=_number(said, "concurrency"),
+        ttft=_scaled(said, "ttft_ms"),
+        tpot=_scaled(said, "tpot_ms"),
+        read=_number(said, "in_tps_per_prefill_gpu"),
+        written=_number(said, "out_tps_per_decode_gpu"),
+    )
+    if not found.place.engine:
+        raise RefusedError("The row names no engine.")
+    if found.prefill is None and found.decode is None:
+        raise RefusedError("The row names no layout, neither of prefill nor of decode.")
+    if found.prefill and found.decode and found.concurrency is None:
+        raise RefusedError("The row names no concurrency, without which a closed loop has no state.")
+    return found
+
+
+def _role(said: Mapping[str, str], column: str, count: str) -> Role | None:
+    if not said[column]:
+        return None
+    role = Role(*workers(said[column]))
+    counted = _number(said, count)
+    if counted is not None and counted != role.gpus:
+        raise RefusedError(f"{column} {said[column]} has {role.gpus} GPUs, and {count} says {counted:g}.")
+    return role
+
+
+def _needed(said: Mapping[str, str], column: str) -> float:
+    found = _number(said, column)
+    if found is None:
+        raise RefusedError(f"{column} is empty.")
+    return found
+
+
+def _scaled(said: Mapping[str, str], column: str) -> float | None:
+    found = _number(said, column)
+    return None if found is None else found / 1000
+
+
+def _number(said: Mapping[str, str], column: str) -> float | None:
+    text = said[column]
+    if not text:
+        return None
+    try:
+        found = float(text)
+    except ValueError:
+        raise RefusedError(f"{column} is {text!r}, which is no number.") from None
+    if not (math.isfinite(found) and 0 < found < _MOST):
+        raise RefusedError(f"{column} is {text}, and has to be above 0 and below a billion.")
+    return found

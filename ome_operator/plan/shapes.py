@@ -1,0 +1,130 @@
+"""Models as work: what a token reads, computes and keeps."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import yaml
+
+from ome_operator.api.learned import Facts
+from ome_operator.cookbook.library import widths
+from ome_operator.lint.subject import ModelFacts
+from ome_operator.modelinfo import architecture
+from ome_operator.modelinfo.extract import CONFIG, facts
+from ome_operator.modelinfo.weight_sizes import Weights, weights
+from ome_operator.plan.refused import RefusedError, nearest
+
+_QUANTIZED: Mapping[str, Mapping[str, Any] | None] = {
+    "bf16": None,
+    "fp8": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]},
+    "fp4": {"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16},
+}
+PRECISIONS = tuple(_QUANTIZED)
+_FP4 = 0.5 + 1 / 16
+"""Bytes of a number with its share of a scale."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A model in a precision."""
+
+    name: str
+    precision: str
+    known: ModelFacts
+    layers: int
+    expert_layers: int
+    hidden: int
+    experts: int
+    """Routed, of a layer; 0 for a dense model."""
+    per_token: int
+    routed_bytes: float
+    rest_bytes: float
+    """Of everything but routed experts and the input embedding."""
+    routed_flops: float
+    """Of a token in routed experts."""
+    rest_flops: float
+    """Of a token elsewhere, without attention to other tokens."""
+    pair_flops: float
+    """Of a token for each token that it looks back at, where heads are not folded together (prefill)."""
+    folded_flops: float
+    """The same in decode: latent attention works on the latents themselves."""
+    cache_numbers: int
+    """Numbers of the cache for a token, over all layers."""
+    cache_heads: int
+    """GPUs that can divide the cache; 1 for latent attention."""
+    longest: int
+    """Tokens that the model can look at."""
+
+    @property
+    def facts(self) -> Facts:
+        """Of its config.json."""
+        return self.known.facts
+
+
+@cache
+def shape(name: str, precision: str = "") -> Shape:
+    """A model by its name or its repository; without a precision that of its published weights."""
+    said, title = _found(name)
+    wanted = precision or said["precision"]
+    if wanted not in _QUANTIZED:
+        raise RefusedError(f"The precision {wanted} is not known: {nearest(wanted, _QUANTIZED)}.")
+    return of(title, {**said["config"], "quantization_config": _QUANTIZED[wanted] or {}}, wanted)
+
+
+def _found(name: str) -> tuple[Mapping[str, Any], str]:
+    asked = name.strip().lower().rpartition("/")[2]
+    for title, said in _known().items():
+        for spelling in (title, *said["names"]):
+            if asked == spelling.lower():
+                return said, spelling
+    spellings = [spelling for title, said in _known().items() for spelling in (title, *said["names"])]
+    raise RefusedError(f"The model {name or '(none)'} is not known: {nearest(asked, spellings)}.")
+
+
+@cache
+def _known() -> Mapping[str, dict[str, Any]]:
+    text = (resources.files("ome_operator.plan") / "data" / "models.yaml").read_text(encoding="utf-8")
+    found: dict[str, dict[str, Any]] = yaml.safe_load(text)
+    return found
+
+
+def of(name: str, config: Mapping[str, Any], precision: str) -> Shape:
+    """A model from its config.json."""
+    read, sizes = facts({CONFIG: json.dumps(config)}), weights(config)
+    mixture, seen = read.experts, read.attention
+    count = architecture.counted(config, seen, mixture, tied=bool(config.get("tie_word_embeddings")))
+    if sizes is None or seen is None or count is None or not read.layers or not read.hidden_size:
+        raise RefusedError(f"The sizes of {name} are not understood: its config.json is of a family that is not known.")
+    layers, hidden = read.layers, read.hidden_size
+    active = count.routed * mixture.per_token / mixture.routed if mixture else 0.0
+    embedding = (read.vocabulary or 0) * hidden
+    if not mixture and precision == "fp4":  # of a dense model the matrices are quantized, of a mixture its experts alone
+        sizes = Weights(0, round((count.active - embedding) * _FP4) + 4 * embedding)
+    if seen.kv_lora_rank:
+        rank, rope = seen.kv_lora_rank, seen.qk_rope_head_dim or 0
+        pair = 2 * seen.heads * ((seen.qk_nope_head_dim or 0) + rope + (seen.v_head_dim or 0))
+        folded = 2 * seen.heads * (2 * rank + rope)
+    else:
+        pair = folded = 4 * seen.heads * (seen.head_dim or 0)
+    return Shape(
+        name=name,
+        precision=precision,
+        known=ModelFacts(name, read, sizes, widths(config)),
+        layers=layers,
+        expert_layers=mixture.layers if mixture else 0,
+        hidden=hidden,
+        experts=mixture.routed if mixture else 0,
+        per_token=mixture.per_token if mixture else 0,
+        routed_bytes=sizes.routed,
+        rest_bytes=max(0.0, sizes.rest - 2.0 * embedding),
+        routed_flops=2 * active,
+        rest_flops=2 * (count.active - active),
+        pair_flops=float(pair * layers),
+        folded_flops=float(folded * layers),
+        cache_numbers=(read.kv_bytes_per_token or {}).get("fp8", 0),
+        cache_heads=1 if seen.kv_lora_rank else seen.kv_heads,
+        longest=read.context_length or 0,
+    )
