@@ -48,7 +48,7 @@ def priors(rows: Sequence[Row]) -> dict[str, tuple[float, float, set[int]]]:
                     add(name, 0.0, spread, number)
         if row.prefill:
             worker = row.prefill.worker
-            for name in steps.prefill_terms(place, worker, 1):
+            for name in steps.prefill_terms(place, worker, 1, 1):
                 add(f"prefill.{name}", math.log(2.0), 0.7, number)
             for name, spread in zip(place.keys("prefill", worker)[1:], _LADDER, strict=True):
                 if not name.endswith(".any"):

@@ -1,6 +1,7 @@
-"""The closed loop: a number of requests that are always there, of which each waits, is read, and is answered."""
+"""What a deployment does with its requests: the closed loop, in which a fixed number is always there, and the open one."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ome_operator.plan import steps
@@ -11,6 +12,8 @@ from ome_operator.plan.workers import Worker
 _HALVINGS = 40
 BURST = 0.1
 """Of the time that prefill takes for all requests together: how long a request of the first burst waits, over all."""
+BUSY = 0.9
+"""Of what prefill can read, where nobody says how much comes: beyond it waiting explodes."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +31,19 @@ class Role:
 
 @dataclass(frozen=True)
 class Load:
-    """Lengths of a request, in tokens: means."""
+    """Lengths of requests, in tokens."""
 
-    read: float
-    """That prefill has to read: without those in a cache of prefixes."""
     prompt: float
-    """That decode looks back at."""
     answer: float
+    hit: float = 0.0
+    """Of the prompt, what prefill finds in its cache of prefixes and does not read."""
+    share: float = 1.0
+    """Of all requests."""
+
+    @property
+    def read(self) -> float:
+        """Tokens that prefill reads."""
+        return self.prompt * (1 - self.hit)
 
 
 @dataclass(frozen=True)
@@ -70,31 +79,66 @@ def slots(place: Place, role: Role, c: Constants) -> float:
     return c.factor(*names) * (1 - 1 / role.copies)
 
 
-def closed(place: Place, prefill: Role, decode: Role, load: Load, concurrency: float, c: Constants) -> State:
-    """The steady state of `concurrency` requests, each followed by another."""
-    service = steps.prefill(place, prefill.worker, load.read, c)
-    most = prefill.copies / service
-    own = steps.alone(place, prefill.worker, load.read, c)
-    base = own + concurrency / most * BURST * c.factor("wait.burst", f"wait.burst.{place.engine}")
-    wait = service / prefill.copies * c.factor("wait.queue")
-    later = max(load.answer - 1, 1e-9)
-    step = steps.decoder(place, decode.worker, load.prompt + load.answer / 2, c)
-    uneven = slots(place, decode, c) / math.sqrt(max(1.0, concurrency / decode.copies))
+class Pair:
+    """Prefill and decode apart."""
 
-    def at(batch: float) -> tuple[float, float, float]:
-        """(requests a second, TTFT, TPOT) that keep so many requests in decode."""
-        tpot = step(batch / decode.copies)
-        answering = later * tpot
+    def __init__(self, place: Place, prefill: Role, decode: Role, loads: Sequence[Load], c: Constants, room: float = math.inf):
+        """`room`: requests that the cache of decode holds, over all workers."""
+        service = sum(load.share * steps.prefill(place, prefill.worker, load.read, load.prompt, c) for load in loads)
+        self.most = prefill.copies / service
+        self.own = sum(load.share * steps.alone(place, prefill.worker, load.read, load.prompt, c) for load in loads)
+        self._wait = service / prefill.copies * c.factor("wait.queue")
+        self._burst = BURST * c.factor("wait.burst", f"wait.burst.{place.engine}") / self.most
+        self._slots = slots(place, decode, c)
+        later = [load.share * max(load.answer - 1, 1e-9) for load in loads]
+        self._later = sum(later)
+        context = sum(each * (load.prompt + load.answer / 2) for each, load in zip(later, loads, strict=True)) / self._later
+        self._step = steps.decoder(place, decode.worker, context, c)
+        self._copies, self._room = decode.copies, room
+
+    def _at(self, batch: float, base: float, share: float) -> tuple[float, float, float]:
+        """(requests a second, TTFT, TPOT) that keep so many requests in decode; `share`: that wait for a place there."""
+        tpot = self._step(batch / self._copies)
+        answering = self._later * tpot
         rate = batch / answering
-        busy = rate / most
-        ttft = base + uneven * answering + wait * busy / (1 - busy) if busy < 1 else math.inf
+        busy = rate / self.most
+        ttft = base + share * answering + self._wait * busy / (1 - busy) if busy < 1 else math.inf
         return rate, ttft, tpot
 
-    low, high = 0.0, concurrency
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        rate, ttft, _tpot = at(middle)
-        low, high = (low, middle) if middle + rate * ttft > concurrency else (middle, high)
-    batch = (low + high) / 2
-    rate, _ttft, tpot = at(batch)
-    return State(rate, (concurrency - batch) / rate, tpot, batch, most, own)
+    def closed(self, concurrency: float) -> State:
+        """`concurrency` requests, each followed by another."""
+        base = self.own + concurrency * self._burst
+        share = self._slots / math.sqrt(max(1.0, concurrency / self._copies))
+        low, high = 0.0, min(concurrency, self._room)
+        for _ in range(_HALVINGS):
+            batch = (low + high) / 2
+            rate, ttft, _tpot = self._at(batch, base, share)
+            low, high = (low, batch) if batch + rate * ttft > concurrency else (batch, high)
+        batch = (low + high) / 2
+        rate, _ttft, tpot = self._at(batch, base, share)
+        return State(rate, (concurrency - batch) / rate, tpot, batch, self.most, self.own)
+
+    def opened(self, wanted: float) -> State | None:
+        """`wanted` requests a second that come by chance; None where they are more than it can do."""
+        found = self.highest(rate=wanted, busy=1 - 1e-6)
+        return found if found.rate >= wanted * (1 - 1e-6) else None
+
+    def highest(
+        self, tpot: float = math.inf, ttft: float = math.inf, rate: float = math.inf, busy: float = BUSY
+    ) -> State:
+        """The most requests a second within these bounds."""
+        most = min(rate, self.most * busy)
+
+        def within(batch: float) -> bool:
+            reached, first, each = self._at(batch, self.own, 0.0)
+            return reached <= most and first <= ttft and each <= tpot
+
+        high = self._room if math.isfinite(self._room) else most * self._later * self._step(0) + 1
+        while not math.isfinite(self._room) and within(high):
+            high *= 2
+        low = 0.0
+        for _ in range(_HALVINGS + 10):
+            middle = (low + high) / 2
+            low, high = (middle, high) if within(middle) else (low, middle)
+        reached, first, each = self._at(low, self.own, 0.0)
+        return State(reached, first, each, low, self.most, self.own)

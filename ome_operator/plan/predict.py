@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ome_operator.plan import steps
 from ome_operator.plan.constants import Constants
-from ome_operator.plan.loop import closed
+from ome_operator.plan.loop import Pair
 from ome_operator.plan.refused import RefusedError
 from ome_operator.plan.rows import Row
 
@@ -29,7 +29,7 @@ def predict(row: Row, c: Constants) -> Prediction:
     if row.mtp:
         raise RefusedError("Drafts (multi-token prediction) are on: no row of the calibration says how many are accepted.")
     if row.decode is None and row.prefill is not None:
-        seconds = steps.prefill(row.place, row.prefill.worker, load.read, c)
+        seconds = steps.prefill(row.place, row.prefill.worker, load.read, load.prompt, c)
         return Prediction(None, None, load.read / seconds / row.prefill.worker.gpus, None)
     if row.prefill is None and row.decode is not None:
         if row.concurrency is None:
@@ -38,6 +38,6 @@ def predict(row: Row, c: Constants) -> Prediction:
         seconds = steps.decoder(row.place, row.decode.worker, load.prompt + load.answer / 2, c)(batch)
         return Prediction(None, seconds, None, batch / seconds / row.decode.worker.gpus)
     assert row.prefill is not None and row.decode is not None and row.concurrency is not None
-    state = closed(row.place, row.prefill, row.decode, load, row.concurrency, c)
+    state = Pair(row.place, row.prefill, row.decode, [load], c).closed(row.concurrency)
     read, written = state.rate * load.read / row.prefill.gpus, state.rate * load.answer / row.decode.gpus
     return Prediction(state.ttft, state.tpot, read, written, state.saturated)

@@ -53,7 +53,7 @@ class Row:
     @property
     def load(self) -> Load:
         """The mean lengths."""
-        return Load(self.isl * self.share, self.isl * self.share, self.osl * self.share)
+        return Load(self.isl * self.share, self.osl * self.share)
 
     @property
     def group(self) -> str:

@@ -108,29 +108,29 @@ def decoder(place: Place, worker: Worker, context: float, c: Constants) -> Calla
     return lambda batch: fixed + each * batch + experts * touched(shape, batch)
 
 
-def prefill_terms(place: Place, worker: Worker, length: float) -> dict[str, float]:
-    """Seconds at peak of all GPUs of a worker for a prompt of `length` tokens, when every rank has work."""
+def prefill_terms(place: Place, worker: Worker, length: float, prompt: float) -> dict[str, float]:
+    """Seconds at peak of all GPUs of a worker, when every rank has work, for the last `length` tokens of a prompt."""
     shape, gpu, kind = place.shape, place.gpu, worker.kind
     gpus, wire = worker.gpus, gpu.wire(worker.gpus)
     experts = shape.expert_layers * _elsewhere(shape, gpu, gpus) * (SENT + RETURNED) / gpus
     sent = {"tp": 4 * shape.layers * RETURNED, "dtp": 2 * shape.layers * RETURNED, "dep": experts, "alone": 0.0}[kind]
     return {
         "matrices": length * (shape.routed_flops + shape.rest_flops) / gpus / gpu.rate(shape.precision),
-        "attention": length * length / 2 * shape.pair_flops / gpus / gpu.rate("bf16"),
+        "attention": length * (prompt - length / 2) * shape.pair_flops / gpus / gpu.rate("bf16"),
         f"wire.{kind}": length * shape.hidden * sent / wire,
         "request": shape.layers * LAYER,
     }
 
 
-def prefill(place: Place, worker: Worker, length: float, c: Constants) -> float:
+def prefill(place: Place, worker: Worker, length: float, prompt: float, c: Constants) -> float:
     """Seconds of a worker for each prompt, when prompts queue."""
     return c.factor(*place.keys("prefill", worker)) * sum(
         time * c.factor(f"prefill.{name}", f"prefill.{name}.{place.engine}")
-        for name, time in prefill_terms(place, worker, length).items()
+        for name, time in prefill_terms(place, worker, length, prompt).items()
     )
 
 
-def alone(place: Place, worker: Worker, length: float, c: Constants) -> float:
+def alone(place: Place, worker: Worker, length: float, prompt: float, c: Constants) -> float:
     """Seconds until the first token of a prompt that meets no other: a rank's work is not shared by the other ranks."""
     ranks = worker.dp ** min(1.0, c.factor("alone.ranks"))
-    return FIRST * c.factor("alone.fixed", f"alone.fixed.{place.engine}") + ranks * prefill(place, worker, length, c)
+    return FIRST * c.factor("alone.fixed", f"alone.fixed.{place.engine}") + ranks * prefill(place, worker, length, prompt, c)

@@ -1,0 +1,263 @@
+"""The layouts that can work for a model, a GPU and a number of nodes, best first."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from ome_operator.cookbook.library import engine as recipe
+from ome_operator.plan import steps
+from ome_operator.plan.constants import Constants
+from ome_operator.plan.loop import Load, Pair, Role, State
+from ome_operator.plan.memory import DECODE, GIB, PREFILL, Fit, fit
+from ome_operator.plan.refused import RefusedError
+from ome_operator.plan.steps import Place
+from ome_operator.plan.workers import Worker
+
+WIDEST_TP = 16
+"""GPUs over which tensor parallelism is planned; beyond it every layer waits for the network twice."""
+_MOST_SPLITS = 24
+_BATCHES = (1.0, 32.0, 512.0)
+"""Requests of a GPU at which decode layouts are compared, before pairs are made."""
+MOST_BATCH = 1024
+"""Requests of a rank of attention: more than any published run has."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What a service has to do."""
+
+    place: Place
+    loads: tuple[Load, ...]
+    nodes: int
+    rate: float | None = None
+    """Requests a second."""
+    concurrency: float | None = None
+    ttft: float = math.inf
+    """Seconds, mean."""
+    tpot: float = math.inf
+    """Seconds, mean."""
+
+    @property
+    def per_node(self) -> int:
+        """GPUs."""
+        return self.place.gpu.node
+
+
+@dataclass(frozen=True)
+class Side:
+    """A role on nodes."""
+
+    nodes: int
+    role: Role
+    fit: Fit
+
+    @property
+    def slots(self) -> int:
+        """Experts that a GPU holds, copies included; 0 where each expert is cut."""
+        worker = self.role.worker
+        return (self.experts + self.fit.redundant) // worker.gpus if worker.ep > 1 and self.experts else 0
+
+    experts: int = 0
+
+
+@dataclass(frozen=True)
+class Layout:
+    """An answer."""
+
+    prefill: Side
+    decode: Side
+    state: State
+
+    @property
+    def nodes(self) -> int:
+        """Of both."""
+        return self.prefill.nodes + self.decode.nodes
+
+
+def layouts(ask: Ask, c: Constants) -> list[Layout]:
+    """All that can work and do what was asked, best first; RefusedError where there is none."""
+    check(ask)
+    splits = list(_splits(ask.nodes))
+    prefills = {nodes: _undominated(ask, PREFILL, nodes, c) for nodes in {p for p, _ in splits}}
+    decodes = {nodes: _undominated(ask, DECODE, nodes, c) for nodes in {d for _, d in splits}}
+    found, missed = [], []
+    for p, d in splits:
+        for prefill in prefills[p]:
+            for decode in decodes[d]:
+                state = _state(ask, prefill, decode, c)
+                if state is None:
+                    continue
+                (found if _good(ask, state) else missed).append(Layout(prefill, decode, state))
+    if not found:
+        raise RefusedError(_why(ask, missed, any(prefills.values()), any(decodes.values())))
+    return sorted(found, key=lambda layout: _rank(ask, layout))
+
+
+def _rank(ask: Ask, layout: Layout) -> tuple[float, ...]:
+    state = layout.state
+    if ask.rate is not None:
+        return (layout.prefill.role.gpus + layout.decode.role.gpus, state.ttft + state.tpot)
+    return (-round(state.rate, 6), layout.prefill.role.gpus + layout.decode.role.gpus)
+
+
+def check(ask: Ask) -> None:
+    """Refuse what no layout can do."""
+    shape = ask.place.shape
+    longest = max(load.prompt + load.answer for load in ask.loads)
+    if shape.longest and longest > shape.longest:
+        raise RefusedError(f"{longest:,.0f} tokens in and out are more than the {shape.longest:,} that {shape.name} can look at.")
+    most = shape.experts or 256
+    if ask.nodes > most:
+        what = f"the {most} experts of {shape.name}" if shape.experts else f"{most}, which is the most for a dense model"
+        raise RefusedError(f"{ask.nodes:,} nodes are more than {what}: plan fewer, and run copies of the service.")
+    if ask.nodes < 2:
+        raise RefusedError("Prefill and decode apart need 2 nodes or more, and a plan knows no other layout: ask for --nodes 2.")
+
+
+def _splits(nodes: int) -> Iterator[tuple[int, int]]:
+    step = max(1, nodes // _MOST_SPLITS)
+    return ((prefill, nodes - prefill) for prefill in range(1, nodes, step))
+
+
+@cache
+def _sizes(gpus: int, node: int) -> tuple[int, ...]:
+    """GPUs of a worker: parts of a node, or whole nodes."""
+    parts = [size for size in (1, 2, 4, 8) if size <= min(node, gpus)]
+    return tuple(dict.fromkeys([*parts, *(nodes * node for nodes in range(1, gpus // node + 1))]))
+
+
+def workers(place: Place, gpus: int) -> Iterator[Worker]:
+    """Every way in which a worker of at most so many GPUs can hold the model, whether it fits or not."""
+    shape, gpu = place.shape, place.gpu
+    seen = shape.facts.attention
+    heads = seen.heads if seen else 1
+    for size in _sizes(gpus, gpu.node):
+        if size <= WIDEST_TP and heads % size == 0:
+            yield Worker(size, 1, 1 if _cuts(shape.known.widths, size) or not shape.experts else size)
+        if shape.experts and 1 < size <= gpu.node and _cuts(shape.known.widths, size):
+            yield Worker(1, size, 1)
+        if shape.experts and 1 < size <= shape.experts:
+            yield Worker(1, size, size)
+
+
+def _cuts(widths: Iterable[int], size: int) -> bool:
+    """Whether matrices divide into whole blocks of 128 columns, which have a scale together."""
+    return all(width % size == 0 and width // size % 128 == 0 for width in widths)
+
+
+def _sides(ask: Ask, stage: str, nodes: int) -> list[Side]:
+    place, gpus = ask.place, nodes * ask.per_node
+    out = []
+    for worker in workers(place, gpus):
+        found = fit(place.shape, place.gpu, worker, stage, share(place, stage))
+        if found.missing <= 0:
+            out.append(Side(nodes, Role(gpus // worker.gpus, worker), found, place.shape.experts))
+    return out
+
+
+def share(place: Place, stage: str) -> float:
+    """Of a GPU's memory for weights and cache: what `ome generate` writes for SGLang."""
+    chosen = recipe("sglang")
+    return chosen.shares.get(stage, chosen.shares["default"])
+
+
+def _undominated(ask: Ask, stage: str, nodes: int, c: Constants) -> list[Side]:
+    """Those of which no other is better in everything."""
+    sides = _sides(ask, stage, nodes)
+    costs = [_costs(ask, stage, side, c) for side in sides]
+    keep = []
+    for at, mine in enumerate(costs):
+        if not any(_better(other, mine, number < at) for number, other in enumerate(costs) if number != at):
+            keep.append(sides[at])
+    return keep
+
+
+def _better(other: Sequence[float], mine: Sequence[float], first: bool) -> bool:
+    return all(a <= b for a, b in zip(other, mine, strict=True)) and (first or tuple(other) != tuple(mine))
+
+
+def _costs(ask: Ask, stage: str, side: Side, c: Constants) -> tuple[float, ...]:
+    place, role = ask.place, side.role
+    load = max(ask.loads, key=lambda each: each.prompt)
+    if stage == PREFILL:
+        seconds = steps.prefill(place, role.worker, load.read, load.prompt, c) / role.copies
+        return seconds, steps.alone(place, role.worker, load.read, load.prompt, c)
+    step = steps.decoder(place, role.worker, load.prompt + load.answer / 2, c)
+    return (-_room(ask, side), *(step(batch * role.worker.gpus * role.gpus / (role.gpus * 1.0)) for batch in _BATCHES))
+
+
+def _room(ask: Ask, side: Side) -> float:
+    """Requests that the cache of decode holds, over all workers."""
+    weights = [load.share * load.answer for load in ask.loads]
+    each = sum(w * (load.prompt + load.answer) for w, load in zip(weights, ask.loads, strict=True)) / sum(weights)
+    return min(MOST_BATCH, side.fit.tokens / each) * side.role.worker.dp * side.role.copies
+
+
+def _state(ask: Ask, prefill: Side, decode: Side, c: Constants) -> State | None:
+    room = _room(ask, decode)
+    if room < 1:
+        return None
+    pair = Pair(ask.place, prefill.role, decode.role, ask.loads, c, room)
+    if ask.rate is not None:
+        return pair.opened(ask.rate)
+    if ask.concurrency is not None:
+        return pair.closed(ask.concurrency)
+    return pair.highest(ask.tpot, ask.ttft)
+
+
+def _good(ask: Ask, state: State) -> bool:
+    return state.ttft <= ask.ttft * 1.0001 and state.tpot <= ask.tpot * 1.0001 and state.batch > 1e-6
+
+
+def _why(ask: Ask, missed: Sequence[Layout], prefill: bool, decode: bool) -> str:
+    """Why there is no layout, and the smallest change."""
+    name, title = ask.place.shape.name, ask.place.gpu.name.upper()
+    if not prefill or not decode:
+        return _short(ask)
+    if missed:
+        fastest = min(missed, key=lambda layout: max(layout.state.ttft / ask.ttft, layout.state.tpot / ask.tpot))
+        state = fastest.state
+        return (
+            f"No layout of {name} on {ask.nodes} nodes of {title} keeps these bounds: the nearest has a first token after "
+            f"{state.ttft:.2f} s and another every {state.tpot * 1000:.1f} ms, means. Ask for these, or for more nodes."
+        )
+    if ask.rate is not None:
+        best = layouts(Ask(ask.place, ask.loads, ask.nodes, ttft=ask.ttft, tpot=ask.tpot), _constants())[0]
+        return (
+            f"{ask.nodes} nodes of {title} answer {best.state.rate:.2f} requests a second of {name} at most, and "
+            f"{ask.rate:g} are asked for: about {math.ceil(ask.nodes * ask.rate / best.state.rate)} nodes would do it."
+        )
+    return f"The cache of {name} on {ask.nodes} nodes of {title} holds no request of this length: ask for more nodes."
+
+
+def _constants() -> Constants:
+    from ome_operator.plan.constants import fitted
+
+    return fitted()
+
+
+def _short(ask: Ask) -> str:
+    """What is missing, and the smallest number of nodes that has it."""
+    place = ask.place
+    name, title = place.shape.name, place.gpu.name.upper()
+    half = max(1, ask.nodes - 1) * ask.per_node
+    tight = [(fit(place.shape, place.gpu, worker, DECODE, share(place, DECODE), 0), worker) for worker in workers(place, half)]
+    least, worker = min(tight, key=lambda item: item[0].missing)
+    said = (
+        f"{name} does not fit on {ask.nodes} nodes of {ask.per_node} {title} with prefill and decode apart: a rank of decode with "
+        f"{worker} needs {sum(line.bytes for line in least.lines) / GIB:.1f} GiB ({least.told})"
+    )
+    more = next((nodes for nodes in range(2, (place.shape.experts or 256) + 1) if _fits(place, nodes)), None)
+    lacking = f", {least.missing / GIB:.1f} GiB more than its share" if least.missing > 0 else ""
+    return f"{said}{lacking}. " + (f"The smallest change that fits: --nodes {more}." if more else "No number of nodes holds it.")
+
+
+def _fits(place: Place, nodes: int) -> bool:
+    """Whether any split of these nodes holds both."""
+    def holds(stage: str, count: int) -> bool:
+        return any(
+            fit(place.shape, place.gpu, worker, stage, share(place, stage)).missing <= 0 for worker in workers(place, count * place.gpu.node)
+        )
+
+    return any(holds(PREFILL, p) and holds(DECODE, nodes - p) for p in range(1, nodes))
