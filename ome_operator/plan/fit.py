@@ -1,4 +1,4 @@
-"""Fits the constants on data/calibration.csv: `python -m ome_operator.plan.fit` writes data/fitted.yaml and data/errors.csv.
+"""Fits the constants on data/calibration.csv: `python -m ome_operator.plan.fit` writes data/fitted.yaml and data/crossvalidated.csv.
 
 Least squares of logarithms by Gauss and Newton with numerical derivatives. Each deviation is drawn to 0 by a prior, and
 a residual beyond `BEND` counts linearly: some runs waited for what the file does not say.
@@ -6,13 +6,20 @@ a residual beyond `BEND` counts linearly: some runs waited for what the file doe
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import yaml
 
 from ome_operator.plan import steps
+from ome_operator.plan.classes import DEPLOYMENT, ENGINE, FIGURES, GPU
 from ome_operator.plan.constants import Constants
+from ome_operator.plan.loop import slots_keys
 from ome_operator.plan.predict import Prediction, predict
 from ome_operator.plan.refused import RefusedError
-from ome_operator.plan.rows import Row
+from ome_operator.plan.rows import Row, shipped
+from ome_operator.plan.validate import figures
 
+DATA = Path(__file__).parent / "data"
 BEND = 0.15
 """Of a logarithm: errors beyond it count linearly."""
 NOISE = 0.06
@@ -26,6 +33,9 @@ Errors = list[tuple[float, float]]
 _TERMS = {"weights": 1.3, "cache": 1.3, "attention": 1.5, "matrices": 2.0}
 _LADDER = (0.1, 0.15, 0.15, 0.2, 0.1, 0.2, 0.2, 0.1)
 """Spread of the deviations of `steps.Place.keys`, from the general to the particular."""
+
+_SLOTS = (0.7, 0.3, 1.5, 0.5)
+"""Spread of the logarithms of `loop.slots_keys`."""
 
 
 def priors(rows: Sequence[Row]) -> dict[str, tuple[float, float, set[int]]]:
@@ -60,10 +70,8 @@ def priors(rows: Sequence[Row]) -> dict[str, tuple[float, float, set[int]]]:
             add("wait.queue", 0.0, 0.7, number)
             add("alone.ranks", -0.7, 0.5, number)
             if row.decode.copies > 1:
-                kind = row.decode.worker.kind
-                add("slots", -3.5, 1.0, number)
-                add(f"slots.{engine}.{kind}", 0.0, 1.0, number)
-                add(f"slots.{engine}.{place.gpu.name}.{place.shape.precision}.{kind}", 0.0, 1.5, number)
+                for name, mean, spread in zip(slots_keys(place, row.decode.worker), (-3.5, 0, 0, 0), _SLOTS, strict=True):
+                    add(name, mean, spread, number)
     return out
 
 
@@ -73,14 +81,7 @@ def residuals(row: Row, c: Constants) -> Errors:
         said = predict(row, c)
     except RefusedError:
         return []
-    return [(math.log(guess / seen), WEIGHT[name]) for name, guess, seen in figures(row, said)]
-
-
-def figures(row: Row, said: Prediction) -> list[tuple[str, float, float]]:
-    """(figure, predicted, measured) of what both have; tokens once, for both roles have the same error."""
-    tokens = (said.written, row.written) if row.written else (said.read, row.read)
-    pairs = {"ttft": (said.ttft, row.ttft), "tpot": (said.tpot, row.tpot), "tokens": tokens}
-    return [(name, guess, seen) for name, (guess, seen) in pairs.items() if guess and seen]
+    return [(math.log(ratio), WEIGHT[name]) for name, ratio in _ratios(row, said).items()]
 
 
 def fit(rows: Sequence[Row], start: Mapping[str, float] | None = None, rounds: int = ROUNDS) -> Constants:
@@ -107,19 +108,6 @@ def fit(rows: Sequence[Row], start: Mapping[str, float] | None = None, rounds: i
         if gain < 1e-3 * best:
             break
     return Constants(at)
-
-
-def held_out(rows: Sequence[Row], whole: Constants) -> dict[str, Prediction]:
-    """Id -> what the constants that were fitted without the row's deployment say of it."""
-    out = {}
-    for group in dict.fromkeys(row.group for row in rows):
-        c = fit([row for row in rows if row.group != group], whole.logs)
-        for row in (row for row in rows if row.group == group):
-            try:
-                out[row.id] = predict(row, c)
-            except RefusedError:
-                continue
-    return out
 
 
 def _all(rows: Sequence[Row], at: Mapping[str, float]) -> list[Errors]:
@@ -181,3 +169,49 @@ def _solve(matrix: list[list[float]], right: list[float], damping: float) -> lis
     for i in reversed(range(n)):
         out[i] = (lines[i][n] - sum(lines[i][k] * out[k] for k in range(i + 1, n))) / lines[i][i]
     return out
+
+
+def _ratios(row: Row, said: Prediction) -> dict[str, float]:
+    guessed, seen = figures(row, said)
+    return {name: guessed[name] / value for name, value in seen.items() if name in guessed}
+
+
+def _left_out(row: Row, what: str) -> str:
+    return {DEPLOYMENT: row.group, GPU: row.place.gpu.name, ENGINE: row.place.engine}[what]
+
+
+def held_out(rows: Sequence[Row], whole: Constants, what: str, only: str = "") -> dict[str, Prediction]:
+    """Id -> what constants say of a row that were fitted without the rows that have the same `what`."""
+    out = {}
+    for group in [only] if only else dict.fromkeys(_left_out(row, what) for row in rows):
+        kept = [row for row in rows if _left_out(row, what) != group]
+        c = fit(kept, whole.logs)
+        for row in (row for row in rows if _left_out(row, what) == group):
+            try:
+                out[row.id] = predict(row, c)
+            except RefusedError:
+                continue
+    return out
+
+
+def main() -> None:
+    """Fit, cross-validate, and write both into data/."""
+    rows = shipped()
+    whole = fit(rows)
+    head = (
+        "# Written by `python -m ome_operator.plan.fit` from calibration.csv: logarithms of factors of the terms in steps.py and loop.py.\n"
+        "# A name is a term, or a deviation of an engine, GPU, precision or layout from it. docs/sizing.md says what they mean.\n"
+    )
+    text = yaml.safe_dump({"constants": {name: round(value, 4) for name, value in sorted(whole.logs.items())}})
+    (DATA / "fitted.yaml").write_text(head + text, encoding="utf-8")
+    lines = ["id,left_out," + ",".join(FIGURES)]
+    for what in (DEPLOYMENT, GPU, ENGINE):
+        said = held_out(rows, whole, what)
+        for row in (row for row in rows if row.id in said):
+            ratios = _ratios(row, said[row.id])
+            lines.append(",".join([row.id, what, *(f"{ratios[name]:.4f}" if name in ratios else "" for name in FIGURES)]))
+    (DATA / "crossvalidated.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

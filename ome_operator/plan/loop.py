@@ -63,10 +63,15 @@ class State:
     own: float
     """Seconds of TTFT that a request takes where nobody waits."""
 
+    whole: float
+    """Seconds of a request, from its arrival to its last token."""
+
     @property
-    def saturated(self) -> bool:
-        """Whether waiting is more than half of TTFT, so that TTFT is the residual of the closed loop."""
-        return self.ttft > 2 * self.own
+    def regime(self) -> str:
+        """What TTFT is: waits (above half of a request's time), queues (waiting is most of it), reads (prefill's own time)."""
+        if self.ttft > self.whole / 2:
+            return "waits"
+        return "queues" if self.ttft > 2 * self.own else "reads"
 
 
 def slots(place: Place, role: Role, c: Constants) -> float:
@@ -74,9 +79,13 @@ def slots(place: Place, role: Role, c: Constants) -> float:
 
     Each worker takes an even share of all requests and the router chooses by chance: some wait while others have room.
     """
-    engine, gpu, precision = place.engine, place.gpu.name, place.shape.precision
-    names = ("slots", f"slots.{engine}.{role.worker.kind}", f"slots.{engine}.{gpu}.{precision}.{role.worker.kind}")
-    return c.factor(*names) * (1 - 1 / role.copies)
+    return c.factor(*slots_keys(place, role.worker)) * (1 - 1 / role.copies)
+
+
+def slots_keys(place: Place, worker: Worker) -> tuple[str, ...]:
+    """Names of the factors of `slots`."""
+    engine, gpu, precision, kind = place.engine, place.gpu.name, place.shape.precision, worker.kind
+    return "slots", f"slots.{engine}", f"slots.{engine}.{precision}.{kind}", f"slots.{engine}.{gpu}.{precision}.{kind}"
 
 
 class Pair:
@@ -116,7 +125,7 @@ class Pair:
             low, high = (low, batch) if batch + rate * ttft > concurrency else (batch, high)
         batch = (low + high) / 2
         rate, _ttft, tpot = self._at(batch, base, share)
-        return State(rate, (concurrency - batch) / rate, tpot, batch, self.most, self.own)
+        return State(rate, (concurrency - batch) / rate, tpot, batch, self.most, self.own, concurrency / rate)
 
     def opened(self, wanted: float) -> State | None:
         """`wanted` requests a second that come by chance; None where they are more than it can do."""
@@ -141,4 +150,4 @@ class Pair:
             middle = (low + high) / 2
             low, high = (middle, high) if within(middle) else (low, middle)
         reached, first, each = self._at(low, self.own, 0.0)
-        return State(reached, first, each, low, self.most, self.own)
+        return State(reached, first, each, low, self.most, self.own, first + self._later * each)

@@ -19,8 +19,8 @@ class Prediction:
     """Tokens of prompts a second on each prefill GPU."""
     written: float | None
     """Tokens of answers a second on each decode GPU."""
-    saturated: bool = False
-    """Whether TTFT is mostly the residual of the closed loop."""
+    regime: str = ""
+    """waits: TTFT is above half of a request's time; queues: waiting is most of TTFT; reads: prefill's own time is."""
 
 
 def predict(row: Row, c: Constants) -> Prediction:
@@ -40,4 +40,4 @@ def predict(row: Row, c: Constants) -> Prediction:
     assert row.prefill is not None and row.decode is not None and row.concurrency is not None
     state = Pair(row.place, row.prefill, row.decode, [load], c).closed(row.concurrency)
     read, written = state.rate * load.read / row.prefill.gpus, state.rate * load.answer / row.decode.gpus
-    return Prediction(state.ttft, state.tpot, read, written, state.saturated)
+    return Prediction(state.ttft, state.tpot, read, written, state.regime)

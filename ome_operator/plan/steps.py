@@ -4,6 +4,7 @@ Times are seconds. Every term is a time at the GPU's peak times a factor of `con
 is in the factors.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -56,6 +57,17 @@ def touched(shape: Shape, tokens: float) -> float:
     return float(1.0 - (1.0 - shape.per_token / shape.experts) ** tokens)
 
 
+def busiest(shape: Shape, worker: Worker, batch: float) -> float:
+    """Tokens times experts that come to the busiest GPU, over the mean, in units of the batch.
+
+    Balls in bins: the fullest of g bins has about m + sqrt(2 m ln g) of m on average (Raab and Steger, 1998). Experts that
+    are popular beyond chance are in the fitted factors.
+    """
+    if worker.ep == 1 or not shape.experts:
+        return 0.0
+    return math.sqrt(2 * batch * worker.gpus * math.log(worker.gpus) / shape.per_token)
+
+
 def _elsewhere(shape: Shape, gpu: Gpu, gpus: int) -> float:
     """Other domains to which prefill sends a token: to each once, which passes it on over its own links (DeepEP)."""
     domains = gpus / gpu.domain
@@ -76,7 +88,7 @@ def decode_terms(place: Place, worker: Worker, batch: float, context: float) -> 
         "weights": (experts + shape.rest_bytes / worker.tp) / gpu.bandwidth,
         "cache": rank * context * cache / gpu.bandwidth,
         "attention": rank * context * shape.folded_flops / worker.tp / gpu.rate("bf16"),
-        "matrices": (batch * shape.routed_flops / gpus + rank * shape.rest_flops / worker.tp) / rate,
+        "matrices": ((batch + busiest(shape, worker, batch)) * shape.routed_flops / gpus + rank * shape.rest_flops / worker.tp) / rate,
         "request": batch * REQUEST,
     }
     if kind == "tp":
@@ -103,9 +115,11 @@ def decoder(place: Place, worker: Worker, context: float, c: Constants) -> Calla
     shape = place.shape
     experts = factors["weights"] * shape.routed_bytes / worker.gpus / place.gpu.bandwidth
     fixed = sum(factors[name] * time for name, time in none.items())
-    # All terms but the experts' weights grow in proportion to the batch.
+    # All terms grow in proportion to the batch but two: the weights of experts that it meets, and the busiest GPU.
+    busy = factors["matrices"] * shape.routed_flops / worker.gpus / place.gpu.rate(shape.precision)
     each = sum(factors[name] * (some[name] - none[name]) for name in some if name != "weights")
-    return lambda batch: fixed + each * batch + experts * touched(shape, batch)
+    each -= busy * busiest(shape, worker, 1.0)
+    return lambda batch: fixed + each * batch + busy * busiest(shape, worker, batch) + experts * touched(shape, batch)
 
 
 def prefill_terms(place: Place, worker: Worker, length: float, prompt: float) -> dict[str, float]:
