@@ -17,6 +17,7 @@ COMMANDS = {
     "operator": ("ome_operator.cli.operator", "Run the operator."),
     "registry": ("ome_operator.cli.registry", "Keep a router's workers equal to the pods that can serve (its sidecar)."),
     "generate": ("ome_operator.cli.generate", "The command and the YAML that serve Kimi K2 on your hardware."),
+    "plan": ("ome_operator.cli.plan", "From lengths of requests to nodes, tokens a second, seconds and a price."),
     "status": ("ome_operator.cli.status", "Services as trees, and the reason for whatever is not ready."),
     "explain": ("ome_operator.cli.explain", "Why a service is not ready and what to do; why this runtime."),
     "logs": ("ome_operator.cli.logs", "All logs of a group, with the rank in front."),

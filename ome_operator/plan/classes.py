@@ -42,11 +42,11 @@ class Held:
     """Figure -> predicted / measured."""
 
 
-def class_of(place: Place, roles: Iterable[Role | None]) -> str:
-    """The class of a run: engine, GPU, precision, width."""
+def class_of(place: Place, roles: Iterable[Role | None], mtp: bool = False) -> str:
+    """The class of a run: engine, GPU, precision, width, and whether drafts are known to have been on."""
     widest = max(role.worker.gpus for role in roles if role is not None)
     width = "narrow" if widest <= NARROW else "wide"
-    return f"{place.engine} {place.gpu.name} {place.shape.precision} {width}"
+    return f"{place.engine} {place.gpu.name} {place.shape.precision} {width}{' mtp' if mtp else ''}"
 
 
 @cache
@@ -71,7 +71,9 @@ def bars(ratios: Iterable[Mapping[str, float]]) -> dict[str, Bar]:
 def bar(errors: Sequence[float]) -> Bar:
     """Of a list of errors."""
     ordered = sorted(errors)
-    return Bar(len(ordered), statistics.median(ordered), ordered[min(len(ordered) - 1, int(0.9 * len(ordered)))], ordered[-1])
+    return Bar(
+        len(ordered), statistics.median(ordered), ordered[min(len(ordered) - 1, int(0.9 * len(ordered)))], ordered[-1]
+    )
 
 
 @cache
@@ -113,7 +115,11 @@ def trust(place: Place, prefill: Role | None, decode: Role | None, load: Load) -
     own = by_class().get(title, {})
     known = {name: found for name, found in own.items() if found.rows >= ENOUGH}
     known = {**left_out(DEPLOYMENT), **known}
-    basis = f"class {title}" if len(own) == len(FIGURES) and own["tokens"].rows >= ENOUGH else "all rows, their deployment left out"
+    basis = (
+        f"class {title}"
+        if len(own) == len(FIGURES) and own["tokens"].rows >= ENOUGH
+        else "all rows, their deployment left out"
+    )
     return Trust(known, basis, _far(place, prefill, decode, load, rows))
 
 

@@ -86,9 +86,14 @@ def residuals(row: Row, c: Constants) -> Errors:
 
 def fit(rows: Sequence[Row], start: Mapping[str, float] | None = None, rounds: int = ROUNDS) -> Constants:
     """The constants that these rows speak for."""
-    prior = priors(rows)
+    return _fitted(rows, priors(rows), start or {}, rounds)
+
+
+def _fitted(
+    rows: Sequence[Row], prior: Mapping[str, tuple[float, float, set[int]]], start: Mapping[str, float], rounds: int
+) -> Constants:
     names = list(prior)
-    at = {name: (start or {}).get(name, prior[name][0]) for name in names}
+    at = {name: start.get(name, prior[name][0]) for name in names}
     found = _all(rows, at)
     best, damping = _cost(found, at, prior), 1e-3
     for _ in range(rounds):
@@ -108,6 +113,12 @@ def fit(rows: Sequence[Row], start: Mapping[str, float] | None = None, rounds: i
         if gain < 1e-3 * best:
             break
     return Constants(at)
+
+
+def learn(rows: Sequence[Row], known: Constants) -> Constants:
+    """The constants that were known, drawn to rows of one's own cluster: deviations move, and half as far as in a fit."""
+    prior = {name: (known.logs.get(name, mean), spread / 2, of) for name, (mean, spread, of) in priors(rows).items()}
+    return Constants({**known.logs, **_fitted(rows, prior, {}, ROUNDS).logs})
 
 
 def _all(rows: Sequence[Row], at: Mapping[str, float]) -> list[Errors]:

@@ -106,13 +106,17 @@ def check(ask: Ask) -> None:
     shape = ask.place.shape
     longest = max(load.prompt + load.answer for load in ask.loads)
     if shape.longest and longest > shape.longest:
-        raise RefusedError(f"{longest:,.0f} tokens in and out are more than the {shape.longest:,} that {shape.name} can look at.")
+        raise RefusedError(
+            f"{longest:,.0f} tokens in and out are more than the {shape.longest:,} that {shape.name} can look at."
+        )
     most = shape.experts or 256
     if ask.nodes > most:
         what = f"the {most} experts of {shape.name}" if shape.experts else f"{most}, which is the most for a dense model"
         raise RefusedError(f"{ask.nodes:,} nodes are more than {what}: plan fewer, and run copies of the service.")
     if ask.nodes < 2:
-        raise RefusedError("Prefill and decode apart need 2 nodes or more, and a plan knows no other layout: ask for --nodes 2.")
+        raise RefusedError(
+            "Prefill and decode apart need 2 nodes or more, and a plan knows no other layout: ask for --nodes 2."
+        )
 
 
 def _splits(nodes: int) -> Iterator[tuple[int, int]]:
@@ -242,7 +246,9 @@ def _short(ask: Ask) -> str:
     place = ask.place
     name, title = place.shape.name, place.gpu.name.upper()
     half = max(1, ask.nodes - 1) * ask.per_node
-    tight = [(fit(place.shape, place.gpu, worker, DECODE, share(place, DECODE), 0), worker) for worker in workers(place, half)]
+    tight = [
+        (fit(place.shape, place.gpu, worker, DECODE, share(place, DECODE), 0), worker) for worker in workers(place, half)
+    ]
     least, worker = min(tight, key=lambda item: item[0].missing)
     said = (
         f"{name} does not fit on {ask.nodes} nodes of {ask.per_node} {title} with prefill and decode apart: a rank of decode with "
@@ -250,14 +256,18 @@ def _short(ask: Ask) -> str:
     )
     more = next((nodes for nodes in range(2, (place.shape.experts or 256) + 1) if _fits(place, nodes)), None)
     lacking = f", {least.missing / GIB:.1f} GiB more than its share" if least.missing > 0 else ""
-    return f"{said}{lacking}. " + (f"The smallest change that fits: --nodes {more}." if more else "No number of nodes holds it.")
+    return f"{said}{lacking}. " + (
+        f"The smallest change that fits: --nodes {more}." if more else "No number of nodes holds it."
+    )
 
 
 def _fits(place: Place, nodes: int) -> bool:
     """Whether any split of these nodes holds both."""
+
     def holds(stage: str, count: int) -> bool:
         return any(
-            fit(place.shape, place.gpu, worker, stage, share(place, stage)).missing <= 0 for worker in workers(place, count * place.gpu.node)
+            fit(place.shape, place.gpu, worker, stage, share(place, stage)).missing <= 0
+            for worker in workers(place, count * place.gpu.node)
         )
 
     return any(holds(PREFILL, p) and holds(DECODE, nodes - p) for p in range(1, nodes))

@@ -26,8 +26,6 @@ class Prediction:
 def predict(row: Row, c: Constants) -> Prediction:
     """A row, from its layout, its lengths and its concurrency alone."""
     load = row.load
-    if row.mtp:
-        raise RefusedError("Drafts (multi-token prediction) are on: no row of the calibration says how many are accepted.")
     if row.decode is None and row.prefill is not None:
         seconds = steps.prefill(row.place, row.prefill.worker, load.read, load.prompt, c)
         return Prediction(None, None, load.read / seconds / row.prefill.worker.gpus, None)
@@ -38,6 +36,6 @@ def predict(row: Row, c: Constants) -> Prediction:
         seconds = steps.decoder(row.place, row.decode.worker, load.prompt + load.answer / 2, c)(batch)
         return Prediction(None, seconds, None, batch / seconds / row.decode.worker.gpus)
     assert row.prefill is not None and row.decode is not None and row.concurrency is not None
-    state = Pair(row.place, row.prefill, row.decode, [load], c).closed(row.concurrency)
+    state = Pair(row.place, row.prefill, row.decode, [load], c, mtp=row.mtp).closed(row.concurrency)
     read, written = state.rate * load.read / row.prefill.gpus, state.rate * load.answer / row.decode.gpus
     return Prediction(state.ttft, state.tpot, read, written, state.regime)

@@ -14,6 +14,8 @@ from ome_operator.cookbook.library import widths
 from ome_operator.lint.subject import ModelFacts
 from ome_operator.modelinfo import architecture
 from ome_operator.modelinfo.extract import CONFIG, facts
+from ome_operator.modelinfo.json_fields import text_part
+from ome_operator.modelinfo.quantization import quantization
 from ome_operator.modelinfo.weight_sizes import Weights, weights
 from ome_operator.plan.refused import RefusedError, nearest
 
@@ -89,6 +91,17 @@ def _known() -> Mapping[str, dict[str, Any]]:
     text = (resources.files("ome_operator.plan") / "data" / "models.yaml").read_text(encoding="utf-8")
     found: dict[str, dict[str, Any]] = yaml.safe_load(text)
     return found
+
+
+def from_config(name: str, config: Mapping[str, Any], precision: str = "") -> Shape:
+    """A model from the config.json beside its weights."""
+    text = text_part(config)
+    stored = quantization(config)
+    bits = stored.bits if stored is not None else None
+    wanted = precision or {8: "fp8", 4: "fp4"}.get(bits or 16, "bf16")
+    if wanted not in _QUANTIZED:
+        raise RefusedError(f"The precision {wanted} is not known: {nearest(wanted, _QUANTIZED)}.")
+    return of(name, {**text, "quantization_config": _QUANTIZED[wanted] or {}}, wanted)
 
 
 def of(name: str, config: Mapping[str, Any], precision: str) -> Shape:

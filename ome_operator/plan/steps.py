@@ -88,7 +88,10 @@ def decode_terms(place: Place, worker: Worker, batch: float, context: float) -> 
         "weights": (experts + shape.rest_bytes / worker.tp) / gpu.bandwidth,
         "cache": rank * context * cache / gpu.bandwidth,
         "attention": rank * context * shape.folded_flops / worker.tp / gpu.rate("bf16"),
-        "matrices": ((batch + busiest(shape, worker, batch)) * shape.routed_flops / gpus + rank * shape.rest_flops / worker.tp) / rate,
+        "matrices": (
+            (batch + busiest(shape, worker, batch)) * shape.routed_flops / gpus + rank * shape.rest_flops / worker.tp
+        )
+        / rate,
         "request": batch * REQUEST,
     }
     if kind == "tp":

@@ -95,4 +95,4 @@ def _free(title: str, number: int, taken: Iterable[str]) -> str:
 def _answer(row: Row, taught: bool, c: Constants) -> Answer:
     said = predict(row, c)
     guessed, seen = figures(row, said)
-    return Answer(row.id, class_of(row.place, (row.prefill, row.decode)), said.regime, taught, guessed, seen)
+    return Answer(row.id, class_of(row.place, (row.prefill, row.decode), row.mtp), said.regime, taught, guessed, seen)

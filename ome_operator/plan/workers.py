@@ -54,6 +54,11 @@ def workers(text: str) -> tuple[int, Worker]:
         copies, gpus = int(found[1]), int(found[3])
         if not 1 <= copies <= _MOST or not 1 <= gpus <= _MOST:
             raise RefusedError(f"The layout {text!r} has a size of 0, or of more than {_MOST:,}.")
-        apart = {"DEP": Worker(1, gpus, gpus), "TEP": Worker(gpus, 1, gpus), "TP": Worker(gpus, 1, 1), "DTP": Worker(1, gpus, 1)}
+        apart = {
+            "DEP": Worker(1, gpus, gpus),
+            "TEP": Worker(gpus, 1, gpus),
+            "TP": Worker(gpus, 1, 1),
+            "DTP": Worker(1, gpus, 1),
+        }
         return copies, apart[found[2]]
     raise RefusedError(f"The layout {text!r} is not understood: 4x(tp8 dp1 etp1 ep8) b16 and 1xDEP32 are.")

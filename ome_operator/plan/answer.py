@@ -1,0 +1,116 @@
+"""A layout as a document: sizes, predictions, a price, and how far each may be off."""
+
+import shlex
+from typing import Any
+
+from ome_operator.plan.ask import means
+from ome_operator.plan.classes import FIGURES, Trust, trust
+from ome_operator.plan.gpus import Price
+from ome_operator.plan.layouts import Ask, Layout, Side
+from ome_operator.plan.loop import Load
+
+NAMES = {"ttft": "ttft", "tpot": "tpot", "tokens": "throughput"}
+RECIPES = ("Kimi-K2-Instruct", "Kimi-K2-Instruct-0905", "Kimi-K2-Base")
+"""Models that `ome generate` has recipes of wide expert parallelism for."""
+
+
+def document(ask: Ask, layout: Layout, price: Price | None) -> dict[str, Any]:
+    """Everything that is said of a layout."""
+    state, load = layout.state, means(ask.loads)
+    found = trust(ask.place, layout.prefill.role, layout.decode.role, load)
+    return {
+        "engine": ask.place.engine,
+        "strategy": "pd",
+        "prefill": _side(layout.prefill),
+        "decode": {**_side(layout.decode), "batchPerRank": round(state.batch / _ranks(layout.decode), 1)},
+        "prediction": {
+            "requestsPerSecond": round(state.rate, 3),
+            "inputTokensPerSecond": _spread(state.rate * load.prompt, layout.prefill),
+            "outputTokensPerSecond": _spread(state.rate * load.answer, layout.decode),
+            "ttftSeconds": round(state.ttft, 3),
+            "tpotMs": round(state.tpot * 1000, 2),
+            "concurrency": round(state.rate * state.whole, 1),
+            "regime": state.regime,
+            "is": kind(ask),
+        },
+        "price": cost(layout, load, price, ask.per_node),
+        "trust": told(found),
+        "generate": generate(ask, layout),
+    }
+
+
+def kind(ask: Ask) -> str:
+    """What the numbers are."""
+    if ask.concurrency is not None:
+        return "means, closed loop"
+    return "means, open loop" if ask.rate is not None else "means, open loop, prefill 90 % busy at most"
+
+
+def _ranks(side: Side) -> int:
+    return side.role.copies * side.role.worker.dp
+
+
+def _side(side: Side) -> dict[str, Any]:
+    worker = side.role.worker
+    return {
+        "nodes": side.nodes,
+        "workers": side.role.copies,
+        "gpus": side.role.gpus,
+        "tp": worker.tp,
+        "dp": worker.dp,
+        "ep": worker.ep,
+        "redundantExperts": side.fit.redundant,
+        "expertsPerGpu": side.slots,
+        "cacheTokensPerRank": side.fit.tokens,
+    }
+
+
+def _spread(tokens: float, side: Side) -> dict[str, float]:
+    return {"deployment": round(tokens), "node": round(tokens / side.nodes), "gpu": round(tokens / side.role.gpus, 1)}
+
+
+def cost(layout: Layout, load: Load, price: Price | None, per_node: int) -> dict[str, Any] | None:
+    """USD for a million tokens: each role pays for its own tokens, idle GPUs of its nodes included."""
+    if price is None or not layout.state.rate:
+        return None
+    rate = layout.state.rate
+    into, out = (side.nodes * per_node * price.usd / 3600 * 1e6 for side in (layout.prefill, layout.decode))
+    return {
+        "usdPerGpuHour": price.usd,
+        "date": price.date,
+        "source": price.source,
+        "usdPerMillionInput": round(into / (rate * load.prompt), 4),
+        "usdPerMillionOutput": round(out / (rate * load.answer), 4),
+        "usdPerMillionOutputAllIn": round((into + out) / (rate * load.answer), 4),
+    }
+
+
+def told(found: Trust) -> dict[str, Any]:
+    """The error bars."""
+    return {
+        "basis": found.basis,
+        "extrapolated": found.extrapolated or None,
+        **{
+            NAMES[name]: {"median": round(found.bars[name].median, 3), "nineOfTen": round(found.bars[name].ninth, 3)}
+            for name in FIGURES
+            if name in found.bars
+        },
+    }
+
+
+def generate(ask: Ask, layout: Layout) -> str | None:
+    """The call of `ome generate` that writes it; None where it has no recipe."""
+    place, sides = ask.place, (layout.prefill, layout.decode)
+    wide = all(side.role.copies == 1 and side.role.worker.kind == "dep" for side in sides)
+    if place.shape.name not in RECIPES or place.engine != "sglang" or place.gpu.family == "cdna" or not wide:
+        return None
+    words = ["ome", "generate", "--hardware", place.gpu.name, "--model", place.shape.name, "--strategy", "pd"]
+    words += [
+        "--nodes",
+        str(layout.nodes),
+        "--prefill-nodes",
+        str(layout.prefill.nodes),
+        "--decode-nodes",
+        str(layout.decode.nodes),
+    ]
+    return shlex.join([*words, *([] if place.gpu.node == 8 else ["--gpus-per-node", str(place.gpu.node)])])

@@ -1,0 +1,166 @@
+"""Answers and reports as text."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ome_operator.plan.classes import FIGURES, Bar
+from ome_operator.plan.validate import Report
+
+SHOWN = 5
+_TITLES = {"ttft": "TTFT", "tpot": "TPOT", "tokens": "throughput"}
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns as wide as their widest cell."""
+    lines = [list(head), *map(list, rows)]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(head))]
+    return "".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() + "\n" for line in lines
+    )
+
+
+def plans(title: str, documents: Sequence[Mapping[str, Any]], all_: int) -> str:
+    """The first layouts of `all_`, best first, and what is known of the first."""
+    head = (
+        "",
+        "prefill",
+        "decode",
+        "requests/s",
+        "in tok/s",
+        "out tok/s",
+        "out a GPU",
+        "TTFT s",
+        "TPOT ms",
+        "$/M in",
+        "$/M out",
+    )
+    rows = [_row(number, each) for number, each in enumerate(documents, 1)]
+    out = f"{title}\n\n{table(head, rows)}"
+    if all_ > len(documents):
+        out += f"{all_ - len(documents)} more layouts work: -o json has all.\n"
+    return f"{out}\n{_first(documents[0])}"
+
+
+def _row(number: int, said: Mapping[str, Any]) -> tuple[str, ...]:
+    found, price = said["prediction"], said["price"]
+    return (
+        f"{number}",
+        _side(said["prefill"]),
+        _side(said["decode"]),
+        f"{found['requestsPerSecond']:,.1f}",
+        f"{found['inputTokensPerSecond']['deployment']:,}",
+        f"{found['outputTokensPerSecond']['deployment']:,}",
+        f"{found['outputTokensPerSecond']['gpu']:,.0f}",
+        f"{found['ttftSeconds']:.2f}",
+        f"{found['tpotMs']:.1f}",
+        f"{price['usdPerMillionInput']:.3f}" if price else "-",
+        f"{price['usdPerMillionOutput']:.3f}" if price else "-",
+    )
+
+
+def _side(side: Mapping[str, Any]) -> str:
+    worker = f"{side['workers']}x TP{side['tp']} DP{side['dp']} EP{side['ep']}"
+    return f"{side['nodes']} nodes: {worker}"
+
+
+def _first(said: Mapping[str, Any]) -> str:
+    found, decode, price, bars = said["prediction"], said["decode"], said["price"], said["trust"]
+    lines = [f"The numbers are {found['is']}. Layout 1:"]
+    prefill = said["prefill"]
+    lines.append(
+        f"  prefill {found['inputTokensPerSecond']['node']:,} tokens/s a node; decode {found['outputTokensPerSecond']['node']:,} a "
+        f"node, {decode['batchPerRank']:g} requests a rank, cache of {decode['cacheTokensPerRank']:,} tokens a rank"
+    )
+    if decode["expertsPerGpu"]:
+        lines.append(
+            f"  experts a GPU: prefill {prefill['expertsPerGpu'] or 'all, cut'}, decode {decode['expertsPerGpu']} "
+            f"({decode['redundantExperts']} copies of busy experts)"
+        )
+    if price:
+        lines.append(
+            f"  price: ${price['usdPerGpuHour']:g} for a GPU and an hour ({price['date']}, {price['source']}); prefill pays for tokens in, decode "
+            f"for tokens out; all on tokens out: ${price['usdPerMillionOutputAllIn']:.3f}"
+        )
+    else:
+        lines.append("  price: no public price is known, so --price says what an hour of a GPU costs")
+    errors = ", ".join(
+        f"{name} ±{bars[key]['median']:.0%} (nine of ten within {bars[key]['nineOfTen']:.0%})"
+        for name, key in (("throughput", "throughput"), ("TPOT", "tpot"), ("TTFT", "ttft"))
+        if key in bars
+    )
+    lines.append(f"  may be off by: {errors}; from cross-validation, {bars['basis']}")
+    if bars["extrapolated"]:
+        lines.append(f"  extrapolated: {bars['extrapolated']}")
+    if said["generate"]:
+        lines.append(f"  as YAML: {said['generate']} -o yaml")
+    return "\n".join(lines) + "\n"
+
+
+def report(found: Report) -> str:
+    """Rows, classes, refusals."""
+    out = f"{found.rows} rows: {len(found.answered)} answered, {len(found.refused)} refused.\n"
+    taught = sum(each.taught for each in found.answered)
+    if taught:
+        out += f"{taught} of them are what the constants were fitted on: their errors are no test. docs/sizing.md has the cross-validation.\n"
+    if found.classes:
+        out += "\n" + table(
+            ("class", "rows", *(f"{_TITLES[name]} median, worst" for name in FIGURES)), class_rows(found.classes)
+        )
+    if found.beyond:
+        out += f"\n{len(found.beyond)} rows have a TPOT or a throughput beyond a factor of two:\n"
+        out += "".join(f"  {name}\n" for name in found.beyond)
+    elif found.answered:
+        out += "\nNo TPOT and no throughput is beyond a factor of two.\n"
+    if found.refused:
+        out += "\nRefused:\n" + "".join(f"  {name}: {why}\n" for name, why in found.refused.items())
+    return out
+
+
+def class_rows(classes: Mapping[str, Mapping[str, Bar]]) -> list[tuple[str, ...]]:
+    """A row for each class."""
+    return [
+        (
+            title,
+            str(max(each.rows for each in found.values()) if found else 0),
+            *(_errors(found.get(name)) for name in FIGURES),
+        )
+        for title, found in classes.items()
+    ]
+
+
+def _errors(found: Bar | None) -> str:
+    return f"{found.median:.0%}, {found.worst:.0%}" if found else "-"
+
+
+def report_data(found: Report) -> dict[str, Any]:
+    """The same for programs."""
+    return {
+        "rows": found.rows,
+        "answered": len(found.answered),
+        "refused": dict(found.refused),
+        "beyondFactorTwo": found.beyond,
+        "classes": {
+            title: {
+                _TITLES[name].lower(): {"rows": each.rows, "median": round(each.median, 4), "worst": round(each.worst, 4)}
+                for name, each in of.items()
+            }
+            for title, of in found.classes.items()
+        },
+        "predictions": [
+            {
+                "id": each.id,
+                "class": each.row_class,
+                "regime": each.regime or None,
+                "fittedOn": each.taught,
+                "predicted": _figures(each.predicted),
+                "measured": _figures(each.measured),
+                "ratio": {_TITLES[name].lower(): round(ratio, 4) for name, ratio in each.ratios.items()},
+            }
+            for each in found.answered
+        ],
+    }
+
+
+def _figures(said: Mapping[str, float]) -> dict[str, float]:
+    scale = {"ttft": ("ttftMs", 1000), "tpot": ("tpotMs", 1000), "tokens": ("tokensPerSecondPerGpu", 1)}
+    return {scale[name][0]: round(value * scale[name][1], 3) for name, value in said.items()}
