@@ -130,7 +130,8 @@ def layouts(
     }
     if output is Form.TEXT:
         title = (
-            f"{place.shape.name} ({place.shape.precision}) on {ask.nodes} nodes of {machine.node} {machine.name.upper()} with {place.engine}: "
+            f"{place.shape.name} ({place.shape.precision}) on {ask.nodes} nodes of {machine.node} "
+            f"{machine.name.upper()} with {place.engine}: "
             f"{load.prompt:,.0f} tokens in, {load.answer:,.0f} out"
         )
         typer.echo(told.plans(title, documents, len(found)), nl=False)
@@ -168,7 +169,7 @@ def _model(text: str, precision: str) -> Any:
     from ome_operator.plan.shapes import from_config, shape
 
     path = Path(text)
-    if not path.suffix == ".json":
+    if path.suffix != ".json":
         return shape(text, precision)
     try:
         config = json.loads(_text(path))

@@ -1,4 +1,4 @@
-"""How far predictions were off, by class: from data/crossvalidated.csv, in which no row was predicted by what it had taught."""
+"""How far predictions were off, by class: data/crossvalidated.csv, in which no row was predicted by what it had taught."""
 
 import csv
 import io

@@ -1,7 +1,7 @@
 """The published figures of Kimi K2 on 128 H200: what follows from what, and what the model says of each.
 
-The figures are those of the announcement (LMSYS, 2025-07-20), of a shorter text that tells it again, and of the blog before it
-(DeepSeek R1 on 96 H100, 2025-05-05); cookbook/data/published.yaml has their addresses.
+The figures are those of the announcement (LMSYS, 2025-07-20), of a shorter text that tells it again, and of the blog
+before it (DeepSeek R1 on 96 H100, 2025-05-05); cookbook/data/published.yaml has their addresses.
 """
 
 from collections.abc import Iterator
@@ -52,16 +52,19 @@ def figures(c: Constants) -> Iterator[Said]:
     )
     yield Said(
         "TP 4 inside EP 32",
-        "attention of a token on 4 GPUs and 8 ranks of attention (32 / 4), experts over all 32; the runtime of the announcement has "
+        "attention of a token on 4 GPUs and 8 ranks of attention (32 / 4), experts over all 32; the runtime of "
+        "the announcement has "
         "a rank on each GPU (TP 1), which the shorter text tells otherwise",
     )
     yield Said(
         "224k tokens/s of prefill, 288k of decode",
-        f"{PREFILL_NODES} nodes x {NODE_IN:,} = {PREFILL_NODES * NODE_IN:,}; {DECODE_NODES} nodes x {NODE_OUT:,} = {DECODE_NODES * NODE_OUT:,}",
+        f"{PREFILL_NODES} nodes x {NODE_IN:,} = {PREFILL_NODES * NODE_IN:,}; {DECODE_NODES} nodes x {NODE_OUT:,} "
+        f"= {DECODE_NODES * NODE_OUT:,}",
     )
     yield Said(
         "896k and 384k tokens/s",
-        f"the same rates times all {NODES} nodes ({NODES * NODE_IN:,} and {NODES * NODE_OUT:,}): no node does both, so the cluster never did either",
+        f"the same rates times all {NODES} nodes ({NODES * NODE_IN:,} and {NODES * NODE_OUT:,}): no node does "
+        "both, so the cluster never did either",
     )
     read = IN / steps.prefill(here, prefill, IN, IN, c) / 32 * 8
     step = steps.decoder(here, decode, IN + OUT / 2, c)(BATCH * 96)
@@ -70,18 +73,21 @@ def figures(c: Constants) -> Iterator[Said]:
     )
     yield Said(
         f"{NODE_OUT // 1000}k tokens/s of decode a node",
-        f"{BATCH} requests a rank with another token every {BATCH * 8 / NODE_OUT * 1000:.0f} ms; the model says {step * 1000:.0f} ms and "
+        f"{BATCH} requests a rank with another token every {BATCH * 8 / NODE_OUT * 1000:.0f} ms; the model says "
+        f"{step * 1000:.0f} ms and "
         f"{BATCH * 8 / step:,.0f}, of a row that it was fitted on",
     )
     room = fit(here.shape, here.gpu, decode, DECODE, 0.8).tokens
     yield Said(
         f"a batch of {BATCH}",
-        f"a rank each, so {BATCH * 96:,} requests in all: {BATCH * (IN + OUT):,} tokens of cache on a GPU, which holds {room:,} beside its "
+        f"a rank each, so {BATCH * 96:,} requests in all: {BATCH * (IN + OUT):,} tokens of cache on a GPU, which "
+        f"holds {room:,} beside its "
         f"{layers} layers' weights",
     )
     yield Said(
         f"{BATCH} requests in all, 4,800 tokens/s, the first within 1 s",
-        f"the shorter text takes the batch of a rank for all: {BATCH} requests are {BATCH // 96} a rank, and 4,800 tokens/s another token "
+        f"the shorter text takes the batch of a rank for all: {BATCH} requests are {BATCH // 96} a rank, and "
+        "4,800 tokens/s another token "
         f"every {BATCH / 4800 * 1000:.0f} ms; {_few(here, prefill, decode, c)}",
     )
     yield from _prices(here)
@@ -89,7 +95,8 @@ def figures(c: Constants) -> Iterator[Said]:
     even = (NODE_OUT / OUT) / (NODE_IN / IN)
     yield Said(
         "4 nodes of prefill to 12 of decode, for 2000 in and 100 out",
-        f"for the cache of decode, as the announcement says, not for balance: 4 nodes read {feed:,.0f} requests a second and 12 answer {eat:,.0f}. "
+        f"for the cache of decode, as the announcement says, not for balance: 4 nodes read {feed:,.0f} requests a "
+        f"second and 12 answer {eat:,.0f}. "
         f"By the published rates {even:.1f} nodes of prefill feed a node of decode; "
         f"both figures together cannot have been measured at a time. {_balance(here, Load(IN, OUT), c)}",
     )
@@ -101,7 +108,8 @@ def figures(c: Constants) -> Iterator[Said]:
             )
     yield Said(
         "DeepSeek R1 on 96 H100: 52.3k and 22.3k a node",
-        f"the same layout with 256 experts: 3 or 4 nodes of prefill, 9 of decode with (256 + 32) / 72 = {(256 + 32) // 72} slots a GPU; "
+        "the same layout with 256 experts: 3 or 4 nodes of prefill, 9 of decode with (256 + 32) / 72 = "
+        f"{(256 + 32) // 72} slots a GPU; "
         f"{52300 / 8:,.0f} and {22300 / 8:,.0f} tokens/s a GPU are rows of the calibration",
     )
 
@@ -109,7 +117,8 @@ def figures(c: Constants) -> Iterator[Said]:
 def _few(here: Place, prefill: Worker, decode: Worker, c: Constants) -> str:
     state = Pair(here, Role(1, prefill), Role(1, decode), [Load(IN, OUT)], c).closed(BATCH)
     return (
-        f"the model says {state.rate * OUT:,.0f} tokens/s of answers, the first token after {state.ttft:.2f} s and another every "
+        f"the model says {state.rate * OUT:,.0f} tokens/s of answers, the first token after {state.ttft:.2f} s "
+        "and another every "
         f"{state.tpot * 1000:.0f} ms (closed loop of {BATCH}, means)"
     )
 
@@ -121,14 +130,16 @@ def _prices(here: Place) -> Iterator[Said]:
     shown = usd(GPUS, PRICE, NODES * NODE_OUT)
     yield Said(
         f"$0.21 for a million tokens of answers, at ${PRICE:.2f} for an H200 and hour",
-        f"128 GPUs x ${PRICE:.2f} / 384k tokens/s = ${shown:.3f}, or the 96 GPUs of decode alone over 288k: ${usd(96, PRICE, 288_000):.3f}, "
+        f"128 GPUs x ${PRICE:.2f} / 384k tokens/s = ${shown:.3f}, or the 96 GPUs of decode alone over 288k: "
+        f"${usd(96, PRICE, 288_000):.3f}, "
         f"the same; all 128 GPUs over 288k are ${usd(GPUS, PRICE, 288_000):.3f}",
     )
     today = here.gpu.price
     if today is not None:
         yield Said(
             "the same at a later price",
-            f"${usd(96, today.usd, 288_000):.3f} for decode alone and ${usd(GPUS, today.usd, 288_000):.3f} for all, at ${today.usd:.2f} "
+            f"${usd(96, today.usd, 288_000):.3f} for decode alone and ${usd(GPUS, today.usd, 288_000):.3f} for "
+            f"all, at ${today.usd:.2f} "
             f"({today.date}, {today.source})",
         )
 
@@ -142,7 +153,8 @@ def _balance(here: Place, load: Load, c: Constants) -> str:
     state, sides = best.state, (best.prefill, best.decode)
     far = trust(here, best.prefill.role, best.decode.role, load).extrapolated
     return (
-        f"The model's best of 16 nodes: {sides[0].nodes} of prefill to {sides[1].nodes} of decode, {state.rate:,.1f} requests a second, "
+        f"The model's best of 16 nodes: {sides[0].nodes} of prefill to {sides[1].nodes} of decode, "
+        f"{state.rate:,.1f} requests a second, "
         f"{state.rate * load.answer:,.0f} tokens/s of answers, TTFT {state.ttft:.1f} s, TPOT {state.tpot * 1000:.0f} ms"
         + (f" (extrapolated: {far})" if far else "")
     )

@@ -1,4 +1,4 @@
-"""Fits the constants on data/calibration.csv: `python -m ome_operator.plan.fit` writes data/fitted.yaml and data/crossvalidated.csv.
+"""Fits the constants: `python -m ome_operator.plan.fit` reads data/calibration.csv, writes fitted.yaml, crossvalidated.csv.
 
 Least squares of logarithms by Gauss and Newton with numerical derivatives. Each deviation is drawn to 0 by a prior, and
 a residual beyond `BEND` counts linearly: some runs waited for what the file does not say.
@@ -210,8 +210,10 @@ def main() -> None:
     rows = shipped()
     whole = fit(rows)
     head = (
-        "# Written by `python -m ome_operator.plan.fit` from calibration.csv: logarithms of factors of the terms in steps.py and loop.py.\n"
-        "# A name is a term, or a deviation of an engine, GPU, precision or layout from it. docs/sizing.md says what they mean.\n"
+        "# Written by `python -m ome_operator.plan.fit` from calibration.csv: logarithms of factors of the terms "
+        "in steps.py and loop.py.\n"
+        "# A name is a term, or a deviation of an engine, GPU, precision or layout from it. docs/sizing.md says "
+        "what they mean.\n"
     )
     text = yaml.safe_dump({"constants": {name: round(value, 4) for name, value in sorted(whole.logs.items())}})
     (DATA / "fitted.yaml").write_text(head + text, encoding="utf-8")

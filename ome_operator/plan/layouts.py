@@ -188,7 +188,8 @@ def _costs(ask: Ask, stage: str, side: Side, c: Constants) -> tuple[float, ...]:
         seconds = steps.prefill(place, role.worker, load.read, load.prompt, c) / role.copies
         return seconds, steps.alone(place, role.worker, load.read, load.prompt, c)
     step = steps.decoder(place, role.worker, load.prompt + load.answer / 2, c)
-    return (-_room(ask, side), *(step(batch * role.worker.gpus * role.gpus / (role.gpus * 1.0)) for batch in _BATCHES))
+    gpus = side.nodes * ask.per_node
+    return (-_room(ask, side), *(step(batch * gpus / role.copies) for batch in _BATCHES))
 
 
 def _room(ask: Ask, side: Side) -> float:
@@ -251,7 +252,8 @@ def _short(ask: Ask) -> str:
     ]
     least, worker = min(tight, key=lambda item: item[0].missing)
     said = (
-        f"{name} does not fit on {ask.nodes} nodes of {ask.per_node} {title} with prefill and decode apart: a rank of decode with "
+        f"{name} does not fit on {ask.nodes} nodes of {ask.per_node} {title} with prefill and decode apart: a "
+        "rank of decode with "
         f"{worker} needs {sum(line.bytes for line in least.lines) / GIB:.1f} GiB ({least.told})"
     )
     more = next((nodes for nodes in range(2, (place.shape.experts or 256) + 1) if _fits(place, nodes)), None)

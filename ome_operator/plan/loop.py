@@ -13,8 +13,8 @@ _HALVINGS = 40
 BURST = 0.1
 """Of the time that prefill takes for all requests together: how long a request of the first burst waits, over all."""
 VERIFIED, ACCEPTED = 2.0, 1.8
-"""Tokens that a step with a draft (multi-token prediction) looks at and yields, for each request: DeepSeek-V3's report, section 5.4.3,
-has 85 to 90 % of second tokens accepted and 1.8 times the speed. No row of the calibration says that drafts were on."""
+"""Tokens that a step with a draft (multi-token prediction) looks at and yields, for each request: DeepSeek-V3's report,
+section 5.4.3, has 85 to 90 % of second tokens accepted and 1.8 times the speed. No row of the calibration says that drafts were on."""
 BUSY = 0.9
 """Of what prefill can read, where nobody says how much comes: beyond it waiting explodes."""
 
@@ -71,7 +71,7 @@ class State:
 
     @property
     def regime(self) -> str:
-        """What TTFT is: waits (above half of a request's time), queues (waiting is most of it), reads (prefill's own time)."""
+        """What TTFT is: waits (above half of a request's time), queues (waiting is most of it), reads (prefill's time)."""
         if self.ttft > self.whole / 2:
             return "waits"
         return "queues" if self.ttft > 2 * self.own else "reads"

@@ -34,7 +34,10 @@ class Fit:
 
 
 def fit(shape: Shape, gpu: Gpu, worker: Worker, stage: str, share: float = DEFAULT_SHARE, spare: int = 1) -> Fit:
-    """A rank of a worker. `share`: of a GPU's memory for weights and cache; `spare`: copies of busy experts on a decode GPU."""
+    """A rank of a worker.
+
+    `share`: of a GPU's memory for weights and cache; `spare`: copies of busy experts on a GPU of decode.
+    """
     copies = redundant(shape.experts, worker.gpus, spare if stage == DECODE else 0) if worker.kind == "dep" else 0
     found = Sizes(
         tp=worker.gpus,

@@ -9,7 +9,7 @@ class RefusedError(Exception):
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """ "; the nearest is X" for a name that is not known, else all that are."""
+    """The nearest that is known, for the end of a sentence; all that are known where none is near."""
     names = list(known)
     found = difflib.get_close_matches(word.lower(), [name.lower() for name in names], n=1, cutoff=0.4)
     if found:

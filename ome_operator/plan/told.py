@@ -68,7 +68,8 @@ def _first(said: Mapping[str, Any]) -> str:
     lines = [f"The numbers are {found['is']}. Layout 1:"]
     prefill = said["prefill"]
     lines.append(
-        f"  prefill {found['inputTokensPerSecond']['node']:,} tokens/s a node; decode {found['outputTokensPerSecond']['node']:,} a "
+        f"  prefill {found['inputTokensPerSecond']['node']:,} tokens/s a node; decode "
+        f"{found['outputTokensPerSecond']['node']:,} a "
         f"node, {decode['batchPerRank']:g} requests a rank, cache of {decode['cacheTokensPerRank']:,} tokens a rank"
     )
     if decode["expertsPerGpu"]:
@@ -78,7 +79,8 @@ def _first(said: Mapping[str, Any]) -> str:
         )
     if price:
         lines.append(
-            f"  price: ${price['usdPerGpuHour']:g} for a GPU and an hour ({price['date']}, {price['source']}); prefill pays for tokens in, decode "
+            f"  price: ${price['usdPerGpuHour']:g} for a GPU and an hour ({price['date']}, {price['source']}); "
+            "prefill pays for tokens in, decode "
             f"for tokens out; all on tokens out: ${price['usdPerMillionOutputAllIn']:.3f}"
         )
     else:
@@ -101,7 +103,10 @@ def report(found: Report) -> str:
     out = f"{found.rows} rows: {len(found.answered)} answered, {len(found.refused)} refused.\n"
     taught = sum(each.taught for each in found.answered)
     if taught:
-        out += f"{taught} of them are what the constants were fitted on: their errors are no test. docs/sizing.md has the cross-validation.\n"
+        out += (
+            f"{taught} of them are what the constants were fitted on: their errors are no test. docs/sizing.md "
+            "has the cross-validation.\n"
+        )
     if found.classes:
         out += "\n" + table(
             ("class", "rows", *(f"{_TITLES[name]} median, worst" for name in FIGURES)), class_rows(found.classes)

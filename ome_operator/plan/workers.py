@@ -9,7 +9,7 @@ _WRITTEN = re.compile(r"(\d+)x\(tp(\d+) dp(\d+) etp(\d+) ep(\d+)\)(?: b(\d+))?")
 _SHORT = re.compile(r"(\d+)x(DEP|TEP|TP|DTP)(\d+)")
 _MOST = 10_000
 NODE_OF_EXPERTS = 8
-"""GPUs up to which experts are cut by tensor parallelism: a wider label is a mistake for EP, as the calibration file notes."""
+"""GPUs up to which experts are cut: a wider label is a mistake for whole experts, as the calibration file notes."""
 
 
 @dataclass(frozen=True)
