@@ -62,6 +62,7 @@ def _side(side: Side) -> dict[str, Any]:
         "redundantExperts": side.fit.redundant,
         "expertsPerGpu": side.slots,
         "cacheTokensPerRank": side.fit.tokens,
+        "memFractionStatic": side.fit.share,
     }
 
 

@@ -62,7 +62,9 @@ def gpus() -> Mapping[str, Gpu]:
     """All that are known."""
     text = (resources.files("ome_operator.plan") / "data" / "gpus.yaml").read_text(encoding="utf-8")
     data: dict[str, dict[str, Any]] = yaml.safe_load(text)
-    return {spelling: _gpu(name, said) for name, said in data.items() for spelling in (name, *said["names"])}
+    return {
+        spelling: found for name, said in data.items() for found in [_gpu(name, said)] for spelling in (name, *said["names"])
+    }
 
 
 def gpu(name: str) -> Gpu:

@@ -247,9 +247,7 @@ def _short(ask: Ask) -> str:
     place = ask.place
     name, title = place.shape.name, place.gpu.name.upper()
     half = max(1, ask.nodes - 1) * ask.per_node
-    tight = [
-        (fit(place.shape, place.gpu, worker, DECODE, share(place, DECODE), 0), worker) for worker in workers(place, half)
-    ]
+    tight = [(fit(place.shape, place.gpu, worker, DECODE, share(place, DECODE)), worker) for worker in workers(place, half)]
     least, worker = min(tight, key=lambda item: item[0].missing)
     said = (
         f"{name} does not fit on {ask.nodes} nodes of {ask.per_node} {title} with prefill and decode apart: a "

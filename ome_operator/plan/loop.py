@@ -14,7 +14,8 @@ BURST = 0.1
 """Of the time that prefill takes for all requests together: how long a request of the first burst waits, over all."""
 VERIFIED, ACCEPTED = 2.0, 1.8
 """Tokens that a step with a draft (multi-token prediction) looks at and yields, for each request: DeepSeek-V3's report,
-section 5.4.3, has 85 to 90 % of second tokens accepted and 1.8 times the speed. No row of the calibration says that drafts were on."""
+section 5.4.3, has 85 to 90 % of second tokens accepted and 1.8 times the speed. No row of the calibration says that
+drafts were on."""
 BUSY = 0.9
 """Of what prefill can read, where nobody says how much comes: beyond it waiting explodes."""
 

@@ -14,6 +14,10 @@ __all__ = ["DECODE", "PREFILL", "Fit", "fit"]
 _CACHE = "cache of"
 
 
+SHARES = (0.85, 0.88, DEFAULT_SHARE, 0.93)
+"""Of a GPU's memory for weights and cache: tried where a smaller share is too small, as `ome lint` proposes them."""
+
+
 @dataclass(frozen=True)
 class Fit:
     """A rank in a GPU."""
@@ -26,6 +30,8 @@ class Fit:
     """Of cache that a rank of attention has."""
     redundant: int
     """Copies of busy experts."""
+    share: float
+    """Of the GPU's memory for weights and cache (--mem-fraction-static)."""
 
     @property
     def told(self) -> str:
@@ -33,11 +39,19 @@ class Fit:
         return ", ".join(f"{line.what} {line.bytes / GIB:.1f}" for line in self.lines)
 
 
-def fit(shape: Shape, gpu: Gpu, worker: Worker, stage: str, share: float = DEFAULT_SHARE, spare: int = 1) -> Fit:
-    """A rank of a worker.
+def fit(shape: Shape, gpu: Gpu, worker: Worker, stage: str, share: float = SHARES[0], spare: int = 1) -> Fit:
+    """A rank of a worker, in the smallest share from `share` on that is large enough.
 
-    `share`: of a GPU's memory for weights and cache; `spare`: copies of busy experts on a GPU of decode.
+    `spare`: copies of busy experts on a GPU of decode; none are made where there is no room for them.
     """
+    tries = [
+        (copies, part) for copies in range(spare, -1, -1) for part in (share, *(more for more in SHARES if more > share))
+    ]
+    found = [_fit(shape, gpu, worker, stage, part, copies) for copies, part in tries]
+    return next((each for each in found if each.missing <= 0), found[-1])
+
+
+def _fit(shape: Shape, gpu: Gpu, worker: Worker, stage: str, share: float, spare: int) -> Fit:
     copies = redundant(shape.experts, worker.gpus, spare if stage == DECODE else 0) if worker.kind == "dep" else 0
     found = Sizes(
         tp=worker.gpus,
@@ -55,8 +69,9 @@ def fit(shape: Shape, gpu: Gpu, worker: Worker, stage: str, share: float = DEFAU
     start = Launch("sglang", "", "", None, None, (f"--disaggregation-mode={stage}", *cache), {}, frozenset(), False, False)
     needed = room(shape.known, start, found)
     assert needed is not None, shape
-    have = gpu.memory * share
+    beside = sum(line.bytes for line in needed.beside)
+    have = min(gpu.memory * share, gpu.memory - beside)
     smallest = next((line.bytes for line in needed.static if line.what.startswith(_CACHE)), 0.0)
     left = have - needed.needed + smallest
     tokens = int(left / smallest * FEWEST_TOKENS) if smallest else 0
-    return Fit(needed.static, needed.needed - have, max(0, tokens), copies)
+    return Fit(needed.static, needed.needed - have, max(0, tokens), copies, share)

@@ -1,0 +1,169 @@
+"""`ome plan` as people call it: answers that a person can read, documents, and a sentence for what cannot be meant."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from ome_operator.cli.app import app
+from ome_operator.errors import UserError
+from tests.support.parts import ROOT
+
+PLANS = ROOT / "tests/data/plans"
+K2 = ("--model", "Kimi-K2-Instruct", "--hardware", "h200")
+GOLDEN = {
+    "kimi-k2-h200-16": (*K2, "--nodes", "16", "--workload", "2000/100"),
+    "kimi-k2-h200-agentic": (*K2, "--nodes", "16", "--workload", "30k/2k", "--prefix-hit", "0.9", "--tpot", "50"),
+    "kimi-k2-h200-rate": (*K2, "--workload", "2000/500", "--requests-per-second", "40", "--tpot", "40", "--price", "2.30"),
+    "deepseek-r1-gb200": ("--model", "DeepSeek-R1", "--hardware", "gb200", "--nodes", "12", "--workload", "
+    ""8k/1k", "--precision", "fp4"),
+    "explain": ("explain",),
+}
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(app, ["plan", *map(str, words)])
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_plans_that_a_person_can_read(name: str, update: bool) -> None:
+    found = run(*GOLDEN[name])
+    assert found.exit_code == 0
+    file = PLANS / f"{name}.txt"
+    if update:
+        file.write_text(found.stdout)
+    assert file.read_text() == found.stdout, "see `pytest tests/unit/plan --update-golden`"
+
+
+def test_sixteen_nodes_take_no_two_seconds() -> None:
+    run(*GOLDEN["kimi-k2-h200-16"])
+    began = time.process_time()
+    run(*GOLDEN["kimi-k2-h200-16"])
+    assert time.process_time() - began < 2
+
+
+def test_documents() -> None:
+    said = json.loads(run(*K2, "--nodes", "16", "--workload", "2000/100", "-o", "json").stdout)
+    chosen = yaml.safe_load(run(*K2, "--nodes", "16", "--workload", "2000/100", "-o", "yaml").stdout)
+    assert said["layouts"][0] == chosen["layouts"][0]
+    first = said["layouts"][0]
+    found, load = first["prediction"], said["asked"]["workload"][0]
+    assert found["outputTokensPerSecond"]["deployment"] == pytest.approx(found["requestsPerSecond"] * load["out"], rel=1e-3)
+    assert found["inputTokensPerSecond"]["node"] * first["prefill"]["nodes"] == pytest.approx(found["requestsPerSecond"] * load["in"], rel=1e-3)
+    assert first["price"]["date"] and first["price"]["source"]
+    assert set(first["trust"]) >= {"basis", "extrapolated", "throughput", "tpot", "ttft"}
+
+
+def test_what_a_plan_hands_on_is_a_recipe() -> None:
+    said = json.loads(run(*K2, "--nodes", "4", "--workload", "2000/100", "-o", "json").stdout)
+    words = next(each["generate"] for each in said["layouts"] if each["generate"]).split()
+    assert CliRunner().invoke(app, [*words[1:], "-o", "yaml"]).exit_code == 0
+
+
+def test_a_cheaper_hour_in_the_answer() -> None:
+    prices = [
+        json.loads(run(*K2, "--nodes", 4, "--workload", "2000/100", "--price", usd, "-o", "json").stdout)["layouts"][0]["price"]
+        for usd in (1, 2)
+    ]
+    assert prices[0]["usdPerMillionOutput"] * 2 == pytest.approx(prices[1]["usdPerMillionOutput"], rel=1e-3)
+
+
+def test_several_workloads(tmp_path: Path) -> None:
+    file = tmp_path / "w.yaml"
+    file.write_text("- {in: 500, out: 200, share: 0.8}\n- {in: 40k, out: 2k, share: 0.2, hit: 0.9}\n")
+    said = json.loads(run(*K2, "--nodes", "8", "--workload", file, "-o", "json").stdout)
+    assert [each["in"] for each in said["asked"]["workload"]] == [500, 40000]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("- {in: 500, out: 200, share: 0.8}\n- {in: 40k, out: 2k, share: 0.3}\n", "are 1.1 together, and have to be 1."),
+        ("- {in: 500, out: 200, share: half}\n", "The share 'half' is no number from 0 to 1."),
+        ("- {in: 500, out: 200}\n- {in: 500, out: 200}\n", "has a workload without share."),
+        ("- {in: 500, out: 200, size: 1}\n", "has size, and a workload has in, out, share, hit."),
+        ("- {in: 500}\n", "has a workload without out."),
+        ("just words", "is no list of workloads"),
+        ("a: [", "is no YAML"),
+        ("", "is no list of workloads"),
+        ("- {in: [1], out: 200}\n", "is not a length in tokens"),
+    ],
+)
+def test_a_workload_file_that_cannot_be_meant(text: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "w.yaml"
+    file.write_text(text)
+    assert said in refused(*K2, "--nodes", "8", "--workload", file)
+
+
+def refused(*words: object) -> str:
+    """The sentence, and no traceback."""
+    found = run(*words)
+    assert isinstance(found.exception, UserError), found.output
+    return str(found.exception)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--model", "Kimi-K9", "--hardware", "h200", "--workload", "1k/1k"), "The model Kimi-K9 is not known: the nearest that is known is Kimi-K2."),
+        (("--model", "Kimi-K2", "--hardware", "h201", "--workload", "1k/1k"), "The GPU h201 is not known: the nearest that is known is h200."),
+        ((*K2, "--workload", "1x/1k"), "'1x' has the unit x, which is not known: k, K, M are."),
+        ((*K2, "--workload", "1k/1k", "--ttft", "2h"), "'2h' has the unit h, which is not known: s, ms, m, min are."),
+        ((*K2, "--workload", "0/10"), "A length of 0 tokens cannot be planned for"),
+        ((*K2, "--workload", "1000000000/10"), "A length of 1,000,000,000 tokens cannot be planned for"),
+        ((*K2, "--workload", "300k/10"), "300,010 tokens in and out are more than the 262,144 that Kimi-K2-Instruct can look at."),
+        ((*K2, "--workload", "1k"), "The workload '1k' is not IN/OUT"),
+        ((*K2, "--workload", "1k/1k", "--nodes", 400), "400 nodes are more than the 384 experts of Kimi-K2-Instruct"),
+        ((*K2, "--workload", "1k/1k", "--nodes", 1), "Prefill and decode apart need 2 nodes or more"),
+        (("--model", "Kimi-K2", "--hardware", "h100", "--workload", "1k/1k", "--nodes", 2), "45.9 GiB more than its share. The smallest change that fits: --nodes 4."),
+        ((*K2, "--workload", "1k/1k", "--nodes", 4, "--tpot", 1), "No layout of Kimi-K2-Instruct on 4 nodes of H200 keeps these bounds"),
+        ((*K2, "--workload", "1k/1k", "--nodes", 4, "--requests-per-second", 1e6), "nodes would do it."),
+        ((*K2, "--workload", "1k/1k", "--nodes", 4, "--requests-per-second", -1), "--requests-per-second -1 is not above 0"),
+        ((*K2, "--workload", "1k/1k", "--nodes", 4, "--price", "nan"), "--price nan is not above 0"),
+        ((*K2, "--workload", "1k/1k", "--requests-per-second", 1, "--concurrency", 1), "give only a single way"),
+        ((*K2, "--workload", "1k/1k", "--precision", "fp5"), "The precision fp5 is not known"),
+        ((*K2, "--workload", "1k/1k", "--prefix-hit", "1"), "A hit has to be below 1"),
+        (("validate", "/nowhere.csv"), "/nowhere.csv cannot be read: No such file or directory."),
+        (("validate", ROOT / "README.md"), "has no column"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_meant(words: tuple[object, ...], said: str) -> None:
+    assert said in refused(*words)
+
+
+def test_a_model_of_your_own(tmp_path: Path) -> None:
+    from tests.unit.modelinfo.configs import QWEN3_30B
+
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(QWEN3_30B))
+    assert run("--model", file, "--hardware", "h100", "--nodes", 2, "--workload", "1k/1k").exit_code == 0
+    file.write_text("{}")
+    assert "are not understood" in refused("--model", file, "--hardware", "h100", "--nodes", 2, "--workload", "1k/1k")
+    file.write_text("{")
+    assert "is no JSON" in refused("--model", file, "--hardware", "h100", "--nodes", 2, "--workload", "1k/1k")
+
+
+def test_rows_of_ones_own_move_the_plan(tmp_path: Path) -> None:
+    """A cluster whose decode is half as fast as the fit says."""
+    from tests.unit.plan.test_rows import GOOD, file
+
+    slow = tmp_path / "own.csv"
+    rows = [{**GOOD, "id": f"own_{at}", "concurrency": str(at), "tpot_ms": str(30 + at / 4), "out_tps_per_decode_gpu": "", "in_tps_per_prefill_gpu": ""} for at in (8, 16, 32, 64)]
+    slow.write_text(file(*rows))
+    asked = ("--model", "DeepSeek-V3", "--hardware", "b200", "--nodes", 2, "--workload", "8k/1k", "--concurrency", 16, "-o", "json")
+    plain, own = (json.loads(run(*asked, *more).stdout)["layouts"] for more in ((), ("--calibration", slow)))
+
+    def tpot(layouts: list[dict[str, dict[str, float]]]) -> float:
+        return next(each["prediction"]["tpotMs"] for each in layouts if each["decode"]["tp"] == 8)
+
+    assert tpot(own) > 1.3 * tpot(plain)
+
+
+def test_a_report(tmp_path: Path) -> None:
+    text = run("validate", ROOT / "ome_operator/plan/data/calibration.csv").stdout
+    assert "163 rows: 162 answered, 1 refused." in text and "their errors are no test" in text
+    said = json.loads(run("validate", ROOT / "ome_operator/plan/data/calibration.csv", "-o", "json").stdout)
+    assert said["answered"] == 162 == len(said["predictions"]) and said["beyondFactorTwo"] == []

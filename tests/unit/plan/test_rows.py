@@ -1,0 +1,116 @@
+"""Calibration files: what is read, what is refused with a sentence, and never a traceback."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ome_operator.plan.constants import fitted
+from ome_operator.plan.memory import DECODE, PREFILL, fit
+from ome_operator.plan.refused import RefusedError
+from ome_operator.plan.rows import COLUMNS, Row, row, shipped
+from ome_operator.plan.validate import validate
+from ome_operator.plan.workers import Worker, workers
+
+GOOD = dict(
+    zip(
+        COLUMNS,
+        ("x", "s", "DeepSeek-V3", "sglang", "0.5.8", "b200_sxm", "fp8", "8192", "1024", "", "1x(tp1 dp8 etp1 ep8) b1", "8",
+         "1x(tp8 dp1 etp8 ep1) b4", "8", "4", "500", "10", "1", "46", "370", "tps derived by Little law, lengths x0.9", ""),
+        strict=True,
+    )
+)  # fmt: skip
+
+
+def file(*rows: dict[str, str]) -> str:
+    lines = [",".join(COLUMNS), *(",".join(f'"{each.get(name, "")}"' for name in COLUMNS) for each in rows)]
+    return "\n".join(lines) + "\n"
+
+
+def test_all_shipped_rows_are_understood() -> None:
+    assert len(shipped()) == 163
+    assert len({found.group for found in shipped()}) == 75
+
+
+def test_a_row() -> None:
+    found = row(GOOD)
+    assert found.load.prompt == pytest.approx(0.9 * 8192) and found.ttft == 0.5
+    assert found.prefill is not None and found.prefill.worker == Worker(1, 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"model": "DeepSeek-V9"}, "The model DeepSeek-V9 is not known: the nearest that is known is DeepSeek-V3."),
+        ({"gpu": "h101_sxm"}, "The GPU h101_sxm is not known: the nearest that is known is h100."),
+        ({"precision": "fp7"}, "The precision fp7 is not known: the nearest that is known is fp8."),
+        ({"isl": "many"}, "isl is 'many', which is no number."),
+        ({"isl": "0"}, "isl is 0, and has to be above 0 and below a billion."),
+        ({"osl": "1e30"}, "osl is 1e30, and has to be above 0 and below a billion."),
+        ({"concurrency": "nan"}, "concurrency is nan, and has to be above 0 and below a billion."),
+        ({"concurrency": ""}, "The row names no concurrency, without which a closed loop has no state."),
+        ({"decode": "all of them"}, "The layout 'all of them' is not understood: 4x(tp8 dp1 etp1 ep8) b16 and 1xDEP32 are."),
+        (
+            {"decode": "1x(tp8 dp1 etp1 ep4)"},
+            "The layout '1x(tp8 dp1 etp1 ep4)' spreads experts over 4 GPUs and attention over 8.",
+        ),
+        ({"d_gpus": "9"}, "decode 1x(tp8 dp1 etp8 ep1) b4 has 8 GPUs, and d_gpus says 9."),
+        ({"prefill": "", "decode": ""}, "The row names no layout, neither of prefill nor of decode."),
+        ({"engine": ""}, "The row names no engine."),
+        ({"isl": ""}, "isl is empty."),
+    ],
+)
+def test_what_is_wrong_with_a_row(change: dict[str, str], said: str) -> None:
+    found = validate(file({**GOOD, **change}), "f.csv", fitted())
+    assert dict(found.refused) == {"x": said}
+
+
+def test_other_engines_and_gpus_are_answered() -> None:
+    found = validate(
+        file(
+            {**GOOD, "engine": "vllm", "gpu": "mi355x"},
+            {**GOOD, "id": "y", "gpu": "h200_sxm", "model": "gpt-oss-120b", "precision": "fp4", "mtp": "yes"},
+        ),
+        "f.csv",
+        fitted(),
+    )
+    assert not found.refused
+    assert set(found.classes) == {"vllm mi355x fp8 narrow", "sglang h200 fp4 narrow mtp"}
+
+
+def test_a_file_of_something_else() -> None:
+    with pytest.raises(RefusedError, match="has no column id, model"):
+        validate("a,b\n1,2\n", "f.csv", fitted())
+    with pytest.raises(RefusedError, match="has no column id"):
+        validate("", "f.csv", fitted())
+
+
+def test_rows_of_the_same_name_are_all_told() -> None:
+    found = validate(file({**GOOD, "isl": "x"}, {**GOOD, "isl": "y"}), "f.csv", fitted())
+    assert len(found.refused) == 2
+
+
+@given(st.dictionaries(st.sampled_from(COLUMNS), st.text(max_size=30)))
+def test_no_cell_ends_in_a_traceback(change: dict[str, str]) -> None:
+    text = file({**GOOD, **{name: value.replace('"', "") for name, value in change.items()}})
+    assert validate(text, "f.csv", fitted()).rows >= 1
+
+
+@given(st.text())
+def test_no_text_ends_in_a_traceback(text: str) -> None:
+    try:
+        validate(text, "f.csv", fitted())
+        validate(",".join(COLUMNS) + "\n" + text, "f.csv", fitted())
+    except RefusedError:
+        pass
+
+
+@pytest.mark.parametrize("text", ["1xDEP32", "2x(tp1 dp32 etp32 ep1) b64"])
+def test_spellings_of_wide_experts(text: str) -> None:
+    assert workers(text)[1] == Worker(1, 32, 32)
+
+
+@pytest.mark.parametrize("found", shipped(), ids=lambda found: found.id)
+def test_nobody_who_ran_on_silicon_is_told_that_it_does_not_fit(found: Row) -> None:
+    for stage, role in ((PREFILL, found.prefill), (DECODE, found.decode)):
+        if role is not None:
+            assert fit(found.place.shape, found.place.gpu, role.worker, stage).missing <= 0

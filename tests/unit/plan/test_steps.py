@@ -1,0 +1,88 @@
+"""Steps: dimensions, orders of magnitude, and what a lone term has to be."""
+
+import math
+
+import pytest
+
+from ome_operator.plan import steps
+from ome_operator.plan.constants import fitted
+from ome_operator.plan.gpus import gpu, gpus
+from ome_operator.plan.shapes import shape
+from ome_operator.plan.steps import Place
+from ome_operator.plan.workers import Worker
+
+K2 = Place(shape("Kimi-K2-Instruct"), gpu("h200"), "sglang")
+KINDS = [Worker(8, 1, 1), Worker(8, 1, 8), Worker(1, 8, 1), Worker(1, 8, 8), Worker(1, 96, 96), Worker(1, 1, 1)]
+
+
+def test_a_token_reads_what_a_card_says() -> None:
+    """A single request on 8 GPUs: 8 of 384 experts, everything else, at 4.8 TB/s."""
+    found = steps.decode_terms(K2, Worker(8, 1, 1), 1, 0)
+    experts = 1014.7e9 * 8 / 384 / 8
+    assert math.isclose(found["weights"], (experts + K2.shape.rest_bytes / 8) / 4.8e12, rel_tol=1e-3)
+
+
+def test_a_token_costs_two_operations_for_each_active_parameter() -> None:
+    work = (K2.shape.routed_flops + K2.shape.rest_flops) / 2
+    assert math.isclose(work, K2.shape.facts.active_parameters or 0, rel_tol=1e-6)
+
+
+@pytest.mark.parametrize("worker", KINDS, ids=str)
+def test_the_quick_decoder_says_what_the_terms_say(worker: Worker) -> None:
+    c = fitted()
+    step = steps.decoder(K2, worker, 3000, c)
+    factors = steps.decode_factors(K2, worker, c)
+    for batch in (0.5, 1, 7, 480, 46080):
+        terms = steps.decode_terms(K2, worker, batch, 3000)
+        assert math.isclose(step(batch), sum(factors[name] * time for name, time in terms.items()), rel_tol=1e-9)
+
+
+@pytest.mark.parametrize("worker", KINDS, ids=str)
+def test_twice_the_rates_and_no_latency_are_half_the_time(worker: Worker) -> None:
+    """All terms but fixed times are seconds: bytes over bytes a second, operations over operations a second."""
+    from dataclasses import replace
+
+    fast = replace(
+        K2.gpu,
+        bandwidth=K2.gpu.bandwidth * 2,
+        link=K2.gpu.link * 2,
+        network=K2.gpu.network * 2,
+        flops={name: rate * 2 for name, rate in K2.gpu.flops.items()},
+    )
+    slow_terms = steps.decode_terms(K2, worker, 64, 3000)
+    fast_terms = steps.decode_terms(replace(K2, gpu=fast), worker, 64, 3000)
+    for name, time in slow_terms.items():
+        if name in ("layer", "request") or name.startswith("hop"):
+            assert fast_terms[name] == time
+        elif name.startswith("wire"):
+            assert fast_terms[name] <= time
+        else:
+            assert math.isclose(fast_terms[name], time / 2)
+
+
+def test_experts_that_a_batch_meets() -> None:
+    assert steps.touched(K2.shape, 0) == 0
+    assert math.isclose(steps.touched(K2.shape, 1), 8 / 384)
+    assert steps.touched(K2.shape, 10_000) > 0.999
+    assert steps.touched(shape("Qwen3-32B"), 10) == 0
+
+
+def test_every_gpu_has_its_source_and_prices_have_a_date() -> None:
+    for machine in gpus().values():
+        assert machine.source and machine.memory > 0 and {"bf16", "fp8"} <= machine.flops.keys()
+        if machine.price is not None:
+            assert machine.price.usd > 0 and machine.price.source and machine.price.date[:2] == "20"
+
+
+def test_gpus_are_those_of_the_accelerator_classes() -> None:
+    from ome_operator.cli.generate import bookshelf
+
+    for name, hardware in bookshelf().hardware.items():
+        machine = gpu(name)
+        assert machine is gpu(hardware.accelerator.name)
+        assert machine.memory == hardware.memory
+        said = hardware.accelerator.spec.capabilities
+        assert machine.bandwidth / 1e9 == float(said.memory_bandwidth_gbps or 0)
+        assert math.isclose(
+            machine.flops["bf16"] / 1e12, (said.performance and said.performance.fp16_tflops) or 0, rel_tol=0.01
+        )
