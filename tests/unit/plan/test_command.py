@@ -18,8 +18,10 @@ GOLDEN = {
     "kimi-k2-h200-16": (*K2, "--nodes", "16", "--workload", "2000/100"),
     "kimi-k2-h200-agentic": (*K2, "--nodes", "16", "--workload", "30k/2k", "--prefix-hit", "0.9", "--tpot", "50"),
     "kimi-k2-h200-rate": (*K2, "--workload", "2000/500", "--requests-per-second", "40", "--tpot", "40", "--price", "2.30"),
-    "deepseek-r1-gb200": ("--model", "DeepSeek-R1", "--hardware", "gb200", "--nodes", "12", "--workload", "
-    ""8k/1k", "--precision", "fp4"),
+    "deepseek-r1-gb200": (
+        *("--model", "DeepSeek-R1", "--hardware", "gb200", "--precision", "fp4"),
+        *("--nodes", "12", "--workload", "8k/1k"),
+    ),
     "explain": ("explain",),
 }
 
