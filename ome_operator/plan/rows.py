@@ -11,7 +11,7 @@ from ome_operator.plan import gpus, shapes
 from ome_operator.plan.loop import Load, Role
 from ome_operator.plan.refused import RefusedError
 from ome_operator.plan.steps import Place
-from ome_operator.plan.workers import workers
+from ome_operator.plan.workers import Worker, mislabelled, workers
 
 COLUMNS = (
     "id", "source", "model", "engine", "version", "gpu", "precision", "isl", "osl", "mtp", "prefill", "p_gpus", "decode",
@@ -98,6 +98,9 @@ def row(said: Mapping[str, str]) -> Row:
     """A row from its cells."""
     precision = said["precision"].lower().replace("nvfp4", "fp4").replace("mxfp4", "fp4").replace("fp16", "bf16")
     place = Place(shapes.shape(said["model"], precision), gpus.gpu(said["gpu"]), engine(said["engine"]), said["version"])
+    prefill, decode = _role(said, "prefill", "p_gpus"), _role(said, "decode", "d_gpus")
+    if mislabelled(said["decode"]) or mislabelled(said["prefill"]):
+        prefill, decode = _whole(prefill), _whole(decode)
     found = Row(
         id=said["id"],
         place=place,
@@ -105,8 +108,8 @@ def row(said: Mapping[str, str]) -> Row:
         osl=_needed(said, "osl"),
         share=LITTLE if "derived" in said["kind"] else 1.0,
         mtp=said["mtp"].lower() in ("yes", "on", "true", "1"),
-        prefill=_role(said, "prefill", "p_gpus"),
-        decode=_role(said, "decode", "d_gpus"),
+        prefill=prefill,
+        decode=decode,
         concurrency=_number(said, "concurrency"),
         ttft=_scaled(said, "ttft_ms"),
         tpot=_scaled(said, "tpot_ms"),
@@ -120,6 +123,13 @@ def row(said: Mapping[str, str]) -> Row:
     if found.prefill and found.decode and found.concurrency is None:
         raise RefusedError("The row names no concurrency, without which a closed loop has no state.")
     return found
+
+
+def _whole(role: Role | None) -> Role | None:
+    """Ranks with whole experts, in a row that calls them cut: it does so in both roles."""
+    if role is None or role.worker.kind != "dtp":
+        return role
+    return Role(role.copies, Worker(1, role.worker.dp, role.worker.dp))
 
 
 def _role(said: Mapping[str, str], column: str, count: str) -> Role | None:

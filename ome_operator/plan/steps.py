@@ -15,8 +15,8 @@ from ome_operator.plan.workers import Worker
 
 LAYER = 10e-6
 """Seconds that a layer's launches and small kernels take: the unit of a fitted number."""
-HOP = 10e-6
-"""Seconds that a collective takes without data: the unit of a fitted number."""
+HOP, FAR = 10e-6, 30e-6
+"""Seconds that a collective takes without data, inside a domain of links and beyond it: the unit of a fitted number."""
 REQUEST = 1e-6
 """Seconds that a request costs beside the model's own work (sampling, scheduling): the unit of a fitted number."""
 FIRST = 0.1
@@ -36,15 +36,16 @@ class Place:
 
     def keys(self, term: str, worker: Worker) -> tuple[str, ...]:
         """Names of the factors of a term: the base, then deviations from the general to this worker."""
-        engine, gpu, precision = self.engine, self.gpu.name, self.shape.precision
+        engine, gpu, precision, family = self.engine, self.gpu.name, self.shape.precision, self.gpu.family
         return (
             term,
             f"{term}.{engine}",
-            f"{term}.{self.gpu.family}",
+            f"{term}.{family}",
             f"{term}.{gpu}",
             f"{term}.{engine}.{precision}",
             f"{term}.{engine}.{self.version or 'any'}",
             f"{term}.{engine}.{worker.kind}",
+            f"{term}.{engine}.{family}.{precision}.{worker.kind}",
             f"{term}.{engine}.{gpu}.{precision}.{worker.kind}",
             f"{term}.{engine}.{gpu}.{precision}.{worker.kind}{worker.gpus}",
         )
@@ -82,6 +83,7 @@ def decode_terms(place: Place, worker: Worker, batch: float, context: float) -> 
     rank, gpus = batch / worker.dp, worker.gpus
     cache = shape.cache_numbers / min(worker.tp, shape.cache_heads)
     rate, wire = gpu.rate(shape.precision), gpu.wire(gpus)
+    hop = HOP if gpus <= gpu.domain else FAR
     experts = shape.routed_bytes * touched(shape, batch) / gpus
     out = {
         "layer": shape.layers * LAYER,
@@ -95,12 +97,12 @@ def decode_terms(place: Place, worker: Worker, batch: float, context: float) -> 
         "request": batch * REQUEST,
     }
     if kind == "tp":
-        out |= {"hop.tp": 2 * shape.layers * HOP, "wire.tp": 4 * shape.layers * batch * shape.hidden * RETURNED / wire}
+        out |= {"hop.tp": 2 * shape.layers * hop, "wire.tp": 4 * shape.layers * batch * shape.hidden * RETURNED / wire}
     if kind == "dtp":
-        out |= {"hop.dtp": 2 * shape.layers * HOP, "wire.dtp": 2 * shape.layers * batch * shape.hidden * RETURNED / wire}
+        out |= {"hop.dtp": 2 * shape.layers * hop, "wire.dtp": 2 * shape.layers * batch * shape.hidden * RETURNED / wire}
     if kind == "dep":
         sent = rank * min(shape.per_token, gpus - 1) * shape.hidden * (SENT + RETURNED)
-        out |= {"hop.dep": 2 * shape.expert_layers * HOP, "wire.dep": shape.expert_layers * sent / wire}
+        out |= {"hop.dep": 2 * shape.expert_layers * hop, "wire.dep": shape.expert_layers * sent / wire}
     return out
 
 

@@ -49,7 +49,7 @@ def workers(text: str) -> tuple[int, Worker]:
             raise RefusedError(f"The layout {text!r} has a size of 0, or of more than {_MOST:,}.")
         if etp * ep != tp * dp and etp * ep != 1:
             raise RefusedError(f"The layout {text!r} spreads experts over {etp * ep} GPUs and attention over {tp * dp}.")
-        return copies, Worker(tp, dp, etp * ep if etp > NODE_OF_EXPERTS else ep)
+        return copies, Worker(tp, dp, etp * ep if mislabelled(text) else ep)
     if found := _SHORT.fullmatch(text.strip()):
         copies, gpus = int(found[1]), int(found[3])
         if not 1 <= copies <= _MOST or not 1 <= gpus <= _MOST:
@@ -62,3 +62,9 @@ def workers(text: str) -> tuple[int, Worker]:
         }
         return copies, apart[found[2]]
     raise RefusedError(f"The layout {text!r} is not understood: 4x(tp8 dp1 etp1 ep8) b16 and 1xDEP32 are.")
+
+
+def mislabelled(text: str) -> bool:
+    """Whether a layout calls experts cut over more GPUs than anybody cuts them over."""
+    found = _WRITTEN.fullmatch(text.strip())
+    return found is not None and int(found[4]) > NODE_OF_EXPERTS and int(found[3]) > 1

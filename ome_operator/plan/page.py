@@ -1,0 +1,130 @@
+"""The tables of docs/sizing.md, from the data: `python -m ome_operator.plan.page` writes them into the page."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ome_operator.plan.classes import DEPLOYMENT, ENGINE, ENOUGH, GPU, Bar, bar, by_class, class_of, held, left_out
+from ome_operator.plan.constants import fitted
+from ome_operator.plan.gpus import gpus
+from ome_operator.plan.rows import Row, shipped
+
+PAGE = Path(__file__).parents[2] / "docs" / "sizing.md"
+WAITS, OTHERS = "waits", "others"
+AIMS = {"narrow": {"tokens": 0.07, "tpot": 0.06}, "wide": {"tokens": 0.20, "tpot": 0.20}}
+TTFT_AIMS = {WAITS: 0.25, OTHERS: 0.40}
+NEW_GPU = 0.35
+TERMS = {
+    "decode.layer": "launches and small kernels, in units of 10 µs a layer",
+    "decode.weights": "reading weights, over the time at full memory bandwidth",
+    "decode.cache": "reading the cache, the same",
+    "decode.attention": "operations of attention, over the time at the BF16 peak",
+    "decode.matrices": "operations of matrices, over the time at the peak of their precision",
+    "decode.request": "a request's own cost in a step, in units of 1 µs",
+    "decode.hop.tp": "an all-reduce without data, in units of 10 µs (30 µs beyond a domain of links)",
+    "decode.hop.dtp": "a gather without data, the same",
+    "decode.hop.dep": "an all-to-all without data, the same",
+    "decode.wire.tp": "data of all-reduces, over the time at the link's bandwidth",
+    "decode.wire.dtp": "data of gathers, the same",
+    "decode.wire.dep": "data of the all-to-all, the same",
+    "prefill.matrices": "operations of matrices, over the time at the peak",
+    "prefill.attention": "operations of attention, over the time at the BF16 peak",
+    "prefill.wire.tp": "data of all-reduces, over the time at the link's bandwidth",
+    "prefill.wire.dtp": "data of gathers, the same",
+    "prefill.wire.dep": "data of the all-to-all, the same",
+    "prefill.request": "a prompt's own cost, in units of 10 µs a layer",
+    "alone.fixed": "from a request to its first token beside prefill's step, in units of 100 ms",
+    "alone.ranks": "exponent: how much of a lone prompt's work the ranks beside it do not share",
+    "wait.queue": "waiting in the queue of prefill, over that of a queue with a single server (M/M/1)",
+    "wait.burst": "waiting from the first burst, in tenths of the time to read all prompts",
+    "slots": "waiting for a place in decode where each worker takes its fair share and the router chooses by chance",
+}
+
+
+def tables() -> dict[str, str]:
+    """Name -> the table."""
+    return {
+        "classes": _table(("class", "rows", "throughput", "TPOT", "TTFT, waits", "TTFT, others"), _classes()),
+        "left-out": _table(("left out", "figure", "rows", "median", "nine of ten", "worst"), _left_out()),
+        "constants": _table(("factor", "value", "of what"), _constants()),
+        "gpus": _table(("GPU", "memory GiB", "GB/s", "dense TFLOPS", "link, network GB/s", "price", "source"), _gpus()),
+    }
+
+
+def written(text: str) -> str:
+    """The page with its tables as the data have them."""
+    for name, table in tables().items():
+        head, tail = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+        before, found, rest = text.partition(head)
+        assert found, name
+        text = f"{before}{head}{table}{tail}{rest.partition(tail)[2]}"
+    return text
+
+
+def _table(head: Sequence[str], rows: Iterator[tuple[str, ...]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _classes() -> Iterator[tuple[str, ...]]:
+    rows = {row.id: row for row in shipped()}
+    errors: dict[tuple[str, str], list[float]] = {}
+    for each in held():
+        row = rows[each.id]
+        if each.left_out == DEPLOYMENT and "ttft" in each.ratios:
+            regime = WAITS if _waits(row) else OTHERS
+            errors.setdefault((class_of(row.place, (row.prefill, row.decode)), regime), []).append(
+                abs(each.ratios["ttft"] - 1)
+            )
+    for title, found in by_class().items():
+        aims = AIMS[title.rpartition(" ")[2]]
+        ttft = {regime: bar(errors[title, regime]) for regime in TTFT_AIMS if (title, regime) in errors}
+        yield (
+            title,
+            str(found["tokens"].rows),
+            _cell(found.get("tokens"), aims["tokens"]),
+            _cell(found.get("tpot"), aims["tpot"]),
+            *(_cell(ttft.get(regime), aim) for regime, aim in TTFT_AIMS.items()),
+        )
+
+
+def _waits(row: Row) -> bool:
+    """Whether the measured TTFT is above half of a request's time."""
+    assert row.ttft is not None and row.tpot is not None
+    return row.ttft > (row.load.answer - 1) * row.tpot
+
+
+def _cell(found: Bar | None, aim: float) -> str:
+    if found is None:
+        return "-"
+    said = f"{found.median:.0%}, worst {found.worst:.0%}"
+    if found.rows < ENOUGH:
+        return f"{said} ({found.rows} rows)"
+    return f"{said}; aim {aim:.0%} {'met' if found.median <= aim else '**missed**'}"
+
+
+def _left_out() -> Iterator[tuple[str, ...]]:
+    titles = {DEPLOYMENT: "a deployment", GPU: "all rows of a GPU", ENGINE: "all rows of an engine"}
+    for what, title in titles.items():
+        for name, figure in (("tokens", "throughput"), ("tpot", "TPOT"), ("ttft", "TTFT")):
+            found = left_out(what)[name]
+            yield title, figure, str(found.rows), f"{found.median:.0%}", f"{found.ninth:.0%}", f"{found.worst:.0%}"
+
+
+def _constants() -> Iterator[tuple[str, ...]]:
+    logs: Mapping[str, float] = fitted().logs
+    for name, meaning in TERMS.items():
+        yield f"`{name}`", f"{math.exp(logs[name]):.2f}", meaning
+
+
+def _gpus() -> Iterator[tuple[str, ...]]:
+    for machine in dict.fromkeys(gpus()[name].name for name in gpus()):
+        found = gpus()[machine]
+        flops = ", ".join(f"{name} {rate / 1e12:,.0f}" for name, rate in found.flops.items())
+        price = f"${found.price.usd:.2f} ({found.price.date}, {found.price.source})" if found.price else "none found"
+        links = f"{found.link * 2 / 1e9:,.0f} over {found.domain}, {found.network / 1e9:,.0f}"
+        yield found.name, f"{found.memory / 2**30:.0f}", f"{found.bandwidth / 1e9:,.0f}", flops, links, price, found.source
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

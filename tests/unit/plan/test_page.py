@@ -1,0 +1,64 @@
+"""docs/sizing.md says what the data say, and the data what the code makes of the calibration."""
+
+import pytest
+
+from ome_operator.plan.classes import DEPLOYMENT, FIGURES, held, left_out
+from ome_operator.plan.constants import fitted
+from ome_operator.plan.fit import fit, held_out, priors
+from ome_operator.plan.page import PAGE, TERMS, written
+from ome_operator.plan.rows import shipped
+from ome_operator.plan.validate import figures
+from tests.support.parts import ROOT
+
+HELD = {(each.id, each.left_out): each.ratios for each in held()}
+AGAIN = ("cfg666", "cfg481", "lmsys_h100_prefill_2k")
+"""Deployments that the test leaves out again; all of them take five minutes."""
+
+
+def test_the_tables_are_what_the_data_say(update: bool) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    if update:
+        PAGE.write_text(written(text), encoding="utf-8")
+    assert written(text) == text, "see `pytest tests/unit/plan --update-golden`"
+
+
+def test_every_row_that_is_answered_was_left_out_once() -> None:
+    rows = [row.id for row in shipped() if row.id != "lmsys_gb200_decode_fp8"]
+    assert [id_ for id_, what in HELD if what == DEPLOYMENT] == rows
+
+
+def test_the_shipped_constants_are_what_the_fit_finds() -> None:
+    rows = shipped()
+    logs = fitted().logs
+    assert set(logs) == set(priors(rows)) and TERMS.keys() <= logs.keys()
+    again = fit(rows, logs, rounds=2).logs
+    assert max(abs(again[name] - value) for name, value in logs.items()) < 0.1
+
+
+@pytest.mark.parametrize("group", AGAIN)
+def test_cross_validation_again(group: str) -> None:
+    rows = shipped()
+    said = held_out(rows, fitted(), DEPLOYMENT, group)
+    assert said
+    for row in (row for row in rows if row.id in said):
+        guessed, seen = figures(row, said[row.id])
+        for name in (name for name in FIGURES if name in seen and name in guessed):
+            assert guessed[name] / seen[name] == pytest.approx(HELD[row.id, DEPLOYMENT][name], rel=0.1)
+
+
+def test_no_throughput_and_no_tpot_of_a_known_engine_is_beyond_a_factor_of_two() -> None:
+    for each in held():
+        if each.left_out == DEPLOYMENT:
+            assert all(0.5 <= each.ratios.get(name, 1.0) <= 2 for name in ("tokens", "tpot")), each
+
+
+def test_errors_do_not_grow() -> None:
+    """What the page promises, with a little room: a change of the model must not make it worse unseen."""
+    whole = left_out(DEPLOYMENT)
+    assert whole["tokens"].median < 0.08 and whole["tpot"].median < 0.08 and whole["ttft"].median < 0.35
+    assert left_out("gpu")["tokens"].median < 0.35
+
+
+def test_the_calibration_is_the_file_that_was_handed_over() -> None:
+    rows = (ROOT / "ome_operator/plan/data/calibration.csv").read_text(encoding="utf-8").splitlines()
+    assert len(rows) == 164 and all(line.split(",")[1] for line in rows)
