@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from functools import cache
 
 from ome_operator.cookbook.library import engine as recipe
+from ome_operator.lint.memory import GIB
 from ome_operator.plan import steps
 from ome_operator.plan.constants import Constants
 from ome_operator.plan.loop import Load, Pair, Role, State
-from ome_operator.plan.memory import DECODE, GIB, PREFILL, Fit, fit
+from ome_operator.plan.memory import DECODE, PREFILL, Fit, fit
 from ome_operator.plan.refused import RefusedError
 from ome_operator.plan.steps import Place
 from ome_operator.plan.workers import Worker
@@ -81,7 +82,8 @@ def layouts(ask: Ask, c: Constants) -> list[Layout]:
     splits = list(_splits(ask.nodes))
     prefills = {nodes: _undominated(ask, PREFILL, nodes, c) for nodes in {p for p, _ in splits}}
     decodes = {nodes: _undominated(ask, DECODE, nodes, c) for nodes in {d for _, d in splits}}
-    found, missed = [], []
+    found: list[Layout] = []
+    missed: list[Layout] = []
     for p, d in splits:
         for prefill in prefills[p]:
             for decode in decodes[d]:

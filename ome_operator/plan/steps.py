@@ -151,5 +151,5 @@ def prefill(place: Place, worker: Worker, length: float, prompt: float, c: Const
 
 def alone(place: Place, worker: Worker, length: float, prompt: float, c: Constants) -> float:
     """Seconds until the first token of a prompt that meets no other: a rank's work is not shared by the other ranks."""
-    ranks = worker.dp ** min(1.0, c.factor("alone.ranks"))
+    ranks: float = worker.dp ** min(1.0, c.factor("alone.ranks"))
     return FIRST * c.factor("alone.fixed", f"alone.fixed.{place.engine}") + ranks * prefill(place, worker, length, prompt, c)
