@@ -111,6 +111,8 @@ def trust(place: Place, prefill: Role | None, decode: Role | None, load: Load) -
         return Trust(left_out(ENGINE), "all rows, their engine left out", f"no row of {place.engine}")
     if place.gpu.name not in {row.place.gpu.name for row in rows}:
         return Trust(left_out(GPU), "all rows, their GPU left out", f"no row of {place.gpu.name.upper()}")
+    if far := _far(place, prefill, decode, load, rows):
+        return Trust(left_out(GPU), "all rows, their GPU left out", far)
     title = class_of(place, (prefill, decode))
     own = by_class().get(title, {})
     known = {name: found for name, found in own.items() if found.rows >= ENOUGH}
@@ -120,7 +122,7 @@ def trust(place: Place, prefill: Role | None, decode: Role | None, load: Load) -
         if len(own) == len(FIGURES) and own["tokens"].rows >= ENOUGH
         else "all rows, their deployment left out"
     )
-    return Trust(known, basis, _far(place, prefill, decode, load, rows))
+    return Trust(known, basis, "")
 
 
 def _far(place: Place, prefill: Role | None, decode: Role | None, load: Load, rows: Sequence[Row]) -> str:

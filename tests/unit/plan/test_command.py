@@ -111,7 +111,7 @@ def refused(*words: object) -> str:
     ("words", "said"),
     [
         (("--model", "Kimi-K9", *H200), "The model Kimi-K9 is not known: the nearest that is known is Kimi-K2."),
-        ((*K2[:2], "--hardware", "h201", *H200[2:]), "The GPU h201 is not known: the nearest that is known is h200."),
+        ((*K2[:2], "--hardware", "h300", *H200[2:]), "The GPU h300 is not known: the nearest that is known is h200."),
         ((*K2, "--workload", "1x/1k"), "'1x' has the unit x, which is not known: k, K, M are."),
         ((*K2, "--workload", "1k/1k", "--ttft", "2h"), "'2h' has the unit h, which is not known: s, ms, m, min are."),
         ((*K2, "--workload", "0/10"), "A length of 0 tokens cannot be planned for"),
@@ -150,20 +150,26 @@ def test_a_model_of_your_own(tmp_path: Path) -> None:
 
 def test_rows_of_ones_own_move_the_plan(tmp_path: Path) -> None:
     """A cluster whose decode is half as fast as the fit says."""
+    from ome_operator.plan.constants import fitted
+    from ome_operator.plan.fit import learn
+    from ome_operator.plan.predict import predict
+    from ome_operator.plan.rows import row
     from tests.unit.plan.test_rows import GOOD, file
 
-    slow = tmp_path / "own.csv"
-    plain_row = {**GOOD, "out_tps_per_decode_gpu": "", "in_tps_per_prefill_gpu": ""}
-    rows = [{**plain_row, "id": f"own_{at}", "concurrency": str(at), "tpot_ms": str(30 + at / 4)} for at in (8, 16, 32, 64)]
-    slow.write_text(file(*rows))
+    said = {**GOOD, "out_tps_per_decode_gpu": "", "in_tps_per_prefill_gpu": ""}
+    rows = [{**said, "id": f"own_{at}", "concurrency": str(at), "tpot_ms": str(20 + at / 3)} for at in (8, 16, 32, 64)]
+    own = tmp_path / "own.csv"
+    own.write_text(file(*rows))
     place = ("--model", "DeepSeek-V3", "--hardware", "b200", "--nodes", 2, "--workload", "8k/1k")
-    asked = (*place, "--concurrency", 16, "-o", "json")
-    plain, own = (json.loads(run(*asked, *more).stdout)["layouts"] for more in ((), ("--calibration", slow)))
-
-    def tpot(layouts: list[dict[str, dict[str, float]]]) -> float:
-        return next(each["prediction"]["tpotMs"] for each in layouts if each["decode"]["tp"] == 8)
-
-    assert tpot(own) > 1.3 * tpot(plain)
+    assert run(*place, "--calibration", own).stdout != run(*place).stdout
+    c = learn([row(each) for each in rows], fitted())
+    for each in map(row, rows):
+        before, after = predict(each, fitted()).tpot, predict(each, c).tpot
+        assert before and after and each.tpot
+        assert abs(after / each.tpot - 1) < 0.5 * abs(before / each.tpot - 1)
+    rows[0]["isl"] = "many"
+    own.write_text(file(*rows))
+    assert "own_8: isl is 'many', which is no number." in refused(*place, "--calibration", own)
 
 
 def test_a_report(tmp_path: Path) -> None:
