@@ -207,7 +207,7 @@ def _text(path: Path) -> str:
         raise RefusedError(f"{path} cannot be read: {why}.") from error
 
 
-@app.command(epilog="Example: ome plan validate runs.csv -o json")
+@app.command(short_help="Predictions beside published runs.", epilog="Example: ome plan validate runs.csv -o json")
 def validate(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Rows as docs/sizing.md has them.")],
     output: Output = Form.TEXT,
@@ -228,7 +228,7 @@ def validate(
         _emit(told.report_data(found), output)
 
 
-@app.command(epilog="Example: ome plan explain")
+@app.command(short_help="The published figures of Kimi K2.", epilog="Example: ome plan explain")
 def explain() -> None:
     """How the published figures of Kimi K2 on 128 H200 fit together, and what the model says of them."""
     from ome_operator.plan.constants import fitted

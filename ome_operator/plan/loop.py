@@ -1,6 +1,7 @@
 """What a deployment does with its requests: the closed loop, in which a fixed number is always there, and the open one."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,8 @@ from ome_operator.plan.steps import Place
 from ome_operator.plan.workers import Worker
 
 _HALVINGS = 40
+_ALL = 1e9
+"""Requests: more than anybody has."""
 BURST = 0.1
 """Of the time that prefill takes for all requests together: how long a request of the first burst waits, over all."""
 VERIFIED, ACCEPTED = 2.0, 1.8
@@ -92,40 +95,42 @@ def slots_keys(place: Place, worker: Worker) -> tuple[str, ...]:
     return "slots", f"slots.{engine}", f"slots.{engine}.{precision}.{kind}", f"slots.{engine}.{gpu}.{precision}.{kind}"
 
 
-class Pair:
-    """Prefill and decode apart."""
+class _Loop(ABC):
+    """Roles with their loads; a batch in decode is what everything follows from."""
+
+    most: float
+    """Requests a second that prefill could read."""
+    own: float
+    """Seconds of TTFT that a request takes where nobody waits."""
+    _service: float
+    _slots: float
+    _copies: int
 
     def __init__(
-        self,
-        place: Place,
-        prefill: Role,
-        decode: Role,
-        loads: Sequence[Load],
-        c: Constants,
-        room: float = math.inf,
-        mtp: bool = False,
-    ):
-        """`room`: requests that the cache of decode holds, over all workers; `mtp`: with a draft token."""
-        service = sum(load.share * steps.prefill(place, prefill.worker, load.read, load.prompt, c) for load in loads)
-        self.most = prefill.copies / service
-        self.own = sum(load.share * steps.alone(place, prefill.worker, load.read, load.prompt, c) for load in loads)
-        self._wait = service / prefill.copies * c.factor("wait.queue")
+        self, place: Place, reads: Role, answers: Role, loads: Sequence[Load], c: Constants, room: float, mtp: bool
+    ) -> None:
+        worker = reads.worker
+        self._service = sum(load.share * steps.prefill(place, worker, load.read, load.prompt, c) for load in loads)
+        self.most = reads.copies / self._service
+        self.own = sum(load.share * steps.alone(place, worker, load.read, load.prompt, c) for load in loads)
+        self._wait = self._service / reads.copies * c.factor("wait.queue")
         self._burst = BURST * c.factor("wait.burst", f"wait.burst.{place.engine}") / self.most
-        self._slots = slots(place, decode, c)
+        self._slots = 0.0
         later = [load.share * max(load.answer - 1, 1e-9) for load in loads]
-        self._later = sum(later)
-        context = sum(each * (load.prompt + load.answer / 2) for each, load in zip(later, loads, strict=True)) / self._later
-        step = steps.decoder(place, decode.worker, context, c)
+        context = sum(each * (load.prompt + load.answer / 2) for each, load in zip(later, loads, strict=True)) / sum(later)
+        step = steps.decoder(place, answers.worker, context, c)
         self._step = (lambda batch: step(VERIFIED * batch) / ACCEPTED) if mtp else step
-        self._copies, self._room = decode.copies, room
+        self._later, self._copies, self._room = sum(later), answers.copies, room
+
+    @abstractmethod
+    def _pace(self, batch: float) -> tuple[float, float]:
+        """(requests a second, TPOT) that keep so many requests in decode."""
 
     def _at(self, batch: float, base: float, share: float) -> tuple[float, float, float]:
-        """(requests a second, TTFT, TPOT) that keep so many requests in decode; `share`: that wait for a place there."""
-        tpot = self._step(batch / self._copies)
-        answering = self._later * tpot
-        rate = batch / answering
+        """The same with TTFT in the middle; `share`: of a request's time, for which it waits for a place in decode."""
+        rate, tpot = self._pace(batch)
         busy = rate / self.most
-        ttft = base + share * answering + self._wait * busy / (1 - busy) if busy < 1 else math.inf
+        ttft = base + share * self._later * tpot + self._wait * busy / (1 - busy) if busy < 1 else math.inf
         return rate, ttft, tpot
 
     def closed(self, concurrency: float) -> State:
@@ -138,7 +143,7 @@ class Pair:
             rate, ttft, _tpot = self._at(batch, base, share)
             low, high = (low, batch) if batch + rate * ttft > concurrency else (batch, high)
         batch = (low + high) / 2
-        rate, _ttft, tpot = self._at(batch, base, share)
+        rate, tpot = self._pace(batch)
         return State(rate, (concurrency - batch) / rate, tpot, batch, self.most, self.own, concurrency / rate)
 
     def opened(self, wanted: float) -> State | None:
@@ -149,17 +154,48 @@ class Pair:
     def highest(self, tpot: float = math.inf, ttft: float = math.inf, rate: float = math.inf, busy: float = BUSY) -> State:
         """The most requests a second within these bounds."""
         most = min(rate, self.most * busy)
-
-        def within(batch: float) -> bool:
+        low, high = 0.0, min(self._room, _ALL)
+        for _ in range(_HALVINGS + 20):
+            batch = (low + high) / 2
             reached, first, each = self._at(batch, self.own, 0.0)
-            return reached <= most and first <= ttft and each <= tpot
-
-        high = self._room if math.isfinite(self._room) else most * self._later * self._step(0) + 1
-        while not math.isfinite(self._room) and within(high):
-            high *= 2
-        low = 0.0
-        for _ in range(_HALVINGS + 10):
-            middle = (low + high) / 2
-            low, high = (middle, high) if within(middle) else (low, middle)
+            low, high = (batch, high) if reached <= most and first <= ttft and each <= tpot else (low, batch)
         reached, first, each = self._at(low, self.own, 0.0)
         return State(reached, first, each, low, self.most, self.own, first + self._later * each)
+
+
+class Pair(_Loop):
+    """Prefill and decode apart."""
+
+    def __init__(
+        self,
+        place: Place,
+        prefill: Role,
+        decode: Role,
+        loads: Sequence[Load],
+        c: Constants,
+        room: float = math.inf,
+        mtp: bool = False,
+    ) -> None:
+        """`room`: requests that the cache of decode holds, over all workers; `mtp`: with a draft token."""
+        super().__init__(place, prefill, decode, loads, c, room, mtp)
+        self._slots = slots(place, decode, c)
+
+    def _pace(self, batch: float) -> tuple[float, float]:
+        tpot = self._step(batch / self._copies)
+        return batch / (self._later * tpot), tpot
+
+
+class Together(_Loop):
+    """Engines that read and answer: a step of prefill stops decode on the same GPUs."""
+
+    def __init__(
+        self, place: Place, both: Role, loads: Sequence[Load], c: Constants, room: float = math.inf, mtp: bool = False
+    ) -> None:
+        """`room`: requests that the cache holds, over all engines; `mtp`: with a draft token."""
+        super().__init__(place, both, both, loads, c, room, mtp)
+
+    def _pace(self, batch: float) -> tuple[float, float]:
+        each = batch / self._copies
+        step = self._step(each)
+        rate = batch / (self._later * step + each * self._service)
+        return rate, step / (1 - rate / self.most)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ome_operator.plan import steps
 from ome_operator.plan.constants import Constants
-from ome_operator.plan.loop import Pair
+from ome_operator.plan.loop import Pair, Together
 from ome_operator.plan.refused import RefusedError
 from ome_operator.plan.rows import Row
 
@@ -29,6 +29,9 @@ def predict(row: Row, c: Constants) -> Prediction:
     if row.decode is None and row.prefill is not None:
         seconds = steps.prefill(row.place, row.prefill.worker, load.read, load.prompt, c)
         return Prediction(None, None, load.read / seconds / row.prefill.worker.gpus, None)
+    if row.prefill is None and row.decode is not None and row.ttft is not None and row.concurrency is not None:
+        state = Together(row.place, row.decode, [load], c, mtp=row.mtp).closed(row.concurrency)
+        return Prediction(state.ttft, state.tpot, None, state.rate * load.answer / row.decode.gpus, state.regime)
     if row.prefill is None and row.decode is not None:
         if row.concurrency is None:
             raise RefusedError("Decode alone without a concurrency: its batch is not known.")
