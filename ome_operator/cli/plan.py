@@ -81,7 +81,7 @@ def layouts(
     from ome_operator.plan import answer, told
     from ome_operator.plan.ask import means, seconds
     from ome_operator.plan.gpus import Price, gpu
-    from ome_operator.plan.layouts import Ask
+    from ome_operator.plan.layouts import Ask, counted
     from ome_operator.plan.layouts import layouts as found_layouts
     from ome_operator.plan.refused import RefusedError
     from ome_operator.plan.rows import engine as known_engine
@@ -106,7 +106,7 @@ def layouts(
         ask = Ask(
             place,
             _loads(workload, prefix_hit),
-            nodes or 2,
+            nodes or 1,
             requests_per_second,
             concurrency,
             seconds(ttft, "s", "--ttft") if ttft is not None else math.inf,
@@ -130,7 +130,7 @@ def layouts(
     }
     if output is Form.TEXT:
         title = (
-            f"{place.shape.name} ({place.shape.precision}) on {ask.nodes} nodes of {machine.node} "
+            f"{place.shape.name} ({place.shape.precision}) on {counted(ask.nodes)} of {machine.node} "
             f"{machine.name.upper()} with {place.engine}: "
             f"{load.prompt:,.0f} tokens in, {load.answer:,.0f} out"
         )

@@ -17,15 +17,16 @@ RECIPES = ("Kimi-K2-Instruct", "Kimi-K2-Instruct-0905", "Kimi-K2-Base")
 def document(ask: Ask, layout: Layout, price: Price | None) -> dict[str, Any]:
     """Everything that is said of a layout."""
     state, load = layout.state, means(ask.loads)
-    found = trust(ask.place, layout.prefill.role, layout.decode.role, load)
+    reads = layout.prefill or layout.decode
+    found = trust(ask.place, layout.prefill.role if layout.prefill else None, layout.decode.role, load)
     return {
         "engine": ask.place.engine,
-        "strategy": "pd",
-        "prefill": _side(layout.prefill),
+        "strategy": "pd" if layout.prefill else "together",
+        "prefill": _side(layout.prefill) if layout.prefill else None,
         "decode": {**_side(layout.decode), "batchPerRank": round(state.batch / _ranks(layout.decode), 1)},
         "prediction": {
             "requestsPerSecond": round(state.rate, 3),
-            "inputTokensPerSecond": _spread(state.rate * load.prompt, layout.prefill),
+            "inputTokensPerSecond": _spread(state.rate * load.prompt, reads),
             "outputTokensPerSecond": _spread(state.rate * load.answer, layout.decode),
             "ttftSeconds": round(state.ttft, 3),
             "tpotMs": round(state.tpot * 1000, 2),
@@ -71,18 +72,22 @@ def _spread(tokens: float, side: Side) -> dict[str, float]:
 
 
 def cost(layout: Layout, load: Load, price: Price | None, per_node: int) -> dict[str, Any] | None:
-    """USD for a million tokens: each role pays for its own tokens, idle GPUs of its nodes included."""
+    """USD for a million tokens: each role pays for its own tokens, idle GPUs of its nodes included.
+
+    Where engines do both, their nodes pay for tokens in or for tokens out: each as if the other were free.
+    """
     if price is None or not layout.state.rate:
         return None
     rate = layout.state.rate
-    into, out = (side.nodes * per_node * price.usd / 3600 * 1e6 for side in (layout.prefill, layout.decode))
+    second = per_node * price.usd / 3600 * 1e6
+    into = (layout.prefill or layout.decode).nodes * second
     return {
         "usdPerGpuHour": price.usd,
         "date": price.date,
         "source": price.source,
         "usdPerMillionInput": round(into / (rate * load.prompt), 4),
-        "usdPerMillionOutput": round(out / (rate * load.answer), 4),
-        "usdPerMillionOutputAllIn": round((into + out) / (rate * load.answer), 4),
+        "usdPerMillionOutput": round(layout.decode.nodes * second / (rate * load.answer), 4),
+        "usdPerMillionOutputAllIn": round(layout.nodes * second / (rate * load.answer), 4),
     }
 
 
@@ -101,8 +106,10 @@ def told(found: Trust) -> dict[str, Any]:
 
 def generate(ask: Ask, layout: Layout) -> str | None:
     """The call of `ome generate` that writes it; None where it has no recipe."""
-    place, sides = ask.place, (layout.prefill, layout.decode)
-    wide = all(side.role.copies == 1 and side.role.worker.kind == "dep" for side in sides)
+    place = ask.place
+    if layout.prefill is None:
+        return None
+    wide = all(side.role.copies == 1 and side.role.worker.kind == "dep" for side in (layout.prefill, layout.decode))
     if place.shape.name not in RECIPES or place.engine != "sglang" or place.gpu.family == "cdna" or not wide:
         return None
     words = ["ome", "generate", "--hardware", place.gpu.name, "--model", place.shape.name, "--strategy", "pd"]

@@ -15,8 +15,8 @@ from ome_operator.plan.steps import Place
 FIGURES = ("ttft", "tpot", "tokens")
 NARROW = 8
 """GPUs of a worker up to which a class is `narrow`."""
-DEPLOYMENT, GPU, ENGINE = "deployment", "gpu", "engine"
-"""What was left out of the fit: a deployment at all its loads, all rows of a GPU, all rows of an engine."""
+DEPLOYMENT, GPU, ENGINE, MODEL = "deployment", "gpu", "engine", "model"
+"""What was left out of the fit: a deployment at all its loads, or all rows of a GPU, an engine, a family of models."""
 ENOUGH = 8
 """Rows of a class that has a bar of its own."""
 
@@ -111,6 +111,11 @@ def trust(place: Place, prefill: Role | None, decode: Role | None, load: Load) -
         return Trust(left_out(ENGINE), "all rows, their engine left out", f"no row of {place.engine}")
     if place.gpu.name not in {row.place.gpu.name for row in rows}:
         return Trust(left_out(GPU), "all rows, their GPU left out", f"no row of {place.gpu.name.upper()}")
+    families = {row.place.shape.facts.model_type for row in rows}
+    if place.shape.facts.model_type not in families:
+        return Trust(
+            left_out(MODEL), "rows of rarer models, their model left out", f"no row of a model like {place.shape.name}"
+        )
     if far := _far(place, prefill, decode, load, rows):
         return Trust(left_out(GPU), "all rows, their GPU left out", far)
     title = class_of(place, (prefill, decode))
@@ -134,6 +139,8 @@ def _far(place: Place, prefill: Role | None, decode: Role | None, load: Load, ro
     families = {row.place.shape.facts.model_type for row in here}
     if place.shape.facts.model_type not in families:
         return f"no row of a model like {place.shape.name}"
+    if prefill is None:
+        return "no row of engines that read and answer"
     for title, role, have in (
         ("prefill", prefill, [row.prefill for row in here]),
         ("decode", decode, [row.decode for row in here]),

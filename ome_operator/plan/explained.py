@@ -150,6 +150,7 @@ def _balance(here: Place, load: Load, c: Constants) -> str:
         best = layouts(Ask(here, (load,), NODES), c)[0]
     except RefusedError as error:
         return str(error)
+    assert best.prefill is not None, "pairs come first"
     state, sides = best.state, (best.prefill, best.decode)
     far = trust(here, best.prefill.role, best.decode.role, load).extrapolated
     return (

@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 
 from ome_operator.plan import steps
-from ome_operator.plan.classes import DEPLOYMENT, ENGINE, FIGURES, GPU
+from ome_operator.plan.classes import DEPLOYMENT, ENGINE, FIGURES, GPU, MODEL
 from ome_operator.plan.constants import Constants
 from ome_operator.plan.loop import slots_keys
 from ome_operator.plan.predict import Prediction, predict
@@ -188,7 +188,8 @@ def _ratios(row: Row, said: Prediction) -> dict[str, float]:
 
 
 def _left_out(row: Row, what: str) -> str:
-    return {DEPLOYMENT: row.group, GPU: row.place.gpu.name, ENGINE: row.place.engine}[what]
+    family = row.place.shape.facts.model_type or ""
+    return {DEPLOYMENT: row.group, GPU: row.place.gpu.name, ENGINE: row.place.engine, MODEL: family}[what]
 
 
 def held_out(rows: Sequence[Row], whole: Constants, what: str, only: str = "") -> dict[str, Prediction]:
@@ -218,12 +219,25 @@ def main() -> None:
     text = yaml.safe_dump({"constants": {name: round(value, 4) for name, value in sorted(whole.logs.items())}})
     (DATA / "fitted.yaml").write_text(head + text, encoding="utf-8")
     lines = ["id,left_out," + ",".join(FIGURES)]
-    for what in (DEPLOYMENT, GPU, ENGINE):
-        said = held_out(rows, whole, what)
+    for what in (DEPLOYMENT, GPU, ENGINE, MODEL):
+        lines += lines_of(rows, whole, what)
+    (DATA / "crossvalidated.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def lines_of(rows: Sequence[Row], whole: Constants, what: str) -> list[str]:
+    """Lines of crossvalidated.csv. Of models only those with few rows are left out: without the others nothing is left."""
+    few = {_left_out(row, what) for row in rows if _count(rows, row, what) < len(rows) / 2}
+    out = []
+    for group in sorted(few) if what == MODEL else [""]:
+        said = held_out(rows, whole, what, group)
         for row in (row for row in rows if row.id in said):
             ratios = _ratios(row, said[row.id])
-            lines.append(",".join([row.id, what, *(f"{ratios[name]:.4f}" if name in ratios else "" for name in FIGURES)]))
-    (DATA / "crossvalidated.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+            out.append(",".join([row.id, what, *(f"{ratios[name]:.4f}" if name in ratios else "" for name in FIGURES)]))
+    return out
+
+
+def _count(rows: Sequence[Row], mine: Row, what: str) -> int:
+    return sum(_left_out(row, what) == _left_out(mine, what) for row in rows)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ from ome_operator.cookbook.library import engine as recipe
 from ome_operator.lint.memory import GIB
 from ome_operator.plan import steps
 from ome_operator.plan.constants import Constants
-from ome_operator.plan.loop import Load, Pair, Role, State
-from ome_operator.plan.memory import DECODE, PREFILL, Fit, fit
+from ome_operator.plan.loop import Load, Pair, Role, State, Together
+from ome_operator.plan.memory import BOTH, DECODE, PREFILL, Fit, fit
 from ome_operator.plan.refused import RefusedError
 from ome_operator.plan.steps import Place
 from ome_operator.plan.workers import Worker
@@ -66,14 +66,20 @@ class Side:
 class Layout:
     """An answer."""
 
-    prefill: Side
+    prefill: Side | None
+    """None where the same engines read and answer."""
     decode: Side
     state: State
 
     @property
     def nodes(self) -> int:
         """Of both."""
-        return self.prefill.nodes + self.decode.nodes
+        return (self.prefill.nodes if self.prefill else 0) + self.decode.nodes
+
+    @property
+    def gpus(self) -> int:
+        """That work."""
+        return (self.prefill.role.gpus if self.prefill else 0) + self.decode.role.gpus
 
 
 def layouts(ask: Ask, c: Constants) -> list[Layout]:
@@ -91,16 +97,21 @@ def layouts(ask: Ask, c: Constants) -> list[Layout]:
                 if state is None:
                     continue
                 (found if _good(ask, state) else missed).append(Layout(prefill, decode, state))
+    for both in _sides(ask, BOTH, ask.nodes):
+        state = _together(ask, both, c)
+        if state is not None:
+            (found if _good(ask, state) else missed).append(Layout(None, both, state))
     if not found:
-        raise RefusedError(_why(ask, missed, any(prefills.values()), any(decodes.values())))
+        raise RefusedError(_why(ask, missed))
     return sorted(found, key=lambda layout: _rank(ask, layout))
 
 
 def _rank(ask: Ask, layout: Layout) -> tuple[float, ...]:
-    state = layout.state
+    """Engines that do both come behind: no run says how far their numbers are off."""
+    state, behind = layout.state, layout.prefill is None
     if ask.rate is not None:
-        return (layout.prefill.role.gpus + layout.decode.role.gpus, state.ttft + state.tpot)
-    return (-round(state.rate, 6), layout.prefill.role.gpus + layout.decode.role.gpus)
+        return (behind, layout.gpus, state.ttft + state.tpot)
+    return (behind, -round(state.rate, 6), layout.gpus)
 
 
 def check(ask: Ask) -> None:
@@ -115,10 +126,6 @@ def check(ask: Ask) -> None:
     if ask.nodes > most:
         what = f"the {most} experts of {shape.name}" if shape.experts else f"{most}, which is the most for a dense model"
         raise RefusedError(f"{ask.nodes:,} nodes are more than {what}: plan fewer, and run copies of the service.")
-    if ask.nodes < 2:
-        raise RefusedError(
-            "Prefill and decode apart need 2 nodes or more, and a plan knows no other layout: ask for --nodes 2."
-        )
 
 
 def _splits(nodes: int) -> Iterator[tuple[int, int]]:
@@ -213,29 +220,42 @@ def _state(ask: Ask, prefill: Side, decode: Side, c: Constants) -> State | None:
     return pair.highest(ask.tpot, ask.ttft)
 
 
+def _together(ask: Ask, both: Side, c: Constants) -> State | None:
+    room = _room(ask, both)
+    if room < 1:
+        return None
+    loop = Together(ask.place, both.role, ask.loads, c, room)
+    if ask.rate is not None:
+        return loop.opened(ask.rate)
+    if ask.concurrency is not None:
+        return loop.closed(ask.concurrency)
+    return loop.highest(ask.tpot, ask.ttft)
+
+
 def _good(ask: Ask, state: State) -> bool:
     return state.ttft <= ask.ttft * 1.0001 and state.tpot <= ask.tpot * 1.0001 and state.batch > 1e-6
 
 
-def _why(ask: Ask, missed: Sequence[Layout], prefill: bool, decode: bool) -> str:
+def _why(ask: Ask, missed: Sequence[Layout]) -> str:
     """Why there is no layout, and the smallest change."""
     name, title = ask.place.shape.name, ask.place.gpu.name.upper()
-    if not prefill or not decode:
+    if not _sides(ask, BOTH, ask.nodes):
         return _short(ask)
     if missed:
         fastest = min(missed, key=lambda layout: max(layout.state.ttft / ask.ttft, layout.state.tpot / ask.tpot))
         state = fastest.state
         return (
-            f"No layout of {name} on {ask.nodes} nodes of {title} keeps these bounds: the nearest has a first token after "
+            f"No layout of {name} on {counted(ask.nodes)} of {title} keeps these bounds: the nearest has a first "
+            "token after "
             f"{state.ttft:.2f} s and another every {state.tpot * 1000:.1f} ms, means. Ask for these, or for more nodes."
         )
     if ask.rate is not None:
         best = layouts(Ask(ask.place, ask.loads, ask.nodes, ttft=ask.ttft, tpot=ask.tpot), _constants())[0]
         return (
-            f"{ask.nodes} nodes of {title} answer {best.state.rate:.2f} requests a second of {name} at most, and "
+            f"{counted(ask.nodes)} of {title} can answer {best.state.rate:.2f} requests a second of {name} at most, and "
             f"{ask.rate:g} are asked for: about {math.ceil(ask.nodes * ask.rate / best.state.rate)} nodes would do it."
         )
-    return f"The cache of {name} on {ask.nodes} nodes of {title} holds no request of this length: ask for more nodes."
+    return f"The cache of {name} on {counted(ask.nodes)} of {title} holds no request of this length: ask for more nodes."
 
 
 def _constants() -> Constants:
@@ -248,15 +268,14 @@ def _short(ask: Ask) -> str:
     """What is missing, and the smallest number of nodes that has it."""
     place = ask.place
     name, title = place.shape.name, place.gpu.name.upper()
-    half = max(1, ask.nodes - 1) * ask.per_node
-    tight = [(fit(place.shape, place.gpu, worker, DECODE, share(place, DECODE)), worker) for worker in workers(place, half)]
+    gpus = ask.nodes * ask.per_node
+    tight = [(fit(place.shape, place.gpu, worker, BOTH, share(place, BOTH), 0), worker) for worker in workers(place, gpus)]
     least, worker = min(tight, key=lambda item: item[0].missing)
     said = (
-        f"{name} does not fit on {ask.nodes} nodes of {ask.per_node} {title} with prefill and decode apart: a "
-        "rank of decode with "
-        f"{worker} needs {sum(line.bytes for line in least.lines) / GIB:.1f} GiB ({least.told})"
+        f"{name} does not fit on {counted(ask.nodes)} of {ask.per_node} {title}: a rank with {worker} needs "
+        f"{sum(line.bytes for line in least.lines) / GIB:.1f} GiB ({least.told})"
     )
-    more = next((nodes for nodes in range(2, (place.shape.experts or 256) + 1) if _fits(place, nodes)), None)
+    more = next((nodes for nodes in range(1, (place.shape.experts or 256) + 1) if _fits(place, nodes)), None)
     lacking = f", {least.missing / GIB:.1f} GiB more than its share" if least.missing > 0 else ""
     return f"{said}{lacking}. " + (
         f"The smallest change that fits: --nodes {more}." if more else "No number of nodes holds it."
@@ -264,12 +283,12 @@ def _short(ask: Ask) -> str:
 
 
 def _fits(place: Place, nodes: int) -> bool:
-    """Whether any split of these nodes holds both."""
+    """Whether an engine on these nodes can hold it."""
+    gpus = nodes * place.gpu.node
+    found = (fit(place.shape, place.gpu, worker, BOTH, share(place, BOTH), 0) for worker in workers(place, gpus))
+    return any(each.missing <= 0 for each in found)
 
-    def holds(stage: str, count: int) -> bool:
-        return any(
-            fit(place.shape, place.gpu, worker, stage, share(place, stage)).missing <= 0
-            for worker in workers(place, count * place.gpu.node)
-        )
 
-    return any(holds(PREFILL, p) and holds(DECODE, nodes - p) for p in range(1, nodes))
+def counted(nodes: int) -> str:
+    """1 node, 2 nodes."""
+    return f"{nodes} node{'' if nodes == 1 else 's'}"

@@ -10,7 +10,9 @@ from ome_operator.plan.gpus import Gpu
 from ome_operator.plan.shapes import Shape
 from ome_operator.plan.workers import Worker
 
-__all__ = ["DECODE", "PREFILL", "Fit", "fit"]
+__all__ = ["BOTH", "DECODE", "PREFILL", "Fit", "fit"]
+BOTH = "null"
+"""Stage of an engine that reads and answers, as --disaggregation-mode spells it."""
 _CACHE = "cache of"
 
 
@@ -52,7 +54,7 @@ def fit(shape: Shape, gpu: Gpu, worker: Worker, stage: str, share: float = SHARE
 
 
 def _fit(shape: Shape, gpu: Gpu, worker: Worker, stage: str, share: float, spare: int) -> Fit:
-    copies = redundant(shape.experts, worker.gpus, spare if stage == DECODE else 0) if worker.kind == "dep" else 0
+    copies = redundant(shape.experts, worker.gpus, spare if stage != PREFILL else 0) if worker.kind == "dep" else 0
     found = Sizes(
         tp=worker.gpus,
         pp=1,

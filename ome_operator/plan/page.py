@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ome_operator.plan.classes import DEPLOYMENT, ENGINE, ENOUGH, GPU, Bar, bar, by_class, class_of, held, left_out
+from ome_operator.plan.classes import DEPLOYMENT, ENGINE, ENOUGH, GPU, MODEL, Bar, bar, by_class, class_of, held, left_out
 from ome_operator.plan.constants import fitted
 from ome_operator.plan.gpus import gpus
 from ome_operator.plan.rows import Row, shipped
@@ -104,7 +104,12 @@ def _cell(found: Bar | None, aim: float) -> str:
 
 
 def _left_out() -> Iterator[tuple[str, ...]]:
-    titles = {DEPLOYMENT: "a deployment", GPU: "all rows of a GPU", ENGINE: "all rows of an engine"}
+    titles = {
+        DEPLOYMENT: "a deployment",
+        GPU: "all rows of a GPU",
+        ENGINE: "all rows of an engine",
+        MODEL: "all rows of Kimi K2, or of Qwen3",
+    }
     for what, title in titles.items():
         for name, figure in (("tokens", "throughput"), ("tpot", "TPOT"), ("ttft", "TTFT")):
             found = left_out(what)[name]

@@ -23,7 +23,20 @@ LITTLE = 0.9
 _MOST = 1e9
 ENGINES = ("sglang", "trtllm")
 """Engines with rows."""
-_SAME = {"tensorrt-llm": "trtllm", "tensorrtllm": "trtllm", "dynamo-trt": "trtllm", "dynamo-sglang": "sglang"}
+_SAME = {
+    **dict.fromkeys(
+        ("tensorrt-llm", "tensorrt_llm", "tensorrtllm", "trt-llm", "trt", "dynamo-trt", "dynamo-trtllm"), "trtllm"
+    ),
+    "dynamo-sglang": "sglang",
+    "dynamo-vllm": "vllm",
+}
+_PRECISIONS = {
+    **dict.fromkeys(("nvfp4", "mxfp4", "int4", "w4a16", "w4a8"), "fp4"),
+    **dict.fromkeys(("fp16", "bfloat16", "float16"), "bf16"),
+}
+"""Other words -> the precision whose weights are as large; a GPU computes in the next wider that it has."""
+_NO_DRAFTS = frozenset({"", "?", "no", "off", "none", "false", "0", "-"})
+"""Words of `mtp` that do not say that drafts were on."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +109,8 @@ def read(text: str, name: str) -> Iterator[Row | tuple[str, str]]:
 
 def row(said: Mapping[str, str]) -> Row:
     """A row from its cells."""
-    precision = said["precision"].lower().replace("nvfp4", "fp4").replace("mxfp4", "fp4").replace("fp16", "bf16")
+    precision = said["precision"].lower()
+    precision = _PRECISIONS.get(precision, precision)
     place = Place(shapes.shape(said["model"], precision), gpus.gpu(said["gpu"]), engine(said["engine"]), said["version"])
     prefill, decode = _role(said, "prefill", "p_gpus"), _role(said, "decode", "d_gpus")
     if mislabelled(said["decode"]) or mislabelled(said["prefill"]):
@@ -107,7 +121,7 @@ def row(said: Mapping[str, str]) -> Row:
         isl=_needed(said, "isl"),
         osl=_needed(said, "osl"),
         share=LITTLE if "derived" in said["kind"] else 1.0,
-        mtp=said["mtp"].lower() in ("yes", "on", "true", "1"),
+        mtp=said["mtp"].lower() not in _NO_DRAFTS,
         prefill=prefill,
         decode=decode,
         concurrency=_number(said, "concurrency"),

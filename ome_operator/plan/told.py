@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ome_operator.plan.classes import FIGURES, Bar
+from ome_operator.plan.layouts import counted
 from ome_operator.plan.validate import Report
 
 SHOWN = 5
@@ -45,7 +46,7 @@ def _row(number: int, said: Mapping[str, Any]) -> tuple[str, ...]:
     found, price = said["prediction"], said["price"]
     return (
         f"{number}",
-        _side(said["prefill"]),
+        _side(said["prefill"]) if said["prefill"] else "the same engines",
         _side(said["decode"]),
         f"{found['requestsPerSecond']:,.1f}",
         f"{found['inputTokensPerSecond']['deployment']:,}",
@@ -60,7 +61,7 @@ def _row(number: int, said: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _side(side: Mapping[str, Any]) -> str:
     worker = f"{side['workers']}x TP{side['tp']} DP{side['dp']} EP{side['ep']}"
-    return f"{side['nodes']} nodes: {worker}"
+    return f"{counted(side['nodes'])}: {worker}"
 
 
 def _first(said: Mapping[str, Any]) -> str:
@@ -72,14 +73,14 @@ def _first(said: Mapping[str, Any]) -> str:
         f"{found['outputTokensPerSecond']['node']:,} a "
         f"node, {decode['batchPerRank']:g} requests a rank, cache of {decode['cacheTokensPerRank']:,} tokens a rank"
     )
-    if decode["expertsPerGpu"]:
+    if decode["expertsPerGpu"] and prefill:
         lines.append(
             f"  experts a GPU: prefill {prefill['expertsPerGpu'] or 'all, cut'}, decode {decode['expertsPerGpu']} "
             f"({decode['redundantExperts']} copies of busy experts)"
         )
     if price:
         lines.append(
-            f"  price: ${price['usdPerGpuHour']:g} for a GPU and an hour ({price['date']}, {price['source']}); "
+            f"  price: ${price['usdPerGpuHour']:.2f} for a GPU and an hour ({price['date']}, {price['source']}); "
             "prefill pays for tokens in, decode "
             f"for tokens out; all on tokens out: ${price['usdPerMillionOutputAllIn']:.3f}"
         )

@@ -30,7 +30,7 @@ ROUNDED = 1 - 1e-4
 
 def best(ask: Ask) -> Layout | None:
     try:
-        return layouts(ask, fitted())[0]
+        return max(layouts(ask, fitted()), key=lambda layout: layout.state.rate)
     except RefusedError:
         return None
 
