@@ -78,6 +78,7 @@ _SHOWN = {
     "variable": "command",
     "generates": "command",
     "tells": "`ome generate`",
+    "explains": "`ome plan explain`",
     "pods": "pods",
     "made": "objects",
     "short_kinds": "objects",
@@ -92,8 +93,7 @@ def _proof(row: Row) -> str:
     said = []
     for proof in row.instead if row.expected == Verdict.DIFFERS else row.proof:
         for name, told in proof.items():
-            file = told if isinstance(told, str) else told.get("file") or told.get("sample")
-            said.append(_SHOWN.get(name) or f"`{file}`")
+            said.append(_SHOWN.get(name) or f"`{told if isinstance(told, str) else told.get('file') or told.get('sample')}`")
             said += ["pods"] if name in ("flag", "variable") and "pods" in told else []
     return ", ".join(dict.fromkeys(said))
 

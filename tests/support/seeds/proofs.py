@@ -19,6 +19,8 @@ from ome_operator.core.benchmarkjob.job import PLAN, Images, wanted
 from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.core.sglang import convert
 from ome_operator.engines.flags import SWITCH
+from ome_operator.plan import explained
+from ome_operator.plan.constants import fitted
 from tests.support import parts
 from tests.support.seeds import words
 from tests.support.seeds.path import at
@@ -110,6 +112,12 @@ def tells(told: Told) -> str:
     done = words.generate(told["words"])
     text = " ".join(f"{done.stdout} {done.stderr} {done.exception or ''}".split())
     return "; ".join(f"it does not say {part}" for part in told["has"] if part not in text)
+
+
+def explains(told: list[str]) -> str:
+    """`ome plan explain` has these texts."""
+    text = " ".join(explained.text(fitted()).split())
+    return "; ".join(f"it does not explain {part}" for part in told if part not in text)
 
 
 def pods(told: Told) -> str:
@@ -246,6 +254,7 @@ PROOFS: dict[str, Callable[[Any], str]] = {
         variable,
         generates,
         tells,
+        explains,
         pods,
         made,
         shipped,
