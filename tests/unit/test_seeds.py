@@ -56,6 +56,7 @@ FALSE: dict[str, list[Any]] = {
     ],
     "generates": [{"words": KIMI, "has": ["--tp 9"]}, {"words": KIMI, "lacks": ["--tp 8"]}, {"words": "--model x"}],
     "tells": [{"words": KIMI, "has": ["no such words"]}],
+    "explains": [["a price of nothing"]],
     "pods": [
         {"sample": SAMPLE, "runs": ["--tp-size 8"]},
         {"sample": SAMPLE, "env": {"PYTHONUNBUFFERED": "0"}},
