@@ -228,6 +228,45 @@ def validate(
         _emit(told.report_data(found), output)
 
 
+@app.command(
+    short_help="A BenchmarkJob beside what was predicted.",
+    epilog="Example: kubectl get benchmarkjob kimi -o yaml > job.yaml; "
+    "ome plan compare job.yaml --model Kimi-K2-Instruct --hardware h200 --prefill 1xDEP32 --decode 1xDEP96 --rows own.csv",
+)
+def compare(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The finished job, as kubectl shows it.")],
+    model: Annotated[str, typer.Option(help="A model such as Kimi-K2-Instruct.")],
+    hardware: Annotated[str, typer.Option(help="A GPU such as h200.")],
+    decode: Annotated[str, typer.Option(help="Workers of decode, or of engines that do both: 1xDEP96, 2xTP8.")],
+    prefill: Annotated[str, typer.Option(help="Workers of prefill, where they are apart.")] = "",
+    engine: Annotated[str, typer.Option(help="sglang, trtllm, vllm.")] = "sglang",
+    precision: Annotated[str, typer.Option(help="bf16, fp8, fp4; that of the published weights without it.")] = "",
+    rows: Annotated[Path | None, typer.Option(help="Write the runs there, for --calibration.")] = None,
+) -> None:
+    """What a BenchmarkJob measured beside what was predicted. Its latencies are medians, and predictions are means."""
+    from ome_operator.plan import measured, told
+    from ome_operator.plan.constants import fitted
+    from ome_operator.plan.refused import RefusedError
+    from ome_operator.plan.shapes import shape
+    from ome_operator.plan.validate import validate as compared
+
+    try:
+        known = shape(model, precision)
+        layout = {"model": model, "engine": engine, "gpu": hardware, "prefill": prefill, "decode": decode}
+        found = measured.rows(yaml.safe_load(_text(file)), layout | {"precision": known.precision})
+        text = measured.table(found)
+        report = compared(text, str(file), fitted())
+        if rows is not None:
+            rows.write_text(text, encoding="utf-8")
+    except yaml.YAMLError as error:
+        raise UserError(f"{file} is no YAML: {' '.join(str(error).split())}.") from error
+    except OSError as error:
+        raise UserError(f"{rows} cannot be written: {error.strerror}.") from error
+    except RefusedError as error:
+        raise UserError(str(error)) from error
+    typer.echo(told.compared(report), nl=False)
+
+
 @app.command(short_help="The published figures of Kimi K2.", epilog="Example: ome plan explain")
 def explain() -> None:
     """How the published figures of Kimi K2 on 128 H200 fit together, and what the model says of them."""

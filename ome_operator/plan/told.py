@@ -5,7 +5,7 @@ from typing import Any
 
 from ome_operator.plan.classes import FIGURES, Bar
 from ome_operator.plan.layouts import counted
-from ome_operator.plan.validate import Report
+from ome_operator.plan.validate import Answer, Report
 
 SHOWN = 5
 _TITLES = {"ttft": "TTFT", "tpot": "TPOT", "tokens": "throughput"}
@@ -136,6 +136,22 @@ def class_rows(classes: Mapping[str, Mapping[str, Bar]]) -> list[tuple[str, ...]
 
 def _errors(found: Bar | None) -> str:
     return f"{found.median:.0%}, {found.worst:.0%}" if found else "-"
+
+
+def compared(found: Report) -> str:
+    """Each run: predicted, measured."""
+    head = ("run", "TTFT s", "measured", "TPOT ms", "measured")
+    rows = [
+        (each.id, *(text for name, scale in (("ttft", 1.0), ("tpot", 1000.0)) for text in _both(each, name, scale)))
+        for each in found.answered
+    ]
+    out = table(head, rows) if rows else ""
+    return out + "".join(f"{name}: {why}\n" for name, why in found.refused.items())
+
+
+def _both(answer: Answer, name: str, scale: float) -> tuple[str, str]:
+    seen = answer.measured.get(name)
+    return f"{answer.predicted[name] * scale:.2f}", f"{seen * scale:.2f}" if seen is not None else "-"
 
 
 def report_data(found: Report) -> dict[str, Any]:

@@ -47,6 +47,8 @@ def workers(text: str) -> tuple[int, Worker]:
         copies, tp, dp, etp, ep = (int(found[at]) for at in range(1, 6))
         if min(copies, tp, dp, etp, ep) < 1 or max(copies, tp * dp, etp * ep) > _MOST:
             raise RefusedError(f"The layout {text!r} has a size of 0, or of more than {_MOST:,}.")
+        if dp > 1 and etp * ep == tp and tp % dp == 0:  # ranks inside TP, as SGLang spells its DP attention
+            return copies, Worker(tp // dp, dp, ep)
         if etp * ep != tp * dp and etp * ep != 1:
             raise RefusedError(f"The layout {text!r} spreads experts over {etp * ep} GPUs and attention over {tp * dp}.")
         return copies, Worker(tp, dp, etp * ep if mislabelled(text) else ep)

@@ -176,3 +176,43 @@ def test_a_report(tmp_path: Path) -> None:
     assert "163 rows: 162 answered, 1 refused." in text and "their errors are no test" in text
     said = json.loads(run("validate", ROOT / "ome_operator/plan/data/calibration.csv", "-o", "json").stdout)
     assert said["answered"] == 162 == len(said["predictions"]) and said["beyondFactorTwo"] == []
+
+
+JOB = """
+kind: BenchmarkJob
+metadata: {name: nightly}
+status:
+  state: Completed
+  report:
+    scenario: D(2000,100)
+    results:
+    - {scenario: "D(2000,100)", concurrency: 480, requests: 4800, ttft: "900", tpot: "40.5"}
+    - {scenario: "U(100,300)/(50,150)", concurrency: 16, requests: 160, ttft: "200", tpot: "20"}
+    - {scenario: dataset, concurrency: 16, requests: 160, ttft: "200", tpot: "20"}
+"""
+LAYOUT = ("--model", "Kimi-K2-Instruct", "--hardware", "h200", "--prefill", "1xDEP32", "--decode", "1xDEP96")
+
+
+def test_a_benchmark_beside_its_prediction(tmp_path: Path) -> None:
+    job, own = tmp_path / "job.yaml", tmp_path / "own.csv"
+    job.write_text(JOB)
+    said = run("compare", job, *LAYOUT, "--rows", own).stdout.splitlines()
+    assert said[1].startswith("nightly_D(2000x100)_c480") and "40.50" in said[1] and len(said) == 3
+    assert run("validate", own).stdout.startswith("2 rows: 2 answered, 0 refused.")
+    assert run(*K2, "--nodes", "16", "--workload", "2000/100", "--calibration", own).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("kind: Pod", "This is no BenchmarkJob"),
+        ("[]", "This is no BenchmarkJob"),
+        ("{", "is no YAML"),
+        (JOB.replace("Completed", "Running"), "The BenchmarkJob is Running"),
+        (JOB.replace("ttft", "first"), "No run of nightly has lengths"),
+    ],
+)
+def test_a_benchmark_that_cannot_be_compared(text: str, said: str, tmp_path: Path) -> None:
+    job = tmp_path / "job.yaml"
+    job.write_text(text)
+    assert said in refused("compare", job, *LAYOUT)

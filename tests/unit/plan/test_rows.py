@@ -109,6 +109,10 @@ def test_spellings_of_wide_experts(text: str) -> None:
     assert workers(text)[1] == Worker(1, 32, 32)
 
 
+def test_ranks_inside_tensor_parallelism() -> None:
+    assert workers("2x(tp8 dp4 etp1 ep8) b4") == (2, Worker(2, 4, 8))
+
+
 @pytest.mark.parametrize("found", shipped(), ids=lambda found: found.id)
 def test_nobody_who_ran_on_silicon_is_told_that_it_does_not_fit(found: Row) -> None:
     for stage, role in ((PREFILL, found.prefill), (DECODE, found.decode)):
