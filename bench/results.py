@@ -51,6 +51,17 @@ class Ramp:
 
 
 @dataclass(frozen=True)
+class Planned:
+    """`ome plan` for Kimi K2 on 16 nodes, and its errors in cross-validation (medians of |predicted / measured - 1|)."""
+
+    seconds: float
+    rows: int
+    tokens: float
+    tpot: float
+    ttft: float
+
+
+@dataclass(frozen=True)
 class Quiet:
     """The operator while nothing happens to the services."""
 
@@ -172,4 +183,5 @@ class Results:
     shared: Shared | None = None
     beside: Beside | None = None
     fleets: list[Fleet] = field(default_factory=list)
+    planned: Planned | None = None
     failures: list[str] = field(default_factory=list)

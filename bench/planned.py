@@ -1,0 +1,26 @@
+"""How long `ome plan` takes, from its start to its last line, and how far it was off where nothing had taught it."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from bench.figures import median
+from bench.results import Planned
+from ome_operator.plan.classes import DEPLOYMENT, held, left_out
+
+WORDS = ("plan", "--model", "Kimi-K2-Instruct", "--hardware", "h200", "--nodes", "16", "--workload", "2000/100")
+
+
+def measure(repeat: int) -> Planned:
+    """The median of some runs, each a process of its own."""
+    seconds = []
+    for _ in range(repeat):
+        began = time.monotonic()
+        subprocess.run(
+            [sys.executable, "-m", "ome_operator", *WORDS], check=True, capture_output=True, cwd=Path(__file__).parent.parent
+        )
+        seconds.append(time.monotonic() - began)
+    bars = left_out(DEPLOYMENT)
+    rows = sum(each.left_out == DEPLOYMENT for each in held())
+    return Planned(median(seconds), rows, bars["tokens"].median, bars["tpot"].median, bars["ttft"].median)
