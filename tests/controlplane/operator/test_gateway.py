@@ -87,6 +87,8 @@ def test_requests_follow_the_slices_and_none_is_sent_to_where_nobody_is(exposed:
     rig.ready(namespace, "svc")
     (first,) = rig.wait("a route to the slice", lambda: "svc" not in (found := weights(rig, namespace)) and found)
     assert weights(rig, namespace) == {first: 1}
+    # Its pods are ready within a second here, sooner than Kubernetes writes the endpoints of a Service that is as new.
+    rig.wait("endpoints of the slice", lambda: first in ready(rig, namespace))
     with Watcher(rig, namespace) as watcher:
         rig.patch("InferenceService", namespace, "svc", {"spec": {"engine": {"runner": {"image": "engine:2"}}}})
         rig.wait("another slice alone", lambda: first not in (found := weights(rig, namespace)) and found, 120)
