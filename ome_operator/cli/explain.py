@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from ome_operator.cli.completing import services
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, meant, missing, on_cluster
+from ome_operator.cli.default import otherwise
 from ome_operator.cli.manifests import catalogue, read
 from ome_operator.cli.output import Output, console, emit, say
 from ome_operator.errors import Unanswered
@@ -18,17 +18,8 @@ if TYPE_CHECKING:
     from ome_operator.kube.client import Client
 
 
-class _Default(TyperGroup):
-    """`ome explain NAME` is `ome explain service NAME`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and args[0] not in (*self.commands, *ctx.help_option_names):
-            args = ["service", *args]
-        return super().parse_args(ctx, args)
-
-
 app = typer.Typer(
-    cls=_Default,
+    cls=otherwise("service"),
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,

@@ -2,18 +2,22 @@
 
 import json
 import math
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import yaml
-from typer.core import TyperGroup
 
+from ome_operator.cli.default import otherwise
+from ome_operator.cli.output import Format, emit
 from ome_operator.errors import UserError
 
 if TYPE_CHECKING:
     from ome_operator.plan.constants import Constants
+    from ome_operator.plan.gpus import Price
+    from ome_operator.plan.layouts import Ask, Layout
     from ome_operator.plan.loop import Load
 
 
@@ -25,17 +29,8 @@ class Form(StrEnum):
     YAML = "yaml"
 
 
-class _Default(TyperGroup):
-    """`ome plan --model NAME` is `ome plan layouts --model NAME`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and args[0] not in (*self.commands, *ctx.help_option_names):
-            args = ["layouts", *args]
-        return super().parse_args(ctx, args)
-
-
 app = typer.Typer(
-    cls=_Default,
+    cls=otherwise("layouts"),
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -78,10 +73,9 @@ def layouts(
     output: Output = Form.TEXT,
 ) -> None:
     """Every layout that can work for a model on this hardware, best first, with how far each number may be off."""
-    from ome_operator.plan import answer, told
-    from ome_operator.plan.ask import means, seconds
+    from ome_operator.plan.ask import seconds
     from ome_operator.plan.gpus import Price, gpu
-    from ome_operator.plan.layouts import Ask, counted
+    from ome_operator.plan.layouts import Ask
     from ome_operator.plan.layouts import layouts as found_layouts
     from ome_operator.plan.refused import RefusedError
     from ome_operator.plan.rows import engine as known_engine
@@ -116,7 +110,16 @@ def layouts(
         found = found_layouts(ask, c)
     except RefusedError as error:
         raise UserError(str(error)) from error
-    paid = machine.price if price is None else Price(price, "as given", "--price")
+    _tell(ask, found, machine.price if price is None else Price(price, "as given", "--price"), output)
+
+
+def _tell(ask: "Ask", found: "Sequence[Layout]", paid: "Price | None", output: Form) -> None:
+    """The question and its answers: all of them for programs, the first few for people, the first as YAML."""
+    from ome_operator.plan import answer, told
+    from ome_operator.plan.ask import means
+    from ome_operator.plan.layouts import counted
+
+    place, machine = ask.place, ask.place.gpu
     shown = found if output is Form.JSON else found[: told.SHOWN] if output is Form.TEXT else found[:1]
     documents = [answer.document(ask, layout, paid) for layout in shown]
     load = means(ask.loads)
@@ -136,14 +139,7 @@ def layouts(
         )
         typer.echo(told.plans(title, documents, len(found)), nl=False)
     else:
-        _emit({"asked": question, "layouts": documents}, output)
-
-
-def _emit(data: dict[str, Any], output: Form) -> None:
-    if output is Form.YAML:
-        typer.echo(yaml.safe_dump(data, sort_keys=False), nl=False)
-    else:
-        typer.echo(json.dumps(data, indent=2))
+        emit(Format(output.value), {"asked": question, "layouts": documents})
 
 
 def _constants(calibration: Path | None) -> "Constants":
@@ -225,7 +221,7 @@ def validate(
     if output is Form.TEXT:
         typer.echo(told.report(found), nl=False)
     else:
-        _emit(told.report_data(found), output)
+        emit(Format(output.value), told.report_data(found))
 
 
 @app.command(
