@@ -38,10 +38,8 @@ class NodeModelsReconciler:
             self._queue.forget(ref)
             return
         held = self._cluster.held()
-        if held is not None and held.observed:
-            self._queue.forget(
-                ref
-            )  # the operator that does not only observe is another process, and begins with all records
+        if held is not None and held.observed:  # who does not only observe is another process, and begins with all records
+            self._queue.forget(ref)
             return
         wanted = settled(
             resource, node_models.labels(record.holdings, self._pins(record), record.unused, self._cluster.used)
