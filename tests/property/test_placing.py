@@ -12,8 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ome_operator import keys
+from ome_operator.cache.occupancy import Occupancy
+from ome_operator.controllers.inferenceservice.foreign_pods import ForeignPods
 from ome_operator.controllers.inferenceservice.gangs import Gangs
 from ome_operator.core.observed.objects import Deps, Node, Pod, Ref
+from tests.support.fake_api import FakeApi
 from tests.support.live import LivePod
 from tests.support.shapes import Shape
 from tests.support.simulator import World
@@ -33,6 +36,8 @@ class Known:
 
     def __init__(self, race: "Race") -> None:
         self.race, self.children = race, {"ControllerRevision": self}
+        self._seen: dict[str, Pod] = {}
+        self._held = Occupancy()
 
     def deps(self) -> Deps:
         """Of any service."""
@@ -45,6 +50,18 @@ class Known:
         for name, world in self.race.worlds.items():
             found += [pod.facts(world.service)._replace(namespace=name) for pod in world.pods.values()]
         return found
+
+    @property
+    def occupancy(self) -> Occupancy:
+        """Told of what has changed."""
+        now = {f"{pod.namespace}/{pod.uid}": pod for pod in self.pods}
+        for uid in self._seen.keys() | now.keys():
+            self._held.pod(self._seen.get(uid), now.get(uid))
+        self._seen = now
+        return self._held
+
+    def find(self, ref: Ref) -> None:
+        """Nobody asks whether it serves."""
 
     def group(self, key: tuple[str, str]) -> list[Any]:
         """Children of a kind."""
@@ -64,7 +81,10 @@ class Race:
         }
         self.shapes, self.nodes = shapes, on
         self.woken: set[str] = set()
-        self.gangs = Gangs(Known(self), lambda ref: self.woken.add(ref.name))  # type: ignore[arg-type]
+        known: Any = Known(self)
+        self.gangs = Gangs(
+            known, ForeignPods(FakeApi({}), lambda: 0.0, lambda _: False), lambda ref: self.woken.add(ref.name)
+        )
         self.half: dict[str, float] = {}
         self.seconds = 0.0
         for name, world in self.worlds.items():
@@ -171,9 +191,7 @@ def test_the_sentence_of_who_waits() -> None:
     while race.seconds < 300:
         race.step()
         said |= {world.condition("EngineReady").get("message", "") for world in race.worlds.values()}
-    assert any(
-        text.startswith("prefill waits for nodes with 1 of 1 groups: prefill and decode need 4 nodes") for text in said
-    )
+    assert any(text.startswith("prefill waits for 4 nodes with 1 free GPU: 2 are free, 4 are held by b/") for text in said)
 
 
 @pytest.mark.parametrize("brake", ["", keys.FREEZE])

@@ -118,6 +118,7 @@ def pod(body: Body) -> Pod:
         template=labels.get(keys.TEMPLATE) or "",
         ip=(status.get("podIP") or "") if component == keys.ROUTER else "",
         ending=_ending(status, main, conditions),
+        priority=_number((body.get("spec") or {}).get("priority"), 0),
     )
 
 

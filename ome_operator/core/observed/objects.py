@@ -120,6 +120,8 @@ class Pod(NamedTuple):
     ip: str = ""
     """Address of a router's pod; of other pods nobody asks for it."""
     ending: Termination | None = None
+    priority: int = 0
+    """As the API server took it from the PriorityClass."""
 
 
 class Taint(NamedTuple):
@@ -236,7 +238,9 @@ class Turn(NamedTuple):
     rivals: tuple[Any, ...] = ()
     """Claims of other services."""
     waits: str = ""
-    """Why it may not."""
+    """For what it waits, behind "waits for"."""
+    coming: bool = False
+    """Whether an autoscaler said of its pods that it makes nodes for them."""
 
 
 NO_TURN = Turn()

@@ -4,11 +4,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from ome_operator.cache.occupancy import Occupancy
+from ome_operator.controllers.inferenceservice.foreign_pods import ForeignPods
 from ome_operator.controllers.inferenceservice.gangs import Gangs
 from ome_operator.core.observed.objects import Deps, Node, Ref
 from ome_operator.core.placement.demand import Demand
 from ome_operator.core.placement.fit import Need
 from ome_operator.core.placement.turns import Claim
+from tests.support.fake_api import FakeApi
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 A, B = (Ref("InferenceService", "ns", name) for name in "ab")
@@ -20,7 +23,8 @@ class Known:
 
     def __init__(self, nodes: int) -> None:
         self.found = {f"n{at}": Node(f"n{at}", 1, {}, True, 8, room=ROOM) for at in range(nodes)}
-        self.pods, self.children = (), {"ControllerRevision": self}
+        self.occupancy, self.children = Occupancy(), {"ControllerRevision": self}
+        self.serving: set[str] = set()
 
     def deps(self) -> Deps:
         return replace(Deps(), nodes=self.found)
@@ -40,7 +44,8 @@ def waiting(since: str = "T0") -> dict[str, Any]:
 def gangs(nodes: int) -> tuple[Gangs, list[str]]:
     """On a cluster; and who was woken."""
     woken: list[str] = []
-    return Gangs(Known(nodes), lambda ref: woken.append(ref.name)), woken  # type: ignore[arg-type]
+    known: Any = Known(nodes)
+    return Gangs(known, ForeignPods(FakeApi({}), lambda: 0.0, lambda _: False), lambda ref: woken.append(ref.name)), woken
 
 
 def test_who_has_waited_longest_goes_first_and_its_room_is_promised() -> None:
@@ -48,7 +53,7 @@ def test_who_has_waited_longest_goes_first_and_its_room_is_promised() -> None:
     made.tell(A, claim(A, 3, first=2.0))
     made.tell(B, claim(B, 3, first=1.0))
     assert made.turn(A, waiting(), NOW).sure is None
-    assert made.turn(A, waiting(), NOW).waits == "engine needs 6 nodes: there are 4 nodes"
+    assert made.turn(A, waiting(), NOW).waits == "3 nodes with 8 free GPUs: 4 are free; ns/b has its turn"
     assert made.turn(B, waiting(), NOW).sure is True
     made.tell(B, claim(B, 3, trying=True))
     assert made.turn(A, waiting(), NOW).sure is None
