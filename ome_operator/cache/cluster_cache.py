@@ -75,6 +75,7 @@ class ClusterCache:
         )
         for store in every:
             store.tidy()
+        self.occupancy.tidy(self._index.deps.nodes)
 
     def uids(self, kind: str, namespace: str = "") -> set[str]:
         """UIDs of a kind in a namespace, or in all, for audits."""

@@ -31,9 +31,13 @@ class MountIndex:
 
 
 def _all(content: Manifest | None) -> set[str]:
-    """What a revision mounts, and what is above that."""
+    """What a revision mounts, and what is above that; nothing where somebody wrote what no operator stores."""
     found: set[str] = set()
-    for place in {place for pod in _templates(content) for place in hosts(pod)}:
+    try:
+        mounted = {place for pod in _templates(content) for place in hosts(pod)}
+    except (AttributeError, KeyError, TypeError):
+        return found
+    for place in mounted:
         while place not in found and place != "/":
             found.add(place)
             place = dirname(place) or "/"

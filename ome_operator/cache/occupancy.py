@@ -1,7 +1,7 @@
 """Which pods of ours hold room on which nodes, kept by difference: a pod that changes costs its own node."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import NamedTuple
 
 from ome_operator import keys
@@ -43,6 +43,10 @@ class Occupancy:
         """Nodes that hold something else than at the last call."""
         moved, self._moved = self._moved, set()
         return moved
+
+    def tidy(self, nodes: Container[str]) -> None:
+        """Forget what was noted of nodes that do not exist: who comes again under such a name is another node."""
+        self._moved = {node for node in self._moved if node in nodes}
 
     def _add(self, node: str, made: Made, number: int) -> None:
         here = self._held.setdefault(node, Counter())

@@ -15,7 +15,11 @@ from ome_operator import keys
 from ome_operator.cache.occupancy import Occupancy
 from ome_operator.controllers.inferenceservice.foreign_pods import ForeignPods
 from ome_operator.controllers.inferenceservice.gangs import Gangs
-from ome_operator.core.observed.objects import Deps, Node, Pod, Ref
+from ome_operator.core.observed.objects import Deps, Node, Pod, Ref, Turn
+from ome_operator.core.placement.demand import Demand
+from ome_operator.core.placement.fit import Need
+from ome_operator.core.placement.turns import Claim
+from tests.support import parts
 from tests.support.fake_api import FakeApi
 from tests.support.live import LivePod
 from tests.support.shapes import Shape
@@ -220,3 +224,39 @@ def test_what_is_off_changes_nothing() -> None:
     world = World(shape.service(), replace(shape.deps(), nodes=Race({"a": shape}, 3, 1).nodes), 1)
     world.run(20)
     assert "placement" not in world.service.status and world.sync().claim is None
+
+
+def test_room_that_a_rollout_makes_is_promised_to_it() -> None:
+    """The old group is on its way out: its nodes are not given to others that wait for as many."""
+    shape = Shape(size=2, engines=1, decoders=1, router=False)
+    race = Race({"a": shape}, 4, 1)
+    world = race.worlds["a"]
+    while not race.whole() and race.seconds < 300:
+        race.step()
+    assert race.whole() == {"a"} and world.sync().claim is None
+    for pod in world.pods.values():
+        pod.deleting |= role(pod) == "engine"
+    claim = world.sync().claim
+    assert claim is not None and claim.trying and claim.serves and sum(need.pods for need in claim.needs) == 2
+
+
+def test_a_newcomer_of_a_better_priority_class_tries_at_once() -> None:
+    """Preemption has to see its pods; of the class of those that wait it waits, too."""
+    shape = Shape(size=2, engines=1, decoders=1, router=False)
+
+    def first(mine: str, *rivals: Claim) -> bool:
+        world = Race({"a": shape}, 3, 1).worlds["a"]
+        part = {"minReplicas": 1, "priorityClassName": mine}
+        world.service = parts.service(engine=part, decoder=part)
+        world.turn = Turn(rivals=rivals)
+        claim = world.sync().claim
+        assert claim is not None and claim.priority_class == mine
+        return claim.trying
+
+    need = Need(("engine",), "engine", Demand(requests=(("nvidia.com/gpu", 1),)), 9)
+    waits = Claim("ns/w", (need,), trying=False, priority=10, priority_class="low")
+    assert not first("", waits)
+    assert first("high", waits)
+    assert not first("low", waits)
+    tries = waits._replace(key="ns/x", trying=True)
+    assert first("low", waits._replace(priority=5, priority_class="worse"), tries), "it is better than all that wait"

@@ -51,9 +51,12 @@ class FreeRoom:
         """What such a pod requests, by the stored revision that it was made from."""
         kept = self._cluster.children["ControllerRevision"].group((made.namespace, made.service))
         content = next((child.content for child in kept if child.labels.get(keys.REVISION) == made.revision), None)
-        role = stored((content or {}).get("data") or {}).get(made.component)
-        workload = role and (role.leader if made.leads else role.worker)
-        if not workload:
-            self._unknown.add(node)
-            return ()
-        return demand(workload["spec"]["template"], True).requests
+        try:
+            role = stored((content or {}).get("data") or {}).get(made.component)
+            workload = role and (role.leader if made.leads else role.worker)
+            if workload:
+                return demand(workload["spec"]["template"], True).requests
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return ()  # anybody may write a ControllerRevision with our labels, which costs nobody else a pass
+        self._unknown.add(node)
+        return ()

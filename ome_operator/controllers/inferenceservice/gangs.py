@@ -7,6 +7,7 @@ is, is decided for all services at once, and again only when something has chang
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from ome_operator.cache.cluster_cache import ClusterCache
@@ -47,10 +48,10 @@ class Gangs:
         since, sure = self._granted.get(ref, ("", False))
         if waited and since == waited:
             return Turn(sure, rivals)
-        if mine is None or mine.trying or not waited:
+        if mine is None:
             return Turn(rivals=rivals) if rivals else NO_TURN
-        if mine.key not in found.granted:
-            return Turn(None, rivals, self._why(mine))
+        if mine.trying or not waited or mine.key not in found.granted:
+            return Turn(None, rivals, partial(self._why, mine))
         self._granted[ref] = waited, found.granted[mine.key]
         return Turn(found.granted[mine.key], rivals)
 
@@ -93,21 +94,26 @@ class Gangs:
 
     def _why(self, claim: Claim) -> str:
         """For what it waits; services that want the same share the answer."""
+        nodes, free = self._cluster.deps().nodes, self._room.nodes()
+        if claim.trying:
+            return awaited(claim.needs, nodes, free, partial(self._holders, claim.key))
         if claim.needs not in self._words:
-            nodes = self._cluster.deps().nodes
-            self._words[claim.needs] = awaited(claim.needs, nodes, self._room.nodes(), self._holders)
+            self._words[claim.needs] = awaited(claim.needs, nodes, free, partial(self._holders, ""))
         besides = self._found.waits.get(claim.key, "")
         return f"{self._words[claim.needs]}{f'; {besides}' if besides else ''}"
 
-    def _holders(self, node: str) -> list[str]:
-        """Services with pods on a node, who has most first."""
+    def _holders(self, mine: str, node: str) -> list[str]:
+        """Services with pods on a node, who has most first. `mine`: of whose try this is the end."""
         pods: Counter[tuple[str, str]] = Counter()
         for made, count in self._cluster.occupancy.on(node).items():
             pods[made.namespace, made.service] += count
-        return [
-            f"{space}/{name}{', which serves' if self._serves(space, name) else ''}"
-            for (space, name), _ in pods.most_common()
-        ]
+        return [self._called(space, name, mine) for (space, name), _ in pods.most_common()]
+
+    def _called(self, namespace: str, name: str, mine: str) -> str:
+        key = f"{namespace}/{name}"
+        if key == mine:
+            return "this service, which gives back"
+        return f"{key}, which serves" if self._serves(namespace, name) else key
 
     def _serves(self, namespace: str, name: str) -> bool:
         resource = self._cluster.find(Ref(SERVICE, namespace, name))

@@ -237,8 +237,8 @@ class Turn(NamedTuple):
     """Whether it seems to fit, where it may try now; else None."""
     rivals: tuple[Any, ...] = ()
     """Claims of other services."""
-    waits: str = ""
-    """For what it waits, behind "waits for"."""
+    waits: Callable[[], str] = lambda: ""
+    """For what it waits, behind "waits for": asked for where it does."""
     coming: bool = False
     """Whether an autoscaler said of its pods that it makes nodes for them."""
 
