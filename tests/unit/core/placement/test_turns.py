@@ -86,16 +86,13 @@ def test_why_it_waits() -> None:
     rested = turns([claim("a", 2, rested=False)], on, on, NOW)
     assert rested.granted == {} and "seemed to fit and did not" in rested.waits["a"]
     assert turns([claim("a", 3, first=1.0), claim("b", 3, first=2.0)], on, on, NOW).waits == {"b": "a has its turn"}
-    keeper = claim("large", 4, first=LONG_AGO - 3600)
-    window = next(minute for minute in range(0, 40, 10) if _kept(keeper, on, minute))
-    at = NOW.replace(minute=window)
     free = {name: node for name, node in on.items() if name != "a3"}
-    assert turns([keeper, claim("small", 1)], on, free, at).waits["small"] == "nodes are kept for large just now"
-
-
-def _kept(keeper: Claim, on: dict[str, Node], minute: int) -> bool:
-    free = {name: node for name, node in on.items() if name != "a3"}
-    return not turns([keeper, claim("small", 1)], on, free, NOW.replace(minute=minute)).granted
+    times = [NOW.replace(minute=minute) for minute in range(0, 40, 10)]
+    told = []
+    for at in times:
+        large, small = (claim(key, pods, first=LONG_AGO, since=at.timestamp()) for key, pods in (("large", 4), ("small", 1)))
+        told.append(turns([large, small], on, free, at).waits.get("small", ""))
+    assert sorted(told) == ["", "", "", "nodes are kept for large just now"], "in ten of forty minutes"
 
 
 def test_a_newcomer_is_contested_by_those_that_wait_for_its_nodes() -> None:
