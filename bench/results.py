@@ -164,7 +164,10 @@ class Fleet:
     waves: list[Wave]
     decode_s: float
     """CPU of decoding the bare pages of all lists."""
+    rest_mib: float
+    """Resident after its start, when all is as it should be."""
     peak_mib: float
+    """What the benchmark itself made before is in it."""
     status_bytes: int
     """Of the largest status that was written."""
 
