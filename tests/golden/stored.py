@@ -1,7 +1,7 @@
 """Services as an earlier version left them on a cluster: what they were made of, every object, the pods, the status.
 
-`python -m tests.golden.stored NAME` records them as this version leaves them, for all that come. Do it at a release, and
-when the part of a revision that is stored changes on purpose. A record is never written again.
+`python -m tests.golden.stored NAME [CASE…]` records them as this version leaves them, for all that come. Do it at a release,
+and when the part of a revision that is stored changes on purpose. A record is never written again.
 """
 
 import sys
@@ -51,5 +51,5 @@ def restored(folder: Path) -> World:
 
 
 if __name__ == "__main__":
-    for each in CASES:
+    for each in sys.argv[2:] or CASES:
         record(each, STORED / sys.argv[1] / each)
