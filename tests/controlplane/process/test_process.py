@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import aiohttp
 import pytest
 
-from ome_local.cluster import SECOND, Cluster
+from ome_local.cluster import Cluster
 from ome_local.ports import choose
+from ome_local.servers import SECOND
 from ome_operator import app
 from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
