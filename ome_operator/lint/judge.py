@@ -1,0 +1,135 @@
+"""What the operator says of a revision by the rules of `ome lint`: advice, and why a new revision must not start.
+
+Refused is only what the argument parser of SGLang itself refuses, in a version that is known exactly. All else is advice.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+from ome_operator import keys
+from ome_operator.core.observed.judging import Asked, Refused, Verdict
+from ome_operator.engines import images
+from ome_operator.engines.flags import packaged
+from ome_operator.lint import arguments
+from ome_operator.lint.finding import Hit, Rule, Severity
+from ome_operator.lint.launch import Launch
+from ome_operator.lint.model import gpu_memory, model_facts, node_labels
+from ome_operator.lint.rules import MOST, RULES
+from ome_operator.lint.subject import Role, Subject, subject
+
+REFUSING = frozenset(
+    rule.id for rule in (arguments.flag_unknown, arguments.flag_removed, arguments.flag_value, arguments.flag_joined)
+)
+"""Rules by which SGLang's own parser ends the engine; `make e2e` asks it."""
+ADVISED, LONGEST = 5, 240
+"""Findings that a condition tells, and characters of each: `ome lint SERVICE` tells all."""
+KEPT = 4096
+"""Verdicts that are remembered."""
+_SAID_ALREADY = frozenset({"refused", "advice"})
+"""What other conditions say."""
+_ON_SERVICE = (keys.ENGINE_VERSION, keys.LINT_IGNORE)
+"""Annotations of a service that change a verdict."""
+
+
+class Judge:
+    """Gives verdicts, and remembers them.
+
+    The rules run a single time for a revision, as long as its router and what is known of its model and its GPUs stay so.
+    """
+
+    def __init__(self, refuse: bool = True) -> None:
+        self._refuse = refuse
+        self._kept: OrderedDict[tuple[str | int, ...], tuple[tuple[Any, ...], Verdict]] = OrderedDict()
+        self.looked = 0
+        """How often the rules ran."""
+
+    def __call__(self, asked: Asked) -> Verdict:
+        """The verdict on a revision."""
+        service = asked.service
+        # The name of a revision is a digest of its inputs, of which its templates are made.
+        key = service.namespace, service.name, service.uid, asked.revision, len(asked.parts)
+        known = (
+            tuple(service.annotations.get(name) for name in _ON_SERVICE),
+            tuple(part.pods for part in asked.parts if part.component == keys.ROUTER),
+            model_facts(asked.model, asked.well_known) if asked.model is not None else None,
+            gpu_memory(asked.inputs, asked.runtime, asked.parts, asked.accelerators),
+            node_labels(asked.accelerators),
+        )
+        before = self._kept.get(key)
+        if before is None or before[0] != known:
+            self.looked += 1
+            _, _, model, memory, labels = known
+            looked_at = subject(service, asked.runtime, asked.parts, model, packaged(), memory, labels)
+            self._kept[key] = before = known, _verdict(looked_at)
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        return before[1] if self._refuse else Verdict(before[1].advice)
+
+
+def _verdict(looked_at: Subject) -> Verdict:
+    found = sorted(_found(looked_at), key=lambda each: _ORDER.index(each[0].severity))
+    told = [_sentence(rule, hit) for rule, hit in found if _is_told(rule)]
+    told = list(dict.fromkeys(told))
+    name = looked_at.service.rpartition("/")[2]
+    more = [f"{len(told) - ADVISED} more: `ome lint {name}` tells them"] if len(told) > ADVISED else []
+    unknown = sorted(looked_at.ignored - RULES.keys())
+    about = [f"{keys.LINT_IGNORE} names {', '.join(unknown)}, which is no rule: docs/rules.md has all"] if unknown else []
+    refused = (_refused(rule, hit) for rule, hit in _found(certain(looked_at), REFUSING) if _ends(rule, hit))
+    return Verdict((*told[:ADVISED], *more, *about), tuple(dict.fromkeys(refused)))
+
+
+_ORDER = [*Severity]
+
+
+def _is_told(rule: Rule) -> bool:
+    """Notes say what could not be checked: of those only that nothing is known of the flags."""
+    return rule.id not in _SAID_ALREADY and (rule.severity != Severity.NOTE or rule is arguments.version_unknown)
+
+
+def _found(looked_at: Subject, only: frozenset[str] = frozenset(RULES)) -> Iterator[tuple[Rule, Hit]]:
+    """What the rules find. A rule that fails is a bug of ours and no reason to leave a service alone: the others go on."""
+    for name, rule in RULES.items():
+        if name not in only or name in looked_at.ignored:
+            continue
+        try:
+            yield from [(rule, hit) for hit in islice(rule.check(looked_at), MOST)]
+        except Exception:
+            continue
+
+
+def certain(looked_at: Subject) -> Subject:
+    """Of a service what may be refused: engines of SGLang in a version that is known exactly, which no shell starts."""
+
+    def sure(start: Launch | None) -> Launch | None:
+        exact = start is not None and start.engine == "sglang" and start.line is not None and not start.shell
+        return start if exact and start is not None and images.exact(start.image, start.version) else None
+
+    def only(role: Role) -> Role:
+        return replace(role, launch=sure(role.launch), others=sure(role.others))
+
+    engines = (role for role in looked_at.roles if role.component != keys.ROUTER)
+    return replace(looked_at, roles=tuple(only(role) for role in engines))
+
+
+def _ends(rule: Rule, hit: Hit) -> bool:
+    """Whether the parser ends at it.
+
+    Arguments inside of a value may be meant. What it surely refuses is a flag and its value as a single word: it has a fix.
+    """
+    return rule is not arguments.flag_joined or hit.fix is not None
+
+
+def _sentence(rule: Rule, hit: Hit) -> str:
+    return _short(f"{rule.id}: {hit.says} ({hit.remedy})")
+
+
+def _refused(rule: Rule, hit: Hit) -> Refused:
+    return Refused(rule.id, hit.says, _short(f"{rule.id}: {hit.says}; {hit.remedy} ({hit.place.object}: {hit.place.field})"))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 2]} …"
