@@ -1,6 +1,5 @@
 """`ome lint`: what of a service cannot start, answers wrongly or wastes GPUs, from files or on a cluster."""
 
-from collections.abc import Collection
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -145,9 +144,7 @@ def _offline(files: list[Path], catalog: list[Path] | None, namespace: str, vers
     return looked_at
 
 
-async def _live(
-    client: "Client", service: str, namespace: str, everywhere: bool, versions: "Versions"
-) -> "Collection[Subject]":
+async def _live(client: "Client", service: str, namespace: str, everywhere: bool, versions: "Versions") -> "list[Subject]":
     """Services of a cluster, with the rights of whoever asks."""
     from ome_operator.cli.live.linted import on_a_cluster
     from ome_operator.kube.errors import NotFound

@@ -28,8 +28,8 @@ ADVISED, LONGEST = 5, 240
 """Findings that a condition tells, and characters of each: `ome lint SERVICE` tells all."""
 KEPT = 4096
 """Verdicts that are remembered."""
-_SAID_ALREADY = frozenset({"refused", "advice"})
-"""What other conditions say."""
+SAID_ALREADY = frozenset({"refused", "advice"})
+"""Rules that repeat what the operator says in other words: problems, and its own advice."""
 _ON_SERVICE = (keys.ENGINE_VERSION, keys.LINT_IGNORE)
 """Annotations of a service that change a verdict."""
 
@@ -78,8 +78,13 @@ def _verdict(looked_at: Subject) -> Verdict:
     more = [f"{len(told) - ADVISED} more: `ome lint {name}` tells them"] if len(told) > ADVISED else []
     unknown = sorted(looked_at.ignored - RULES.keys())
     about = [f"{keys.LINT_IGNORE} names {', '.join(unknown)}, which is no rule: docs/rules.md has all"] if unknown else []
-    refused = (_refused(rule, hit) for rule, hit in _found(certain(looked_at), REFUSING) if _ends(rule, hit))
-    return Verdict((*told[:ADVISED], *more, *about), tuple(dict.fromkeys(refused)))
+    return Verdict((*told[:ADVISED], *more, *about), refusals(looked_at))
+
+
+def refusals(looked_at: Subject) -> tuple[Refused, ...]:
+    """Why a new revision must not start."""
+    found = (_refused(rule, hit) for rule, hit in _found(certain(looked_at), REFUSING) if _ends(rule, hit))
+    return tuple(dict.fromkeys(found))
 
 
 _ORDER = [*Severity]
@@ -87,7 +92,7 @@ _ORDER = [*Severity]
 
 def _is_told(rule: Rule) -> bool:
     """Notes say what could not be checked: of those only that nothing is known of the flags."""
-    return rule.id not in _SAID_ALREADY and (rule.severity != Severity.NOTE or rule is arguments.version_unknown)
+    return rule.id not in SAID_ALREADY and (rule.severity != Severity.NOTE or rule is arguments.version_unknown)
 
 
 def _found(looked_at: Subject, only: frozenset[str] = frozenset(RULES)) -> Iterator[tuple[Rule, Hit]]:

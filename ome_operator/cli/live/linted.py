@@ -1,24 +1,30 @@
 """What the rules of `ome lint` look at: services and runtimes of files, or services of a cluster, as they would run."""
 
 from collections.abc import Collection, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from ome_operator import keys
 from ome_operator.api import InferenceService, Invalid, Model, Runtime
 from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.resources import CATALOG, SERVICE, SHORT
 from ome_operator.cli.live.cluster_from_manifests import gather, made, ref
-from ome_operator.cli.live.trees import found
 from ome_operator.core.observed.judging import Part
 from ome_operator.core.observed.objects import Manifest, Ref
 from ome_operator.core.resolve.inputs import resolve
 from ome_operator.describe.outcome import Outcome, outcome
-from ome_operator.engines.flags import Versions
-from ome_operator.kube.client import Client
-from ome_operator.kube.listing import listed
+from ome_operator.engines.flags import Versions, packaged
 from ome_operator.kube.resources import RESOURCES
+from ome_operator.lint import rules
+from ome_operator.lint.finding import Severity
+from ome_operator.lint.judge import SAID_ALREADY, refusals
 from ome_operator.lint.model import gpu_memory, model_facts, node_labels
 from ome_operator.lint.subject import Subject, subject
 
+if TYPE_CHECKING:
+    from ome_operator.kube.client import Client
+
+TOLD = 10
+"""Findings that commands tell beside their own answer."""
 MADE_UP = "ome-lint"
 """Name of the model of a service that is made up to look at a runtime by itself."""
 
@@ -44,11 +50,29 @@ def subjects(given: list[Manifest], beside: list[Manifest], versions: Versions) 
             yield _unread(Ref(runtime.kind, runtime.namespace, runtime.name), getattr(service, "why", ""), versions)
 
 
-async def on_a_cluster(client: Client, namespace: str, name: str, versions: Versions) -> list[Subject]:
+def lines(cluster: EventHandler, named: Collection[Ref], all_of_it: str) -> tuple[str, ...]:
+    """Errors and warnings in these services, a line each, for commands about something else; `all_of_it` tells them all."""
+    told = []
+    for looked_at in of_services(cluster, named, packaged()):
+        refused = {(each.rule, each.says) for each in refusals(looked_at)}
+        for finding in rules.check(looked_at, SAID_ALREADY):
+            if finding.rule.severity != Severity.NOTE:
+                rule, says, remedy = finding.rule.id, finding.hit.says, finding.hit.remedy
+                word = "refused" if (rule, says) in refused else str(finding.rule.severity)
+                told.append(f"{looked_at.service}: {word} {rule}: {says}; {remedy}")
+    told = list(dict.fromkeys(told))
+    more = (f"{len(told) - TOLD} more: {all_of_it}",) if len(told) > TOLD else ()
+    return (*told[:TOLD], *more)
+
+
+async def on_a_cluster(client: "Client", namespace: str, name: str, versions: Versions) -> list[Subject]:
     """A service, or all of a namespace ("" for everywhere). Raises KubeError; NotFound for a service's name.
 
     Whoever may not read a kind gets no answer: without its runtime a service would seem to lack it.
     """
+    from ome_operator.cli.live.trees import found  # loads kubernetes, which files need not
+    from ome_operator.kube.listing import listed
+
     kinds = (SERVICE, *CATALOG, *SHORT)
     asked = [await found(client, namespace, name)] if name else []
     here = await listed(client, [kind for kind in kinds if RESOURCES[kind].namespaced], namespace)
