@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TextIO
 
-from bench import alone, fleet, measure, planned, tenants, weights
+from bench import alone, fleet, linted, measure, planned, tenants, weights
 from bench.api import Refused
 from bench.measure import Extras
 from bench.results import Ramp, Results
@@ -14,7 +14,7 @@ from bench.scenarios import PAIRS, SCALED, SINGLE, SPLIT, Scenario
 from bench.watching import Late
 from ome_operator.errors import UserError
 
-PARTS = ("sync", "ramp", "pairs", "split", "idle", "restart", "delete", "hpa", "models", "tenants", "fleet", "plan")
+PARTS = ("sync", "ramp", "pairs", "split", "idle", "restart", "delete", "hpa", "models", "tenants", "fleet", "plan", "lint")
 SIDES = ("floor", "operator")
 
 
@@ -61,6 +61,9 @@ class Bench:
         if options.wants("plan"):
             self._say("ome plan for 16 nodes")
             self.results.planned = await asyncio.to_thread(planned.measure, options.repeat)
+        if options.wants("lint"):
+            self._say("ome lint of the catalog")
+            self.results.linted = await asyncio.to_thread(linted.measure, options.repeat)
         if options.wants("models"):
             self._say("weights from a hub on loopback")
             self.results.fetched, self.results.shared = await asyncio.to_thread(weights.measure, options.repeat)
