@@ -30,6 +30,10 @@ KEPT = 4096
 """Verdicts that are remembered."""
 SAID_ALREADY = frozenset({"refused", "advice"})
 """Rules that repeat what the operator says in other words: problems, and its own advice."""
+TOLD = frozenset(name for name, rule in RULES.items() if rule.severity != Severity.NOTE) - SAID_ALREADY
+"""Rules of the condition Advice."""
+UNCHECKED = frozenset({arguments.version_unknown.id})
+"""That nothing is known of an engine's flags is told, too. Of routers it is not: few images say which router they have."""
 _ON_SERVICE = (keys.ENGINE_VERSION, keys.LINT_IGNORE)
 """Annotations of a service that change a verdict."""
 
@@ -71,9 +75,9 @@ class Judge:
 
 
 def _verdict(looked_at: Subject) -> Verdict:
-    found = sorted(_found(looked_at), key=lambda each: _ORDER.index(each[0].severity))
-    told = [_sentence(rule, hit) for rule, hit in found if _is_told(rule)]
-    told = list(dict.fromkeys(told))
+    engines = replace(looked_at, roles=tuple(role for role in looked_at.roles if role.component != keys.ROUTER))
+    found = sorted([*_found(looked_at, TOLD), *_found(engines, UNCHECKED)], key=lambda each: _ORDER.index(each[0].severity))
+    told = list(dict.fromkeys(_sentence(rule, hit) for rule, hit in found))
     name = looked_at.service.rpartition("/")[2]
     more = [f"{len(told) - ADVISED} more: `ome lint {name}` tells them"] if len(told) > ADVISED else []
     unknown = sorted(looked_at.ignored - RULES.keys())
@@ -90,12 +94,7 @@ def refusals(looked_at: Subject) -> tuple[Refused, ...]:
 _ORDER = [*Severity]
 
 
-def _is_told(rule: Rule) -> bool:
-    """Notes say what could not be checked: of those only that nothing is known of the flags."""
-    return rule.id not in SAID_ALREADY and (rule.severity != Severity.NOTE or rule is arguments.version_unknown)
-
-
-def _found(looked_at: Subject, only: frozenset[str] = frozenset(RULES)) -> Iterator[tuple[Rule, Hit]]:
+def _found(looked_at: Subject, only: frozenset[str]) -> Iterator[tuple[Rule, Hit]]:
     """What the rules find. A rule that fails is a bug of ours and no reason to leave a service alone: the others go on."""
     for name, rule in RULES.items():
         if name not in only or name in looked_at.ignored:
