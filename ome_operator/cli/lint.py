@@ -11,7 +11,7 @@ from ome_operator.cli.completing import services
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, meant, missing, on_cluster
 from ome_operator.cli.manifests import STDIN, catalogue, files_in, read
 from ome_operator.cli.render import SERVICES
-from ome_operator.errors import Unanswered
+from ome_operator.errors import Unanswered, UserError
 
 if TYPE_CHECKING:
     from ome_operator.engines.flags import Versions
@@ -137,11 +137,21 @@ def _offline(files: list[Path], catalog: list[Path] | None, namespace: str, vers
     from ome_operator.cli.live.linted import subjects
 
     given = read(files, namespace)
-    beside = [body for body in read(catalogue(catalog or [Path("config")]), namespace) if body["kind"] not in SERVICES]
+    beside = [body for body in read(_catalog(catalog), namespace) if body["kind"] not in SERVICES]
     looked_at = list(subjects(given, beside, versions))
     if not looked_at:
         raise Unanswered(f"no InferenceService and no runtime in {', '.join(map(str, files))}: nothing to look at.")
     return looked_at
+
+
+def _catalog(named: list[Path] | None) -> list[Path]:
+    """Folders with what services refer to; the operator's image has none of its own, and then the files have to have all."""
+    if named:
+        return catalogue(named)
+    try:
+        return catalogue([Path("config")])
+    except UserError:
+        return []
 
 
 async def _live(client: "Client", service: str, namespace: str, everywhere: bool, versions: "Versions") -> "list[Subject]":

@@ -19,6 +19,7 @@ from ome_operator.lint.launch import Launch
 from ome_operator.lint.model import gpu_memory, model_facts, node_labels
 from ome_operator.lint.rules import MOST, RULES
 from ome_operator.lint.subject import Role, Subject, subject
+from ome_operator.util.visible import visible
 
 REFUSING = frozenset(
     rule.id for rule in (arguments.flag_unknown, arguments.flag_removed, arguments.flag_value, arguments.flag_joined)
@@ -136,4 +137,6 @@ def _refused(rule: Rule, hit: Hit) -> Refused:
 
 
 def _short(text: str) -> str:
+    """A sentence for a condition: as long as a person reads, and without characters that a terminal obeys."""
+    text = visible(text)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 2]} …"

@@ -93,13 +93,17 @@ def choose(snapshot: Snapshot, resolved: Resolved) -> Intent:
     router, about_router = _router(service, resolved)
     wanted = ledger.data.get(aim.revision)
     asked = strategy(service, resolved.runtime)
+    # Who pins a revision does not ask for what was refused; the edit waits, and its user should know how it will end.
+    refusals = [problem for problem in ledger.problems if aim.pin and problem.reason == Reason.CONFIGURATION_REFUSED]
+    stops = [problem for problem in ledger.problems if problem not in refusals]
+    waits = [f"what is written beside the pin: {problem.message}" for problem in refusals]
     intent = Intent(
         owner=owner,
         resolved=resolved,
         aim=aim,
         ledger=ledger,
-        problems=(*resolved.problems, *ledger.problems, *aim.problems, *about_router),
-        advice=(*resolved.advice, *asked.advice),
+        problems=(*resolved.problems, *stops, *aim.problems, *about_router),
+        advice=(*resolved.advice, *asked.advice, *waits),
         router=router,
         policies=policies,
         groups=groups,

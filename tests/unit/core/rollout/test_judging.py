@@ -1,5 +1,6 @@
 """New revisions that SGLang's parser would end are not rolled out; what is stored is never asked whether it may run."""
 
+import random
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -16,6 +17,7 @@ from tests.support.simulator import World
 
 GOOD, BAD = "--mem-fraction-static=0.8", "--enable-deepep-moe"
 OFFICIAL = "docker.io/lmsysorg/sglang:v0.5.23"
+ENDS = (BAD, "--no-such-flag", "--kv-cache-dtype=fp4", "--tp-size 1")
 IGNORES = {keys.LINT_IGNORE: "flag-removed"}
 
 
@@ -58,6 +60,11 @@ def refused(found: World) -> bool:
 def revisions(found: World) -> int:
     """How many are stored."""
     return sum(kind == "ControllerRevision" for kind, _ in found.children)
+
+
+def revision_names(found: World) -> set[str]:
+    """The stored revisions."""
+    return {one.labels[keys.REVISION] for (kind, _), one in found.children.items() if kind == "ControllerRevision"}
 
 
 def test_what_would_end_on_every_gpu_is_not_rolled_out_and_what_serves_goes_on() -> None:
@@ -198,6 +205,17 @@ def test_going_back_to_a_stored_revision_is_never_refused(pinned: bool) -> None:
     assert found.condition("Ready")["status"] == "True"
 
 
+def test_a_pin_while_an_edit_is_refused() -> None:
+    """As `ome undo` sets it: what is pinned is complete, and the refused edit waits behind the pin."""
+    found = edited(edited(world(GOOD), "--mem-fraction-static=0.7"), BAD)
+    (first,) = revision_names(found) - {found.service.status["revision"]}
+    found.edit(service(rollout={"revision": first}))
+    found.settle()
+    assert found.service.status["revision"] == first and found.condition("RolledOut")["status"] == "True"
+    assert "beside the pin" in found.condition("Advice")["message"] and BAD in found.condition("Advice")["message"]
+    assert found.condition("Ready")["status"] == "True"
+
+
 def test_a_stored_revision_that_waits_goes_on_while_a_later_edit_is_refused() -> None:
     found = world(GOOD)
     first = found.service.status["revision"]
@@ -254,6 +272,36 @@ def test_an_annotation_says_the_version_of_a_digest() -> None:
     found.settle()
     assert found.condition("Advice") == {} and not refused(found)
     assert refused(edited(found, BAD, image=image))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_comes_no_pod_ever_starts_with_what_was_refused(seed: int) -> None:
+    """Edits good and bad, scaling, lost pods and restarts of the operator, in any order."""
+    chance, found = random.Random(seed), world(GOOD)
+    judge, groups = found.deps.judge, 1
+    for _ in range(15):
+        step = chance.choice(("good", "bad", "scale", "lose", "restart"))
+        if step in ("good", "bad"):
+            word = f"--mem-fraction-static=0.{chance.randint(5, 9)}" if step == "good" else chance.choice(ENDS)
+            found.edit(deps=deps(word, judge=judge))
+        elif step == "scale":
+            groups = chance.randint(1, 3)
+            found.edit(service(groups))
+        elif step == "lose" and found.alive():
+            found.lose(chance.choice(sorted(found.alive())))
+        else:
+            judge = Judge()
+            found.edit(deps=replace(found.deps, judge=judge))
+        found.run(chance.randint(1, 30))
+        stored = [str(one.manifest) for (kind, _), one in found.children.items() if kind == "ControllerRevision"]
+        assert not [word for word in ENDS for data in stored if word in data]
+    found.settle()
+    assert len(found.alive("engine")) == groups and found.condition("Ready")["status"] == "True"
+
+
+def test_hostile_words_move_no_cursor() -> None:
+    found = edited(world(GOOD), "--x\x1b[31m\nforged")
+    assert refused(found) and found.condition("RolledOut")["message"].isprintable()
 
 
 # --- what it costs --------------------------------------------------------------------------------
