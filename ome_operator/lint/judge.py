@@ -52,7 +52,13 @@ class Judge:
         """How often the rules ran."""
 
     def __call__(self, asked: Asked) -> Verdict:
-        """The verdict on a revision."""
+        """The verdict on a revision. It never raises: a bug in what gives advice must stop no service."""
+        try:
+            return self._looked_up(asked)
+        except Exception as error:
+            return Verdict((_bug(type(error).__name__),))
+
+    def _looked_up(self, asked: Asked) -> Verdict:
         service = asked.service
         # The name of a revision is a digest of its inputs, of which its templates are made.
         key = service.namespace, service.name, service.uid, asked.revision, len(asked.parts)
@@ -77,33 +83,40 @@ class Judge:
 
 def _verdict(looked_at: Subject) -> Verdict:
     engines = replace(looked_at, roles=tuple(role for role in looked_at.roles if role.component != keys.ROUTER))
-    found = sorted([*_found(looked_at, TOLD), *_found(engines, UNCHECKED)], key=lambda each: _ORDER.index(each[0].severity))
+    failed = list[str]()
+    found = [*_found(looked_at, TOLD, failed), *_found(engines, UNCHECKED, failed)]
+    found.sort(key=lambda each: _ORDER.index(each[0].severity))
     told = list(dict.fromkeys(_sentence(rule, hit) for rule, hit in found))
     name = looked_at.service.rpartition("/")[2]
     more = [f"{len(told) - ADVISED} more: `ome lint {name}` tells them"] if len(told) > ADVISED else []
     unknown = sorted(looked_at.ignored - RULES.keys())
     about = [f"{keys.LINT_IGNORE} names {', '.join(unknown)}, which is no rule: docs/rules.md has all"] if unknown else []
-    return Verdict((*told[:ADVISED], *more, *about), refusals(looked_at))
+    bugs = [_bug(", ".join(failed))] if failed else []
+    return Verdict((*told[:ADVISED], *more, *about, *bugs), refusals(looked_at))
 
 
 def refusals(looked_at: Subject) -> tuple[Refused, ...]:
     """Why a new revision must not start."""
-    found = (_refused(rule, hit) for rule, hit in _found(certain(looked_at), REFUSING) if _ends(rule, hit))
+    found = (_refused(rule, hit) for rule, hit in _found(certain(looked_at), REFUSING, []) if _ends(rule, hit))
     return tuple(dict.fromkeys(found))
 
 
 _ORDER = [*Severity]
 
 
-def _found(looked_at: Subject, only: frozenset[str]) -> Iterator[tuple[Rule, Hit]]:
-    """What the rules find. A rule that fails is a bug of ours and no reason to leave a service alone: the others go on."""
+def _bug(what: str) -> str:
+    return f"rules of `ome lint` failed and said nothing ({what}): a bug of the operator, please report it"
+
+
+def _found(looked_at: Subject, only: frozenset[str], failed: list[str]) -> Iterator[tuple[Rule, Hit]]:
+    """What the rules find; `failed` gets those that raised an error, and the others go on."""
     for name, rule in RULES.items():
         if name not in only or name in looked_at.ignored:
             continue
         try:
             yield from [(rule, hit) for hit in islice(rule.check(looked_at), MOST)]
-        except Exception:
-            continue
+        except Exception as error:
+            failed.append(f"{name}: {type(error).__name__}")
 
 
 def certain(looked_at: Subject) -> Subject:

@@ -328,6 +328,17 @@ def test_a_rule_that_fails_leaves_the_service_alone(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(rules.RULES, "gpus-too-few", broken)
     found = edited(world(GOOD), BAD)
     assert refused(found) and found.condition("Ready")["status"] == "True"
+    assert "failed and said nothing (gpus-too-few: RuntimeError)" in found.condition("Advice")["message"]
+
+
+def test_nor_does_any_other_bug_of_the_rules_stop_a_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object, **__: object) -> Any:
+        raise KeyError("a bug of ours")
+
+    monkeypatch.setattr("ome_operator.lint.judge.subject", fails)
+    found = edited(world(GOOD), BAD)
+    assert not refused(found) and found.condition("RolledOut")["status"] == "True"
+    assert "said nothing (KeyError)" in found.condition("Advice")["message"]
 
 
 def test_advice_is_short_and_names_the_command_that_tells_all() -> None:
