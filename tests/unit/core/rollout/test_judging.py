@@ -8,12 +8,17 @@ from typing import Any
 import pytest
 
 from ome_operator import keys
+from ome_operator.controllers.base import CORE
+from ome_operator.controllers.manager import Manager
 from ome_operator.core.observed.judging import silent
 from ome_operator.core.observed.objects import Deps
 from ome_operator.lint import rules
 from ome_operator.lint.judge import ADVISED, Judge
+from ome_operator.machinery.metrics import Metrics
+from ome_operator.settings import Settings
 from tests.support import parts
-from tests.support.simulator import World
+from tests.support.fake_api import FakeApi
+from tests.support.simulator import START, World
 
 GOOD, BAD = "--mem-fraction-static=0.8", "--enable-deepep-moe"
 OFFICIAL = "docker.io/lmsysorg/sglang:v0.5.23"
@@ -264,6 +269,15 @@ def test_everything_else_is_advice(args: list[str], more: dict[str, Any]) -> Non
 def test_what_the_parser_ends_at(args: list[str], rule: str, image: str) -> None:
     found = edited(world(GOOD, image=image), *args, image=image)
     assert refused(found) and f"{rule}: " in found.condition("RolledOut")["message"]
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_the_setting_of_the_operator_decides(on: bool) -> None:
+    metrics, api = Metrics(f"judging_{on}"), FakeApi()
+    manager = Manager(Settings(lint_refuse=on), CORE, api, metrics, lambda: START)
+    found = edited(world(GOOD), BAD, judge=manager.cluster.deps().judge)
+    assert refused(found) == on and revisions(found) == (1 if on else 2)
+    assert ("flag-removed" in str(found.condition("Advice"))) == (not on)
 
 
 def test_an_annotation_says_the_version_of_a_digest() -> None:
