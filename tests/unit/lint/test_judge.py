@@ -20,6 +20,8 @@ from ome_operator.core.sync import sync
 from ome_operator.engines import images
 from ome_operator.lint import judge as judging
 from ome_operator.lint.judge import REFUSING, Judge
+from tests.support import yamls
+from tests.support.command_lines import LINES, taken
 from tests.support.linting import LINT, ROOT, catalog
 
 CORPUS = sorted((LINT / "corpus").glob("*/*.yaml"))
@@ -73,6 +75,21 @@ def test_and_most_of_that() -> None:
     mine = [path for path in CORPUS if path.parent.name in REFUSING]
     found = [path for path in mine if refused(read([path], "default"))]
     assert len(found) >= len(mine) * 0.6, set(mine) - set(found)
+
+
+@pytest.mark.parametrize("words", LINES, ids=" ".join)
+def test_it_refuses_exactly_what_sglangs_own_parser_refuses(words: list[str]) -> None:
+    """`make e2e` gives the same lines to that parser, in the image, and its answers are `taken`."""
+    runner = {
+        "name": "ome-container",
+        "image": "docker.io/lmsysorg/sglang:v0.5.23",
+        "command": ["sglang", "serve", "--model-path=/model"],
+        "args": [*words],
+        "resources": {"limits": {"nvidia.com/gpu": 8}},
+    }
+    runtime = yamls.runtime("rt") | {"spec": {"engineConfig": {"runner": runner}}}
+    bodies = [yamls.model("tiny"), runtime, yamls.service("team", "svc", "rt", "engine", model="tiny")]
+    assert refused(bodies) == (not taken([*words]))
 
 
 @pytest.mark.parametrize(
