@@ -177,9 +177,42 @@ class Fleet:
     waves: list[Wave]
     decode_s: float
     """CPU of decoding the bare pages of all lists."""
+    rest_mib: float
+    """Resident after its start, when all is as it should be."""
     peak_mib: float
+    """What the benchmark itself made before is in it."""
     status_bytes: int
     """Of the largest status that was written."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Labels that changed on nodes, and what followed."""
+
+    what: str
+    changes: int
+    """Requests, each about a node."""
+    seconds: float
+    """Until the last was answered."""
+    cpu_s: float
+    """Of the operator, until it wrote nothing more."""
+    edits_s: tuple[float, ...]
+    """Of edits of a service meanwhile, each from its request until the operator had acted on it."""
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Nodes that hold many models, on a real API server."""
+
+    nodes: int
+    models: int
+    services: int
+    waves: list[Labels]
+    lists_s: float
+    """Of listing and decoding the same objects."""
+    start_s: float
+    """From the start of the operator until it leads and has listed everything."""
+    peak_mib: float
 
 
 @dataclass
@@ -196,6 +229,7 @@ class Results:
     shared: Shared | None = None
     beside: Beside | None = None
     fleets: list[Fleet] = field(default_factory=list)
+    labelled: Labelled | None = None
     planned: Planned | None = None
     linted: Linted | None = None
     failures: list[str] = field(default_factory=list)

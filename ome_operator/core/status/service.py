@@ -177,7 +177,8 @@ def _ready(report: Report, others: Mapping[str, cond.Condition], problems: list[
         return cond.Condition(READY, True, Reason.SERVING, f"{report.url} serves")
     causes = _causes(report, others)
     if not causes:
-        return cond.Condition(READY, False, Reason.SCALED_TO_ZERO, "no component has replicas: raise minReplicas")
+        empty = " and ".join(one.role.title for one in report.progress if not one.role.groups)
+        return cond.Condition(READY, False, Reason.SCALED_TO_ZERO, f"{empty} scaled to zero: raise minReplicas")
     return cond.Condition(READY, False, causes[0].reason, "; ".join(dict.fromkeys(one.message for one in causes)))
 
 

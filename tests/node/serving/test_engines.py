@@ -116,7 +116,7 @@ def refused(words: str) -> bool:
     runner = {
         "name": "ome-container",
         "image": "docker.io/lmsysorg/sglang:v0.5.23",
-        "command": ["sglang", "serve", "--model-path=/model"],
+        "command": ["sglang", "serve", "--model-path=/model", "--host=0.0.0.0"],
         "args": words.split(),
         "resources": {"limits": {"nvidia.com/gpu": 8}},
     }
