@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from bench.counting import Count
 from bench.figures import exponent, median, percentile
-from bench.results import Alone, Beside, Fetched, Fleet, Labelled, Planned, Quiet, Ramp, Restart, Results, Shared
+from bench.results import Alone, Beside, Fetched, Fleet, Labelled, Linted, Planned, Quiet, Ramp, Restart, Results, Shared
 from bench.scenarios import SCALED, SINGLE
 
 OME = "OME v0.1.5, measured earlier on such a machine, not in this run"
@@ -53,6 +53,8 @@ def sections(results: Results) -> list[Section]:
         found.append(Section(title, tuple(_shared(results.shared))))
     if results.planned:
         found.append(Section("`ome plan`", tuple(_planned(results.planned))))
+    if results.linted:
+        found.append(Section("`ome lint`", tuple(_linted(results.linted))))
     if results.beside:
         found.append(Section("A quiet tenant beside others", tuple(_beside(results.beside))))
     if results.fleets:
@@ -132,6 +134,16 @@ def _planned(found: Planned) -> Iterator[Row]:
     yield Row(
         f"median errors over {found.rows} published runs, each left out of the fit with its deployment", operator=errors
     )
+
+
+LINT_S = 2.0
+
+
+def _linted(found: Linted) -> Iterator[Row]:
+    title = "all of config/, from the command's start to its last line"
+    yield Row(title, operator=f"{found.seconds:.1f} s", aim=f"{LINT_S:.0f} s", met=found.seconds <= LINT_S)
+    said = f"{found.first * 1000:.1f} ms, then {found.again * 1000:.1f} ms; without the rules {found.without * 1000:.1f} ms"
+    yield Row(f"CPU of the operator's first pass over a new revision, mean of {found.services} services", operator=said)
 
 
 def _beside(found: Beside) -> Iterator[Row]:

@@ -62,6 +62,19 @@ class Planned:
 
 
 @dataclass(frozen=True)
+class Linted:
+    """`ome lint -f config`, and seconds of CPU of a pass over a new service of config/samples."""
+
+    seconds: float
+    services: int
+    without: float
+    """Without the rules."""
+    first: float
+    """With them, for a revision that they have not seen."""
+    again: float
+
+
+@dataclass(frozen=True)
 class Quiet:
     """The operator while nothing happens to the services."""
 
@@ -218,4 +231,5 @@ class Results:
     fleets: list[Fleet] = field(default_factory=list)
     labelled: Labelled | None = None
     planned: Planned | None = None
+    linted: Linted | None = None
     failures: list[str] = field(default_factory=list)

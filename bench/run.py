@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TextIO
 
-from bench import alone, fleet, labelled, measure, planned, tenants, weights
+from bench import alone, fleet, labelled, linted, measure, planned, tenants, weights
 from bench.api import Refused
 from bench.measure import Extras
 from bench.results import Ramp, Results
@@ -28,6 +28,7 @@ PARTS = (
     "fleet",
     "labels",
     "plan",
+    "lint",
 )
 SIDES = ("floor", "operator")
 
@@ -77,6 +78,9 @@ class Bench:
         if options.wants("plan"):
             self._say("ome plan for 16 nodes")
             self.results.planned = await asyncio.to_thread(planned.measure, options.repeat)
+        if options.wants("lint"):
+            self._say("ome lint of the catalog")
+            self.results.linted = await asyncio.to_thread(linted.measure, options.repeat)
         if options.wants("models"):
             self._say("weights from a hub on loopback")
             self.results.fetched, self.results.shared = await asyncio.to_thread(weights.measure, options.repeat)

@@ -93,6 +93,10 @@ class Settings:
     """Seconds in which the first groups of a service, and each later group, have to be on nodes as a whole; else they give
     back what they have, and wait for their turn. 0: never."""
 
+    lint_refuse: bool = True
+    """New revisions that SGLang's own argument parser would end are not rolled out: a wrong refusal costs an annotation, a
+    missing refusal moves all GPUs of a service."""
+
     # --- brakes (docs/observe-freeze.md) ----------------------------------------------------------------------------
     observe: bool = False
     """Nothing but statuses is written."""

@@ -12,6 +12,7 @@ import yaml
 from typer.core import TyperCommand
 
 from ome_operator.api import AcceleratorClass, Model
+from ome_operator.cli.output import complain
 from ome_operator.cookbook.ask import STRATEGIES, Ask, RefusedError
 from ome_operator.cookbook.library import Library, engines, library
 from ome_operator.cookbook.library import engine as known_engine
@@ -157,6 +158,8 @@ def _answer(ask: Ask, explain: bool, output: str | None, force: bool) -> None:
     files = manifests(planned, explain)
     for note in (*planned.notes, *(each.sentence for each in planned.published)):
         typer.secho(note, err=True, dim=True)
+    for finding in _lint(files.all):
+        complain(finding)
     if output == YAML:
         typer.echo(files.all, nl=False)
         return
@@ -172,6 +175,18 @@ def _answer(ask: Ask, explain: bool, output: str | None, force: bool) -> None:
         typer.secho("\nThe same as YAML: -o DIR writes model, runtime and service; -o yaml | kubectl apply -f -", err=True)
     else:
         _write(Path(output), files._asdict())
+
+
+def _lint(text: str) -> tuple[str, ...]:
+    """What the rules of `ome lint` find in an answer. Tests know of nothing, but not all options together."""
+    from ome_operator.cli.live.cluster_from_manifests import KNOWN, gather
+    from ome_operator.cli.live.linted import lines
+    from ome_operator.cli.manifests import catalogue, read
+
+    bodies = [body for body in yaml.safe_load_all(text) if body["kind"] in KNOWN]
+    beside = read(catalogue([Path("config/accelerators")]), "default")
+    cluster = gather([*beside, *bodies], model_agent=False)
+    return lines(cluster, [kept.ref for kept in cluster.services()], "`ome lint -f` with the same files")
 
 
 def _check_none_lost(folder: Path, files: dict[str, str]) -> None:

@@ -91,6 +91,9 @@ def operator(
     gang_timeout: Annotated[
         float, typer.Option(help="Seconds in which groups have to be on nodes as a whole, or give them back; 0: never.")
     ] = _DEFAULTS.gang_timeout,
+    lint_refuse: Annotated[
+        bool, typer.Option(help="Do not roll out new revisions whose flags SGLang's own parser refuses (docs/lint.md).")
+    ] = _DEFAULTS.lint_refuse,
     observe: Annotated[bool, typer.Option(help="Write nothing but statuses, and say there what would be done.")] = False,
     observe_namespace: Annotated[
         list[str] | None, typer.Option(help="The same in this namespace alone; may be repeated.")
@@ -168,6 +171,7 @@ def operator(
         bake=readable("--bake", read_bake(bake)),
         max_concurrent_services=max_concurrent_services,
         gang_timeout=gang_timeout,
+        lint_refuse=lint_refuse,
         observe=observe,
         observe_namespaces=tuple(observe_namespace or ()),
         registry_image=sidecar_image,

@@ -48,6 +48,7 @@ def render(
     """
     from ome_operator.cache.resources import SERVING, SHORT
     from ome_operator.cli.live.cluster_from_manifests import gather, made
+    from ome_operator.cli.live.linted import lines
 
     given = read(files, namespace)
     beside = [one for one in read(catalogue(catalog), namespace) if one["kind"] not in SERVICES]
@@ -61,7 +62,10 @@ def render(
     if not objects and not problems:
         raise Unanswered(f"no InferenceService in {', '.join(map(str, files))}: nothing to render.")
     emit_objects(output, objects)
-    for sentence in problems:
+    for sentence in (
+        *problems,
+        *lines(cluster, [kept.ref for kept in cluster.services()], "`ome lint -f` with the same files"),
+    ):
         complain(sentence)
     raise typer.Exit(1 if problems else 0)
 

@@ -29,6 +29,7 @@ from ome_operator.core.observed.objects import Deps, Exposure, Ref
 from ome_operator.core.reasons import Reason
 from ome_operator.kube.client import Client
 from ome_operator.kube.resources import RESOURCES
+from ome_operator.lint.judge import Judge
 from ome_operator.machinery.metrics import Metrics
 from ome_operator.machinery.relist import Audit
 from ome_operator.machinery.workqueue import WorkQueue
@@ -84,6 +85,7 @@ def _settled(settings: Settings) -> Deps:
         sees_cluster=settings.cluster_kinds,
         models_per_namespace=settings.models_per_namespace,
         gang_timeout=settings.gang_timeout,
+        judge=Judge(settings.lint_refuse),
     )
 
 

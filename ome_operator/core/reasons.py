@@ -68,6 +68,7 @@ class Reason(StrEnum):
     NO_ACCELERATOR_FITS = "NoAcceleratorFits"
     REVISION_NOT_FOUND = "RevisionNotFound"
     REVISION_TOO_LARGE = "RevisionTooLarge"
+    CONFIGURATION_REFUSED = "ConfigurationRefused"
     WAITING_FOR_NODES = "WaitingForNodes"
     NODES_UNKNOWN = "NodesUnknown"
 

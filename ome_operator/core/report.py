@@ -17,7 +17,7 @@ from ome_operator.core.recovery.recover import Recovery
 from ome_operator.core.render import router_key, services
 from ome_operator.core.resolve.inputs import runtime_refs
 from ome_operator.core.resolve.pinned import tokens
-from ome_operator.core.rollout import progress_deadline, shared_edits
+from ome_operator.core.rollout import judging, progress_deadline, shared_edits
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.placing import PLACED, Placing
 from ome_operator.core.rollout.planner import ReplicaCounts
@@ -58,7 +58,7 @@ def report(
             *_without_room(snapshot, intent, want),
             *_waiting(placing, want),
         ),
-        advice=(*want.advice, *snapshot.observed.warnings),
+        advice=(*want.advice, *_judged(snapshot, intent, want), *snapshot.observed.warnings),
         model=_model(intent),
         runtime=resolved.runtime.name if resolved.runtime else _named_runtime(service),
         url=_url(service, intent, want),
@@ -80,6 +80,12 @@ def report(
         recovered=recovery.condition,
         intact=_intact(snapshot, intent, want),
     )
+
+
+def _judged(snapshot: Snapshot, intent: Intent, want: Desired) -> tuple[str, ...]:
+    """What the rules of `ome lint` say of the target."""
+    data = intent.data.get(intent.target)
+    return judging.advice(snapshot, intent.owner, intent.resolved, intent.target, data, want.manifests)
 
 
 def _intact(snapshot: Snapshot, intent: Intent, want: Desired) -> cond.Condition | None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ome_operator.api import AcceleratorClass, FineTunedWeight, Invalid, Model, Runtime
 from ome_operator.api.well_known import NOBODY, WellKnown
+from ome_operator.core.observed.judging import Judge, silent
 
 Manifest = dict[str, Any]
 """A Kubernetes object, or a part of one, as plain JSON data."""
@@ -280,6 +281,8 @@ class Deps:
     """Seconds in which a gang has to be on nodes, or gives back what it has; 0: never."""
     models_per_namespace: int = 0
     """BaseModels of a namespace that are looked after; 0: all."""
+    judge: Judge = silent
+    """Looks at revisions by the rules of `ome lint`."""
 
 
 @dataclass(frozen=True)

@@ -204,6 +204,7 @@ _ON_SERVICES = frozenset(
         keys.ACCELERATOR_CLASS, keys.AUTOSCALER_CLASS, keys.SERVICE_TYPE, keys.LOAD_BALANCER_IP, keys.REGISTRY,
         keys.RUNTIME_SYNC, keys.MODEL_SYNC, keys.RETRY, keys.ENGINE_NAME, keys.SOURCE_DIGEST, keys.BENCHMARK_NAMESPACES,
         keys.ROUTER_KEY, keys.FREEZE, keys.OBSERVE, keys.ENGINE_VERSION, keys.IGNORE_FIT,
+        keys.LINT_IGNORE,
     }
 )  # fmt: skip
 _SHARED = frozenset({keys.WAVES, keys.BAKE})

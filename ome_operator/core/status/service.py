@@ -238,7 +238,15 @@ def events(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any
     )
 
 
+_LOUD_ROLLOUT = frozenset(
+    {
+        Reason.DOES_NOT_FIT, Reason.PROGRESS_DEADLINE_EXCEEDED, Reason.ROLLED_BACK, Reason.CONFIGURATION_REFUSED, *REFUSED,
+    }
+)  # fmt: skip
+"""Reasons of RolledOut that a person has to act on."""
+
+
 def _loud(one: Mapping[str, Any]) -> bool:
     if one["type"] == ROLLED_OUT:
-        return one["reason"] in (Reason.DOES_NOT_FIT, Reason.PROGRESS_DEADLINE_EXCEEDED, Reason.ROLLED_BACK, *REFUSED)
+        return one["reason"] in _LOUD_ROLLOUT
     return one["reason"] not in PASSING and one["type"] != READY

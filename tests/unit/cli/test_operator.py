@@ -54,6 +54,12 @@ def test_the_readme_can_be_followed_beside_it(given: list[Settings]) -> None:
     assert forwarded and not {int(port) for port in forwarded} & {given[0].health_port, given[0].metrics_port}
 
 
+def test_refusals_can_be_turned_off(given: list[Settings]) -> None:
+    for words in ((), ("--no-lint-refuse",)):
+        assert CliRunner().invoke(app, [*KUBECONFIG, *words]).exit_code == 0
+    assert [settings.lint_refuse for settings in given] == [True, False]
+
+
 def test_without_their_flags_nothing_of_a_public_registry_is_pulled(given: list[Settings]) -> None:
     """A name without a registry is pulled from a public registry, where anybody may take it."""
     assert CliRunner().invoke(app, list(KUBECONFIG)).exit_code == 0
