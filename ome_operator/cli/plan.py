@@ -38,8 +38,8 @@ app = typer.Typer(
     epilog="Examples: ome plan --model Kimi-K2-Instruct --hardware h200 --nodes 16 --workload 2000/100; ome plan explain",
 )
 MOST_NODES = 10_000
-LARGEST = 64 << 20
-"""Bytes of a file that is read."""
+LARGEST, LARGEST_YAML = 64 << 20, 2 << 20
+"""Bytes of a file that is read; the parser of YAML reads some 200 KB a second, and no object of an API server is larger."""
 
 
 @app.callback()
@@ -184,19 +184,27 @@ def _loads(text: str, hit: float) -> "tuple[Load, ...]":
         return (workload(text, hit),)
     if hit:
         raise RefusedError("--prefix-hit belongs to --workload IN/OUT: in a file each workload has its own hit.")
+    return mix(_yaml(Path(text)), text)
+
+
+def _yaml(path: Path) -> Any:
+    """The document of a file, which may come from anybody: with bounds. A sentence where it is none."""
+    from ome_operator.plan.refused import RefusedError
+    from ome_operator.util.kubeyaml import document
+
     try:
-        return mix(yaml.safe_load(_text(Path(text))), text)
+        return document(_text(path, LARGEST_YAML))
     except yaml.YAMLError as error:
-        raise RefusedError(f"{text} is no YAML: {' '.join(str(error).split())}.") from error
+        raise RefusedError(f"{path} is no YAML: {' '.join(str(error).split())}.") from error
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, most: int = LARGEST) -> str:
     """A file; a sentence where it cannot be read."""
     from ome_operator.plan.refused import RefusedError
 
     try:
-        if path.stat().st_size > LARGEST:
-            raise RefusedError(f"{path} has more than {LARGEST >> 20} MiB.")
+        if path.stat().st_size > most:
+            raise RefusedError(f"{path} has more than {most >> 20} MiB.")
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
@@ -249,13 +257,11 @@ def compare(
     try:
         known = shape(model, precision)
         layout = {"model": model, "engine": engine, "gpu": hardware, "prefill": prefill, "decode": decode}
-        found = measured.rows(yaml.safe_load(_text(file)), layout | {"precision": known.precision})
+        found = measured.rows(_yaml(file), layout | {"precision": known.precision})
         text = measured.table(found)
         report = compared(text, str(file), fitted())
         if rows is not None:
             rows.write_text(text, encoding="utf-8")
-    except yaml.YAMLError as error:
-        raise UserError(f"{file} is no YAML: {' '.join(str(error).split())}.") from error
     except OSError as error:
         raise UserError(f"{rows} cannot be written: {error.strerror}.") from error
     except RefusedError as error:

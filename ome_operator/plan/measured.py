@@ -19,18 +19,24 @@ def rows(job: Any, layout: Mapping[str, str]) -> list[dict[str, str]]:
     """A row for each run. `layout`: columns that no BenchmarkJob knows: model, engine, gpu, precision, prefill, decode."""
     if not isinstance(job, Mapping) or job.get("kind") != "BenchmarkJob":
         raise RefusedError("This is no BenchmarkJob: kubectl get benchmarkjob NAME -o yaml shows it.")
-    status = job.get("status") or {}
+    status = _map(job.get("status"))
     if status.get("state") != "Completed":
         raise RefusedError(f"The BenchmarkJob is {status.get('state') or 'not begun'}: only what has ended can be compared.")
-    name = str((job.get("metadata") or {}).get("name") or "job")
-    report = status.get("report") or {}
-    found = list(_rows(name, report.get("results") or [report], layout))
+    name = str(_map(job.get("metadata")).get("name") or "job")
+    report = _map(status.get("report"))
+    results = report.get("results") or [report]
+    found = list(_rows(name, results if isinstance(results, list) else [], layout))
     if not found:
         raise RefusedError(f"No run of {name} has lengths, a TTFT and a TPOT: nothing of it can be compared.")
     return found
 
 
-def _rows(name: str, results: Any, layout: Mapping[str, str]) -> Iterator[dict[str, str]]:
+def _map(value: Any) -> Mapping[str, Any]:
+    """What is no map has no fields."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def _rows(name: str, results: list[Any], layout: Mapping[str, str]) -> Iterator[dict[str, str]]:
     for result in (result for result in results if isinstance(result, Mapping)):
         scenario = str(result.get("scenario", "")).replace(" ", "")
         lengths = _lengths(scenario)
