@@ -1,17 +1,24 @@
-"""Why a service is not ready, as chains: service, revision, role, group, rank, node, reason. Alike ranks are a single chain."""
+"""Why a service is not ready, as chains from the service down to the reason. Alike ranks of a group are a single chain."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ome_operator import keys
+from ome_operator.core.reasons import ROLLED_OUT, Reason
 from ome_operator.describe import states
 from ome_operator.describe.actions import Shell, of_rank
 from ome_operator.describe.diagnosis import lacks, step, trouble
 from ome_operator.describe.states import State
 from ome_operator.describe.text import count, numbers, together
-from ome_operator.describe.tree import Group, Rank, RoleView, Slice, Tree
+from ome_operator.describe.tree import MISSING, Group, Rank, RoleView, Slice, Tree
 
+OLD = "old"
+"""State of a slice that another takes the place of."""
+_LEAVES = frozenset({MISSING, Reason.TERMINATING})
+"""Reasons that say nothing of a slice that goes away."""
+_ROLLS = frozenset({Reason.ROLLING_OUT, Reason.RETIRING_OLD_SLICE, Reason.PROGRESSING})
+"""Reasons of a rollout that is on its way, which says so beside the causes."""
 SHOWN = 12
 """Chains that are told, the worst first; beyond that they are counted."""
 
@@ -49,7 +56,8 @@ class Cause:
     @property
     def place(self) -> str:
         """Where it is, in a few words."""
-        return " ".join(f"{link.kind} {link.name}".strip() for link in self.links[2:-1] if link.kind != "node")
+        shown = (link for link in self.links[2:-1] if link.kind not in ("node", "nodes"))
+        return " ".join(link.name if link.kind == "role" else f"{link.kind} {link.name}" for link in shown)
 
 
 def causes(tree: Tree, conditions: Iterable[Mapping[str, Any]], shell: Shell) -> list[Cause]:
@@ -64,7 +72,7 @@ def _pods(tree: Tree, shell: Shell) -> Iterator[Cause]:
             for group in role.groups:
                 alike: dict[tuple[str, str], list[Rank]] = {}
                 for rank in group.ranks:
-                    if not rank.ready and not rank.draining:
+                    if not rank.ready and not rank.draining and not (part.state == OLD and rank.reason in _LEAVES):
                         alike.setdefault((rank.reason, rank.message), []).append(rank)
                 for ranks in alike.values():
                     yield _cause(tree, part, role, group, sorted(ranks, key=lambda rank: -rank.restarts), shell)
@@ -117,6 +125,8 @@ def _conditions(tree: Tree, conditions: Iterable[Mapping[str, Any]], shell: Shel
     found = trouble(tree, tuple(conditions), ())
     head = Link("service", tree.name, tree.reason if not tree.ready else "serves")
     for finding in found.findings:
+        if finding.condition == ROLLED_OUT and finding.reason in _ROLLS:
+            continue
         prose, command = shell.step(finding.next)
         links = head, Link("condition", finding.condition, ""), Link("reason", finding.reason, "")
         advisory = finding.condition in ("Advice", "ModelDrifted", "RuntimeDrifted")

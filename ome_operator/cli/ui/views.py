@@ -1,7 +1,7 @@
 """What each section of a page shows, from what was read. Pure: data in, data for templates out.
 
-All text passes `everywhere`: what would hide or turn text around is made visible here, what would be markup is escaped by the
-templates.
+All text passes `everywhere`: what would hide or turn text around is made visible here, and the templates escape what would be
+markup.
 """
 
 from collections.abc import Iterator, Mapping
@@ -64,18 +64,31 @@ def service(board: Board, key: Key, details: Details | None, shell: Shell) -> It
     tree, body = board.trees[key], board.bodies[key]
     conditions = (body.get("status") or {}).get("conditions") or ()
     found = causes(tree, conditions, shell)
-    known = _history(board, key)
     safe: Tree = everywhere(tree)
     yield Section("head", _head(safe, body, states.service(tree, conditions)))
-    yield Section("causes", {"causes": [_told(cause, details) for cause in found[:SHOWN]], "more": len(found[SHOWN:])})
-    rejected = everywhere(list(rollout.rejected(body)))
-    steps = everywhere(rollout.steps(body))
-    yield Section("rollout", {"steps": steps, "shares": everywhere(list(rollout.shares(tree))), "rejected": rejected})
-    yield Section("groups", {"tree": safe, "roles": list(_roles(safe, shell)), "State": State})
-    yield Section("history", {"lines": everywhere(known), "undo": _undo(tree, known, shell), "name": tree.name})
-    yield Section("events", _events(details))
-    yield Section("actions", {"actions": list(_actions(board, key, shell))})
+    yield Section("left", _left(safe, found, details, shell))
+    yield Section("right", _right(board, key, shell))
     yield _rights(board)
+
+
+def _left(safe: Tree, found: list[Cause], details: Details | None, shell: Shell) -> Data:
+    """Why it is not ready, its groups, and what happened."""
+    told = [_told(cause, details) for cause in found[:SHOWN]]
+    causes_ = {"causes": told, "more": len(found[SHOWN:]), "serves": safe.ready}
+    return {**causes_, "tree": safe, "roles": list(_roles(safe, shell)), **_events(details)}
+
+
+def _right(board: Board, key: Key, shell: Shell) -> Data:
+    """Its rollout, what ran before, and what to do."""
+    tree, body, known = board.trees[key], board.bodies[key], _history(board, key)
+    return {
+        "steps": everywhere(rollout.steps(body)),
+        "shares": everywhere(list(rollout.shares(tree))),
+        "rejected": everywhere(list(rollout.rejected(body))),
+        "lines": everywhere(known),
+        "undo": _undo(tree, known, shell),
+        "actions": list(_actions(board, key, shell)),
+    }
 
 
 def _head(tree: Tree, body: Mapping[str, Any], state: State) -> Data:

@@ -1,0 +1,438 @@
+"""A cluster as its API server would show it, for the pages of `ome ui`: services that the simulator grew, some of them ill.
+
+Kimi K2 on 16 nodes with a rank that crashes, a rollout half-way, a service that waits for room, one whose image is missing,
+a frozen one, and what hostile users write.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from ome_operator import keys
+from ome_operator.api import InferenceService
+from ome_operator.core.observed.objects import Deps, Pod
+from ome_operator.core.sync import sync
+from ome_operator.kube.errors import NotFound
+from ome_operator.kube.podlogs import Line, Wanted
+from tests.support import parts
+from tests.support.fake_api import Call, FakeApi
+from tests.support.live import Live
+from tests.support.simulator import World
+
+Manifest = dict[str, Any]
+NOW = datetime.now(UTC).replace(microsecond=0)
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 98.00 GiB. GPU 3 has 139.80 GiB, of which 61.12 GiB is free."
+FULL = (
+    "0/24 nodes are available: 20 Insufficient nvidia.com/gpu, 3 node(s) didn't match Pod's node affinity/selector, "
+    "1 node(s) were unschedulable."
+)
+HOSTILE = '<script>document.title="owned"</script><img src=x onerror=alert(1)>"\'&\u202etxt.exe\x1b[31m'
+BYTES = 1_029_173_256_192
+
+
+@dataclass
+class Cluster:
+    """Objects by kind; tests change them."""
+
+    objects: dict[str, list[Manifest]] = field(default_factory=dict)
+    logs: dict[str, list[str]] = field(default_factory=dict)
+    """Pod → its last lines."""
+    refused: dict[str, Exception] = field(default_factory=dict)
+    """Kind → what the API server says instead."""
+
+    def add(self, kind: str, *bodies: Manifest) -> None:
+        self.objects.setdefault(kind, []).extend(bodies)
+
+    def api(self) -> FakeApi:
+        """A client that reads them, and nothing else: a write is not answered."""
+
+        def listed(call: Call) -> Any:
+            if call.kind in self.refused:
+                return self.refused[call.kind]
+            found = self.objects.get(call.kind, [])
+            return [body for body in found if call.namespace in ("", body["metadata"].get("namespace", ""))]
+
+        return Namespaced({"list_objects": listed})
+
+    async def read(self, _: str, pod: str, container: str, wanted: Wanted) -> Any:
+        """As `Logs.lines`."""
+        if pod not in self.logs:
+            raise NotFound(f'container "{container}" in pod "{pod}" is waiting to start: ContainerCreating', 404)
+        for text in self.logs[pod][-(wanted.tail or 100) :]:
+            yield Line("2026-01-01T00:00:00Z", text)
+
+    def vanish(self, namespace: str) -> None:
+        """Somebody deletes a namespace with all that is in it."""
+        for bodies in self.objects.values():
+            bodies[:] = [body for body in bodies if body["metadata"].get("namespace") != namespace]
+
+
+class Namespaced(FakeApi):
+    """Lists know their namespace."""
+
+    async def list_objects(
+        self, kind: str, namespace: str = "", *, label_selector: str = "", field_selector: str = "", limit: int = 0
+    ) -> list[Manifest]:
+        selector = label_selector or field_selector
+        return list(await self._answer(Call("list_objects", kind, "", selector=selector, namespace=namespace)))
+
+
+# --- bodies as the API server has them ------------------------------------------------------------------------------------
+
+
+def ago(**time: float) -> str:
+    """So long ago, in RFC 3339."""
+    return (NOW - timedelta(**time)).isoformat()
+
+
+def child(live: Live, uid: str, **since: float) -> Manifest:
+    """An object of a service."""
+    metadata = {**live.manifest["metadata"], "uid": f"{uid}.{live.uid}", "resourceVersion": str(live.version)}
+    metadata["ownerReferences"] = [{"kind": "InferenceService", "uid": uid, "controller": True, "name": "x"}]
+    metadata["creationTimestamp"] = ago(**since or {"days": 3})
+    return {**live.manifest, "metadata": metadata}
+
+
+def pod(facts: Pod) -> Manifest:
+    """A pod with these facts; `reason` says what its status looks like."""
+    router = facts.component == keys.ROUTER
+    labels = {
+        keys.MANAGED_BY: keys.MANAGER,
+        keys.SERVICE: facts.service,
+        keys.COMPONENT: facts.component,
+        keys.REVISION: facts.revision,
+    }
+    if not router:
+        labels |= {keys.GROUP_INDEX: str(facts.group), keys.POD_INDEX: str(facts.rank)}
+        labels |= {keys.WORKER_INDEX: "0"} if facts.rank == 0 else {}
+    metadata: Manifest = {
+        "name": facts.name,
+        "namespace": facts.namespace,
+        "uid": facts.uid,
+        "resourceVersion": "7",
+        "labels": labels,
+        "ownerReferences": [{"kind": "StatefulSet", "name": facts.workload, "uid": facts.workload_uid, "controller": True}],
+    }
+    if facts.draining:
+        metadata["annotations"] = {keys.DRAINING: facts.draining}
+    if facts.deleting:
+        metadata |= {"deletionTimestamp": ago(seconds=5), "deletionGracePeriodSeconds": 30}
+    box = "router" if router else "ome-container"
+    spec = {"containers": [{"name": box, "image": "engine:1"}], **({"nodeName": facts.node} if facts.node else {})}
+    status = _status(facts, box)
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
+
+
+def _status(facts: Pod, box: str) -> Manifest:
+    scheduled: Manifest = {"type": "PodScheduled", "status": "True"}
+    started = {"running": {"startedAt": ago(minutes=9)}}
+    container: Manifest = {"name": box, "ready": facts.ready, "restartCount": facts.restarts, "state": started}
+    ready = {"type": "Ready", "status": "True" if facts.ready else "False", "lastTransitionTime": ago(minutes=10)}
+    if not facts.node:
+        scheduled |= {"status": "False", "reason": facts.reason or "Pending", "message": facts.message}
+        return {"phase": "Pending", "conditions": [scheduled]}
+    if facts.reason == "CrashLoopBackOff":
+        container["state"] = {"waiting": {"reason": facts.reason, "message": "back-off 5m0s restarting failed container"}}
+        ended = {"exitCode": 1, "reason": "Error", "message": facts.message, "finishedAt": ago(minutes=1)}
+        container["lastState"] = {"terminated": ended}
+    elif facts.reason == "ImagePullBackOff":
+        container["state"] = {"waiting": {"reason": facts.reason, "message": facts.message}}
+    return {"phase": "Running", "conditions": [scheduled, ready], "containerStatuses": [container]}
+
+
+def service(world: World, pods: Iterable[Pod], name: str, namespace: str, **metadata: Any) -> Manifest:
+    """The service with the status that the operator gives it for these pods."""
+    found = world.service
+    said = sync(found, world.deps, replace(world.observed(), pods=tuple(pods)), world.now).status
+    body: Manifest = {
+        "apiVersion": keys.API_VERSION,
+        "kind": "InferenceService",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "uid": found.uid,
+            "generation": found.generation,
+            "creationTimestamp": ago(days=21),
+            "annotations": dict(found.annotations),
+            **metadata,
+        },
+        "spec": found.spec.dump(),
+        "status": dict(said),
+    }
+    for condition in body["status"]["conditions"]:
+        condition["lastTransitionTime"] = ago(minutes=14)
+    return body
+
+
+def node(name: str, *, gpus: int = 8, ready: bool = True, cordoned: bool = False) -> Manifest:
+    """A node of GPUs."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"nvidia.com/gpu.product": "NVIDIA-H200"} if gpus else {}},
+        "spec": {"unschedulable": True} if cordoned else {},
+        "status": {
+            "allocatable": {"nvidia.com/gpu": str(gpus)} if gpus else {},
+            "conditions": [{"type": "Ready", "status": "True" if ready else "Unknown"}],
+        },
+    }
+
+
+def record(name: str, *models: Manifest) -> Manifest:
+    """What an agent says of its node."""
+    return {
+        "apiVersion": keys.API_VERSION,
+        "kind": "NodeModels",
+        "metadata": {"name": name},
+        "status": {"models": [*models]},
+    }
+
+
+def held(model: str, state: str = "Ready", part: float = 1.0, **more: Any) -> Manifest:
+    """A model on a node."""
+    found = {"kind": "ClusterBaseModel", "name": model, "uri": f"hf://x/{model}", "revision": "abc", "state": state}
+    return {**found, "bytes": int(BYTES * part), "total": BYTES, **more}
+
+
+def event(of: Manifest, reason: str, message: str, type_: str = "Warning", **since: float) -> Manifest:
+    """An event about an object."""
+    metadata = of["metadata"]
+    about = {"kind": of["kind"], "name": metadata["name"], "namespace": metadata["namespace"], "uid": metadata["uid"]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{metadata['name']}.{reason}", "namespace": metadata["namespace"]},
+        "involvedObject": about,
+        "type": type_,
+        "reason": reason,
+        "message": message,
+        "count": 3,
+        "lastTimestamp": ago(**since or {"minutes": 2}),
+    }
+
+
+# --- services -----------------------------------------------------------------------------------------------------------
+
+
+def grown(world: World) -> World:
+    """When everything is up."""
+    while world.condition("Ready").get("status") != "True":
+        world.carry_out(world.sync())
+        world.step()
+    world.settle()
+    return world
+
+
+def made(made_of: tuple[InferenceService, Deps], name: str, namespace: str, seed: int = 1) -> World:
+    """A world of a service of this name."""
+    found, deps = made_of
+    return World(replace(found, name=name, namespace=namespace, uid=f"uid-{namespace}-{name}"), deps, seed)
+
+
+Change = Callable[[Pod], Pod]
+
+
+def put(
+    cluster: Cluster, world: World, nodes: Iterator[str], change: Change = lambda facts: facts, **metadata: Any
+) -> Manifest:
+    """A service with its objects and pods, whose engines are on these nodes; its body."""
+    name, namespace = world.service.name, world.service.namespace
+    order = (keys.ENGINE, keys.DECODER)
+    facts = sorted(world.observed().pods, key=lambda one: (one.component not in order, *one[5:9]))
+    placed = [one._replace(node=next(nodes) if one.component in order else "cpu-00") for one in facts]
+    changed = [change(one) for one in placed]
+    body = service(world, changed, name, namespace, **metadata)
+    cluster.add("InferenceService", body)
+    for kind in ("StatefulSet", "Deployment", "ControllerRevision"):
+        for number, live in enumerate(one for (of, _), one in world.children.items() if of == kind):
+            cluster.add(kind, child(live, world.service.uid, days=12 - 5 * min(number, 2)))
+    uid = world.service.uid  # each world counts from 1
+    unique = (one._replace(uid=f"{uid}.{one.uid}", workload_uid=f"{uid}.{one.workload_uid}") for one in changed)
+    cluster.add("Pod", *map(pod, unique))
+    return body
+
+
+def edited(world: World, image: str, passes: int = 0) -> World:
+    """Another image for its engines, and so many passes since then."""
+    spec = world.service.spec.dump()
+    box = {"runner": {"image": image}}
+    spec["engine"] = {**(spec.get("engine") or {}), **box}
+    body = {
+        "kind": "InferenceService",
+        "metadata": {"name": world.service.name, "namespace": world.service.namespace, "uid": world.service.uid},
+        "spec": spec,
+    }
+    world.edit(parts.good(InferenceService.parse(body)))
+    world.run(passes)
+    return world
+
+
+def crashed(facts: Pod) -> Pod:
+    """Rank 7 of decode cannot hold its cache."""
+    if (facts.component, facts.rank) != (keys.DECODER, 7):
+        return facts
+    return facts._replace(ready=False, restarts=6, reason="CrashLoopBackOff", message=OOM)
+
+
+def unplaced(facts: Pod) -> Pod:
+    """No node has room for it."""
+    if facts.component == keys.ROUTER:
+        return facts
+    return facts._replace(node="", ready=False, reason="Unschedulable", message=FULL)
+
+
+def pulling(facts: Pod) -> Pod:
+    """Its image is not there."""
+    if facts.component == keys.ROUTER:
+        return facts
+    said = 'Back-off pulling image "registry.example/sglang:v0.5.24-typo": not found'
+    return facts._replace(ready=False, reason="ImagePullBackOff", message=said)
+
+
+def simple(name: str, namespace: str, groups: int = 4, **more: Any) -> World:
+    """A service of groups of two pods with a GPU each."""
+    strategy = {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+    asked = parts.service(engine={"minReplicas": groups}, router={}, rollout=strategy, **more)
+    return made((asked, parts.deps(parts.model(), parts.simple(size=2))), name, namespace)
+
+
+WORDS = [
+    "[2026-01-01 10:02:41 TP7 EP7] Load weight begin. avail mem=139.21 GB",
+    "[2026-01-01 10:09:12 TP7 EP7] Load weight end. type=DeepseekV3ForCausalLM, avail mem=61.12 GB",
+    "[2026-01-01 10:09:14 TP7 EP7] KV Cache is allocated. #tokens: 1048576, KV size: 98.00 GB",
+    "Traceback (most recent call last):",
+    '  File "/sgl-workspace/sglang/python/sglang/srt/mem_cache/memory_pool.py", line 903, in _create_buffers',
+    "    torch.zeros((self.size + self.page_size, 1, self.kv_cache_dim), dtype=self.store_dtype, device=self.device)",
+    OOM,
+]
+
+
+def fleet(*, kimi: bool = True, hostile: bool = True) -> Cluster:
+    """All of it."""
+    cluster = Cluster()
+    if kimi:
+        _kimi(cluster)
+    small = (f"h200-{16 + number // 8:02}" for number in range(10**6))
+    rolling = edited(grown(simple("qwen3-coder", "code")), "engine:2")
+    _until_half(rolling)
+    put(cluster, rolling, (f"h200-{16 + number % 4:02}" for number in range(100)))
+    put(cluster, grown(simple("llama-scout", "chat", 2)), small)
+    put(cluster, grown(simple("gpt-oss-120b", "chat", 3)), small)
+    put(cluster, grown(simple("embedder", "search", 1)), small, creationTimestamp=ago(hours=5))
+    put(cluster, grown(simple("minimax-m2", "research", 2)), iter([""] * 99), unplaced, creationTimestamp=ago(minutes=26))
+    put(cluster, grown(simple("glm-4-6", "research", 1)), small, pulling, creationTimestamp=ago(minutes=44))
+    frozen = grown(simple("deepseek-v3", "prod", 2))
+    frozen.service = replace(
+        frozen.service, annotations={**frozen.service.annotations, keys.FREEZE: "2026-01-01T09:00:00Z anna: storage moves"}
+    )
+    put(cluster, frozen, small)
+    if hostile:
+        _hostile(cluster, small)
+    cluster.add("Node", *(node(f"h200-{number:02}") for number in range(22)))
+    cluster.add("Node", node("h200-22", cordoned=True), node("h200-23", ready=False), node("cpu-00", gpus=0))
+    _weights(cluster)
+    runtime = {"name": "srt-qwen3-coder", "generation": 3}
+    rollout = {
+        "generation": 3, "state": "Rolling", "wave": 2, "waves": 4, "size": 10, "services": 24, "done": 4, "rolling": 2,
+        "waiting": 18, "failed": 0,
+    }  # fmt: skip
+    cluster.add(
+        "ClusterServingRuntime", {"kind": "ClusterServingRuntime", "metadata": runtime, "status": {"rollout": rollout}}
+    )
+    return cluster
+
+
+def _until_half(world: World) -> None:
+    """Until half of the groups are of the new revision."""
+    for _ in range(200):
+        leaders = [one for one in world.observed().pods if one.component == keys.ENGINE and one.rank == 0 and one.ready]
+        new = sum(one.revision == world.service.status["revision"].rpartition("→")[2] for one in leaders)
+        if 2 <= new < len(leaders) and "→" in world.service.status["revision"]:
+            return
+        world.run(1)
+    raise AssertionError("the rollout has no half")
+
+
+def _kimi(cluster: Cluster) -> None:
+    world = grown(World(*parts.kimi(), seed=1))
+    nodes = (f"h200-{number:02}" for number in range(16))
+    body = put(cluster, world, nodes, crashed)
+    ill = next(one for one in cluster.objects["Pod"] if one["metadata"]["labels"].get(keys.POD_INDEX) == "7")
+    cluster.logs[ill["metadata"]["name"]] = WORDS
+    cluster.add(
+        "Event",
+        event(body, "DecoderReady", "decode group 0: rank 7 crashes again and again", minutes=12),
+        event(ill, "BackOff", "Back-off restarting failed container ome-container", minutes=1),
+        event(ill, "Pulled", 'Container image "lmsysorg/sglang:v0.5.23" already present on machine', "Normal", minutes=31),
+    )
+
+
+def _weights(cluster: Cluster) -> None:
+    for number in range(16):
+        cluster.add("NodeModels", record(f"h200-{number:02}", held("kimi-k2-instruct")))
+    speed = {"speed": 1_240_000_000}
+    cluster.add("NodeModels", record("h200-20", held("kimi-k2-instruct", "Updating", 0.62, **speed), held("minimax-m2")))
+    cluster.add("NodeModels", record("h200-21", held("kimi-k2-instruct", "Updating", 0.31, **speed)))
+    failed = "no space left on /raid: 412 GB are free, and 1.03 TB are wanted"
+    cluster.add("NodeModels", record("h200-22", held("kimi-k2-instruct", "Failed", 0.05, message=failed)))
+
+
+def _hostile(cluster: Cluster, nodes: Iterator[str]) -> None:
+    """Names are Kubernetes' own; annotations, messages, words of containers and conditions are anybody's."""
+    world = grown(simple("hostile", "zz-evil", 1))
+    world.service = replace(world.service, annotations={**world.service.annotations, keys.FREEZE: HOSTILE})
+
+    def ill(facts: Pod) -> Pod:
+        return facts._replace(ready=False, restarts=2, reason="CrashLoopBackOff", message=HOSTILE)
+
+    body = put(cluster, world, nodes, ill)
+    body["status"]["conditions"].append(
+        {"type": "Advice", "status": "True", "reason": HOSTILE, "message": HOSTILE, "lastTransitionTime": HOSTILE}
+    )
+    body["metadata"]["labels"] = {"x": HOSTILE}
+    body["metadata"]["creationTimestamp"] = HOSTILE
+    body["status"]["url"] = f"javascript:{HOSTILE}"
+    for one in cluster.objects["Pod"]:
+        if one["metadata"]["namespace"] == "zz-evil":
+            cluster.logs[one["metadata"]["name"]] = [HOSTILE, "</pre></section>" + HOSTILE]
+            cluster.add("Event", event(one, HOSTILE, HOSTILE))
+    cluster.add("NodeModels", record("h200-19", held(HOSTILE, "Failed", 0.1, message=HOSTILE)))
+
+
+def many(services: int = 100, pods: int = 1000) -> Cluster:
+    """So many services with so many pods of engines in all; every tenth is ill."""
+    cluster = Cluster()
+    size = max(1, pods // services)
+    world = grown(made((parts.service(engine={}, router={}), parts.deps(parts.model(), parts.simple(size=size))), "s", "t"))
+    nodes = (f"node-{number // 8:03}" for number in range(10**6))
+    for number in range(services):
+        name = f"service-{number:03}"
+        renamed = _renamed(world, name)
+        put(cluster, renamed, nodes, (lambda facts: facts._replace(ready=False, reason="CrashLoopBackOff", message=OOM))
+            if number % 10 == 3 else (lambda facts: facts))  # fmt: skip
+    cluster.add("Node", *(node(f"node-{number:03}") for number in range((services * size + 7) // 8)))
+    return cluster
+
+
+def _renamed(world: World, name: str) -> World:
+    """The same world under another name, as if it had been grown so."""
+    uid = f"uid-{name}"
+    copy = World(replace(world.service, name=name, uid=uid, namespace="team"), world.deps, seed=1)
+    for (kind, was), live in world.children.items():
+        labels = {**live.manifest["metadata"].get("labels", {}), keys.SERVICE: name}
+        metadata = {**live.manifest["metadata"], "name": f"{name}-{was}", "namespace": "team", "labels": labels}
+        moved = replace(live, manifest={**live.manifest, "metadata": metadata}, uid=f"{uid}-{live.uid}", owner=uid)
+        copy.children[kind, f"{name}-{was}"] = moved
+    for was, live_pod in world.pods.items():
+        labels = {**live_pod.labels, keys.SERVICE: name}
+        copy.pods[f"{name}-{was}"] = replace(
+            live_pod, name=f"{name}-{was}", uid=f"{uid}-{live_pod.uid}", labels=labels,
+            workload=f"{name}-{live_pod.workload}", workload_uid=f"{uid}-{live_pod.workload_uid}",
+        )  # fmt: skip
+    return copy
+
+
+def described(body: Mapping[str, Any]) -> str:
+    """Namespace and name."""
+    return f"{body['metadata']['namespace']}/{body['metadata']['name']}"
