@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ome_operator import keys
-from ome_operator.core.reasons import ROLLED_OUT, Reason
+from ome_operator.core.reasons import FROZEN, ROLLED_OUT, Reason
 from ome_operator.describe import states
 from ome_operator.describe.actions import Shell, of_rank
 from ome_operator.describe.diagnosis import lacks, step, trouble
@@ -63,7 +63,7 @@ class Cause:
 def causes(tree: Tree, conditions: Iterable[Mapping[str, Any]], shell: Shell) -> list[Cause]:
     """All of them, the worst first."""
     found = [*_pods(tree, shell), *_conditions(tree, conditions, shell)]
-    return sorted(found, key=lambda cause: (list(State).index(cause.state), -cause.restarts))
+    return sorted(found, key=lambda cause: (list(State).index(cause.state), not cause.pods, -cause.restarts))
 
 
 def _pods(tree: Tree, shell: Shell) -> Iterator[Cause]:
@@ -126,6 +126,8 @@ def _conditions(tree: Tree, conditions: Iterable[Mapping[str, Any]], shell: Shel
     head = Link("service", tree.name, tree.reason if not tree.ready else "serves")
     for finding in found.findings:
         if finding.condition == ROLLED_OUT and finding.reason in _ROLLS:
+            continue
+        if finding.reason == Reason.FROZEN and finding.condition != FROZEN:  # each condition repeats it
             continue
         prose, command = shell.step(finding.next)
         links = head, Link("condition", finding.condition, ""), Link("reason", finding.reason, "")

@@ -13,7 +13,7 @@ from ome_operator.describe import states
 from ome_operator.describe.actions import Shell
 from ome_operator.describe.causes import causes
 from ome_operator.describe.states import State
-from ome_operator.describe.text import numbers
+from ome_operator.describe.text import count, numbers
 from ome_operator.describe.tree import Rank, Tree
 
 PRODUCT = "nvidia.com/gpu.product"
@@ -69,11 +69,12 @@ class NodeRow:
 
 
 def rows(trees: Iterable[Tree], nodes: Iterable[Node], records: Iterable[NodeRecord]) -> list[NodeRow]:
-    """Nodes that have GPUs, services or weights, by name."""
+    """Nodes that have GPUs, services or weights, by name, those without GPUs last."""
     uses, known = _uses(trees), {node.name: node for node in nodes}
     held = {record.node: record.holdings for record in records}
     names = sorted({*uses, *held, *(name for name, node in known.items() if node.gpus)})
-    return [_row(name, known.get(name), uses.get(name, ()), held.get(name, ())) for name in names]
+    found = [_row(name, known.get(name), uses.get(name, ()), held.get(name, ())) for name in names]
+    return sorted(found, key=lambda row: row.gpus == 0)
 
 
 def _row(name: str, node: Node | None, uses: Iterable[Use], holdings: Iterable[Holding]) -> NodeRow:
@@ -228,15 +229,16 @@ def waits(seen: Iterable[tuple[Tree, Mapping[str, Any]]], shell: Shell) -> Itera
 def _waits(tree: Tree, body: Mapping[str, Any], shell: Shell) -> Iterator[Wait]:
     status = body.get("status") or {}
     conditions = status.get("conditions") or ()
-    told = dict[tuple[str, tuple[str, ...]], Wait]()
+    told = defaultdict[tuple[str, tuple[str, ...], str], list[str]](list)
     groups = [group for part in tree.slices for role in part.roles for group in role.groups]
     ready_since = next((said.get("lastTransitionTime") for said in conditions if said.get("type") == READY), "")
     first = (status.get("placement") or {}).get("first") or ready_since or ""
     for cause in causes(tree, conditions, shell):
         if cause.state is State.WAITING:
             said = cause.lacks or ((cause.message,) if cause.message else ())
-            gpus = sum(group.gpus for group in groups if not group.ready)
             command = cause.command or shell("ome", "explain", tree.name, "-n", tree.namespace)
-            wait = Wait(tree.namespace, tree.name, cause.place, gpus, cause.reason, said, first, command)
-            told.setdefault((cause.reason, said), wait)
-    yield from told.values()
+            told[cause.reason, said, command].append(cause.place)
+    gpus = sum(group.gpus for group in groups if not group.ready)
+    for (reason, said, command), places in told.items():
+        place = places[0] + (f" and {count(len(places) - 1, 'group')} more" if len(places) > 1 else "")
+        yield Wait(tree.namespace, tree.name, place, gpus, reason, said, first, command)

@@ -55,16 +55,16 @@ def row(tree: Tree, body: Mapping[str, Any]) -> Row:
     """A service as the list has it."""
     conditions = (body.get("status") or {}).get("conditions") or ()
     state = states.service(tree, conditions)
-    worst = next(iter(causes(tree, conditions, Shell())), None) if state is not State.READY else None
-    pods = worst is not None and worst.pods
+    found = causes(tree, conditions, Shell()) if state is not State.READY else []
+    worst = next((cause for cause in found if cause.pods), None)
     told = next((said for said in conditions if said.get("type") == ROLLED_OUT and said.get("status") == "False"), {})
     groups = [group for part in tree.slices for role in part.roles for group in role.groups]
     return Row(
         namespace=tree.namespace,
         name=tree.name,
         state=state,
-        reason=worst.reason if worst and pods else "" if tree.ready else tree.reason,
-        where=worst.place if worst and pods else "",
+        reason=worst.reason if worst else "" if tree.ready else tree.reason,
+        where=worst.place if worst else "",
         message=(worst.message if worst and worst.message else "" if tree.ready else tree.message),
         roles=tuple(_roles(tree)),
         gpus=sum(group.gpus for group in groups),

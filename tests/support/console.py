@@ -4,9 +4,11 @@ Kimi K2 on 16 nodes with a rank that crashes, a rollout half-way, a service that
 a frozen one, and what hostile users write.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
 
 from ome_operator import keys
@@ -22,7 +24,7 @@ from tests.support.simulator import World
 
 Manifest = dict[str, Any]
 NOW = datetime.now(UTC).replace(microsecond=0)
-OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 98.00 GiB. GPU 3 has 139.80 GiB, of which 61.12 GiB is free."
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 98.00 GiB, of which 61.12 GiB are free."
 FULL = (
     "0/24 nodes are available: 20 Insufficient nvidia.com/gpu, 3 node(s) didn't match Pod's node affinity/selector, "
     "1 node(s) were unschedulable."
@@ -78,7 +80,7 @@ class Namespaced(FakeApi):
         return list(await self._answer(Call("list_objects", kind, "", selector=selector, namespace=namespace)))
 
 
-# --- bodies as the API server has them ------------------------------------------------------------------------------------
+# --- bodies as the API server has them --------------------------------------------------------------------------------
 
 
 def ago(**time: float) -> str:
@@ -212,7 +214,7 @@ def event(of: Manifest, reason: str, message: str, type_: str = "Warning", **sin
     }
 
 
-# --- services -----------------------------------------------------------------------------------------------------------
+# --- services ---------------------------------------------------------------------------------------------------------
 
 
 def grown(world: World) -> World:
@@ -309,18 +311,23 @@ WORDS = [
 
 
 def fleet(*, kimi: bool = True, hostile: bool = True) -> Cluster:
-    """All of it."""
+    """All of it, for a test to change."""
+    return deepcopy(_fleet(kimi, hostile))
+
+
+@cache
+def _fleet(kimi: bool, hostile: bool) -> Cluster:
     cluster = Cluster()
     if kimi:
         _kimi(cluster)
     small = (f"h200-{16 + number // 8:02}" for number in range(10**6))
     rolling = edited(grown(simple("qwen3-coder", "code")), "engine:2")
     _until_half(rolling)
-    put(cluster, rolling, (f"h200-{16 + number % 4:02}" for number in range(100)))
+    put(cluster, rolling, small)
     put(cluster, grown(simple("llama-scout", "chat", 2)), small)
     put(cluster, grown(simple("gpt-oss-120b", "chat", 3)), small)
     put(cluster, grown(simple("embedder", "search", 1)), small, creationTimestamp=ago(hours=5))
-    put(cluster, grown(simple("minimax-m2", "research", 2)), iter([""] * 99), unplaced, creationTimestamp=ago(minutes=26))
+    put(cluster, _unborn(simple("minimax-m2", "research", 2)), iter([""] * 99), unplaced, creationTimestamp=ago(minutes=26))
     put(cluster, grown(simple("glm-4-6", "research", 1)), small, pulling, creationTimestamp=ago(minutes=44))
     frozen = grown(simple("deepseek-v3", "prod", 2))
     frozen.service = replace(
@@ -341,6 +348,13 @@ def fleet(*, kimi: bool = True, hostile: bool = True) -> Cluster:
         "ClusterServingRuntime", {"kind": "ClusterServingRuntime", "metadata": runtime, "status": {"rollout": rollout}}
     )
     return cluster
+
+
+def _unborn(world: World) -> World:
+    """When its pods are made, and none of its engines ever ran."""
+    world.healthy = lambda live: live.labels[keys.COMPONENT] == keys.ROUTER
+    world.run(40)
+    return world
 
 
 def _until_half(world: World) -> None:
@@ -431,8 +445,3 @@ def _renamed(world: World, name: str) -> World:
             workload=f"{name}-{live_pod.workload}", workload_uid=f"{uid}-{live_pod.workload_uid}",
         )  # fmt: skip
     return copy
-
-
-def described(body: Mapping[str, Any]) -> str:
-    """Namespace and name."""
-    return f"{body['metadata']['namespace']}/{body['metadata']['name']}"

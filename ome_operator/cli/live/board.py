@@ -89,6 +89,10 @@ class Looker:
             self._kept["ControllerRevision"] = await self._read("ControllerRevision")
         return board(datetime.now(UTC), self._namespace, services, self._kept)
 
+    def forget(self) -> None:
+        """Read everything at the next look."""
+        self._next = 0.0
+
     def _unknown(self) -> bool:
         """Whether a revision has workloads, and is none of those that were read."""
         known = {_revision(body) for body in self._kept["ControllerRevision"][0]}

@@ -1,7 +1,6 @@
 """What each section of a page shows, from what was read. Pure: data in, data for templates out.
 
-All text passes `everywhere`: what would hide or turn text around is made visible here, and the templates escape what would be
-markup.
+All text passes `everywhere`: what would hide text or turn it around is made visible. The templates escape markup.
 """
 
 from collections.abc import Iterator, Mapping
