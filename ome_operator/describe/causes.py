@@ -135,6 +135,7 @@ def _conditions(tree: Tree, conditions: Iterable[Mapping[str, Any]], shell: Shel
         state = State.OFF if advisory else states.of(finding.reason)
         yield Cause(state, links, finding.reason, finding.message, tuple(lacks(finding.message)), prose, command)
     if not tree.ready and not found.findings and not found.pods:
-        links = head, Link("reason", tree.reason, "")
         command = shell("kubectl", "describe", "isvc", tree.name, "-n", tree.namespace)
-        yield Cause(states.of(tree.reason), links, tree.reason, tree.message, (), "", command)
+        yield Cause(
+            states.of(tree.reason), (head, Link("reason", tree.reason, "")), tree.reason, tree.message, (), "", command
+        )

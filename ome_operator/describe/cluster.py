@@ -38,7 +38,7 @@ class Weights:
     """A model on a node, or over all nodes."""
 
     model: str
-    """With its namespace, where it has one."""
+    """With its namespace, if it belongs to any."""
     state: State
     word: str
     """Ready, Updating or Failed; of a model over all nodes a summary."""

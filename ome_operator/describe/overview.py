@@ -57,7 +57,8 @@ def row(tree: Tree, body: Mapping[str, Any]) -> Row:
     state = states.service(tree, conditions)
     found = causes(tree, conditions, Shell()) if state is not State.READY else []
     worst = next((cause for cause in found if cause.pods), None)
-    told = next((said for said in conditions if said.get("type") == ROLLED_OUT and said.get("status") == "False"), {})
+    rolled = (said for said in conditions if said.get("type") == ROLLED_OUT and said.get("status") == "False")
+    told: Mapping[str, Any] = next(rolled, {})
     groups = [group for part in tree.slices for role in part.roles for group in role.groups]
     return Row(
         namespace=tree.namespace,

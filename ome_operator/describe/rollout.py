@@ -42,7 +42,7 @@ _GATES: tuple[tuple[str, frozenset[str]], ...] = (
 _PASS = frozenset(
     {
         Reason.CHECKING, Reason.WAITING_FOR_TURN, Reason.PROGRESSING, Reason.ROLLING_OUT, Reason.RETIRING_OLD_SLICE,
-        Reason.WAITING_FOR_ROOM,
+        Reason.WAITING_FOR_ROOM, Reason.WAITING_FOR_MODEL, Reason.WAITING_FOR_NODES,
     }
 )  # fmt: skip
 """Reasons that end by themselves."""

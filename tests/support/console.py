@@ -1,7 +1,7 @@
 """A cluster as its API server would show it, for the pages of `ome ui`: services that the simulator grew, some of them ill.
 
-Kimi K2 on 16 nodes with a rank that crashes, a rollout half-way, a service that waits for room, one whose image is missing,
-a frozen one, and what hostile users write.
+Kimi K2 on 16 nodes with a rank that crashes, a rollout half-way, a service that waits for room, each whose image is missing,
+a frozen each, and what hostile users write.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -13,6 +13,7 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.api import InferenceService
+from ome_operator.cli.live.board import Board, board
 from ome_operator.core.observed.objects import Deps, Pod
 from ome_operator.core.sync import sync
 from ome_operator.kube.errors import NotFound
@@ -63,6 +64,11 @@ class Cluster:
             raise NotFound(f'container "{container}" in pod "{pod}" is waiting to start: ContainerCreating', 404)
         for text in self.logs[pod][-(wanted.tail or 100) :]:
             yield Line("2026-01-01T00:00:00Z", text)
+
+    def seen(self) -> Board:
+        """What a look at it comes to."""
+        read = {kind: (bodies, "") for kind, bodies in self.objects.items()}
+        return board(NOW, "", self.objects["InferenceService"], read)
 
     def vanish(self, namespace: str) -> None:
         """Somebody deletes a namespace with all that is in it."""
@@ -241,16 +247,16 @@ def put(
     """A service with its objects and pods, whose engines are on these nodes; its body."""
     name, namespace = world.service.name, world.service.namespace
     order = (keys.ENGINE, keys.DECODER)
-    facts = sorted(world.observed().pods, key=lambda one: (one.component not in order, *one[5:9]))
-    placed = [one._replace(node=next(nodes) if one.component in order else "cpu-00") for one in facts]
-    changed = [change(one) for one in placed]
+    facts = sorted(world.observed().pods, key=lambda each: (each.component not in order, *each[5:9]))
+    placed = [each._replace(node=next(nodes) if each.component in order else "cpu-00") for each in facts]
+    changed = [change(each) for each in placed]
     body = service(world, changed, name, namespace, **metadata)
     cluster.add("InferenceService", body)
     for kind in ("StatefulSet", "Deployment", "ControllerRevision"):
-        for number, live in enumerate(one for (of, _), one in world.children.items() if of == kind):
+        for number, live in enumerate(each for (of, _), each in world.children.items() if of == kind):
             cluster.add(kind, child(live, world.service.uid, days=12 - 5 * min(number, 2)))
     uid = world.service.uid  # each world counts from 1
-    unique = (one._replace(uid=f"{uid}.{one.uid}", workload_uid=f"{uid}.{one.workload_uid}") for one in changed)
+    unique = (each._replace(uid=f"{uid}.{each.uid}", workload_uid=f"{uid}.{each.workload_uid}") for each in changed)
     cluster.add("Pod", *map(pod, unique))
     return body
 
@@ -295,8 +301,10 @@ def pulling(facts: Pod) -> Pod:
 def simple(name: str, namespace: str, groups: int = 4, **more: Any) -> World:
     """A service of groups of two pods with a GPU each."""
     strategy = {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
-    asked = parts.service(engine={"minReplicas": groups}, router={}, rollout=strategy, **more)
-    return made((asked, parts.deps(parts.model(), parts.simple(size=2))), name, namespace)
+    named = {"model": {"name": name}, "runtime": {"name": f"srt-{name}"}}
+    asked = parts.service(engine={"minReplicas": groups}, router={}, rollout=strategy, **named, **more)
+    runtime = replace(parts.simple(size=2), name=f"srt-{name}")
+    return made((asked, parts.deps(parts.model(name=name), runtime)), name, namespace)
 
 
 WORDS = [
@@ -360,8 +368,8 @@ def _unborn(world: World) -> World:
 def _until_half(world: World) -> None:
     """Until half of the groups are of the new revision."""
     for _ in range(200):
-        leaders = [one for one in world.observed().pods if one.component == keys.ENGINE and one.rank == 0 and one.ready]
-        new = sum(one.revision == world.service.status["revision"].rpartition("→")[2] for one in leaders)
+        leaders = [each for each in world.observed().pods if each.component == keys.ENGINE and each.rank == 0 and each.ready]
+        new = sum(each.revision == world.service.status["revision"].rpartition("→")[2] for each in leaders)
         if 2 <= new < len(leaders) and "→" in world.service.status["revision"]:
             return
         world.run(1)
@@ -372,7 +380,7 @@ def _kimi(cluster: Cluster) -> None:
     world = grown(World(*parts.kimi(), seed=1))
     nodes = (f"h200-{number:02}" for number in range(16))
     body = put(cluster, world, nodes, crashed)
-    ill = next(one for one in cluster.objects["Pod"] if one["metadata"]["labels"].get(keys.POD_INDEX) == "7")
+    ill = next(each for each in cluster.objects["Pod"] if each["metadata"]["labels"].get(keys.POD_INDEX) == "7")
     cluster.logs[ill["metadata"]["name"]] = WORDS
     cluster.add(
         "Event",
@@ -407,10 +415,10 @@ def _hostile(cluster: Cluster, nodes: Iterator[str]) -> None:
     body["metadata"]["labels"] = {"x": HOSTILE}
     body["metadata"]["creationTimestamp"] = HOSTILE
     body["status"]["url"] = f"javascript:{HOSTILE}"
-    for one in cluster.objects["Pod"]:
-        if one["metadata"]["namespace"] == "zz-evil":
-            cluster.logs[one["metadata"]["name"]] = [HOSTILE, "</pre></section>" + HOSTILE]
-            cluster.add("Event", event(one, HOSTILE, HOSTILE))
+    for each in cluster.objects["Pod"]:
+        if each["metadata"]["namespace"] == "zz-evil":
+            cluster.logs[each["metadata"]["name"]] = [HOSTILE, "</pre></section>" + HOSTILE]
+            cluster.add("Event", event(each, HOSTILE, HOSTILE))
     cluster.add("NodeModels", record("h200-19", held(HOSTILE, "Failed", 0.1, message=HOSTILE)))
 
 

@@ -24,7 +24,10 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-_ENTER = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={path}"><title>ome</title>'
+_ENTER = (
+    '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={path}"><title>ome</title>'
+    '<link rel="icon" href="/static/icon.svg" type="image/svg+xml">'
+)
 """A page that leads on. A redirect would not carry the cookie where the first address was a link of another site."""
 
 
@@ -37,21 +40,16 @@ class Guard:
         # Cookies know no ports: two of these pages on a machine must not take each other's.
         self.cookie = f"ome-ui-{port}"
 
-    @property
-    def middleware(self) -> Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]:
-        """For the application."""
-
-        @web.middleware
-        async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-            try:
-                response = await self._answer(request, handler)
-            except web.HTTPException as error:
-                response = refused(error.status, error.reason)
-            if not response.prepared:
-                response.headers.update(HEADERS)
-            return response
-
-        return check
+    @web.middleware
+    async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """For the application: the handler's answer, or a refusal, with the headers that every answer has."""
+        try:
+            response = await self._answer(request, handler)
+        except web.HTTPException as error:
+            response = refused(error.status, error.reason)
+        if not response.prepared:
+            response.headers.update(HEADERS)
+        return response
 
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.method not in ("GET", "HEAD"):
@@ -77,7 +75,7 @@ class Guard:
 
 
 def ours(host: str) -> bool:
-    """Whether a Host header names this machine's loopback, at any port (a tunnel has one of its own)."""
+    """Whether a Host header names this machine's loopback, at any port (a tunnel has another)."""
     try:
         return urlsplit(f"//{host}").hostname in LOOPBACK and "@" not in host
     except ValueError:

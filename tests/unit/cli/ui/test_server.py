@@ -180,7 +180,7 @@ async def test_the_way_in_leads_to_no_other_site() -> None:
     async with visiting(console.fleet(kimi=False, hostile=False)) as visitor:
         for path in ("//evil.example/", "/%22%3E%3Cscript%3E", "/service/a'b/c"):
             _, text = await visitor.get(f"{path}?token={visitor.token}")
-            assert "url=//" not in text and "<script" not in text and text.count('"') == 6
+            assert "url=//" not in text and "<script" not in text and text.count('"') == 12
 
 
 # --- what it shows ----------------------------------------------------------------------------------------------------
