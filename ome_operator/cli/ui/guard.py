@@ -1,12 +1,15 @@
 """Who may see the pages: a browser on this machine that was given the token, asked by nobody but our own pages."""
 
 import html
+import logging
 import secrets
 from collections.abc import Awaitable, Callable
 from hmac import compare_digest
 from urllib.parse import urlsplit
 
 from aiohttp import web
+
+logger = logging.getLogger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -47,6 +50,9 @@ class Guard:
             response = await self._answer(request, handler)
         except web.HTTPException as error:
             response = refused(error.status, error.reason)
+        except Exception:  # the page of an object that nobody expected must not show a traceback, nor lack the headers
+            logger.exception("%s cannot be shown", request.path)
+            response = refused(500, "this page cannot be shown: the terminal of `ome ui` says why")
         if not response.prepared:
             response.headers.update(HEADERS)
         return response

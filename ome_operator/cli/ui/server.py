@@ -123,6 +123,8 @@ class Site:
                     await response.write(f"event: {event}\ndata: {json.dumps(data)}\n\n".encode())
             except ConnectionError:
                 pass  # the page was closed
+            except Exception:
+                logger.exception("%s cannot be kept up to date", request.path)
             finally:
                 self.feed.viewers -= 1
             return response
