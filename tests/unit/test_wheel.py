@@ -99,7 +99,8 @@ def test_what_needs_a_cluster_says_so(ome: Ome) -> None:
     """With a sentence and never a traceback."""
     for words in (
         ("status",), ("explain", "x"), ("logs", "x"), ("ui", "--no-open"), ("diff", "-f", "kimi"), ("history", "x"),
-        ("undo", "x"),         ("retry", "x"), ("restart", "x"), ("pause", "x"), ("resume", "x"), ("adopt",), ("operator", "--kubeconfig", "none"),
+        ("undo", "x"), ("retry", "x"), ("restart", "x"), ("pause", "x"), ("resume", "x"), ("adopt",),
+        ("operator", "--kubeconfig", "none"),
         ("agent", "--node", "n", "--root", "/r", "--kubeconfig", "none"),
     ):  # fmt: skip
         done = ome(*words)
