@@ -4,6 +4,9 @@ Kimi K2 on 16 nodes with a rank that crashes, a rollout half-way, a service that
 a frozen each, and what hostile users write.
 """
 
+import math
+import random
+import time
 from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -14,9 +17,10 @@ from typing import Any
 from ome_operator import keys
 from ome_operator.api import InferenceService
 from ome_operator.cli.live.board import Board, board
+from ome_operator.cli.ui.server import Reads
 from ome_operator.core.observed.objects import Deps, Pod
 from ome_operator.core.sync import sync
-from ome_operator.kube.errors import NotFound
+from ome_operator.kube.errors import NotFound, Transient
 from ome_operator.kube.podlogs import Line, Wanted
 from tests.support import parts
 from tests.support.fake_api import Call, FakeApi
@@ -41,6 +45,8 @@ class Cluster:
     objects: dict[str, list[Manifest]] = field(default_factory=dict)
     logs: dict[str, list[str]] = field(default_factory=dict)
     """Pod → its last lines."""
+    metrics: dict[str, "Engine | Exception"] = field(default_factory=dict)
+    """Pod → its pages of metrics, a page for each time that it is asked."""
     refused: dict[str, Exception] = field(default_factory=dict)
     """Kind → what the API server says instead."""
 
@@ -65,6 +71,17 @@ class Cluster:
         for text in self.logs[pod][-(wanted.tail or 100) :]:
             yield Line("2026-01-01T00:00:00Z", text)
 
+    async def page(self, _: str, pod: str, port: int, page: str) -> str:
+        """As `PodPages.text`."""
+        found = self.metrics.get(pod, Transient(f"dial tcp: {pod}:{port}: connection refused"))
+        if isinstance(found, Exception):
+            raise found
+        return found.page()
+
+    def reads(self) -> Reads:
+        """What pages read of pods."""
+        return Reads(self.read, self.page)
+
     def seen(self) -> Board:
         """What a look at it comes to."""
         read = {kind: (bodies, "") for kind, bodies in self.objects.items()}
@@ -74,6 +91,30 @@ class Cluster:
         """Somebody deletes a namespace with all that is in it."""
         for bodies in self.objects.values():
             bodies[:] = [body for body in bodies if body["metadata"].get("namespace") != namespace]
+
+
+@dataclass
+class Engine:
+    """Metrics of an engine that serves since its first page; rates go up and down."""
+
+    rate: float = 6.0
+    seed: int = 1
+    begun: float = 0.0
+    total: dict[str, float] = field(default_factory=dict)
+
+    def page(self) -> str:
+        now, chance = time.monotonic(), random.Random(self.seed)
+        since = now - (self.begun or now)
+        self.begun, self.seed = now, self.seed + 1
+        rate = self.rate * (1 + 0.35 * math.sin(now * 1.7) + 0.2 * chance.random())
+        grown = {"num_requests_total": rate, "generation_tokens_total": rate * 410}
+        grown |= {"time_to_first_token_seconds_count": rate, "time_to_first_token_seconds_sum": rate * (0.3 + rate / 40)}
+        for name, a_second in grown.items():
+            self.total[name] = self.total.get(name, 0.0) + a_second * since
+        lines = [f'sglang:{name}{{model_name="m",tp_rank="0"}} {value}' for name, value in self.total.items()]
+        return "\n".join(
+            ["# HELP sglang:x y", *lines, f"sglang:num_queue_reqs{{}} {int(rate) % 5}", "sglang:token_usage NaN"]
+        )
 
 
 class Namespaced(FakeApi):
@@ -344,6 +385,9 @@ def _fleet(kimi: bool, hostile: bool) -> Cluster:
     put(cluster, frozen, small)
     if hostile:
         _hostile(cluster, small)
+    for body in cluster.objects["Pod"]:
+        if body["metadata"]["namespace"] == "code" and body["metadata"]["labels"].get(keys.POD_INDEX) == "0":
+            cluster.metrics[body["metadata"]["name"]] = Engine(seed=len(cluster.metrics))
     cluster.add("Node", *(node(f"h200-{number:02}") for number in range(22)))
     cluster.add("Node", node("h200-22", cordoned=True), node("h200-23", ready=False), node("cpu-00", gpus=0))
     _weights(cluster)

@@ -39,14 +39,15 @@ def ui(
     async def work(client: "Client") -> None:
         from ome_operator.cli.live.board import Looker
         from ome_operator.cli.ui.feed import Feed
-        from ome_operator.cli.ui.server import Site, served
+        from ome_operator.cli.ui.server import Reads, Site, served
         from ome_operator.kube.podlogs import Logs
+        from ome_operator.kube.podproxy import PodPages
         from ome_operator.machinery.health import PortTaken
 
-        logs = Logs(client.connection)
+        logs, pages = Logs(client.connection), PodPages(client.connection)
         looker = Looker(client, namespace, fallback=inside(client, ""))
         where = f"{context} · {client.connection.server}" if context else client.connection.server
-        site = Site(client, logs.lines, Feed(looker.look), shell, where)
+        site = Site(client, Reads(logs.lines, pages.text), Feed(looker.look), shell, where)
         try:
             async with served(site, port) as address:
                 say(f"ome ui: {address}")
@@ -58,6 +59,7 @@ def ui(
             raise Unanswered(f"{taken}. --port 0 takes any that is free.") from taken
         finally:
             await logs.close()
+            await pages.close()
 
     on_cluster(kubeconfig, context, work, error=Unanswered, read_only=True)
 

@@ -14,6 +14,7 @@ from aiohttp import web
 from ome_operator import __version__
 from ome_operator.cli.live.board import Board, Key
 from ome_operator.cli.live.details import Details, ReadLog, details
+from ome_operator.cli.live.traffic import ReadPage, Traffic
 from ome_operator.cli.ui import render, views
 from ome_operator.cli.ui.feed import Feed
 from ome_operator.cli.ui.guard import HEADERS, Guard
@@ -48,13 +49,21 @@ class Page(NamedTuple):
         return visible(self.key[1]) if self.name == "service" else {"services": "Services", "nodes": "Nodes"}[self.name]
 
 
+class Reads(NamedTuple):
+    """What is read of pods beside their objects."""
+
+    log: ReadLog
+    page: ReadPage
+
+
 class Site:
     """The pages of a cluster."""
 
-    def __init__(self, client: Client, read: ReadLog, feed: Feed, shell: Shell, cluster: str) -> None:
-        self._client, self._read, self.feed, self._shell = client, read, feed, shell
+    def __init__(self, client: Client, reads: Reads, feed: Feed, shell: Shell, cluster: str) -> None:
+        self._client, self._reads, self.feed, self._shell = client, reads, feed, shell
         self._cluster = visible(cluster)
         self._details: dict[Key, tuple[float, Details]] = {}
+        self._traffic: dict[Key, Traffic] = {}
 
     def app(self, guard: Guard) -> web.Application:
         """All of it behind the guard."""
@@ -91,7 +100,7 @@ class Site:
         if page.name == "nodes":
             return views.nodes(board, self._shell)
         known = self._details.get(page.key)
-        return views.service(board, page.key, known[1] if known else None, self._shell)
+        return views.service(board, page.key, known[1] if known else None, self._traffic.get(page.key), self._shell)
 
     # --- a page as a whole -------------------------------------------------------------------------------------------------
 
@@ -153,7 +162,7 @@ class Site:
         return {"at": at, "problem": problem, "sections": order}
 
     async def _read_details(self, key: Key) -> None:
-        """Events and logs of a service, unless they were read just now, for whichever page."""
+        """Events, logs and metrics of a service, unless they were read just now, for whichever page."""
         board, now = self.feed.board, asyncio.get_running_loop().time()
         if board is None or key not in board.trees or now < self._details.get(key, (0.0, None))[0]:
             return
@@ -169,9 +178,14 @@ class Site:
         uids = {body["metadata"].get("uid"), *(child.uid for child in children)}
         uids |= {pods[name]["metadata"].get("uid") for name in mine & pods.keys()}
         found = causes(board.trees[key], (body.get("status") or {}).get("conditions") or (), self._shell)
-        read = await details(self._client, self._read, key[0], uids - {None, ""}, found, pods, board.simulated)
         if len(self._details) > STREAMS:
             self._details.clear()
+            self._traffic.clear()
+        traffic = self._traffic.setdefault(key, Traffic())
+        read, _ = await asyncio.gather(
+            details(self._client, self._reads.log, key[0], uids - {None, ""}, found, pods, board.simulated),
+            traffic.sample(self._reads.page, board.trees[key], pods, board.simulated, now),
+        )
         self._details[key] = now + FRESH, read
 
 

@@ -10,10 +10,11 @@ from ome_operator import keys
 from ome_operator.api import InferenceService, Invalid
 from ome_operator.cli.live.board import Board, Key
 from ome_operator.cli.live.details import Details
+from ome_operator.cli.live.traffic import Traffic
 from ome_operator.core.observed.brake import frozen
 from ome_operator.core.observed.revisions import stored
 from ome_operator.core.rollout import target
-from ome_operator.describe import cluster, history, overview, rollout, states
+from ome_operator.describe import cluster, history, overview, plots, rollout, states
 from ome_operator.describe.actions import Shell, of_rank, of_service
 from ome_operator.describe.causes import SHOWN, Cause, causes
 from ome_operator.describe.states import State
@@ -54,7 +55,7 @@ def _rights(board: Board) -> Section:
 # --- a service ---------------------------------------------------------------------------------------------------------
 
 
-def service(board: Board, key: Key, details: Details | None, shell: Shell) -> Iterator[Section]:
+def service(board: Board, key: Key, details: Details | None, traffic: Traffic | None, shell: Shell) -> Iterator[Section]:
     """The page of a service; of a service that is not there a sentence."""
     if key not in board.trees:
         names = [name for where, name in board.trees if where == key[0]]
@@ -65,6 +66,8 @@ def service(board: Board, key: Key, details: Details | None, shell: Shell) -> It
     found = causes(tree, conditions, shell)
     safe: Tree = everywhere(tree)
     yield Section("head", _head(safe, body, states.service(tree, conditions)))
+    why = "reading" if traffic is None else visible(traffic.why)
+    yield Section("plots", {"why": why, "plots": plots.plots([*traffic.samples]) if traffic is not None else []})
     yield Section("left", _left(safe, found, details, shell))
     yield Section("right", _right(board, key, shell))
     yield _rights(board)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ome_operator.cli.live.board import Looker
+from ome_operator.cli.ui import server
 from ome_operator.cli.ui.feed import Feed
 from ome_operator.cli.ui.server import Site, served
 from ome_operator.describe.actions import Shell
@@ -62,7 +63,7 @@ class Browser:
 async def looking(cluster: Cluster, size: Any = WIDE, scheme: str = "light", **more: Any) -> AsyncIterator[Browser]:
     api = cluster.api()
     looker = Looker(api, "")
-    site = Site(api, cluster.read, Feed(looker.look, pause=0.2), Shell(), "https://k8s.example:6443")
+    site = Site(api, cluster.reads(), Feed(looker.look, pause=0.2), Shell(), "https://k8s.example:6443")
     await site.feed.once()
     async with served(site, 0) as address, playwright.async_playwright() as engine:
         window = await engine.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
@@ -92,12 +93,15 @@ async def test_three_pages() -> None:
         await browser.picture("ui-nodes")
 
 
-async def test_dark() -> None:
+async def test_dark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "FRESH", 0.0)
     async with looking(console.fleet(hostile=False), scheme="dark") as browser:
         await browser.picture("ui-services-dark")
         ground = await browser.page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
         assert max(map(int, ground[4:-1].split(", "))) < 60
         await browser.open("/service/code/qwen3-coder")
+        await browser.page.wait_for_selector("polyline >> nth=3")
+        await browser.page.wait_for_timeout(6000 if os.environ.get("OME_SCREENSHOTS") else 0)
         await browser.picture("ui-rollout-dark")
 
 

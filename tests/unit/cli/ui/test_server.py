@@ -13,6 +13,7 @@ import aiohttp
 import pytest
 
 from ome_operator.cli.live.board import Looker
+from ome_operator.cli.ui import server
 from ome_operator.cli.ui.feed import SHARE, Feed
 from ome_operator.cli.ui.server import STREAMS, Site, served
 from ome_operator.describe.actions import Shell
@@ -76,7 +77,7 @@ class Stream:
 async def visiting(cluster: Cluster, namespace: str = "", fallback: str = "", enter: bool = True) -> AsyncIterator[Visitor]:
     api = cluster.api()
     looker = Looker(api, namespace, fallback)
-    site = Site(api, cluster.read, Feed(looker.look, pause=0.05), Shell(), "https://cluster.example")
+    site = Site(api, cluster.reads(), Feed(looker.look, pause=0.05), Shell(), "https://cluster.example")
     await site.feed.once()
     jar = aiohttp.CookieJar(unsafe=True)
     async with served(site, 0) as address, aiohttp.ClientSession(cookie_jar=jar) as session:
@@ -278,7 +279,7 @@ async def test_a_namespace_that_vanishes_while_it_is_looked_at() -> None:
     cluster = console.fleet(hostile=False)
     async with visiting(cluster) as visitor, visitor.stream(KIMI) as stream:
         looked = await stream.look()
-        assert looked["sections"] == ["head", "left", "right", "rights"]
+        assert looked["sections"] == ["head", "plots", "left", "right", "rights"]
         cluster.vanish("kimi-k2-instruct")
         while looked["sections"] != ["missing"]:
             looked = await stream.look()
@@ -385,6 +386,34 @@ async def test_open_pages_are_bounded() -> None:
     async with visiting(console.fleet(kimi=False, hostile=False)) as visitor:
         visitor.site.feed.viewers = STREAMS
         assert (await visitor.get("/live/"))[0] == 503
+
+
+async def test_traffic_is_plotted_where_rights_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "FRESH", 0.0)
+    async with visiting(console.fleet(hostile=False)) as visitor, visitor.stream("/service/code/qwen3-coder") as stream:
+        for _ in range(4):
+            await stream.look()
+        assert "<polyline" in stream.shown["plots"] and "Tokens generated <b>" in stream.shown["plots"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (
+            Forbidden('pods "x" is forbidden: cannot get resource "pods/proxy" <i>', 403),
+            "rights do not reach pods&#39; metrics",
+        ),
+        (Transient("metrics of x: HTTP 404"), "--enable-metrics"),
+        (None, "connection refused"),
+    ],
+    ids=("forbidden", "none", "refused"),
+)
+async def test_where_metrics_cannot_be_read_a_sentence_says_so(answer: Exception | None, said: str) -> None:
+    cluster = console.fleet(hostile=False)
+    cluster.metrics = {} if answer is None else dict.fromkeys(cluster.metrics, answer)
+    async with visiting(cluster) as visitor, visitor.stream("/service/code/qwen3-coder") as stream:
+        await stream.look()
+        assert said in stream.shown["plots"] and "<svg" not in stream.shown["plots"] and "<i>" not in stream.shown["plots"]
 
 
 # --- how large it is --------------------------------------------------------------------------------------------------
