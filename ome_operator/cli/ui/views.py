@@ -66,11 +66,20 @@ def service(board: Board, key: Key, details: Details | None, traffic: Traffic | 
     found = causes(tree, conditions, shell)
     safe: Tree = everywhere(tree)
     yield Section("head", _head(safe, body, states.service(tree, conditions)))
-    why = "reading" if traffic is None else visible(traffic.why)
-    yield Section("plots", {"why": why, "plots": plots.plots([*traffic.samples]) if traffic is not None else []})
+    plotted = _plots(traffic)
+    if not plotted.data["why"]:
+        yield plotted
     yield Section("left", _left(safe, found, details, shell))
     yield Section("right", _right(board, key, shell))
+    if plotted.data["why"]:  # a sentence on what is missing stands behind what is there
+        yield plotted
     yield _rights(board)
+
+
+def _plots(traffic: Traffic | None) -> Section:
+    if traffic is None:
+        return Section("plots", {"why": "reading", "plots": []})
+    return Section("plots", {"why": visible(traffic.why), "plots": plots.plots([*traffic.samples])})
 
 
 def _left(safe: Tree, found: list[Cause], details: Details | None, shell: Shell) -> Data:

@@ -96,7 +96,6 @@ async def test_three_pages() -> None:
 async def test_dark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "FRESH", 0.0)
     async with looking(console.fleet(hostile=False), scheme="dark") as browser:
-        await browser.picture("ui-services-dark")
         ground = await browser.page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
         assert max(map(int, ground[4:-1].split(", "))) < 60
         await browser.open("/service/code/qwen3-coder")
@@ -112,12 +111,9 @@ async def test_a_phone_scrolls_in_a_single_direction(path: str) -> None:
         assert await browser.wide() <= PHONE["width"]
 
 
-async def test_pictures_of_a_phone() -> None:
+async def test_a_picture_of_a_phone() -> None:
     async with looking(console.fleet(hostile=False), PHONE) as browser:
         await browser.picture("ui-phone")
-        await browser.open(KIMI)
-        await browser.page.wait_for_selector("text=memory_pool.py")
-        await browser.picture("ui-phone-service")
 
 
 async def test_hostile_words_do_nothing() -> None:
@@ -169,6 +165,10 @@ async def test_commands_are_copied() -> None:
         await browser.page.wait_for_selector(".said.shown")
         said = await browser.page.evaluate("navigator.clipboard.readText()")
         assert said == "ome status kimi-k2-instruct -n kimi-k2-instruct -w"
+        await browser.page.focus(".cause .copy")
+        await browser.page.keyboard.press("y")
+        await browser.page.wait_for_timeout(200)
+        assert "--role decode --group 0 --previous" in await browser.page.evaluate("navigator.clipboard.readText()")
 
 
 async def test_what_changes_comes_by_itself_and_moves_nothing_that_is_looked_at() -> None:

@@ -279,7 +279,7 @@ async def test_a_namespace_that_vanishes_while_it_is_looked_at() -> None:
     cluster = console.fleet(hostile=False)
     async with visiting(cluster) as visitor, visitor.stream(KIMI) as stream:
         looked = await stream.look()
-        assert looked["sections"] == ["head", "plots", "left", "right", "rights"]
+        assert looked["sections"] == ["head", "left", "right", "plots", "rights"]
         cluster.vanish("kimi-k2-instruct")
         while looked["sections"] != ["missing"]:
             looked = await stream.look()
