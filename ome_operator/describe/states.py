@@ -31,13 +31,13 @@ _WAITING = frozenset(
     {
         Reason.UNSCHEDULABLE, Reason.PENDING, Reason.WAITING_FOR_NODES, Reason.WAITING_FOR_MODEL, Reason.WAITING_FOR_ROOM,
         Reason.WAITING_FOR_TURN, Reason.DOES_NOT_FIT, Reason.NODES_UNKNOWN, Reason.ON_NO_NODE, Reason.DOWNLOADING,
-        Reason.WAITING,
+        Reason.WAITING, "NotSeen",
     }
 )  # fmt: skip
 _STARTING = frozenset(
     {
         Reason.CREATING, Reason.PROGRESSING, Reason.CONTAINER_CREATING, Reason.STARTING, Reason.TERMINATING, Reason.CHECKING,
-        Reason.RESTARTING, Reason.RECYCLING, Reason.ROLLING_OUT, Reason.RETIRING_OLD_SLICE, MISSING, "NotSeen", "Outdated",
+        Reason.RESTARTING, Reason.RECYCLING, Reason.ROLLING_OUT, Reason.RETIRING_OLD_SLICE, MISSING, "Outdated",
     }
 )  # fmt: skip
 _HELD = frozenset({Reason.PAUSED, Reason.FROZEN, Reason.OBSERVED})

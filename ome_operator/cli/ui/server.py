@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from importlib import resources
@@ -141,31 +141,38 @@ class Site:
         return handle
 
     async def _changes(self, page: Page) -> AsyncIterator[tuple[str, Any]]:
-        """Sections that differ from what was sent before, and after each look how it went; for ever."""
+        """What is new since the last look, and after a look how it went; for ever."""
         sent, number = dict[str, str](), self.feed.number
         while True:
-            if page.name == "service":
-                await self._read_details(page.key)
-            drawn = self._sections(page)
-            for section in drawn:
-                if sent.get(section.name) != section.digest:
-                    sent[section.name] = section.digest
-                    yield "section", {"id": section.name, "html": section.html}
-            yield "look", self._looked([section.name for section in drawn])
+            for news in self._news(page, sent):
+                yield news
+            # Logs and metrics of a sick cluster take their time: what is known of it is shown before.
+            if page.name == "service" and await self._read_details(page.key):
+                for news in self._news(page, sent):
+                    yield news
             with suppress(TimeoutError):
                 async with asyncio.timeout(BEAT):
                     number = await self.feed.after(number)
+
+    def _news(self, page: Page, sent: dict[str, str]) -> Iterator[tuple[str, Any]]:
+        """The sections that differ from what was sent before, which is noted, and how the last look went."""
+        drawn = self._sections(page)
+        for section in drawn:
+            if sent.get(section.name) != section.digest:
+                sent[section.name] = section.digest
+                yield "section", {"id": section.name, "html": section.html}
+        yield "look", self._looked([section.name for section in drawn])
 
     def _looked(self, order: list[str]) -> dict[str, Any]:
         board, problem = self.feed.board, visible(self.feed.problem)
         at = board.at.isoformat(timespec="seconds") if board else ""
         return {"at": at, "problem": problem, "sections": order}
 
-    async def _read_details(self, key: Key) -> None:
-        """Events, logs and metrics of a service, unless they were read just now, for whichever page."""
+    async def _read_details(self, key: Key) -> bool:
+        """Read events, logs and metrics of a service; False when they were read just now, for whichever page."""
         board, now = self.feed.board, asyncio.get_running_loop().time()
         if board is None or key not in board.trees or now < self._details.get(key, (0.0, None))[0]:
-            return
+            return False
         body, children = board.bodies[key], board.children[key].values()
         pods = {pod.partition("/")[2]: body for pod, body in board.pods.items() if pod.startswith(f"{key[0]}/")}
         mine = {
@@ -187,6 +194,7 @@ class Site:
             traffic.sample(self._reads.page, board.trees[key], pods, board.simulated, now),
         )
         self._details[key] = now + FRESH, read
+        return True
 
 
 async def _static(request: web.Request) -> web.Response:

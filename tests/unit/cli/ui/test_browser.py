@@ -18,7 +18,7 @@ from ome_operator.cli.ui.feed import Feed
 from ome_operator.cli.ui.server import Site, served
 from ome_operator.describe.actions import Shell
 from tests.support import console
-from tests.support.console import Cluster
+from tests.support.bodies import Cluster
 from tests.support.parts import ROOT
 
 playwright = pytest.importorskip("playwright.async_api", reason="the package playwright is not installed")

@@ -1,90 +1,22 @@
-"""The pages over HTTP: who may see them, and what they show of a cluster that changes, refuses, or has hostile words."""
+"""The pages over HTTP: what they show of a cluster that changes, refuses, or has hostile words."""
 
 import asyncio
 import itertools
-import json
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from html.parser import HTMLParser
 from typing import Any
 
-import aiohttp
 import pytest
 
 from ome_operator.cli.live.board import Looker
 from ome_operator.cli.ui import server
 from ome_operator.cli.ui.feed import SHARE, Feed
-from ome_operator.cli.ui.server import STREAMS, Site, served
-from ome_operator.describe.actions import Shell
+from ome_operator.cli.ui.server import STREAMS
 from ome_operator.kube.errors import Forbidden, Transient
 from tests.support import console
-from tests.support.console import HOSTILE, Cluster
-from tests.support.fake_api import FakeApi
-
-KIMI = "/service/kimi-k2-instruct/kimi-k2-instruct"
-
-
-class Visitor:
-    """A browser without a screen."""
-
-    def __init__(self, session: aiohttp.ClientSession, address: str, site: Site, api: FakeApi, looker: Looker) -> None:
-        self.session, self.address, self.site, self.api, self.looker = session, address, site, api, looker
-        self.base, _, self.token = address.partition("/?token=")
-
-    async def get(self, path: str, **headers: str) -> tuple[int, str]:
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        async with self.session.get(self.base + path, headers=named, allow_redirects=False) as answer:
-            return answer.status, await answer.text()
-
-    async def page(self, path: str) -> str:
-        status, text = await self.get(path)
-        assert status == 200, text
-        return text
-
-    async def enter(self) -> None:
-        async with self.session.get(self.address) as answer:
-            assert answer.status == 200
-
-    @asynccontextmanager
-    async def stream(self, path: str) -> AsyncIterator["Stream"]:
-        async with self.session.get(f"{self.base}/live{path}") as answer:
-            assert answer.status == 200 and answer.content_type == "text/event-stream"
-            yield Stream(answer)
-
-
-class Stream:
-    """What the server sends, event by event."""
-
-    def __init__(self, answer: aiohttp.ClientResponse) -> None:
-        self._answer = answer
-        self.shown: dict[str, str] = {}
-        """Section → HTML, as a page would have it by now."""
-
-    async def look(self) -> dict[str, Any]:
-        """Read on until the next look was told."""
-        while True:
-            async with asyncio.timeout(10):
-                block = await self._answer.content.readuntil(b"\n\n")
-            event, _, data = block.decode().strip().partition("\ndata: ")
-            found = json.loads(data)
-            if event == "event: look":
-                return dict(found)
-            self.shown[found["id"]] = found["html"]
-
-
-@asynccontextmanager
-async def visiting(cluster: Cluster, namespace: str = "", fallback: str = "", enter: bool = True) -> AsyncIterator[Visitor]:
-    api = cluster.api()
-    looker = Looker(api, namespace, fallback)
-    site = Site(api, cluster.reads(), Feed(looker.look, pause=0.05), Shell(), "https://cluster.example")
-    await site.feed.once()
-    jar = aiohttp.CookieJar(unsafe=True)
-    async with served(site, 0) as address, aiohttp.ClientSession(cookie_jar=jar) as session:
-        found = Visitor(session, address, site, api, looker)
-        if enter:
-            await found.enter()
-        yield found
+from tests.support.bodies import Cluster
+from tests.support.console import HOSTILE
+from tests.support.visitor import KIMI, visiting
 
 
 class Parsed(HTMLParser):
@@ -97,91 +29,6 @@ class Parsed(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append((tag, dict(attrs)))
-
-
-# --- who may see it ---------------------------------------------------------------------------------------------------
-
-
-async def test_the_token_is_traded_for_a_cookie_that_scripts_do_not_see() -> None:
-    async with visiting(console.fleet(kimi=False, hostile=False), enter=False) as visitor:
-        assert (await visitor.get("/"))[0] == 401
-        async with visitor.session.get(visitor.address, allow_redirects=False) as answer:
-            cookie, text = answer.headers["Set-Cookie"], await answer.text()
-        assert "HttpOnly" in cookie and "SameSite=Strict" in cookie and "Domain" not in cookie
-        assert visitor.token not in cookie and visitor.token not in text
-        assert "url=/" in text and "Services" in await visitor.page("/")
-
-
-@pytest.mark.parametrize("path", ["/", "/nodes", KIMI, "/live/", f"/live{KIMI}", "/static/ui.js", "/nothing"])
-async def test_without_the_cookie_there_is_nothing(path: str) -> None:
-    async with visiting(console.fleet(kimi=False, hostile=False), enter=False) as visitor:
-        for asked in (path, f"{path}?token=", f"{path}?token=wrong"):
-            status, text = await visitor.get(asked)
-            assert status == 401 and "qwen" not in text
-        port = visitor.base.rpartition(":")[2]
-        status, _ = await visitor.get(path, Cookie=f"ome-ui-{port}={visitor.token}")
-        assert status == 401
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"Host": "evil.example"},
-        {"Host": "127.0.0.1.evil.example"},
-        {"Host": "localhost@evil.example"},
-        {"Host": "[::2]"},
-        {"Host": ""},
-        {"Origin": "https://evil.example"},
-        {"Origin": "null"},
-        {"Origin": "http://127.0.0.1"},
-        {"Origin": "http://localhost:1"},
-    ],
-    ids=str,
-)
-async def test_other_names_and_other_sites_are_refused(headers: dict[str, str]) -> None:
-    """Even with cookie and token: a name that leads here by DNS, and a page of somebody else."""
-    async with visiting(console.fleet(kimi=False, hostile=False)) as visitor:
-        for path in ("/", f"/?token={visitor.token}", "/live/", "/static/ui.js"):
-            assert (await visitor.get(path, **headers))[0] in (400, 403)
-
-
-async def test_its_own_origin_and_the_names_of_loopback_are_served() -> None:
-    async with visiting(console.fleet(kimi=False, hostile=False)) as visitor:
-        port = visitor.base.rpartition(":")[2]
-        assert (await visitor.get("/", Origin=visitor.base))[0] == 200
-        assert (await visitor.get("/", Host=f"localhost:{port}"))[0] == 200
-        assert (await visitor.get("/", Host="localhost:9999"))[0] == 200, "through a tunnel"
-
-
-@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
-async def test_nothing_can_be_changed(method: str) -> None:
-    async with visiting(console.fleet(kimi=False, hostile=False)) as visitor:
-        assert (await visitor.session.request(method, f"{visitor.base}/")).status == 405
-
-
-@pytest.mark.parametrize("path", ["/", "/nodes", "/service/code/qwen3-coder", "/live/", "/static/ui.css", "/nothing"])
-async def test_every_answer_forbids_what_is_not_its_own(path: str) -> None:
-    async with visiting(console.fleet(kimi=False, hostile=False)) as visitor:
-        headers = (await visitor.session.get(visitor.base + path)).headers
-        policy = headers["Content-Security-Policy"]
-        assert policy.startswith("default-src 'none'") and "unsafe" not in policy and "http" not in policy
-        assert (headers["X-Content-Type-Options"], headers["Referrer-Policy"]) == ("nosniff", "no-referrer")
-        assert headers["Cache-Control"] == "no-store"
-
-
-@pytest.mark.parametrize(
-    "path", ["/static/../server.py", "/static/%2e%2e%2fserver.py", "/static/ui.css/..", "/static/page.html"]
-)
-async def test_only_its_own_files_are_served(path: str) -> None:
-    async with visiting(console.fleet(kimi=False, hostile=False)) as visitor:
-        assert (await visitor.get(path))[0] == 404
-
-
-async def test_the_way_in_leads_to_no_other_site() -> None:
-    async with visiting(console.fleet(kimi=False, hostile=False)) as visitor:
-        for path in ("//evil.example/", "/%22%3E%3Cscript%3E", "/service/a'b/c"):
-            _, text = await visitor.get(f"{path}?token={visitor.token}")
-            assert "url=//" not in text and "<script" not in text and text.count('"') == 12
 
 
 # --- what it shows ----------------------------------------------------------------------------------------------------
@@ -198,8 +45,8 @@ async def test_the_worst_service_stands_first_with_its_rank_and_reason() -> None
 
 async def test_a_service_has_its_chain_its_last_words_and_what_to_type() -> None:
     async with visiting(console.fleet(hostile=False)) as visitor, visitor.stream(KIMI) as stream:
-        await stream.look()
-        left, right = stream.shown["left"], stream.shown["right"]
+        left = await stream.until("left", "memory_pool.py")
+        right = stream.shown["right"]
     chain = re.findall(r'<span class="k">(\w+)</span><span class="v">([^<]+)', left)
     assert [kind for kind, _ in chain[:7]] == ["service", "revision", "role", "group", "rank", "node", "reason"]
     assert [name for _, name in chain[2:7]] == ["decode", "0", "7", "h200-07", "CrashLoopBackOff"]
@@ -324,8 +171,7 @@ async def test_a_kubeconfig_without_rights_gets_sentences() -> None:
         assert "Your rights do not reach controllerrevisions, nodes" in await visitor.page("/")
         assert "Nodes cannot be read" in await visitor.page("/nodes") and "decode 0" in await visitor.page("/nodes")
         async with visitor.stream(KIMI) as stream:
-            await stream.look()
-            assert "Events cannot be read: Event is forbidden" in stream.shown["left"]
+            await stream.until("left", "Events cannot be read: Event is forbidden")
 
 
 async def test_who_may_read_a_single_namespace_sees_that() -> None:
@@ -391,9 +237,8 @@ async def test_open_pages_are_bounded() -> None:
 async def test_traffic_is_plotted_where_rights_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "FRESH", 0.0)
     async with visiting(console.fleet(hostile=False)) as visitor, visitor.stream("/service/code/qwen3-coder") as stream:
-        for _ in range(4):
-            await stream.look()
-        assert "<polyline" in stream.shown["plots"] and "Tokens generated <b>" in stream.shown["plots"]
+        await stream.until("plots", "<polyline")
+        assert "Tokens generated <b>" in stream.shown["plots"]
 
 
 @pytest.mark.parametrize(
@@ -412,8 +257,8 @@ async def test_where_metrics_cannot_be_read_a_sentence_says_so(answer: Exception
     cluster = console.fleet(hostile=False)
     cluster.metrics = {} if answer is None else dict.fromkeys(cluster.metrics, answer)
     async with visiting(cluster) as visitor, visitor.stream("/service/code/qwen3-coder") as stream:
-        await stream.look()
-        assert said in stream.shown["plots"] and "<svg" not in stream.shown["plots"] and "<i>" not in stream.shown["plots"]
+        await stream.until("plots", said)
+        assert "<svg" not in stream.shown["plots"] and "<i>" not in stream.shown["plots"]
 
 
 # --- how large it is --------------------------------------------------------------------------------------------------
