@@ -46,7 +46,7 @@ soak: cluster-tools ## The same tests with the long counts (hours)
 	@OME_SOAK=1 $(BIN)/python -m pytest --timeout=0 $(ARGS)
 
 e2e: setup ## The node suite: real pods on this machine, then in Docker on kind (Linux and root)
-	@OME_E2E=1 $(BIN)/python -m pytest tests/node $(ARGS)
+	@OME_E2E=1 $(BIN)/python -m pytest tests/node tests/unit/cli/ui/test_browser.py $(ARGS)
 	@OME_E2E=kind $(BIN)/python -m pytest tests/node/kind tests/node/serving $(ARGS)
 
 lint: setup ## ruff, its format, mypy --strict, import-linter, actionlint

@@ -1,6 +1,7 @@
 """The pages in a real browser: Debian's Chromium, driven by Playwright. Skipped, with the reason, where either is missing.
 
-With OME_SCREENSHOTS=1 the pictures of docs/ui.md are written again.
+With OME_E2E=1 (`make e2e`) the browser is installed where it is missing. With OME_SCREENSHOTS=1 the pictures of docs/ui.md
+are written again.
 """
 
 import os
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from ome_local.realnode import requirements
 from ome_operator.cli.live.board import Looker
 from ome_operator.cli.ui import server
 from ome_operator.cli.ui.feed import Feed
@@ -22,11 +24,21 @@ from tests.support.bodies import Cluster
 from tests.support.parts import ROOT
 
 playwright = pytest.importorskip("playwright.async_api", reason="the package playwright is not installed")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on PATH (Debian: apt install chromium)")
-
 KIMI = "/service/kimi-k2-instruct/kimi-k2-instruct"
 WIDE, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
+
+
+def program() -> str | None:
+    """The browser's."""
+    return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def chromium() -> None:
+    if program() is None and os.environ.get("OME_E2E") and shutil.which("apt-get"):
+        requirements.install(["chromium", "fonts-dejavu-core"])
+    if program() is None:
+        pytest.skip("there is no chromium on PATH (Debian: apt install chromium)")
 
 
 class Browser:
@@ -66,7 +78,7 @@ async def looking(cluster: Cluster, size: Any = WIDE, scheme: str = "light", **m
     site = Site(api, cluster.reads(), Feed(looker.look, pause=0.2), Shell(), "https://k8s.example:6443")
     await site.feed.once()
     async with served(site, 0) as address, playwright.async_playwright() as engine:
-        window = await engine.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        window = await engine.chromium.launch(executable_path=program(), args=["--no-sandbox"])
         context = await window.new_context(viewport=size, color_scheme=scheme, locale="en-GB", **more)
         found = Browser(await context.new_page(), address.partition("/?")[0], cluster)
         try:

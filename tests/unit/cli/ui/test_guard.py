@@ -1,4 +1,4 @@
-"""Who may see the pages: a browser on this machine with the token, asked by nobody else's page. And nobody changes anything."""
+"""Who may see the pages: a browser of this machine with the token, asked by no other site. And nobody changes anything."""
 
 import pytest
 
