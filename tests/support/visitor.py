@@ -10,7 +10,7 @@ import aiohttp
 
 from ome_operator.cli.live.board import Looker
 from ome_operator.cli.ui.feed import Feed
-from ome_operator.cli.ui.server import Site, served
+from ome_operator.cli.ui.server import Address, Site, served
 from ome_operator.describe.actions import Shell
 from tests.support.bodies import Cluster
 from tests.support.fake_api import FakeApi
@@ -21,9 +21,10 @@ KIMI = "/service/kimi-k2-instruct/kimi-k2-instruct"
 class Visitor:
     """A browser without a screen."""
 
-    def __init__(self, session: aiohttp.ClientSession, address: str, site: Site, api: FakeApi, looker: Looker) -> None:
-        self.session, self.address, self.site, self.api, self.looker = session, address, site, api, looker
-        self.base, _, self.token = address.partition("/?token=")
+    def __init__(self, session: aiohttp.ClientSession, address: Address, site: Site, api: FakeApi, looker: Looker) -> None:
+        self.session, self.address, self.site, self.api, self.looker = session, address.open, site, api, looker
+        self.ticket = address.ticket
+        self.base, _, self.token = address.open.partition("/?token=")
 
     async def get(self, path: str, **headers: str) -> tuple[int, str]:
         named = {name.replace("_", "-"): value for name, value in headers.items()}

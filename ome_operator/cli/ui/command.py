@@ -50,10 +50,10 @@ def ui(
         site = Site(client, Reads(logs.lines, pages.text), Feed(looker.look), shell, where)
         try:
             async with served(site, port) as address:
-                say(f"ome ui: {address}")
+                say(f"ome ui: {address.open}")
                 say("Who has this address sees what you may see. Ctrl+C ends it.")
                 if open_:
-                    _open(address)
+                    _start_browser(address.ticket)
                 await asyncio.Event().wait()
         except PortTaken as taken:
             raise Unanswered(f"{taken}. --port 0 takes any that is free.") from taken
@@ -72,7 +72,7 @@ def _flags(kubeconfig: Path | None, context: str | None) -> list[str]:
     return [*(["--kubeconfig", str(kubeconfig)] if named else []), *(["--context", context] if context else [])]
 
 
-def _open(address: str) -> None:
+def _start_browser(address: str) -> None:
     """In a browser, where there is any; a machine without is no mistake."""
     import webbrowser
 
@@ -81,4 +81,4 @@ def _open(address: str) -> None:
     except webbrowser.Error:
         opened = False
     if not opened:
-        complain("there is no browser here: open the address yourself.")
+        complain("there is no browser here: open the address above yourself.")

@@ -39,6 +39,7 @@ class Guard:
 
     def __init__(self, port: int) -> None:
         self.token = secrets.token_urlsafe(32)
+        self._tickets = set[str]()
         self._session = secrets.token_urlsafe(32)
         # Cookies know no ports: two of these pages on a machine must not take each other's.
         self.cookie = f"ome-ui-{port}"
@@ -65,11 +66,23 @@ class Guard:
         origin = request.headers.get("Origin")
         if origin is not None and origin != f"http://{request.headers['Host']}":
             return refused(403, "another site asked for this page")
-        if _same(request.query.get(TOKEN, ""), self.token):
+        if self._lets_in(request.query.get(TOKEN, "")):
             return self._enter(request)
         if not _same(request.cookies.get(self.cookie, ""), self._session):
             return refused(401, "open the address that `ome ui` printed: it has the token that lets you in")
         return await handler(request)
+
+    def ticket(self) -> str:
+        """A token that lets in a single time: whoever lists processes sees what a browser is started with."""
+        made = secrets.token_urlsafe(32)
+        self._tickets.add(made)
+        return made
+
+    def _lets_in(self, given: str) -> bool:
+        if given in self._tickets:
+            self._tickets.remove(given)
+            return True
+        return _same(given, self.token)
 
     def _enter(self, request: web.Request) -> web.Response:
         """Trade the token for a cookie, and take it out of the address."""

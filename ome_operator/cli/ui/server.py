@@ -17,7 +17,7 @@ from ome_operator.cli.live.details import Details, ReadLog, details
 from ome_operator.cli.live.traffic import ReadPage, Traffic
 from ome_operator.cli.ui import render, views
 from ome_operator.cli.ui.feed import Feed
-from ome_operator.cli.ui.guard import HEADERS, Guard
+from ome_operator.cli.ui.guard import HEADERS, TOKEN, Guard
 from ome_operator.describe.actions import Shell
 from ome_operator.describe.causes import causes
 from ome_operator.kube.client import Client
@@ -205,13 +205,23 @@ async def _static(request: web.Request) -> web.Response:
     return web.Response(text=text, content_type=kind, charset="utf-8")
 
 
+class Address(NamedTuple):
+    """Where the pages are."""
+
+    open: str
+    """For a person: it lets in until the end."""
+    ticket: str
+    """For the browser that is started: it lets in a single time."""
+
+
 @asynccontextmanager
-async def served(site: Site, port: int) -> AsyncIterator[str]:
-    """The address to open, while the pages are served and the cluster is looked at. Raises PortTaken."""
+async def served(site: Site, port: int) -> AsyncIterator[Address]:
+    """The addresses, while the pages are served and the cluster is looked at. Raises PortTaken."""
     runner, guard = await _listen(site, port)
     looking = asyncio.create_task(site.feed.run())
     try:
-        yield f"http://{HOST}:{runner.addresses[0][1]}/?token={guard.token}"
+        where = f"http://{HOST}:{runner.addresses[0][1]}/?{TOKEN}="
+        yield Address(where + guard.token, where + guard.ticket())
     finally:
         looking.cancel()
         await asyncio.gather(looking, return_exceptions=True)

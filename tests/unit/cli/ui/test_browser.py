@@ -80,9 +80,9 @@ async def looking(cluster: Cluster, size: Any = WIDE, scheme: str = "light", **m
     async with served(site, 0) as address, playwright.async_playwright() as engine:
         window = await engine.chromium.launch(executable_path=program(), args=["--no-sandbox"])
         context = await window.new_context(viewport=size, color_scheme=scheme, locale="en-GB", **more)
-        found = Browser(await context.new_page(), address.partition("/?")[0], cluster)
+        found = Browser(await context.new_page(), address.open.partition("/?")[0], cluster)
         try:
-            await found.page.goto(address)
+            await found.page.goto(address.ticket)
             await found.page.wait_for_selector(".live.on")
             assert found.page.url == f"{found.base}/", "the token is out of the address"
             yield found

@@ -83,13 +83,13 @@ async def test_from_the_address_to_the_end(tmp_path: Path) -> None:
                     while "last words" not in text:
                         text += (await stream.content.readuntil(b"\n\n")).decode()
             page = await (await session.get(f"{base}/service/code/qwen3-coder")).text()
-        assert f"ome explain qwen3-coder -n code --kubeconfig {tmp_path}/kubeconfig --context here" in page
-        assert "secret-token" not in page + text
-        assert set(api.asked) == {"GET"}
-        process.send_signal(signal.SIGINT)
-        async with asyncio.timeout(20):
-            assert await process.wait() == 130
-            assert b"Traceback" not in await process.stderr.read()
+            assert f"ome explain qwen3-coder -n code --kubeconfig {tmp_path}/kubeconfig --context here" in page
+            assert "secret-token" not in page + text
+            assert set(api.asked) == {"GET"}
+            async with session.get(f"{base}/live/nodes"), asyncio.timeout(20):  # a page is open until the end
+                process.send_signal(signal.SIGINT)
+                assert await process.wait() == 130
+                assert b"Traceback" not in await process.stderr.read()
 
 
 async def test_a_port_that_is_taken_is_a_sentence(tmp_path: Path) -> None:

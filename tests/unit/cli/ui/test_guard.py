@@ -16,6 +16,15 @@ async def test_the_token_is_traded_for_a_cookie_that_scripts_do_not_see() -> Non
         assert "url=/" in text and "Services" in await visitor.page("/")
 
 
+async def test_what_a_browser_is_started_with_lets_in_a_single_time() -> None:
+    """Other users of the machine can list its arguments."""
+    async with visiting(console.fleet(kimi=False, hostile=False), enter=False) as visitor:
+        path = visitor.ticket.removeprefix(visitor.base)
+        assert [(await visitor.get(path))[0] for _ in range(2)] == [200, 200], "the first has brought the cookie"
+        visitor.session.cookie_jar.clear()
+        assert (await visitor.get(path))[0] == 401
+
+
 @pytest.mark.parametrize("path", ["/", "/nodes", KIMI, "/live/", f"/live{KIMI}", "/static/ui.js", "/nothing"])
 async def test_without_the_cookie_there_is_nothing(path: str) -> None:
     async with visiting(console.fleet(kimi=False, hostile=False), enter=False) as visitor:
