@@ -50,7 +50,7 @@ versions: cluster-tools ## The same control-plane tests on other Kubernetes (by 
 	@OME_VERSIONS=1 $(BIN)/python -m pytest tests/controlplane/versions $(ARGS)
 
 e2e: setup ## The node suite: real pods on this machine, then in Docker on kind (Linux and root)
-	@OME_E2E=1 $(BIN)/python -m pytest tests/node $(ARGS)
+	@OME_E2E=1 $(BIN)/python -m pytest tests/node tests/unit/cli/ui/test_browser.py $(ARGS)
 	@OME_E2E=kind $(BIN)/python -m pytest tests/node/kind tests/node/serving $(ARGS)
 
 lint: setup ## ruff, its format, mypy --strict, import-linter, actionlint
