@@ -33,8 +33,8 @@ def bom(name: str, version: str, files: Iterable[tuple[str, bytes]]) -> str:
 
 
 def wheel_bom(wheel: Path, lock: str, with_extras: str) -> str:
-    """The bill of a wheel: the packages of a lock file, and as optional those that only the lock with its extras has, or that
-    an extra without a lock names with its version.
+    """The bill of a wheel: the packages of a lock file, and as optional those that only the lock with its extras has, or
+    that an extra without a lock names with its version.
     """
     facts = _metadata(wheel)
     name, version = canonicalize_name(facts["Name"]), facts["Version"]
