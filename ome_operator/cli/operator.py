@@ -14,6 +14,7 @@ from ome_operator import keys
 from ome_operator.api import Invalid, well_known
 from ome_operator.cli.connect import Context
 from ome_operator.cli.options import Kubeconfig, LogFormat, LogLevel, roots
+from ome_operator.core.resolve import preflight as preflights
 from ome_operator.core.rollout.waves import read, read_bake
 from ome_operator.errors import UserError
 from ome_operator.kube.connection import NoConnection, pod_namespace
@@ -91,6 +92,9 @@ def operator(
     gang_timeout: Annotated[
         float, typer.Option(help="Seconds in which groups have to be on nodes as a whole, or give them back; 0: never.")
     ] = _DEFAULTS.gang_timeout,
+    preflight: Annotated[
+        str, typer.Option(help="Look at pods of new revisions before their engine starts: Off, Warn or Require.")
+    ] = _DEFAULTS.preflight,
     observe: Annotated[bool, typer.Option(help="Write nothing but statuses, and say there what would be done.")] = False,
     observe_namespace: Annotated[
         list[str] | None, typer.Option(help="The same in this namespace alone; may be repeated.")
@@ -168,6 +172,7 @@ def operator(
         bake=readable("--bake", read_bake(bake)),
         max_concurrent_services=max_concurrent_services,
         gang_timeout=gang_timeout,
+        preflight=preflight_mode(preflight),
         observe=observe,
         observe_namespaces=tuple(observe_namespace or ()),
         registry_image=sidecar_image,
@@ -194,6 +199,13 @@ def operator(
         raise UserError(f"no connection to a cluster: {error}. --kubeconfig names another file.") from error
     except PortTaken as error:
         raise UserError(f"{error}. --health-port and --metrics-port choose others.") from error
+
+
+def preflight_mode(said: str) -> str:
+    """A mode of the preflight. Raises UserError."""
+    if found := preflights.read(said):
+        return found
+    raise UserError(f"--preflight is {said!r}: write {', '.join(preflights.MODES)}.")
 
 
 def without(sidecar_image: str, tools_image: str) -> list[str]:

@@ -84,6 +84,7 @@ def _settled(settings: Settings) -> Deps:
         sees_cluster=settings.cluster_kinds,
         models_per_namespace=settings.models_per_namespace,
         gang_timeout=settings.gang_timeout,
+        preflight=settings.preflight,
     )
 
 

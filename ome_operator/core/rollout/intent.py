@@ -83,7 +83,8 @@ def choose(snapshot: Snapshot, resolved: Resolved) -> Intent:
     """Decide which revision is wanted, record it if it is not stored, and say what it waits for."""
     service = snapshot.service
     owner = meta.Owner(service.name, service.namespace, service.uid)
-    ledger = record(owner, resolved.inputs, snapshot.revisions, _directories(snapshot, resolved), resolved.labels)
+    stored, looked = snapshot.revisions, snapshot.deps.preflight
+    ledger = record(owner, resolved.inputs, stored, _directories(snapshot, resolved), resolved.labels, looked)
     aim = target.of(service, ledger.numbers)
     policies = _policies(service, resolved)
     groups = {component: _groups(snapshot, component, counts) for component, counts in policies.items()}
