@@ -1,9 +1,9 @@
 """What runs in an init container before an engine: it looks, says what it found, and ends in time (docs/preflight.md).
 
-Its arguments are those of the engine. OME_PREFLIGHT has the rest as JSON: `mode`, `rank`, `size`, `leader` and `worker`
-(names of ranks; %d is the rank), `prefill` (of prefill leaders; %d is the group), `http`, `gpus`, `hugepages`, `seconds`;
-for tests `root` (of /sys, /proc and /dev), `bind`, `port`, `message` and `shm`. Exit code 1: something was found, and the
-mode is Require. Else 0.
+Its arguments are those of the engine. OME_PREFLIGHT has the rest as JSON: `rank`, `size`, `leader` and `worker` (names of
+ranks; %d is the rank), `prefill` (of prefill leaders; %d is the group), `http`, `gpus`, `hugepages`, `seconds`; for tests
+`root` (of /sys, /proc and /dev), `bind`, `port`, `message` and `shm`. Exit code 1: something was found, and
+OME_PREFLIGHT_MODE is Require. Else 0.
 """
 
 from __future__ import annotations
@@ -50,10 +50,11 @@ class Torch:
         last = ""
         for line in self.process.stdout:
             print(line, end="", flush=True)
-            last = line.strip() or last
             if line.startswith(MARK):
                 self._tell(json.loads(line[len(MARK) :]))
-        self._tell({"error": last[:200] or "it ended"})
+            else:
+                last = line.strip() or last
+        self._tell({"error": f"its process ended with code {self.process.wait()}: {last[:160]}"})
 
     def _tell(self, said: Json) -> None:
         with self.news:
@@ -86,7 +87,15 @@ class Torch:
 
 
 def collective() -> None:
-    """The process with torch: all-reduce and a copy from rank to rank, by NCCL where there are GPUs, else by gloo."""
+    """The process with torch."""
+    try:
+        _collective()
+    except Exception as error:
+        _say({"error": f"{type(error).__name__}: {error}"[:200]})
+
+
+def _collective() -> None:
+    """All-reduce and a copy from rank to rank, by NCCL where there are GPUs, else by gloo."""
     torch: Any = importlib.import_module("torch")
     dist: Any = importlib.import_module("torch.distributed")
     from datetime import timedelta
@@ -207,7 +216,12 @@ class Run:
             head = {"preflight": 1, "rank": self.rank, "seconds": round(time.monotonic() - self.begun, 1)}
             write(self.config, message(head, unique))
             print(f"preflight: {len(unique)} findings after {head['seconds']} s", flush=True)
-            os._exit(1 if unique and self.config.get("mode") == "Require" else 0)
+            os._exit(_code() if unique else 0)
+
+
+def _code() -> int:
+    """How it ends where something was found."""
+    return 1 if os.environ.get("OME_PREFLIGHT_MODE") == "Require" else 0
 
 
 def message(head: Json, found: list[Json]) -> str:
@@ -233,15 +247,16 @@ def main() -> None:
         return collective()
     config: Json = {}
     try:
-        config = json.loads(os.environ["OME_PREFLIGHT"])
+        config = dict(json.loads(os.environ["OME_PREFLIGHT"]))
         run = Run(config, sys.argv[1:])
         run.end(run.run())
     except Exception as error:
-        said = f"the check itself failed: {type(error).__name__}: {error}"
+        said, rank = f"the check itself failed: {type(error).__name__}: {error}", str(config.get("rank", ""))
         print(f"preflight: {said}", flush=True)
-        told = {**finding("preflight", said, "report it with its log"), "rank": config.get("rank", -1)}
-        write(config, message({"preflight": 1, "rank": config.get("rank", -1)}, [told]))
-        os._exit(1 if config.get("mode") == "Require" else 0)
+        own = int(rank) if rank.isdigit() else -1
+        told = {**finding("preflight", said, "report it with its log"), "rank": own}
+        write(config, message({"preflight": 1, "rank": own}, [told]))
+        os._exit(_code())
     return None
 
 

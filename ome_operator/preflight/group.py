@@ -49,7 +49,10 @@ class Line:
                 raise OSError("the connection ended")
             self.rest += more
         line, _, self.rest = self.rest.partition(b"\n")
-        data = json.loads(line)
+        try:
+            data = json.loads(line)
+        except RecursionError as error:
+            raise ValueError("too deep") from error
         if not isinstance(data, dict):
             raise ValueError("not an object")
         return data
@@ -131,7 +134,8 @@ class Meeting:
                     if asked.get("do") == "tell":
                         line.send({"findings": findings()})
                     else:
-                        line.send(self.steps[str(asked["do"])](asked))
+                        step = self.steps.get(str(asked["do"]))
+                        line.send(step(asked) if step is not None else {})  # a rank may have no torch
         except (OSError, ValueError, KeyError, TypeError) as error:
             if not asked:
                 return [finding("absent", "it came when rank 0 did not wait any more", "see why it came late")]
@@ -239,6 +243,8 @@ class Meeting:
             said = line.read(time.monotonic() + 5)
             rank, ports = int(said["rank"]), [int(port) for port in said["ports"]]
             skew, left = float(said["clock"]) - time.time(), float(said["left"])
+            if not ports:
+                raise ValueError("no ports")
         except (OSError, ValueError, KeyError, TypeError):
             connection.close()  # nobody of ours
             return

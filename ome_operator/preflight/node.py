@@ -5,6 +5,7 @@ It runs in the engine's image: the standard library alone, and Python 3.10 or ne
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -55,13 +56,14 @@ class Words:
                 self.words += line.split()
 
     def flags(self) -> Iterator[tuple[str, str]]:
-        """(flag, value) of every argument that has a value."""
-        for word, after in zip(self.words, [*self.words[1:], ""], strict=False):
+        """(flag, value) of every argument that has a value; several values are separated by blanks."""
+        for at, word in enumerate(self.words):
             if not word.startswith("--"):
                 continue
             flag, found, value = word.partition("=")
-            if found or (after and not after.startswith("--")):
-                yield flag.replace("_", "-"), value if found else after
+            following = itertools.takewhile(lambda after: not after.startswith("--"), self.words[at + 1 :])
+            if said := value if found else " ".join(following):
+                yield flag, said
 
     def values(self, *names: str) -> list[str]:
         """What flags and variables of these names say."""

@@ -75,7 +75,8 @@ def engine_ports(words: Words, rank: int, http: int) -> list[int]:
         return []
     found = {http} if http else set()
     decode = "decode" in words.values("--disaggregation-mode")
-    for flag, value in words.flags():
+    for flag, said in words.flags():
+        value = said.split()[0]
         if flag.endswith("-port") and not (decode and "bootstrap" in flag) and "metrics" not in flag and value.isdigit():
             found.add(int(value))
         if flag in ("--dist-init-addr", "--nccl-init-addr") and value.rpartition(":")[2].isdigit():

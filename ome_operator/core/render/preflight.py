@@ -22,7 +22,7 @@ def guarded(pod: Manifest, mode: str, place: Mapping[str, Any]) -> Manifest:
     """The pod spec with the check; `place`: what the check has to know of its group (`group`)."""
     main = pod["containers"][0]
     asked = _asked(main)
-    facts = {"mode": mode, **place, **_resources(asked)}
+    facts = {**place, **_resources(asked)}
     env = {
         "OME_PREFLIGHT_MODE": mode,
         "OME_PREFLIGHT_BOOT": code.BOOT,
