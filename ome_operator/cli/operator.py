@@ -13,8 +13,7 @@ import uvloop
 from ome_operator import keys
 from ome_operator.api import Invalid, well_known
 from ome_operator.cli.connect import Context
-from ome_operator.cli.options import Kubeconfig, LogFormat, LogLevel, roots
-from ome_operator.core.resolve import preflight as preflights
+from ome_operator.cli.options import Kubeconfig, LogFormat, LogLevel, preflight_mode, roots
 from ome_operator.core.rollout.waves import read, read_bake
 from ome_operator.errors import UserError
 from ome_operator.kube.connection import NoConnection, pod_namespace
@@ -199,13 +198,6 @@ def operator(
         raise UserError(f"no connection to a cluster: {error}. --kubeconfig names another file.") from error
     except PortTaken as error:
         raise UserError(f"{error}. --health-port and --metrics-port choose others.") from error
-
-
-def preflight_mode(said: str) -> str:
-    """A mode of the preflight. Raises UserError."""
-    if found := preflights.read(said):
-        return found
-    raise UserError(f"--preflight is {said!r}: write {', '.join(preflights.MODES)}.")
 
 
 def without(sidecar_image: str, tools_image: str) -> list[str]:

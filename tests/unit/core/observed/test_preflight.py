@@ -71,9 +71,7 @@ def test_what_stands_before_a_cut_counts() -> None:
 
 
 def test_hostile_findings_are_bounded_and_clean() -> None:
-    odd = [
-        {"check": "a\x1b[31m\n", "rank": rank, "said": "x" * 400, "fix": ["y"]} for rank in (True, -5, "3", 10**30, None)
-    ]
+    odd = [{"check": "a\x1b[31m\n", "rank": rank, "said": "x" * 400, "fix": ["y"]} for rank in (True, -5, "3", 10**30, None)]
     checked = read(status(ended(said(*odd, 1, None, [], {}))))
     assert checked is not None and {one.rank for one in checked.findings} == {OWN}
     assert all(len(one.said) <= SAID and one.fix == "" and one.check.isprintable() for one in checked.findings)
