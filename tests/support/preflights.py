@@ -28,12 +28,12 @@ class Done(NamedTuple):
     @property
     def found(self) -> list[tuple[int, str]]:
         """(rank, check) of every finding."""
-        return sorted((one["rank"], one["check"]) for one in self.message["findings"])
+        return sorted((each["rank"], each["check"]) for each in self.message["findings"])
 
     @property
     def said(self) -> str:
         """All sentences."""
-        return "; ".join(f"rank {one['rank']}: {one['said']}" for one in self.message["findings"])
+        return "; ".join(f"rank {each['rank']}: {each['said']}" for each in self.message["findings"])
 
 
 class Group(NamedTuple):
@@ -50,8 +50,8 @@ class Group(NamedTuple):
 
 def group(number: int) -> Group:
     """A group with ports that nobody has."""
-    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
-        return Group(number, one.getsockname()[1], other.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as first, socket.create_server(("127.0.0.1", 0)) as other:
+        return Group(number, first.getsockname()[1], other.getsockname()[1])
 
 
 def start(

@@ -193,7 +193,6 @@ ANNOTATIONS: Mapping[str, str] = {
     **_ome("ingress-path-template", hint="services have hosts of their own: use ome.io/ingress-domain-template"),
     **_ome("ingress-disable-istio-virtualhost", hint="no VirtualService is made"),
     **_ome(*_ABOUT_MODEL, hint=_OF_MODEL),
-    keys.PREFLIGHT: "write it into spec.annotations: only an edit of the spec goes in waves",
     **_ome("serving-runtime", hint="use spec.runtime.name"),
     "models.ome.io/target-instance-shapes": "use spec.storage.nodeSelector",
 }

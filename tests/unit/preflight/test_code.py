@@ -66,7 +66,7 @@ def test_the_text_is_small_and_whole() -> None:
     assert list(found) == [
         "ome_operator",
         "ome_operator.preflight",
-        *(f"ome_operator.preflight.{one}" for one in code.MODULES),
+        *(f"ome_operator.preflight.{each}" for each in code.MODULES),
     ]
     for name in code.MODULES:
         assert ast.dump(ast.parse(found[f"ome_operator.preflight.{name}"])) == ast.dump(
@@ -78,10 +78,10 @@ def test_the_text_is_small_and_whole() -> None:
 def test_it_imports_the_standard_library_and_itself_alone() -> None:
     for name in code.MODULES:
         for node in ast.walk(ast.parse((FOLDER / f"{name}.py").read_text())):
-            names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            strange = {one for one in names if one.partition(".")[0] not in sys.stdlib_module_names}
-            assert strange <= {"ome_operator.preflight", *(f"ome_operator.preflight.{one}" for one in code.MODULES)}, name
+            strange = {each for each in names if each.partition(".")[0] not in sys.stdlib_module_names}
+            assert strange <= {"ome_operator.preflight", *(f"ome_operator.preflight.{each}" for each in code.MODULES)}, name
 
 
 def test_nothing_of_it_is_a_variable_for_the_kubelet() -> None:

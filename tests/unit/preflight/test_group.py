@@ -56,8 +56,8 @@ def words(of: Group) -> tuple[str, ...]:
 def test_a_healthy_group_is_silent(tmp_path: Path) -> None:
     of = group(31)
     found = together(tmp_path, 3, of, words=words(of), mode="Require")
-    assert [(one.code, one.found) for one in found] == [(0, [])] * 3, [one.log for one in found]
-    assert max(one.message["seconds"] for one in found) < 15
+    assert [(each.code, each.found) for each in found] == [(0, [])] * 3, [each.log for each in found]
+    assert max(each.message["seconds"] for each in found) < 15
 
 
 def test_ranks_that_come_later_are_waited_for(tmp_path: Path) -> None:
@@ -69,38 +69,38 @@ def test_ranks_that_come_later_are_waited_for(tmp_path: Path) -> None:
     time.sleep(1)
     late = start(tmp_path, 2, 3, of, mode="Require", seconds=40)
     found = [done(tmp_path, rank, process) for rank, process in ((0, leader), (1, early), (2, late))]
-    assert [(one.code, one.found) for one in found] == [(0, [])] * 3, [one.log for one in found]
+    assert [(each.code, each.found) for each in found] == [(0, [])] * 3, [each.log for each in found]
 
 
 def test_a_rank_that_never_starts_ends_all_others(tmp_path: Path) -> None:
     of = group(33)
     begun = time.monotonic()
     found = together(tmp_path, 4, of, {3: None}, mode="Require")  # type: ignore[dict-item]
-    assert [(one.code, one.found) for one in found] == [(1, [(3, "absent")])] * 3
-    assert all("rank 3 did not come within 2 s" in one.said for one in found)
+    assert [(each.code, each.found) for each in found] == [(1, [(3, "absent")])] * 3
+    assert all("rank 3 did not come within 2 s" in each.said for each in found)
     assert time.monotonic() - begun < 25
 
 
 def test_a_leader_that_never_starts(tmp_path: Path) -> None:
     of = group(34)
     found = together(tmp_path, 2, of, {0: None}, mode="Require")  # type: ignore[dict-item]
-    assert [(one.code, one.found) for one in found] == [(1, [(0, "absent")])]
+    assert [(each.code, each.found) for each in found] == [(1, [(0, "absent")])]
     assert f"port {of.port} of {of.host(0)}: refused" in found[0].said
 
 
 def test_what_a_rank_finds_on_its_node_holds_the_others_too(tmp_path: Path) -> None:
     of = group(35)
     found = together(tmp_path, 3, of, {1: {"shm": 16 << 20}}, mode="Require")
-    assert [(one.code, one.found) for one in found] == [(1, [(1, "shm")])] * 3
+    assert [(each.code, each.found) for each in found] == [(1, [(1, "shm")])] * 3
     warned = together(tmp_path, 3, group(35), {1: {"shm": 16 << 20}})
-    assert [(one.code, one.found) for one in warned] == [(0, [(1, "shm")])] * 3
+    assert [(each.code, each.found) for each in warned] == [(0, [(1, "shm")])] * 3
 
 
 def test_a_port_that_the_engine_needs_is_taken(tmp_path: Path) -> None:
     of = group(36)
     with socket.create_server((of.host(0), of.http)):
         found = together(tmp_path, 2, of, words=words(of))
-    assert [one.found for one in found] == [[(0, "ports")]] * 2
+    assert [each.found for each in found] == [[(0, "ports")]] * 2
     assert f"port {of.http}, which the engine will use, is taken" in found[1].said
 
 
@@ -108,21 +108,21 @@ def test_a_rank_that_nobody_reaches(tmp_path: Path) -> None:
     """It listens where nobody looks, as behind a firewall."""
     of = group(37)
     found = together(tmp_path, 3, of, {2: {"bind": "127.37.9.9"}})
-    assert [one.found for one in found] == [[(2, "reach")]] * 3, found[0].said
+    assert [each.found for each in found] == [[(2, "reach")]] * 3, found[0].said
     assert "no rank reaches it at port" in found[0].said and "refused" in found[0].said
 
 
 def test_a_rank_that_reaches_only_rank_0(tmp_path: Path) -> None:
     of = group(38)
     found = together(tmp_path, 3, of, {2: {"worker": "127.38.8.10%d"}})
-    assert [one.found for one in found] == [[(1, "reach")]] * 3
+    assert [each.found for each in found] == [[(1, "reach")]] * 3
     assert "rank 2 does not reach it" in found[0].said
 
 
 def test_a_name_that_does_not_resolve(tmp_path: Path) -> None:
     of = group(39)
     found = together(tmp_path, 2, of, {0: {"worker": "rank-%d.invalid"}})
-    assert [one.found for one in found] == [[(1, "names")]] * 2
+    assert [each.found for each in found] == [[(1, "names")]] * 2
     assert "rank-1.invalid does not resolve" in found[1].said
 
 
@@ -137,7 +137,7 @@ def test_the_group_runs_already(tmp_path: Path) -> None:
 def test_strangers_at_the_meeting_are_not_heard(tmp_path: Path) -> None:
     of, over = group(41), threading.Event()
     odd = [{"rank": 99, "ports": [], "clock": 0, "left": 1}, {"rank": 1, "ports": "a", "clock": None}]
-    rubbish = [b"GET / HTTP/1.1\r\n\r\n", b"x" * 200_000, b"[" * 5000 + b"\n", *(json.dumps(one).encode() for one in odd)]
+    rubbish = [b"GET / HTTP/1.1\r\n\r\n", b"x" * 200_000, b"[" * 5000 + b"\n", *(json.dumps(each).encode() for each in odd)]
 
     def disturb() -> None:
         while not over.wait(0.02):
@@ -155,7 +155,7 @@ def test_strangers_at_the_meeting_are_not_heard(tmp_path: Path) -> None:
     finally:
         over.set()
         thread.join()
-    assert [(one.code, one.found) for one in found] == [(0, [])] * 2, [one.log for one in found]
+    assert [(each.code, each.found) for each in found] == [(0, [])] * 2, [each.log for each in found]
 
 
 def test_a_rank_that_dies_in_between_is_named(tmp_path: Path) -> None:
@@ -168,14 +168,14 @@ def test_a_rank_that_dies_in_between_is_named(tmp_path: Path) -> None:
             time.sleep(0.05)
         line.sendall(json.dumps({"rank": 2, "ports": [1], "clock": time.time(), "left": 29.0}).encode() + b"\n")
     found = [done(tmp_path, rank, process) for rank, process in ((0, leader), (1, other))]
-    assert [one.found for one in found] == [[(2, "meeting"), (2, "reach")]] * 2
+    assert [each.found for each in found] == [[(2, "meeting"), (2, "reach")]] * 2
     assert "it left the check before its end" in found[0].said
 
 
 def test_torch_between_all_ranks(tmp_path: Path) -> None:
     env = fake_torch(tmp_path)
     found = together(tmp_path, 2, group(43), env=env, isolated=False, mode="Require")
-    assert [(one.code, one.found) for one in found] == [(0, [])] * 2, [one.log for one in found]
+    assert [(each.code, each.found) for each in found] == [(0, [])] * 2, [each.log for each in found]
     assert "noise of gloo" in found[0].log, "what NCCL says is in the log"
 
 
@@ -192,14 +192,14 @@ def test_torch_that_fails(tmp_path: Path, how: str, words: str) -> None:
     env = fake_torch(tmp_path, how)
     begun = time.monotonic()
     found = together(tmp_path, 2, group(44), env=env, isolated=False)
-    assert [one.found for one in found] == [[(0, "collective"), (1, "collective")]] * 2, [one.log for one in found]
+    assert [each.found for each in found] == [[(0, "collective"), (1, "collective")]] * 2, [each.log for each in found]
     assert words in found[0].said and time.monotonic() - begun < 35
 
 
 def test_torch_that_cannot_be_loaded_everywhere_is_not_waited_for(tmp_path: Path) -> None:
     env = fake_torch(tmp_path)
     found = together(tmp_path, 2, group(45), {0: {"env": env}}, isolated=False)
-    assert [one.found for one in found] == [[]] * 2, [one.log for one in found]
+    assert [each.found for each in found] == [[]] * 2, [each.log for each in found]
 
 
 def test_a_single_gpu_proves_its_own_torch(tmp_path: Path) -> None:

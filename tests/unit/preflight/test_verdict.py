@@ -18,7 +18,7 @@ def ring(size: int, sender: float = 1.0, taker: float = 1.0, rank: int = 2, shif
 
 
 def about(found: list[dict[str, object]]) -> list[tuple[object, object]]:
-    return [(one["rank"], one["check"]) for one in found]
+    return [(each["rank"], each["check"]) for each in found]
 
 
 @pytest.mark.parametrize("size", [3, 4, 12])

@@ -60,21 +60,21 @@ def test_findings_of_an_engine_that_starts_and_of_one_that_waits() -> None:
 def test_what_is_no_message_is_told(message: str, words: str) -> None:
     checked = read(status(ended(message)))
     assert checked is not None and not checked.held
-    assert [one.check for one in checked.findings] == ["preflight"] and words in checked.sentence
+    assert [each.check for each in checked.findings] == ["preflight"] and words in checked.sentence
 
 
 def test_what_stands_before_a_cut_counts() -> None:
     whole = said(SHM, {**SHM, "rank": 4}, {**SHM, "rank": 5})
     checked = read(status(ended(whole[: whole.index('"rank": 5')], 1)))
-    assert checked is not None and [one.rank for one in checked.findings] == [3, 4, OWN]
+    assert checked is not None and [each.rank for each in checked.findings] == [3, 4, OWN]
     assert "its message was cut" in checked.sentence
 
 
 def test_hostile_findings_are_bounded_and_clean() -> None:
     odd = [{"check": "a\x1b[31m\n", "rank": rank, "said": "x" * 400, "fix": ["y"]} for rank in (True, -5, "3", 10**30, None)]
     checked = read(status(ended(said(*odd, 1, None, [], {}))))
-    assert checked is not None and {one.rank for one in checked.findings} == {OWN}
-    assert all(len(one.said) <= SAID and one.fix == "" and one.check.isprintable() for one in checked.findings)
+    assert checked is not None and {each.rank for each in checked.findings} == {OWN}
+    assert all(len(each.said) <= SAID and each.fix == "" and each.check.isprintable() for each in checked.findings)
     many = read(status(ended(said(*({**SHM, "rank": rank} for rank in range(30))))))
     assert many is not None and len(many.findings) == MANY + 1 and "18 more findings" in many.sentence
     assert read(status(ended(json.dumps({"preflight": 1, "findings": {"a": 1}})))) is None

@@ -270,7 +270,7 @@ def test_a_clock_that_was_set_back_begins_every_wait_anew() -> None:
 def held(*running: bool, **more: Any) -> Group:
     """A group whose ranks were found wanting before their engines, but for those that run."""
     ranks = [pod(rank, running=runs, ready=False, **more) for rank, runs in enumerate(running)]
-    return group(*(one if one.running else one._replace(preflight=Checked((), held=True)) for one in ranks))
+    return group(*(each if each.running else each._replace(preflight=Checked((), held=True)) for each in ranks))
 
 
 def test_a_group_that_waits_in_its_preflight_is_never_recycled_for_it() -> None:

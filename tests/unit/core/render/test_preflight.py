@@ -35,13 +35,13 @@ def test_it_is_as_the_engine_and_comes_last() -> None:
 
 
 def test_it_asks_for_no_other_node() -> None:
-    """The pod has one of both at a time: what the scheduler counts is the same."""
+    """The pod has each of both at a time: what the scheduler counts is the same."""
     plain, looked = ({"metadata": {"labels": {}}, "spec": spec} for spec in (POD, guarded(POD, "Warn", PLACE)))
     assert demand(plain, True) == demand(looked, True)
 
 
 def test_it_knows_its_group_and_the_kubelet_fills_in_the_numbers() -> None:
-    env = {one["name"]: one["value"] for one in guarded(POD, "Require", PLACE)["initContainers"][1]["env"]}
+    env = {each["name"]: each["value"] for each in guarded(POD, "Require", PLACE)["initContainers"][1]["env"]}
     assert env["A"] == "1" and env["OME_PREFLIGHT_MODE"] == "Require"
     facts = json.loads(env["OME_PREFLIGHT"])
     assert facts == {

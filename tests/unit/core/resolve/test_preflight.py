@@ -29,7 +29,7 @@ def applied(service: Manifest, runtime: Manifest, **deps: Any) -> tuple[Plan, Ma
     ]
     parsed, found = parts.applied(bodies)
     plan = sync(parsed, Deps(**{**vars(found), **deps}), Observed(), START)
-    (revision,) = [one.manifest for one in plan.first if one.manifest["kind"] == "ControllerRevision"]
+    (revision,) = [each.manifest for each in plan.first if each.manifest["kind"] == "ControllerRevision"]
     return plan, revision
 
 
@@ -47,13 +47,13 @@ def runtime(note: str | None = None) -> Manifest:
 def box(revision: Manifest, part: str = "leader") -> Manifest | None:
     """The init container of the check."""
     spec = revision["data"]["workloads"]["engine"][part]["spec"]["template"]["spec"]
-    return next((one for one in spec.get("initContainers") or () if one["name"] == keys.PREFLIGHT_CONTAINER), None)
+    return next((each for each in spec.get("initContainers") or () if each["name"] == keys.PREFLIGHT_CONTAINER), None)
 
 
 def said(revision: Manifest) -> str:
     """Its mode."""
     found = box(revision)
-    return next(one["value"] for one in found["env"] if one["name"] == "OME_PREFLIGHT_MODE") if found else "Off"
+    return next(each["value"] for each in found["env"] if each["name"] == "OME_PREFLIGHT_MODE") if found else "Off"
 
 
 @pytest.mark.parametrize(
@@ -89,14 +89,14 @@ def test_off_leaves_no_trace() -> None:
 
 def test_a_word_that_is_no_mode_is_told() -> None:
     plan, revision = applied(service("yes"), runtime("no"))
-    advice = next(one["message"] for one in plan.status["conditions"] if one["type"] == "Advice")
+    advice = next(each["message"] for each in plan.status["conditions"] if each["type"] == "Advice")
     assert f"annotation {NOTE} of the service counts as not said: 'yes' is none of Off, Warn, Require" in advice
     assert "of spec of runtime rt counts as not said: 'no'" in advice
     assert said(revision) == "Off"
 
 
 def test_reading() -> None:
-    assert [read(one) for one in ("Off", " require ", "WARN", "", "x", None, False)] == [
+    assert [read(each) for each in ("Off", " require ", "WARN", "", "x", None, False)] == [
         "Off",
         "Require",
         "Warn",
