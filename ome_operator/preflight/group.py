@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ome_operator.preflight.node import Json, Words, finding
 from ome_operator.preflight.ports import REACH, Ports, engine_ports, listen, why
-from ome_operator.preflight.verdict import FAST, UNKNOWN, clocks, links, slow, unreached
+from ome_operator.preflight.verdict import FAST, UNKNOWN, clocks, links, lost, slow, unreached
 
 LINE = 65536
 """Bytes of a line that ranks send each other, at most."""
@@ -108,8 +108,8 @@ class Meeting:
                 line.shutdown(socket.SHUT_WR)
                 taken = int(line.recv(64) or b"0")
                 return {"to": target, "rate": taken / (time.monotonic() - begun)}
-        except (OSError, ValueError):
-            return {"to": target, "rate": None}
+        except (OSError, ValueError) as error:
+            return {"to": target, "rate": None, "why": why(error) if isinstance(error, OSError) else "no answer"}
 
     def hello(self) -> Json:
         """What rank 0 has to know of a rank."""
@@ -191,12 +191,15 @@ class Meeting:
         ports = {str(rank): hellos[rank]["ports"] for rank in present}
         reached = self._round(lines, {"do": "reach", "ports": ports})
         rates: dict[tuple[int, int], float] = {}
+        stuck: dict[tuple[int, int], str] = {}
         for shift in (1, 1) if self.size == 2 else (1, 2):
             for rank, answer in self._round(lines, {"do": "copy", "shift": shift, "ports": ports}).items():
+                if answer.get("why"):
+                    stuck[rank, int(answer["to"])] = str(answer["why"])
                 if isinstance(answer.get("rate"), (int, float)):
                     pair = rank, int(answer["to"])
                     rates[pair] = max(rates.get(pair, 0.0), float(answer["rate"]))
-        found += [*clocks(hellos), *links(hellos), *unreached(reached, self.host), *slow(rates)]
+        found += [*clocks(hellos), *links(hellos), *unreached(reached, self.host), *slow(rates), *lost(stuck, reached)]
         if "torch" in self.steps:
             found += self._collective(lines, hellos)
         told = self._round(lines, {"do": "tell"}, {"findings": findings()})

@@ -63,6 +63,15 @@ def unreached(answers: dict[int, Json], host: Callable[[int], str]) -> Iterator[
                           "open the port in network policies and in the firewall of its node", target)  # fmt: skip
 
 
+def lost(stuck: dict[tuple[int, int], str], answers: dict[int, Json]) -> Iterator[Json]:
+    """Copies that do not come through to ranks that are reached otherwise."""
+    known = {int(target) for answer in answers.values() for target, _, _ in answer.get("failed") or ()}
+    for (rank, target), reason in sorted(stuck.items()):
+        if target not in known:
+            yield finding("copy", f"what it sends to rank {target} does not come through: {reason}",
+                          "look at the MTU of both nodes and of the network between them", rank)  # fmt: skip
+
+
 def slow(rates: dict[tuple[int, int], float], how: str = "TCP", fast: float = FAST) -> Iterator[Json]:
     """Ranks that send or take far less than the median; of two ranks, who sends far less than it gets."""
     for word, end in (("sends", 0), ("takes", 1)):

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from ome_operator.preflight.group import Meeting
+from ome_operator.preflight.node import Words
+from ome_operator.preflight.ports import Ports
 from tests.support.preflights import ENGINE, Group, done, group, start, together
 
 FAKE = """
@@ -170,6 +173,16 @@ def test_a_rank_that_dies_in_between_is_named(tmp_path: Path) -> None:
     found = [done(tmp_path, rank, process) for rank, process in ((0, leader), (1, other))]
     assert [each.found for each in found] == [[(2, "meeting"), (2, "reach")]] * 2
     assert "it left the check before its end" in found[0].said
+
+
+def test_a_network_that_swallows_what_is_large() -> None:
+    """As with an MTU that differs: ports answer, and data does not come through."""
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        config = {"rank": 0, "size": 2, "leader": "127.0.0.1", "worker": "127.0.0.1"}
+        meeting = Meeting(config, Words(()), Ports("127.0.0.1", []), {}, time.monotonic() + 30)
+        ports = {"1": [deaf.getsockname()[1]]}
+        assert meeting.reach({"ports": ports}) == {"failed": []}
+        assert meeting.copy({"shift": 1, "ports": ports}) == {"to": 1, "rate": None, "why": "no answer"}
 
 
 def test_torch_between_all_ranks(tmp_path: Path) -> None:

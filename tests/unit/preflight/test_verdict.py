@@ -6,7 +6,7 @@ import pytest
 
 from ome_operator.preflight import ports
 from ome_operator.preflight.node import Words
-from ome_operator.preflight.verdict import UNKNOWN, clocks, links, slow, unreached
+from ome_operator.preflight.verdict import UNKNOWN, clocks, links, lost, slow, unreached
 
 Rates = dict[tuple[int, int], float]
 
@@ -36,6 +36,11 @@ def test_of_two_ranks_the_slower_sender() -> None:
 @pytest.mark.parametrize("rates", [{}, {(0, 1): 1.0}, ring(4, sender=0.4, taker=0.4), {(0, 1): 9e9, (1, 0): 1.1e9}])
 def test_what_is_no_finding(rates: Rates) -> None:
     assert list(slow(rates)) == []
+
+
+def test_a_copy_that_does_not_come_through() -> None:
+    stuck = {(0, 1): "no answer", (1, 2): "refused"}
+    assert about(list(lost(stuck, {0: {"failed": []}, 1: {"failed": [(2, 1, "refused")]}}))) == [(0, "copy")]
 
 
 def test_clocks() -> None:
