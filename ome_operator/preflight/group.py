@@ -15,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from ome_operator.preflight.node import Json, Words, finding
-from ome_operator.preflight.ports import REACH, Ports, engine_ports, listen, why
+from ome_operator.preflight.ports import CHECK, REACH, Ports, engine_ports, listen, why
 from ome_operator.preflight.verdict import FAST, UNKNOWN, clocks, links, lost, slow, unreached
 
 LINE = 65536
@@ -25,6 +25,8 @@ COPY = 0.7
 CHUNK = bytes(1 << 20)
 TALK = 25.0
 """Seconds that are left for the steps when rank 0 stops waiting for others."""
+SURE = 3.0
+"""Seconds for which an engine of rank 0 has to be seen, and no check: a stranger may listen there."""
 MANY = 60
 """Findings that are told to every rank."""
 
@@ -143,13 +145,15 @@ class Meeting:
 
     def _join(self, until: float) -> tuple[Line | None, Json | None]:
         """A connection to rank 0, or why there is none; neither where its engine runs already, for the group has started."""
-        host, last = self.host(0), ""
+        host, last, since = self.host(0), "", time.monotonic()
         while time.monotonic() < until:
             try:
                 return Line(socket.create_connection((host, self.port), REACH)), None
             except OSError as error:
                 last = why(error)
-            if self._started(host):
+            if not self._started(host):
+                since = time.monotonic()
+            elif time.monotonic() - since > SURE:
                 return None, None
             time.sleep(0.3)
         if last == UNKNOWN:
@@ -161,13 +165,11 @@ class Meeting:
         """Whether rank 0's engine runs: this rank alone was started again."""
         for port in engine_ports(self.words, 0, int(self.config.get("http") or 0)):
             with contextlib.suppress(OSError), socket.create_connection((host, port), 1) as line:
-                line.settimeout(0.5)
-                # Where the check of rank 0 listens, its meeting will open in a moment.
-                time.sleep(0.5)
-                with contextlib.suppress(OSError):
-                    socket.create_connection((host, self.port), 1).close()
-                    return False
-                return True
+                line.settimeout(1)
+                try:
+                    return line.recv(len(CHECK)) not in (CHECK, b"")
+                except TimeoutError:
+                    return True  # a server that waits for a request
         return False
 
     # --- rank 0 -----------------------------------------------------------------------------------------------------------

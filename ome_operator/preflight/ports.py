@@ -13,6 +13,8 @@ from typing import Any
 from ome_operator.preflight.node import Json, Words, finding
 from ome_operator.preflight.verdict import UNKNOWN
 
+CHECK = b"ome-preflight\n"
+"""What a port of an engine says while a check holds it open: so a rank that comes late takes no check for an engine."""
 REACH = 3.0
 """Seconds in which a port has to answer."""
 PREFILL_GROUPS = 16
@@ -30,6 +32,7 @@ class Ports:
             try:
                 self.servers.append(listen(bind, port))
                 self.open.append(port)
+                threading.Thread(target=_greet, args=(self.servers[-1],), daemon=True).start()
             except OSError as error:
                 if error.errno == errno.EADDRINUSE:
                     said = f"port {port}, which the engine will use, is taken on this node"
@@ -49,6 +52,18 @@ class Ports:
             except OSError:
                 return
             threading.Thread(target=_count, args=(connection,), daemon=True).start()
+
+
+def _greet(server: socket.socket) -> None:
+    """Say to all who come that no engine listens here."""
+    while True:
+        try:
+            connection, _ = server.accept()
+        except OSError:
+            return
+        with connection, contextlib.suppress(OSError):
+            connection.settimeout(1)
+            connection.sendall(CHECK)
 
 
 def _count(connection: socket.socket) -> None:

@@ -45,7 +45,7 @@ class Group(NamedTuple):
 
     def host(self, rank: int) -> str:
         """The address of a rank."""
-        return f"127.{self.number}.0.{100 + rank}"
+        return f"127.{self.number}.1.{rank}"
 
 
 def group(number: int) -> Group:
@@ -71,7 +71,7 @@ def start(
     facts = {"rank": str(rank), "size": size, "seconds": QUICK, "message": str(folder / f"message-{rank}"), **config}
     facts.setdefault("root", str(root(folder)))
     if of is not None:
-        facts = {"leader": of.host(0), "worker": of.host(0)[:-3] + "10%d", "bind": of.host(rank), "port": of.port, **facts}
+        facts = {"leader": of.host(0), "worker": f"127.{of.number}.1.%d", "bind": of.host(rank), "port": of.port, **facts}
         facts.setdefault("http", of.http)
     own = {"OME_PREFLIGHT": json.dumps(facts), "OME_PREFLIGHT_BOOT": code.BOOT, "OME_PREFLIGHT_CODE": code.packed()}
     base = {"PATH": os.environ["PATH"], "OME_PREFLIGHT_MODE": mode}

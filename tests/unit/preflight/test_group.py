@@ -117,7 +117,7 @@ def test_a_rank_that_nobody_reaches(tmp_path: Path) -> None:
 
 def test_a_rank_that_reaches_only_rank_0(tmp_path: Path) -> None:
     of = group(38)
-    found = together(tmp_path, 3, of, {2: {"worker": "127.38.8.10%d"}})
+    found = together(tmp_path, 3, of, {2: {"worker": "127.38.8.%d"}})
     assert [each.found for each in found] == [[(1, "reach")]] * 3
     assert "rank 2 does not reach it" in found[0].said
 
@@ -133,8 +133,16 @@ def test_the_group_runs_already(tmp_path: Path) -> None:
     """Only this rank was started again: rank 0's engine listens, and its check does not."""
     of = group(40)
     with socket.create_server((of.host(0), of.http)):
-        found = done(tmp_path, 1, start(tmp_path, 1, 2, of, words=words(of), mode="Require"))
+        found = done(tmp_path, 1, start(tmp_path, 1, 2, of, words=words(of), mode="Require", seconds=40))
     assert (found.code, found.found) == (0, [])
+
+
+def test_a_rank_that_comes_late_takes_no_check_for_an_engine(tmp_path: Path) -> None:
+    """Rank 0 does not wait any more, and still holds the ports of its engine open: it starts no engine."""
+    of = group(46)
+    held = Ports(of.host(0), [of.http])
+    found = done(tmp_path, 1, start(tmp_path, 1, 2, of, words=words(of), mode="Require"))
+    assert held.open and (found.code, found.found) == (1, [(0, "absent")])
 
 
 def test_strangers_at_the_meeting_are_not_heard(tmp_path: Path) -> None:
