@@ -185,9 +185,8 @@ class Pod:
         if not asked:
             return
         listed = [] if self.config.get("root") else _lines(["nvidia-smi", "-L"])
-        seen = sum(line.startswith("GPU ") for line in listed) or sum(
-            re.fullmatch(r"nvidia\d+", name) is not None for name in self.names("dev")
-        )
+        parts, whole = (sum(line.strip().startswith(word) for line in listed) for word in ("MIG ", "GPU "))
+        seen = parts or whole or sum(re.fullmatch(r"nvidia\d+", name) is not None for name in self.names("dev"))
         if seen != asked:
             why = f" ({listed[-1][:120]})" if listed and not listed[-1].startswith(("GPU ", " ")) else ""
             yield finding("gpus", f"{seen} GPUs are seen, and {asked} were asked for{why}",

@@ -1,6 +1,7 @@
 """What a rank sees of its own node: the check as a process on its own, with a faked /sys, /proc and /dev."""
 
 import json
+import os
 import resource
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,24 @@ def test_gpus_and_driver(tmp_path: Path) -> None:
     assert {check for _, check in found.found} - {"nofile"} == {"gpus", "driver"}
     assert "7 GPUs are seen, and 8 were asked for" in found.said
     assert "driver 470 of the node is older than 525, which the image's CUDA 12.6.1 needs" in found.said
+
+
+@pytest.mark.parametrize(
+    ("lines", "asked", "words"),
+    [
+        ("GPU 0: H100 (UUID: a)\nGPU 1: H100 (UUID: b)", 2, ""),
+        ("GPU 0: H100 (UUID: a)\n  MIG 1g.10gb Device 0: (UUID: c)\n  MIG 1g.10gb Device 1: (UUID: d)", 2, ""),
+        ("GPU 0: H100 (UUID: a)", 2, "1 GPUs are seen, and 2 were asked for"),
+        ("Unable to determine the device handle for GPU0000:CB:00.0: Unknown Error", 1, "(Unable to determine the device"),
+    ],
+)
+def test_gpus_as_their_own_tool_lists_them(tmp_path: Path, lines: str, asked: int, words: str) -> None:
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text(f"#!/bin/sh\ncat <<'E'\n{lines}\nE\n")
+    tool.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    found = alone(tmp_path, env={"PATH": path}, gpus=asked, root="", shm=1 << 30)
+    assert ((0, "gpus") in found.found) is bool(words) and words in found.said
 
 
 def test_words_of_a_shell_line() -> None:
