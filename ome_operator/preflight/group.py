@@ -222,9 +222,9 @@ class Meeting:
             return []
         answers = self._round(lines, {"do": "torch", "host": self.host(0), "seconds": left})
         rates = {
-            (rank, (rank + 1) % self.size): float(answer["rate"])
+            (rank, int(taker)): float(rate)
             for rank, answer in answers.items()
-            if isinstance(answer.get("rate"), (int, float))
+            for taker, rate in (answer.get("rates") or {}).items()
         }
         failed = {rank: str(answer["error"]) for rank, answer in answers.items() if answer.get("error")}
         said = [

@@ -3,6 +3,7 @@
 import os
 import resource
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -202,15 +203,21 @@ def test_a_file_of_the_weights_that_is_cut_short(place: Place) -> None:
 
 @contextmanager
 def few_files(rig: Rig, most: int) -> Iterator[None]:
-    """What containerd starts meanwhile may open so many files."""
+    """What containerd starts meanwhile may open so many files. Nobody here may raise that again, so it is started anew."""
     found = rig.cluster.process("containerd")
     assert found is not None
-    before = resource.prlimit(found.pid, resource.RLIMIT_NOFILE)
-    resource.prlimit(found.pid, resource.RLIMIT_NOFILE, (min(most, before[0]), most))
+    resource.prlimit(found.pid, resource.RLIMIT_NOFILE, (most, most))
     try:
         yield
     finally:
-        resource.prlimit(found.pid, resource.RLIMIT_NOFILE, before)
+        rig.cluster.restart("containerd", signal.SIGKILL)
+        rig.wait("the node is Ready", lambda: ready(rig), 60)
+
+
+def ready(rig: Rig) -> bool:
+    """Whether the kubelet has its containerd again."""
+    (node,) = [each for each in rig.all("Node", "") if each["metadata"]["name"] == NAME]
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in node["status"]["conditions"])
 
 
 def test_too_few_open_files(place: Place) -> None:
