@@ -106,6 +106,9 @@ class Settings:
     """Seconds between two looks at the Lease, which says whether all is frozen: each look is a read of a small object."""
 
     # --- what is rendered ------------------------------------------------------------------------------------------
+    preflight: str = "Off"
+    """Whether pods of new revisions are looked at before their engine starts, where neither service nor runtime say it. Off
+    until a GPU has seen it."""
     registry_image: str = ""
     """Image of the registry beside routers; "" for routers without it. No default: a name without a registry is that of
     whoever takes it on a public registry."""

@@ -13,7 +13,7 @@ import uvloop
 from ome_operator import keys
 from ome_operator.api import Invalid, well_known
 from ome_operator.cli.connect import Context
-from ome_operator.cli.options import Kubeconfig, LogFormat, LogLevel, roots
+from ome_operator.cli.options import Kubeconfig, LogFormat, LogLevel, preflight_mode, roots
 from ome_operator.core.rollout.waves import read, read_bake
 from ome_operator.errors import UserError
 from ome_operator.kube.connection import NoConnection, pod_namespace
@@ -94,6 +94,9 @@ def operator(
     lint_refuse: Annotated[
         bool, typer.Option(help="Do not roll out new revisions whose flags SGLang's own parser refuses (docs/lint.md).")
     ] = _DEFAULTS.lint_refuse,
+    preflight: Annotated[
+        str, typer.Option(help="Look at pods of new revisions before their engine starts: Off, Warn or Require.")
+    ] = _DEFAULTS.preflight,
     observe: Annotated[bool, typer.Option(help="Write nothing but statuses, and say there what would be done.")] = False,
     observe_namespace: Annotated[
         list[str] | None, typer.Option(help="The same in this namespace alone; may be repeated.")
@@ -172,6 +175,7 @@ def operator(
         max_concurrent_services=max_concurrent_services,
         gang_timeout=gang_timeout,
         lint_refuse=lint_refuse,
+        preflight=preflight_mode(preflight),
         observe=observe,
         observe_namespaces=tuple(observe_namespace or ()),
         registry_image=sidecar_image,

@@ -86,6 +86,7 @@ def _settled(settings: Settings) -> Deps:
         models_per_namespace=settings.models_per_namespace,
         gang_timeout=settings.gang_timeout,
         judge=Judge(settings.lint_refuse),
+        preflight=settings.preflight,
     )
 
 

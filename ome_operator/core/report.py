@@ -24,7 +24,7 @@ from ome_operator.core.rollout.planner import ReplicaCounts
 from ome_operator.core.rollout.progress_deadline import Clock
 from ome_operator.core.rollout.step import RolloutStep
 from ome_operator.core.status import conditions as cond
-from ome_operator.core.status import rollout, strangers
+from ome_operator.core.status import preflight, rollout, strangers
 from ome_operator.core.status.service import Report
 
 
@@ -45,6 +45,7 @@ def report(
     """
     service, resolved = snapshot.service, intent.resolved
     rolled_out = _rollout(service, intent, step, counts, want, clock)
+    checked = preflight.checked(snapshot.pods)
     arrived = pending if rolled_out is not None and rolled_out.status else ()
     return Report(
         generation=service.generation,
@@ -75,7 +76,8 @@ def report(
         rejected=_rejected(snapshot, intent, want, clock),
         pods=snapshot.observed.pods,
         component_urls=_urls(intent, want),
-        groups=recovery.groups,
+        groups=preflight.beside(recovery.groups, checked),
+        preflight=preflight.condition(checked),
         placement=placing.stored,
         recovered=recovery.condition,
         intact=_intact(snapshot, intent, want),

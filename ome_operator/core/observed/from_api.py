@@ -9,9 +9,10 @@ from datetime import datetime
 from typing import Any
 
 from ome_operator import keys
-from ome_operator.core.observed import managed_fields, route
+from ome_operator.core.observed import managed_fields, preflight, route
 from ome_operator.core.observed.objects import Child, Holding, NodeRecord, Pod, Ref, Termination, Unused
 from ome_operator.core.observed.termination import tail, telling
+from ome_operator.core.reasons import Reason
 
 Body = Mapping[str, Any]
 
@@ -118,6 +119,7 @@ def pod(body: Body) -> Pod:
         template=labels.get(keys.TEMPLATE) or "",
         ip=(status.get("podIP") or "") if component == keys.ROUTER else "",
         ending=_ending(status, main, conditions),
+        preflight=preflight.read(status) if status.get("initContainerStatuses") else None,
     )
 
 
@@ -170,6 +172,8 @@ def why_not_ready(body: Body, conditions: Mapping[str, Body]) -> tuple[str, str]
     scheduled = conditions.get("PodScheduled") or {}
     if not (body.get("spec") or {}).get("nodeName"):
         return scheduled.get("reason") or "Pending", _shortened(scheduled.get("message") or "")
+    if (checked := preflight.read(status)) is not None and checked.held:
+        return Reason.PREFLIGHT_FAILED, checked.sentence
     for container in containers:
         if found := _stuck(container):
             return found

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from ome_operator.api import AcceleratorClass, FineTunedWeight, Invalid, Model, Runtime
 from ome_operator.api.well_known import NOBODY, WellKnown
 from ome_operator.core.observed.judging import Judge, silent
+from ome_operator.core.observed.preflight import Checked
 
 Manifest = dict[str, Any]
 """A Kubernetes object, or a part of one, as plain JSON data."""
@@ -121,6 +122,8 @@ class Pod(NamedTuple):
     ip: str = ""
     """Address of a router's pod; of other pods nobody asks for it."""
     ending: Termination | None = None
+    preflight: Checked | None = None
+    """What was found before its engine may start; None where nothing was."""
 
 
 class Taint(NamedTuple):
@@ -279,6 +282,8 @@ class Deps:
     """Whether cluster-wide kinds and nodes are read: else that none is known says nothing."""
     gang_timeout: float = 0.0
     """Seconds in which a gang has to be on nodes, or gives back what it has; 0: never."""
+    preflight: str = "Off"
+    """Mode of the preflight of new revisions for which nobody says it (`resolve.preflight`)."""
     models_per_namespace: int = 0
     """BaseModels of a namespace that are looked after; 0: all."""
     judge: Judge = silent

@@ -85,8 +85,8 @@ def choose(snapshot: Snapshot, resolved: Resolved) -> Intent:
     service = snapshot.service
     owner = meta.Owner(service.name, service.namespace, service.uid)
     refused = partial(judging.refusal, snapshot, owner, resolved)
-    directories = _directories(snapshot, resolved)
-    ledger = record(owner, resolved.inputs, snapshot.revisions, directories, resolved.labels, refused)
+    stored, looked = snapshot.revisions, snapshot.deps.preflight
+    ledger = record(owner, resolved.inputs, stored, _directories(snapshot, resolved), resolved.labels, looked, refused)
     aim = target.of(service, ledger.numbers)
     policies = _policies(service, resolved)
     groups = {component: _groups(snapshot, component, counts) for component, counts in policies.items()}

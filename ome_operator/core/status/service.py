@@ -67,6 +67,8 @@ class Report:
     """Where it stands beside others that wait for the same nodes; empty while it is placed."""
     recovered: cond.Condition | None = None
     """Whether groups that failed came back; None while none ever failed."""
+    preflight: cond.Condition | None = None
+    """What the checks before engines found; None where they found nothing."""
     intact: cond.Condition | None = None
     """That somebody else's workers were in a router's list; None while none were."""
 
@@ -154,6 +156,8 @@ def _conditions(report: Report) -> list[cond.Condition]:
         if name != READY:
             message = "; ".join(dict.fromkeys(problem.message for problem in problems))
             out[name] = cond.Condition(name, False, problems[0].reason, message)
+    if report.preflight:
+        out[report.preflight.type] = report.preflight
     if report.recovered:
         out[RECOVERED] = report.recovered
     if report.rollout and ROLLED_OUT not in told:
