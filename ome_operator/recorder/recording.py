@@ -29,6 +29,8 @@ class Replayed(NamedTuple):
     """What was decided then, as JSON."""
     saw: dict[str, dict[str, Any]]
     """What was other than in the pass before."""
+    before: dict[str, dict[str, Any]]
+    """What there was in the pass before."""
 
 
 class Recording(NamedTuple):
@@ -89,6 +91,17 @@ def encoded(data: Mapping[str, Any], packed: bool) -> bytes:
 
 def decoded(content: bytes) -> Recording:
     """The recording in a file. Raises Unreadable, with a sentence, for anything else."""
+    data = data_of(content)
+    services = data.get("services")
+    if not isinstance(services, dict):
+        raise Unreadable("services is no map")
+    found = {name: list(_passes(told, name)) for name, told in services.items()}
+    redacted = sum(told["redacted"] for told in services.values() if isinstance(told.get("redacted"), int))
+    return Recording(str(data.get("ome")), str(data.get("why") or ""), redacted, found)
+
+
+def data_of(content: bytes) -> dict[str, Any]:
+    """The JSON of a file of this format. Raises Unreadable."""
     data = _json(_unpacked(content))
     if not isinstance(data, dict) or "recording" not in data:
         raise Unreadable("it is no recording: `ome record` and an operator write such files")
@@ -98,12 +111,7 @@ def decoded(content: bytes) -> Recording:
             f"it was written by ome {version} in format {data['recording']!r}, and this version reads format {FORMAT}: "
             "replay it with the version that wrote it"
         )
-    services = data.get("services")
-    if not isinstance(services, dict):
-        raise Unreadable("services is no map")
-    found = {name: list(_passes(told, name)) for name, told in services.items()}
-    redacted = sum(told["redacted"] for told in services.values() if isinstance(told.get("redacted"), int))
-    return Recording(str(version), str(data.get("why") or ""), redacted, found)
+    return data
 
 
 def _unpacked(content: bytes) -> bytes:
@@ -146,11 +154,11 @@ def _passes(told: Any, name: str) -> Iterator[Replayed]:
         where = f"pass {number} of {name}"
         if not isinstance(step, dict) or not isinstance(step.get("saw"), dict) or not isinstance(step.get("decided"), dict):
             raise Unreadable(f"{where} is no map with `saw` and `decided`")
-        seen = sections.followed(seen, step["saw"], where)
+        before, seen = seen, sections.followed(seen, step["saw"], where)
         then = sections.read_decision(step["decided"], f"{where}: decided")
         made = sections.made(seen, _moment(step.get("now"), where), then, where)
         times = step.get("times")
-        yield Replayed(made._replace(times=times if isinstance(times, int) else 1), step["decided"], step["saw"])
+        yield Replayed(made._replace(times=times if isinstance(times, int) else 1), step["decided"], step["saw"], before)
 
 
 def _moment(text: Any, where: str) -> datetime:

@@ -14,6 +14,8 @@ from ome_operator.recorder.recording import Replayed
 
 LINES = 40
 """Lines of what a pass saw, or what is other."""
+LONGEST = 100
+"""Characters of a value in them."""
 
 
 class Step(NamedTuple):
@@ -42,7 +44,7 @@ def replayed(passes: Iterable[Replayed], redacted: bool) -> Iterator[Step]:
         yield Step(
             number,
             old.made.now.isoformat() + (f" ({old.made.times} times)" if old.made.times > 1 else ""),
-            tuple(_first(old.saw) if number == 1 else _changes(old.saw)),
+            tuple(_first(old.saw) if number == 1 else _changes(old.before, old.saw)),
             decided.steps,
             tuple(_reasons(before, decided.status)),
             decided.again,
@@ -90,22 +92,31 @@ def _first(saw: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
             yield f"{len(names)} {name}: {', '.join(names[:8])}{more}"
 
 
-def _changes(saw: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def _changes(before: Mapping[str, Mapping[str, Any]], saw: Mapping[str, Mapping[str, Any]]) -> list[str]:
     found = [
-        f"{name} {key}: {'is gone' if value is None else _short(value)}"
+        f"{name} {key}: {_change(before.get(name, {}).get(key), value)}"
         for name, table in saw.items()
         for key, value in table.items()
+        if (name, key) != ("service", "status")  # that is what the operator has written itself
     ]
     return found[:LINES] + ([f"and {len(found) - LINES} more"] if len(found) > LINES else [])
 
 
+def _change(old: Any, new: Any) -> str:
+    """A changed fact, in a line."""
+    if new is None:
+        return "is gone"
+    if not isinstance(new, dict):
+        return _short(new)
+    if not isinstance(old, dict):
+        return "is new"
+    names = [name for name in dict.fromkeys((*old, *new)) if old.get(name) != new.get(name) and name != "version"]
+    return ", ".join(f"{name} {_short(old.get(name))} → {_short(new.get(name))}" for name in names) or "is as it was"
+
+
 def _short(value: Any) -> str:
-    """A changed fact, in a line: what people look at first."""
-    if not isinstance(value, dict):
-        return str(value)[:200]
-    shown = ("ready", "reason", "message", "node", "deleting", "restarts", "draining", "replicas", "alive")
-    parts = [f"{name}={value[name]!r}" for name in shown if name in value]
-    return ", ".join(parts)[:400] or "changed"
+    text = "unset" if value is None else str(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
 def _reasons(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
