@@ -29,8 +29,8 @@ def record(
 ) -> None:
     """What the operator sees of a service now, and what it decides, as a file for `ome replay`.
 
-    It is read with your own rights, from the cluster and not from the operator, which writes the passes that it has made when it
-    gets SIGUSR1. Values of variables, and whatever looks secret, are redacted: look at the file before you hand it on.
+    It is read with your own rights, from the cluster and not from the operator, which writes its own passes when it gets
+    SIGUSR1. Values of variables, and whatever looks secret, are redacted: look at the file before you hand it on.
     """
 
     async def work(client: "Client") -> tuple[str, str, "Pass"]:

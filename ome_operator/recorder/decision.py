@@ -82,11 +82,12 @@ def plain(decided: Decision) -> dict[str, Any]:
 
 def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What two decisions, as JSON, do not have in common; [] where they are the same."""
-    return list(_differ("", then, _renamed(now, then)))
+    nothing: dict[str, Any] = {"steps": [], "events": []}
+    return list(_differ("", {**nothing, **then}, {**nothing, **_renamed(now, then)}))
 
 
 def _renamed(now: Mapping[str, Any], then: Mapping[str, Any]) -> Any:
-    """A decision in which a new revision has the name that it had then: names are digests of what was redacted since, too."""
+    """A decision in which a new revision has the name that it had then: a name is a digest, also of what was redacted."""
     mine, other = _new(now), _new(then)
     if len(mine) != 1 or len(other) != 1:
         return now

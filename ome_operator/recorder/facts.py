@@ -18,7 +18,7 @@ class Unreadable(Exception):
 def plain(value: Any) -> Any:
     """A fact as JSON data. Fields that have their defaults are left out, so facts of an older version can be read."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        defaults = type(value)._field_defaults
+        defaults: Mapping[str, Any] = type(value)._field_defaults  # type: ignore[attr-defined]
         found = ((name, getattr(value, name)) for name in value._fields)
         return {name: plain(inner) for name, inner in found if name not in defaults or defaults[name] != inner}
     if is_dataclass(value) and not isinstance(value, type):

@@ -121,7 +121,7 @@ def _deps(found: Tables, where: str) -> Deps:
     known = well_known.packaged() if settings.pop("well_known", "") else NOBODY
     if strange := settings.keys() - set(_SETTINGS):
         raise Unreadable(f"{where}.settings.{min(strange)} is no setting of this version")
-    objects = {
+    objects: dict[str, Any] = {
         name: {_ref(name, key, where): _object(kind, body, f"{where}.{name}.{key}") for key, body in _of(found, name)}
         for name, kind in _OBJECTS.items()
     }

@@ -163,7 +163,7 @@ def _with(made: Shown, before: Shown, parts: tuple[str, ...]) -> Shown:
     rest = all(getattr(made, part) == getattr(before, part) for part in _BESIDE[type(made)])
     if rest and len(theirs) == len(parts) and _asked(made) == _asked(before):
         return before
-    return replace(made, **theirs)  # type: ignore[type-var,return-value]
+    return replace(made, **theirs)
 
 
 def _asked(inputs: Deps | Observed) -> Any:

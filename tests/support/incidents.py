@@ -69,7 +69,10 @@ def _engine(name: str) -> bool:
     return "-engine-" in name
 
 
-def settled(shape: Shape = Shape(size=2, engines=2, decoders=1)) -> Story:
+USUAL = Shape(size=2, engines=2, decoders=1)
+
+
+def settled(shape: Shape = USUAL) -> Story:
     """A service that is Ready, with the passes before the fault."""
     story = Story(shape)
     story.world.settle()

@@ -30,7 +30,7 @@ def sentence(content: bytes) -> str:
 
 
 def test_packed_or_plain_it_says_the_same() -> None:
-    assert recording.decoded(PACKED) == recording.decoded(PLAIN)
+    assert recording.data_of(PACKED) == recording.data_of(PLAIN)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.7, 0.99])
