@@ -1,13 +1,18 @@
 """The flight recorder in the process: what it writes, when, and that it never ends a pass."""
 
+import asyncio
+import os
+import signal
 import stat
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from ome_operator.app import Operator
 from ome_operator.controllers.base import Core
 from ome_operator.controllers.inferenceservice import flight as flights
 from ome_operator.controllers.inferenceservice.executor import Executor
@@ -97,3 +102,18 @@ async def test_nothing_is_kept_where_it_is_switched_off(tmp_path: Path) -> None:
     made = reconciler(broken, tmp_path, most=0)
     await made.reconcile(SERVICE)
     assert await files(made, tmp_path) == []
+
+
+async def test_the_signal_asks_a_leader_and_ends_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    operator, asked = Operator(Settings()), list[str]()
+    operator._catch_signals()
+    operator._manager = SimpleNamespace(record=asked.append)  # type: ignore[assignment]
+    os.kill(os.getpid(), signal.SIGUSR1)
+    await asyncio.sleep(0.05)
+    assert not asked and "has made no pass" in caplog.text
+    operator._state = "leading"
+    os.kill(os.getpid(), signal.SIGUSR1)
+    await asyncio.sleep(0.05)
+    assert asked == ["SIGUSR1"]
+    for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().remove_signal_handler(number)
