@@ -283,6 +283,14 @@ class Operator:
         for number in (signal.SIGTERM, signal.SIGINT):
             with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
                 loop.add_signal_handler(number, self._asked_to_stop, number)
+        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+            loop.add_signal_handler(signal.SIGUSR1, self._asked_to_record)
+
+    def _asked_to_record(self) -> None:
+        if self._state == "leading":
+            self._manager.record(signal.SIGUSR1.name)
+        else:
+            logger.warning("there is no recording: this process is %s, and has made no pass", self._state)
 
     def _asked_to_stop(self, number: signal.Signals) -> None:
         if not self._stop.is_set():

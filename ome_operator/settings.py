@@ -158,5 +158,7 @@ class Settings:
     log_format: str = "console"
     """`console` or `json`."""
     log_level: str = "INFO"
+    recorder_bytes: int = 0
+    """Memory for the last passes of all services (docs/recorder.md); 0: none are kept. `ome operator` keeps 16 MiB."""
     stop_grace: float = 10.0
     """Passes that run may finish for so long after SIGTERM."""

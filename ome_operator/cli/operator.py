@@ -143,6 +143,9 @@ def operator(
         list[str] | None,
         typer.Option(help="Secret of users' namespaces with which pods there pull our own images; may be repeated."),
     ] = None,
+    recorder_memory: Annotated[
+        int, typer.Option(help="MiB for the last passes over services, which SIGUSR1 writes to a file; 0: none.", min=0)
+    ] = 16,
     log_format: LogFormat = _DEFAULTS.log_format,
     log_level: LogLevel = _DEFAULTS.log_level,
 ) -> None:
@@ -193,6 +196,7 @@ def operator(
         benchmark_image=benchmark_image,
         tools_image=tools_image,
         pull_secrets=tuple(pull_secret or ()),
+        recorder_bytes=recorder_memory * 2**20,
         log_format=log_format,
         log_level=log_level,
     )

@@ -241,6 +241,10 @@ class Manager:
         if not await self._queue.drain(grace):
             logger.warning("passes were cut off")
 
+    def record(self, why: str) -> None:
+        """Begin to write what the flight recorder has kept of all services to a file, which the log names."""
+        self._services.flight.write(why)
+
     async def _tidy(self) -> None:
         """Forget what nobody needs: every key has a pass meanwhile, which asks for what it needs again."""
         while True:

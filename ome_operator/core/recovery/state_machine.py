@@ -92,8 +92,10 @@ def _met(group: Group, record: GroupRecord, seen: View, spare: int) -> bool:
 
 def _came_back(group: Group, record: GroupRecord, seen: View) -> bool:
     """Whether what was to go serves after all, and is what it should be; of a start that never was ready a probe says so."""
+    if not (seen.whole and group.ready):
+        return False  # the leader may be gone already
     proven = bool(record.ready_since) or (group.settled and group.pods[0].probed)
-    return seen.whole and group.ready and proven and not _drifted(group, record)
+    return proven and not _drifted(group, record)
 
 
 def _with_failure(group: Group, record: GroupRecord, ground: Circumstances) -> GroupRecord:
