@@ -76,6 +76,19 @@ class Termination(NamedTuple):
     """RFC 3339; "" when nobody said."""
 
 
+class Times(NamedTuple):
+    """When a pod's stages were reached last, in RFC 3339; "" while a stage is not reached."""
+
+    created: str = ""
+    scheduled: str = ""
+    began: str = ""
+    """The main container's present start."""
+    ready: str = ""
+
+
+NO_TIMES = Times()
+
+
 class Pod(NamedTuple):
     """A pod of ours, by its labels."""
 
@@ -120,6 +133,9 @@ class Pod(NamedTuple):
     ip: str = ""
     """Address of a router's pod; of other pods nobody asks for it."""
     ending: Termination | None = None
+    gpus: int = 0
+    """Accelerators that it asks for."""
+    times: Times = NO_TIMES
 
 
 class Taint(NamedTuple):
