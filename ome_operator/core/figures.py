@@ -19,8 +19,9 @@ OTHER = "Other"
 _OF_PODS = """
 Completed ContainerStatusUnknown CreateContainerConfigError CreateContainerError DeadlineExceeded DeletionByPodGC
 DeletionByTaintManager Disrupted ErrImageNeverPull Error Evicted EvictionByEvictionAPI FailedCreatePodSandBox
-ImageInspectError InvalidImageName NodeAffinity NodeShutdown OOMKilled OutOfcpu OutOfmemory PostStartHookError PreemptionByScheduler
-Preempting RegistryUnavailable RunContainerError SchedulingGated StartError TerminationByKubelet UnexpectedAdmissionError
+ImageInspectError InvalidImageName NodeAffinity NodeShutdown OOMKilled OutOfcpu OutOfmemory PostStartHookError
+PreemptionByScheduler Preempting RegistryUnavailable RunContainerError SchedulingGated StartError TerminationByKubelet
+UnexpectedAdmissionError
 """
 """Words of the kubelet, the scheduler and Kubernetes' controllers, as conditions and failures pass them on."""
 _OF_GROUPS = (failure.DELETED, failure.REPLACED, failure.MISSING, failure.HUNG, failure.LATE, failure.DRIFTED)
