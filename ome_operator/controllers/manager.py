@@ -85,6 +85,7 @@ def _settled(settings: Settings) -> Deps:
         sees_cluster=settings.cluster_kinds,
         models_per_namespace=settings.models_per_namespace,
         gang_timeout=settings.gang_timeout,
+        scrapes_engines=settings.scrapes_engines,
     )
 
 

@@ -296,6 +296,8 @@ class Deps:
     """Seconds in which a gang has to be on nodes, or gives back what it has; 0: never."""
     models_per_namespace: int = 0
     """BaseModels of a namespace that are looked after; 0: all."""
+    scrapes_engines: bool = False
+    """Whether Prometheus asks engines for metrics."""
 
 
 @dataclass(frozen=True)
