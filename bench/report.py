@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from bench.counting import Count
 from bench.figures import exponent, median, percentile
-from bench.results import Alone, Beside, Fetched, Fleet, Planned, Quiet, Ramp, Restart, Results, Shared
+from bench.results import Alone, Beside, Eyed, Fetched, Fleet, Planned, Quiet, Ramp, Restart, Results, Shared
 from bench.scenarios import SCALED, SINGLE
 
 OME = "OME v0.1.5, measured earlier on such a machine, not in this run"
@@ -53,6 +53,8 @@ def sections(results: Results) -> list[Section]:
         found.append(Section(title, tuple(_shared(results.shared))))
     if results.planned:
         found.append(Section("`ome plan`", tuple(_planned(results.planned))))
+    if results.eyes:
+        found.append(Section("A scrape of the operator's metrics, without a cluster", tuple(_eyes(results.eyes))))
     if results.beside:
         found.append(Section("A quiet tenant beside others", tuple(_beside(results.beside))))
     if results.fleets:
@@ -108,6 +110,18 @@ def _planned(found: Planned) -> Iterator[Row]:
     yield Row(
         f"median errors over {found.rows} published runs, each left out of the fit with its deployment", operator=errors
     )
+
+
+SCRAPE_MS = 100.0
+
+
+def _eyes(found: list[Eyed]) -> Iterator[Row]:
+    for each in found:
+        what = f"{each.services} services of 11 pods, 200 nodes: {each.series} series, {each.kib:.0f} KiB"
+        yield Row(what, operator=f"{each.scrape_ms:.0f} ms", aim=f"<= {SCRAPE_MS:.0f} ms", met=each.scrape_ms <= SCRAPE_MS)
+        stall = f"{each.stall_ms:.1f} ms"
+        yield Row("  the longest time without the loop", operator=stall, aim="<= 25 ms", met=each.stall_ms <= 25)
+        yield Row("  what a pass pays", operator=f"{each.pass_us:.0f} us")
 
 
 def _beside(found: Beside) -> Iterator[Row]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TextIO
 
-from bench import alone, fleet, measure, planned, tenants, weights
+from bench import alone, eyes, fleet, measure, planned, tenants, weights
 from bench.api import Refused
 from bench.measure import Extras
 from bench.results import Ramp, Results
@@ -14,7 +14,7 @@ from bench.scenarios import PAIRS, SCALED, SINGLE, SPLIT, Scenario
 from bench.watching import Late
 from ome_operator.errors import UserError
 
-PARTS = ("sync", "ramp", "pairs", "split", "idle", "restart", "delete", "hpa", "models", "tenants", "fleet", "plan")
+PARTS = ("sync", "ramp", "pairs", "split", "idle", "restart", "delete", "hpa", "models", "tenants", "fleet", "plan", "eyes")
 SIDES = ("floor", "operator")
 
 
@@ -33,6 +33,8 @@ class Options:
     scaled: int = 50
     crowd: tuple[int, int] = (2000, 5000)
     """BaseModels and waiting services of the tenants beside a quiet tenant."""
+    scraped: tuple[int, ...] = (100, 1000)
+    """Services of which metrics tell."""
     steps: int = fleet.STEPS
     """How often each number of a fleet is doubled."""
 
@@ -61,6 +63,9 @@ class Bench:
         if options.wants("plan"):
             self._say("ome plan for 16 nodes")
             self.results.planned = await asyncio.to_thread(planned.measure, options.repeat)
+        if options.wants("eyes"):
+            self._say("scrapes of the operator's metrics")
+            self.results.eyes = [await eyes.measure(services) for services in options.scraped]
         if options.wants("models"):
             self._say("weights from a hub on loopback")
             self.results.fetched, self.results.shared = await asyncio.to_thread(weights.measure, options.repeat)

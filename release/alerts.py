@@ -16,8 +16,8 @@ _HEAD = """# Alerts
 
 `metrics.alerts.enabled` of the chart makes a PrometheusRule of these, for the Prometheus Operator;
 `metrics.alerts.disabled` names those that are left out, and `metrics.alerts.runbooks` is where this page is for those who
-are called. Without that operator, `charts/ome-resources/files/alerts.yaml` is a file of rules as Prometheus reads it. Each alert
-has a test in which its fault fires it and no other, and in which it ends.
+are called. Without that operator, `charts/ome-resources/files/alerts.yaml` is a file of rules as Prometheus reads it. Each
+alert has a test in which its fault fires it and no other, and in which it ends.
 
 The metrics are in [metrics](metrics.md), but for those of engines (`sglang:`, `vllm:`) and routers (`smg_`): these need
 `metrics.engines.podMonitor` and `metrics.routers.podMonitor`, and SGLang's `--enable-metrics`. Without them the alerts of

@@ -13,7 +13,7 @@ from rich.console import Console
 from bench.counting import Count
 from bench.processes import Usage
 from bench.report import Row, sections
-from bench.results import Alone, Beside, Deletion, Quiet, Ramp, Restart, Results
+from bench.results import Alone, Beside, Deletion, Eyed, Quiet, Ramp, Restart, Results
 from bench.scenarios import SINGLE
 from bench.table import markdown, show
 
@@ -141,3 +141,11 @@ def test_a_file_that_holds_no_figures_is_a_sentence(tmp_path: Path, text: str | 
     done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3])
     assert done.returncode == 2
     assert said in done.stderr and str(file) in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_scrape_that_stalls_the_loop_is_seen() -> None:
+    good = Eyed(services=100, series=900, kib=80, scrape_ms=20, stall_ms=4, pass_us=50)
+    found = rows(Results(eyes=[good, replace(good, services=1000, stall_ms=80)]))
+    first, second = (row for what, row in found.items() if "services" in what)
+    assert first.met and second.met
+    assert found["  the longest time without the loop"].met is False
