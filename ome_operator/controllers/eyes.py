@@ -4,6 +4,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from functools import partial
 
 from ome_operator import keys
 from ome_operator.cache.cluster_cache import RECORD, ClusterCache
@@ -46,10 +47,10 @@ class Eyes:
         """Let metrics ask."""
         ask = self._metrics.ask
         for name in _SUMMED:
-            ask(name, lambda name=name: self._sums.of(name))  # type: ignore[misc]
+            ask(name, partial(self._sums.of, name))
         ask("ome_services", self._services)
         for name in ("wanted", "held", "wasted"):
-            ask(f"ome_gpus_{name}", lambda name=name: {(): self._gpus(name)})  # type: ignore[misc]
+            ask(f"ome_gpus_{name}", partial(self._summed_gpus, name))
         ask("ome_gpus_allocatable", lambda: {(): self._allocatable()})
         ask("ome_gpus_idle", lambda: {(): max(0, self._allocatable() - self._gpus("held"))})
         ask("ome_nodes", self._node_states)
@@ -144,6 +145,9 @@ class Eyes:
             found[key] = found.get(key, 0) + unseen
         return found
 
+    def _summed_gpus(self, which: str) -> Mapping[tuple[str, ...], float]:
+        return {(): self._gpus(which)}
+
     def _gpus(self, which: str) -> int:
         return sum(self._sums.of(f"ome_service_gpus_{which}").values())
 
@@ -169,7 +173,7 @@ class Eyes:
         """Without those of nodes that are gone: names of nodes come and go without end."""
         for key in [key for key in self._recycles if key[1] and self._cluster.node(key[1]) is None]:
             del self._recycles[key]
-        return self._recycles
+        return dict(self._recycles)
 
 
 def _numbers(now: Figures, own: tuple[str, str]) -> Mapping[Key, int]:

@@ -283,7 +283,7 @@ class Manager:
         self._eyes.watch()
 
     def _braked(self) -> dict[tuple[str, ...], float]:
-        found = {(str(reason),): 0.0 for reason in (Reason.FROZEN, Reason.OBSERVED)}
+        found: dict[tuple[str, ...], float] = {(str(reason),): 0.0 for reason in (Reason.FROZEN, Reason.OBSERVED)}
         for resource in self.cluster.services():
             if (held := self.cluster.brake(resource)) is not None:
                 found[held.reason,] += 1

@@ -167,7 +167,11 @@ def everything() -> Rig:
         groups=[group(recycles=1, lastFailure={"reason": "OOMKilled"})],
         placement={"waiting": {"engine": 1}, "first": BEGAN},
     )  # fmt: skip
-    rig.see(SERVICE, later)
+    rig.see(
+        SERVICE,
+        later,
+        service("broken", "team", condition("Ready", "False", "RecycleLimit"), groups=[group(phase="Failed")]),
+    )
     return rig
 
 
