@@ -173,7 +173,7 @@ class Eyes:
         """Without those of nodes that are gone: names of nodes come and go without end."""
         for key in [key for key in self._recycles if key[1] and self._cluster.node(key[1]) is None]:
             del self._recycles[key]
-        return dict(self._recycles)
+        return {key: float(times) for key, times in self._recycles.items()}
 
 
 def _numbers(now: Figures, own: tuple[str, str]) -> Mapping[Key, int]:
