@@ -5,7 +5,21 @@ from dataclasses import dataclass
 
 from bench.counting import Count
 from bench.figures import exponent, median, percentile
-from bench.results import Alone, Beside, Fetched, Fleet, Labelled, Linted, Planned, Quiet, Ramp, Restart, Results, Shared
+from bench.results import (
+    Alone,
+    Beside,
+    Eyed,
+    Fetched,
+    Fleet,
+    Labelled,
+    Linted,
+    Planned,
+    Quiet,
+    Ramp,
+    Restart,
+    Results,
+    Shared,
+)
 from bench.scenarios import SCALED, SINGLE
 
 OME = "OME v0.1.5, measured earlier on such a machine, not in this run"
@@ -55,6 +69,8 @@ def sections(results: Results) -> list[Section]:
         found.append(Section("`ome plan`", tuple(_planned(results.planned))))
     if results.linted:
         found.append(Section("`ome lint`", tuple(_linted(results.linted))))
+    if results.eyes:
+        found.append(Section("A scrape of the operator's metrics, without a cluster", tuple(_eyes(results.eyes))))
     if results.beside:
         found.append(Section("A quiet tenant beside others", tuple(_beside(results.beside))))
     if results.fleets:
@@ -144,6 +160,18 @@ def _linted(found: Linted) -> Iterator[Row]:
     yield Row(title, operator=f"{found.seconds:.1f} s", aim=f"{LINT_S:.0f} s", met=found.seconds <= LINT_S)
     said = f"{found.first * 1000:.1f} ms, then {found.again * 1000:.1f} ms; without the rules {found.without * 1000:.1f} ms"
     yield Row(f"CPU of the operator's first pass over a new revision, mean of {found.services} services", operator=said)
+
+
+SCRAPE_MS = 100.0
+
+
+def _eyes(found: list[Eyed]) -> Iterator[Row]:
+    for each in found:
+        what = f"{each.services} services of 11 pods, 200 nodes: {each.series} series, {each.kib:.0f} KiB"
+        yield Row(what, operator=f"{each.scrape_ms:.0f} ms", aim=f"<= {SCRAPE_MS:.0f} ms", met=each.scrape_ms <= SCRAPE_MS)
+        stall = f"{each.stall_ms:.1f} ms"
+        yield Row("  the longest time without the loop", operator=stall, aim="<= 25 ms", met=each.stall_ms <= 25)
+        yield Row("  what a pass pays", operator=f"{each.pass_us:.0f} us")
 
 
 def _beside(found: Beside) -> Iterator[Row]:

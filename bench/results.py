@@ -75,6 +75,21 @@ class Linted:
 
 
 @dataclass(frozen=True)
+class Eyed:
+    """Scrapes of the operator's metrics; medians."""
+
+    services: int
+    series: int
+    kib: float
+    """Of the page."""
+    scrape_ms: float
+    stall_ms: float
+    """The longest time within a scrape for which the event loop was not free."""
+    pass_us: float
+    """What a pass pays."""
+
+
+@dataclass(frozen=True)
 class Quiet:
     """The operator while nothing happens to the services."""
 
@@ -232,4 +247,5 @@ class Results:
     labelled: Labelled | None = None
     planned: Planned | None = None
     linted: Linted | None = None
+    eyes: list[Eyed] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)

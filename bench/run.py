@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TextIO
 
-from bench import alone, fleet, labelled, linted, measure, planned, tenants, weights
+from bench import alone, eyes, fleet, labelled, linted, measure, planned, tenants, weights
 from bench.api import Refused
 from bench.measure import Extras
 from bench.results import Ramp, Results
@@ -29,6 +29,7 @@ PARTS = (
     "labels",
     "plan",
     "lint",
+    "eyes",
 )
 SIDES = ("floor", "operator")
 
@@ -50,6 +51,8 @@ class Options:
     """BaseModels and waiting services of the tenants beside a quiet tenant."""
     labelled: tuple[int, int, int] = (300, 207, 20)
     """Nodes, models with a label on each, and services."""
+    scraped: tuple[int, ...] = (100, 1000)
+    """Services of which metrics tell."""
     steps: int = fleet.STEPS
     """How often each number of a fleet is doubled."""
 
@@ -81,6 +84,9 @@ class Bench:
         if options.wants("lint"):
             self._say("ome lint of the catalog")
             self.results.linted = await asyncio.to_thread(linted.measure, options.repeat)
+        if options.wants("eyes"):
+            self._say("scrapes of the operator's metrics")
+            self.results.eyes = [await eyes.measure(services) for services in options.scraped]
         if options.wants("models"):
             self._say("weights from a hub on loopback")
             self.results.fetched, self.results.shared = await asyncio.to_thread(weights.measure, options.repeat)

@@ -55,7 +55,7 @@ class Operator:
 
     def __init__(self, settings: Settings, core: Core = CORE, wall: WallClock = now) -> None:
         self._settings, self._core, self._wall = settings, core, wall
-        self._metrics = Metrics("ome")
+        self._metrics = Metrics()
         self._stop = asyncio.Event()
         self._state = "starting"
         self._dead = ""
@@ -73,7 +73,9 @@ class Operator:
         async with contextlib.AsyncExitStack() as stack:
             await self._serve(stack)
             loop, told = asyncio.get_running_loop(), Complaints(self._metrics.stalls.observe)
-            dog, sleep = watchdog.begin(loop, stalled=told, dead=_end, patience=settings.silence)
+            dog, sleep = watchdog.begin(
+                loop, stalled=told, dead=_end, lag=self._metrics.lags.observe, patience=settings.silence
+            )
             stack.callback(sleep)
             self._lease: Election | None = None
             if settings.leader_election:
@@ -272,8 +274,11 @@ class Operator:
         }
         probes, health_port = await health.serve(settings.address, settings.health_port, routes)
         stack.push_async_callback(probes.cleanup)
-        shown = {"/metrics": lambda: (True, self._metrics.render().decode())}
-        metrics, metrics_port = await health.serve(settings.address, settings.metrics_port, shown)
+
+        async def shown() -> health.Answer:
+            return True, await self._metrics.page()
+
+        metrics, metrics_port = await health.serve(settings.address, settings.metrics_port, {"/metrics": shown})
         stack.push_async_callback(metrics.cleanup)
         self.ports = health_port, metrics_port
         logger.info("health on port %d, metrics on port %d", *self.ports)

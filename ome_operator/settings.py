@@ -155,6 +155,10 @@ class Settings:
     """0: a free port."""
     address: str = ""
     """Where both listen; "" is every address (the kubelet probes the pod's)."""
+    scrapes_engines: bool = False
+    """Prometheus asks engines for metrics: a service whose engine serves none is told so."""
+    metrics_per_service: int = 100
+    """Services with series of their own; the others are summed. Some ten series each: a scrape of 100 costs 100 KB."""
     log_format: str = "console"
     """`console` or `json`."""
     log_level: str = "INFO"

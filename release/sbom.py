@@ -54,7 +54,7 @@ def wheel_bom(wheel: Path, lock: str, with_extras: str) -> str:
 
 def _exact(asked: Iterable[Requirement]) -> dict[str, str]:
     """Of extras that say which version they need: name -> version."""
-    found = {}
+    found: dict[str, str] = {}
     for each in asked:
         (only, *others) = each.specifier or (None,)
         if each.marker and "extra" in str(each.marker) and only and not others and only.operator == "==":

@@ -67,6 +67,12 @@ def operator(
             help=f"/metrics; 0: a free port. Without it {_DEFAULTS.metrics_port}, {_OUTSIDE} {_MINE.metrics_port}."
         ),
     ] = None,
+    metrics_per_service: Annotated[
+        int, typer.Option(help="Services with metrics of their own; the others are summed.", min=0)
+    ] = _DEFAULTS.metrics_per_service,
+    scrapes_engines: Annotated[
+        bool, typer.Option(help="Prometheus asks engines for metrics: tell services whose engine serves none.")
+    ] = _DEFAULTS.scrapes_engines,
     watch_namespace: Annotated[
         list[str] | None, typer.Option(help="Namespace that it works in; may be repeated. Without it: all.")
     ] = None,
@@ -171,6 +177,8 @@ def operator(
         address=usual.address if address is None else address,
         health_port=usual.health_port if health_port is None else health_port,
         metrics_port=usual.metrics_port if metrics_port is None else metrics_port,
+        metrics_per_service=metrics_per_service,
+        scrapes_engines=scrapes_engines,
         workers=workers,
         connections=connections,
         waves=readable("--waves", read(waves)),

@@ -26,6 +26,7 @@ from ome_operator.core.rollout.step import RolloutStep
 from ome_operator.core.status import conditions as cond
 from ome_operator.core.status import preflight, rollout, strangers
 from ome_operator.core.status.service import Report
+from ome_operator.engines import series
 
 
 def report(
@@ -59,7 +60,7 @@ def report(
             *_without_room(snapshot, intent, want),
             *_waiting(placing, want),
         ),
-        advice=(*want.advice, *_judged(snapshot, intent, want), *snapshot.observed.warnings),
+        advice=(*want.advice, *_judged(snapshot, intent, want), *_untold(snapshot, intent), *snapshot.observed.warnings),
         model=_model(intent),
         runtime=resolved.runtime.name if resolved.runtime else _named_runtime(service),
         url=_url(service, intent, want),
@@ -97,6 +98,17 @@ def _intact(snapshot: Snapshot, intent: Intent, want: Desired) -> cond.Condition
         return None
     keyed = any(one["kind"] == "Deployment" and router_key.secret(intent.owner, one) for one in want.manifests)
     return strangers.condition(found, names.router_key(intent.owner.name) if keyed else "", snapshot.now)
+
+
+def _untold(snapshot: Snapshot, intent: Intent) -> Iterator[str]:
+    """Engines that tell Prometheus nothing, where the chart has it ask them. Nothing is added to a revision for it."""
+    stored: Mapping[str, Any] = (intent.data.get(intent.target) or {}).get("workloads") or {}
+    for component, role in stored.items() if snapshot.deps.scrapes_engines else ():
+        if flag := series.lacks(role["leader"]["spec"]["template"]["spec"]["containers"][0]):
+            yield (
+                f"{component}: the engine serves no metrics without {flag}, and metrics.engines.podMonitor of the chart has "
+                "Prometheus ask for them: add it to the args, which makes a new revision"
+            )
 
 
 def _named_runtime(service: InferenceService) -> str:

@@ -78,6 +78,19 @@ class Termination(NamedTuple):
     """RFC 3339; "" when nobody said."""
 
 
+class Times(NamedTuple):
+    """When a pod's stages were reached last, in RFC 3339; "" while a stage is not reached."""
+
+    created: str = ""
+    scheduled: str = ""
+    began: str = ""
+    """The main container's present start."""
+    ready: str = ""
+
+
+NO_TIMES = Times()
+
+
 class Pod(NamedTuple):
     """A pod of ours, by its labels."""
 
@@ -124,6 +137,9 @@ class Pod(NamedTuple):
     ending: Termination | None = None
     preflight: Checked | None = None
     """What was found before its engine may start; None where nothing was."""
+    gpus: int = 0
+    """Accelerators that it asks for."""
+    times: Times = NO_TIMES
 
 
 class Taint(NamedTuple):
@@ -288,6 +304,8 @@ class Deps:
     """BaseModels of a namespace that are looked after; 0: all."""
     judge: Judge = silent
     """Looks at revisions by the rules of `ome lint`."""
+    scrapes_engines: bool = False
+    """Whether Prometheus asks engines for metrics."""
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ async def test_one_leads_the_other_stands_by_and_takes_over(cluster: Cluster, cl
     assert "ome_leader 0.0" in (await second.get("/metrics", second.metrics))[1]
     await client.create(service())
     await asyncio.sleep(1)
-    assert 'ome_services{ready="False"}' in (await first.get("/metrics", first.metrics))[1]
+    assert 'ome_services{ready="False",' in (await first.get("/metrics", first.metrics))[1]
 
     began = time.monotonic()
     await asyncio.to_thread(cluster.stop, first.name, signal.SIGTERM)

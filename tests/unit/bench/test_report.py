@@ -13,7 +13,7 @@ from rich.console import Console
 from bench.counting import Count
 from bench.processes import Usage
 from bench.report import Row, sections
-from bench.results import Alone, Beside, Deletion, Labelled, Labels, Quiet, Ramp, Restart, Results
+from bench.results import Alone, Beside, Deletion, Eyed, Labelled, Labels, Quiet, Ramp, Restart, Results
 from bench.scenarios import SINGLE
 from bench.table import markdown, show
 
@@ -154,3 +154,11 @@ def test_labels_that_cost_too_much_and_edits_that_wait() -> None:
 def test_a_wave_in_which_no_edit_ended_has_not_met_the_aim() -> None:
     found = rows(Results(labelled=Labelled(300, 207, 20, [Labels("at once", 300, 2.0, 1.5, ())], 0.5, 0.7, 150.0)))
     assert found["  the slowest of 0 edits of a service meanwhile"].met is False
+
+
+def test_a_scrape_that_stalls_the_loop_is_seen() -> None:
+    good = Eyed(services=100, series=900, kib=80, scrape_ms=20, stall_ms=4, pass_us=50)
+    found = rows(Results(eyes=[good, replace(good, services=1000, stall_ms=80)]))
+    first, second = (row for what, row in found.items() if "services" in what)
+    assert first.met and second.met
+    assert found["  the longest time without the loop"].met is False
