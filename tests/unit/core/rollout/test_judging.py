@@ -280,7 +280,7 @@ def test_what_the_parser_ends_at(args: list[str], rule: str, image: str) -> None
 
 @pytest.mark.parametrize("on", [True, False])
 def test_the_setting_of_the_operator_decides(on: bool) -> None:
-    metrics, api = Metrics(f"judging_{on}"), FakeApi()
+    metrics, api = Metrics(), FakeApi()
     manager = Manager(Settings(lint_refuse=on), CORE, api, metrics, lambda: START)
     found = edited(world(GOOD), BAD, judge=manager.cluster.deps().judge)
     assert refused(found) == on and revisions(found) == (1 if on else 2)
