@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup cluster-tools test e2e lint format demo demo-down bench soak crds charts well-known lock clean \
+.PHONY: help setup cluster-tools test versions e2e lint format demo demo-down bench soak crds charts well-known lock clean \
 	release release-images release-outputs release-sign release-page release-check
 
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -45,8 +45,12 @@ test: cluster-tools ## Every test, on a real control plane (ARGS for pytest)
 soak: cluster-tools ## The same tests with the long counts (hours)
 	@OME_SOAK=1 $(BIN)/python -m pytest --timeout=0 $(ARGS)
 
+versions: cluster-tools ## The same control-plane tests on other Kubernetes (by hand: each is built first, 10 minutes)
+	@for v in 1.31 1.37; do OME_KUBERNETES=$$v $(BIN)/python -m pytest tests/controlplane $(ARGS); done
+	@OME_VERSIONS=1 $(BIN)/python -m pytest tests/controlplane/versions $(ARGS)
+
 e2e: setup ## The node suite: real pods on this machine, then in Docker on kind (Linux and root)
-	@OME_E2E=1 $(BIN)/python -m pytest tests/node $(ARGS)
+	@OME_E2E=1 $(BIN)/python -m pytest tests/node tests/unit/cli/ui/test_browser.py $(ARGS)
 	@OME_E2E=kind $(BIN)/python -m pytest tests/node/kind tests/node/serving $(ARGS)
 
 lint: setup ## ruff, its format, mypy --strict, import-linter, actionlint

@@ -61,6 +61,10 @@ class Api:
         """Delete in the background, as `kubectl delete` does."""
         return await self._send("DELETE", path(kind, namespace, name), {"propagationPolicy": "Background"})
 
+    async def get(self, kind: str, namespace: str, name: str) -> Manifest:
+        """An object as it is now."""
+        return await self._send("GET", path(kind, namespace, name), None)
+
     async def names(self, kind: str, namespace: str, selector: str = "", limit: int = 0) -> list[str]:
         """Names of what exists."""
         query = {"labelSelector": selector, "limit": str(limit)}

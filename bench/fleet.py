@@ -6,6 +6,7 @@ the reconcilers, whose writes are answered at once. Only the time of this thread
 
 import asyncio
 import contextlib
+import ctypes
 import gc
 import json
 import resource
@@ -15,10 +16,12 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from bench.alone import steady
 from bench.crowd import MODEL, NODE, RECORD, SERVICE, Crowd, Size, encoded
+from bench.processes import resident_mib
 from bench.results import Fleet, Wave
 from bench.scenarios import Manifest
 from ome_operator.cache.event_handler import EventHandler
@@ -38,6 +41,8 @@ STEPS = 4
 BASE = Size()
 FIRST = Size(nodes=250, models=50, services=100, records=50, strangers=500)
 """Where each dimension begins, while the others stay at BASE; it doubles with each step."""
+LARGEST = Size(nodes=5000, models=200, services=1820)
+"""20,000 pods: each service has ten and a router."""
 KNOWN = Size(nodes=300, models=207, services=50)
 """The fleet on which the loop stood still for ten seconds."""
 ROUNDS = 4
@@ -47,11 +52,11 @@ CHUNK = 128 * 1024
 
 
 def measure(steps: int = STEPS) -> list[Fleet]:
-    """Each size in a process of its own, so that its memory is known; the known fleet is the last."""
+    """Each size in a process of its own, so that its memory is known; the largest and the known fleet are the last."""
     sizes = [
         (name, replace(BASE, **{name: first << step})) for name, first in asdict(FIRST).items() for step in range(steps)
     ]
-    return [alone(*size) for size in (*sizes, ("", KNOWN))]
+    return [alone(*size) for size in (*sizes, ("", LARGEST), ("", KNOWN))]
 
 
 def alone(grows: str, size: Size) -> Fleet:
@@ -66,6 +71,7 @@ async def run(grows: str, size: Size) -> Fleet:
     fleet, crowd = _Fleet(), Crowd(size)
     beat = asyncio.create_task(fleet.beat())
     waves = [await fleet.wave("start", lambda: fleet.start(crowd))]
+    at_rest = _resident_mib()
     nodes, models, services = range(size.all_nodes), range(size.models), range(size.services)
     later: dict[str, tuple[str, Callable[[], list[Manifest]]]] = {
         "labels go": (NODE, lambda: [crowd.node(each) for each in nodes]),
@@ -88,7 +94,7 @@ async def run(grows: str, size: Size) -> Fleet:
     with contextlib.suppress(asyncio.CancelledError):
         await asyncio.gather(beat, fleet.watch)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return Fleet(grows, asdict(size), waves, fleet.decode_s, peak, fleet.largest)
+    return Fleet(grows, asdict(size), waves, fleet.decode_s, at_rest, peak, fleet.largest)
 
 
 class _Fleet(Client):
@@ -247,6 +253,14 @@ class _Answer:
             yield await self._queue.get()
             self._queue.task_done()
             await asyncio.sleep(0)
+
+
+def _resident_mib() -> float:
+    """What the process holds once it has given back what it does not use."""
+    gc.collect()
+    with contextlib.suppress(OSError, AttributeError):  # another C library than glibc
+        ctypes.CDLL(None).malloc_trim(0)
+    return resident_mib(Path("/proc/self/status").read_text())
 
 
 async def _answer(answer: _Answer) -> _Answer:

@@ -28,8 +28,17 @@ def cpu_seconds(stat: str, tick: int) -> float:
 
 
 def peak_mib(status: str) -> float:
-    """VmHWM of the text of /proc/PID/status."""
+    """Of the text of /proc/PID/status: the most that it held."""
+    return _mib(status, "VmHWM:")
+
+
+def resident_mib(status: str) -> float:
+    """Of the text of /proc/PID/status: what it holds."""
+    return _mib(status, "VmRSS:")
+
+
+def _mib(status: str, field: str) -> float:
     for line in status.splitlines():
-        if line.startswith("VmHWM:"):
+        if line.startswith(field):
             return int(line.split()[1]) / 1024
     return 0.0

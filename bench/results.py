@@ -62,6 +62,34 @@ class Planned:
 
 
 @dataclass(frozen=True)
+class Linted:
+    """`ome lint -f config`, and seconds of CPU of a pass over a new service of config/samples."""
+
+    seconds: float
+    services: int
+    without: float
+    """Without the rules."""
+    first: float
+    """With them, for a revision that they have not seen."""
+    again: float
+
+
+@dataclass(frozen=True)
+class Eyed:
+    """Scrapes of the operator's metrics; medians."""
+
+    services: int
+    series: int
+    kib: float
+    """Of the page."""
+    scrape_ms: float
+    stall_ms: float
+    """The longest time within a scrape for which the event loop was not free."""
+    pass_us: float
+    """What a pass pays."""
+
+
+@dataclass(frozen=True)
 class Quiet:
     """The operator while nothing happens to the services."""
 
@@ -164,9 +192,42 @@ class Fleet:
     waves: list[Wave]
     decode_s: float
     """CPU of decoding the bare pages of all lists."""
+    rest_mib: float
+    """Resident after its start, when all is as it should be."""
     peak_mib: float
+    """What the benchmark itself made before is in it."""
     status_bytes: int
     """Of the largest status that was written."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Labels that changed on nodes, and what followed."""
+
+    what: str
+    changes: int
+    """Requests, each about a node."""
+    seconds: float
+    """Until the last was answered."""
+    cpu_s: float
+    """Of the operator, until it wrote nothing more."""
+    edits_s: tuple[float, ...]
+    """Of edits of a service meanwhile, each from its request until the operator had acted on it."""
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Nodes that hold many models, on a real API server."""
+
+    nodes: int
+    models: int
+    services: int
+    waves: list[Labels]
+    lists_s: float
+    """Of listing and decoding the same objects."""
+    start_s: float
+    """From the start of the operator until it leads and has listed everything."""
+    peak_mib: float
 
 
 @dataclass
@@ -183,5 +244,8 @@ class Results:
     shared: Shared | None = None
     beside: Beside | None = None
     fleets: list[Fleet] = field(default_factory=list)
+    labelled: Labelled | None = None
     planned: Planned | None = None
+    linted: Linted | None = None
+    eyes: list[Eyed] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TextIO
 
-from bench import alone, fleet, measure, planned, tenants, weights
+from bench import alone, eyes, fleet, labelled, linted, measure, planned, tenants, weights
 from bench.api import Refused
 from bench.measure import Extras
 from bench.results import Ramp, Results
@@ -14,7 +14,23 @@ from bench.scenarios import PAIRS, SCALED, SINGLE, SPLIT, Scenario
 from bench.watching import Late
 from ome_operator.errors import UserError
 
-PARTS = ("sync", "ramp", "pairs", "split", "idle", "restart", "delete", "hpa", "models", "tenants", "fleet", "plan")
+PARTS = (
+    "sync",
+    "ramp",
+    "pairs",
+    "split",
+    "idle",
+    "restart",
+    "delete",
+    "hpa",
+    "models",
+    "tenants",
+    "fleet",
+    "labels",
+    "plan",
+    "lint",
+    "eyes",
+)
 SIDES = ("floor", "operator")
 
 
@@ -33,6 +49,10 @@ class Options:
     scaled: int = 50
     crowd: tuple[int, int] = (2000, 5000)
     """BaseModels and waiting services of the tenants beside a quiet tenant."""
+    labelled: tuple[int, int, int] = (300, 207, 20)
+    """Nodes, models with a label on each, and services."""
+    scraped: tuple[int, ...] = (100, 1000)
+    """Services of which metrics tell."""
     steps: int = fleet.STEPS
     """How often each number of a fleet is doubled."""
 
@@ -61,6 +81,12 @@ class Bench:
         if options.wants("plan"):
             self._say("ome plan for 16 nodes")
             self.results.planned = await asyncio.to_thread(planned.measure, options.repeat)
+        if options.wants("lint"):
+            self._say("ome lint of the catalog")
+            self.results.linted = await asyncio.to_thread(linted.measure, options.repeat)
+        if options.wants("eyes"):
+            self._say("scrapes of the operator's metrics")
+            self.results.eyes = [await eyes.measure(services) for services in options.scraped]
         if options.wants("models"):
             self._say("weights from a hub on loopback")
             self.results.fetched, self.results.shared = await asyncio.to_thread(weights.measure, options.repeat)
@@ -76,6 +102,8 @@ class Bench:
             await self._scaled(SCALED.times(options.scaled))
         if options.wants("tenants") and "operator" in options.sides:
             await self._tenants(*options.crowd)
+        if options.wants("labels") and "operator" in options.sides:
+            await self._labelled(*options.labelled)
 
     async def _ramps(self, scenario: Scenario, last: bool) -> None:
         """Both sides in turn; the order changes with every repetition, so that a drift of the machine hits both."""
@@ -118,6 +146,15 @@ class Bench:
         title = f"a tenant beside {models} models and {services} waiting services"
         try:
             self.results.beside = await tenants.measure(models, services, self.options.lanes)
+        except BaseException as error:
+            self._failed(title, error)
+            return
+        self._say(f"{title}: measured")
+
+    async def _labelled(self, nodes: int, models: int, services: int) -> None:
+        title = f"labels of {models} models on {nodes} nodes"
+        try:
+            self.results.labelled = await labelled.measure(nodes, models, services, self.options.lanes)
         except BaseException as error:
             self._failed(title, error)
             return

@@ -54,11 +54,14 @@ def up(
     workers: Annotated[
         int, typer.Option(min=0, max=16, help="Kind's worker nodes; none: the node of its control plane takes pods.")
     ] = 0,
+    kubernetes: Annotated[
+        str, typer.Option(help="Version of the control plane, such as 1.37; again with the next minor: an upgrade.")
+    ] = "",
     real_node: Annotated[
         bool, typer.Option("--real-node", help="Also a kubelet on this machine, node real-0; needs Linux and root.")
     ] = False,
 ) -> None:
-    """Create the cluster, or start what is missing of it. Options but --nodes count when it is created."""
+    """Create the cluster, or start what is missing of it. Options but --nodes and --kubernetes count when it is created."""
     cluster = Cluster.up(
         name,
         nodes=nodes,
@@ -69,6 +72,7 @@ def up(
         fast=fast,
         kind=kind,
         workers=workers,
+        kubernetes=kubernetes,
         real_node=real_node,
     )
     if kept := kept_otherwise(_given(ctx), cluster.kept.spec):

@@ -33,7 +33,6 @@ from ome_local.realnode.spec import COMPONENTS, NAME, RealNode
 from ome_local.spec import Kept, Spec
 from ome_operator.errors import UserError
 
-SECOND = "apiserver-2"
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
@@ -108,7 +107,7 @@ class Cluster:
 
     def program(self, name: str) -> Path:
         """Path of kubectl, helm or another program of the cluster."""
-        return ensure.ensure([name])[name]
+        return ensure.ensure([name], self.kept.spec.version)[name]
 
     def kubectl(self, *words: str, stdin: str | None = None) -> str:
         """What kubectl prints; its complaint as UserError."""
@@ -174,15 +173,15 @@ class Cluster:
         self._running(name).signal(signal.SIGCONT)
 
     def extra_apiserver(self) -> Path:
-        """A second API server on the same etcd; a kubeconfig for it. `stop(SECOND)` ends it."""
-        servers.start(self.at, self.kept, SECOND)
-        file, server = self.at.component_kubeconfig(SECOND), creation.server(self.kept, SECOND)
+        """A second API server on the same etcd; a kubeconfig for it. `stop(servers.SECOND)` ends it."""
+        servers.start(self.at, self.kept, servers.SECOND)
+        file, server = self.at.component_kubeconfig(servers.SECOND), creation.server(self.kept, servers.SECOND)
         kubeconfig.with_certificate(file, name=f"ome-{self.name}-2", server=server, pki=self.at.pki, user="admin")
         return file
 
     def spawn(self, name: str, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Process:
         """Run a process that belongs to the cluster: `down` ends it, its words go to `log(name)`."""
-        if name in (*SERVERS, *COMPONENTS, SECOND):
+        if name in (*SERVERS, *COMPONENTS, servers.SECOND):
             raise UserError(f"{name} is a component of the cluster; choose another name for your process.")
         if processes.find(self.at, name):
             raise UserError(f"{name} runs already.")

@@ -1,8 +1,10 @@
 """Bring a cluster up and take it down; each is safe to repeat."""
 
 import contextlib
+import os
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +23,9 @@ from ome_local.realnode.spec import RealNode
 from ome_local.spec import Kept, Spec
 from ome_operator.errors import UserError
 
+VERSION = "OME_KUBERNETES"
+"""Environment variable: the Kubernetes of new clusters."""
+
 
 def up(at: Layout, wanted: Spec, *, join: bool = True) -> Kept:
     """Create the cluster if there is none, start what does not run, add the nodes that are missing.
@@ -29,21 +34,24 @@ def up(at: Layout, wanted: Spec, *, join: bool = True) -> Kept:
     """
     nodes.simulated(wanted.accelerator, 0, wanted.gpus_per_node)  # a wrong name is refused before anything starts
     made = spec.load(at)
+    wanted = replace(wanted, kubernetes=_version(made, wanted))
     options.check(at.root.name, made, wanted)
     if made and not made.spec.kind and not (at.etcd_pki / "ca.crt").exists():
         raise UserError(
             f"Cluster {at.root.name} was made by an earlier build, and its etcd answers everybody on this machine: "
             f"`ome local down --name {at.root.name}` removes it, and `ome local up` makes another."
         )
-    had = made.spec if made else wanted
+    had = replace(made.spec if made else wanted, kubernetes=wanted.kubernetes)
     if had.kind:
         program.require()
     if had.real_node:
         requirements.require()
-    ensure.ensure(programs(had, join=join))
+    ensure.ensure(programs(had, join=join), had.version)
     with locked(at.root, create=True):
         with locked(namespaces.MACHINE, create=False) if had.real_node else contextlib.nullcontext():
             kept = _settle(at, wanted)
+            if made and made.spec.version != kept.spec.version:
+                _end_servers(at)
             if kept.network:
                 namespaces.open_(RealNode(at, kept.network))
         with step(f"starting cluster {at.root.name}", quiet_below=0.3):
@@ -53,6 +61,20 @@ def up(at: Layout, wanted: Spec, *, join: bool = True) -> Kept:
             bootstrap.wait_usable(api, kept.spec.nodes + joined + len(_of_kind(at, kept)))
             api.close()
     return kept
+
+
+def _version(made: Kept | None, wanted: Spec) -> str:
+    """Of Kubernetes: what is asked for, else the cluster's, else $OME_KUBERNETES, for tests, where no node is real."""
+    if wanted.kubernetes or made:
+        return versions.kubernetes(wanted.kubernetes or (made.spec.version if made else ""))
+    usual = versions.KUBERNETES
+    return usual if wanted.kind or wanted.real_node else versions.kubernetes(os.environ.get(VERSION, usual))
+
+
+def _end_servers(at: Layout) -> None:
+    """Those that are of another Kubernetes now, the API server last."""
+    for name in ("scheduler", "controller-manager", servers.SECOND, "apiserver"):
+        processes.stop(at, name)
 
 
 def programs(made: Spec, *, join: bool = True) -> Sequence[str]:
@@ -69,6 +91,7 @@ def _settle(at: Layout, wanted: Spec) -> Kept:
         nodes=max(kept.spec.nodes, wanted.nodes),
         accelerator=wanted.accelerator if not kept.spec.nodes else kept.spec.accelerator,
         gpus_per_node=wanted.gpus_per_node if not kept.spec.nodes else kept.spec.gpus_per_node,
+        kubernetes=wanted.kubernetes,
     )
     if changed != kept:
         spec.save(at, changed)

@@ -1,5 +1,6 @@
 """Which options of `ome local up` go together, and with what a cluster was made. What is refused says what to leave out."""
 
+from ome_local.binaries.versions import KUBERNETES, minor
 from ome_local.spec import Kept, Spec
 from ome_operator.errors import UserError
 
@@ -15,6 +16,9 @@ def refusal(name: str, kept: Spec | None, wanted: Spec) -> str:
     if wanted.kind and wanted.real_node:
         return "kind's nodes are real already: leave --real-node out, or --kind."
     with_kind = kept.kind if kept else wanted.kind
+    if wanted.version != KUBERNETES and (with_kind or (kept or wanted).real_node):
+        whose = "kind's node image says which Kubernetes it is" if with_kind else f"the real node's kubelet is {KUBERNETES}"
+        return f"--kubernetes {wanted.version}: {whose}. Leave it out, or --{'kind' if with_kind else 'real-node'}."
     if with_kind and (named := [f"--{option}" for option in ("audit", "fast") if getattr(wanted, option)]):
         options, them = " and ".join(named), "it" if len(named) == 1 else "them"
         return f"{options}: kind starts its own API server and controllers, without {them}. Leave {them} out, or --kind."
@@ -31,6 +35,11 @@ def _of_another_make(name: str, kept: Spec, wanted: Spec) -> str:
         return f"Cluster {name} is kind's, whose nodes are real already: leave --real-node out."
     if wanted.real_node and not kept.real_node:
         return f"Cluster {name} was made without a real node: {otherwise}."
+    if wanted.kubernetes and minor(wanted.version) - minor(kept.version) not in (0, 1):
+        step = (
+            f"1.{minor(kept.version) + 1} is next" if minor(wanted.version) > minor(kept.version) else "there is no way back"
+        )
+        return f"Cluster {name} runs Kubernetes {kept.version} and goes up a minor at a time: {step}."
     if wanted.workers not in (0, kept.workers):
         return f"--workers {wanted.workers}: cluster {name} was made with {kept.workers}, and kind adds none: {otherwise}."
     return ""

@@ -11,6 +11,8 @@ from ome_local.spec import Kept
 from ome_operator.errors import UserError
 
 READY_WITHIN_S = 60.0
+SECOND = "apiserver-2"
+"""Another API server on the same etcd, for tests."""
 DIRECT = {"NO_PROXY": "*", "no_proxy": "*"}
 """For a cluster with a real node: a proxy of this session knows no pod network."""
 
@@ -38,14 +40,14 @@ def command(at: Layout, kept: Kept, name: str) -> list[str]:
     """The whole command line of a process, by its short name."""
     if name == "tokens":
         return [processes.PYTHON, "-m", "ome_local.tokens", "--dir", str(at.root)]
-    program = components.PROGRAMS["apiserver" if name == "apiserver-2" else name]
-    path = str(ensure.ensure([program])[program])
+    program = components.PROGRAMS["apiserver" if name == SECOND else name]
+    path = str(ensure.ensure([program], kept.spec.version)[program])
     match name:
         case "etcd":
             return [path, *components.etcd(at, kept)]
         case "apiserver":
             return [path, *components.apiserver(at, kept, kept.ports[name], at.audit_log)]
-        case "apiserver-2":
+        case _ if name == SECOND:
             return [path, *components.apiserver(at, kept, kept.ports[name], at.root / "audit-2.log")]
         case "controller-manager":
             return [path, *components.controller_manager(at, kept)]

@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict, dataclass, replace
 
+from ome_local.binaries.versions import KUBERNETES
 from ome_local.kubeconfig import write_atomically
 from ome_local.layout import Layout
 from ome_local.realnode.spec import Network
@@ -30,8 +31,15 @@ class Spec:
     """Nodes of kind's beside its control plane, which takes no pods of ours then. None: it is the real node itself."""
     real_node: bool = False
     """A kubelet on this machine joins as real-0. The API server then listens on every address, so that pods reach it."""
+    kubernetes: str = ""
+    """Version of the control plane; "" asks for that of the cluster, or for the usual."""
     demo: str = ""
     """The installation whose `ome demo` made it, as the folder of its packages; "" for a cluster of `ome local up`."""
+
+    @property
+    def version(self) -> str:
+        """Of Kubernetes. Clusters of earlier builds did not keep it."""
+        return self.kubernetes or KUBERNETES
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ class Operator:
 
     def __init__(self, settings: Settings, core: Core = CORE, wall: WallClock = now) -> None:
         self._settings, self._core, self._wall = settings, core, wall
-        self._metrics = Metrics("ome")
+        self._metrics = Metrics()
         self._stop = asyncio.Event()
         self._state = "starting"
         self._dead = ""
@@ -73,7 +73,9 @@ class Operator:
         async with contextlib.AsyncExitStack() as stack:
             await self._serve(stack)
             loop, told = asyncio.get_running_loop(), Complaints(self._metrics.stalls.observe)
-            dog, sleep = watchdog.begin(loop, stalled=told, dead=_end, patience=settings.silence)
+            dog, sleep = watchdog.begin(
+                loop, stalled=told, dead=_end, lag=self._metrics.lags.observe, patience=settings.silence
+            )
             stack.callback(sleep)
             self._lease: Election | None = None
             if settings.leader_election:
@@ -272,8 +274,11 @@ class Operator:
         }
         probes, health_port = await health.serve(settings.address, settings.health_port, routes)
         stack.push_async_callback(probes.cleanup)
-        shown = {"/metrics": lambda: (True, self._metrics.render().decode())}
-        metrics, metrics_port = await health.serve(settings.address, settings.metrics_port, shown)
+
+        async def shown() -> health.Answer:
+            return True, await self._metrics.page()
+
+        metrics, metrics_port = await health.serve(settings.address, settings.metrics_port, {"/metrics": shown})
         stack.push_async_callback(metrics.cleanup)
         self.ports = health_port, metrics_port
         logger.info("health on port %d, metrics on port %d", *self.ports)
@@ -283,6 +288,14 @@ class Operator:
         for number in (signal.SIGTERM, signal.SIGINT):
             with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
                 loop.add_signal_handler(number, self._asked_to_stop, number)
+        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+            loop.add_signal_handler(signal.SIGUSR1, self._asked_to_record)
+
+    def _asked_to_record(self) -> None:
+        if self._state == "leading":
+            self._manager.record(signal.SIGUSR1.name)
+        else:
+            logger.warning("there is no recording: this process is %s, and has made no pass", self._state)
 
     def _asked_to_stop(self, number: signal.Signals) -> None:
         if not self._stop.is_set():

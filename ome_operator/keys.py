@@ -63,6 +63,10 @@ The value says since when, by whom and why; "" and "false" freeze nothing."""
 OBSERVE = f"{GROUP}/observe"
 """On a service: nothing but its status is written. "" and "false" say nothing."""
 
+PREFLIGHT = f"{GROUP}/preflight"
+"""On a service, on a component, or in the spec of a runtime: Off, Warn or Require; whether pods are looked at before their
+engine starts (docs/preflight.md)."""
+
 IGNORE_FIT = f"{GROUP}/ignore-fit"
 """`"true"` on a service: a revision for which there are no nodes takes the place of what serves; they come on demand."""
 
@@ -76,6 +80,8 @@ ENGINE_NAME = f"{GROUP}/engine"
 """On a service that names no runtime: the engine that the chosen one has to run, such as sglang."""
 ENGINE_VERSION = f"{GROUP}/engine-version"
 """On a component or a service: the version of the engine in an image whose tag does not say it (`ome lint`)."""
+LINT_IGNORE = f"{GROUP}/lint-ignore"
+"""On a service: rules of `ome lint` that say nothing about it, by their ids, separated by commas."""
 ACCELERATOR_CLASS = f"{GROUP}/accelerator-class"
 """On a service: the AcceleratorClass of every component that names none itself."""
 AUTOSCALER_CLASS = f"{GROUP}/autoscalerClass"
@@ -117,6 +123,8 @@ MODEL_READY, MODEL_UPDATING, MODEL_FAILED = "Ready", "Updating", "Failed"
 ENGINE, DECODER, ROUTER = "engine", "decoder", "router"
 RUNNER = "ome-container"
 """Default name of the main container of a component (OME's name, so that users' runtimes merge)."""
+PREFLIGHT_CONTAINER = "ome-preflight"
+"""Name of the init container that looks at a pod before its engine starts."""
 REGISTRY_PORT = 29001
 """Where the registry beside a router answers probes and says how its workers stand; the router's metrics have 29000."""
 STRANGERS, STRANGER_AT = "ome_registry_strangers", "ome_registry_stranger_seen_timestamp_seconds"

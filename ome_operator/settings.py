@@ -93,6 +93,10 @@ class Settings:
     """Seconds in which the first groups of a service, and each later group, have to be on nodes as a whole; else they give
     back what they have, and wait for their turn. 0: never."""
 
+    lint_refuse: bool = True
+    """New revisions that SGLang's own argument parser would end are not rolled out: a wrong refusal costs an annotation, a
+    missing refusal moves all GPUs of a service."""
+
     # --- brakes (docs/observe-freeze.md) ----------------------------------------------------------------------------
     observe: bool = False
     """Nothing but statuses is written."""
@@ -102,6 +106,9 @@ class Settings:
     """Seconds between two looks at the Lease, which says whether all is frozen: each look is a read of a small object."""
 
     # --- what is rendered ------------------------------------------------------------------------------------------
+    preflight: str = "Off"
+    """Whether pods of new revisions are looked at before their engine starts, where neither service nor runtime say it. Off
+    until a GPU has seen it."""
     registry_image: str = ""
     """Image of the registry beside routers; "" for routers without it. No default: a name without a registry is that of
     whoever takes it on a public registry."""
@@ -148,8 +155,14 @@ class Settings:
     """0: a free port."""
     address: str = ""
     """Where both listen; "" is every address (the kubelet probes the pod's)."""
+    scrapes_engines: bool = False
+    """Prometheus asks engines for metrics: a service whose engine serves none is told so."""
+    metrics_per_service: int = 100
+    """Services with series of their own; the others are summed. Some ten series each: a scrape of 100 costs 100 KB."""
     log_format: str = "console"
     """`console` or `json`."""
     log_level: str = "INFO"
+    recorder_bytes: int = 0
+    """Memory for the last passes of all services (docs/recorder.md); 0: none are kept. `ome operator` keeps 16 MiB."""
     stop_grace: float = 10.0
     """Passes that run may finish for so long after SIGTERM."""

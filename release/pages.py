@@ -1,4 +1,6 @@
-"""Written from a chart's own files by `make charts`: README.md, and the descriptions in values.schema.json."""
+"""Written by `make charts`: from a chart's own files its README.md and the descriptions in values.schema.json, and from
+alerts.yaml and dashboards.yaml what Prometheus and Grafana read.
+"""
 
 import json
 import sys
@@ -8,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from release import alerts, dashboards
 from release.charts import CHARTS
 from release.values import Value, values
 
@@ -17,7 +20,7 @@ _HEAD = "<!-- Written by `make charts` from Chart.yaml, values.yaml and install.
 
 def files(root: Path = ROOT) -> Mapping[Path, str]:
     """Every written file, by its path in the repository."""
-    out: dict[Path, str] = {}
+    out: dict[Path, str] = {**alerts.files(), **dashboards.files()}
     for name in CHARTS:
         chart = root / "charts" / name
         facts = yaml.safe_load((chart / "Chart.yaml").read_text(encoding="utf-8"))

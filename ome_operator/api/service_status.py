@@ -205,7 +205,7 @@ class GroupStatus(Spec):
     index: int | None = None
     """Number of the group, as in its label ome.io/group. Numbers may have holes."""
     phase: str | None = None
-    """Pending, Starting, Ready, NotReady, NodeLost, SystemicFault, Restarting, Recycling or Failed."""
+    """Pending, Preflight, Starting, Ready, NotReady, NodeLost, SystemicFault, Restarting, Recycling or Failed."""
     since: str | None = None
     """When the phase began."""
     incarnation: int | None = None
@@ -223,6 +223,8 @@ class GroupStatus(Spec):
     recycled_at: str | None = None
     """When it was recycled last."""
     last_failure: Failure | None = None
+    preflight: Annotated[list[str] | None, ATOMIC] = None
+    """What the check before its engine found: rank, node, cause and fix. Absent where it found nothing."""
 
 
 class ModelCopies(Spec):

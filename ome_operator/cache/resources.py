@@ -53,6 +53,8 @@ class Resource(NamedTuple):
     """Foreign managers of the status."""
     owner: str = ""
     """UID of the controller owner, "" without one."""
+    created: str = ""
+    """When, in RFC 3339."""
 
 
 _PARSE: dict[str, Callable[[Mapping[str, Any]], Any]] = {
@@ -83,6 +85,7 @@ def keep(kind: str, body: Mapping[str, Any], known: Resource | None) -> Resource
         status_owned=managed_fields.owned_status(body),
         writers=from_api.status_writers(body),
         owner=(from_api.controller(metadata) or {}).get("uid") or "",
+        created=metadata.get("creationTimestamp") or "",
     )
     if known is None or edited(known) != edited(resource):
         return resource._replace(parsed=_PARSE[kind](body))

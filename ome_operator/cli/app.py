@@ -21,6 +21,12 @@ COMMANDS = {
     "status": ("ome_operator.cli.status", "Services as trees, and the reason for whatever is not ready."),
     "explain": ("ome_operator.cli.explain", "Why a service is not ready and what to do; why this runtime."),
     "logs": ("ome_operator.cli.logs", "All logs of a group, with the rank in front."),
+    "ui": ("ome_operator.cli.ui.command", "All of that as a page in a browser of this machine, live."),
+    "record": ("ome_operator.cli.record", "What the operator sees of a service now, as a file."),
+    "replay": (
+        "ome_operator.cli.replay",
+        "Passes of such a file once more, on any machine: what was seen, decided, and why.",
+    ),
     "diff": ("ome_operator.cli.diff", "What an edit would change and restart, before it is applied."),
     "render": ("ome_operator.cli.render", "What the operator would create, from files and without a cluster."),
     "lint": ("ome_operator.cli.lint", "What of a service cannot start or answers wrongly, before it is applied."),

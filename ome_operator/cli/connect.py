@@ -34,8 +34,10 @@ def on_cluster(
     elsewhere: str = "--kubeconfig names another file.",
     stopped: str = "",
     error: type[UserError] = UserError,
+    read_only: bool = False,
 ) -> T:
     """Connect, work, and close. `elsewhere` is said when there is no cluster, `stopped` when it refused something.
+    `read_only`: whatever is no GET is not sent.
 
     Ctrl+C ends it with exit code 130, as programs do that go on until then.
     """
@@ -43,7 +45,7 @@ def on_cluster(
     from ome_operator.kube.errors import KubeError
 
     async def connected() -> T:
-        async with opened(kubeconfig, context, manager) as client:
+        async with opened(kubeconfig, context, manager, read_only) as client:
             return await work(client)
 
     try:
@@ -57,7 +59,9 @@ def on_cluster(
 
 
 @asynccontextmanager
-async def opened(kubeconfig: Path | None, context: str | None, manager: str = MANAGER) -> "AsyncIterator[Client]":
+async def opened(
+    kubeconfig: Path | None, context: str | None, manager: str = MANAGER, read_only: bool = False
+) -> "AsyncIterator[Client]":
     """A client that is closed in the end; raises NoConnection."""
     from ome_operator.kube.client import Client
     from ome_operator.kube.connection import Connection, NoConnection
@@ -65,7 +69,7 @@ async def opened(kubeconfig: Path | None, context: str | None, manager: str = MA
     path = kubeconfig or Path.home() / ".kube/config"
     if os.pathsep not in str(path) and not path.exists():  # the library would speak of a key that is missing
         raise NoConnection(f"{path} does not exist")
-    client = Client(await Connection.open(path, context), manager=manager)
+    client = Client(await Connection.open(path, context), manager=manager, may_write=(lambda: False) if read_only else None)
     try:
         yield client
     finally:

@@ -7,7 +7,7 @@ import typer
 
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, inside, on_cluster
 from ome_operator.cli.manifests import read_all
-from ome_operator.cli.output import Output, console, emit
+from ome_operator.cli.output import Output, complain, console, emit
 from ome_operator.cli.render import Files
 from ome_operator.errors import Unanswered
 
@@ -38,6 +38,8 @@ def diff(
         emit(output, found)
     else:
         _show(found, brief)
+    for sentence in found.lint:
+        complain(sentence)
     raise typer.Exit(1 if found.objects or found.services else 0)
 
 

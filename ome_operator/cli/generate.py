@@ -12,6 +12,7 @@ import yaml
 from typer.core import TyperCommand
 
 from ome_operator.api import AcceleratorClass, Model
+from ome_operator.cli.output import complain
 from ome_operator.cookbook.ask import STRATEGIES, Ask, RefusedError
 from ome_operator.cookbook.library import Library, engines, library
 from ome_operator.cookbook.library import engine as known_engine
@@ -25,7 +26,9 @@ OWN = "own"
 PARSERS = ("--reasoning-parser", "--tool-call-parser")
 MOST_NODES, MOST_GPUS, MOST_TOKENS = 10_000, 128, 1_000_000_000
 """More than anybody has, and few enough for everything that is made for each one."""
+MOST_BATCH = 4096
 _Nodes = typer.Option(min=1, max=MOST_NODES, help="For --strategy pd.")
+_Groups = typer.Option(min=1, max=MOST_NODES, help="Groups that the nodes of the role make, with pd.")
 
 
 class _BareParsers(TyperCommand):
@@ -49,7 +52,7 @@ def _valued(args: list[str]) -> Iterator[str]:
 def generate(
     hardware: Annotated[str | None, typer.Option(help="Hardware platform: h200, b200, …")] = None,
     model: Annotated[
-        str | None, typer.Option(help="A model of Kimi K2, such as Kimi-K2-Instruct, or what is after its family: base.")
+        str | None, typer.Option(help="A model such as Kimi-K2-Instruct or DeepSeek-R1, or what is after its family: base.")
     ] = None,
     strategy: Annotated[str, typer.Option(help=f"Deployment strategy: {', '.join(STRATEGIES)}.")] = "tp",
     reasoning_parser: Annotated[
@@ -63,6 +66,15 @@ def generate(
     ] = None,
     prefill_nodes: Annotated[int | None, _Nodes] = None,
     decode_nodes: Annotated[int | None, _Nodes] = None,
+    prefill_groups: Annotated[int, _Groups] = 1,
+    decode_groups: Annotated[int, _Groups] = 1,
+    decode_batch: Annotated[
+        int | None,
+        typer.Option(min=1, max=MOST_BATCH, help="Requests of a rank of decode, with pd; as published without it."),
+    ] = None,
+    prefix_cache: Annotated[
+        bool, typer.Option("--prefix-cache", help="Prefill keeps prompts for others that begin alike, with pd: agents.")
+    ] = False,
     gpus_per_node: Annotated[int, typer.Option(min=1, max=MOST_GPUS, help="GPUs of a node.")] = 8,
     context_length: Annotated[
         int | None, typer.Option(min=1, max=MOST_TOKENS, help="Longest request, in tokens: less conserves memory.")
@@ -97,7 +109,7 @@ def generate(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="With -o: write over files that say something else.")] = False,
 ) -> None:
-    """The launch command and the YAML for a Kimi K2 model on your hardware. Without options on a terminal it asks."""
+    """The launch command and the YAML for a model on your hardware. Without options on a terminal it asks."""
     given = {key: value for key, value in locals().items() if key in {one.name for one in fields(Ask)}}
     _check_none_empty({**given, "engine_version": version, "output": output})
     for option in ("reasoning_parser", "tool_call_parser"):
@@ -157,6 +169,8 @@ def _answer(ask: Ask, explain: bool, output: str | None, force: bool) -> None:
     files = manifests(planned, explain)
     for note in (*planned.notes, *(each.sentence for each in planned.published)):
         typer.secho(note, err=True, dim=True)
+    for finding in _lint(files.all):
+        complain(finding)
     if output == YAML:
         typer.echo(files.all, nl=False)
         return
@@ -172,6 +186,18 @@ def _answer(ask: Ask, explain: bool, output: str | None, force: bool) -> None:
         typer.secho("\nThe same as YAML: -o DIR writes model, runtime and service; -o yaml | kubectl apply -f -", err=True)
     else:
         _write(Path(output), files._asdict())
+
+
+def _lint(text: str) -> tuple[str, ...]:
+    """What the rules of `ome lint` find in an answer. Tests know of nothing, but not all options together."""
+    from ome_operator.cli.live.cluster_from_manifests import KNOWN, gather
+    from ome_operator.cli.live.linted import lines
+    from ome_operator.cli.manifests import catalogue, read
+
+    bodies = [body for body in yaml.safe_load_all(text) if body["kind"] in KNOWN]
+    beside = read(catalogue([Path("config/accelerators")]), "default")
+    cluster = gather([*beside, *bodies], model_agent=False)
+    return lines(cluster, [kept.ref for kept in cluster.services()], "`ome lint -f` with the same files")
 
 
 def _check_none_lost(folder: Path, files: dict[str, str]) -> None:

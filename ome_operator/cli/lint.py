@@ -1,29 +1,25 @@
-"""`ome lint`: what of a service cannot start, answers wrongly or wastes GPUs, from files and without a cluster."""
+"""`ome lint`: what of a service cannot start, answers wrongly or wastes GPUs, from files or on a cluster."""
 
-from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ome_operator import __version__, keys
+from ome_operator import __version__
+from ome_operator.cli.completing import services
+from ome_operator.cli.connect import Context, Kubeconfig, Namespace, meant, missing, on_cluster
 from ome_operator.cli.manifests import STDIN, catalogue, files_in, read
 from ome_operator.cli.render import SERVICES
-from ome_operator.errors import Unanswered
+from ome_operator.errors import Unanswered, UserError
 
 if TYPE_CHECKING:
-    from ome_operator.api import InferenceService, Runtime
-    from ome_operator.cache.event_handler import EventHandler
-    from ome_operator.core.observed.objects import Deps, Manifest
-    from ome_operator.describe.outcome import Outcome
     from ome_operator.engines.flags import Versions
+    from ome_operator.kube.client import Client
     from ome_operator.lint.subject import Subject
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 ERRORS, WARNINGS = 2, 1
-MADE_UP = "ome-lint"
-"""Name of the model of a service that is made up to look at a runtime by itself."""
 
 
 class Form(StrEnum):
@@ -35,12 +31,14 @@ class Form(StrEnum):
 
 
 Files = Annotated[
-    list[Path], typer.Option("--filename", "-f", help="YAML file, folder, or - for standard input; may be repeated.")
+    list[Path] | None,
+    typer.Option("--filename", "-f", help="YAML file, folder, or - for standard input; may be repeated."),
 ]
 Catalog = Annotated[
     list[Path] | None,
     typer.Option(
-        "--catalog", help="Where models, runtimes and accelerator classes are, too; without it the config/ of ome."
+        "--catalog",
+        help="With -f: where models, runtimes and accelerator classes are, too; without it the config/ of ome.",
     ),
 ]
 EngineData = Annotated[
@@ -48,24 +46,30 @@ EngineData = Annotated[
 ]
 
 
-@app.command(epilog="Example: ome lint -f service.yaml --strict")
+@app.command(
+    epilog="Examples: ome lint -f service.yaml --strict; ome lint kimi-k2-instruct -n kimi-k2-instruct; ome lint -A"
+)
 def lint(
-    files: Files,
+    service: Annotated[str, typer.Argument(metavar="[SERVICE]", show_default=False, autocompletion=services)] = "",
+    files: Files = None,
     catalog: Catalog = None,
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Of objects that name none.")] = "default",
+    namespace: Namespace = "",
+    everywhere: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Services of all namespaces.")] = False,
     output: Annotated[
         Form, typer.Option("--output", "-o", help="For people, for programs, or for code scanning.")
     ] = Form.TEXT,
     fix: Annotated[
-        bool, typer.Option("--fix", help="Print the diff that mends what a word mends; nothing is written.")
+        bool, typer.Option("--fix", help="With -f: print the diff that mends what a word mends; nothing is written.")
     ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings count, too.")] = False,
     ignore: Annotated[list[str] | None, typer.Option(help="Id of a rule to leave out; may be repeated.")] = None,
     engine_data: EngineData = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
 ) -> None:
-    """What of these services cannot start, answers wrongly or wastes GPUs; runtimes without a service are looked at, too.
+    """What of services cannot start, answers wrongly or wastes GPUs: of a cluster, or of files, whose runtimes count, too.
 
-    Exit code 2: errors, or files that cannot be read; 1: warnings, with --strict; else 0.
+    Exit code 2: errors, or it cannot be told; 1: warnings, with --strict; else 0.
     """
     from ome_operator.engines.flags import DataError
     from ome_operator.lint import rules, source, told
@@ -75,16 +79,24 @@ def lint(
         raise typer.BadParameter(
             f"there is no rule {', '.join(sorted(unknown))}: docs/rules.md has all", param_hint="--ignore"
         )
-    given = read(files, namespace)
-    beside = [body for body in read(catalogue(catalog or [Path("config")]), namespace) if body["kind"] not in SERVICES]
+    _check(service, files, everywhere, {"--fix": fix, "--catalog": bool(catalog)})
     try:
-        looked_at = list(subjects(given, beside, _versions(engine_data)))
+        versions = _versions(engine_data)
+        if files:
+            looked_at = _offline(files, catalog, namespace or "default", versions)
+        else:
+            looked_at = on_cluster(
+                kubeconfig,
+                context,
+                lambda client: _live(client, service, namespace, everywhere, versions),
+                elsewhere="-f reads files instead.",
+                stopped="-f reads files instead.",
+                error=Unanswered,
+            )
         found = [finding for subject in looked_at for finding in rules.check(subject, ignore or ())]
     except DataError as error:
         raise Unanswered(f"--engine-data: {error}.") from error
-    if not looked_at:
-        raise Unanswered(f"no InferenceService and no runtime in {', '.join(map(str, files))}: nothing to look at.")
-    texts = _texts(files)
+    texts = _texts(files or [])
     if fix:
         typer.echo(source.patch(texts, found), nl=False)
     elif output == Form.TEXT:
@@ -95,6 +107,16 @@ def lint(
     raise typer.Exit(
         ERRORS if Severity.ERROR in severities else WARNINGS if strict and Severity.WARNING in severities else 0
     )
+
+
+def _check(service: str, files: list[Path] | None, everywhere: bool, offline: dict[str, bool]) -> None:
+    """Refuse options that say two things."""
+    if files and (service or everywhere):
+        raise Unanswered("-f is about files, SERVICE and -A about a cluster: leave either out.")
+    if service and everywhere:
+        raise Unanswered("SERVICE is of a single namespace: leave out -A, or the name.")
+    if not files and (alone := [option for option, given in offline.items() if given]):
+        raise Unanswered(f"{' and '.join(alone)} work on files: name them with -f.")
 
 
 def _versions(folder: Path | None) -> "Versions":
@@ -110,95 +132,35 @@ def _texts(files: list[Path]) -> dict[str, str]:
     return {str(path): path.read_text(encoding="utf-8") for path in files_in(files) if path != STDIN}
 
 
-def subjects(given: "list[Manifest]", beside: "list[Manifest]", versions: "Versions") -> Iterator["Subject"]:
-    """What is looked at: the services in the files, then the runtimes that none of them uses."""
-    from ome_operator.api import InferenceService, Runtime
-    from ome_operator.cli.live.cluster_from_manifests import gather, made, ref
+def _offline(files: list[Path], catalog: list[Path] | None, namespace: str, versions: "Versions") -> "list[Subject]":
+    """What stands in files."""
+    from ome_operator.cli.live.linted import subjects
 
-    cluster = gather([*beside, *given], model_agent=False)
-    services = [kept.ref for kept in cluster.services()]
-    named = {ref(body) for body in given}
-    written = {found.of for kind in _short() for found in made(cluster, kind)}
-    used = set()
-    for kept in cluster.services():
-        if isinstance(kept.parsed, InferenceService) and (kept.ref in named or written):
-            service_as_run = _subject(kept.parsed, cluster, versions)
-            used.add(service_as_run.runtime)
-            yield service_as_run
-        elif kept.ref in named:
-            yield _unread(kept.ref, getattr(kept.parsed, "why", ""), versions)
-    alone = [found for which, found in cluster.deps().runtimes.items() if which in named and isinstance(found, Runtime)]
-    for runtime in (found for found in alone if f"{found.kind} {found.name}" not in used):
-        body = _made_up(runtime)
-        made_up = gather([*beside, *given, _model(), body], model_agent=False)
-        service = next(kept.parsed for kept in made_up.services() if kept.ref not in services)
-        if isinstance(service, InferenceService):
-            yield _subject(service, made_up, versions, alone=True)
-        else:  # a runtime that no service could name
-            yield _unread(runtime, getattr(service, "why", ""), versions)
+    given = read(files, namespace)
+    beside = [body for body in read(_catalog(catalog), namespace) if body["kind"] not in SERVICES]
+    looked_at = list(subjects(given, beside, versions))
+    if not looked_at:
+        raise Unanswered(f"no InferenceService and no runtime in {', '.join(map(str, files))}: nothing to look at.")
+    return looked_at
 
 
-def _short() -> tuple[str, ...]:
-    from ome_operator.cache.resources import SHORT
-
-    return tuple(SHORT)
-
-
-def _unread(which: Any, why: str, versions: "Versions") -> "Subject":
-    """A service that cannot be read at all."""
-    from ome_operator.lint.subject import Subject
-
-    return Subject(f"{which.namespace}/{which.name}", "", (), None, (why,), versions, {})
+def _catalog(named: list[Path] | None) -> list[Path]:
+    """Folders with what services refer to; the operator's image has none of its own, and then the files have to have all."""
+    if named:
+        return catalogue(named)
+    try:
+        return catalogue([Path("config")])
+    except UserError:
+        return []
 
 
-def _subject(service: "InferenceService", cluster: "EventHandler", versions: "Versions", alone: bool = False) -> "Subject":
-    from ome_operator.api import Model, Runtime
-    from ome_operator.core.resolve.inputs import resolve
-    from ome_operator.describe.outcome import outcome
-    from ome_operator.lint.model import model_facts, node_labels
-    from ome_operator.lint.subject import subject
+async def _live(client: "Client", service: str, namespace: str, everywhere: bool, versions: "Versions") -> "list[Subject]":
+    """Services of a cluster, with the rights of whoever asks."""
+    from ome_operator.cli.live.linted import on_a_cluster
+    from ome_operator.kube.errors import NotFound
 
-    deps = cluster.deps()
-    found, resolved = outcome(service, deps), resolve(service, deps)
-    runtime = resolved.runtime if isinstance(resolved.runtime, Runtime) else None
-    model = model_facts(resolved.model, deps.well_known) if isinstance(resolved.model, Model) and not alone else None
-    labels = node_labels(deps.accelerators)
-    return subject(service, runtime, found, model, versions, _memory(found, runtime, deps), labels, alone)
-
-
-def _memory(found: "Outcome", runtime: "Runtime | None", deps: "Deps") -> Mapping[str, int]:
-    """Accelerator class -> bytes of a GPU, of those on which it may run."""
-    from ome_operator.lint.model import memories
-
-    chosen = {part["class"] for part in (found.inputs.get("accelerator") or {}).values() if "class" in part}
-    required = runtime.spec.accelerator_requirements if runtime is not None else None
-    named = frozenset(chosen or (required and required.accelerator_classes) or ())
-    pods = (body["spec"]["template"]["spec"] for body in found.manifests if body["kind"] == "StatefulSet")
-    boxes = [box for pod in pods for box in pod["containers"]]
-    asked = frozenset(name for box in boxes for name in ((box.get("resources") or {}).get("limits") or {}))
-    return memories(deps.accelerators, named, asked)
-
-
-def _model() -> "Manifest":
-    """A model of which nothing is known."""
-    return {
-        "apiVersion": keys.API_VERSION,
-        "kind": "ClusterBaseModel",
-        "metadata": {"name": MADE_UP},
-        "spec": {"storage": {"storageUri": "hf://ome/lint", "path": "/mnt/models/ome-lint"}},
-    }
-
-
-def _made_up(runtime: "Runtime") -> "Manifest":
-    """A service that uses all of a runtime."""
-    parts = {keys.ENGINE: True, keys.DECODER: runtime.spec.decoder_config, keys.ROUTER: runtime.spec.router_config}
-    return {
-        "apiVersion": keys.API_VERSION,
-        "kind": "InferenceService",
-        "metadata": {"name": MADE_UP, "namespace": runtime.namespace or "default"},
-        "spec": {
-            "model": {"name": MADE_UP, "kind": "ClusterBaseModel"},
-            "runtime": {"name": runtime.name, "kind": runtime.kind},
-            **{name: {"minReplicas": 1} for name, there in parts.items() if there},
-        },
-    }
+    where, name = meant(client, service, namespace)
+    try:
+        return await on_a_cluster(client, "" if everywhere else where, name, versions)
+    except NotFound as error:
+        raise missing(name, where) from error

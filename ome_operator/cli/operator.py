@@ -13,7 +13,7 @@ import uvloop
 from ome_operator import keys
 from ome_operator.api import Invalid, well_known
 from ome_operator.cli.connect import Context
-from ome_operator.cli.options import Kubeconfig, LogFormat, LogLevel, roots
+from ome_operator.cli.options import Kubeconfig, LogFormat, LogLevel, preflight_mode, roots
 from ome_operator.core.rollout.waves import read, read_bake
 from ome_operator.errors import UserError
 from ome_operator.kube.connection import NoConnection, pod_namespace
@@ -67,6 +67,12 @@ def operator(
             help=f"/metrics; 0: a free port. Without it {_DEFAULTS.metrics_port}, {_OUTSIDE} {_MINE.metrics_port}."
         ),
     ] = None,
+    metrics_per_service: Annotated[
+        int, typer.Option(help="Services with metrics of their own; the others are summed.", min=0)
+    ] = _DEFAULTS.metrics_per_service,
+    scrapes_engines: Annotated[
+        bool, typer.Option(help="Prometheus asks engines for metrics: tell services whose engine serves none.")
+    ] = _DEFAULTS.scrapes_engines,
     watch_namespace: Annotated[
         list[str] | None, typer.Option(help="Namespace that it works in; may be repeated. Without it: all.")
     ] = None,
@@ -94,6 +100,12 @@ def operator(
             help="Seconds in which groups have to be on nodes as a whole, or are given back; 0: never.", min=0, max=3600
         ),
     ] = _DEFAULTS.gang_timeout,
+    lint_refuse: Annotated[
+        bool, typer.Option(help="Do not roll out new revisions whose flags SGLang's own parser refuses (docs/lint.md).")
+    ] = _DEFAULTS.lint_refuse,
+    preflight: Annotated[
+        str, typer.Option(help="Look at pods of new revisions before their engine starts: Off, Warn or Require.")
+    ] = _DEFAULTS.preflight,
     observe: Annotated[bool, typer.Option(help="Write nothing but statuses, and say there what would be done.")] = False,
     observe_namespace: Annotated[
         list[str] | None, typer.Option(help="The same in this namespace alone; may be repeated.")
@@ -140,6 +152,9 @@ def operator(
         list[str] | None,
         typer.Option(help="Secret of users' namespaces with which pods there pull our own images; may be repeated."),
     ] = None,
+    recorder_memory: Annotated[
+        int, typer.Option(help="MiB for the last passes over services, which SIGUSR1 writes to a file; 0: none.", min=0)
+    ] = 16,
     log_format: LogFormat = _DEFAULTS.log_format,
     log_level: LogLevel = _DEFAULTS.log_level,
 ) -> None:
@@ -165,12 +180,16 @@ def operator(
         address=usual.address if address is None else address,
         health_port=usual.health_port if health_port is None else health_port,
         metrics_port=usual.metrics_port if metrics_port is None else metrics_port,
+        metrics_per_service=metrics_per_service,
+        scrapes_engines=scrapes_engines,
         workers=workers,
         connections=connections,
         waves=readable("--waves", read(waves)),
         bake=readable("--bake", read_bake(bake)),
         max_concurrent_services=max_concurrent_services,
         gang_timeout=gang_timeout,
+        lint_refuse=lint_refuse,
+        preflight=preflight_mode(preflight),
         observe=observe,
         observe_namespaces=tuple(observe_namespace or ()),
         registry_image=sidecar_image,
@@ -188,6 +207,7 @@ def operator(
         benchmark_image=benchmark_image,
         tools_image=tools_image,
         pull_secrets=tuple(pull_secret or ()),
+        recorder_bytes=recorder_memory * 2**20,
         log_format=log_format,
         log_level=log_level,
     )

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from ome_operator.errors import UserError
 from ome_operator.settings import Settings
 
 Kubeconfig = Annotated[
@@ -17,3 +18,12 @@ LogLevel = Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")]
 def roots(given: list[str] | None) -> tuple[str, ...]:
     """Directories that agents write below, as they call them themselves."""
     return tuple(root.rstrip("/") for root in given or ()) or Settings.agent_roots
+
+
+def preflight_mode(said: str) -> str:
+    """A mode of the preflight. Raises UserError."""
+    from ome_operator.core.resolve.preflight import MODES, read
+
+    if found := read(said):
+        return found
+    raise UserError(f"--preflight is {said!r}: write {', '.join(MODES)}.")

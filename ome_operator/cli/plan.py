@@ -1,6 +1,5 @@
 """`ome plan`: from the lengths of requests to nodes, tokens a second, seconds and a price."""
 
-import json
 import math
 from collections.abc import Sequence
 from enum import StrEnum
@@ -8,17 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-import yaml
 
+from ome_operator.cli import planfiles
+from ome_operator.cli.connect import Context, Kubeconfig, Namespace, inside, on_cluster
 from ome_operator.cli.default import otherwise
 from ome_operator.cli.output import Format, emit
 from ome_operator.errors import UserError
 
 if TYPE_CHECKING:
-    from ome_operator.plan.constants import Constants
+    from ome_operator.kube.client import Client
     from ome_operator.plan.gpus import Price
     from ome_operator.plan.layouts import Ask, Layout
-    from ome_operator.plan.loop import Load
 
 
 class Form(StrEnum):
@@ -38,8 +37,6 @@ app = typer.Typer(
     epilog="Examples: ome plan --model Kimi-K2-Instruct --hardware h200 --nodes 16 --workload 2000/100; ome plan explain",
 )
 MOST_NODES = 10_000
-LARGEST = 64 << 20
-"""Bytes of a file that is read."""
 
 
 @app.callback()
@@ -70,7 +67,10 @@ def layouts(
     engine: Annotated[str, typer.Option(help="sglang, trtllm; others are extrapolated.")] = "sglang",
     precision: Annotated[str, typer.Option(help="bf16, fp8, fp4; that of the published weights without it.")] = "",
     calibration: Annotated[Path | None, typer.Option(help="Rows of your own, as docs/sizing.md has them.")] = None,
-    output: Output = Form.TEXT,
+    chosen: Annotated[int, typer.Option("--layout", min=1, help="Which of them -o yaml writes; the first without it.")] = 1,
+    output: Annotated[
+        Form, typer.Option("--output", "-o", help="json: all of them; yaml: a layout as manifests.")
+    ] = Form.TEXT,
 ) -> None:
     """Every layout that can work for a model on this hardware, best first, with how far each number may be off."""
     from ome_operator.plan.ask import seconds
@@ -94,12 +94,12 @@ def layouts(
             raise RefusedError(
                 "--requests-per-second and --concurrency are two ways to say how much comes: give only a single way."
             )
-        c = _constants(calibration)
+        c = planfiles.constants(calibration)
         machine = gpu(hardware)
-        place = Place(_model(model, precision), machine, known_engine(engine))
+        place = Place(planfiles.model(model, precision), machine, known_engine(engine))
         ask = Ask(
             place,
-            _loads(workload, prefix_hit),
+            planfiles.loads(workload, prefix_hit),
             nodes or 1,
             requests_per_second,
             concurrency,
@@ -110,18 +110,48 @@ def layouts(
         found = found_layouts(ask, c)
     except RefusedError as error:
         raise UserError(str(error)) from error
-    _tell(ask, found, machine.price if price is None else Price(price, "as given", "--price"), output)
+    if output is Form.YAML:
+        _write(ask, found, chosen)
+    else:
+        _tell(ask, found, machine.price if price is None else Price(price, "as given", "--price"), output)
+
+
+def _write(ask: "Ask", found: "Sequence[Layout]", chosen: int) -> None:
+    """The manifests of a layout, as `ome generate` writes them; what they are for and what to know of them beside."""
+    from ome_operator.cli.generate import bookshelf
+    from ome_operator.cookbook.ask import RefusedError
+    from ome_operator.cookbook.manifests import manifests
+    from ome_operator.plan.recipe import Recipe, recipe
+
+    shelf = bookshelf()
+
+    def made(number: int) -> Recipe | str:
+        try:
+            return recipe(ask, found[number - 1], shelf)
+        except RefusedError as error:
+            return str(error)
+
+    if chosen > len(found):
+        raise UserError(f"--layout {chosen}: {len(found)} layouts work.")
+    if isinstance(written := made(chosen), str):
+        other = next((number for number in range(1, len(found) + 1) if isinstance(made(number), Recipe)), None)
+        instead = f"--layout {other} is the best that has a recipe." if other else "No other layout has a recipe."
+        raise UserError(f"Layout {chosen} cannot be written. {written} {instead}")
+    for note in (written.command, *written.plan.notes, *(each.sentence for each in written.plan.published)):
+        typer.secho(note, err=True, dim=True)
+    typer.echo(manifests(written.plan).all, nl=False)
 
 
 def _tell(ask: "Ask", found: "Sequence[Layout]", paid: "Price | None", output: Form) -> None:
-    """The question and its answers: all of them for programs, the first few for people, the first as YAML."""
+    """The question and its answers: all of them for programs, the first few for people."""
+    from ome_operator.cli.generate import bookshelf
     from ome_operator.plan import answer, told
     from ome_operator.plan.ask import means
     from ome_operator.plan.layouts import counted
 
     place, machine = ask.place, ask.place.gpu
-    shown = found if output is Form.JSON else found[: told.SHOWN] if output is Form.TEXT else found[:1]
-    documents = [answer.document(ask, layout, paid) for layout in shown]
+    shown, shelf = found if output is Form.JSON else found[: told.SHOWN], bookshelf()
+    documents = [answer.document(ask, layout, paid, shelf) for layout in shown]
     load = means(ask.loads)
     question = {
         "model": place.shape.name,
@@ -139,68 +169,7 @@ def _tell(ask: "Ask", found: "Sequence[Layout]", paid: "Price | None", output: F
         )
         typer.echo(told.plans(title, documents, len(found)), nl=False)
     else:
-        emit(Format(output.value), {"asked": question, "layouts": documents})
-
-
-def _constants(calibration: Path | None) -> "Constants":
-    from ome_operator.plan.constants import fitted
-
-    if calibration is None:
-        return fitted()
-    from ome_operator.plan.fit import learn
-    from ome_operator.plan.refused import RefusedError
-    from ome_operator.plan.rows import Row, read
-
-    rows = []
-    for found in read(_text(calibration), str(calibration)):
-        if not isinstance(found, Row):
-            raise RefusedError(f"{calibration}, {found[0]}: {found[1]}")
-        rows.append(found)
-    return learn(rows, fitted())
-
-
-def _model(text: str, precision: str) -> Any:
-    """A known model, or the config.json of another."""
-    from ome_operator.plan.refused import RefusedError
-    from ome_operator.plan.shapes import from_config, shape
-
-    path = Path(text)
-    if path.suffix != ".json":
-        return shape(text, precision)
-    try:
-        config = json.loads(_text(path))
-    except ValueError as error:
-        raise RefusedError(f"{path} is no JSON: {error}.") from error
-    if not isinstance(config, dict):
-        raise RefusedError(f"{path} is no config.json: it has no fields.")
-    return from_config(str(config.get("_name_or_path") or path.parent.name or path.stem), config, precision)
-
-
-def _loads(text: str, hit: float) -> "tuple[Load, ...]":
-    from ome_operator.plan.ask import mix, workload
-    from ome_operator.plan.refused import RefusedError
-
-    if Path(text).suffix not in (".yaml", ".yml", ".json"):
-        return (workload(text, hit),)
-    if hit:
-        raise RefusedError("--prefix-hit belongs to --workload IN/OUT: in a file each workload has its own hit.")
-    try:
-        return mix(yaml.safe_load(_text(Path(text))), text)
-    except yaml.YAMLError as error:
-        raise RefusedError(f"{text} is no YAML: {' '.join(str(error).split())}.") from error
-
-
-def _text(path: Path) -> str:
-    """A file; a sentence where it cannot be read."""
-    from ome_operator.plan.refused import RefusedError
-
-    try:
-        if path.stat().st_size > LARGEST:
-            raise RefusedError(f"{path} has more than {LARGEST >> 20} MiB.")
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
-        raise RefusedError(f"{path} cannot be read: {why}.") from error
+        emit(Format.JSON, {"asked": question, "layouts": documents})
 
 
 @app.command(short_help="Predictions beside published runs.", epilog="Example: ome plan validate runs.csv -o json")
@@ -215,7 +184,7 @@ def validate(
     from ome_operator.plan.validate import validate as compared
 
     try:
-        found = compared(_text(file), str(file), fitted())
+        found = compared(planfiles.text(file), str(file), fitted())
     except RefusedError as error:
         raise UserError(str(error)) from error
     if output is Form.TEXT:
@@ -226,41 +195,71 @@ def validate(
 
 @app.command(
     short_help="A BenchmarkJob beside what was predicted.",
-    epilog="Example: kubectl get benchmarkjob kimi -o yaml > job.yaml; "
-    "ome plan compare job.yaml --model Kimi-K2-Instruct --hardware h200 --prefill 1xDEP32 --decode 1xDEP96 --rows own.csv",
+    epilog="Example: ome plan compare kimi-k2-2000-100 -n kimi-k2-instruct --model Kimi-K2-Instruct "
+    "--prefill 1xDEP32 --decode 1xDEP96 --calibration own.csv",
 )
 def compare(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The finished job, as kubectl shows it.")],
+    job: Annotated[
+        str, typer.Argument(metavar="JOB", help="A finished BenchmarkJob of the cluster, or a .yaml file of it.")
+    ],
     model: Annotated[str, typer.Option(help="A model such as Kimi-K2-Instruct.")],
-    hardware: Annotated[str, typer.Option(help="A GPU such as h200.")],
     decode: Annotated[str, typer.Option(help="Workers of decode, or of engines that do both: 1xDEP96, 2xTP8.")],
     prefill: Annotated[str, typer.Option(help="Workers of prefill, where they are apart.")] = "",
-    engine: Annotated[str, typer.Option(help="sglang, trtllm, vllm.")] = "sglang",
+    hardware: Annotated[str, typer.Option(help="A GPU such as h200; that of the job's serviceMetadata without it.")] = "",
+    engine: Annotated[str, typer.Option(help="sglang, trtllm, vllm; that of the job without it, else sglang.")] = "",
     precision: Annotated[str, typer.Option(help="bf16, fp8, fp4; that of the published weights without it.")] = "",
-    rows: Annotated[Path | None, typer.Option(help="Write the runs there, for --calibration.")] = None,
+    prefix_hit: Annotated[float, typer.Option(help="Share of prompts that a cache of prefixes had.")] = 0.0,
+    calibration: Annotated[
+        Path | None, typer.Option(help="Rows of your own: predict with those of other runs, and add this job's.")
+    ] = None,
+    namespace: Namespace = "",
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
 ) -> None:
     """What a BenchmarkJob measured beside what was predicted. Its latencies are medians, and predictions are means."""
     from ome_operator.plan import measured, told
+    from ome_operator.plan.ask import hit
     from ome_operator.plan.constants import fitted
     from ome_operator.plan.refused import RefusedError
     from ome_operator.plan.shapes import shape
     from ome_operator.plan.validate import validate as compared
 
     try:
-        known = shape(model, precision)
         layout = {"model": model, "engine": engine, "gpu": hardware, "prefill": prefill, "decode": decode}
-        found = measured.rows(yaml.safe_load(_text(file)), layout | {"precision": known.precision})
-        text = measured.table(found)
-        report = compared(text, str(file), fitted())
-        if rows is not None:
-            rows.write_text(text, encoding="utf-8")
-    except yaml.YAMLError as error:
-        raise UserError(f"{file} is no YAML: {' '.join(str(error).split())}.") from error
-    except OSError as error:
-        raise UserError(f"{rows} cannot be written: {error.strerror}.") from error
+        layout |= {"precision": shape(model, precision).precision, "hit": f"{hit(prefix_hit):g}"}
+        body = planfiles.document(Path(job)) if planfiles.is_file(job) else _of_cluster(job, namespace, kubeconfig, context)
+        found = measured.rows(body, layout)
+        own = measured.merged(planfiles.text(calibration), found) if calibration and calibration.exists() else None
+        others = own.others if own else []
+        report = compared(measured.table(found), job, planfiles.learned(others, str(calibration)) if others else fitted())
+        if calibration is not None:
+            planfiles.write(calibration, own.text if own else measured.table(found))
     except RefusedError as error:
         raise UserError(str(error)) from error
     typer.echo(told.compared(report), nl=False)
+    if calibration is None:
+        typer.echo(
+            "--calibration FILE adds these runs to rows of your own, which `ome plan --calibration FILE` learns from."
+        )
+    else:
+        typer.echo(f"{calibration} has these runs: `ome plan --calibration {calibration}` learns from them.")
+
+
+def _of_cluster(job: str, namespace: str, kubeconfig: Path | None, context: str | None) -> dict[str, Any]:
+    """A BenchmarkJob, NAME or NAMESPACE/NAME, read with the rights of whoever asks."""
+    from ome_operator.kube.errors import NotFound
+
+    async def work(client: "Client") -> dict[str, Any]:
+        before, _, name = job.rpartition("/")
+        where = before or inside(client, namespace)
+        try:
+            return dict(await client.get("BenchmarkJob", where, name))
+        except NotFound as error:
+            raise UserError(
+                f"there is no BenchmarkJob {name} in namespace {where}: -n names another, and a file ends in .yaml."
+            ) from error
+
+    return on_cluster(kubeconfig, context, work)
 
 
 @app.command(short_help="The published figures of Kimi K2.", epilog="Example: ome plan explain")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ome_operator.cli.manifests import catalogue, read
-from ome_operator.cli.options import roots
+from ome_operator.cli.options import preflight_mode, roots
 from ome_operator.cli.output import Format, complain, emit_objects
 from ome_operator.errors import Unanswered
 from ome_operator.settings import Settings
@@ -27,6 +27,8 @@ Sidecar = Annotated[str, typer.Option(help="As the operator's flag: image of the
 Agent = Annotated[bool, typer.Option(help="As the operator's flag: agents fetch weights, pods mount their directories.")]
 Roots = Annotated[list[str] | None, typer.Option(help="As the operator's flag: directory that agents write below.")]
 
+Preflight = Annotated[str, typer.Option(help="As the operator's flag: Off, Warn or Require, where nobody says it.")]
+
 
 @app.command(epilog="Example: ome render -f service.yaml --catalog config/")
 def render(
@@ -40,6 +42,7 @@ def render(
     sidecar_image: Sidecar = _DEFAULTS.registry_image,
     model_agent: Agent = _DEFAULTS.model_agent,
     agent_root: Roots = None,
+    preflight: Preflight = _DEFAULTS.preflight,
 ) -> None:
     """Every object that the operator would create for the services in these files.
 
@@ -48,10 +51,14 @@ def render(
     """
     from ome_operator.cache.resources import SERVING, SHORT
     from ome_operator.cli.live.cluster_from_manifests import gather, made
+    from ome_operator.cli.live.linted import lines
 
     given = read(files, namespace)
     beside = [one for one in read(catalogue(catalog), namespace) if one["kind"] not in SERVICES]
-    cluster = gather([*beside, *given], sidecar_image, model_agent=model_agent, agent_roots=roots(agent_root))
+    looked = preflight_mode(preflight)
+    cluster = gather(
+        [*beside, *given], sidecar_image, model_agent=model_agent, agent_roots=roots(agent_root), preflight=looked
+    )
     problems = [f"{SERVING} {one.of.namespace}/{one.of.name}: {one.why}" for one in made(cluster, SERVING) if one.why]
     objects = [one.manifest for kind in SHORT for one in made(cluster, kind) if one.manifest is not None]
     for kept in cluster.services():
@@ -61,7 +68,10 @@ def render(
     if not objects and not problems:
         raise Unanswered(f"no InferenceService in {', '.join(map(str, files))}: nothing to render.")
     emit_objects(output, objects)
-    for sentence in problems:
+    for sentence in (
+        *problems,
+        *lines(cluster, [kept.ref for kept in cluster.services()], "`ome lint -f` with the same files"),
+    ):
         complain(sentence)
     raise typer.Exit(1 if problems else 0)
 

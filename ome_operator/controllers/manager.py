@@ -5,7 +5,7 @@ import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ome_operator import keys
@@ -18,6 +18,7 @@ from ome_operator.cache.scope import Scope
 from ome_operator.controllers.base import Core, WallClock
 from ome_operator.controllers.benchmarkjob import BenchmarkJobReconciler
 from ome_operator.controllers.catalog import CatalogReconciler
+from ome_operator.controllers.eyes import Eyes
 from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.reconciler import InferenceServiceReconciler
 from ome_operator.controllers.nodemodels import NodeModelsReconciler
@@ -29,6 +30,7 @@ from ome_operator.core.observed.objects import Deps, Exposure, Ref
 from ome_operator.core.reasons import Reason
 from ome_operator.kube.client import Client
 from ome_operator.kube.resources import RESOURCES
+from ome_operator.lint.judge import Judge
 from ome_operator.machinery.metrics import Metrics
 from ome_operator.machinery.relist import Audit
 from ome_operator.machinery.workqueue import WorkQueue
@@ -84,6 +86,9 @@ def _settled(settings: Settings) -> Deps:
         sees_cluster=settings.cluster_kinds,
         models_per_namespace=settings.models_per_namespace,
         gang_timeout=settings.gang_timeout,
+        judge=Judge(settings.lint_refuse),
+        preflight=settings.preflight,
+        scrapes_engines=settings.scrapes_engines,
     )
 
 
@@ -121,6 +126,7 @@ class Manager:
         self._routers = RouterWatch(lambda: list(self.cluster.pods), self._queue.add, wall, settings.router_watch)
         self._services = InferenceServiceReconciler(*known, executor, self._queue, settings, wall, core)
         self._services.strangers = self._routers.of
+        self._eyes = Eyes(self.cluster, metrics, wall, settings.metrics_per_service)
         status_only = *known, self._queue, settings.resync, wall
         self._catalog = CatalogReconciler(*status_only, core, settings.status_interval, scope, self._services.waves)
         self._sglang = SglangReconciler(*status_only)
@@ -238,6 +244,10 @@ class Manager:
         if not await self._queue.drain(grace):
             logger.warning("passes were cut off")
 
+    def record(self, why: str) -> None:
+        """Begin to write what the flight recorder has kept of all services to a file, which the log names."""
+        self._services.flight.write(why)
+
     async def _tidy(self) -> None:
         """Forget what nobody needs: every key has a pass meanwhile, which asks for what it needs again."""
         while True:
@@ -262,47 +272,33 @@ class Manager:
             result = "ok"
         finally:
             self._metrics.passed(ref.kind, result, time.monotonic() - started)
+            self._eyes.passed(ref)
 
     def watch_metrics(self, coverage: Coverage) -> None:
-        """Gauges that are read when somebody scrapes."""
-        self._metrics.watch(
-            "queue_depth", "Keys that wait or are worked on", "state",
-            lambda: {"waiting": self._queue.depth, "busy": self._queue.busy},
-        )  # fmt: skip
-        self._metrics.watch(
-            "watch_event_age_seconds", "Seconds since the last sign of life of a watch", "kind",
-            lambda: {kind: time.monotonic() - at for kind, at in coverage.last_event.items()},
-        )  # fmt: skip
-        self._metrics.watch("watch_events", "Events of a kind since the start", "kind", lambda: coverage.events)
-        self._metrics.watch(
-            "namespace_watched", "1 while a namespace of --watch-namespace is watched, 0 while it is absent", "namespace",
-            lambda: coverage.watched,
-        )  # fmt: skip
-        self._metrics.watch(
-            "router_strangers", "Workers that somebody else put into routers' lists, since the start", "state",
-            lambda: {"removed": self._routers.total},
-        )  # fmt: skip
-        self._metrics.watch("braked_services", "InferenceServices that are frozen or observed", "brake", self._braked)
-        self._metrics.watch(
-            "watch_unread", "Objects and events of a kind that nobody could read", "kind",
-            lambda: coverage.unread + self._unread,
-        )  # fmt: skip
-        self._metrics.watch("services", "InferenceServices by their Ready condition", "ready", self._readiness)
+        """What is read when somebody scrapes."""
+        ask, queue = self._metrics.ask, self._queue
+        ask("ome_queue_depth", lambda: {("waiting",): queue.depth, ("busy",): queue.busy})
+        ask("ome_queue_oldest_seconds", lambda: {(): queue.oldest})
+        ask("ome_watch_event_age_seconds", lambda: _by(coverage.last_event, lambda at: time.monotonic() - at))
+        ask("ome_watch_events_total", lambda: _by(coverage.events))
+        ask("ome_watch_unread_total", lambda: _by(coverage.unread + self._unread))
+        ask("ome_namespace_watched", lambda: _by(coverage.watched))
+        ask("ome_router_strangers_total", lambda: {(): self._routers.total})
+        ask("ome_braked_services", self._braked)
+        ask("ome_shared_edits", lambda: _by(self._services.waves.edits()))
+        ask("ome_wave_services", lambda: _by(self._services.waves.counts()))
+        self._eyes.watch()
 
-    def _braked(self) -> dict[str, float]:
-        found = {str(reason): 0.0 for reason in (Reason.FROZEN, Reason.OBSERVED)}
+    def _braked(self) -> dict[tuple[str, ...], float]:
+        found: dict[tuple[str, ...], float] = {(str(reason),): 0.0 for reason in (Reason.FROZEN, Reason.OBSERVED)}
         for resource in self.cluster.services():
             if (held := self.cluster.brake(resource)) is not None:
-                found[held.reason] += 1
+                found[held.reason,] += 1
         return found
 
-    def _readiness(self) -> dict[str, float]:
-        found = {"True": 0.0, "False": 0.0, "Unknown": 0.0}
-        for resource in self.cluster.services():
-            told = {one.get("type"): one.get("status") for one in resource.status.get("conditions") or ()}
-            ready = told.get("Ready") or "Unknown"
-            found[ready] = found.get(ready, 0.0) + 1
-        return found
+
+def _by(values: Mapping[str, float], read: Callable[[float], float] = float) -> dict[tuple[str, ...], float]:
+    return {(label,): read(value) for label, value in values.items()}
 
 
 def watched(kinds: Iterable[str] = KINDS, namespace: str = "") -> list[Watched]:

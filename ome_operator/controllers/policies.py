@@ -72,12 +72,11 @@ class Policies:
 
     def watch_metrics(self, metrics: Metrics) -> None:
         """A gauge of policies by what is known of them, from the first look on."""
-        text = "Admission policies that bind this operator, are absent, or could not be tried"
-        states = (BINDS, ABSENT, UNKNOWN)
-        metrics.watch(
-            "admission_policies", text, "state",
-            lambda: {state: Counter(self.found.values())[state] for state in states} if self.found else {},
-        )  # fmt: skip
+        metrics.ask("ome_admission_policies", self._counts)
+
+    def _counts(self) -> Mapping[tuple[str, ...], float]:
+        counts = Counter(self.found.values())
+        return {(state,): counts[state] for state in (BINDS, ABSENT, UNKNOWN)} if self.found else {}
 
     async def run(self) -> None:
         """Look until cancelled."""

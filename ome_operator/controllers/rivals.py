@@ -47,8 +47,7 @@ class Rivals:
 
     def watch_metrics(self, metrics: Metrics) -> None:
         """A gauge that is read when somebody scrapes."""
-        text = "Other operators of this class that work here"
-        metrics.watch("rivals", text, "namespace", lambda: dict.fromkeys(self.found, 1.0))
+        metrics.ask("ome_rivals", lambda: {(namespace,): 1.0 for namespace in self.found})
 
     async def run(self) -> None:
         """Look for ever."""

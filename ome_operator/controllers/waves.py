@@ -112,6 +112,10 @@ class _Object:
         """How many there are of each kind."""
         return told.Tally(len(self._done), self._under_way, self._counts[Kind.WAITING], tuple(self._failed))
 
+    def counts(self) -> Mapping[Kind, int]:
+        """How many services count how."""
+        return self._counts
+
     def turn(self, terms: Terms, now: datetime) -> Turn | None:
         """Which wave it is."""
         return decide(terms, self.total, self._done, self._under_way, len(self._failed), now)
@@ -218,6 +222,25 @@ class WaveRegistry:
         if turn is None:
             return None, None
         return told.status(shared.epoch.generation, turn, shared.tally()), turn.again(now)
+
+    def edits(self) -> Mapping[str, int]:
+        """Edits that are not everywhere: on their way, and those with which a service failed."""
+        found = {"rolling": 0, "stopped": 0}
+        for counts in (shared.counts() for shared in self._objects.values()):
+            if counts.get(Kind.FAILED):
+                found["stopped"] += 1
+            elif counts.get(Kind.WAITING) or counts.get(Kind.ROLLING):
+                found["rolling"] += 1
+        return found
+
+    def counts(self) -> Mapping[str, int]:
+        """Services by how they count, over all edits; without those that need not do anything."""
+        found = {str(kind): 0 for kind in Kind if kind != Kind.EQUAL}
+        for shared in self._objects.values():
+            for kind, number in shared.counts().items():
+                if kind != Kind.EQUAL:
+                    found[str(kind)] += number
+        return found
 
     def _kind(self, service: Service, ref: Ref, epoch: Epoch) -> Kind | None:
         shared = self._objects.get(ref)

@@ -39,6 +39,13 @@ class Ask:
     nodes: int | None = None
     prefill_nodes: int | None = None
     decode_nodes: int | None = None
+    prefill_groups: int = 1
+    decode_groups: int = 1
+    """Groups that the nodes of a role are divided into, each with all experts; with `pd`."""
+    decode_batch: int | None = None
+    """Requests of a rank of decode that a step is captured for; with `pd`."""
+    prefix_cache: bool = False
+    """Whether prefill keeps the prompts that it has read, for others that begin alike; with `pd`."""
     gpus_per_node: int = 8
     tp: int | None = None
     """GPUs of a copy, or of a stage of its pipeline; with `pd`, GPUs that share attention."""
@@ -59,6 +66,18 @@ class Ask:
     port: int | None = None
     name: str | None = None
     """Of the service, its runtime and its namespace."""
+
+    @property
+    def only_apart(self) -> dict[str, bool]:
+        """Option of the strategy with prefill and decode apart -> whether it was given."""
+        return {
+            "--prefill-nodes": self.prefill_nodes is not None,
+            "--decode-nodes": self.decode_nodes is not None,
+            "--prefill-groups": self.prefill_groups != 1,
+            "--decode-groups": self.decode_groups != 1,
+            "--decode-batch": self.decode_batch is not None,
+            "--prefix-cache": self.prefix_cache,
+        }
 
     @property
     def attention_dp(self) -> bool:

@@ -37,6 +37,8 @@ def _title(plan: Plan, role: RoleFit, rank: str, alike: bool) -> str:
     parts = [role.stage.capitalize()] if role.stage else []
     if plan.copies > 1:
         parts.append(f"each of {plan.copies} copies")
+    if role.groups > 1:
+        parts.append(f"each of {role.groups} groups")
     if role.nodes > 1 and rank != RANK:
         parts.append(f"node {rank}")
     elif role.nodes > 1:
@@ -56,12 +58,20 @@ _MEANING = {
     "PORT": "a port that is free on all nodes",
     "HOST1": "the name of node 1 as SSH finds it, and so on",
 }
+_NODE0 = re.compile(r"(PREFILL|DECODE)(\d+)_NODE0")
 _VARIABLE = re.compile(r"\$\{?([A-Z][A-Z0-9_]*)")
 
 
 def variables(text: str) -> tuple[str, ...]:
     """A sentence for each variable of these commands that a person has to set."""
-    return tuple(f"${name}: {_MEANING[name]}." for name in dict.fromkeys(_VARIABLE.findall(text)) if name in _MEANING)
+    said = ((name, _meaning(name)) for name in dict.fromkeys(_VARIABLE.findall(text)))
+    return tuple(f"${name}: {meaning}." for name, meaning in said if meaning)
+
+
+def _meaning(name: str) -> str:
+    if found := _NODE0.fullmatch(name):
+        return f"the address of node 0 of group {found[2]} of {found[1].lower()}"
+    return _MEANING.get(name, "")
 
 
 def reasons(plan: Plan) -> str:

@@ -19,7 +19,7 @@ class RoleFit:
     """prefill, decode, or "" where one engine does both."""
     nodes: int
     gpus: int
-    """Of one node that the group uses."""
+    """Of a node that the group uses."""
     tp: int
     """GPUs that hold all experts together; of a stage where there is a pipeline."""
     pp: int = 1
@@ -36,6 +36,8 @@ class RoleFit:
     experts_on_cpus: bool = False
     share: float = 0.9
     """Of a GPU's memory for weights and cache."""
+    groups: int = 1
+    """Alike, in a copy of the service."""
 
     @property
     def attention_tp(self) -> int:

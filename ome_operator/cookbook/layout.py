@@ -36,7 +36,7 @@ class Plan:
     @property
     def runtime_name(self) -> str:
         """Says what the runtime is for."""
-        size = "-".join(f"{role.nodes * role.gpus}" for role in self.roles)
+        size = "-".join(f"{f'{role.groups}x' if role.groups > 1 else ''}{role.nodes * role.gpus}" for role in self.roles)
         return f"{self.name}-{self.hardware.name}-{self.ask.strategy.replace('+', '-')}{size}"
 
     @property
@@ -47,11 +47,13 @@ class Plan:
     @property
     def nodes(self) -> int:
         """That the whole service takes."""
-        return -(-self.copies // self.per_node) * sum(role.nodes for role in self.roles)
+        return -(-self.copies // self.per_node) * sum(role.nodes * role.groups for role in self.roles)
 
     @property
     def published(self) -> tuple[Published, ...]:
-        """What others have measured with these sizes."""
+        """What others have measured with these sizes; of prompts that are kept, and of other batches, they say nothing."""
+        if self.ask.prefix_cache or self.ask.decode_batch not in (None, self.served.wide_batch):
+            return ()
         names = {"model": self.served.name, "hardware": self.hardware.name, "engine": self.engine.name}
         asked = {**names, "strategy": self.ask.strategy}
         return tuple(each for each in published() if each.suits(asked, self.roles))
@@ -65,16 +67,20 @@ class Plan:
 def plan(ask: Ask, known: Library) -> Plan:
     """Sizes for what was asked; RefusedError where it cannot work."""
     served, hardware, chosen = known.model(ask.model), known.machine(ask.hardware), engine(ask.engine, ask.version)
-    _possible(ask, served, hardware, chosen)
+    sample = known.elsewhere.get(served.name.lower(), "")
+    _possible(ask, served, hardware, chosen, f" {sample} is a service of it that needs none." if sample else "")
     if ask.strategy == WIDE:
         return _apart(ask, served, hardware, chosen)
     return _together(ask, served, hardware, chosen)
 
 
-def _possible(ask: Ask, served: Served, hardware: Hardware, chosen: Engine) -> None:
-    """Everything but sizes."""
+def _possible(ask: Ask, served: Served, hardware: Hardware, chosen: Engine, sample: str) -> None:
+    """Everything but sizes. `sample`: what there is besides, as a sentence."""
     if ask.strategy not in STRATEGIES:
         raise RefusedError(f"There is no strategy {ask.strategy}: there is {', '.join(STRATEGIES)}.")
+    if served.strategies and ask.strategy not in served.strategies:
+        known = ", ".join(f"--strategy {each}" for each in served.strategies)
+        raise RefusedError(f"Of {served.name} there is a recipe for {known} alone.{sample}")
     if ask.strategy not in chosen.strategies:
         known = ", ".join(chosen.strategies)
         raise RefusedError(f"{chosen.name} {chosen.version} has no preset for {ask.strategy}: it has one for {known}.")
@@ -108,8 +114,8 @@ def _possible(ask: Ask, served: Served, hardware: Hardware, chosen: Engine) -> N
 
 def _together(ask: Ask, served: Served, hardware: Hardware, chosen: Engine) -> Plan:
     """One engine reads and answers."""
-    if ask.prefill_nodes or ask.decode_nodes:
-        raise RefusedError("--prefill-nodes and --decode-nodes belong to --strategy pd.")
+    if given := [option for option, was in ask.only_apart.items() if was]:
+        raise RefusedError(f"{given[0]} belongs to --strategy pd.")
     size = roles.asked(ask, chosen)
     role = _smallest(ask, served, hardware, chosen) if size is None else roles.role(ask, chosen, size)
     if why := fit.problem(served, hardware, role, ask.kv_cache_dtype):
@@ -158,11 +164,11 @@ def _apart(ask: Ask, served: Served, hardware: Hardware, chosen: Engine) -> Plan
             "--strategy pd takes DP and EP from --prefill-nodes, --decode-nodes and --tp (GPUs that share attention): "
             "leave --dp, --ep and --pp out."
         )
-    found = roles.apart(ask, chosen, served.facts.experts.routed if served.facts.experts else 0)
+    found = roles.apart(ask, chosen, served)
     for role in found:
         if why := fit.problem(served, hardware, role, ask.kv_cache_dtype):
             raise RefusedError(f"{role.stage.capitalize()} on {role.nodes} nodes cannot work: {why}.")
-    left = (ask.nodes or 0) - sum(role.nodes for role in found)
+    left = (ask.nodes or 0) - sum(role.nodes * role.groups for role in found)
     notes = [f"{left} of {ask.nodes} nodes stay empty."] if left > 0 else []
     notes += _hints(ask, served, hardware, chosen, found)
     return Plan(ask, served, hardware, chosen, found, 1, 1, tuple(notes))
@@ -183,6 +189,11 @@ def _hints(ask: Ask, served: Served, hardware: Hardware, chosen: Engine, found: 
         if left.tokens < wanted:
             fp8 = "" if ask.kv_cache_dtype else " --kv-cache-dtype fp8_e4m3 doubles it."
             yield f"A request of {wanted:,} tokens does not fit into it: longer ones than the cache are refused.{fp8}"
+    if ask.prefix_cache:
+        yield (
+            "The router sends what begins alike to the same group of prefill; in a group each rank has a cache of its own, "
+            "and chance chooses the rank: what all requests share is found, the turns of a conversation often are not."
+        )
     if ask.model_type:
         yield f"The engine takes {served.name} for {ask.model_type}: only for engines that do not know its own type."
     if ask.host_network:

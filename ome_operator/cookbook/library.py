@@ -39,6 +39,14 @@ class Served:
     reasoning_parser: str | None
     why: str
     """Why it has no parser, where it has none."""
+    strategies: tuple[str, ...]
+    """That it has recipes for; () for all."""
+    remote_code: bool
+    """Whether its tokenizer is Python code beside the weights."""
+    wide_nodes: int
+    """Of the published recipe with prefill and decode apart; a quarter of them is for prefill."""
+    wide_batch: int
+    """Requests of a rank of decode there."""
 
     @property
     def place(self) -> str:
@@ -124,7 +132,7 @@ class Library:
     """By name in lower case."""
     hardware: Mapping[str, Hardware]
     elsewhere: Mapping[str, str]
-    """Name in lower case of a model without a recipe → the file of a service that serves it."""
+    """Name in lower case of a model that has not a recipe for everything → the file of a service that serves it."""
 
     def model(self, name: str) -> Served:
         """A model by its name, its repository or what follows its family: Kimi-K2-Base, moonshotai/Kimi-K2-Base, base."""
@@ -134,7 +142,7 @@ class Library:
             known = ", ".join(served.name for served in self.models.values())
             sample = self.elsewhere.get(asked)
             instead = f" {sample} is a service of {name} that needs none." if sample else ""
-            raise RefusedError(f"There is no recipe for a model {name}: there are recipes for Kimi K2 ({known}).{instead}")
+            raise RefusedError(f"There is no recipe for a model {name}: there are recipes for {known}.{instead}")
         return found[0]
 
     def machine(self, name: str) -> Hardware:
@@ -159,11 +167,13 @@ def library(models: Iterable[tuple[Model, str]], classes: Iterable[AcceleratorCl
         name = repository.rpartition("/")[2]
         if name in data and (one := _served(name, repository, model, text, data[name])):
             served[name.lower()] = one
-        elif sample := samples.get(model.name):
+        known = served.get(name.lower())
+        if (known is None or known.strategies) and (sample := samples.get(model.name)):
             elsewhere[name.lower()] = sample
     hardware = {one.name: one for one in map(_hardware, classes) if one is not None}
     ordered = dict(sorted(hardware.items(), key=lambda item: (item[1].vendor != "nvidia", item[0])))
-    return Library(served, ordered, elsewhere)
+    whole_first = dict(sorted(served.items(), key=lambda item: bool(item[1].strategies)))
+    return Library(whole_first, ordered, elsewhere)
 
 
 def engines() -> Mapping[str, tuple[str, ...]]:
@@ -213,9 +223,9 @@ def _data(name: str) -> dict[str, Any]:
 
 
 def _served(name: str, repository: str, model: Model, text: str, data: Mapping[str, Any]) -> Served | None:
-    config = data["config"]
-    sizes = weights(config)
-    if sizes is None:
+    config = published_config(repository)
+    sizes = weights(config) if config is not None else None
+    if config is None or sizes is None:
         return None
     return Served(
         name=name,
@@ -228,6 +238,10 @@ def _served(name: str, repository: str, model: Model, text: str, data: Mapping[s
         tool_call_parser=data["toolCallParser"],
         reasoning_parser=data["reasoningParser"],
         why=data.get("why", ""),
+        strategies=tuple(data.get("strategies", ())),
+        remote_code=data["remoteCode"],
+        wide_nodes=data["wide"]["nodes"],
+        wide_batch=data["wide"]["batch"],
     )
 
 

@@ -18,8 +18,6 @@ from ome_operator.util.kubeyaml import plain
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 """Ten times as fast where PyYAML was built with libyaml."""
-BATCH = 480
-"""Requests of one decode rank in the published recipe with prefill and decode apart."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +107,9 @@ def _filled(plan: Plan, *, leaders: list[str], **words: Any) -> Filled:
             has=lambda flag: flag in line.flags and not line.flags[flag].deprecated,
             reads=lambda variable: variable in line.variables,
             vendor=plan.hardware.vendor,
-            batch=BATCH,
+            batch=ask.decode_batch or served.wide_batch,
+            prefix_cache=ask.prefix_cache,
+            remote_code=served.remote_code,
             copies=plan.copies,
             experts=experts.routed if experts else 0,
             tool_call_parser=_parser(ask.tool_call_parser, served.tool_call_parser),

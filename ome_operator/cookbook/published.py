@@ -39,7 +39,7 @@ class Published:
 
     def suits(self, asked: Mapping[str, str], roles: Sequence[RoleFit]) -> bool:
         """Whether a plan is this recipe."""
-        if asked != self.asked or len(roles) != len(self.roles):
+        if asked != self.asked or len(roles) != len(self.roles) or any(role.groups > 1 for role in roles):
             return False
         wanted = [(role, name, size) for role, sizes in zip(roles, self.roles, strict=True) for name, size in sizes.items()]
         return all(getattr(role, name) == size for role, name, size in wanted)

@@ -5,13 +5,11 @@ from collections.abc import Iterator
 from ome_operator import keys
 from ome_operator.cookbook.ask import PIPELINE, SPREAD, Ask, RefusedError
 from ome_operator.cookbook.fit import RoleFit
-from ome_operator.cookbook.library import Engine
+from ome_operator.cookbook.library import Engine, Served
 
 MOST_NODES = 8
 """Of one copy, when the cookbook chooses."""
 PREFILL, DECODE = "prefill", "decode"
-APART_NODES = 16
-"""Of the published recipe with prefill and decode apart; a quarter of them is for prefill."""
 
 
 def asked(ask: Ask, chosen: Engine) -> int | None:
@@ -77,18 +75,29 @@ def role(ask: Ask, chosen: Engine, size: int) -> RoleFit:
     )
 
 
-def apart(ask: Ask, chosen: Engine, experts: int) -> tuple[RoleFit, RoleFit]:
-    """Prefill and decode: experts over all GPUs of each, and ranks of attention of a GPU, or of as many as asked for."""
-    prefill, decode = _halves(ask)
-    return _wide(ask, chosen, keys.ENGINE, PREFILL, prefill, experts), _wide(
-        ask, chosen, keys.DECODER, DECODE, decode, experts
+def apart(ask: Ask, chosen: Engine, served: Served) -> tuple[RoleFit, RoleFit]:
+    """Prefill and decode: experts over all GPUs of a group, and ranks of attention of a GPU, or of as many as asked for."""
+    prefill, decode = _halves(ask, served.wide_nodes)
+    experts = served.facts.experts.routed if served.facts.experts else 0
+    return (
+        _wide(ask, chosen, keys.ENGINE, PREFILL, _group(PREFILL, prefill, ask.prefill_groups), experts),
+        _wide(ask, chosen, keys.DECODER, DECODE, _group(DECODE, decode, ask.decode_groups), experts),
     )
 
 
-def _halves(ask: Ask) -> tuple[int, int]:
-    """Nodes for prefill and for decode."""
+def _group(stage: str, nodes: int, groups: int) -> tuple[int, int]:
+    """Nodes of a group, and groups."""
+    if nodes % groups:
+        raise RefusedError(
+            f"{nodes} nodes of {stage} make no {groups} groups of whole nodes: --{stage}-groups divides them."
+        )
+    return nodes // groups, groups
+
+
+def _halves(ask: Ask, usual: int) -> tuple[int, int]:
+    """Nodes for prefill and for decode; `usual` ones where nobody says how many."""
     prefill, decode = ask.prefill_nodes, ask.decode_nodes
-    whole = ask.nodes or (prefill + decode if prefill and decode else APART_NODES)
+    whole = ask.nodes or (prefill + decode if prefill and decode else usual)
     prefill = prefill or (whole - decode if decode else max(1, whole // 4))
     decode = decode or whole - prefill
     if prefill < 1 or decode < 1 or prefill + decode > whole:
@@ -96,7 +105,9 @@ def _halves(ask: Ask) -> tuple[int, int]:
     return prefill, decode
 
 
-def _wide(ask: Ask, chosen: Engine, component: str, stage: str, nodes: int, experts: int) -> RoleFit:
+def _wide(ask: Ask, chosen: Engine, component: str, stage: str, size: tuple[int, int], experts: int) -> RoleFit:
+    """`size`: nodes of a group, and groups."""
+    nodes, groups = size
     gpus, together = nodes * ask.gpus_per_node, ask.tp or 1
     if gpus % together:
         raise RefusedError(
@@ -114,6 +125,7 @@ def _wide(ask: Ask, chosen: Engine, component: str, stage: str, nodes: int, expe
         ep=gpus,
         redundant=redundant(experts, gpus, spare=1 if stage == DECODE else 0),
         share=_share(chosen, stage),
+        groups=groups,
     )
 
 

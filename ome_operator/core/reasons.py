@@ -11,6 +11,8 @@ ROLLED_OUT, READY, ADVICE = "RolledOut", "Ready", "Advice"
 DRIFTED = {"runtime": "RuntimeDrifted", "model": "ModelDrifted"}
 """Only of services that do not follow edits: True where what they keep is another by now."""
 ANOTHER, RECOVERED, FROZEN = "AnotherOperator", "Recovered", "Frozen"
+PREFLIGHT = "Preflight"
+"""Only where the check before an engine found something."""
 ROUTER_INTACT = "RouterIntact"
 """Only where somebody else's workers were in a router's list lately."""
 COMPLETE = "Complete"
@@ -18,7 +20,7 @@ COMPLETE = "Complete"
 CONDITION = {keys.ENGINE: ENGINE_READY, keys.DECODER: DECODER_READY, keys.ROUTER: ROUTER_READY}
 """Component -> the condition that tells how it is."""
 ORDER = (
-    FROZEN, MODEL_READY, RUNTIME_READY, ENGINE_READY, DECODER_READY, ROUTER_READY, RECOVERED, ROLLED_OUT, READY,
+    FROZEN, MODEL_READY, RUNTIME_READY, ENGINE_READY, DECODER_READY, ROUTER_READY, PREFLIGHT, RECOVERED, ROLLED_OUT, READY,
     *DRIFTED.values(), ROUTER_INTACT, ADVICE,
 )  # fmt: skip
 """Conditions of an InferenceService in the order in which a person reads them."""
@@ -68,6 +70,7 @@ class Reason(StrEnum):
     NO_ACCELERATOR_FITS = "NoAcceleratorFits"
     REVISION_NOT_FOUND = "RevisionNotFound"
     REVISION_TOO_LARGE = "RevisionTooLarge"
+    CONFIGURATION_REFUSED = "ConfigurationRefused"
     WAITING_FOR_NODES = "WaitingForNodes"
     NODES_UNKNOWN = "NodesUnknown"
 
@@ -86,6 +89,8 @@ class Reason(StrEnum):
     ERR_IMAGE_PULL = "ErrImagePull"
     CRASH_LOOP_BACK_OFF = "CrashLoopBackOff"
     PODS_REFUSED = "PodsRefused"
+    PREFLIGHT_FAILED = "PreflightFailed"
+    PREFLIGHT_FINDINGS = "PreflightFindings"
 
     # What the API server refused, or another owner holds
     NAME_TAKEN = "NameTaken"

@@ -17,15 +17,16 @@ from ome_operator.core.recovery.recover import Recovery
 from ome_operator.core.render import router_key, services
 from ome_operator.core.resolve.inputs import runtime_refs
 from ome_operator.core.resolve.pinned import tokens
-from ome_operator.core.rollout import progress_deadline, shared_edits
+from ome_operator.core.rollout import judging, progress_deadline, shared_edits
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.placing import PLACED, Placing
 from ome_operator.core.rollout.planner import ReplicaCounts
 from ome_operator.core.rollout.progress_deadline import Clock
 from ome_operator.core.rollout.step import RolloutStep
 from ome_operator.core.status import conditions as cond
-from ome_operator.core.status import rollout, strangers
+from ome_operator.core.status import preflight, rollout, strangers
 from ome_operator.core.status.service import Report
+from ome_operator.engines import series
 
 
 def report(
@@ -45,6 +46,7 @@ def report(
     """
     service, resolved = snapshot.service, intent.resolved
     rolled_out = _rollout(service, intent, step, counts, want, clock)
+    checked = preflight.checked(snapshot.pods)
     arrived = pending if rolled_out is not None and rolled_out.status else ()
     return Report(
         generation=service.generation,
@@ -58,7 +60,7 @@ def report(
             *_without_room(snapshot, intent, want),
             *_waiting(placing, want),
         ),
-        advice=(*want.advice, *snapshot.observed.warnings),
+        advice=(*want.advice, *_judged(snapshot, intent, want), *_untold(snapshot, intent), *snapshot.observed.warnings),
         model=_model(intent),
         runtime=resolved.runtime.name if resolved.runtime else _named_runtime(service),
         url=_url(service, intent, want),
@@ -75,11 +77,18 @@ def report(
         rejected=_rejected(snapshot, intent, want, clock),
         pods=snapshot.observed.pods,
         component_urls=_urls(intent, want),
-        groups=recovery.groups,
+        groups=preflight.beside(recovery.groups, checked),
+        preflight=preflight.condition(checked),
         placement=placing.stored,
         recovered=recovery.condition,
         intact=_intact(snapshot, intent, want),
     )
+
+
+def _judged(snapshot: Snapshot, intent: Intent, want: Desired) -> tuple[str, ...]:
+    """What the rules of `ome lint` say of the target."""
+    data = intent.data.get(intent.target)
+    return judging.advice(snapshot, intent.owner, intent.resolved, intent.target, data, want.manifests)
 
 
 def _intact(snapshot: Snapshot, intent: Intent, want: Desired) -> cond.Condition | None:
@@ -89,6 +98,17 @@ def _intact(snapshot: Snapshot, intent: Intent, want: Desired) -> cond.Condition
         return None
     keyed = any(one["kind"] == "Deployment" and router_key.secret(intent.owner, one) for one in want.manifests)
     return strangers.condition(found, names.router_key(intent.owner.name) if keyed else "", snapshot.now)
+
+
+def _untold(snapshot: Snapshot, intent: Intent) -> Iterator[str]:
+    """Engines that tell Prometheus nothing, where the chart has it ask them. Nothing is added to a revision for it."""
+    stored: Mapping[str, Any] = (intent.data.get(intent.target) or {}).get("workloads") or {}
+    for component, role in stored.items() if snapshot.deps.scrapes_engines else ():
+        if flag := series.lacks(role["leader"]["spec"]["template"]["spec"]["containers"][0]):
+            yield (
+                f"{component}: the engine serves no metrics without {flag}, and metrics.engines.podMonitor of the chart has "
+                "Prometheus ask for them: add it to the args, which makes a new revision"
+            )
 
 
 def _named_runtime(service: InferenceService) -> str:

@@ -186,6 +186,11 @@ _STEPS: Mapping[str, str] = {
     Reason.STARTING: "weights are being loaded: ome logs {service}{which} -f",
     Reason.CONTAINER_CREATING: "no container runs yet: the node pulls the image and mounts volumes, which takes time",
     Reason.FAILED_MOUNT: "mend what the message names, on the pod's node or in the spec; the kubelet tries again",
+    Reason.PREFLIGHT_FAILED: (
+        "mend what it names; it is asked again within 5 min, at once when the pods are deleted. "
+        "To start anyway: kubectl annotate isvc {service} --overwrite ome.io/preflight=Warn, which makes a new revision"
+    ),
+    Reason.PREFLIGHT_FINDINGS: "the engine started all the same; ome logs {service}{which} -c ome-preflight has more",
     Reason.NODE_LOST: "look at the node: kubectl get nodes",
     Reason.TERMINATING: "wait for its grace period; a pod that stays is on a lost node",
     Reason.PODS_REFUSED: "mend what the API server names: quota, Pod Security, ServiceAccount or webhook",

@@ -28,6 +28,8 @@ class Preview:
     services: tuple[Forecast, ...]
     problems: tuple[str, ...] = ()
     """Objects of the files that cannot be read as they are."""
+    lint: tuple[str, ...] = ()
+    """What the rules of `ome lint` find in the services, a sentence each."""
 
 
 @dataclass(frozen=True)

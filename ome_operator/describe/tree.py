@@ -17,13 +17,14 @@ from ome_operator.core.reasons import (
     DRIFTED,
     FROZEN,
     MODEL_READY,
+    PREFLIGHT,
     READY,
     ROLLED_OUT,
     RUNTIME_READY,
     Reason,
 )
 from ome_operator.core.recovery.failure import sentence
-from ome_operator.core.recovery.record import FAILED, NODE_LOST, RECYCLING, RESTARTING, SYSTEMIC
+from ome_operator.core.recovery.record import FAILED, HELD, NODE_LOST, RECYCLING, RESTARTING, SYSTEMIC
 from ome_operator.core.render.statefulsets import Stored, stored
 from ome_operator.core.resolve.finetuned import mounted
 from ome_operator.core.rollout.members import existing
@@ -169,7 +170,7 @@ def _unseen(body: Mapping[str, Any]) -> str:
 
 def _conditions(told: Mapping[str, Mapping[str, Any]]) -> Iterable[Said]:
     """Conditions that people act on and that no pod shows."""
-    for name in (MODEL_READY, RUNTIME_READY, ROLLED_OUT, *WHEN_TRUE):
+    for name in (MODEL_READY, RUNTIME_READY, PREFLIGHT, ROLLED_OUT, *WHEN_TRUE):
         one = told.get(name)
         bad = "True" if name in WHEN_TRUE else "False"
         if one is not None and one.get("status") == bad and one.get("reason") != "Progressing":
@@ -294,7 +295,7 @@ def _remembered(component: str, revision: str, status: Mapping[str, Any]) -> dic
     return found
 
 
-_TELLING = frozenset({NODE_LOST, SYSTEMIC, RESTARTING, RECYCLING, FAILED})
+_TELLING = frozenset({HELD, NODE_LOST, SYSTEMIC, RESTARTING, RECYCLING, FAILED})
 """Phases that say more than the group's pods do."""
 
 

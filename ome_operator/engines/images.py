@@ -17,6 +17,16 @@ def name(image: str) -> str:
     return image.partition("@")[0].rpartition("/")[2].partition(":")[0]
 
 
+def exact(image: str, version: str) -> bool:
+    """Whether an image has exactly this version, as its makers built it.
+
+    Its tag is the version, with nothing behind it but the CUDA and the architecture, or names no version at all, so that the
+    annotation says it. `0.5.23-p3` is somebody's own.
+    """
+    tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
+    return bool(re.fullmatch(rf"v?{re.escape(version)}(-cu\d+)?(-(amd64|arm64))?", tag)) or not _VERSION.search(tag)
+
+
 def version(image: str, annotations: Mapping[str, str], program: str) -> str:
     """The version that an image has of a program: by its tag, else by the annotation; "" where neither says it.
 

@@ -1,18 +1,22 @@
 """What is known of a model without its files: its status, the configuration in its spec, or the sizes of a known recipe."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ome_operator.api import AcceleratorClass, Model
+from ome_operator import keys
+from ome_operator.api import AcceleratorClass, Model, Runtime
 from ome_operator.api.well_known import WellKnown
 from ome_operator.cookbook.library import memory, published_config, widths
+from ome_operator.core.observed.judging import Part
 from ome_operator.core.selection.model_profile import facts_of, learned
 from ome_operator.lint.subject import ModelFacts
 from ome_operator.modelinfo.extract import CONFIG, facts
 from ome_operator.modelinfo.weight_sizes import weights
+from ome_operator.util.memoize import memoize_by_identity
 
 
+@memoize_by_identity(512)
 def model_facts(model: Model, well_known: WellKnown) -> ModelFacts:
     """Everything that is known of a model."""
     config = _config(model)
@@ -35,6 +39,20 @@ def _config(model: Model) -> Mapping[str, Any] | None:
 def node_labels(classes: Mapping[str, AcceleratorClass]) -> dict[str, Mapping[str, str]]:
     """Class -> the labels by which its nodes are found."""
     return {name: accelerator.spec.discovery.node_selector or {} for name, accelerator in classes.items()}
+
+
+def gpu_memory(
+    inputs: Mapping[str, Any], runtime: Runtime | None, parts: Iterable[Part], classes: Mapping[str, AcceleratorClass]
+) -> dict[str, int]:
+    """Accelerator class -> bytes of a GPU, of those on which a revision with these inputs may run."""
+    chosen = {part["class"] for part in (inputs.get("accelerator") or {}).values() if "class" in part}
+    required = runtime.spec.accelerator_requirements if runtime is not None else None
+    named = frozenset(chosen or (required and required.accelerator_classes) or ())
+    boxes = [
+        box for part in parts if part.component != keys.ROUTER for pod in part.pods for box in pod["spec"]["containers"]
+    ]
+    asked = frozenset(name for box in boxes for name in ((box.get("resources") or {}).get("limits") or {}))
+    return memories(classes, named, asked)
 
 
 def memories(classes: Mapping[str, AcceleratorClass], named: frozenset[str], resources: frozenset[str]) -> dict[str, int]:

@@ -82,8 +82,10 @@ def _short(hit: Hit) -> Hit:
 
 
 def check(subject: Subject, ignored: Collection[str] = ()) -> list[Finding]:
-    """What is found in a service, the worst first, at most `MOST` of a rule; `ignored`: ids of rules that are left out."""
-    asked = [rule for name, rule in RULES.items() if name not in ignored]
+    """What is found in a service, the worst first, at most `MOST` of a rule; `ignored`: ids of rules that are left out,
+    as those are that the service itself names.
+    """
+    asked = [rule for name, rule in RULES.items() if name not in subject.ignored.union(ignored)]
     hits = ((rule, hit) for rule in asked for hit in islice(rule.check(subject), MOST))
     found = [Finding(rule, subject.service, _short(hit)) for rule, hit in hits]
     return sorted(dict.fromkeys(found), key=lambda finding: _ORDER.index(finding.rule.severity))

@@ -1,5 +1,6 @@
 """A service as the operator would run it, and what is known of its model: all that rules look at."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -8,7 +9,7 @@ from typing import Any
 from ome_operator import keys, quantity
 from ome_operator.api import Component, InferenceService, Runtime
 from ome_operator.api.learned import Facts
-from ome_operator.describe.outcome import Outcome
+from ome_operator.core.observed.judging import Part
 from ome_operator.engines.flags import Versions
 from ome_operator.lint.launch import Launch, launch
 from ome_operator.modelinfo.weight_sizes import Weights
@@ -92,6 +93,8 @@ class Subject:
     """Accelerator class -> labels of its nodes."""
     advice: str = ""
     """What the operator says in the condition Advice."""
+    ignored: frozenset[str] = frozenset()
+    """Ids of the rules that say nothing here."""
 
     def role(self, title: str) -> Role | None:
         """The role of a title."""
@@ -127,55 +130,48 @@ def items(value: Any, name: str) -> list[Manifest]:
 def subject(
     service: InferenceService,
     runtime: Runtime | None,
-    outcome: Outcome,
+    parts: Iterable[Part],
     model: ModelFacts | None,
     versions: Versions,
     memory: Mapping[str, int],
     labels: Mapping[str, Mapping[str, str]],
+    *,
+    problems: tuple[str, ...] = (),
+    advice: str = "",
     alone: bool = False,
 ) -> Subject:
-    """A service from what the operator would write for it. `alone`: the service was only made up to look at its runtime."""
-    sizes = {role.component: (role.size, role.title) for role in outcome.roles}
-    roles = []
-    for component in (keys.ENGINE, keys.DECODER, keys.ROUTER):
-        pods = [_template(manifest) for manifest in outcome.manifests if _is(manifest, component)]
-        size, title = sizes.get(component, (1, component))
-        if pods:
-            worker = pods[1] if size > 1 and len(pods) > 1 else None
-            roles.append(
-                Role(
-                    component=component,
-                    title=title,
-                    size=size,
-                    leader=pods[0],
-                    worker=worker,
-                    launch=_launch(pods[0], service.annotations, versions),
-                    others=_launch(worker, service.annotations, versions) if worker is not None else None,
-                    written=tuple(_written(service, runtime, component, alone)),
-                )
-            )
+    """A service from the pods that the operator would make for it. `alone`: it was made up to look at its runtime."""
     return Subject(
         service="" if alone else f"{service.namespace}/{service.name}",
         runtime=f"{runtime.kind} {runtime.name}" if runtime is not None else "",
-        roles=tuple(roles),
+        roles=tuple(_role(part, service, runtime, versions, alone) for part in parts),
         model=model,
-        problems=outcome.problems,
+        problems=problems,
         versions=versions,
         memory=memory,
         labels=labels,
-        advice="" if alone else outcome.advice,
+        advice="" if alone else advice,
+        ignored=ignored(service.annotations),
     )
 
 
-def _is(manifest: Manifest, component: str) -> bool:
-    """Whether it is a workload of a component: the leader's comes first."""
-    workload = manifest["kind"] in ("StatefulSet", "Deployment")
-    return workload and bool(manifest["metadata"]["labels"].get(keys.COMPONENT) == component)
+def ignored(annotations: Mapping[str, str]) -> frozenset[str]:
+    """Ids of the rules that say nothing about a service, by its annotation."""
+    return frozenset(re.split(r"[\s,]+", annotations.get(keys.LINT_IGNORE, ""))) - {""}
 
 
-def _template(manifest: Manifest) -> Manifest:
-    found: Manifest = manifest["spec"]["template"]
-    return found
+def _role(part: Part, service: InferenceService, runtime: Runtime | None, versions: Versions, alone: bool) -> Role:
+    leader, worker = part.pods[0], part.pods[1] if part.size > 1 and len(part.pods) > 1 else None
+    return Role(
+        component=part.component,
+        title=part.title,
+        size=part.size,
+        leader=leader,
+        worker=worker,
+        launch=_launch(leader, service.annotations, versions),
+        others=_launch(worker, service.annotations, versions) if worker is not None else None,
+        written=tuple(_written(service, runtime, part.component, alone)),
+    )
 
 
 def _launch(pod: Manifest, annotations: Mapping[str, str], versions: Versions) -> Launch | None:

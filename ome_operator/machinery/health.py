@@ -7,7 +7,7 @@ from aiohttp import web
 
 Answer = tuple[bool, str]
 """Whether all is well, and a text."""
-Route = Callable[[], Answer]
+Route = Callable[[], Answer | Awaitable[Answer]]
 
 
 class PortTaken(Exception):
@@ -39,7 +39,8 @@ def _handler(route: Route, key: str) -> Callable[[web.Request], Awaitable[web.St
         shown = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if key and not compare_digest(shown.encode(errors="replace"), key.encode()):
             return web.Response(text="this page needs the key of the router: Authorization: Bearer KEY", status=401)
-        well, text = route()
+        answer = route()
+        well, text = answer if isinstance(answer, tuple) else await answer
         return web.Response(text=text, status=200 if well else 503)
 
     return handle

@@ -58,6 +58,10 @@ class Schedule(Generic[K]):
         """How many keys wait although they are due."""
         return sum(1 for due in self._due.values() if due <= now)
 
+    def late(self, now: float) -> float:
+        """Seconds for which the key that waits longest has been due; keys that are being worked on wait for nothing yet."""
+        return max(0.0, now - min((due for key, due in self._due.items() if key not in self._busy), default=now))
+
     def add(self, key: K, now: float, after: float = 0.0, *, spaced: bool = False) -> None:
         """The key is dirty, to be worked on after so many seconds; `spaced`: not too soon after its last run."""
         due = now + after

@@ -66,7 +66,9 @@ class Complaints:
 
 
 class Watchdog:
-    """`look` again and again; `ask` has the loop call what it is given, `stack` says what the loop's thread does."""
+    """`look` again and again; `ask` has the loop call what it is given, `stack` says what the loop's thread does, and `lag`
+    is told how long each answer took.
+    """
 
     def __init__(
         self,
@@ -77,11 +79,12 @@ class Watchdog:
         stalled: Callable[[Stall], None],
         dead: Callable[[Stall], None],
         patience: float,
+        lag: Callable[[float], object] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
         wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
     ) -> None:
         self._ask, self._stack, self._cpu, self._clock, self._wait = ask, stack, cpu, clock, wait
-        self._stalled, self._dead, self._patience = stalled, dead, patience
+        self._stalled, self._dead, self._patience, self._lag = stalled, dead, patience, lag
         self.silent = 0.0
         """Seconds for which the loop has not answered, as far as this thread ran itself: a process that was frozen proves
         nothing."""
@@ -106,6 +109,7 @@ class Watchdog:
                 told = True
                 self._dead(stall())
         self.silent = 0.0
+        self._lag(self._clock() - asked)
         if self._clock() - asked > LONG:
             self._stalled(stall())
 
@@ -116,6 +120,7 @@ def begin(
     stalled: Callable[[Stall], None],
     dead: Callable[[Stall], None],
     patience: float,
+    lag: Callable[[float], object] = lambda _: None,
 ) -> tuple[Watchdog, Callable[[], None]]:
     """Watch the running loop, whose thread this is; what ends it."""
     me, over = threading.get_ident(), threading.Event()
@@ -129,7 +134,7 @@ def begin(
         return answered.wait(seconds) or over.is_set()  # a loop that has ended answers nobody
 
     ask, cpu = loop.call_soon_threadsafe, _cpu_of(me)
-    dog = Watchdog(ask, stack, cpu, stalled=stalled, dead=dead, patience=patience, wait=wait)
+    dog = Watchdog(ask, stack, cpu, stalled=stalled, dead=dead, patience=patience, lag=lag, wait=wait)
 
     def run() -> None:
         idle, before = 0, cpu()

@@ -48,6 +48,11 @@ class WorkQueue(Generic[K]):
         return self._schedule.ready(self._clock())
 
     @property
+    def oldest(self) -> float:
+        """Seconds for which the key that waits longest has been due; 0 where none waits."""
+        return self._schedule.late(self._clock())
+
+    @property
     def busy(self) -> int:
         """How many keys are being worked on."""
         return self._schedule.busy

@@ -1,20 +1,20 @@
 """A layout as a document: sizes, predictions, a price, and how far each may be off."""
 
-import shlex
 from typing import Any
 
+from ome_operator.cookbook.ask import RefusedError
+from ome_operator.cookbook.library import Library
 from ome_operator.plan.ask import means
 from ome_operator.plan.classes import FIGURES, Trust, trust
 from ome_operator.plan.gpus import Price
 from ome_operator.plan.layouts import Ask, Layout, Side
 from ome_operator.plan.loop import Load
+from ome_operator.plan.recipe import recipe
 
 NAMES = {"ttft": "ttft", "tpot": "tpot", "tokens": "throughput"}
-RECIPES = ("Kimi-K2-Instruct", "Kimi-K2-Instruct-0905", "Kimi-K2-Base")
-"""Models that `ome generate` has recipes of wide expert parallelism for."""
 
 
-def document(ask: Ask, layout: Layout, price: Price | None) -> dict[str, Any]:
+def document(ask: Ask, layout: Layout, price: Price | None, shelf: Library) -> dict[str, Any]:
     """Everything that is said of a layout."""
     state, load = layout.state, means(ask.loads)
     reads = layout.prefill or layout.decode
@@ -36,7 +36,7 @@ def document(ask: Ask, layout: Layout, price: Price | None) -> dict[str, Any]:
         },
         "price": cost(layout, load, price, ask.per_node),
         "trust": told(found),
-        "generate": generate(ask, layout),
+        **handed_on(ask, layout, shelf),
     }
 
 
@@ -85,6 +85,7 @@ def cost(layout: Layout, load: Load, price: Price | None, per_node: int) -> dict
         "usdPerGpuHour": price.usd,
         "date": price.date,
         "source": price.source,
+        "others": price.others or None,
         "usdPerMillionInput": round(into / (rate * load.prompt), 4),
         "usdPerMillionOutput": round(layout.decode.nodes * second / (rate * load.answer), 4),
         "usdPerMillionOutputAllIn": round(layout.nodes * second / (rate * load.answer), 4),
@@ -104,21 +105,9 @@ def told(found: Trust) -> dict[str, Any]:
     }
 
 
-def generate(ask: Ask, layout: Layout) -> str | None:
-    """The call of `ome generate` that writes it; None where it has no recipe."""
-    place = ask.place
-    if layout.prefill is None:
-        return None
-    wide = all(side.role.copies == 1 and side.role.worker.kind == "dep" for side in (layout.prefill, layout.decode))
-    if place.shape.name not in RECIPES or place.engine != "sglang" or place.gpu.family == "cdna" or not wide:
-        return None
-    words = ["ome", "generate", "--hardware", place.gpu.name, "--model", place.shape.name, "--strategy", "pd"]
-    words += [
-        "--nodes",
-        str(layout.nodes),
-        "--prefill-nodes",
-        str(layout.prefill.nodes),
-        "--decode-nodes",
-        str(layout.decode.nodes),
-    ]
-    return shlex.join([*words, *([] if place.gpu.node == 8 else ["--gpus-per-node", str(place.gpu.node)])])
+def handed_on(ask: Ask, layout: Layout, shelf: Library) -> dict[str, str | None]:
+    """The call of `ome generate` that writes it, or why there is none."""
+    try:
+        return {"generate": recipe(ask, layout, shelf).command, "noRecipe": None}
+    except RefusedError as error:
+        return {"generate": None, "noRecipe": str(error)}

@@ -17,12 +17,12 @@ _SUM = 1e-3
 _FIELDS = ("in", "out", "share", "hit")
 
 
-def workload(text: str, hit: float = 0.0) -> Load:
+def workload(text: str, cached: float = 0.0) -> Load:
     """`2000/100`, `30k/2k`: tokens in and out."""
     parts = text.split("/")
     if len(parts) != 2:
         raise RefusedError(f"The workload {text!r} is not IN/OUT: 2000/100 and 30k/2k are.")
-    return _load({"in": parts[0], "out": parts[1], "hit": hit})
+    return _load({"in": parts[0], "out": parts[1], "hit": cached})
 
 
 def mix(data: Any, name: str) -> tuple[Load, ...]:
@@ -42,10 +42,18 @@ def mix(data: Any, name: str) -> tuple[Load, ...]:
 
 
 def _load(said: Mapping[str, Any]) -> Load:
-    hit, share = _share(said.get("hit", 0.0), "hit"), _share(said.get("share", 1.0), "share")
-    if hit >= 1 or share <= 0:
-        raise RefusedError("A hit has to be below 1, for the last token of a prompt is always read, and a share above 0.")
-    return Load(tokens(str(said["in"])), tokens(str(said["out"])), hit, share)
+    share = _share(said.get("share", 1.0), "share")
+    if share <= 0:
+        raise RefusedError("A share has to be above 0.")
+    return Load(tokens(str(said["in"])), tokens(str(said["out"])), hit(said.get("hit", 0.0)), share)
+
+
+def hit(value: Any) -> float:
+    """The share of prompts that a cache of prefixes has."""
+    found = _share(value, "hit")
+    if found >= 1:
+        raise RefusedError("A hit has to be below 1, for the last token of a prompt is always read.")
+    return found
 
 
 def _share(value: Any, what: str) -> float:

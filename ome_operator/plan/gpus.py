@@ -20,6 +20,12 @@ class Price:
     usd: float
     date: str
     source: str
+    others: str = ""
+    """What other sellers ask; "" where that was not found."""
+
+    def __str__(self) -> str:
+        also = f"; others {self.others}" if self.others else ""
+        return f"${self.usd:.2f} ({self.date}, {self.source}{also})"
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,8 @@ class Gpu:
     """GPUs of a node."""
     price: Price | None
     source: str
+    checked: str
+    """What others say of the same facts."""
 
     def wire(self, gpus: int) -> float:
         """Bytes a second from a GPU to the others of a group."""
@@ -88,6 +96,11 @@ def _gpu(name: str, said: Mapping[str, Any]) -> Gpu:
         domain=said["domain"],
         network=said["network"] * 1e9,
         node=said["node"],
-        price=Price(price["usd"], str(price["date"]), price["source"]) if price else None,
+        price=Price(price["usd"], str(price["date"]), price["source"], _others(price.get("others"))) if price else None,
         source=said["source"],
+        checked=said["checked"],
     )
+
+
+def _others(said: Mapping[str, Any] | None) -> str:
+    return f"${said['low']:.2f} to ${said['high']:.2f} ({said['date']}, {said['source']})" if said else ""

@@ -47,7 +47,9 @@ def tables() -> dict[str, str]:
         "classes": _table(("class", "rows", "throughput", "TPOT", "TTFT, waits", "TTFT, others"), _classes()),
         "left-out": _table(("left out", "figure", "rows", "median", "nine of ten", "worst"), _left_out()),
         "constants": _table(("factor", "value", "of what"), _constants()),
-        "gpus": _table(("GPU", "memory GiB", "GB/s", "dense TFLOPS", "link, network GB/s", "price", "source"), _gpus()),
+        "gpus": _table(
+            ("GPU", "memory GiB", "GB/s", "dense TFLOPS", "link, network GB/s", "price", "source", "checked"), _gpus()
+        ),
     }
 
 
@@ -126,9 +128,10 @@ def _gpus() -> Iterator[tuple[str, ...]]:
     for machine in dict.fromkeys(gpus()[name].name for name in gpus()):
         found = gpus()[machine]
         flops = ", ".join(f"{name} {rate / 1e12:,.0f}" for name, rate in found.flops.items())
-        price = f"${found.price.usd:.2f} ({found.price.date}, {found.price.source})" if found.price else "none found"
+        price = str(found.price) if found.price else "none found"
         links = f"{found.link * 2 / 1e9:,.0f} over {found.domain}, {found.network / 1e9:,.0f}"
-        yield found.name, f"{found.memory / 2**30:.0f}", f"{found.bandwidth / 1e9:,.0f}", flops, links, price, found.source
+        sources = found.source, found.checked
+        yield found.name, f"{found.memory / 2**30:.0f}", f"{found.bandwidth / 1e9:,.0f}", flops, links, price, *sources
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib import resources
 
 from ome_operator.plan import gpus, shapes
+from ome_operator.plan.ask import hit
 from ome_operator.plan.loop import Load, Role
 from ome_operator.plan.refused import RefusedError
 from ome_operator.plan.steps import Place
@@ -18,6 +19,8 @@ COLUMNS = (
     "d_gpus", "concurrency", "ttft_ms", "tpot_ms", "total_tps_per_gpu", "out_tps_per_decode_gpu", "in_tps_per_prefill_gpu",
     "kind", "note",
 )  # fmt: skip
+OPTIONAL = ("note", "kind", "source", "hit")
+"""Columns that a file may lack. `hit`: the share of prompts that a cache of prefixes had, 0 without it."""
 LITTLE = 0.9
 """Lengths of rows `tps derived` are drawn between 0.8 and 1 of their nominal length: the mean is this."""
 _MOST = 1e9
@@ -49,6 +52,8 @@ class Row:
     osl: float
     share: float
     """Of the nominal lengths."""
+    hit: float
+    """Share of prompts that a cache of prefixes had."""
     mtp: bool
     """Whether drafts are known to have been on."""
     prefill: Role | None
@@ -66,7 +71,7 @@ class Row:
     @property
     def load(self) -> Load:
         """The mean lengths."""
-        return Load(self.isl * self.share, self.osl * self.share)
+        return Load(self.isl * self.share, self.osl * self.share, self.hit)
 
     @property
     def group(self) -> str:
@@ -92,7 +97,7 @@ def read(text: str, name: str) -> Iterator[Row | tuple[str, str]]:
     lines = csv.reader(io.StringIO(text, newline=""), strict=False)
     try:
         head = [word.strip() for word in next(lines, [])]
-        if missing := [column for column in COLUMNS if column not in head and column not in ("note", "kind", "source")]:
+        if missing := [column for column in COLUMNS if column not in {*head, *OPTIONAL}]:
             raise RefusedError(f"{name} has no column {', '.join(missing)}: it is no calibration file.")
         for number, cells in enumerate(lines, 2):
             if not any(cell.strip() for cell in cells):
@@ -100,7 +105,7 @@ def read(text: str, name: str) -> Iterator[Row | tuple[str, str]]:
             said = dict(zip(head, (cell.strip() for cell in cells), strict=False))
             title = said.get("id") or f"line {number}"
             try:
-                yield row({column: said.get(column, "") for column in COLUMNS} | {"id": title})
+                yield row({column: said.get(column, "") for column in (*COLUMNS, *OPTIONAL)} | {"id": title})
             except RefusedError as error:
                 yield title, str(error)
     except csv.Error as error:
@@ -121,6 +126,7 @@ def row(said: Mapping[str, str]) -> Row:
         isl=_needed(said, "isl"),
         osl=_needed(said, "osl"),
         share=LITTLE if "derived" in said["kind"] else 1.0,
+        hit=_hit(said.get("hit", "")),
         mtp=said["mtp"].lower() not in _NO_DRAFTS,
         prefill=prefill,
         decode=decode,
@@ -154,6 +160,13 @@ def _role(said: Mapping[str, str], column: str, count: str) -> Role | None:
     if counted is not None and counted != role.gpus:
         raise RefusedError(f"{column} {said[column]} has {role.gpus} GPUs, and {count} says {counted:g}.")
     return role
+
+
+def _hit(text: str) -> float:
+    try:
+        return hit(float(text or 0))
+    except ValueError:
+        raise RefusedError(f"hit is {text!r}, which is no number.") from None
 
 
 def _needed(said: Mapping[str, str], column: str) -> float:

@@ -84,6 +84,8 @@ def _first(said: Mapping[str, Any]) -> str:
             "prefill pays for tokens in, decode "
             f"for tokens out; all on tokens out: ${price['usdPerMillionOutputAllIn']:.3f}"
         )
+        if price["others"]:
+            lines.append(f"  price of others: {price['others']}")
     else:
         lines.append("  price: no public price is known, so --price says what an hour of a GPU costs")
     errors = ", ".join(
@@ -95,7 +97,9 @@ def _first(said: Mapping[str, Any]) -> str:
     if bars["extrapolated"]:
         lines.append(f"  extrapolated: {bars['extrapolated']}")
     if said["generate"]:
-        lines.append(f"  as YAML: {said['generate']} -o yaml")
+        lines.append(f"  as YAML: -o yaml, or {said['generate']} -o yaml")
+    else:
+        lines.append(f"  no YAML: {said['noRecipe']}")
     return "\n".join(lines) + "\n"
 
 
@@ -140,11 +144,9 @@ def _errors(found: Bar | None) -> str:
 
 def compared(found: Report) -> str:
     """Each run: predicted, measured."""
-    head = ("run", "TTFT s", "measured", "TPOT ms", "measured")
-    rows = [
-        (each.id, *(text for name, scale in (("ttft", 1.0), ("tpot", 1000.0)) for text in _both(each, name, scale)))
-        for each in found.answered
-    ]
+    head = ("run", "TTFT s", "measured", "TPOT ms", "measured", "out tok/s a GPU", "measured")
+    scales = (("ttft", 1.0), ("tpot", 1000.0), ("tokens", 1.0))
+    rows = [(each.id, *(text for name, scale in scales for text in _both(each, name, scale))) for each in found.answered]
     out = table(head, rows) if rows else ""
     return out + "".join(f"{name}: {why}\n" for name, why in found.refused.items())
 

@@ -4,9 +4,12 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import yaml
+
+from ome_operator.util.json_limits import deeper, larger
 
 LEVELS = 100
 """Of lists and maps in each other, at most: no object of Kubernetes comes near it."""
@@ -69,6 +72,19 @@ def documents(text: str) -> Iterator[Any]:
         raise yaml.YAMLError(f"it has more than {LEVELS} lists or maps in each other: write fewer") from error
     except (ValueError, TypeError, AttributeError) as error:  # what PyYAML lets through of a broken number or key
         raise yaml.YAMLError(f"a value is none: {error}") from error
+
+
+def document(text: str) -> Any:
+    """The only document of a text, no larger and no deeper than an object; None for an empty text. Raises yaml.YAMLError."""
+    found = list(islice(documents(text), 2))
+    if len(found) > 1:
+        raise yaml.YAMLError("it has several documents, and a single document is read: take the others out")
+    value = found[0] if found else None
+    if larger(value, VALUES):
+        raise yaml.YAMLError(f"it has more than {VALUES} values: take out aliases (*name)")
+    if deeper(value, LEVELS):
+        raise yaml.YAMLError(f"it has more than {LEVELS} lists or maps in each other: write fewer")
+    return value
 
 
 def plain(text: str) -> str:

@@ -215,7 +215,7 @@ class Informer:
         """Count it, and say it for the first of a kind."""
         self.unread[watched.kind] += 1
         if self.unread[watched.kind] == 1:
-            logger.warning("watching %s: %s; further ones are counted as ome_watch_unread", watched.plural, why)
+            logger.warning("watching %s: %s; further ones are counted as ome_watch_unread_total", watched.plural, why)
 
     # --- a request --------------------------------------------------------------------------------------------------
 

@@ -92,6 +92,45 @@ def test_monitors() -> None:
     assert not [body for body in rendered() if body["kind"].endswith("Monitor")]
 
 
+def test_engines_and_routers_are_monitored_where_services_are() -> None:
+    on = {"podMonitor": True}
+    made = rendered(metrics={"engines": on, "routers": on}, watchNamespaces=["a", "b"])
+    engines, routers = (only(made, "PodMonitor", f"ome-operator-{name}")["spec"] for name in ("engines", "routers"))
+    assert engines["namespaceSelector"] == {"matchNames": ["a", "b"]} == routers["namespaceSelector"]
+    assert engines["selector"]["matchLabels"]["leaderworkerset.sigs.k8s.io/worker-index"] == "0"
+    assert [each["port"] for each in (*engines["podMetricsEndpoints"], *routers["podMetricsEndpoints"])] == [
+        "http",
+        "metrics",
+    ]
+    assert "--scrapes-engines" in pod(made)["containers"][0]["args"]
+    assert "--scrapes-engines" not in pod(rendered())["containers"][0]["args"]
+
+
+def test_alerts_are_those_of_the_page_but_for_those_that_are_left_out() -> None:
+    every = rendered(metrics={"alerts": {"enabled": True, "runbooks": "https://runbooks/alerts.md"}})
+    rules = [rule for group in only(every, "PrometheusRule")["spec"]["groups"] for rule in group["rules"]]
+    file = yaml.safe_load((CHART / "files/alerts.yaml").read_text())
+    assert [rule["expr"] for rule in rules] == [rule["expr"] for group in file["groups"] for rule in group["rules"]]
+    assert rules[0]["annotations"]["runbook_url"] == "https://runbooks/alerts.md#omenobodyleads"
+    fewer = only(rendered(metrics={"alerts": {"enabled": True, "disabled": ["OmeRival"]}}), "PrometheusRule")
+    left = {rule["alert"] for group in fewer["spec"]["groups"] for rule in group["rules"]}
+    assert {rule["alert"] for rule in rules} - left == {"OmeRival"}
+    wrong = ("--set", "metrics.alerts.enabled=true,metrics.alerts.disabled={OmeRivals}")
+    done = helm("template", "ome", str(CHART), "--set", "image.repository=r/op", *wrong)
+    assert done.returncode and "OmeRivals, which is no alert" in done.stderr
+    assert not [body for body in rendered() if body["kind"] == "PrometheusRule"]
+
+
+def test_each_dashboard_has_a_switch() -> None:
+    names = ("fleet", "service", "nodes")
+    made = rendered(metrics={"dashboards": dict.fromkeys(names, True)})
+    for name in names:
+        found = only(made, "ConfigMap", f"ome-operator-dashboard-{name}")
+        assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
+        assert json.loads(found["data"][f"ome-{name}.json"])["uid"] == f"ome-{name}"
+    assert not [body for body in rendered() if "dashboard" in body["metadata"]["name"]]
+
+
 def test_extra_objects_are_rendered() -> None:
     """As objects and as text, and helm's words in them."""
     text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-text'}"

@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 from ome_local import layout, ports, processes, servers, stages
-from ome_local.cluster import SECOND, Cluster
+from ome_local.cluster import Cluster
 from ome_local.kind import config
 from ome_local.kubeapi import ApiError, KubeApi, Unreachable
+from ome_local.servers import SECOND
 from ome_operator.errors import UserError
 
 PODS = "/api/v1/namespaces/default/pods"

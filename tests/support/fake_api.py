@@ -72,7 +72,8 @@ class FakeApi(Client):
     async def list_objects(
         self, kind: str, namespace: str = "", *, label_selector: str = "", field_selector: str = "", limit: int = 0
     ) -> list[Manifest]:
-        return list(await self._answer(Call("list_objects", kind, "", selector=label_selector or field_selector)))
+        selector = label_selector or field_selector
+        return list(await self._answer(Call("list_objects", kind, "", selector=selector, namespace=namespace)))
 
     async def list_metadata(self, kind: str, namespace: str = "", *, label_selector: str = "") -> list[Manifest]:
         return list(await self._answer(Call("list_metadata", kind, "", selector=label_selector, namespace=namespace)))

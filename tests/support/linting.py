@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ome_operator.cli.lint import subjects
+from ome_operator.cli.live.linted import subjects
 from ome_operator.cli.manifests import read
 from ome_operator.cli.render import SERVICES
 from ome_operator.engines.flags import packaged

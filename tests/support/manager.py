@@ -73,7 +73,7 @@ async def leading(
     client, session = Client(connection, count=counted), connection.session(limit=0, agent="test")
     quiet = replace(CORE, model_status=silent, runtime_status=silent, accelerator_status=silent)
     core = replace(quiet, sync=sync, refuse=refuse, models_of=lambda _: (), runtimes_of=lambda _: ())
-    leader = Manager(settings, core, client, Metrics("test"), wall)
+    leader = Manager(settings, core, client, Metrics(), wall)
     informer = Informer(watched(), leader, session=session, server=connection.server, server_timeout=600)
     watching = asyncio.create_task(informer.run())
 

@@ -16,6 +16,7 @@ from ome_operator.engines.servers import known
 
 CONFIG = Path(__file__).parents[2] / "config"
 RUNTIME, SEED = "runtimes/srt/kimi-k2-pd-rt.yaml", "runtimes/srt/kimi-k2-pd-seed-rt.yaml"
+AGENTS = "runtimes/srt/kimi-k2-pd-agentic-rt.yaml"
 COMMAND_LINES = {
     "docker.io/lmsysorg/sglang:v0.5.23": "sglang-0.5.23",
     "docker.io/lmsysorg/sglang:v0.4.9.post2-cu126": "sglang-0.4.9.post2",
@@ -135,8 +136,18 @@ def test_the_check_finds_what_it_should_find() -> None:
         command_line("sglang-0.0.1")
 
 
-@pytest.mark.parametrize("path", [RUNTIME, SEED])
-@pytest.mark.parametrize(("part", "nodes"), [("engineConfig", 4), ("decoderConfig", 12)])
+NODES = {RUNTIME: (4, 12), SEED: (4, 12), AGENTS: (2, 8)}
+"""Of a group of prefill, of a group of decode."""
+
+
+@pytest.mark.parametrize(
+    ("path", "part", "nodes"),
+    [
+        (path, part, nodes)
+        for path, both in NODES.items()
+        for part, nodes in zip(("engineConfig", "decoderConfig"), both, strict=True)
+    ],
+)
 def test_parallelism_fits_nodes(path: str, part: str, nodes: int) -> None:
     component = runtime(path)[part]
     said = flags(component)
@@ -190,16 +201,18 @@ def test_the_recipe_of_decode() -> None:
     assert int(variables["SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK"]) >= batch
 
 
-def test_prefill_and_decode_agree_on_what_they_exchange() -> None:
-    spec = runtime(RUNTIME)
+@pytest.mark.parametrize("path", [RUNTIME, AGENTS])
+def test_prefill_and_decode_agree_on_what_they_exchange(path: str) -> None:
+    spec = runtime(path)
     prefill, decode = flags(spec["engineConfig"]), flags(spec["decoderConfig"])
     for word in ("kv-cache-dtype", "page-size", "context-length", "served-model-name", "disaggregation-transfer-backend"):
         flag = f"--{word}"
         assert prefill.get(flag) == decode.get(flag), flag
 
 
-def test_one_number_for_the_longest_request() -> None:
-    spec = runtime(RUNTIME)
+@pytest.mark.parametrize("path", [RUNTIME, AGENTS])
+def test_one_number_for_the_longest_request(path: str) -> None:
+    spec = runtime(path)
     router = flags(spec["routerConfig"])
     longest = int(router["--request-timeout-secs"])
     for part in ("engineConfig", "decoderConfig"):
@@ -251,7 +264,7 @@ def test_the_seed_variant_is_the_published_recipe(part: str) -> None:
     }
 
 
-@pytest.mark.parametrize("path", [RUNTIME, SEED])
+@pytest.mark.parametrize("path", [RUNTIME, SEED, AGENTS])
 @pytest.mark.parametrize("part", ["engineConfig", "decoderConfig"])
 def test_pods_of_an_engine(path: str, part: str) -> None:
     component = runtime(path)[part]
@@ -276,7 +289,7 @@ def test_pods_of_an_engine(path: str, part: str) -> None:
     assert component["annotations"][keys.RDMA_CONTAINER] == keys.RUNNER
 
 
-@pytest.mark.parametrize("path", [RUNTIME, SEED])
+@pytest.mark.parametrize("path", [RUNTIME, SEED, AGENTS])
 def test_router(path: str) -> None:
     spec = runtime(path)
     runner = spec["routerConfig"]["runner"]
@@ -307,6 +320,18 @@ def test_the_three_files_of_the_demo_fit_each_other() -> None:
     for component in (keys.ENGINE, keys.DECODER, keys.ROUTER):
         assert service["spec"][component] == {"minReplicas": 1, "maxReplicas": 1}
         assert f"{component}Config" in served["spec"]
+
+
+def test_prefill_for_agents_keeps_prompts() -> None:
+    spec = runtime(AGENTS)
+    prefill, decode = flags(spec["engineConfig"]), flags(spec["decoderConfig"])
+    assert "--disable-radix-cache" not in prefill and "--disable-radix-cache" in decode
+    assert int(prefill["--chunked-prefill-size"]) == 8192 * int(prefill["--attn-dp-size"])
+    assert int(prefill["--context-length"]) > 54_000, "50,000 tokens in and 4,000 out"
+    batch = int(decode["--cuda-graph-bs-decode"])
+    assert int(decode["--max-running-requests"]) == batch * int(decode["--attn-dp-size"])
+    assert env(spec["decoderConfig"])["SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK"] == str(batch)
+    assert flags(spec["routerConfig"])["--prefill-policy"] == "cache_aware"
 
 
 @pytest.mark.parametrize(("model", "fits"), [("Instruct", True), ("Base", True), ("Thinking", False)])

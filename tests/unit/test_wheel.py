@@ -65,6 +65,8 @@ def test_it_carries_what_commands_read(wheel: Path) -> None:
     for folder in ("charts", "config"):
         wanted = {f"ome_operator/shipped/{path.relative_to(ROOT)}" for path in (ROOT / folder).rglob("*") if path.is_file()}
         assert wanted - inside == set()
+    pages = [path for folder in ("templates", "static") for path in (ROOT / "ome_operator/cli/ui" / folder).iterdir()]
+    assert {str(path.relative_to(ROOT)) for path in pages} <= inside and len(pages) > 10
     assert not [name for name in inside if name.startswith(("tests/", "bench/", "charts/", "config/"))]
 
 
@@ -96,8 +98,9 @@ def test_commands_find_their_files(ome: Ome) -> None:
 def test_what_needs_a_cluster_says_so(ome: Ome) -> None:
     """With a sentence and never a traceback."""
     for words in (
-        ("status",), ("explain", "x"), ("logs", "x"), ("diff", "-f", "kimi"), ("history", "x"), ("undo", "x"),
-        ("retry", "x"), ("restart", "x"), ("pause", "x"), ("resume", "x"), ("adopt",), ("operator", "--kubeconfig", "none"),
+        ("status",), ("explain", "x"), ("logs", "x"), ("ui", "--no-open"), ("diff", "-f", "kimi"), ("history", "x"),
+        ("undo", "x"), ("retry", "x"), ("restart", "x"), ("pause", "x"), ("resume", "x"), ("adopt",),
+        ("operator", "--kubeconfig", "none"),
         ("agent", "--node", "n", "--root", "/r", "--kubeconfig", "none"),
     ):  # fmt: skip
         done = ome(*words)

@@ -22,6 +22,13 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 {{- end }}
 
+{{- /* Where services are. */ -}}
+{{- define "ome.monitored" -}}
+{{- if .Values.watchNamespaces }}matchNames: {{ uniq .Values.watchNamespaces | toJson }}
+{{- else }}any: true
+{{- end }}
+{{- end }}
+
 {{- define "ome.selector" -}}
 app.kubernetes.io/name: ome-operator
 app.kubernetes.io/instance: {{ .Release.Name }}

@@ -33,11 +33,12 @@ def gather(
     *,
     model_agent: bool = False,
     agent_roots: tuple[str, ...] = (),
+    preflight: str = "Off",
 ) -> EventHandler:
     """The facts of these objects, as if a watch had shown them; of two bodies of one object the later one counts.
 
-    `registry_image`, `model_agent` and `agent_roots` are the operator's settings of these names. What is made of the
-    kinds of sglang.ai is there too, where no such object was given.
+    `registry_image`, `model_agent`, `agent_roots` and `preflight` are the operator's settings of these names. What is made
+    of the kinds of sglang.ai is there too, where no such object was given.
     """
     found = {which: body for body in bodies if (which := ref(body)).kind in KNOWN}
     settled = Deps(
@@ -45,6 +46,7 @@ def gather(
         router_keys=True,
         model_agent=model_agent,
         agent_roots=agent_roots,
+        preflight=preflight,
         well_known=packaged(),
     )
     cluster = EventHandler(lambda *_: None, object_refs, runtime_refs, settled)

@@ -1,8 +1,7 @@
 """What keeps a service from being ready, read from a live cluster."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable
 from datetime import UTC, datetime
-from typing import Any
 
 from ome_operator.cli.live.cluster_from_manifests import gather
 from ome_operator.cli.live.trees import KINDS, found, selector
@@ -22,19 +21,20 @@ async def troubles(client: Client, namespace: str, name: str) -> Trouble:
     parts = await listed(client, KINDS, namespace, selector(name))
     there = gather(parts)
     events = await listed(client, ("Event",), namespace, optional=("Event",))
-    seen = _about(events, {from_api.uid(one): one for one in (body, *parts)})
+    seen = about(events, {from_api.uid(one) for one in (body, *parts)})
     pods = explained(there.pods_of(namespace, name), unstarted(events, datetime.now(UTC)))
     seen_as = tree(body, Observed(there.children_of(namespace, name), pods))
     return trouble(seen_as, (body.get("status") or {}).get("conditions") or (), seen)
 
 
-def _about(events: Iterable[Manifest], objects: Mapping[str, Any]) -> list[Seen]:
+def about(events: Iterable[Manifest], uids: Container[str]) -> list[Seen]:
+    """The events about objects with these UIDs."""
     found = []
     for one in events:
-        about, at = one.get("involvedObject") or {}, when(one)
-        if about.get("uid") not in objects or at is None:
+        involved, at = one.get("involvedObject") or {}, when(one)
+        if involved.get("uid") not in uids or at is None:
             continue
         count = (one.get("series") or {}).get("count") or one.get("count") or 1
-        named = f"{about.get('kind')} {about.get('name')}"
+        named = f"{involved.get('kind')} {involved.get('name')}"
         found.append(Seen(at, one.get("type") or "", one.get("reason") or "", named, one.get("message") or "", count))
     return found

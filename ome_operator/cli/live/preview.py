@@ -11,6 +11,7 @@ from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.resources import CATALOG, SERVICE, SHORT
 from ome_operator.cli.live import dry_run
 from ome_operator.cli.live.cluster_from_manifests import gather, over, ref
+from ome_operator.cli.live.linted import lines
 from ome_operator.cli.live.trees import OURS, selector
 from ome_operator.core.observed.objects import Manifest, Observed, Ref
 from ome_operator.core.plan import Check
@@ -49,8 +50,10 @@ async def preview(client: Client, given: Sequence[Manifest], made: Collection[st
     first = forecasts(_side(before), _side(after), children)
     rolling = [one.service for one in first if one.restarts]
     waits = {which: await _waits(client, after, which) for which in rolling}
+    reached = {*written, *(each.service for each in first)}
     return Preview(
         objects=tuple(one for which, new in parsed.items() if (one := edited(which, _parsed(before, which), new))),
+        lint=lines(after, reached, "`ome lint -f` with the same files"),
         services=forecasts(_side(before), _side(after), children, waits) if any(waits.values()) else first,
         problems=tuple(problems),
     )

@@ -18,6 +18,7 @@ from ome_operator.controllers.inferenceservice import autoscalers, journal, star
 from ome_operator.controllers.inferenceservice.execution import Execution, Result
 from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.foreign_pods import ForeignPods
+from ome_operator.controllers.inferenceservice.flight import Flight
 from ome_operator.controllers.inferenceservice.gangs import Gangs
 from ome_operator.controllers.inferenceservice.memory import Key, ServiceMemory, pause
 from ome_operator.controllers.waves import WaveRegistry
@@ -71,6 +72,7 @@ class InferenceServiceReconciler:
         foreign = ForeignPods(client, clock, cluster.holds_room)
         self._gangs = Gangs(cluster, foreign, lambda ref: self._queue.add(ref, self._settings.child_delay, spaced=True))
         cluster.room_freed = self._gangs.freed
+        self.flight = Flight(settings.recorder_bytes, wall)
         self.strangers: Callable[[Iterable[Pod]], Mapping[str, Strangers]] = lambda _: {}
         """What is known of strangers in the lists of these routers."""
 
@@ -119,9 +121,13 @@ class InferenceServiceReconciler:
         now = self._wall()
         if isinstance(resource.parsed, Invalid):
             return self._refused(resource, Reason.INVALID_SPEC, resource.parsed.why, now)
+        ear = None
         try:
-            observed = self._observed(resource, memory, now)
-            plan = self._core.sync(resource.parsed, self._cluster.deps(), observed, now)
+            deps, observed = self._cluster.deps(), self._observed(resource, memory, now)
+            if (ear := self.flight.listen(resource.parsed, deps, observed)) is not None:
+                deps, observed = ear.deps, ear.observed
+            plan = self._core.sync(resource.parsed, deps, observed, now)
+            self.flight.ended(resource.ref, ear, now, plan)
             self._tell_waves(resource, plan)
             self._cluster.waits_for_nodes(resource.ref, plan.nodes)
             self._gangs.tell(resource.ref, plan.claim)
@@ -130,6 +136,9 @@ class InferenceServiceReconciler:
             memory.bug = repr(error)
             logger.error("sync failed for %s/%s: %r", resource.ref.namespace, resource.ref.name, error, exc_info=traceback)
             result.error = KubeError(f"{type(error).__name__}: {error}")
+            self.flight.ended(resource.ref, ear, now, error)
+            if traceback and ear is not None:
+                self.flight.write(f"InternalError: {error!r}", resource.ref)
             return self._refused(resource, Reason.INTERNAL_ERROR, status_writer.bug(error), now)
         memory.bug = ""
         return plan
@@ -296,6 +305,7 @@ class InferenceServiceReconciler:
 
     def _forget(self, ref: Ref) -> None:
         self._memories.pop(ref, None)
+        self.flight.forget(ref)
         self._cluster.waits_for_nodes(ref, False)
         self._gangs.tell(ref, None)
         self.waves.forget(ref)

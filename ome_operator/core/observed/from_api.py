@@ -9,9 +9,11 @@ from datetime import datetime
 from typing import Any
 
 from ome_operator import keys
-from ome_operator.core.observed import managed_fields, route
-from ome_operator.core.observed.objects import Child, Holding, NodeRecord, Pod, Ref, Termination, Unused
+from ome_operator.core.observed import managed_fields, preflight, route
+from ome_operator.core.observed.objects import Child, Holding, NodeRecord, Pod, Ref, Termination, Times, Unused
 from ome_operator.core.observed.termination import tail, telling
+from ome_operator.core.reasons import Reason
+from ome_operator.quantity import gpus
 
 Body = Mapping[str, Any]
 
@@ -119,7 +121,19 @@ def pod(body: Body) -> Pod:
         ip=(status.get("podIP") or "") if component == keys.ROUTER else "",
         ending=_ending(status, main, conditions),
         priority=_number((body.get("spec") or {}).get("priority"), 0),
+        preflight=preflight.read(status) if status.get("initContainerStatuses") else None,
+        gpus=sum(map(gpus, boxes)),
+        times=_times(metadata, main, conditions),
     )
+
+
+def _times(metadata: Body, main: Body, conditions: Mapping[str, Body]) -> Times:
+    def since(type_: str) -> str:
+        found = conditions.get(type_) or {}
+        return (found.get("lastTransitionTime") or "") if found.get("status") == "True" else ""
+
+    began = ((main.get("state") or {}).get("running") or {}).get("startedAt") or ""
+    return Times(metadata.get("creationTimestamp") or "", since("PodScheduled"), began, since("Ready"))
 
 
 def _main(boxes: Sequence[Body], status: Body) -> Body:
@@ -171,6 +185,8 @@ def why_not_ready(body: Body, conditions: Mapping[str, Body]) -> tuple[str, str]
     scheduled = conditions.get("PodScheduled") or {}
     if not (body.get("spec") or {}).get("nodeName"):
         return scheduled.get("reason") or "Pending", _shortened(scheduled.get("message") or "")
+    if (checked := preflight.read(status)) is not None and checked.held:
+        return Reason.PREFLIGHT_FAILED, checked.sentence
     for container in containers:
         if found := _stuck(container):
             return found

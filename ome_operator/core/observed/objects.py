@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 from ome_operator.api import AcceleratorClass, FineTunedWeight, Invalid, Model, Runtime
 from ome_operator.api.well_known import NOBODY, WellKnown
+from ome_operator.core.observed.judging import Judge, silent
+from ome_operator.core.observed.preflight import Checked
 
 Manifest = dict[str, Any]
 """A Kubernetes object, or a part of one, as plain JSON data."""
@@ -76,6 +78,19 @@ class Termination(NamedTuple):
     """RFC 3339; "" when nobody said."""
 
 
+class Times(NamedTuple):
+    """When a pod's stages were reached last, in RFC 3339; "" while a stage is not reached."""
+
+    created: str = ""
+    scheduled: str = ""
+    began: str = ""
+    """The main container's present start."""
+    ready: str = ""
+
+
+NO_TIMES = Times()
+
+
 class Pod(NamedTuple):
     """A pod of ours, by its labels."""
 
@@ -122,6 +137,11 @@ class Pod(NamedTuple):
     ending: Termination | None = None
     priority: int = 0
     """As the API server took it from the PriorityClass."""
+    preflight: Checked | None = None
+    """What was found before its engine may start; None where nothing was."""
+    gpus: int = 0
+    """Accelerators that it asks for."""
+    times: Times = NO_TIMES
 
 
 class Taint(NamedTuple):
@@ -282,8 +302,14 @@ class Deps:
     """Whether cluster-wide kinds and nodes are read: else that none is known says nothing."""
     gang_timeout: float = 0.0
     """Seconds in which a gang has to be on nodes, or gives back what it has; 0: never."""
+    preflight: str = "Off"
+    """Mode of the preflight of new revisions for which nobody says it (`resolve.preflight`)."""
     models_per_namespace: int = 0
     """BaseModels of a namespace that are looked after; 0: all."""
+    judge: Judge = silent
+    """Looks at revisions by the rules of `ome lint`."""
+    scrapes_engines: bool = False
+    """Whether Prometheus asks engines for metrics."""
 
 
 @dataclass(frozen=True)

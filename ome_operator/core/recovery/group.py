@@ -41,6 +41,16 @@ class Group(NamedTuple):
         return self.complete and all(pod.node for pod in self.pods.values())
 
     @property
+    def held(self) -> bool:
+        """Whether the check of a rank keeps its engine from starting, by its mode Require."""
+        return any(pod.preflight is not None and pod.preflight.held for pod in self.pods.values())
+
+    @property
+    def apart(self) -> bool:
+        """Whether a rank is held while the engine of another runs: they can meet only from the beginning."""
+        return self.held and any(pod.running for pod in self.pods.values())
+
+    @property
     def ready(self) -> bool:
         """Whether the leader serves, and could be recorded: readiness of other ranks proves nothing."""
         return self.complete and self.pods[0].ready

@@ -9,6 +9,7 @@ from ome_operator.core.recovery.group import Group
 from ome_operator.core.recovery.policy import Policy
 from ome_operator.core.recovery.record import (
     FAILED,
+    HELD,
     NODE_LOST,
     NOT_READY,
     READY,
@@ -20,8 +21,8 @@ from ome_operator.core.recovery.record import (
 from ome_operator.core.status import conditions as cond
 
 _GRAVITY = (
-    Reason.SYSTEMIC_FAULT, Reason.RECYCLE_LIMIT, Reason.STUCK_TERMINATING, Reason.RECYCLING, Reason.NOT_READY,
-    Reason.RESTARTING,
+    Reason.SYSTEMIC_FAULT, Reason.RECYCLE_LIMIT, Reason.STUCK_TERMINATING, Reason.PREFLIGHT_FAILED,
+    Reason.RECYCLING, Reason.NOT_READY, Reason.RESTARTING,
 )  # fmt: skip
 
 
@@ -64,6 +65,8 @@ def _message(record: GroupRecord, group: Group, policy: Policy, frozen: bool) ->
         return Why(Reason.RECYCLE_LIMIT, f"{left}; {how}")
     if record.phase == RECYCLING:
         return Why(Reason.RECYCLING, f"{title} {'would be' if frozen else 'is'} recycled{_times(record)}{cause}")
+    if record.phase == HELD:
+        return Why(Reason.PREFLIGHT_FAILED, f"{title} waits in its preflight{cause}")
     if record.phase == NODE_LOST:
         node = group.pods[0].node if 0 in group.pods else ""
         return Why(Reason.NOT_READY, f"{title}: its leader's node {node} does not report")

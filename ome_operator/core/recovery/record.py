@@ -7,12 +7,12 @@ from typing import Any
 
 from ome_operator.core.observed.objects import Pod
 
-PENDING, STARTING, READY = "Pending", "Starting", "Ready"
+PENDING, HELD, STARTING, READY = "Pending", "Preflight", "Starting", "Ready"
 NOT_READY, NODE_LOST, RESTARTING = "NotReady", "NodeLost", "Restarting"
 SYSTEMIC, RECYCLING, FAILED = "SystemicFault", "Recycling", "Failed"
-"""Phases of a group: not all pods are on nodes · all are, and load · serves · it served, and its leader is not ready · nor
-does the leader's node report · ranks come back by themselves · it is not ready, and others of its role neither · pods of the
-recorded start are being deleted · it was recycled as often as is allowed."""
+"""Phases of a group: not all pods are on nodes · all are, and a check keeps their engines from starting · all load · serves
+· it served, and its leader is not ready · nor does the leader's node report · ranks come back by themselves · it is not
+ready, and others of its role neither · pods of the recorded start are being deleted · it was recycled as often as may be."""
 
 UID = 8
 """Characters of a UID that tell two pods of one group apart."""

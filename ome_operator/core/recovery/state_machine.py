@@ -15,6 +15,7 @@ from ome_operator.core.recovery.group import Group, View, uid_of, view
 from ome_operator.core.recovery.policy import STABLE, Policy, pause
 from ome_operator.core.recovery.record import (
     FAILED,
+    HELD,
     NODE_LOST,
     NOT_READY,
     PENDING,
@@ -31,6 +32,10 @@ from ome_operator.core.recovery.record import (
 
 TURN = 5.0
 """Seconds after which a hung group looks whether it may be recycled now: no event tells that another's recycle is over."""
+
+
+APART = 300.0
+"""Seconds that a rank that is alone in its check has to find that its group runs: it asks again after some of them."""
 
 
 class Step(NamedTuple):
@@ -87,8 +92,10 @@ def _met(group: Group, record: GroupRecord, seen: View, spare: int) -> bool:
 
 def _came_back(group: Group, record: GroupRecord, seen: View) -> bool:
     """Whether what was to go serves after all, and is what it should be; of a start that never was ready a probe says so."""
+    if not (seen.whole and group.ready):
+        return False  # the leader may be gone already
     proven = bool(record.ready_since) or (group.settled and group.pods[0].probed)
-    return seen.whole and group.ready and proven and not _drifted(group, record)
+    return proven and not _drifted(group, record)
 
 
 def _with_failure(group: Group, record: GroupRecord, ground: Circumstances) -> GroupRecord:
@@ -127,11 +134,16 @@ def _coming(group: Group, record: GroupRecord, ground: Circumstances) -> Step:
         return _recycle(record, failure, ground, group.marks())
     if not group.bound:
         return Step(record.to(PENDING, ground.now))
+    if group.held and not group.apart:  # no time runs: to load it anew would find the same
+        return Step(record.to(HELD, ground.now))
     record = record.to(STARTING, ground.now)
-    left = ground.policy.start - passed(record.since, ground.now)
+    limit = min(APART, ground.policy.start) if group.apart else ground.policy.start
+    left = limit - passed(record.since, ground.now)
     if left > 0:
         return Step(record, left)
     why = f"the group did not become ready within {ground.policy.start:.0f} s"
+    if group.apart:
+        why = "a rank waits in its preflight while the engine of another runs, and they do not meet"
     return _recycle(record, late(group, why, ground.now), ground, group.marks())
 
 

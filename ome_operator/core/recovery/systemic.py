@@ -6,7 +6,17 @@ from datetime import datetime
 from ome_operator.core.reasons import Reason, Why
 from ome_operator.core.recovery.group import Group, view
 from ome_operator.core.recovery.policy import Policy
-from ome_operator.core.recovery.record import NOT_READY, PENDING, READY, RECYCLING, STARTING, SYSTEMIC, GroupRecord, passed
+from ome_operator.core.recovery.record import (
+    HELD,
+    NOT_READY,
+    PENDING,
+    READY,
+    RECYCLING,
+    STARTING,
+    SYSTEMIC,
+    GroupRecord,
+    passed,
+)
 from ome_operator.core.recovery.state_machine import Circumstances, Step, advance
 
 PLACING = 300.0
@@ -43,7 +53,7 @@ def _silent(group: Group, record: GroupRecord, policy: Policy) -> bool:
 
 def _pending(record: GroupRecord, now: datetime) -> bool:
     """Whether a recycle is under way: its pods go, or new ones come up. One that finds no nodes holds up nobody for long."""
-    if record.phase == PENDING and passed(record.since, now) > PLACING:
+    if record.phase in (PENDING, HELD) and passed(record.since, now) > PLACING:
         return False
-    again = record.phase in (PENDING, STARTING) and record.recycled_at > record.ready_since
+    again = record.phase in (PENDING, HELD, STARTING) and record.recycled_at > record.ready_since
     return record.phase == RECYCLING or again

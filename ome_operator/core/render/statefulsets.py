@@ -15,8 +15,9 @@ from ome_operator import keys, names
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.podspec.compose import Composed, compose
 from ome_operator.core.podspec.queues import queued
-from ome_operator.core.render import meta, pod_template
+from ome_operator.core.render import meta, pod_template, preflight
 from ome_operator.core.resolve.finetuned import mounted
+from ome_operator.core.resolve.preflight import OFF, mode
 from ome_operator.core.selection.accelerator import beneath
 from ome_operator.engines import servers
 from ome_operator.util.memoize import memoize_by_identity
@@ -48,12 +49,13 @@ def workloads(
     inputs: Mapping[str, Any],
     directories: Sequence[str] = (),
     labels: Mapping[str, str] = MappingProxyType({}),
+    looked: str = OFF,
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """What a ControllerRevision stores besides the inputs, and what was dropped on the way as sentences.
 
     `directories` are those of the model's revision and of every adapter's, "" for weights that lie at their path. `labels`:
-    OME's, which pods get below those that the user wrote. The result is JSON data: component -> {size, port, leader,
-    worker}. Raises ProblemError when inputs cannot be rendered.
+    OME's, which pods get below those that the user wrote. `looked`: the mode of the preflight where nobody says it. The
+    result is JSON data: component -> {size, port, leader, worker}. Raises ProblemError when inputs cannot be rendered.
     """
     out: dict[str, Any] = {}
     dropped: list[str] = []
@@ -64,11 +66,17 @@ def workloads(
         accelerator = beneath((inputs.get("accelerator") or {}).get(component) or {}, inputs[component])
         context = pod_template.Context(service, namespace, revision, mounted(inputs), accelerator, directories, labels)
         leader = pod_template.leader(context, composed)
+        worker = pod_template.worker(context, composed) if composed.size > 1 else None
+        main = leader["spec"]["containers"][0]
+        if (looks := mode(inputs, component, looked)) != OFF:
+            place = preflight.group(service, namespace, revision, component, composed.size, pod_template.port(main, 0))
+            leader = {**leader, "spec": preflight.guarded(leader["spec"], looks, place)}
+            worker = worker and {**worker, "spec": preflight.guarded(worker["spec"], looks, place)}
         out[component] = {
             "size": composed.size,
-            "port": pod_template.port(leader["spec"]["containers"][0], 30000 if "decoder" in inputs else 8080),
+            "port": pod_template.port(main, 30000 if "decoder" in inputs else 8080),
             "leader": _leader_set(context, composed, leader),
-            "worker": _worker_set(context, composed) if composed.size > 1 else None,
+            "worker": _worker_set(context, composed, worker) if worker else None,
         }
         dropped += composed.dropped
         if context.weights[1:] and not servers.takes_adapters(composed.leader["containers"][0]):
@@ -128,9 +136,9 @@ def _leader_set(context: pod_template.Context, composed: Composed, template: Man
     return _stateful_set(context, composed.component, template, {keys.WORKER_INDEX: "0"}, {})
 
 
-def _worker_set(context: pod_template.Context, composed: Composed) -> Manifest:
+def _worker_set(context: pod_template.Context, composed: Composed, template: Manifest) -> Manifest:
     # Ordinals start at 1 so that the pod index is the rank; a group is only ever removed whole, never by its highest rank.
-    made = _stateful_set(context, composed.component, pod_template.worker(context, composed), {}, {"ordinals": {"start": 1}})
+    made = _stateful_set(context, composed.component, template, {}, {"ordinals": {"start": 1}})
     # Its leader has the same labels and one more.
     made["spec"]["selector"]["matchExpressions"] = [{"key": keys.WORKER_INDEX, "operator": "DoesNotExist"}]
     return made

@@ -204,6 +204,8 @@ _ON_SERVICES = frozenset(
         keys.ACCELERATOR_CLASS, keys.AUTOSCALER_CLASS, keys.SERVICE_TYPE, keys.LOAD_BALANCER_IP, keys.REGISTRY,
         keys.RUNTIME_SYNC, keys.MODEL_SYNC, keys.RETRY, keys.ENGINE_NAME, keys.SOURCE_DIGEST, keys.BENCHMARK_NAMESPACES,
         keys.ROUTER_KEY, keys.FREEZE, keys.OBSERVE, keys.ENGINE_VERSION, keys.IGNORE_FIT,
+        keys.LINT_IGNORE,
+        keys.PREFLIGHT,
     }
 )  # fmt: skip
 _SHARED = frozenset({keys.WAVES, keys.BAKE})
@@ -218,7 +220,7 @@ READ: Mapping[str, frozenset[str]] = {
 READ_WHERE_EXPOSED = frozenset({keys.INGRESS_OFF, keys.INGRESS_DOMAIN, keys.INGRESS_MORE, keys.INGRESS_TEMPLATE})
 """Annotations of a service that are read where the operator makes Ingresses or HTTPRoutes."""
 _ON_ENGINES = _QUEUE | frozenset(
-    {keys.RDMA_INJECT, keys.RDMA_PROFILE, keys.RDMA_CONTAINER, keys.SSH_KEYS, keys.ENGINE_VERSION}
+    {keys.RDMA_INJECT, keys.RDMA_PROFILE, keys.RDMA_CONTAINER, keys.SSH_KEYS, keys.ENGINE_VERSION, keys.PREFLIGHT}
 )
 READ_ON_PODS: Mapping[str, frozenset[str]] = {
     keys.ENGINE: _ON_ENGINES,

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from ome_operator import keys
@@ -19,7 +20,7 @@ from ome_operator.core.render.statefulsets import Stored, stamp, stored
 from ome_operator.core.resolve.finetuned import mounted
 from ome_operator.core.resolve.inputs import Resolved
 from ome_operator.core.resolve.scaling import Policy, policy
-from ome_operator.core.rollout import shared_edits, target
+from ome_operator.core.rollout import judging, shared_edits, target
 from ome_operator.core.rollout.fitting import UNASKED, Fitting, fitting
 from ome_operator.core.rollout.revisions import RevisionLedger, record
 from ome_operator.core.rollout.step import OPEN, Gate
@@ -83,20 +84,26 @@ def choose(snapshot: Snapshot, resolved: Resolved) -> Intent:
     """Decide which revision is wanted, record it if it is not stored, and say what it waits for."""
     service = snapshot.service
     owner = meta.Owner(service.name, service.namespace, service.uid)
-    ledger = record(owner, resolved.inputs, snapshot.revisions, _directories(snapshot, resolved), resolved.labels)
+    refused = partial(judging.refusal, snapshot, owner, resolved)
+    stored, looked = snapshot.revisions, snapshot.deps.preflight
+    ledger = record(owner, resolved.inputs, stored, _directories(snapshot, resolved), resolved.labels, looked, refused)
     aim = target.of(service, ledger.numbers)
     policies = _policies(service, resolved)
     groups = {component: _groups(snapshot, component, counts) for component, counts in policies.items()}
     router, about_router = _router(service, resolved)
     wanted = ledger.data.get(aim.revision)
     asked = strategy(service, resolved.runtime)
+    # Who pins a revision does not ask for what was refused; the edit waits, and its user should know how it will end.
+    refusals = [problem for problem in ledger.problems if aim.pin and problem.reason == Reason.CONFIGURATION_REFUSED]
+    stops = [problem for problem in ledger.problems if problem not in refusals]
+    waits = [f"what is written beside the pin: {problem.message}" for problem in refusals]
     intent = Intent(
         owner=owner,
         resolved=resolved,
         aim=aim,
         ledger=ledger,
-        problems=(*resolved.problems, *ledger.problems, *aim.problems, *about_router),
-        advice=(*resolved.advice, *asked.advice),
+        problems=(*resolved.problems, *stops, *aim.problems, *about_router),
+        advice=(*resolved.advice, *asked.advice, *waits),
         router=router,
         policies=policies,
         groups=groups,
@@ -203,10 +210,11 @@ def _blocking(service: InferenceService, intent: Intent) -> tuple[Problem, ...]:
     """The problems that keep the target from starting.
 
     A revision that is taken from the store has its engines, so what is wrong with today's model or runtime keeps nobody from
-    going back to it; only the router is made from today's runtime.
+    going back to it; only the router is made from today's runtime. A configuration that was refused keeps nobody from the
+    revision before it, which waits for something else.
     """
     if not intent.aim.named:
-        return intent.problems
+        return tuple(problem for problem in intent.problems if problem.reason != Reason.CONFIGURATION_REFUSED)
     routerless = service.spec.router is not None and intent.router is None
     grave = {ROUTER_READY, RUNTIME_READY} if routerless else {ROUTER_READY}
     return tuple(problem for problem in intent.problems if problem.condition in grave)

@@ -1,7 +1,7 @@
 """Recording: a revision's inputs and templates are stored before anything is made of them (decisions 2 and 3)."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -14,9 +14,12 @@ from ome_operator.core.reasons import ENGINE_READY, Reason
 from ome_operator.core.render import meta
 from ome_operator.core.render.statefulsets import OLDEST, RENDER, workloads
 from ome_operator.core.resolve.identity import identity, same
+from ome_operator.core.resolve.preflight import OFF
 
 SIZE_LIMIT = 200_000
 """Bytes of JSON that a ControllerRevision may hold; etcd refuses requests above 1.5 MB, and ten of them are kept."""
+Refuses = Callable[[str, Mapping[str, Any]], Problem | None]
+"""Name of a new revision, what it would store -> why it is not taken."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +43,13 @@ def record(
     known: Sequence[Revision],
     directories: Sequence[str],
     labels: Mapping[str, str] = MappingProxyType({}),
+    looked: str = OFF,
+    refused: Refuses = lambda *_: None,
 ) -> RevisionLedger:
     """Store `inputs` as the newest revision unless they are that already; None (something is missing) stores nothing.
 
-    `directories` and `labels` as in `workloads`.
+    `directories`, `labels` and `looked` as in `workloads`. `refused`: why a new revision is not taken; of what is stored
+    nobody asks.
     """
     usable = [one for one in known if not former(one)]
     data: dict[str, Mapping[str, Any]] = {one.name: one.data for one in usable}
@@ -56,7 +62,9 @@ def record(
         number = (known[-1].number if known else 0) + 1
         if matched is None:
             name = name_of(inputs, known)
-            new, problems = _render(owner, name, inputs, directories, labels)
+            new, problems = _render(owner, name, inputs, directories, labels, looked)
+            if new is not None and (why := refused(name, new)) is not None:
+                new, problems = None, (why,)
             if new is not None:
                 data[name], numbers[name] = new, number
                 write = (manifest(owner, name, number, new),)
@@ -75,10 +83,10 @@ def record(
 
 
 def _render(
-    owner: meta.Owner, name: str, inputs: Manifest, directories: Sequence[str], labels: Mapping[str, str]
+    owner: meta.Owner, name: str, inputs: Manifest, directories: Sequence[str], labels: Mapping[str, str], looked: str
 ) -> tuple[Manifest | None, tuple[Problem, ...]]:
     try:
-        roles, dropped = workloads(owner.name, owner.namespace, name, inputs, directories, labels)
+        roles, dropped = workloads(owner.name, owner.namespace, name, inputs, directories, labels, looked)
     except ProblemError as error:
         return None, (error.problem,)
     data: Manifest = {"inputs": inputs, "render": RENDER, "workloads": roles}

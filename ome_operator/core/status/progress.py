@@ -18,11 +18,13 @@ WORDS: Mapping[str, str] = {
     Reason.ERR_IMAGE_PULL: "cannot pull their image",
     Reason.FAILED_MOUNT: "cannot mount a volume",
     Reason.CRASH_LOOP_BACK_OFF: "crash again and again",
+    Reason.PREFLIGHT_FAILED: "held by their preflight",
 }
 """How a reason reads behind a number of pods; other reasons are said as they are."""
 
 _GRAVITY = (
     Reason.CRASH_LOOP_BACK_OFF, Reason.IMAGE_PULL_BACK_OFF, Reason.ERR_IMAGE_PULL, Reason.FAILED_MOUNT, Reason.UNSCHEDULABLE,
+    Reason.PREFLIGHT_FAILED,
 )  # fmt: skip
 
 

@@ -67,6 +67,8 @@ class Report:
     """Where it stands beside others that wait for the same nodes; empty while it is placed."""
     recovered: cond.Condition | None = None
     """Whether groups that failed came back; None while none ever failed."""
+    preflight: cond.Condition | None = None
+    """What the checks before engines found; None where they found nothing."""
     intact: cond.Condition | None = None
     """That somebody else's workers were in a router's list; None while none were."""
 
@@ -154,6 +156,8 @@ def _conditions(report: Report) -> list[cond.Condition]:
         if name != READY:
             message = "; ".join(dict.fromkeys(problem.message for problem in problems))
             out[name] = cond.Condition(name, False, problems[0].reason, message)
+    if report.preflight:
+        out[report.preflight.type] = report.preflight
     if report.recovered:
         out[RECOVERED] = report.recovered
     if report.rollout and ROLLED_OUT not in told:
@@ -177,7 +181,8 @@ def _ready(report: Report, others: Mapping[str, cond.Condition], problems: list[
         return cond.Condition(READY, True, Reason.SERVING, f"{report.url} serves")
     causes = _causes(report, others)
     if not causes:
-        return cond.Condition(READY, False, Reason.SCALED_TO_ZERO, "no component has replicas: raise minReplicas")
+        empty = " and ".join(one.role.title for one in report.progress if not one.role.groups)
+        return cond.Condition(READY, False, Reason.SCALED_TO_ZERO, f"{empty} scaled to zero: raise minReplicas")
     return cond.Condition(READY, False, causes[0].reason, "; ".join(dict.fromkeys(one.message for one in causes)))
 
 
@@ -237,7 +242,15 @@ def events(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any
     )
 
 
+_LOUD_ROLLOUT = frozenset(
+    {
+        Reason.DOES_NOT_FIT, Reason.PROGRESS_DEADLINE_EXCEEDED, Reason.ROLLED_BACK, Reason.CONFIGURATION_REFUSED, *REFUSED,
+    }
+)  # fmt: skip
+"""Reasons of RolledOut that a person has to act on."""
+
+
 def _loud(one: Mapping[str, Any]) -> bool:
     if one["type"] == ROLLED_OUT:
-        return one["reason"] in (Reason.DOES_NOT_FIT, Reason.PROGRESS_DEADLINE_EXCEEDED, Reason.ROLLED_BACK, *REFUSED)
+        return one["reason"] in _LOUD_ROLLOUT
     return one["reason"] not in PASSING and one["type"] != READY

@@ -12,7 +12,7 @@ from ome_operator.errors import UserError
 from tests.support import catalog, parts
 from tests.support.rig import USER, Rig, path
 
-NODES = 64
+NODES = 80
 CONFIG = parts.ROOT / "config"
 Body = dict[str, Any]
 

@@ -52,17 +52,17 @@ def generated(name: str, *options: str) -> str:
 
 
 def test_what_is_piped_into_kubectl_becomes_ready(rig: Rig) -> None:
-    """Two copies of TP 16 behind a router, and prefill and decode apart, side by side on 12 of 16 nodes."""
+    """Two copies of TP 16 behind a router, and prefill (two groups) and decode apart, side by side on 12 of 16 nodes."""
     for node in rig.all("Node", ""):
         label = {f"models.ome.io/clusterbasemodel.{MODEL}": "Ready"}
         rig.patch("Node", "", node["metadata"]["name"], {"metadata": {"labels": label}})
     options = {
         "generated-tp": ("--strategy", "tp", "--tp", "16", "--nodes", "4", "--tool-call-parser"),
-        "generated-pd": ("--strategy", "pd", "--nodes", "8"),
+        "generated-pd": ("--strategy", "pd", "--prefill-nodes", "4", "--decode-nodes", "4", "--prefill-groups", "2"),
     }
     ready = {
         "generated-tp": {"engine": "4/4", "router": "1/1"},
-        "generated-pd": {"engine": "2/2", "decoder": "6/6", "router": "1/1"},
+        "generated-pd": {"engine": "4/4", "decoder": "4/4", "router": "1/1"},
     }
     try:
         for name, words in options.items():

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import aiohttp
 import pytest
 
-from ome_local.cluster import SECOND, Cluster
+from ome_local.cluster import Cluster
 from ome_local.ports import choose
+from ome_local.servers import SECOND
 from ome_operator import app
 from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
@@ -83,7 +84,7 @@ async def test_one_leads_the_other_stands_by_and_takes_over(cluster: Cluster, cl
     assert "ome_leader 0.0" in (await second.get("/metrics", second.metrics))[1]
     await client.create(service())
     await asyncio.sleep(1)
-    assert 'ome_services{ready="False"}' in (await first.get("/metrics", first.metrics))[1]
+    assert 'ome_services{ready="False",' in (await first.get("/metrics", first.metrics))[1]
 
     began = time.monotonic()
     await asyncio.to_thread(cluster.stop, first.name, signal.SIGTERM)

@@ -8,8 +8,8 @@ import pytest
 
 from ome_local.realnode.spec import PLACED
 from ome_operator.engines import extract
-from ome_operator.engines.flags import command_line, mistake
 from tests.node.serving.conftest import MINUTES
+from tests.support.command_lines import LINES, taken
 from tests.support.linting import found
 from tests.support.rig import Rig
 
@@ -64,41 +64,6 @@ SIZES = (
     "--tp-size=8 --page-size=64 --chunked-prefill-size=1024",
 )
 """For 8 GPUs, as SGLang checks them before it reads weights. What shows only in its layers (EP 7) cannot be asked here."""
-LINES = (
-    ["--tp-size=8"],
-    ["--tp", "8"],
-    ["--tensor-parallel-size", "8"],
-    ["--tp-size", "8", "9"],
-    ["--tp-size=eight"],
-    ["--tp-size=8.0"],
-    ["--tp-size"],
-    ["--enable-deepep-moe"],
-    ["--cuda-graph-bs", "8"],
-    ["--cuda-graph-bs-decode", "8", "16"],
-    ["--enable-dp-attention"],
-    ["--enable-metrics=1"],
-    ["--mem-fraction-static=.85"],
-    ["--mem-fraction-static=85%"],
-    ["--mem-fraction-statik=0.9"],
-    ["--deepep-mode=fast"],
-    ["--moe-a2a-backend", "deepep"],
-    ["--kv-cache-dtype=fp8"],
-    ["--no-enable-tf32-matmul"],
-    ["--lora-paths"],
-    ["--context-length=abc"],
-    ["--context-length=128k"],
-    ["--context-length=128K"],
-    ["--context-length=1.5Ki"],
-    ["--context-length=1.5k"],
-    ["--context-length", "128_000"],
-    ["--mem-fraction-static=1E-1"],
-    ["--mm-process-config={}"],
-    ["--mm-process-config=none"],
-    ["--forward-hooks=[]"],
-    ["--forward-hooks=[}"],
-    ["--max-runing-requests=16"],
-    ["--context-length 8192"],
-)
 
 
 def printed(rig: Rig, name: str, image: str, *command: str) -> str:
@@ -140,13 +105,6 @@ def test_the_shipped_file_is_what_the_extractor_writes(serving: Rig, name: str, 
     assert written == (SOURCE.parent / "data" / f"{name}.json").read_text(encoding="utf-8")
 
 
-def taken(words: list[str]) -> bool:
-    """What our data say of a flag and the words behind it."""
-    flag, equals, value = words[0].partition("=")
-    known_flag = command_line("sglang-0.5.23").find(flag)
-    return known_flag is not None and not mistake(known_flag, [value, *words[1:]] if equals else words[1:])
-
-
 def test_what_we_refuse_the_engines_parser_refuses_and_what_we_pass_it_takes(serving: Rig) -> None:
     said = printed(serving, "parse", "local/sglang-cpu:0.5.23", "python3", "-c", PARSE, json.dumps(LINES))
     theirs = dict(zip(map(" ".join, LINES), json.loads(said), strict=True))
@@ -158,7 +116,7 @@ def refused(words: str) -> bool:
     runner = {
         "name": "ome-container",
         "image": "docker.io/lmsysorg/sglang:v0.5.23",
-        "command": ["sglang", "serve", "--model-path=/model"],
+        "command": ["sglang", "serve", "--model-path=/model", "--host=0.0.0.0"],
         "args": words.split(),
         "resources": {"limits": {"nvidia.com/gpu": 8}},
     }

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ome_local import components
+from ome_local import components, ports
 from ome_local.cluster import Cluster
 from ome_local.realnode import namespaces
 from ome_local.realnode.spec import COMPONENTS, NAME
@@ -122,7 +122,10 @@ def watched(ours: None, serving: Rig) -> Iterator[Rig]:
     cluster, usual = serving.cluster, "controller-manager"
     words = [*components.controller_manager(cluster.at, cluster.kept), f"--node-monitor-grace-period={GRACE_S}s"]
     cluster.stop(usual)
+    port = cluster.kept.ports[usual]
+    serving.wait("the port is free", lambda: ports.is_free(port), 10)
     cluster.spawn("watchful", [str(cluster.program(f"kube-{usual}")), *words])
+    serving.wait("it listens", lambda: ports.listens("127.0.0.1", port), 30)
     yield serving
     cluster.stop("watchful")
     cluster.start(usual)

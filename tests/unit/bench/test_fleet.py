@@ -27,17 +27,18 @@ async def test_all_waves_are_read_and_told() -> None:
 def made(grows: str, power: float, stall: float = 0.1) -> list[Fleet]:
     """A fleet whose cost grows so."""
     sizes = [replace(Size(), **{grows: number}) for number in (100, 200, 400)]
-    return [Fleet(grows, asdict(size), [_wave(size.nodes**power / 1e3, stall)], 0.1, 100.0, 3000) for size in sizes]
+    return [Fleet(grows, asdict(size), [_wave(size.nodes**power / 1e3, stall)], 0.1, 90.0, 100.0, 3000) for size in sizes]
 
 
 def _wave(cost: float, stall: float) -> Wave:
     return Wave("labels set", cost, stall)
 
 
-def rows(fleets: list[Fleet]) -> dict[str, Row]:
-    known = Fleet("", asdict(Size()), [_wave(4.9, 0.1), Wave("start", 1.0, 0.1)], 0.9, 90.0, 10)
+def rows(fleets: list[Fleet], rest_mib: float = 500.0) -> dict[str, Row]:
+    known = Fleet("", asdict(Size()), [_wave(4.9, 0.1), Wave("start", 1.0, 0.1)], 0.9, 80.0, 90.0, 10)
+    largest = replace(known, rest_mib=rest_mib)
     grown = [replace(each, waves=[*each.waves, Wave("start", 1.0, 0.1)]) for each in fleets]
-    return {row.what: row for section in sections(Results(fleets=[*grown, known])) for row in section.rows}
+    return {row.what: row for section in sections(Results(fleets=[*grown, largest, known])) for row in section.rows}
 
 
 @pytest.mark.parametrize(("power", "met"), [(1.0, True), (2.0, False)])
@@ -51,3 +52,9 @@ def test_a_cost_that_grows_faster_than_the_fleet_is_a_miss(power: float, met: bo
 def test_a_stall_is_a_miss_and_says_where() -> None:
     found = rows(made("models", 1.0, stall=0.3))["the longest stall"]
     assert found.met is False and "labels set" in found.operator
+
+
+@pytest.mark.parametrize(("mib", "met"), [(599.0, True), (601.0, False)])
+def test_memory_of_the_largest_has_an_aim(mib: float, met: bool) -> None:
+    (found,) = [row for what, row in rows(made("nodes", 1.0), mib).items() if what.startswith("memory at rest")]
+    assert found.met is met

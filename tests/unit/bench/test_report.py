@@ -13,7 +13,7 @@ from rich.console import Console
 from bench.counting import Count
 from bench.processes import Usage
 from bench.report import Row, sections
-from bench.results import Alone, Beside, Deletion, Quiet, Ramp, Restart, Results
+from bench.results import Alone, Beside, Deletion, Eyed, Labelled, Labels, Quiet, Ramp, Restart, Results
 from bench.scenarios import SINGLE
 from bench.table import markdown, show
 
@@ -141,3 +141,24 @@ def test_a_file_that_holds_no_figures_is_a_sentence(tmp_path: Path, text: str | 
     done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3])
     assert done.returncode == 2
     assert said in done.stderr and str(file) in done.stderr and "Traceback" not in done.stderr
+
+
+def test_labels_that_cost_too_much_and_edits_that_wait() -> None:
+    cheap, dear = Labels("at once", 300, 2.0, 1.5, (0.2, 0.4)), Labels("in turn", 6000, 20.0, 7.0, (0.1, 1.2))
+    found = rows(Results(labelled=Labelled(300, 207, 20, [cheap, dear], 0.5, 0.7, 150.0)))
+    missed = {what for what, row in found.items() if row.met is False}
+    assert missed == {"labels set in turn: 6000 requests in 20.0 s", "  the slowest of 2 edits of a service meanwhile"}
+    assert found["labels set at once: 300 requests in 2.0 s"].met is True
+
+
+def test_a_wave_in_which_no_edit_ended_has_not_met_the_aim() -> None:
+    found = rows(Results(labelled=Labelled(300, 207, 20, [Labels("at once", 300, 2.0, 1.5, ())], 0.5, 0.7, 150.0)))
+    assert found["  the slowest of 0 edits of a service meanwhile"].met is False
+
+
+def test_a_scrape_that_stalls_the_loop_is_seen() -> None:
+    good = Eyed(services=100, series=900, kib=80, scrape_ms=20, stall_ms=4, pass_us=50)
+    found = rows(Results(eyes=[good, replace(good, services=1000, stall_ms=80)]))
+    first, second = (row for what, row in found.items() if "services" in what)
+    assert first.met and second.met
+    assert found["  the longest time without the loop"].met is False

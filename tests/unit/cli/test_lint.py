@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from ome_operator.cli.app import app
-from ome_operator.errors import Unanswered
+from ome_operator.errors import Unanswered, UserError
 from tests.support.parts import ROOT
 
 CORPUS = ROOT / "tests/lint/corpus"
@@ -94,3 +94,15 @@ def test_bad_input(tmp_path: Path) -> None:
     assert isinstance(run("-f", tmp_path / "none.yaml").exception, Unanswered)
     assert run("-f", ERROR, "--ignore", "no-such-rule").exit_code == 2
     assert "error flag-removed" in run("-f", "-", stdin=ERROR.read_text()).stdout
+
+
+def test_in_an_image_without_a_catalog_the_files_have_to_have_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def nothing(folder: str) -> Path:
+        raise UserError(f"There is no {folder}")
+
+    monkeypatch.setattr("ome_operator.cli.manifests.shipped", nothing)
+    monkeypatch.chdir(tmp_path)
+    model = ROOT / "config/models/moonshotai/Kimi-K2-Instruct.yaml"
+    assert "error flag-removed" in (said := run("-f", ERROR, "-f", model).stdout) and said.startswith("error flag-removed")
+    assert "ClusterBaseModel kimi-k2-instruct does not exist" in run("-f", ERROR).stdout
+    assert isinstance(run("-f", ERROR, "--catalog", "config").exception, UserError), "what is named has to be there"

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 import ome_operator.app
 from ome_operator.cli.operator import app, exposed, operator, without
+from ome_operator.cli.options import preflight_mode
 from ome_operator.errors import UserError
 from ome_operator.settings import Settings
 from ome_operator.util import log_format
@@ -52,6 +53,12 @@ def test_the_readme_can_be_followed_beside_it(given: list[Settings]) -> None:
     forwarded = re.findall(r"kubectl port-forward .* (\d+):\d+", (parts.ROOT / "README.md").read_text())
     CliRunner().invoke(app, list(KUBECONFIG))
     assert forwarded and not {int(port) for port in forwarded} & {given[0].health_port, given[0].metrics_port}
+
+
+def test_refusals_can_be_turned_off(given: list[Settings]) -> None:
+    for words in ((), ("--no-lint-refuse",)):
+        assert CliRunner().invoke(app, [*KUBECONFIG, *words]).exit_code == 0
+    assert [settings.lint_refuse for settings in given] == [True, False]
 
 
 def test_without_their_flags_nothing_of_a_public_registry_is_pulled(given: list[Settings]) -> None:
@@ -112,3 +119,9 @@ def test_waves_are_read_and_what_cannot_be_is_refused(given: list[Settings]) -> 
     for words, said in ((["--waves=0"], "--waves: 0 is no wave"), (["--bake=soon"], "--bake: soon is no duration")):
         found = CliRunner().invoke(app, [*KUBECONFIG, *words])
         assert isinstance(found.exception, UserError) and said in str(found.exception)
+
+
+def test_a_mode_of_the_preflight_is_read_and_any_other_word_refused() -> None:
+    assert [preflight_mode(said) for said in ("Off", "warn", "REQUIRE")] == ["Off", "Warn", "Require"]
+    with pytest.raises(UserError, match="--preflight is 'yes': write Off, Warn, Require"):
+        preflight_mode("yes")

@@ -26,7 +26,7 @@ def refusing(call: Call) -> KubeError:
 async def looked(apply: Any, **answers: Any) -> tuple[Policies, str]:
     """After a look, and the metric."""
     answers = {"apply": apply, "list_objects Node": NODES, "create SelfSubjectReview": ME, **answers}
-    made, metrics = Policies(FakeApi(answers), EVERYWHERE, "home", "ome-operator", 600.0), Metrics("ome")
+    made, metrics = Policies(FakeApi(answers), EVERYWHERE, "home", "ome-operator", 600.0), Metrics()
     made.watch_metrics(metrics)
     assert "ome_admission_policies{" not in metrics.render().decode(), "nothing is known yet"
     await made.look()

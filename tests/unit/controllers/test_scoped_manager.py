@@ -18,7 +18,7 @@ from tests.support.fake_api import FakeApi
 
 def manager(**settings: Any) -> tuple[Manager, FakeApi]:
     api = FakeApi()
-    return Manager(Settings(**settings), CORE, api, Metrics("t"), lambda: datetime.now(UTC), KINDS), api
+    return Manager(Settings(**settings), CORE, api, Metrics(), lambda: datetime.now(UTC), KINDS), api
 
 
 def service(namespace: str = "a", version: int = 1, **labels: str) -> dict[str, Any]:

@@ -167,6 +167,18 @@ def advice(service: Any, model: Any, runtime: Any) -> list[str]:
 
 SHIPPED: dict[str, tuple[str, dict[str, Any]]] = {
     "SGLang, prefill and decode": ("srt/kimi-k2-pd-rt", {"strategy": "pd"}),
+    "SGLang, for agents": (
+        "srt/kimi-k2-pd-agentic-rt",
+        {
+            "strategy": "pd",
+            "prefill_nodes": 8,
+            "decode_nodes": 8,
+            "prefill_groups": 4,
+            "decode_batch": 40,
+            "prefix_cache": True,
+            "context_length": 65536,
+        },
+    ),
     "vLLM, TP on Ray": ("vllm/kimi-k2-tp16-ray-rt", {"engine": "vllm", "version": "0.17.1", "tp": 16}),
     "vLLM, DP and EP": ("vllm/kimi-k2-dp16-ep-rt", {"engine": "vllm", "strategy": "dp+ep", "dp": 16}),
     "TensorRT-LLM": ("trtllm/kimi-k2-tp16-mpi-rt", {"engine": "tensorrt-llm", "strategy": "tp+dp+ep", "tp": 16}),

@@ -37,6 +37,8 @@ def test_every_record_is_of_a_recipe_that_can_be_asked_for(number: int, shelf: L
         {},
         {"strategy": "pd", "nodes": 8},
         {"strategy": "pd", "tp": 4},
+        {"strategy": "pd", "prefix_cache": True},
+        {"strategy": "pd", "decode_batch": 48},
         {"strategy": "pd", "model": "base"},
         {"strategy": "tp+dp"},
         {"strategy": "tp+dp", "hardware": "b200", "dp": 8},

@@ -11,11 +11,24 @@ from ome_operator.cookbook.preset import in_shell
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "hardware unknown": ({"hardware": "h300"}, "The hardware h300 is not known: there is b200"),
-    "model unknown": ({"model": "gpt"}, "There is no recipe for a model gpt: there are recipes for Kimi K2 (Kimi-K2-Base"),
-    "model with a sample": (
-        {"model": "DeepSeek-R1"},
-        "config/samples/isvc/deepseek-ai/deepseek-r1.yaml is a service of DeepSeek-R1 that needs none.",
+    "model unknown": (
+        {"model": "gpt"},
+        "There is no recipe for a model gpt: there are recipes for Kimi-K2-Base,",
     ),
+    "model with a sample": (
+        {"model": "DeepSeek-V3"},
+        "config/samples/isvc/deepseek-ai/deepseek-v3.yaml is a service of DeepSeek-V3 that needs none.",
+    ),
+    "model with a recipe for something else": (
+        {"model": "DeepSeek-R1"},
+        "Of DeepSeek-R1 there is a recipe for --strategy pd alone. config/samples/isvc/deepseek-ai/deepseek-r1.yaml is",
+    ),
+    "groups that do not divide": (
+        {"strategy": "pd", "prefill_groups": 3},
+        "4 nodes of prefill make no 3 groups of whole nodes: --prefill-groups divides them.",
+    ),
+    "a cache of prefixes elsewhere": ({"prefix_cache": True}, "--prefix-cache belongs to --strategy pd."),
+    "a batch of decode elsewhere": ({"decode_batch": 64}, "--decode-batch belongs to --strategy pd."),
     "strategy unknown": ({"strategy": "pp"}, "There is no strategy pp: there is tp,"),
     "engine unknown": ({"engine": "llama.cpp"}, "There is no preset for the engine llama.cpp"),
     "version unknown": ({"version": "9.9"}, "There is no preset for sglang 9.9: there is one for 0.5.23"),
@@ -87,7 +100,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "Prefill on 1 nodes cannot",
     ),
     "name": ({"name": "Kimi K2"}, "--name Kimi K2 cannot be the name of a service: kimi-k2 could"),
-    "halves of nothing": ({"prefill_nodes": 2}, "belong to --strategy pd"),
+    "halves of nothing": ({"prefill_nodes": 2}, "--prefill-nodes belongs to --strategy pd."),
 }
 
 

@@ -92,3 +92,46 @@ def test_gpus_share_attention_inside_of_wide_ep(shelf: Library) -> None:
     text = commands(shared)
     assert "--attn-dp-size 8" in text and "--chunked-prefill-size 32768" in text, "4096 on each of 8 ranks"
     assert "--max-running-requests 11520" in text, "480 on each of 24 ranks"
+
+
+AGENTS: dict[str, Any] = {
+    "strategy": "pd",
+    "prefill_nodes": 8,
+    "decode_nodes": 8,
+    "prefill_groups": 4,
+    "decode_batch": 40,
+    "prefix_cache": True,
+}
+
+
+def test_nodes_of_a_role_make_groups(shelf: Library) -> None:
+    planned = made(shelf, **AGENTS)
+    assert [(role.groups, role.nodes, role.ep) for role in planned.roles] == [(4, 2, 16), (1, 8, 64)]
+    assert planned.nodes == 16 and planned.runtime_name == "kimi-k2-instruct-h200-pd4x16-64"
+    *_, service = yaml.safe_load_all(manifests(planned).all)
+    assert [service["spec"][name]["minReplicas"] for name in ("engine", "decoder")] == [4, 1]
+    assert made(shelf, strategy="pd").published and not made(shelf, strategy="pd", nodes=64, prefill_groups=4).published
+    *_, balancer = commands(planned).split("\n\n")
+    assert balancer.count("--prefill http") == 4 and "$PREFILL4_NODE0:30000" in balancer and balancer.count("--decode") == 1
+
+
+def test_prefill_keeps_prompts_where_asked_to(shelf: Library) -> None:
+    runtime = yaml.safe_load(manifests(made(shelf, **AGENTS)).runtime)["spec"]
+    words = [runtime[name]["runner"]["args"] for name in ("engineConfig", "decoderConfig")]
+    assert ["--disable-radix-cache" in each for each in words] == [False, True]
+    assert "--chunked-prefill-size=131072" in words[0], "8192 on each of 16 ranks"
+    assert {"--cuda-graph-bs-decode=40", "--max-running-requests=2560"} <= set(words[1]), "40 on each of 64 ranks"
+    assert "--prefill-policy=cache_aware" in runtime["routerConfig"]["runner"]["args"]
+    plain = yaml.safe_load(manifests(made(shelf, strategy="pd")).runtime)["spec"]
+    assert "--disable-radix-cache" in plain["engineConfig"]["runner"]["args"]
+    assert "--prefill-policy=cache_aware" not in plain["routerConfig"]["runner"]["args"]
+
+
+def test_experts_of_r1_lie_over_twelve_nodes(shelf: Library) -> None:
+    """3 nodes of prefill with 11 experts a GPU, 9 of decode with 4: (256 + 32) / 72; as many requests as were published."""
+    planned = made(shelf, hardware="h100", model="r1", strategy="pd")
+    assert [(role.nodes, role.ep, (256 + role.redundant) // role.ep) for role in planned.roles] == [(3, 24, 11), (9, 72, 4)]
+    assert planned.published and planned.nodes == 12
+    text = commands(planned)
+    assert "--max-running-requests 18432" in text and "--cuda-graph-bs-decode 256" in text
+    assert "--trust-remote-code" not in text and "--trust-remote-code" in commands(made(shelf, strategy="pd"))

@@ -248,6 +248,17 @@ def test_advice_is_gathered_from_everywhere() -> None:
     )
 
 
+def test_an_engine_that_tells_prometheus_nothing_is_told_where_it_is_asked() -> None:
+    """And nothing is added to what runs."""
+    launch = parts.container(command=["python3", "-m", "sglang.launch_server"])
+    deps, asked = Shape().deps(), replace(Shape().deps(), scrapes_engines=True)
+    assert "--enable-metrics" not in advice(deps, engine={"runner": launch})
+    assert "engine: the engine serves no metrics without --enable-metrics" in advice(asked, engine={"runner": launch})
+    assert "metrics" not in advice(asked, engine={"runner": {**launch, "args": ["--enable-metrics"]}})
+    applied = [sync(parts.service(engine={"runner": launch}), each, Observed(), START).apply for each in (deps, asked)]
+    assert applied[0] == applied[1]
+
+
 def test_zero_replicas_of_a_router_and_of_engines() -> None:
     for engine, router in (({"minReplicas": 0}, {}), ({}, {"minReplicas": 0})):
         world = World(parts.service(engine=engine, router=router), Shape(size=1).deps(), 1)

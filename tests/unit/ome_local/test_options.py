@@ -5,6 +5,7 @@ import pytest
 from ome_local.options import refusal
 from ome_local.spec import Spec
 
+NEWER = Spec(kubernetes="1.36.3")
 NATIVE, REAL, KIND, TWO = Spec(), Spec(real_node=True), Spec(kind=True), Spec(kind=True, workers=2)
 
 
@@ -19,6 +20,15 @@ NATIVE, REAL, KIND, TWO = Spec(), Spec(real_node=True), Spec(kind=True), Spec(ki
         (NATIVE, KIND, "Cluster mine was made without kind: take it down first, or choose another."),
         (KIND, REAL, "Cluster mine is kind's, whose nodes are real already: leave --real-node out."),
         (NATIVE, REAL, "Cluster mine was made without a real node: take it down first, or choose another."),
+        (None, Spec(kind=True, kubernetes="1.37.2"), "--kubernetes 1.37.2: kind's node image says which Kubernetes it is."),
+        (None, Spec(real_node=True, kubernetes="1.37.2"), "--kubernetes 1.37.2: the real node's kubelet is 1.34.2."),
+        (REAL, Spec(kubernetes="1.35.4"), "--kubernetes 1.35.4: the real node's kubelet is 1.34.2."),
+        (NATIVE, NEWER, "Cluster mine runs Kubernetes 1.34.2 and goes up a minor at a time: 1.35 is next."),
+        (
+            NEWER,
+            Spec(kubernetes="1.35.4"),
+            "Cluster mine runs Kubernetes 1.36.3 and goes up a minor at a time: there is no way",
+        ),
         (TWO, Spec(workers=3), "--workers 3: cluster mine was made with 2, and kind adds none: take it down first"),
     ],
 )
@@ -28,7 +38,20 @@ def test_what_is_refused(kept: Spec | None, wanted: Spec, sentence: str) -> None
 
 @pytest.mark.parametrize(
     ("kept", "wanted"),
-    [(None, NATIVE), (None, TWO), (None, REAL), (KIND, NATIVE), (KIND, KIND), (TWO, KIND), (TWO, TWO), (REAL, NATIVE)],
+    [
+        (NATIVE, Spec(kubernetes="1.35.4")),
+        (NEWER, NEWER),
+        (NEWER, NATIVE),
+        (None, NEWER),
+        (None, NATIVE),
+        (None, TWO),
+        (None, REAL),
+        (KIND, NATIVE),
+        (KIND, KIND),
+        (TWO, KIND),
+        (TWO, TWO),
+        (REAL, NATIVE),
+    ],
 )
 def test_what_is_not(kept: Spec | None, wanted: Spec) -> None:
     """`up` again needs none of the options of the first time."""

@@ -5,7 +5,6 @@ import time
 from pathlib import Path
 
 import pytest
-import yaml
 from typer.testing import CliRunner, Result
 
 from ome_operator.cli.app import app
@@ -50,8 +49,6 @@ def test_sixteen_nodes_take_no_two_seconds() -> None:
 
 def test_documents() -> None:
     said = json.loads(run(*K2, "--nodes", "16", "--workload", "2000/100", "-o", "json").stdout)
-    chosen = yaml.safe_load(run(*K2, "--nodes", "16", "--workload", "2000/100", "-o", "yaml").stdout)
-    assert said["layouts"][0] == chosen["layouts"][0]
     first = said["layouts"][0]
     found, load = first["prediction"], said["asked"]["workload"][0]
     assert found["outputTokensPerSecond"]["deployment"] == pytest.approx(found["requestsPerSecond"] * load["out"], rel=1e-3)
@@ -59,12 +56,6 @@ def test_documents() -> None:
     assert into == pytest.approx(found["requestsPerSecond"] * load["in"], rel=1e-3)
     assert first["price"]["date"] and first["price"]["source"]
     assert set(first["trust"]) >= {"basis", "extrapolated", "throughput", "tpot", "ttft"}
-
-
-def test_what_a_plan_hands_on_is_a_recipe() -> None:
-    said = json.loads(run(*K2, "--nodes", "4", "--workload", "2000/100", "-o", "json").stdout)
-    words = next(each["generate"] for each in said["layouts"] if each["generate"]).split()
-    assert CliRunner().invoke(app, [*words[1:], "-o", "yaml"]).exit_code == 0
 
 
 def test_a_cheaper_hour_in_the_answer() -> None:
@@ -90,6 +81,9 @@ def test_several_workloads(tmp_path: Path) -> None:
         ("- {in: 500}\n", "has a workload without out."),
         ("just words", "is no list of workloads"),
         ("a: [", "is no YAML"),
+        ("- {in: 500, out: 200}\n---\n- {in: 500, out: 200}\n", "is no YAML: it has several documents"),
+        ("- " * 150 + "a", "is no YAML: it has more than 100 lists or maps in each other"),
+        ("- {in: !!timestamp 2001-01-01, out: 200}\n", "is no YAML: Kubernetes reads no !!timestamp"),
         ("", "is no list of workloads"),
         ("- {in: [1], out: 200}\n", "is not a length in tokens"),
     ],
@@ -143,8 +137,9 @@ def test_a_model_of_your_own(tmp_path: Path) -> None:
     assert run("--model", file, "--hardware", "h100", "--nodes", 2, "--workload", "1k/1k").exit_code == 0
     file.write_text("{}")
     assert "are not understood" in refused("--model", file, "--hardware", "h100", "--nodes", 2, "--workload", "1k/1k")
-    file.write_text("{")
-    assert "is no JSON" in refused("--model", file, "--hardware", "h100", "--nodes", 2, "--workload", "1k/1k")
+    for broken in ("{", "[" * 100_000):
+        file.write_text(broken)
+        assert "is no JSON" in refused("--model", file, "--hardware", "h100", "--nodes", 2, "--workload", "1k/1k")
 
 
 def test_rows_of_ones_own_move_the_plan(tmp_path: Path) -> None:
@@ -176,43 +171,3 @@ def test_a_report(tmp_path: Path) -> None:
     assert "163 rows: 162 answered, 1 refused." in text and "their errors are no test" in text
     said = json.loads(run("validate", ROOT / "ome_operator/plan/data/calibration.csv", "-o", "json").stdout)
     assert said["answered"] == 162 == len(said["predictions"]) and said["beyondFactorTwo"] == []
-
-
-JOB = """
-kind: BenchmarkJob
-metadata: {name: nightly}
-status:
-  state: Completed
-  report:
-    scenario: D(2000,100)
-    results:
-    - {scenario: "D(2000,100)", concurrency: 480, requests: 4800, ttft: "900", tpot: "40.5"}
-    - {scenario: "U(100,300)/(50,150)", concurrency: 16, requests: 160, ttft: "200", tpot: "20"}
-    - {scenario: dataset, concurrency: 16, requests: 160, ttft: "200", tpot: "20"}
-"""
-LAYOUT = ("--model", "Kimi-K2-Instruct", "--hardware", "h200", "--prefill", "1xDEP32", "--decode", "1xDEP96")
-
-
-def test_a_benchmark_beside_its_prediction(tmp_path: Path) -> None:
-    job, own = tmp_path / "job.yaml", tmp_path / "own.csv"
-    job.write_text(JOB)
-    said = run("compare", job, *LAYOUT, "--rows", own).stdout.splitlines()
-    assert said[1].startswith("nightly_D(2000x100)_c480") and "40.50" in said[1] and len(said) == 3
-    assert run("validate", own).stdout.startswith("2 rows: 2 answered, 0 refused.")
-    assert run(*K2, "--nodes", "16", "--workload", "2000/100", "--calibration", own).exit_code == 0
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("kind: Pod", "This is no BenchmarkJob"),
-        ("[]", "This is no BenchmarkJob"),
-        ("{", "is no YAML"),
-        (JOB.replace("Completed", "Running"), "The BenchmarkJob is Running"),
-        (JOB.replace("ttft", "first"), "No run of nightly has lengths"),
-    ],
-)
-def test_a_benchmark_that_cannot_be_compared(text: str, said: str, tmp_path: Path) -> None:
-    job = tmp_path / "job.yaml"
-    job.write_text(text)
-    assert said in refused("compare", job, *LAYOUT)

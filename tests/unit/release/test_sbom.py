@@ -93,6 +93,14 @@ def test_a_wheel_names_what_it_needs_as_it_was_locked(tmp_path: Path) -> None:
 def test_a_package_that_no_lock_has_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"needs rich, and no lock file has it: `make lock`"):
         wheel_bom(wheel(tmp_path, "rich>=13"), OPERATOR, AGENT)
+    with pytest.raises(UserError, match=r"needs sglang, and no lock file has it"):
+        wheel_bom(wheel(tmp_path, "sglang>=0.5; extra == 'engine'"), OPERATOR, AGENT)
+
+
+def test_an_extra_without_a_lock_names_its_version(tmp_path: Path) -> None:
+    made = wheel(tmp_path, "sglang==0.5.23; sys_platform == 'linux' and extra == 'engine'")
+    parts = json.loads(wheel_bom(made, OPERATOR, AGENT))["components"]
+    assert [part["scope"] for part in parts if part["purl"] == "pkg:pypi/sglang@0.5.23"] == ["optional"]
 
 
 def test_the_lock_files_of_the_images_can_be_read() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ome_operator.util.kubeyaml import documents, plain
+from ome_operator.util.kubeyaml import document, documents, plain
 
 
 @pytest.mark.parametrize(
@@ -71,3 +71,23 @@ def test_quotes_stand_where_yaml_would_read_something_else(text: str) -> None:
 @pytest.mark.parametrize("text", ["kimi-k2", "a", "nan", "truely", "m-9"])
 def test_and_nowhere_else(text: str) -> None:
     assert plain(text) == text
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{','.join([f'*{below}'] * 10)}]\n" for below, name in zip("abcdef", "bcdefg", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: 1\n---\na: 2\n", "it has several documents"),
+        (BOMB, "more than 500000 values: take out aliases"),
+        ("- " * 150 + "a", "more than 100 lists or maps in each other"),
+        ("&a [*a]", "more than"),
+    ],
+)  # fmt: skip
+def test_a_document_has_bounds(text: str, said: str) -> None:
+    with pytest.raises(yaml.YAMLError, match=said):
+        document(text)
+    assert (document(""), document("a: [1]\n")) == (None, {"a": [1]})

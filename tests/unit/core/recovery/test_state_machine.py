@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from ome_operator.core.observed.objects import Pod, Termination
+from ome_operator.core.observed.preflight import Checked
 from ome_operator.core.recovery import record as rec
 from ome_operator.core.recovery.group import Group
 from ome_operator.core.recovery.policy import FIRST, STABLE, Policy
 from ome_operator.core.recovery.record import GroupRecord, stamp
-from ome_operator.core.recovery.state_machine import TURN, Circumstances, Step, advance
-from ome_operator.core.recovery.systemic import PLACING, together
+from ome_operator.core.recovery.state_machine import APART, TURN, Circumstances, Step, advance
+from ome_operator.core.recovery.systemic import PLACING, _pending, together
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PLAIN = Policy()
@@ -264,3 +265,37 @@ def test_a_clock_that_was_set_back_begins_every_wait_anew() -> None:
     now = record.believed(NOW)
     assert (now.since, now.ready_since, now.recycled_at) == (stamp(NOW),) * 3
     assert now.believed(NOW) is now and READY.believed(NOW) is READY
+
+
+def held(*running: bool, **more: Any) -> Group:
+    """A group whose ranks were found wanting before their engines, but for those that run."""
+    ranks = [pod(rank, running=runs, ready=False, **more) for rank, runs in enumerate(running)]
+    return group(*(each if each.running else each._replace(preflight=Checked((), held=True)) for each in ranks))
+
+
+def test_a_group_that_waits_in_its_preflight_is_never_recycled_for_it() -> None:
+    step = go(held(False, False), NEW)
+    assert (step.record.phase, step.again) == (rec.HELD, None)
+    later = go(held(False, False), step.record, later=10 * 24 * 3600)
+    assert later.record == step.record
+    passed = go(group(pod(0, ready=False), pod(1)), later.record, later=10 * 24 * 3600)
+    assert (passed.record.phase, passed.again) == (rec.STARTING, PLAIN.start), "and has its whole time to start then"
+
+
+def test_after_a_recycle_too() -> None:
+    gone = go(held(False, False, uid="1new"), go(LOST, READY).record, later=60).record
+    assert (gone.phase, gone.recycles) == (rec.HELD, 1)
+
+
+def test_ranks_that_are_out_of_step_are_recycled_together() -> None:
+    """Rank 0 was started again by itself: the engine of the other waits for a leader that waits for a check."""
+    step = go(held(False, True), NEW)
+    assert (step.record.phase, step.again) == (rec.STARTING, APART)
+    record = go(held(False, True), step.record, later=APART).record
+    assert record.phase == rec.RECYCLING and record.failure
+    assert "a rank waits in its preflight while the engine of another runs" in record.failure["message"]
+
+
+def test_a_group_that_waits_in_its_preflight_holds_up_no_other_for_long() -> None:
+    waits = replace(go(held(False, False), NEW).record, recycled_at=stamp(NOW))
+    assert _pending(waits, NOW) and not _pending(waits, NOW + timedelta(seconds=PLACING + 1))

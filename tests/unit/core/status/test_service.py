@@ -94,7 +94,8 @@ def test_nothing_at_all_says_what_is_missing() -> None:
 
 
 def test_scaled_to_zero() -> None:
-    assert ready(progress=(far("engine", 0, 0), far("router", 1)))[:2] == ("False", "ScaledToZero")
+    found = ready(progress=(far("engine", 0, 0), far("router", 1)))
+    assert found[:2] == ("False", "ScaledToZero") and found[2].startswith("engine scaled to zero")
 
 
 def test_a_rollout_that_waits_is_the_reason_when_nothing_else_is() -> None:

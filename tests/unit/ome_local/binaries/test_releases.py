@@ -17,7 +17,20 @@ from pathlib import Path
 import pytest
 
 from ome_local.binaries import ensure, gobuild, releases
-from ome_local.binaries.versions import CONTROL_PLANE, GOMODS, NODE, PATCHES, TOOLS, Target, Tool
+from ome_local.binaries.versions import (
+    CONTROL_PLANE,
+    GOMODS,
+    LDFLAGS,
+    NODE,
+    OF_VERSION,
+    OTHERS,
+    PATCHES,
+    TOOLS,
+    Target,
+    Tool,
+    kubernetes,
+    tools,
+)
 from ome_operator.errors import UserError
 
 MACHINE = Target("linux", "amd64")
@@ -211,7 +224,25 @@ def test_every_program_is_pinned() -> None:
 def test_programs_of_a_cluster_are_one_module() -> None:
     """Kubernetes, helm, kwok and CoreDNS have most packages in common, which each with its own versions compiled anew."""
     assert len({TOOLS[name].module for name in (*CONTROL_PLANE, *NODE)}) == 1
-    assert sorted(path.parent.name for path in GOMODS.glob("*/go.mod")) == [TOOLS["etcd"].module]
+    others = {tools(version)[name].module for version in OTHERS for name in OF_VERSION}
+    assert {path.parent.name for path in GOMODS.glob("*/go.mod")} == {TOOLS["etcd"].module, *others}
+
+
+@pytest.mark.parametrize("version", OTHERS)
+def test_another_kubernetes_has_a_module_of_its_own(version: str) -> None:
+    found = tools(version)
+    assert {name for name in found if found[name] != TOOLS[name]} == set(OF_VERSION)
+    (module,) = {found[name].module for name in OF_VERSION}
+    required = (GOMODS / module / "go.mod").read_text()
+    assert f"k8s.io/kubernetes v{version} " in required
+    assert all(f"\t{found[name].package}\n" in required for name in OF_VERSION)
+    assert LDFLAGS[module]["k8s.io/component-base/version.gitVersion"] == f"v{version}"
+
+
+def test_a_version_is_named_by_its_minor() -> None:
+    assert [kubernetes(asked) for asked in ("1.31", "v1.37.2", "1.34")] == ["1.31.13", "1.37.2", "1.34.2"]
+    with pytest.raises(UserError, match=r"Kubernetes '1.3' is not known here; these are: 1\.31\.13, 1\.34\.2, "):
+        kubernetes("1.3")
 
 
 def test_a_program_of_several_has_its_name() -> None:
@@ -244,7 +275,7 @@ def test_what_was_compiled_is_kept_for_what_comes(more: bool, host: Host, monkey
     go.write_text('#!/bin/sh\nmkdir -p "$GOCACHE"; for w; do [ "$l" = -o ] && echo >"$w"; l=$w; done\n')
     go.chmod(0o755)
     monkeypatch.setattr(ensure, "this_machine", lambda **_: MACHINE)
-    monkeypatch.setattr(gobuild, "find_go", lambda cache: str(go))
+    monkeypatch.setattr(gobuild, "find_go", lambda *_: str(go))
     ensure.ensure(["kubectl"], more_to_come=more)
     assert [path.name for path in ensure.cache_dir().glob(".go-*")] == ([".go-cluster"] if more else [])
 
@@ -268,7 +299,7 @@ class TestPatches:
         )
         go.chmod(0o755)
         monkeypatch.setattr(ensure, "this_machine", lambda **_: MACHINE)
-        monkeypatch.setattr(gobuild, "find_go", lambda cache: str(go))
+        monkeypatch.setattr(gobuild, "find_go", lambda *_: str(go))
         return go
 
     def source(self, go: Path, text: str) -> None:

@@ -127,7 +127,7 @@ def test_up_asks_for_what_the_cluster_was_made_with(at: Layout, fakes: Fakes, mo
     creation.create(at, Spec(kind=True))
     wanted: list[str] = []
 
-    def noted(names: list[str]) -> dict[str, Path]:
+    def noted(names: list[str], kubernetes: str) -> dict[str, Path]:
         wanted.extend(names)
         raise UserError("enough")
 

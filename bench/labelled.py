@@ -1,0 +1,123 @@
+"""Labels of many models on many nodes, as agents set them, on a real API server: what the operator spends, and how long the
+edit of a service waits meanwhile.
+"""
+
+import asyncio
+import copy
+import time
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+from bench.api import Api, together
+from bench.bed import Bed, Operator, bed
+from bench.results import Labelled, Labels
+from bench.scenarios import MODEL, NAMESPACE, Manifest, Scenario, catalog, name
+from bench.watching import Late
+from ome_operator import names
+
+KIND = "ClusterBaseModel"
+LISTED = ("Node", KIND, "ClusterServingRuntime", "InferenceService", "Pod", "StatefulSet", "Service", "ControllerRevision")
+"""Of the kinds that the operator lists at its start, those that have objects here."""
+CHANGES = 20
+"""Labels of a node that change one after the other in the second wave."""
+EDIT_EVERY_S, POLL_S, WITHIN_S = 0.5, 0.02, 60.0
+
+Change = tuple[str, Manifest]
+"""A node, and its labels that change."""
+
+
+async def measure(nodes: int, models: int, services: int, lanes: int) -> Labelled:
+    """Services serve. Each node gets the labels of all models in a single request; then labels change one after the other on
+    all nodes. Last, the operator starts again.
+    """
+    shape = Scenario(key="labelled", services=services, runtime="bench-single", groups=1, router=False, nodes=nodes)
+    async with bed(shape) as at:
+        process = Operator(at)
+        await process.start()
+        await together(map(_model, range(models)), lanes, at.api.create)
+        await together(map(shape.service, range(services)), lanes, at.api.create)
+        await at.watching.until("services ready", lambda: len(at.watching.services_ready) == services, WITHIN_S)
+        there = await at.api.names("Node", "")
+        once = [(node, _labels(range(models), "Ready")) for node in there]
+        turns = [(node, _labels([model], "Updating")) for model in range(min(models, CHANGES)) for node in there]
+        waves = [await _wave(at, process, what, changes, lanes) for what, changes in (("at once", once), ("in turn", turns))]
+        peak = process.usage().peak_mib
+        await process.stop()
+        floor_s = await _lists(at.api)
+        return Labelled(nodes, models, services, waves, floor_s, await process.start(), peak)
+
+
+async def _wave(at: Bed, process: Operator, what: str, changes: list[Change], lanes: int) -> Labels:
+    """Until the operator is done with it."""
+    if not await at.settle():
+        raise Late(f"labels {what}: the operator did not come to rest before")
+    before, began = process.usage().cpu_s, time.monotonic()
+    async with _edits(at.api) as waited:
+        await together(
+            changes, lanes, lambda change: at.api.merge("Node", "", change[0], {"metadata": {"labels": change[1]}})
+        )
+        took = time.monotonic() - began
+        await asyncio.sleep(EDIT_EVERY_S)
+    if not await at.settle():
+        raise Late(f"labels {what}: the operator does not come to rest")
+    return Labels(what, len(changes), took, process.usage().cpu_s - before, tuple(waited))
+
+
+@asynccontextmanager
+async def _edits(api: Api) -> AsyncIterator[list[float]]:
+    """Edits of a service, again and again, and the seconds until the operator had acted on each."""
+    waited: list[float] = []
+
+    async def edit() -> None:
+        most = 1
+        while True:
+            most = 3 - most
+            sent = time.monotonic()
+            change = {"spec": {"engine": {"maxReplicas": most}}}
+            made = await api.merge("InferenceService", NAMESPACE, name(0), change)
+            await _acted(api, made["metadata"]["generation"])
+            waited.append(time.monotonic() - sent)
+            await asyncio.sleep(EDIT_EVERY_S)
+
+    task = asyncio.create_task(edit())
+    try:
+        yield waited
+    finally:
+        if task.done():
+            task.result()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _acted(api: Api, generation: int) -> None:
+    until = time.monotonic() + WITHIN_S
+    while ((await api.get("InferenceService", NAMESPACE, name(0))).get("status") or {}).get(
+        "observedGeneration"
+    ) != generation:
+        if time.monotonic() > until:
+            raise Late(f"an edit is not acted on within {WITHIN_S:.0f} s")
+        await asyncio.sleep(POLL_S)
+
+
+async def _lists(api: Api) -> float:
+    """Seconds of listing and decoding what the operator lists at its start."""
+    began = time.monotonic()
+    for kind in LISTED:
+        await api.names(kind, "")
+    return time.monotonic() - began
+
+
+def _model(number: int) -> Manifest:
+    (known,) = [item for item in catalog() if item["metadata"]["name"] == MODEL]
+    made = copy.deepcopy(known)
+    made["metadata"] = {"name": _name(number), "namespace": ""}
+    made["spec"]["storage"]["storageUri"] += f"-{number}"
+    return made
+
+
+def _labels(models: Iterable[int], said: str) -> Manifest:
+    return {names.model_label(KIND, "", _name(number)): said for number in models}
+
+
+def _name(number: int) -> str:
+    return f"model-{number:04d}"

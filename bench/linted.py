@@ -1,0 +1,47 @@
+"""How long `ome lint` takes for all of config/, and what the operator pays for the same rules in a pass."""
+
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bench.figures import median
+from bench.results import Linted
+from ome_operator.api import InferenceService
+from ome_operator.cli.live.cluster_from_manifests import gather
+from ome_operator.cli.manifests import read
+from ome_operator.core.observed.objects import Deps, Observed
+from ome_operator.core.sync import sync
+from ome_operator.lint.judge import Judge
+
+ROOT = Path(__file__).parent.parent
+
+
+def measure(repeat: int) -> Linted:
+    """The median of some runs, each a process of its own; and of passes over every service, with and without the rules."""
+    seconds = []
+    for _ in range(repeat):
+        began = time.monotonic()
+        subprocess.run(
+            [sys.executable, "-m", "ome_operator", "lint", "-f", "config"], check=True, capture_output=True, cwd=ROOT
+        )
+        seconds.append(time.monotonic() - began)
+    cluster = gather(read([ROOT / "config"], "default"), model_agent=False)
+    services = [kept.parsed for kept in cluster.services() if isinstance(kept.parsed, InferenceService)]
+    deps = cluster.deps()
+    _passes(services, deps)  # what is remembered without the rules is there, and files of versions are read
+    _passes(services, replace(deps, judge=Judge()))
+    judged = replace(deps, judge=Judge())
+    without, first, again = _passes(services, deps), _passes(services, judged), _passes(services, judged)
+    return Linted(median(seconds), len(services), without, first, again)
+
+
+def _passes(services: list[InferenceService], deps: Deps) -> float:
+    """Seconds of CPU of a pass, the mean over services that are new."""
+    now = datetime.now(UTC)
+    began = time.process_time()
+    for service in services:
+        sync(service, deps, Observed(), now)
+    return (time.process_time() - began) / len(services)

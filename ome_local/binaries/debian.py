@@ -1,0 +1,52 @@
+"""Prometheus and promtool: those of this machine, else of Debian's package, which apt has proven by its signature."""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from ome_local import cancel
+from ome_local.binaries.ensure import cache_dir
+from ome_local.binaries.releases import Unavailable
+
+PROGRAMS = ("prometheus", "promtool")
+
+
+def prometheus() -> dict[str, Path]:
+    """Where the two are. Raises Unavailable with the reason where they can not be had."""
+    if found := _here():
+        return found
+    kept = cache_dir() / "prometheus-debian"
+    if not all((kept / name).exists() for name in PROGRAMS):
+        _fetch(kept)
+    return {name: kept / name for name in PROGRAMS}
+
+
+def _here() -> dict[str, Path]:
+    found = {name: Path(path) for name in PROGRAMS if (path := shutil.which(name)) is not None}
+    return found if len(found) == len(PROGRAMS) else {}
+
+
+def _fetch(kept: Path) -> None:
+    """Into its place by one rename, as with other programs."""
+    for program in ("apt-get", "dpkg-deb"):
+        if shutil.which(program) is None:
+            raise Unavailable(f"this machine has no prometheus and no {program} to fetch Debian's: install prometheus")
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=kept.parent, prefix=".new-") as text:
+        folder = Path(text)
+        _run(["apt-get", "download", "prometheus"], folder)
+        (package,) = folder.glob("prometheus_*.deb")
+        _run(["dpkg-deb", "-x", package.name, "tree"], folder)
+        new = folder / "new"
+        new.mkdir()
+        for name in PROGRAMS:
+            shutil.move(folder / "tree/usr/bin" / name, new / name)
+        shutil.rmtree(kept, ignore_errors=True)
+        new.rename(kept)
+
+
+def _run(command: list[str], folder: Path) -> None:
+    done = cancel.run(command, cwd=folder)
+    if done.returncode:
+        last = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
+        raise Unavailable(f"{' '.join(command)}: {last[0]} (`apt-get update` has to have run)")

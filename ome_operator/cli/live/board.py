@@ -1,0 +1,152 @@
+"""All that the page of `ome ui` shows, read from a live cluster; what a person may not read is a sentence beside it."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from ome_operator import keys
+from ome_operator.cache.resources import ACCELERATORS, MODELS, RUNTIMES, SERVICE, SERVING
+from ome_operator.cli.live.cluster_from_manifests import gather
+from ome_operator.cli.live.trees import OURS
+from ome_operator.core.observed import from_api
+from ome_operator.core.observed.nodes import node
+from ome_operator.core.observed.objects import Child, Manifest, Node, NodeRecord, Observed
+from ome_operator.describe.tree import Tree, tree
+from ome_operator.kube.client import Client
+from ome_operator.kube.errors import Forbidden, NotServed
+from ome_operator.kube.resources import RESOURCES, spelled
+
+RECORD = "NodeModels"
+OFTEN = (SERVICE, "StatefulSet", "Deployment", "Pod")
+"""Kinds that are read at every look."""
+SELDOM = ("ControllerRevision", SERVING, "Node", RECORD, *RUNTIMES, *MODELS, *ACCELERATORS)
+"""Kinds that are large or change little."""
+SELECTED = ("ControllerRevision", "StatefulSet", "Deployment", "Pod")
+"""Kinds of which only the operator's objects are read."""
+PERIOD = 15.0
+"""Seconds between two reads of what is read seldom."""
+
+Key = tuple[str, str]
+"""Namespace and name of a service."""
+
+
+@dataclass(frozen=True)
+class Board:
+    """What was seen at a moment."""
+
+    at: datetime
+    namespace: str
+    """"" for all of them."""
+    bodies: Mapping[Key, Manifest] = field(default_factory=dict)
+    """Services as the API server has them."""
+    trees: Mapping[Key, Tree] = field(default_factory=dict)
+    children: Mapping[Key, Mapping[tuple[str, str], Child]] = field(default_factory=dict)
+    pods: Mapping[str, Manifest] = field(default_factory=dict)
+    """`namespace/name` of a pod of ours → its body."""
+    stored: Mapping[str, str] = field(default_factory=dict)
+    """`namespace/name` of a ControllerRevision → when it was stored."""
+    nodes: tuple[Node, ...] = ()
+    records: tuple[NodeRecord, ...] = ()
+    simulated: frozenset[str] = frozenset()
+    """Nodes on which no process runs."""
+    shared: tuple[Manifest, ...] = ()
+    """Runtimes, models and accelerator classes."""
+    denied: Mapping[str, str] = field(default_factory=dict)
+    """Plural name of a kind → why it could not be read."""
+
+
+class Looker:
+    """Looks at a cluster again and again; what changes seldom is read seldom."""
+
+    def __init__(self, client: Client, namespace: str, fallback: str = "") -> None:
+        self._client, self._namespace, self._fallback = client, namespace, fallback
+        self._kept: dict[str, tuple[list[Manifest], str]] = {}
+        """Kind → its objects, and why they could not be read."""
+        self._next = 0.0
+
+    async def look(self) -> Board:
+        """Everything, as it is now. Raises KubeError where services cannot be read at all."""
+        now = asyncio.get_running_loop().time()
+        try:
+            services = await self._client.list_objects(SERVICE, self._namespace)
+        except Forbidden:
+            if self._namespace or not self._fallback:
+                raise
+            self._namespace = self._fallback
+            services = await self._client.list_objects(SERVICE, self._namespace)
+        except NotServed as error:
+            raise NotServed(f"this cluster has no InferenceServices: is the chart ome-crd installed? ({error})") from error
+        kinds = list(OFTEN[1:])
+        if now >= self._next:
+            kinds += SELDOM
+        for kind, found in zip(kinds, await asyncio.gather(*map(self._read, kinds)), strict=True):
+            self._kept[kind] = found
+        if now >= self._next:
+            self._next = now + PERIOD
+        elif self._unknown():
+            self._kept["ControllerRevision"] = await self._read("ControllerRevision")
+        return board(datetime.now(UTC), self._namespace, services, self._kept)
+
+    def forget(self) -> None:
+        """Read everything at the next look."""
+        self._next = 0.0
+
+    def _unknown(self) -> bool:
+        """Whether a revision has workloads, and is none of those that were read."""
+        known = {_revision(body) for body in self._kept["ControllerRevision"][0]}
+        return any(_revision(body) not in known for body in self._kept["StatefulSet"][0])
+
+    async def _read(self, kind: str) -> tuple[list[Manifest], str]:
+        where = self._namespace if RESOURCES[kind].namespaced else ""
+        try:
+            found = await self._client.list_objects(kind, where, label_selector=OURS if kind in SELECTED else "")
+        except NotServed:
+            return [], ""
+        except Forbidden as error:
+            return [], str(error)
+        return [{"apiVersion": RESOURCES[kind].api_version, "kind": spelled(kind), **body} for body in found], ""
+
+
+def _revision(body: Mapping[str, Any]) -> tuple[str, str, str]:
+    metadata = body.get("metadata") or {}
+    labels = metadata.get("labels") or {}
+    return metadata.get("namespace") or "", labels.get(keys.SERVICE) or "", labels.get(keys.REVISION) or ""
+
+
+def board(
+    at: datetime, namespace: str, services: Iterable[Manifest], read: Mapping[str, tuple[list[Manifest], str]]
+) -> Board:
+    """What was read, put together. Total: whatever strangers wrote, each service is a row."""
+    bodies = {_key(body): body for body in services}
+    for body in read.get(SERVING, ([], ""))[0]:
+        bodies.setdefault(_key(body), body)
+    there = gather(body for kind in SELECTED for body in read.get(kind, ([], ""))[0])
+    children = {key: there.children_of(*key) for key in bodies}
+    nodes = read.get("Node", ([], ""))[0]
+    pods = read.get("Pod", ([], ""))[0]
+    shared = (body for kind in (*RUNTIMES, *MODELS, *ACCELERATORS) for body in read.get(kind, ([], ""))[0])
+    return Board(
+        at=at,
+        namespace=namespace,
+        bodies=bodies,
+        trees={key: tree(body, Observed(children[key], there.pods_of(*key))) for key, body in bodies.items()},
+        children=children,
+        pods={"/".join(_key(body)): body for body in pods},
+        stored={
+            "/".join(_key(body)): body["metadata"].get("creationTimestamp") or ""
+            for body in read.get("ControllerRevision", ([], ""))[0]
+        },
+        nodes=tuple(map(node, nodes)),
+        records=tuple(from_api.record(body) for body in read.get(RECORD, ([], ""))[0]),
+        simulated=frozenset(
+            body["metadata"]["name"] for body in nodes if (body["metadata"].get("labels") or {}).get("type") == "kwok"
+        ),
+        shared=tuple(shared),
+        denied={RESOURCES[kind].plural: why for kind, (_, why) in read.items() if why},
+    )
+
+
+def _key(body: Mapping[str, Any]) -> Key:
+    return body["metadata"].get("namespace") or "", body["metadata"]["name"]

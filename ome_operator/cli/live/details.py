@@ -1,0 +1,97 @@
+"""What only the page of a single service shows: its events, and the last lines of its pods that are not ready."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ome_operator.cli.live.diagnosis import about
+from ome_operator.describe.causes import Cause
+from ome_operator.describe.diagnosis import Seen
+from ome_operator.kube.client import Client, Manifest
+from ome_operator.kube.errors import KubeError
+from ome_operator.kube.podlogs import Line, Wanted
+
+LINES = 14
+"""Last lines of a log that are shown."""
+LOGS = 4
+"""Logs that are read, of the worst causes."""
+EVENTS = 30
+"""Newest events that are shown."""
+PATIENCE = 5.0
+"""Seconds for a log."""
+LONGEST = 400
+"""Characters of a line; the rest is cut."""
+
+ReadLog = Callable[[str, str, str, Wanted], AsyncIterator[Line]]
+"""Namespace, pod, container and the part that is wanted → its lines."""
+_COLOUR = re.compile("\x1b\\[[0-9;]*m")
+
+
+@dataclass(frozen=True)
+class Log:
+    """The end of a container's log."""
+
+    pod: str
+    container: str
+    lines: tuple[str, ...]
+    said: str
+    """Why there are none, "" where there are."""
+
+
+@dataclass(frozen=True)
+class Details:
+    """What was read of a service."""
+
+    events: tuple[Seen, ...] = ()
+    denied: str = ""
+    """Why there are no events."""
+    logs: Mapping[str, Log] | None = None
+    """Pod → the end of its log."""
+
+
+async def details(
+    client: Client,
+    read: ReadLog,
+    namespace: str,
+    uids: Container[str],
+    causes: Iterable[Cause],
+    pods: Mapping[str, Manifest],
+    simulated: Container[str],
+) -> Details:
+    """`uids`: objects of the service. `pods`: name → body. Never raises: what cannot be read is said."""
+    denied, found = "", list[Manifest]()
+    try:
+        found = await client.list_objects("Event", namespace)
+    except KubeError as error:
+        denied = str(error)
+    seen = sorted(about(found, uids), key=lambda event: event.when, reverse=True)[:EVENTS]
+    names = [cause.pods[0] for cause in causes if cause.pods][:LOGS]
+    bodies = [pods[name] for name in dict.fromkeys(names) if name in pods]
+    logs = await asyncio.gather(*(_log(read, namespace, body, simulated) for body in bodies))
+    return Details(tuple(seen), denied, {log.pod: log for log in logs})
+
+
+async def _log(read: ReadLog, namespace: str, pod: Mapping[str, Any], simulated: Container[str]) -> Log:
+    name, spec = pod["metadata"]["name"], pod.get("spec") or {}
+    container = ((spec.get("containers") or [{}])[0]).get("name") or ""
+    if not spec.get("nodeName"):
+        return Log(name, container, (), "it is on no node yet, so nothing has run")
+    if spec["nodeName"] in simulated:
+        return Log(name, container, (), f"node {spec['nodeName']} is simulated: no process runs there, so there is no log")
+    why = "its log is empty"
+    # A container that has just started again has said nothing yet: then the words of the former count.
+    for wanted in (Wanted(tail=LINES), Wanted(tail=LINES, previous=True)):
+        try:
+            async with asyncio.timeout(PATIENCE):
+                lines = [_COLOUR.sub("", line.text)[:LONGEST] async for line in read(namespace, name, container, wanted)]
+        except KubeError as error:
+            if not wanted.previous:
+                why = str(error)
+            continue
+        except TimeoutError:
+            return Log(name, container, (), f"no answer within {PATIENCE:.0f} s")
+        if lines:
+            return Log(name, container, tuple(lines[-LINES:]), "")
+    return Log(name, container, (), why)

@@ -1,0 +1,159 @@
+"""What the rules of `ome lint` look at: services and runtimes of files, or services of a cluster, as they would run."""
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from ome_operator import keys
+from ome_operator.api import InferenceService, Invalid, Model, Runtime
+from ome_operator.cache.event_handler import EventHandler
+from ome_operator.cache.resources import CATALOG, SERVICE, SHORT
+from ome_operator.cli.live.cluster_from_manifests import gather, made, ref
+from ome_operator.core.observed.judging import Part
+from ome_operator.core.observed.objects import Manifest, Ref
+from ome_operator.core.resolve.inputs import resolve
+from ome_operator.describe.outcome import Outcome, outcome
+from ome_operator.engines.flags import Versions, packaged
+from ome_operator.kube.resources import RESOURCES
+from ome_operator.lint import rules
+from ome_operator.lint.finding import Severity
+from ome_operator.lint.judge import SAID_ALREADY, refusals
+from ome_operator.lint.model import gpu_memory, model_facts, node_labels
+from ome_operator.lint.subject import Subject, subject
+
+if TYPE_CHECKING:
+    from ome_operator.kube.client import Client
+
+TOLD = 10
+"""Findings that commands tell beside their own answer."""
+MADE_UP = "ome-lint"
+"""Name of the model of a service that is made up to look at a runtime by itself."""
+
+
+def subjects(given: list[Manifest], beside: list[Manifest], versions: Versions) -> Iterator[Subject]:
+    """What is looked at: the services in the files, then the runtimes that none of them uses."""
+    cluster = gather([*beside, *given], model_agent=False)
+    services = [kept.ref for kept in cluster.services()]
+    named = {ref(body) for body in given}
+    written = any(made(cluster, kind) for kind in SHORT)
+    used = set()
+    for looked_at in of_services(cluster, services if written else named, versions):
+        used.add(looked_at.runtime)
+        yield looked_at
+    alone = [each for which, each in cluster.deps().runtimes.items() if which in named and isinstance(each, Runtime)]
+    for runtime in (each for each in alone if f"{each.kind} {each.name}" not in used):
+        body = _made_up(runtime)
+        made_up = gather([*beside, *given, _model(), body], model_agent=False)
+        service = next(kept.parsed for kept in made_up.services() if kept.ref not in services)
+        if isinstance(service, InferenceService):
+            yield _subject(service, made_up, versions, alone=True)
+        else:  # a runtime that no service could name
+            yield _unread(Ref(runtime.kind, runtime.namespace, runtime.name), getattr(service, "why", ""), versions)
+
+
+def lines(cluster: EventHandler, named: Collection[Ref], all_of_it: str) -> tuple[str, ...]:
+    """Errors and warnings in these services, a line each, for commands about something else; `all_of_it` tells them all."""
+    told = []
+    for looked_at in of_services(cluster, named, packaged()):
+        refused = {(each.rule, each.says) for each in refusals(looked_at)}
+        for finding in rules.check(looked_at, SAID_ALREADY):
+            if finding.rule.severity != Severity.NOTE:
+                rule, says, remedy = finding.rule.id, finding.hit.says, finding.hit.remedy
+                word = "refused" if (rule, says) in refused else str(finding.rule.severity)
+                told.append(f"{looked_at.service}: {word} {rule}: {says}; {remedy}")
+    told = list(dict.fromkeys(told))
+    more = (f"{len(told) - TOLD} more: {all_of_it}",) if len(told) > TOLD else ()
+    return (*told[:TOLD], *more)
+
+
+async def on_a_cluster(client: "Client", namespace: str, name: str, versions: Versions) -> list[Subject]:
+    """A service, or all of a namespace ("" for everywhere). Raises KubeError; NotFound for a service's name.
+
+    Whoever may not read a kind gets no answer: without its runtime a service would seem to lack it.
+    """
+    from ome_operator.cli.live.trees import found  # loads kubernetes, which files need not
+    from ome_operator.kube.listing import listed
+
+    kinds = (SERVICE, *CATALOG, *SHORT)
+    asked = [await found(client, namespace, name)] if name else []
+    here = await listed(client, [kind for kind in kinds if RESOURCES[kind].namespaced], namespace)
+    there = await listed(client, [kind for kind in kinds if not RESOURCES[kind].namespaced])
+    cluster = gather([*there, *here, *asked], model_agent=False)
+    wanted = [kept.ref for kept in cluster.services() if name in ("", kept.ref.name)]
+    return list(of_services(cluster, wanted, versions))
+
+
+def of_services(cluster: EventHandler, named: Collection[Ref], versions: Versions) -> Iterator[Subject]:
+    """Services of a cluster, or of files."""
+    for kept in cluster.services():
+        if kept.ref in named:
+            if isinstance(kept.parsed, InferenceService):
+                yield _subject(kept.parsed, cluster, versions)
+            else:
+                yield _unread(kept.ref, kept.parsed.why if isinstance(kept.parsed, Invalid) else "", versions)
+
+
+def _unread(which: Ref, why: str, versions: Versions) -> Subject:
+    """A service that cannot be read at all."""
+    return Subject(f"{which.namespace}/{which.name}", "", (), None, (why,), versions, {})
+
+
+def _subject(service: InferenceService, cluster: EventHandler, versions: Versions, alone: bool = False) -> Subject:
+    deps = cluster.deps()
+    comes_to, resolved = outcome(service, deps), resolve(service, deps)
+    runtime = resolved.runtime if isinstance(resolved.runtime, Runtime) else None
+    model = model_facts(resolved.model, deps.well_known) if isinstance(resolved.model, Model) and not alone else None
+    parts = tuple(_parts(comes_to))
+    return subject(
+        service,
+        runtime,
+        parts,
+        model,
+        versions,
+        gpu_memory(comes_to.inputs, runtime, parts, deps.accelerators),
+        node_labels(deps.accelerators),
+        problems=comes_to.problems,
+        advice=comes_to.advice,
+        alone=alone,
+    )
+
+
+def _parts(found: Outcome) -> Iterator[Part]:
+    """The components of an outcome that have pods."""
+    sizes = {role.component: (role.size, role.title) for role in found.roles}
+    for component in (keys.ENGINE, keys.DECODER, keys.ROUTER):
+        size, title = sizes.get(component, (1, component))
+        if pods := tuple(_templates(found.manifests, component)):
+            yield Part(component, title, size, pods)
+
+
+def _templates(manifests: Iterable[Manifest], component: str) -> Iterator[Manifest]:
+    """Pods of a component: the leader's first."""
+    for manifest in manifests:
+        workload = manifest["kind"] in ("StatefulSet", "Deployment")
+        if workload and manifest["metadata"]["labels"].get(keys.COMPONENT) == component:
+            yield manifest["spec"]["template"]
+
+
+def _model() -> Manifest:
+    """A model of which nothing is known."""
+    return {
+        "apiVersion": keys.API_VERSION,
+        "kind": "ClusterBaseModel",
+        "metadata": {"name": MADE_UP},
+        "spec": {"storage": {"storageUri": "hf://ome/lint", "path": "/mnt/models/ome-lint"}},
+    }
+
+
+def _made_up(runtime: Runtime) -> Manifest:
+    """A service that uses all of a runtime."""
+    parts = {keys.ENGINE: True, keys.DECODER: runtime.spec.decoder_config, keys.ROUTER: runtime.spec.router_config}
+    return {
+        "apiVersion": keys.API_VERSION,
+        "kind": "InferenceService",
+        "metadata": {"name": MADE_UP, "namespace": runtime.namespace or "default"},
+        "spec": {
+            "model": {"name": MADE_UP, "kind": "ClusterBaseModel"},
+            "runtime": {"name": runtime.name, "kind": runtime.kind},
+            **{name: {"minReplicas": 1} for name, there in parts.items() if there},
+        },
+    }

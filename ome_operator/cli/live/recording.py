@@ -1,0 +1,55 @@
+"""A pass over a service of a live cluster, made here with the rights of whoever asks."""
+
+from datetime import UTC, datetime
+
+from ome_operator.api import InferenceService, Invalid
+from ome_operator.cache.cluster_cache import RECORD
+from ome_operator.cache.resources import CATALOG, SERVICE, SHORT
+from ome_operator.cli.live.cluster_from_manifests import gather
+from ome_operator.cli.live.trees import selector
+from ome_operator.core.observed.objects import Deps, Observed, Ref
+from ome_operator.core.plan import Plan
+from ome_operator.core.sync import sync
+from ome_operator.errors import UserError
+from ome_operator.kube.client import Client
+from ome_operator.kube.listing import listed
+from ome_operator.kube.resources import CHILDREN
+from ome_operator.recorder.passes import Around, Ear, Pass
+from ome_operator.recorder.replay import as_applied
+
+
+async def live(client: Client, namespace: str, name: str) -> Pass:
+    """What the operator would see now, and decide. Raises KubeError, NotFound without such a service, UserError for a
+    service that nobody can read.
+
+    The operator's settings and what it has in memory are not known here: an object that nobody edited counts as applied.
+    """
+    body = await client.get(SERVICE, namespace, name)
+    referred = await listed(client, (*CATALOG, *SHORT, "Node", RECORD), optional=("Node", RECORD))
+    parts = await listed(client, (*CHILDREN, "Pod"), namespace, selector(name))
+    agent = any(found["kind"] == RECORD for found in referred)
+    there = gather(
+        [*referred, *parts, {**body, "apiVersion": InferenceService.API_VERSION, "kind": SERVICE}], model_agent=agent
+    )
+    resource = there.find(Ref(SERVICE, namespace, name))
+    if resource is None or isinstance(resource.parsed, Invalid):
+        why = "it is none" if resource is None else resource.parsed.why
+        raise UserError(f"the InferenceService {name} in namespace {namespace} cannot be read: {why}.")
+    seen = Observed(there.children_of(namespace, name), there.pods_of(namespace, name))
+    return looked(resource.parsed, there.deps(), seen, datetime.now(UTC))
+
+
+def looked(service: InferenceService, deps: Deps, observed: Observed, now: datetime) -> Pass:
+    """A pass that is made here."""
+    outcome = _outcome(service, deps, observed, now)
+    if isinstance(outcome, Plan):
+        observed = as_applied(outcome, observed)
+    ear = Ear(service, deps, observed)
+    return ear.heard(now, _outcome(service, ear.deps, ear.observed, now), Around())
+
+
+def _outcome(service: InferenceService, deps: Deps, observed: Observed, now: datetime) -> Plan | Exception:
+    try:
+        return sync(service, deps, observed, now)
+    except Exception as error:  # the operator would say InternalError: so this is what has to be recorded
+        return error

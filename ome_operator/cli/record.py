@@ -1,0 +1,64 @@
+"""`ome record`: what the operator sees of a service, as a file to replay anywhere."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ome_operator.cli.completing import services
+from ome_operator.cli.connect import Context, Kubeconfig, Namespace, meant, missing, on_cluster
+from ome_operator.cli.output import say
+from ome_operator.errors import UserError
+
+if TYPE_CHECKING:
+    from ome_operator.kube.client import Client
+    from ome_operator.recorder.passes import Pass
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command(epilog="Example: ome record kimi-k2-instruct -n kimi-k2-instruct; then ome replay kimi-k2-instruct.json")
+def record(
+    service: Annotated[str, typer.Argument(metavar="SERVICE", autocompletion=services)],
+    namespace: Namespace = "",
+    file: Annotated[
+        Path | None, typer.Option("--file", help="Where to write it; packed where it ends in .gz. By default SERVICE.json.")
+    ] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """What the operator sees of a service now, and what it decides, as a file for `ome replay`.
+
+    It is read with your own rights, from the cluster and not from the operator, which writes its own passes when it gets
+    SIGUSR1. Values of variables, and whatever looks secret, are redacted: look at the file before you hand it on.
+    """
+
+    async def work(client: "Client") -> tuple[str, str, "Pass"]:
+        from ome_operator.cli.live.recording import live
+        from ome_operator.kube.errors import NotFound
+
+        where, name = meant(client, service, namespace)
+        try:
+            return where, name, await live(client, where, name)
+        except NotFound as error:
+            raise missing(name, where) from error
+
+    where, name, made = on_cluster(kubeconfig, context, work)
+    path = file or Path(f"{name}.json")
+    redacted = _write(path, f"{where}/{name}", made)
+    say(f"{path}: a pass over {name}, {redacted} values redacted; ome replay {path} runs it again")
+
+
+def _write(path: Path, name: str, made: "Pass") -> int:
+    from ome_operator import __version__
+    from ome_operator.recorder import recording
+
+    data = recording.written({name: [made]}, __version__, "ome record", made.now)
+    try:
+        with path.open("xb") as file:
+            file.write(recording.encoded(data, path.suffix == ".gz"))
+    except FileExistsError as error:
+        raise UserError(f"{path} is there already: remove it, or name another with --file.") from error
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror}. --file names another place.") from error
+    return int(data["services"][name]["redacted"])

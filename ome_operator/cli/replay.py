@@ -1,0 +1,78 @@
+"""`ome replay`: passes of a recording once more, on any machine."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ome_operator.cli.output import Output, emit, say
+from ome_operator.errors import Unanswered
+from ome_operator.util.visible import visible
+
+if TYPE_CHECKING:
+    from ome_operator.recorder.recording import Recording
+    from ome_operator.recorder.replay import Step
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command(epilog="Example: ome replay kimi-k2-instruct.json")
+def replay(
+    file: Annotated[Path, typer.Argument(help="What `ome record` or an operator wrote.")],
+    service: Annotated[str, typer.Option(help="Only this service, as NAMESPACE/NAME.")] = "",
+    last: Annotated[int, typer.Option(help="Only so many passes of each service, the last; 0: all.", min=0)] = 0,
+    output: Output = None,
+) -> None:
+    """Runs the passes of a recording again, with this version of the operator and without a cluster: what each saw, what it
+    decides and why, and what is other than what was decided then.
+
+    Exit code 0: the same is decided. 1: something else. 2: the file cannot be read.
+    """
+    from ome_operator import __version__
+    from ome_operator.recorder.replay import replayed
+
+    found = _read(file)
+    if service and service not in found.services:
+        raise Unanswered(
+            f"{file} has no service {visible(service)}: it has {', '.join(map(visible, found.services)) or 'none'}."
+        )
+    names = [service] if service else list(found.services)
+    made = {name: list(replayed(found.services[name], found.redacted > 0))[-last:] for name in names}
+    if output is not None:
+        emit(output, made)
+    else:
+        say(f"written by ome {found.version}, replayed by ome {__version__}" + (f"; for {found.why}" if found.why else ""))
+        for name, steps in made.items():
+            say("\n".join([f"\n{name}: {len(steps)} passes", *(line for step in steps for line in _drawn(step))]))
+    raise typer.Exit(1 if any(step.other for steps in made.values() for step in steps) else 0)
+
+
+def _read(file: Path) -> "Recording":
+    from ome_operator.recorder.facts import Unreadable
+    from ome_operator.recorder.recording import LARGEST, decoded
+
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(LARGEST + 1)
+        return decoded(content)
+    except OSError as error:
+        raise Unanswered(f"{file} cannot be read: {error.strerror}.") from error
+    except Unreadable as error:
+        raise Unanswered(f"{file} cannot be replayed: {error}.") from error
+
+
+def _drawn(step: "Step") -> Iterator[str]:
+    yield f"\npass {step.number} at {step.when}"
+    for title, lines in (("saw", step.saw), ("says", step.why), ("does", step.steps)):
+        yield from _listed(title, lines)
+    if step.error:
+        yield f"  fails    {visible(step.error)}"
+    if step.again is not None:
+        yield f"  again    in {step.again:g} s"
+    yield from _listed("other", step.other) if step.other else ["  then     the same"]
+
+
+def _listed(title: str, lines: tuple[str, ...]) -> Iterator[str]:
+    for number, line in enumerate(lines):
+        yield f"  {'' if number else title:<9}{visible(line)}"

@@ -1,0 +1,1 @@
+"""`ome ui`: how services stand, as a page on the machine of whoever asks. It reads, and writes nothing anywhere."""

@@ -1,0 +1,84 @@
+"""`ome ui`: the pages of `ome status`, `explain`, `history` and `logs` in a browser on this machine."""
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ome_operator.cli.connect import Context, Kubeconfig, inside, on_cluster
+from ome_operator.cli.output import complain, say
+from ome_operator.errors import Unanswered
+
+if TYPE_CHECKING:
+    from ome_operator.kube.client import Client
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+PORT = 8765
+
+
+@app.command(epilog="Examples: ome ui; ome ui -n kimi-k2-instruct --port 9000 --no-open; ome ui --context prod")
+def ui(
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", help="Only this namespace; by default all of them.", show_default=False)
+    ] = "",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="On 127.0.0.1; 0: any that is free.")] = PORT,
+    open_: Annotated[bool, typer.Option("--open/--no-open", help="Open it in the browser of this machine.")] = True,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """A page on this machine that shows all services, why they are not ready, and nodes with weights, live.
+
+    It reads with your kubeconfig and writes nothing: each action is shown as the command that does it. It answers on
+    127.0.0.1 alone, to who has the token of the address that it prints, until Ctrl+C.
+    """
+    from ome_operator.describe.actions import Shell
+
+    shell = Shell(tuple(_flags(kubeconfig, context)))
+
+    async def work(client: "Client") -> None:
+        from ome_operator.cli.live.board import Looker
+        from ome_operator.cli.ui.feed import Feed
+        from ome_operator.cli.ui.server import Reads, Site, served
+        from ome_operator.kube.podlogs import Logs
+        from ome_operator.kube.podproxy import PodPages
+        from ome_operator.machinery.health import PortTaken
+
+        logs, pages = Logs(client.connection), PodPages(client.connection)
+        looker = Looker(client, namespace, fallback=inside(client, ""))
+        where = f"{context} · {client.connection.server}" if context else client.connection.server
+        site = Site(client, Reads(logs.lines, pages.text), Feed(looker.look), shell, where)
+        try:
+            async with served(site, port) as address:
+                say(f"ome ui: {address.open}")
+                say("Who has this address sees what you may see. Ctrl+C ends it.")
+                if open_:
+                    _start_browser(address.ticket)
+                await asyncio.Event().wait()
+        except PortTaken as taken:
+            raise Unanswered(f"{taken}. --port 0 takes any that is free.") from taken
+        finally:
+            await logs.close()
+            await pages.close()
+
+    on_cluster(kubeconfig, context, work, error=Unanswered, read_only=True)
+
+
+def _flags(kubeconfig: Path | None, context: str | None) -> list[str]:
+    """What a command needs to reach the same cluster. $KUBECONFIG is in the shell that runs it, too."""
+    import os
+
+    named = kubeconfig is not None and str(kubeconfig) != os.environ.get("KUBECONFIG")
+    return [*(["--kubeconfig", str(kubeconfig)] if named else []), *(["--context", context] if context else [])]
+
+
+def _start_browser(address: str) -> None:
+    """In a browser, where there is any; a machine without is no mistake."""
+    import webbrowser
+
+    try:
+        opened = webbrowser.open(address)
+    except webbrowser.Error:
+        opened = False
+    if not opened:
+        complain("there is no browser here: open the address above yourself.")

@@ -1,0 +1,74 @@
+"""Pages and their sections as HTML. Every value is escaped: what users wrote is text, never markup."""
+
+import hashlib
+import re
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from ome_operator.cli.ui.views import Section
+from ome_operator.describe.text import count, numbers, together
+from ome_operator.quantity import moment
+
+_AGE = re.compile(r"(<time [^>]*>)[^<]*(?=</time>)")
+"""How old something is, which changes while nothing happens."""
+
+
+class Drawn(NamedTuple):
+    """A section as it is sent."""
+
+    name: str
+    html: Markup
+
+    @property
+    def digest(self) -> str:
+        """The same while nothing but ages changes."""
+        return hashlib.sha256(_AGE.sub(r"\1", self.html).encode()).hexdigest()[:16]
+
+
+def age(since: str | datetime, now: datetime) -> str:
+    """In the largest unit that says enough, as kubectl does; "" where nobody said since when."""
+    when = since if isinstance(since, datetime) else moment(since, now)
+    if when is None:
+        return ""
+    seconds = max(0, int((now - when).total_seconds()))
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+def iso(when: str | datetime) -> str:
+    """A time as a browser reads it; "" for what is no time."""
+    found = when if isinstance(when, datetime) else moment(when, datetime.now(UTC))
+    return found.astimezone(UTC).isoformat(timespec="seconds") if found is not None else ""
+
+
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("ome_operator.cli.ui"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.globals |= {"count": count, "numbers": numbers, "together": together, "iso": iso}
+    return made
+
+
+ENVIRONMENT = _environment()
+
+
+def draw(section: Section, now: datetime) -> Drawn:
+    """A section."""
+    text = ENVIRONMENT.get_template(f"{section.name}.html").render(
+        **section.data, age=lambda since: age(since, now), now=now
+    )
+    return Drawn(section.name, Markup(text))  # its values were escaped when it was drawn
+
+
+def page(title: str, here: str, sections: list[Drawn], **more: Any) -> str:
+    """A whole page; `here`: which of the pages it is."""
+    return ENVIRONMENT.get_template("page.html").render(title=title, here=here, sections=sections, **more)

@@ -1,0 +1,245 @@
+"""What each section of a page shows, from what was read. Pure: data in, data for templates out.
+
+All text passes `everywhere`: what would hide text or turn it around is made visible. The templates escape markup.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ome_operator import keys
+from ome_operator.api import InferenceService, Invalid
+from ome_operator.cli.live.board import Board, Key
+from ome_operator.cli.live.details import Details
+from ome_operator.cli.live.traffic import Traffic
+from ome_operator.core.observed.brake import frozen
+from ome_operator.core.observed.revisions import stored
+from ome_operator.core.rollout import target
+from ome_operator.describe import cluster, history, overview, plots, rollout, states
+from ome_operator.describe.actions import Shell, of_rank, of_service
+from ome_operator.describe.causes import SHOWN, Cause, causes
+from ome_operator.describe.states import State
+from ome_operator.describe.tree import Group, Rank, Tree
+from ome_operator.util.visible import everywhere, visible
+
+Data = dict[str, Any]
+
+
+class Section(NamedTuple):
+    """A part of a page that is replaced as a whole when something in it changes."""
+
+    name: str
+    """Of its template, and its id."""
+    data: Data
+
+
+# --- all services ------------------------------------------------------------------------------------------------------
+
+
+def services(board: Board, shell: Shell) -> Iterator[Section]:
+    """The page of all services."""
+    rows = overview.ordered(overview.row(tree, board.bodies[key]) for key, tree in board.trees.items())
+    rows = everywhere(rows)
+    gpus = sum(row.gpus for row in rows)
+    idle = sum(row.idle for row in rows)
+    yield Section("summary", {"counted": overview.counted(rows), "services": len(rows), "gpus": gpus, "idle": idle})
+    yield Section("waves", {"waves": everywhere(overview.on_their_way(board.shared, shell))})
+    words = {"broken": "act", "waiting": "on others"}
+    yield Section("services", {"rows": rows, "words": words, "where": board.namespace})
+    yield _rights(board)
+
+
+def _rights(board: Board) -> Section:
+    return Section("rights", {"denied": everywhere(dict(board.denied)), "namespace": visible(board.namespace)})
+
+
+# --- a service ---------------------------------------------------------------------------------------------------------
+
+
+def service(board: Board, key: Key, details: Details | None, traffic: Traffic | None, shell: Shell) -> Iterator[Section]:
+    """The page of a service; of a service that is not there a sentence."""
+    if key not in board.trees:
+        names = [name for where, name in board.trees if where == key[0]]
+        yield Section("missing", everywhere({"namespace": key[0], "name": key[1], "names": sorted(names)[:20]}))
+        return
+    tree, body = board.trees[key], board.bodies[key]
+    conditions = (body.get("status") or {}).get("conditions") or ()
+    found = causes(tree, conditions, shell)
+    safe: Tree = everywhere(tree)
+    yield Section("head", _head(safe, body, states.service(tree, conditions)))
+    plotted = _plots(traffic)
+    if not plotted.data["why"]:
+        yield plotted
+    yield Section("left", _left(safe, found, details, shell))
+    yield Section("right", _right(board, key, shell))
+    if plotted.data["why"]:  # a sentence on what is missing stands behind what is there
+        yield plotted
+    yield _rights(board)
+
+
+def _plots(traffic: Traffic | None) -> Section:
+    if traffic is None:
+        return Section("plots", {"why": "reading", "plots": []})
+    return Section("plots", {"why": visible(traffic.why), "plots": plots.plots([*traffic.samples])})
+
+
+def _left(safe: Tree, found: list[Cause], details: Details | None, shell: Shell) -> Data:
+    """Why it is not ready, its groups, and what happened."""
+    told = [_told(cause, details) for cause in found[:SHOWN]]
+    causes_ = {"causes": told, "more": len(found[SHOWN:]), "serves": safe.ready}
+    return {**causes_, "tree": safe, "roles": list(_roles(safe, shell)), **_events(details)}
+
+
+def _right(board: Board, key: Key, shell: Shell) -> Data:
+    """Its rollout, what ran before, and what to do."""
+    tree, body, known = board.trees[key], board.bodies[key], _history(board, key)
+    return {
+        "steps": everywhere(rollout.steps(body)),
+        "shares": everywhere(list(rollout.shares(tree))),
+        "rejected": everywhere(list(rollout.rejected(body))),
+        "lines": everywhere(known),
+        "undo": _undo(tree, known, shell),
+        "actions": list(_actions(board, key, shell)),
+    }
+
+
+def _head(tree: Tree, body: Mapping[str, Any], state: State) -> Data:
+    metadata = body.get("metadata") or {}
+    groups = [group for part in tree.slices for role in part.roles for group in role.groups]
+    return {
+        "tree": tree,
+        "state": state,
+        "created": visible(metadata.get("creationTimestamp") or ""),
+        "gpus": sum(group.gpus for group in groups),
+        "ready_gpus": sum(group.gpus for group in groups if group.ready),
+        "paused": _paused(body),
+        "frozen": visible(frozen(metadata.get("annotations") or {})),
+        "deleting": bool(metadata.get("deletionTimestamp")),
+        "since": visible(_since(body)),
+    }
+
+
+def _since(body: Mapping[str, Any]) -> str:
+    conditions = (body.get("status") or {}).get("conditions") or ()
+    return next((said.get("lastTransitionTime") or "" for said in conditions if said.get("type") == "Ready"), "")
+
+
+def _paused(body: Mapping[str, Any]) -> bool:
+    return bool(((body.get("spec") or {}).get("rollout") or {}).get("paused"))
+
+
+def _told(cause: Cause, details: Details | None) -> Data:
+    logs = (details.logs if details is not None else None) or {}
+    found = next((logs[name] for name in cause.pods if name in logs), None)
+    return {"cause": everywhere(cause), "log": everywhere(found), "reading": details is None and bool(cause.pods)}
+
+
+class RankView(NamedTuple):
+    """A rank with what is shown of it."""
+
+    rank: Rank
+    state: State
+    word: str
+    log: str
+
+
+def _roles(tree: Tree, shell: Shell) -> Iterator[Data]:
+    for part in tree.slices:
+        for role in part.roles:
+            groups = [
+                {
+                    "group": group,
+                    "state": _of_group(group),
+                    "ready": sum(rank.ready for rank in group.ranks),
+                    "ranks": [_rank(tree, role.role, group, rank, shell) for rank in group.ranks],
+                }
+                for group in role.groups
+            ]
+            yield {"part": part, "role": role, "groups": groups, "router": role.component == keys.ROUTER}
+
+
+def _of_group(group: Group) -> State:
+    found = [_of_rank(rank) for rank in group.ranks]
+    return min(found, key=list(State).index, default=State.OFF)
+
+
+def _of_rank(rank: Rank) -> State:
+    if rank.draining:
+        return State.ROLLING
+    return State.READY if rank.ready else states.of(rank.reason)
+
+
+def _rank(tree: Tree, role: str, group: Group, rank: Rank, shell: Shell) -> RankView:
+    word = "draining" if rank.draining else "ready" if rank.ready else rank.reason
+    log = of_rank(tree, role, group.group, rank.rank, shell, previous=rank.restarts > 0 and not rank.ready)
+    return RankView(rank, _of_rank(rank), word, log if rank.pod else "")
+
+
+def _parsed(board: Board, key: Key) -> InferenceService | None:
+    body = board.bodies[key]
+    parsed = InferenceService.parse(body) if body.get("kind", "InferenceService") == "InferenceService" else None
+    return None if isinstance(parsed, Invalid) else parsed
+
+
+class Kept(NamedTuple):
+    """A stored revision."""
+
+    line: history.Line
+    stored: str
+    """When, in RFC 3339; "" where nobody said."""
+
+
+def _history(board: Board, key: Key) -> list[Kept]:
+    parsed = _parsed(board, key)
+    if parsed is None:
+        return []
+    known = stored(board.children[key].values(), parsed.uid)
+    aim = target.of(parsed, {revision.name: revision.number for revision in known})
+    made = {revision.name: board.stored.get(f"{key[0]}/{revision.child.name}", "") for revision in known}
+    lines = history.lines(known, aim, parsed.status.get("slices") or ())
+    return [Kept(line, made[line.revision]) for line in reversed(lines)]
+
+
+def _undo(tree: Tree, known: list[Kept], shell: Shell) -> dict[int, str]:
+    """Number of a revision → the command that goes there; none for the revision that is wanted."""
+    where = "-n", tree.namespace
+    return {
+        kept.line.number: shell("ome", "undo", tree.name, *where, "--to", str(kept.line.number))
+        for kept in known
+        if kept.line.revision != tree.revision
+    }
+
+
+def _events(details: Details | None) -> Data:
+    if details is None:
+        return {"events": (), "denied": "", "reading": True}
+    return {"events": everywhere(details.events), "denied": visible(details.denied), "reading": False}
+
+
+def _actions(board: Board, key: Key, shell: Shell) -> Iterator[Any]:
+    tree, body, parsed = board.trees[key], board.bodies[key], _parsed(board, key)
+    back = ""
+    if parsed is not None:
+        known = stored(board.children[key].values(), parsed.uid)
+        back = history.before(known, target.of(parsed, {revision.name: revision.number for revision in known}))
+    annotations = (body.get("metadata") or {}).get("annotations") or {}
+    rejected = bool((body.get("status") or {}).get("rejected"))
+    yield from everywhere(
+        list(of_service(tree, shell, paused=_paused(body), frozen=bool(frozen(annotations)), rejected=rejected, back=back))
+    )
+
+
+# --- nodes and weights -------------------------------------------------------------------------------------------------
+
+
+def nodes(board: Board, shell: Shell) -> Iterator[Section]:
+    """The page of nodes and weights."""
+    rows = everywhere(cluster.rows(board.trees.values(), board.nodes, board.records))
+    yield Section(
+        "capacity", {"totals": cluster.totals(rows), "rows": rows, "denied": visible(board.denied.get("nodes", ""))}
+    )
+    seen = [(tree, board.bodies[key]) for key, tree in board.trees.items()]
+    yield Section("waits", {"waits": everywhere(list(cluster.waits(seen, shell)))})
+    yield Section("models", {"models": everywhere(cluster.models(board.records)), "records": len(board.records)})
+    describe = {row.name: shell("kubectl", "describe", "node", row.name) for row in rows}
+    yield Section("nodes", {"rows": rows, "describe": describe})
+    yield _rights(board)

@@ -1,0 +1,170 @@
+"""A service as numbers, from its stored status and its pods: what the metrics of all services are summed from.
+
+Every word that becomes a label is of a known set: what nobody foresaw is `Other`.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from ome_operator import keys, quantity
+from ome_operator.core.observed.objects import Manifest, Pod
+from ome_operator.core.reasons import ADVICE, CONDITION, READY, ROLLED_OUT, Reason
+from ome_operator.core.recovery import failure, record
+from ome_operator.core.render.statefulsets import Stored
+
+OTHER = "Other"
+_OF_PODS = """
+Completed ContainerStatusUnknown CreateContainerConfigError CreateContainerError DeadlineExceeded DeletionByPodGC
+DeletionByTaintManager Disrupted ErrImageNeverPull Error Evicted EvictionByEvictionAPI FailedCreatePodSandBox
+ImageInspectError InvalidImageName NodeAffinity NodeShutdown OOMKilled OutOfcpu OutOfmemory PostStartHookError
+PreemptionByScheduler Preempting RegistryUnavailable RunContainerError SchedulingGated StartError TerminationByKubelet
+UnexpectedAdmissionError
+"""
+"""Words of the kubelet, the scheduler and Kubernetes' controllers, as conditions and failures pass them on."""
+_OF_GROUPS = (failure.DELETED, failure.REPLACED, failure.MISSING, failure.HUNG, failure.LATE, failure.DRIFTED)
+REASONS = frozenset((*_OF_PODS.split(), *_OF_GROUPS, *map(str, Reason)))
+PHASES = (
+    record.PENDING, record.STARTING, record.READY, record.NOT_READY, record.NODE_LOST, record.RESTARTING, record.SYSTEMIC,
+    record.RECYCLING, record.FAILED,
+)  # fmt: skip
+_FAILED = frozenset(PHASES) - {record.PENDING, record.STARTING, record.READY}
+PARTS = ("weights", "nodes", "images", "start", "warmup")
+"""From a service's creation: to its first pod (weights are on nodes), to the last pod on a node, to the last engine's
+container (volumes, init containers, images), to the last engine ready, to the service Ready (routers, rules of its URL)."""
+
+
+class Recycled(NamedTuple):
+    """How often a group was recycled, and what was seen of it last."""
+
+    times: int
+    reason: str
+    node: str
+
+
+class Figures(NamedTuple):
+    """What a service adds to the metrics."""
+
+    ready: tuple[str, str]
+    """Condition Ready and its reason."""
+    advice: str
+    """Reason of Advice, "" without it."""
+    groups: Mapping[tuple[str, str], int]
+    """(role, phase) -> groups."""
+    waiting: Mapping[tuple[str, str], int]
+    """(role, reason) -> groups that are not made."""
+    step: str
+    """Reason for which it is not rolled out; "" where it is."""
+    stepped: str
+    """Since when it is not, in RFC 3339."""
+    waits: str
+    """Since when groups wait for nodes, "" while none does."""
+    wanted: int
+    held: int
+    wasted: int
+    """GPUs."""
+    recycled: Mapping[str, Recycled]
+    """Group -> its recycles."""
+    was_whole: bool
+    """Whether any revision was whole at any time."""
+    ready_at: str
+    """Since when it is Ready, "" while it is not."""
+
+
+def figures(status: Mapping[str, Any], pods: Iterable[Pod], roles: Mapping[str, Stored]) -> Figures:
+    """The numbers of a service; `roles` are those of its wanted revision, {} while none is stored."""
+    told = {each.get("type"): each for each in status.get("conditions") or ()}
+    ready, rolled = told.get(READY) or {}, told.get(ROLLED_OUT) or {}
+    components: Mapping[str, Any] = status.get("components") or {}
+    split, records = keys.DECODER in components, record.read(status).values()
+    broken = {(one.component, one.revision, one.index) for one in records if _fails(one)}
+    held = {pod: pod.gpus for pod in pods if pod.node and not pod.over and pod.gpus}
+    placement: Mapping[str, Any] = status.get("placement") or {}
+    waiting: dict[str, int] = {} if placement.get("trying") else placement.get("waiting") or {}
+    rolling = bool(rolled) and rolled.get("status") != "True"
+    is_ready = ready.get("status") == "True"
+    return Figures(
+        ready=(_word(ready.get("status") or "Unknown", ("True", "False", "Unknown")), _known(ready.get("reason"))),
+        advice=_known(told[ADVICE].get("reason")) if ADVICE in told else "",
+        groups=Counter((_role(each.component, split), _word(each.phase, PHASES)) for each in records),
+        waiting={
+            (_role(name, split), _known((told.get(CONDITION.get(name, "")) or {}).get("reason"))): number
+            for name, number in waiting.items()
+        },
+        step=_known(rolled.get("reason")) if rolling else "",
+        stepped=str(rolled.get("lastTransitionTime") or "") if rolling else "",
+        waits=str(placement.get("first") or placement.get("since") or "") if waiting else "",
+        wanted=sum(_wanted(role, components.get(name) or {}) for name, role in roles.items()),
+        held=sum(held.values()),
+        wasted=sum(gpus for pod, gpus in held.items() if (pod.component, pod.revision, pod.group) in broken),
+        recycled={each.name: _recycled(each) for each in records if each.recycles},
+        was_whole=any((each or {}).get("latestReadyRevision") for each in components.values()),
+        ready_at=str(ready.get("lastTransitionTime") or "") if is_ready else "",
+    )
+
+
+def start(created: str, ready_at: str, pods: Iterable[Pod]) -> dict[str, float]:
+    """Seconds of each part of a service's start, which add up to the whole; {} where times are missing.
+
+    A moment that lies before the last counts as that: clocks of nodes differ, and the API tells whole seconds.
+    """
+    engines = [pod for pod in pods if pod.component != keys.ROUTER and not pod.deleting]
+    moments = [
+        [created],
+        [min((pod.times.created for pod in engines), default="")],
+        [pod.times.scheduled for pod in engines],
+        [pod.times.began for pod in engines],
+        [pod.times.ready for pod in engines],
+        [ready_at],
+    ]
+    seconds = [[_seconds(text) for text in texts] for texts in moments]
+    if any(each is None for found in seconds for each in found) or not engines:
+        return {}
+    ends: list[float] = []
+    for found in seconds:
+        ends.append(max(*(each for each in found if each is not None), *ends[-1:], float("-inf")))
+    return {part: after - before for part, (before, after) in zip(PARTS, pairwise(ends), strict=True)}
+
+
+def seconds_since(moment: str, now: datetime) -> float:
+    """Seconds since then; 0 where nobody can tell."""
+    then = _seconds(moment)
+    return 0.0 if then is None else max(0.0, now.timestamp() - then)
+
+
+def _seconds(moment: str) -> float | None:
+    try:
+        return datetime.fromisoformat(moment).timestamp()
+    except ValueError:
+        return None
+
+
+def _recycled(group: record.GroupRecord) -> Recycled:
+    return Recycled(group.recycles, _known((group.failure or {}).get("reason")), group.node)
+
+
+def _fails(group: record.GroupRecord) -> bool:
+    return group.phase in _FAILED or (group.phase != record.READY and group.in_a_row > 0)
+
+
+def _wanted(role: Stored, told: Mapping[str, Any]) -> int:
+    leader, worker = (_gpus(each) if each else 0 for each in (role.leader, role.worker))
+    return int(told.get("replicas") or 0) * (leader + worker * (role.size - 1))
+
+
+def _gpus(workload: Manifest) -> int:
+    return sum(map(quantity.gpus, workload["spec"]["template"]["spec"]["containers"]))
+
+
+def _role(component: str, split: bool) -> str:
+    return {keys.ENGINE: "prefill" if split else "engine", keys.DECODER: "decode"}.get(component, OTHER)
+
+
+def _known(reason: Any) -> str:
+    return _word(str(reason or ""), REASONS)
+
+
+def _word(word: str, known: Iterable[str]) -> str:
+    return word if word in known else OTHER

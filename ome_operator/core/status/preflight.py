@@ -1,0 +1,78 @@
+"""What the checks before engines found, over all pods of a service: a condition, and a few lines for each group."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from ome_operator import keys, names
+from ome_operator.core.observed.objects import Pod
+from ome_operator.core.observed.preflight import OWN, Finding
+from ome_operator.core.reasons import PREFLIGHT, Reason
+from ome_operator.core.status.conditions import Condition
+
+ABSENT = "absent"
+"""The check that tells of a rank that did not come: once its group serves, it came."""
+LINES = 8
+"""Lines of a group in the status."""
+
+
+class GroupChecked(NamedTuple):
+    """What was found in a group."""
+
+    title: str
+    """What people call it: "prefill group 0"."""
+    lines: tuple[str, ...]
+    held: bool
+
+
+def checked(pods: Iterable[Pod]) -> dict[str, GroupChecked]:
+    """Name of a group (its leader's pod) -> what was found there; only groups of which something is to be told."""
+    groups: dict[tuple[str, str, int], list[Pod]] = {}
+    both = False
+    for pod in pods:
+        both = both or pod.component == keys.DECODER
+        if pod.component != keys.ROUTER and not pod.deleting:
+            groups.setdefault((pod.component, pod.revision, pod.group), []).append(pod)
+    out = {}
+    for (component, revision, number), members in sorted(groups.items()):
+        lines = tuple(_lines(members))
+        held = any(pod.preflight is not None and pod.preflight.held for pod in members)
+        if lines or held:
+            name = names.leader_pod(names.stem(members[0].service, component, revision), number)
+            out[name] = GroupChecked(f"{names.title(component, both)} group {number}", lines, held)
+    return out
+
+
+def _lines(members: list[Pod]) -> list[str]:
+    """Each finding once, however many ranks tell it: whom it is about, on which node."""
+    nodes = {pod.rank: pod.node for pod in members}
+    serves = any(pod.rank == 0 and pod.ready for pod in members)
+    told: dict[tuple[int, str, str], Finding] = {}
+    for pod in sorted(members, key=lambda pod: pod.rank):
+        for found in pod.preflight.findings if pod.preflight is not None else ():
+            rank = pod.rank if found.rank == OWN else found.rank
+            if not (serves and found.check == ABSENT):
+                told.setdefault((rank, found.check, found.said), found._replace(rank=rank))
+    out = []
+    for found in (told[key] for key in sorted(told)):
+        where = f"rank {found.rank}" + (f" on node {nodes[found.rank]}" if nodes.get(found.rank) else "")
+        out.append(f"{where}: {found._replace(rank=OWN).sentence}")
+    more = len(out) - LINES
+    return out if more <= 0 else [*out[: LINES - 1], f"and {more + 1} more findings"]
+
+
+def condition(found: Mapping[str, GroupChecked]) -> Condition | None:
+    """Preflight: False while something is found; None else."""
+    if not found:
+        return None
+    held = any(group.held for group in found.values())
+    groups = sorted(found.values(), key=lambda group: not group.held)
+    said = "; ".join(f"{group.title}{' waits' if group.held else ''}, {', '.join(group.lines)}" for group in groups)
+    return Condition(PREFLIGHT, False, Reason.PREFLIGHT_FAILED if held else Reason.PREFLIGHT_FINDINGS, said)
+
+
+def beside(groups: Iterable[Mapping[str, Any]], found: Mapping[str, GroupChecked]) -> tuple[dict[str, Any], ...]:
+    """`status.groups` with what was found in each."""
+    return tuple(
+        {**group, "preflight": list(found[group["name"]].lines)} if group["name"] in found else dict(group)
+        for group in groups
+    )

@@ -1,0 +1,141 @@
+"""Why a service is not ready, as chains from the service down to the reason. Alike ranks of a group are a single chain."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ome_operator import keys
+from ome_operator.core.reasons import FROZEN, ROLLED_OUT, Reason
+from ome_operator.describe import states
+from ome_operator.describe.actions import Shell, of_rank
+from ome_operator.describe.diagnosis import lacks, step, trouble
+from ome_operator.describe.states import State
+from ome_operator.describe.text import count, numbers, together
+from ome_operator.describe.tree import MISSING, Group, Rank, RoleView, Slice, Tree
+
+OLD = "old"
+"""State of a slice that another takes the place of."""
+_LEAVES = frozenset({MISSING, Reason.TERMINATING})
+"""Reasons that say nothing of a slice that goes away."""
+_ROLLS = frozenset({Reason.ROLLING_OUT, Reason.RETIRING_OLD_SLICE, Reason.PROGRESSING})
+"""Reasons of a rollout that is on its way, which says so beside the causes."""
+SHOWN = 12
+"""Chains that are told, the worst first; beyond that they are counted."""
+
+
+class Link(NamedTuple):
+    """A step of a chain, from the service down to what is wrong."""
+
+    kind: str
+    name: str
+    said: str
+    """How it is, in a few words."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A chain and what to do about it."""
+
+    state: State
+    links: tuple[Link, ...]
+    reason: str
+    message: str
+    lacks: tuple[str, ...]
+    """What speaks against the nodes, the most frequent first."""
+    advice: str
+    """What to do in words, "" where the command says it or nobody knows."""
+    command: str
+    """What to type next, "" for nothing."""
+    pods: tuple[str, ...] = ()
+    """Names of the pods that it is about, those with a container that has run first."""
+    restarts: int = 0
+    """The most of a rank."""
+    log: str = ""
+    """The command that shows the log of the first of them."""
+
+    @property
+    def place(self) -> str:
+        """Where it is, in a few words."""
+        shown = (link for link in self.links[2:-1] if link.kind not in ("node", "nodes"))
+        return " ".join(link.name if link.kind == "role" else f"{link.kind} {link.name}" for link in shown)
+
+
+def causes(tree: Tree, conditions: Iterable[Mapping[str, Any]], shell: Shell) -> list[Cause]:
+    """All of them, the worst first."""
+    found = [*_pods(tree, shell), *_conditions(tree, conditions, shell)]
+    return sorted(found, key=lambda cause: (list(State).index(cause.state), not cause.pods, -cause.restarts))
+
+
+def _pods(tree: Tree, shell: Shell) -> Iterator[Cause]:
+    for part in tree.slices:
+        for role in part.roles:
+            for group in role.groups:
+                alike: dict[tuple[str, str], list[Rank]] = {}
+                for rank in group.ranks:
+                    if not rank.ready and not rank.draining and not (part.state == OLD and rank.reason in _LEAVES):
+                        alike.setdefault((rank.reason, rank.message), []).append(rank)
+                for ranks in alike.values():
+                    yield _cause(tree, part, role, group, sorted(ranks, key=lambda rank: -rank.restarts), shell)
+
+
+def _cause(tree: Tree, part: Slice, role: RoleView, group: Group, ranks: list[Rank], shell: Shell) -> Cause:
+    first, router = ranks[0], role.component == keys.ROUTER
+    which = f"--role {role.role}" + ("" if router else f" --group {group.group}")
+    prose, command = shell.step(step(first.reason, tree, which, role.role))
+    return Cause(
+        state=states.of(first.reason),
+        links=tuple(_links(tree, part, role, group, ranks)),
+        reason=first.reason,
+        message=first.message,
+        lacks=tuple(lacks(first.message)),
+        advice=prose,
+        command=command,
+        pods=tuple(rank.pod for rank in ranks if rank.pod),
+        restarts=first.restarts,
+        log=of_rank(tree, role.role, group.group, first.rank, shell, previous=first.restarts > 0) if first.pod else "",
+    )
+
+
+def _links(tree: Tree, part: Slice, role: RoleView, group: Group, ranks: list[Rank]) -> Iterator[Link]:
+    yield Link("service", tree.name, tree.reason if not tree.ready else "serves")
+    yield Link("revision", part.revision, part.state)
+    many = len(ranks) > 1
+    if role.component == keys.ROUTER:
+        yield Link("role", role.role, f"{role.ready_pods}/{count(role.pods, 'pod')} ready")
+        yield Link("pods" if many else "pod", together(rank.pod for rank in ranks) or "-", _restarts(ranks))
+    else:
+        yield Link("role", role.role, f"{role.ready}/{count(role.wanted, 'group')} ready")
+        ready = sum(rank.ready for rank in group.ranks)
+        yield Link("group", str(group.group), f"{ready}/{count(len(group.ranks), 'rank')} ready")
+        yield Link("ranks" if many else "rank", numbers(rank.rank for rank in ranks), _restarts(ranks))
+    if nodes := together(rank.node for rank in ranks if rank.node):
+        yield Link("nodes" if many else "node", nodes, "")
+    else:
+        yield Link("node", "none yet", "")
+    yield Link("reason", ranks[0].reason, "")
+
+
+def _restarts(ranks: Iterable[Rank]) -> str:
+    most = max(rank.restarts for rank in ranks)
+    return count(most, "restart") if most else ""
+
+
+def _conditions(tree: Tree, conditions: Iterable[Mapping[str, Any]], shell: Shell) -> Iterator[Cause]:
+    """What conditions say beyond the pods, with the next step of `ome explain`."""
+    found = trouble(tree, tuple(conditions), ())
+    head = Link("service", tree.name, tree.reason if not tree.ready else "serves")
+    for finding in found.findings:
+        if finding.condition == ROLLED_OUT and finding.reason in _ROLLS:
+            continue
+        if finding.reason == Reason.FROZEN and finding.condition != FROZEN:  # each condition repeats it
+            continue
+        prose, command = shell.step(finding.next)
+        links = head, Link("condition", finding.condition, ""), Link("reason", finding.reason, "")
+        advisory = finding.condition in ("Advice", "ModelDrifted", "RuntimeDrifted")
+        state = State.OFF if advisory else states.of(finding.reason)
+        yield Cause(state, links, finding.reason, finding.message, tuple(lacks(finding.message)), prose, command)
+    if not tree.ready and not found.findings and not found.pods:
+        command = shell("kubectl", "describe", "isvc", tree.name, "-n", tree.namespace)
+        yield Cause(
+            states.of(tree.reason), (head, Link("reason", tree.reason, "")), tree.reason, tree.message, (), "", command
+        )

@@ -1,0 +1,244 @@
+"""Nodes with the groups and the weights that are on them, models over all nodes, and who waits for what."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ome_operator import keys
+from ome_operator.core.catalog.node_models import duration, summary
+from ome_operator.core.observed.objects import Holding, Node, NodeRecord, Ref
+from ome_operator.core.reasons import READY
+from ome_operator.describe import states
+from ome_operator.describe.actions import Shell
+from ome_operator.describe.causes import causes
+from ome_operator.describe.states import State
+from ome_operator.describe.text import count, numbers
+from ome_operator.describe.tree import Rank, Tree
+
+PRODUCT = "nvidia.com/gpu.product"
+"""The label that NVIDIA's feature discovery gives a node."""
+
+
+class Use(NamedTuple):
+    """Ranks of a group on a node."""
+
+    namespace: str
+    service: str
+    place: str
+    """Role, group and ranks."""
+    gpus: int
+    state: State
+    reason: str
+    """Of a rank that is not ready, "" when all are."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A model on a node, or over all nodes."""
+
+    model: str
+    """With its namespace, if it belongs to any."""
+    state: State
+    word: str
+    """Ready, Updating or Failed; of a model over all nodes a summary."""
+    part: float
+    """Bytes that are there, of all: from 0 to 1."""
+    said: str
+    """Bytes, speed, what is left, or why it failed."""
+
+
+@dataclass(frozen=True)
+class NodeRow:
+    """A node."""
+
+    name: str
+    state: State
+    word: str
+    """ready, cordoned, lost, or `not known` for a node that nobody may list."""
+    product: str
+    gpus: int
+    """Allocatable; -1 while it is not known."""
+    uses: tuple[Use, ...]
+    weights: tuple[Weights, ...]
+
+    @property
+    def held(self) -> int:
+        """GPUs that pods of services hold."""
+        return sum(use.gpus for use in self.uses)
+
+
+def rows(trees: Iterable[Tree], nodes: Iterable[Node], records: Iterable[NodeRecord]) -> list[NodeRow]:
+    """Nodes that have GPUs, services or weights, by name, those without GPUs last."""
+    uses, known = _uses(trees), {node.name: node for node in nodes}
+    held = {record.node: record.holdings for record in records}
+    names = sorted({*uses, *held, *(name for name, node in known.items() if node.gpus)})
+    found = [_row(name, known.get(name), uses.get(name, ()), held.get(name, ())) for name in names]
+    return sorted(found, key=lambda row: row.gpus == 0)
+
+
+def _row(name: str, node: Node | None, uses: Iterable[Use], holdings: Iterable[Holding]) -> NodeRow:
+    state, word = State.OFF, "not known"
+    if node is not None:
+        state, word = (State.READY, "ready") if node.ready else (State.HELD, "cordoned")
+        if not node.alive:
+            state, word = State.BROKEN, "lost"
+    return NodeRow(
+        name=name,
+        state=state,
+        word=word,
+        product=node.labels.get(PRODUCT, "") if node is not None else "",
+        gpus=node.gpus if node is not None else -1,
+        uses=tuple(uses),
+        weights=tuple(map(_weights, sorted(holdings, key=lambda held: held.ref))),
+    )
+
+
+def _uses(trees: Iterable[Tree]) -> dict[str, list[Use]]:
+    """Node → what services have there."""
+    found = defaultdict[str, list[Use]](list)
+    for tree in trees:
+        for part in tree.slices:
+            for role in part.roles:
+                for group in role.groups:
+                    on = defaultdict[str, list[Rank]](list)
+                    for rank in group.ranks:
+                        on[rank.node].append(rank)
+                    for node, ranks in on.items():
+                        if node:
+                            found[node].append(_use(tree, role.role, group.group, ranks))
+    return found
+
+
+def _use(tree: Tree, role: str, group: int, ranks: list[Rank]) -> Use:
+    place = role
+    if role != keys.ROUTER:
+        place += f" {group} · {'rank' if len(ranks) == 1 else 'ranks'} {numbers(rank.rank for rank in ranks)}"
+    bad = [rank for rank in ranks if not rank.ready]
+    reason = bad[0].reason if bad else "draining" if any(rank.draining for rank in ranks) else ""
+    state = states.of(reason) if bad else State.ROLLING if reason else State.READY
+    return Use(tree.namespace, tree.name, place, sum(rank.gpus for rank in ranks), state, reason)
+
+
+_OF_WEIGHTS = {keys.MODEL_READY: State.READY, keys.MODEL_UPDATING: State.STARTING, keys.MODEL_FAILED: State.BROKEN}
+
+
+def _weights(held: Holding) -> Weights:
+    state = _OF_WEIGHTS.get(held.state, State.OFF)
+    ready = state is State.READY
+    said = size(held.total) if ready else f"{size(held.bytes)} of {size(held.total)}"
+    if state is State.STARTING and held.speed > 0:
+        left = duration(max(0, held.total - held.bytes) / held.speed)
+        said += f", {held.speed / 1e6:.0f} MB/s, {left} left"
+    if held.message:
+        said += f": {held.message}"
+    return Weights(_called(held.ref), state, held.state, 1.0 if ready else _part(held.bytes, held.total), said)
+
+
+def _called(ref: Ref) -> str:
+    return f"{ref.namespace}/{ref.name}" if ref.namespace else ref.name
+
+
+def _part(some: int, all_: int) -> float:
+    return min(1.0, max(0.0, some / all_)) if all_ > 0 else 0.0
+
+
+def size(amount: int) -> str:
+    """Bytes for people, in the units in which disks are sold."""
+    for unit, factor in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6)):
+        if amount >= factor:
+            return f"{amount / factor:.{2 if unit == 'TB' else 0}f} {unit}"
+    return f"{amount} B"
+
+
+def models(records: Iterable[NodeRecord]) -> list[Weights]:
+    """Each model over all nodes whose agents look after it."""
+    by_model = defaultdict[Ref, list[Holding]](list)
+    for record in records:
+        for held in record.holdings:
+            by_model[held.ref].append(held)
+    return [_over_nodes(ref, by_model[ref]) for ref in sorted(by_model)]
+
+
+def _over_nodes(ref: Ref, holdings: list[Holding]) -> Weights:
+    ready = sum(held.state == keys.MODEL_READY for held in holdings)
+    failed = sum(held.state == keys.MODEL_FAILED for held in holdings)
+    state = State.BROKEN if failed else State.READY if ready == len(holdings) else State.STARTING
+    total = sum(held.total for held in holdings)
+    have = sum(held.total if held.state == keys.MODEL_READY else min(held.bytes, held.total) for held in holdings)
+    word = "Failed" if failed else "Ready" if state is State.READY else "Updating"
+    said = summary(ready, holdings) + (f"; failed on {failed}" if failed else "")
+    return Weights(_called(ref), state, word, _part(have, total) if total else ready / len(holdings), said)
+
+
+@dataclass(frozen=True)
+class Totals:
+    """All GPUs of the nodes that are known."""
+
+    gpus: int
+    serving: int
+    """Of groups that are ready."""
+    idle_held: int
+    """Held by groups that are not: they serve nobody."""
+    free: int
+    """Of nodes that take pods, as far as services know: pods of others are not counted."""
+    away: int
+    """Free GPUs of nodes that are cordoned or lost."""
+    nodes: int
+    nodes_ready: int
+
+
+def totals(found: Iterable[NodeRow]) -> Totals:
+    """Sums over the nodes."""
+    known = [row for row in found if row.gpus > 0]
+    serving = sum(use.gpus for row in known for use in row.uses if use.state in (State.READY, State.ROLLING))
+    free = {row.name: max(0, row.gpus - row.held) for row in known}
+    away = sum(free[row.name] for row in known if row.state is not State.READY)
+    return Totals(
+        gpus=sum(row.gpus for row in known),
+        serving=serving,
+        idle_held=sum(row.held for row in known) - serving,
+        free=sum(free.values()) - away,
+        away=away,
+        nodes=len(known),
+        nodes_ready=sum(row.state is State.READY for row in known),
+    )
+
+
+class Wait(NamedTuple):
+    """What a service waits for."""
+
+    namespace: str
+    service: str
+    place: str
+    gpus: int
+    """GPUs of its groups that are not ready."""
+    reason: str
+    said: tuple[str, ...]
+    since: str
+    """RFC 3339, "" when it is not known."""
+    command: str
+
+
+def waits(seen: Iterable[tuple[Tree, Mapping[str, Any]]], shell: Shell) -> Iterator[Wait]:
+    """Services that wait for what others have to bring, those that have waited longest first."""
+    found = [wait for tree, body in seen for wait in _waits(tree, body, shell)]
+    yield from sorted(found, key=lambda wait: (wait.since or "9", wait.namespace, wait.service))
+
+
+def _waits(tree: Tree, body: Mapping[str, Any], shell: Shell) -> Iterator[Wait]:
+    status = body.get("status") or {}
+    conditions = status.get("conditions") or ()
+    told = defaultdict[tuple[str, tuple[str, ...], str], list[str]](list)
+    groups = [group for part in tree.slices for role in part.roles for group in role.groups]
+    ready_since = next((said.get("lastTransitionTime") for said in conditions if said.get("type") == READY), "")
+    first = (status.get("placement") or {}).get("first") or ready_since or ""
+    for cause in causes(tree, conditions, shell):
+        if cause.state is State.WAITING:
+            said = cause.lacks or ((cause.message,) if cause.message else ())
+            command = cause.command or shell("ome", "explain", tree.name, "-n", tree.namespace)
+            told[cause.reason, said, command].append(cause.place)
+    gpus = sum(group.gpus for group in groups if not group.ready)
+    for (reason, said, command), places in told.items():
+        place = places[0] + (f" and {count(len(places) - 1, 'group')} more" if len(places) > 1 else "")
+        yield Wait(tree.namespace, tree.name, place, gpus, reason, said, first, command)

@@ -1,0 +1,128 @@
+"""Small plots of a service's traffic, from the metrics that its engines show. What is not a number is no point."""
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+REQUESTS, TOKENS, WAITS, FIRST_SUM, FIRST_COUNT = "requests", "tokens", "queue", "first_sum", "first_count"
+_SERIES: Mapping[str, str] = {
+    "num_requests_total": REQUESTS,
+    "request_success_total": REQUESTS,
+    "generation_tokens_total": TOKENS,
+    "num_queue_reqs": WAITS,
+    "num_requests_waiting": WAITS,
+    "time_to_first_token_seconds_sum": FIRST_SUM,
+    "time_to_first_token_seconds_count": FIRST_COUNT,
+}
+"""Series of SGLang and vLLM, without the engine's name in front."""
+_LINE = re.compile(r"^(?:sglang|vllm)[:_](\w+)(?:\{[^\n]*\})? +(\S+)", re.MULTILINE)
+GAUGES = frozenset({WAITS})
+WIDTH, HEIGHT = 120, 30
+"""Of a plot, in its own units."""
+KEPT = 120
+"""Samples of a service."""
+
+
+class Sample(NamedTuple):
+    """Sums over the pods of a service at a moment."""
+
+    at: float
+    """Seconds of a clock that only goes forward."""
+    values: Mapping[str, float]
+    pods: frozenset[str]
+    """Those that answered: counters of other pods are no rate."""
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A figure over time."""
+
+    title: str
+    now: str
+    """The newest value with its unit, "–" while there is none."""
+    points: str
+    """As SVG's polyline takes them, "" with less than two."""
+    most: str
+    """The largest value that is shown."""
+
+
+def read(text: str) -> dict[str, float]:
+    """What an engine's page of metrics says, summed over labels; without values that are no finite numbers."""
+    found: dict[str, float] = {}
+    for name, value in _LINE.findall(text):
+        series = _SERIES.get(name)
+        try:
+            number = float(value)
+        except ValueError:
+            continue
+        if series is not None and math.isfinite(number):
+            found[series] = found.get(series, 0.0) + number
+    return found
+
+
+def summed(at: float, pages: Mapping[str, Mapping[str, float]], counting: Iterable[str]) -> Sample:
+    """Of the pods that answered: what waits over all of them, and the rest of those that are `counting`.
+
+    With prefill and decode apart every request passes both, and must not count twice.
+    """
+    once, values = set(counting), dict[str, float]()
+    for pod, page in pages.items():
+        for series, value in page.items():
+            if series in GAUGES or pod in once:
+                values[series] = values.get(series, 0.0) + value
+    return Sample(at, values, frozenset(pages))
+
+
+def plots(samples: Sequence[Sample]) -> list[Plot]:
+    """Requests and tokens a second, seconds to the first token, and what waits."""
+    return [
+        _plot("Requests", "/s", _rates(samples, REQUESTS)),
+        _plot("Tokens generated", "/s", _rates(samples, TOKENS)),
+        _plot("First token, mean", " s", _means(samples, FIRST_SUM, FIRST_COUNT)),
+        _plot("Waiting in queues", "", [sample.values.get(WAITS) for sample in samples]),
+    ]
+
+
+def _grown(before: Sample, after: Sample, series: str) -> float | None:
+    """How much a counter grew; None where other pods answered, or an engine has begun anew."""
+    if before.pods != after.pods or series not in before.values or series not in after.values:
+        return None
+    grown = after.values[series] - before.values[series]
+    return grown if grown >= 0 else None
+
+
+def _rates(samples: Sequence[Sample], series: str) -> list[float | None]:
+    found: list[float | None] = []
+    for before, after in pairwise(samples):
+        grown = _grown(before, after, series)
+        found.append(grown / (after.at - before.at) if grown is not None and after.at > before.at else None)
+    return found
+
+
+def _means(samples: Sequence[Sample], total: str, count: str) -> list[float | None]:
+    found: list[float | None] = []
+    for before, after in pairwise(samples):
+        seconds, requests = _grown(before, after, total), _grown(before, after, count)
+        found.append(seconds / requests if seconds is not None and requests else None)
+    return found
+
+
+def _plot(title: str, unit: str, values: Sequence[float | None]) -> Plot:
+    known = [(at, value) for at, value in enumerate(values) if value is not None]
+    if not known:
+        return Plot(title, "–", "", "")
+    most = max(value for _, value in known)
+    width = max(1, len(values) - 1)
+    points = [
+        f"{WIDTH * at / width:.1f},{HEIGHT - 1 - (HEIGHT - 2) * (value / most if most else 0):.1f}" for at, value in known
+    ]
+    return Plot(title, _said(known[-1][1], unit), " ".join(points) if len(points) > 1 else "", _said(most, unit))
+
+
+def _said(value: float, unit: str) -> str:
+    if value >= 10_000:
+        return f"{value / 1000:,.0f}k{unit}"
+    return f"{value:,.0f}{unit}" if value >= 100 or value == int(value) else f"{value:.3g}{unit}"

@@ -1,0 +1,43 @@
+"""Pages of pods, read through the API server: who may `get pods/proxy` needs no way into the cluster's network."""
+
+import aiohttp
+
+from ome_operator.kube import errors
+from ome_operator.kube.connection import Connection
+from ome_operator.kube.resources import path
+from ome_operator.util.json_limits import decoded
+
+LARGEST = 4 * 2**20
+"""Bytes that are read of a page; a pod may send any number."""
+PATIENCE = 5.0
+"""Seconds for a page."""
+
+
+class PodPages:
+    """Pages over one connection; close it in the end."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._server = connection.server
+        self._session = connection.session(limit=8, agent="ome")
+
+    async def close(self) -> None:
+        """End all requests."""
+        await self._session.close()
+
+    async def text(self, namespace: str, pod: str, port: int, page: str) -> str:
+        """A page of a pod, such as `metrics`. Raises KubeError; Forbidden for who may not."""
+        url = f"{self._server}{path('Pod', namespace, f'{pod}:{port}', 'proxy')}/{page}"
+        timeout = aiohttp.ClientTimeout(total=PATIENCE, sock_connect=PATIENCE)
+        try:
+            async with self._session.get(url, timeout=timeout, allow_redirects=False) as response:
+                raw = b""
+                async for chunk in response.content.iter_any():
+                    raw += chunk
+                    if len(raw) > LARGEST:
+                        raise errors.Transient(f"{page} of {pod} is larger than {LARGEST >> 20} MiB")
+                if response.status >= 300:
+                    said = decoded(raw) if response.content_type == "application/json" else ""
+                    raise errors.from_response(response.status, said or f"{page} of {pod}: HTTP {response.status}")
+                return raw.decode(errors="replace")
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            raise errors.Transient(f"{page} of {pod}: {error or type(error).__name__}") from error

@@ -1,0 +1,155 @@
+"""What the operator says of a revision by the rules of `ome lint`: advice, and why a new revision must not start.
+
+Refused is only what the argument parser of SGLang itself refuses, in a version that is known exactly. All else is advice.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+from ome_operator import keys
+from ome_operator.core.observed.judging import Asked, Refused, Verdict
+from ome_operator.engines import images
+from ome_operator.engines.flags import packaged
+from ome_operator.lint import arguments
+from ome_operator.lint.finding import Hit, Rule, Severity
+from ome_operator.lint.launch import Launch
+from ome_operator.lint.model import gpu_memory, model_facts, node_labels
+from ome_operator.lint.rules import MOST, RULES
+from ome_operator.lint.subject import Role, Subject, subject
+from ome_operator.util.visible import visible
+
+REFUSING = frozenset(
+    rule.id for rule in (arguments.flag_unknown, arguments.flag_removed, arguments.flag_value, arguments.flag_joined)
+)
+"""Rules by which SGLang's own parser ends the engine; `make e2e` asks it."""
+ADVISED, LONGEST = 5, 240
+"""Findings that a condition tells, and characters of each: `ome lint SERVICE` tells all."""
+KEPT = 4096
+"""Verdicts that are remembered."""
+SAID_ALREADY = frozenset({"refused", "advice"})
+"""Rules that repeat what the operator says in other words: problems, and its own advice."""
+TOLD = frozenset(name for name, rule in RULES.items() if rule.severity != Severity.NOTE) - SAID_ALREADY
+"""Rules of the condition Advice."""
+UNCHECKED = frozenset({arguments.version_unknown.id})
+"""That nothing is known of an engine's flags is told, too. Of routers it is not: few images say which router they have."""
+_ON_SERVICE = (keys.ENGINE_VERSION, keys.LINT_IGNORE)
+"""Annotations of a service that change a verdict."""
+
+
+class Judge:
+    """Gives verdicts, and remembers them.
+
+    The rules run a single time for a revision, as long as its router and what is known of its model and its GPUs stay so.
+    """
+
+    def __init__(self, refuse: bool = True) -> None:
+        self._refuse = refuse
+        self._kept: OrderedDict[tuple[str | int, ...], tuple[tuple[Any, ...], Verdict]] = OrderedDict()
+        self.looked = 0
+        """How often the rules ran."""
+
+    def __call__(self, asked: Asked) -> Verdict:
+        """The verdict on a revision. It never raises: a bug in what gives advice must stop no service."""
+        try:
+            return self._looked_up(asked)
+        except Exception as error:
+            return Verdict((_bug(type(error).__name__),))
+
+    def _looked_up(self, asked: Asked) -> Verdict:
+        service = asked.service
+        # The name of a revision is a digest of its inputs, of which its templates are made.
+        key = service.namespace, service.name, service.uid, asked.revision, len(asked.parts)
+        known = (
+            tuple(service.annotations.get(name) for name in _ON_SERVICE),
+            tuple(part.pods for part in asked.parts if part.component == keys.ROUTER),
+            model_facts(asked.model, asked.well_known) if asked.model is not None else None,
+            gpu_memory(asked.inputs, asked.runtime, asked.parts, asked.accelerators),
+            node_labels(asked.accelerators),
+        )
+        before = self._kept.get(key)
+        if before is None or before[0] != known:
+            self.looked += 1
+            _, _, model, memory, labels = known
+            looked_at = subject(service, asked.runtime, asked.parts, model, packaged(), memory, labels)
+            self._kept[key] = before = known, _verdict(looked_at)
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        return before[1] if self._refuse else Verdict(before[1].advice)
+
+
+def _verdict(looked_at: Subject) -> Verdict:
+    engines = replace(looked_at, roles=tuple(role for role in looked_at.roles if role.component != keys.ROUTER))
+    failed = list[str]()
+    found = [*_found(looked_at, TOLD, failed), *_found(engines, UNCHECKED, failed)]
+    found.sort(key=lambda each: _ORDER.index(each[0].severity))
+    told = list(dict.fromkeys(_sentence(rule, hit) for rule, hit in found))
+    name = looked_at.service.rpartition("/")[2]
+    more = [f"{len(told) - ADVISED} more: `ome lint {name}` tells them"] if len(told) > ADVISED else []
+    unknown = sorted(looked_at.ignored - RULES.keys())
+    about = [f"{keys.LINT_IGNORE} names {', '.join(unknown)}, which is no rule: docs/rules.md has all"] if unknown else []
+    bugs = [_bug(", ".join(failed))] if failed else []
+    return Verdict((*told[:ADVISED], *more, *about, *bugs), refusals(looked_at))
+
+
+def refusals(looked_at: Subject) -> tuple[Refused, ...]:
+    """Why a new revision must not start."""
+    found = (_refused(rule, hit) for rule, hit in _found(certain(looked_at), REFUSING, []) if _ends(rule, hit))
+    return tuple(dict.fromkeys(found))
+
+
+_ORDER = [*Severity]
+
+
+def _bug(what: str) -> str:
+    return f"rules of `ome lint` failed and said nothing ({what}): a bug of the operator, please report it"
+
+
+def _found(looked_at: Subject, only: frozenset[str], failed: list[str]) -> Iterator[tuple[Rule, Hit]]:
+    """What the rules find; `failed` gets those that raised an error, and the others go on."""
+    for name, rule in RULES.items():
+        if name not in only or name in looked_at.ignored:
+            continue
+        try:
+            yield from [(rule, hit) for hit in islice(rule.check(looked_at), MOST)]
+        except Exception as error:
+            failed.append(f"{name}: {type(error).__name__}")
+
+
+def certain(looked_at: Subject) -> Subject:
+    """Of a service what may be refused: engines of SGLang in a version that is known exactly, which no shell starts."""
+
+    def sure(start: Launch | None) -> Launch | None:
+        exact = start is not None and start.engine == "sglang" and start.line is not None and not start.shell
+        return start if exact and start is not None and images.exact(start.image, start.version) else None
+
+    def only(role: Role) -> Role:
+        return replace(role, launch=sure(role.launch), others=sure(role.others))
+
+    engines = (role for role in looked_at.roles if role.component != keys.ROUTER)
+    return replace(looked_at, roles=tuple(only(role) for role in engines))
+
+
+def _ends(rule: Rule, hit: Hit) -> bool:
+    """Whether the parser ends at it.
+
+    Arguments inside of a value may be meant. What it surely refuses is a flag and its value as a single word: it has a fix.
+    """
+    return rule is not arguments.flag_joined or hit.fix is not None
+
+
+def _sentence(rule: Rule, hit: Hit) -> str:
+    return _short(f"{rule.id}: {hit.says} ({hit.remedy})")
+
+
+def _refused(rule: Rule, hit: Hit) -> Refused:
+    return Refused(rule.id, hit.says, _short(f"{rule.id}: {hit.says}; {hit.remedy} ({hit.place.object}: {hit.place.field})"))
+
+
+def _short(text: str) -> str:
+    """A sentence for a condition: as long as a person reads, and without characters that a terminal obeys."""
+    text = visible(text)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 2]} …"

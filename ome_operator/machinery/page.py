@@ -1,0 +1,32 @@
+"""`python -m ome_operator.machinery.page` writes the tables of docs/metrics.md from `families.py`."""
+
+from pathlib import Path
+
+from ome_operator.machinery.families import FAMILIES, Family
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
+MARK = "## All metrics of the operator\n"
+"""What follows it is written here; what stands before it is written by hand."""
+
+
+def text() -> str:
+    """The page."""
+    return PAGE.read_text(encoding="utf-8").partition(MARK)[0] + MARK + tables()
+
+
+def tables() -> str:
+    """A table for each part."""
+    parts = ["\n`python -m ome_operator.machinery.page` writes this from `ome_operator/machinery/families.py`.\n"]
+    for title, families in FAMILIES.items():
+        rows = "\n".join(map(_row, families))
+        parts.append(f"### {title}\n\n| metric | kind | labels | what |\n|---|---|---|---|\n{rows}\n")
+    return "\n".join(parts)
+
+
+def _row(family: Family) -> str:
+    labels = ", ".join(f"`{label}`" for label in family.labels)
+    return f"| `{family.name}` | {family.kind} | {labels} | {family.text} |"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(text(), encoding="utf-8")

@@ -1,0 +1,114 @@
+"""A layout as a question to the cookbook, and the answer: the manifests, or why there are none."""
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ome_operator.cookbook import layout as cookbook
+from ome_operator.cookbook.ask import WIDE, RefusedError
+from ome_operator.cookbook.ask import Ask as Question
+from ome_operator.cookbook.library import Library, engine
+from ome_operator.plan.layouts import Ask, Layout, Side
+from ome_operator.plan.steps import Place
+from ome_operator.plan.workers import Worker
+
+_ENGINES = {"trtllm": "tensorrt-llm"}
+_PRECISIONS = {"fp8": "fp8", "int4": "fp4", "": "bf16"}
+"""How the cookbook calls what weights are quantized in -> how the plan does."""
+_BATCH, _STEP = 480, 8
+"""Requests of a rank of decode that are captured at most, as in the published recipe, and in steps of how many."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A layout that the cookbook can write."""
+
+    said: dict[str, Any]
+    """Options of `ome generate`."""
+    plan: cookbook.Plan
+
+    @property
+    def command(self) -> str:
+        """The call of `ome generate`."""
+        words = [word for name, value in self.said.items() for word in _option(name, value)]
+        return shlex.join(["ome", "generate", *words])
+
+
+def _option(name: str, value: Any) -> Iterator[str]:
+    yield f"--{name.replace('_', '-')}"
+    if value is not True:
+        yield str(value)
+
+
+def recipe(ask: Ask, layout: Layout, shelf: Library) -> Recipe:
+    """The cookbook's answer; its RefusedError says why there is none."""
+    served = shelf.model(ask.place.shape.name)
+    stored = served.facts.quantization
+    weights = _PRECISIONS.get(stored.name if stored else "", "others")
+    if weights != ask.place.shape.precision:
+        raise RefusedError(f"The weights of {served.name} are {weights}, and this is for {ask.place.shape.precision}.")
+    shelf.machine(ask.place.gpu.name)
+    said = {**_place(ask.place), **(_apart(ask, layout) if layout.prefill else _together(ask, layout.decode))}
+    return Recipe(said, cookbook.plan(Question(**said), shelf))
+
+
+def _place(place: Place) -> dict[str, Any]:
+    named = _ENGINES.get(place.engine, place.engine)
+    return {
+        "hardware": place.gpu.name,
+        "model": place.shape.name,
+        **({} if named == "sglang" else {"engine": named}),
+        **({} if place.gpu.node == 8 else {"gpus_per_node": place.gpu.node}),
+    }
+
+
+def _apart(ask: Ask, layout: Layout) -> dict[str, Any]:
+    """Prefill and decode."""
+    chosen = engine(_ENGINES.get(ask.place.engine, ask.place.engine))
+    if WIDE not in chosen.strategies:
+        raise RefusedError(f"{chosen.name} {chosen.version} has no recipe with prefill and decode apart.")
+    prefill, decode = layout.prefill, layout.decode
+    assert prefill is not None
+    for stage, side in (("prefill", prefill), ("decode", decode)):
+        _check(ask, stage, side)
+    if prefill.role.worker.tp != decode.role.worker.tp:
+        raise RefusedError("Recipes share attention among equally many GPUs in prefill and decode.")
+    shared, groups = decode.role.worker.tp, (prefill.role.copies, decode.role.copies)
+    return {
+        "strategy": WIDE,
+        "prefill_nodes": prefill.role.gpus // ask.per_node,
+        "decode_nodes": decode.role.gpus // ask.per_node,
+        **({"prefill_groups": groups[0]} if groups[0] > 1 else {}),
+        **({"decode_groups": groups[1]} if groups[1] > 1 else {}),
+        **({"tp": shared} if shared > 1 else {}),
+        "decode_batch": batch(ask, decode),
+        **({"prefix_cache": True} if any(load.hit for load in ask.loads) else {}),
+    }
+
+
+def _check(ask: Ask, stage: str, side: Side) -> None:
+    """Refuse what recipes with prefill and decode apart do not have."""
+    worker = side.role.worker
+    if worker.ep != worker.gpus or worker.gpus == 1:
+        raise RefusedError(f"Recipes with prefill and decode apart spread whole experts, and {stage} cuts them ({worker}).")
+    if worker.gpus % ask.per_node:
+        raise RefusedError(f"Recipes with prefill and decode apart take whole nodes, and {stage} takes parts ({worker}).")
+
+
+def batch(ask: Ask, decode: Side) -> int:
+    """Requests of these lengths that the cache of a rank holds, which is the batch that is captured."""
+    weight = sum(load.share * load.answer for load in ask.loads)
+    tokens = sum(load.share * load.answer * (load.prompt + load.answer) for load in ask.loads) / weight
+    return max(_STEP, min(_BATCH, int(-(-decode.fit.tokens / tokens // _STEP) * _STEP)))
+
+
+def _together(ask: Ask, both: Side) -> dict[str, Any]:
+    """Engines that read and answer."""
+    worker: Worker = both.role.worker
+    sizes = {"tp": worker.gpus, "nodes": both.nodes}
+    if worker.kind in ("tp", "alone"):
+        return {"strategy": "tp+ep", **sizes, "ep": worker.ep} if worker.ep > 1 else {"strategy": "tp", **sizes}
+    if worker.kind == "dtp":
+        return {"strategy": "tp+dp", **sizes, "dp": worker.dp}
+    return {"strategy": "tp+dp+ep", **sizes, "dp": worker.dp, "ep": worker.ep}

@@ -1,0 +1,1 @@
+"""Preflight: what runs before an engine, in its own pod and image (docs/preflight.md)."""

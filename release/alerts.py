@@ -1,0 +1,119 @@
+"""Alert rules for Prometheus, their page, and their unit tests for promtool, all made of alerts.yaml."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+DATA = Path(__file__).with_name("alerts.yaml")
+RUNBOOKS = "RUNBOOKS"
+"""Stands in the rules for the chart's value metrics.alerts.runbooks."""
+_HEAD = """# Alerts
+
+<!-- Written by `make charts` from release/alerts.yaml; edit that. -->
+
+`metrics.alerts.enabled` of the chart makes a PrometheusRule of these, for the Prometheus Operator;
+`metrics.alerts.disabled` names those that are left out, and `metrics.alerts.runbooks` is where this page is for those who
+are called. Without that operator, `charts/ome-resources/files/alerts.yaml` is a file of rules as Prometheus reads it. Each
+alert has a test in which its fault fires it and no other, and in which it ends.
+
+The metrics are in [metrics](metrics.md), but for those of engines (`sglang:`, `vllm:`) and routers (`smg_`): these need
+`metrics.engines.podMonitor` and `metrics.routers.podMonitor`, and SGLang's `--enable-metrics`. Without them the alerts of
+that part never fire.
+"""
+
+
+def data() -> Mapping[str, Any]:
+    """What is written by hand."""
+    loaded: Mapping[str, Any] = yaml.safe_load(DATA.read_text(encoding="utf-8"))
+    return loaded
+
+
+def alerts() -> list[Mapping[str, Any]]:
+    """All of them, in their order."""
+    return [each for group in data()["groups"].values() for each in group]
+
+
+def files() -> Mapping[Path, str]:
+    """Every written file, by its path in the repository."""
+    head = "# Written by `make charts` from release/alerts.yaml.\n"
+    text = head + yaml.safe_dump(rules(), sort_keys=False, width=10_000)
+    return {Path("charts/ome-resources/files/alerts.yaml"): text, Path("docs/alerts.md"): page()}
+
+
+def rules() -> dict[str, Any]:
+    """As Prometheus reads them."""
+    named = {f"ome-{title.lower().replace(' ', '-')}": group for title, group in data()["groups"].items()}
+    return {"groups": [{"name": name, "rules": [_rule(each) for each in group]} for name, group in named.items()]}
+
+
+def _rule(alert: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "alert": alert["alert"],
+        "expr": alert["expr"],
+        "for": alert["for"],
+        "labels": {"severity": alert["severity"]},
+        "annotations": _annotations(alert),
+    }
+
+
+def _annotations(alert: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        "summary": alert["summary"],
+        "description": alert["means"],
+        "runbook_url": f"{RUNBOOKS}#{alert['alert'].lower()}",
+    }
+
+
+def page() -> str:
+    """docs/alerts.md."""
+    parts = [_HEAD]
+    for title, group in data()["groups"].items():
+        rows = [
+            f"| [{each['alert']}](#{each['alert'].lower()}) | {each['severity']} | {each['summary']} |" for each in group
+        ]
+        parts.append("\n".join([f"## {title}", "", "| alert | severity | what |", "|---|---|---|", *rows, ""]))
+        parts += [_section(each) for each in group]
+    return "\n".join(parts)
+
+
+def _section(alert: Mapping[str, Any]) -> str:
+    return (
+        f"### {alert['alert']}\n\n```promql\n{alert['expr']}    # for {alert['for']}\n```\n\n"
+        f"* **Means**: {alert['means']}\n* **Look at**: {alert['look']}\n"
+        f"* **Do**: {alert['do']}\n* **Clears**: {alert['clears']}\n"
+    )
+
+
+def unit_tests(rule_file: str) -> dict[str, Any]:
+    """For `promtool test rules`: a fault fires its own alert alone, and its end clears it; a well cluster is quiet."""
+    made = [_test("all is well", {}, [("60m", {}), ("240m", {})])]
+    for alert in alerts():
+        made.append(
+            _test(alert["alert"], alert["when"], [(alert["at"], {alert["alert"]: _fired(alert)}), (alert["over"], {})])
+        )
+    return {"rule_files": [rule_file], "evaluation_interval": "1m", "tests": made}
+
+
+def _fired(alert: Mapping[str, Any]) -> dict[str, Any]:
+    labels = {"severity": alert["severity"], **alert.get("labels", {})}
+    return {"exp_labels": labels, "exp_annotations": _annotations(alert)}
+
+
+def _test(name: str, fault: Mapping[str, str], moments: list[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
+    told = [int(times) for values in fault.values() for times in re.findall(r"x(\d+)", values)]
+    longest = max([300, *told]) + 100
+    well = {series: values.replace("x300", f"x{longest}") for series, values in data()["well"].items()}
+    series = [{"series": each, "values": values} for each, values in {**well, **fault}.items()]
+    checks = [
+        {
+            "eval_time": at,
+            "alertname": alert["alert"],
+            "exp_alerts": [fired[alert["alert"]]] if alert["alert"] in fired else [],
+        }
+        for at, fired in moments
+        for alert in alerts()
+    ]
+    return {"name": name, "interval": "1m", "input_series": series, "alert_rule_test": checks}

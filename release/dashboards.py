@@ -1,0 +1,117 @@
+"""Dashboards as Grafana reads them, made of dashboards.yaml."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+DATA = Path(__file__).with_name("dashboards.yaml")
+SOURCE = {"type": "prometheus", "uid": "${source}"}
+COLUMNS, HEIGHT, TALL = 24, 8, 4
+"""Of Grafana's grid; panels are so high, and a stat less."""
+KINDS = ("timeseries", "stat", "table", "bargauge")
+Panel = Mapping[str, Any]
+
+
+def data() -> Mapping[str, Any]:
+    """What is written by hand, by the dashboard's name."""
+    loaded: Mapping[str, Any] = yaml.safe_load(DATA.read_text(encoding="utf-8"))
+    return loaded
+
+
+def queries() -> Iterator[tuple[str, Panel, str]]:
+    """Dashboard, panel and expression of each query."""
+    for name, board in data().items():
+        for panels in board["rows"].values():
+            yield from ((name, panel, query) for panel in panels for query in panel["queries"].values())
+
+
+def files() -> Mapping[Path, str]:
+    """Every written file, by its path in the repository."""
+    folder = Path("charts/ome-resources/files/dashboards")
+    return {folder / f"{name}.json": json.dumps(dashboard(name, each), indent=1) + "\n" for name, each in data().items()}
+
+
+def dashboard(name: str, board: Mapping[str, Any]) -> dict[str, Any]:
+    """A dashboard. It has no `id`, which Grafana gives, and an `uid`, so that it is the same after an upgrade."""
+    source = {"name": "source", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
+    return {
+        "uid": f"ome-{name}",
+        "title": board["title"],
+        "description": board["text"],
+        "tags": ["ome"],
+        "schemaVersion": 39,
+        "editable": True,
+        "graphTooltip": 1,
+        "refresh": "30s",
+        "time": {"from": "now-6h", "to": "now"},
+        "templating": {"list": [source, *(_variable(*each) for each in board.get("variables", {}).items())]},
+        "links": [{"type": "dashboards", "title": "OME", "tags": ["ome"], "asDropdown": True, "keepTime": True}],
+        "panels": list(_panels(board["rows"])),
+    }
+
+
+def _variable(name: str, query: str) -> dict[str, Any]:
+    return {"name": name, "label": name, "type": "query", "datasource": SOURCE, "query": query, "refresh": 2, "sort": 1}
+
+
+def _panels(rows: Mapping[str, list[Panel]]) -> Iterator[dict[str, Any]]:
+    """All panels with their places, row by row: from the left, and below where a line is full."""
+    number = top = 0
+    for title, panels in rows.items():
+        number += 1
+        yield {
+            "id": number,
+            "type": "row",
+            "title": title,
+            "collapsed": False,
+            "panels": [],
+            "gridPos": _place(0, top, 24, 1),
+        }
+        top, left, height = top + 1, 0, 0
+        for panel in panels:
+            width, high = (
+                panel.get("width", 8),
+                TALL if panel.get("kind") == "stat" and panel.get("width", 8) <= 4 else HEIGHT,
+            )
+            if left + width > COLUMNS:
+                top, left, height = top + height, 0, 0
+            number += 1
+            yield _panel(number, panel, _place(left, top, width, high))
+            left, height = left + width, max(height, high)
+        top += height
+
+
+def _place(left: int, top: int, width: int, height: int) -> dict[str, int]:
+    return {"x": left, "y": top, "w": width, "h": height}
+
+
+def _panel(number: int, panel: Panel, place: dict[str, int]) -> dict[str, Any]:
+    kind = panel.get("kind", "timeseries")
+    steps = [{"color": "green", "value": None}, *([{"color": "red", "value": panel["red"]}] if "red" in panel else [])]
+    defaults = {"unit": panel.get("unit", "short"), "min": 0, "thresholds": {"mode": "absolute", "steps": steps}}
+    return {
+        "id": number,
+        "type": kind,
+        "title": panel["title"],
+        **({"description": panel["text"]} if "text" in panel else {}),
+        "datasource": SOURCE,
+        "gridPos": place,
+        "fieldConfig": {"defaults": defaults, "overrides": []},
+        "targets": [_target(at, kind, *each) for at, each in enumerate(panel["queries"].items())],
+    }
+
+
+def _target(at: int, kind: str, legend: str, query: str) -> dict[str, Any]:
+    now = kind != "timeseries"
+    return {
+        "refId": chr(ord("A") + at),
+        "datasource": SOURCE,
+        "expr": query,
+        "legendFormat": legend,
+        "instant": now,
+        "range": not now,
+        **({"format": "table"} if kind == "table" else {}),
+    }

@@ -1,0 +1,267 @@
+"""Checks before engines on a real node: what is wrong is named, with its rank and node, and a healthy group says nothing."""
+
+import os
+import resource
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ome_local import tinymodel
+from ome_local.realnode.spec import NAME, PLACED
+from ome_operator import keys
+from tests.node.conftest import Steps
+from tests.node.serving.conftest import GROUPS, MINUTES, ON_OUR_NODE, READY_WITHIN_S, remove
+from tests.support import yamls
+from tests.support.busybox import REFERENCE
+from tests.support.rig import ROOT, Rig
+
+pytestmark = [MINUTES, ON_OUR_NODE]
+SPACE, IMAGE, TP2 = "preflight", "local/sglang-cpu:0.5.23", "kimi-k2-tiny-tp2"
+PORT, MEET = 5757, 29002
+GATE = "until [ -e /gate/${HOSTNAME##*-} ]; do sleep 0.2; done"
+"""Keeps a rank from its check until the test has broken something: the last word of a pod's name is its rank."""
+TOLD_WITHIN_S = 90.0
+MEGABYTES = 1 << 20
+
+
+class Place:
+    """A namespace with a runtime of three ranks that wait at a gate."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.rig, self.gate = rig, rig.cluster.models / "gate"
+
+    def start(self, name: str, mode: str = "Warn", ranks: str = "012", **engine: Any) -> None:
+        """A service; these ranks are let through the gate at once."""
+        shutil.rmtree(self.gate, ignore_errors=True)
+        self.gate.mkdir()
+        self.open(ranks)
+        model = engine.pop("model", tinymodel.NAME)
+        body = yamls.service(SPACE, name, "looked", "engine", model=model, engine=engine)
+        body["metadata"]["annotations"] = {keys.PREFLIGHT: mode}
+        self.rig.create(body)
+
+    def open(self, ranks: str) -> None:
+        """Let ranks through the gate."""
+        for rank in ranks:
+            (self.gate / rank).touch()
+
+    def told(self, name: str, reason: str, *words: str) -> str:
+        """The message of the condition Preflight, when it has all of these words."""
+
+        def said() -> str:
+            found = self.rig.condition(SPACE, name, "Preflight")
+            message = str(found.get("message", ""))
+            return message if found.get("reason") == reason and all(word in message for word in words) else ""
+
+        return self.rig.wait(f"Preflight {reason} {words}", said, TOLD_WITHIN_S)
+
+    def pid(self, name: str, rank: int) -> int:
+        """A process of a rank that waits at the gate: its network is the pod's."""
+
+        def found() -> int:
+            for proc in Path("/proc").glob("[0-9]*"):
+                try:
+                    host = (proc / "root/etc/hostname").read_text().strip()
+                    mine = b"/gate/" in (proc / "cmdline").read_bytes()
+                except OSError:
+                    continue
+                if mine and host.startswith(f"{name}-engine-") and host.endswith("-0-0" if rank == 0 else f"-w-{rank}"):
+                    return int(proc.name)
+            return 0
+
+        return self.rig.wait(f"rank {rank} waits at the gate", found, TOLD_WITHIN_S)
+
+    def inside(self, name: str, rank: int, *command: str) -> None:
+        """Run a program of this machine in the network of a rank."""
+        subprocess.run(["nsenter", f"--target={self.pid(name, rank)}", "--net", *command], check=True, capture_output=True)
+
+    def end(self, name: str) -> None:
+        """Until no pod is left."""
+        self.rig.delete("InferenceService", SPACE, name)
+        self.rig.clear(SPACE)
+        self.rig.wait("no pods", lambda: not self.rig.all("Pod", SPACE), 120)
+
+    def restarts(self) -> int:
+        """How often the checks ran beyond the first time."""
+        boxes = [box for pod in self.rig.all("Pod", SPACE) for box in pod["status"].get("initContainerStatuses", ())]
+        return sum(int(box["restartCount"]) for box in boxes if box["name"] == keys.PREFLIGHT_CONTAINER)
+
+
+@pytest.fixture(scope="module")
+def place(serving: Rig) -> Iterator[Place]:
+    """Three ranks of an engine that only sleeps, in the image of SGLang, with enough shared memory."""
+    serving.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
+    gate = {
+        "name": "gate",
+        "image": REFERENCE,
+        "command": ["/bin/sh", "-c", GATE],
+        "volumeMounts": [mounted("gate", "/gate")],
+    }
+    engine = yamls.container(
+        image=IMAGE, imagePullPolicy="IfNotPresent", command=["/bin/sh", "-c", "exec sleep 3600", "engine"]
+    )
+    engine["args"] = ["--port=30000", f"--dist-init-addr=$(LWS_LEADER_ADDRESS):{PORT}"]
+    engine["volumeMounts"] = [mounted("dshm", "/dev/shm")]
+    config = {
+        "runner": engine,
+        "initContainers": [gate],
+        "worker": {"size": 2},
+        "terminationGracePeriodSeconds": 1,
+        **PLACED,
+    }
+    host = {"path": "/var/lib/ome/models/gate", "type": "Directory"}
+    config["volumes"] = [{"name": "gate", "hostPath": host}, memory(256)]
+    spec = {"engineConfig": config}
+    serving.cluster.apply(
+        {"apiVersion": yamls.API, "kind": "ClusterServingRuntime", "metadata": {"name": "looked"}, "spec": spec}
+    )
+    yield Place(serving)
+    serving.cluster.kubectl("delete", "namespace", SPACE)
+    serving.cluster.kubectl("delete", "clusterservingruntime/looked")
+
+
+def mounted(name: str, path: str) -> dict[str, str]:
+    return {"name": name, "mountPath": path}
+
+
+def memory(megabytes: int) -> dict[str, Any]:
+    return {"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{megabytes}Mi"}}
+
+
+def test_a_healthy_group_says_nothing(place: Place, steps: Steps) -> None:
+    with steps.measure("three ranks of a sleeping engine with preflight, apply to Ready"):
+        place.start("healthy", "Require")
+        place.rig.ready(SPACE, "healthy", 120)
+    assert place.rig.condition(SPACE, "healthy", "Preflight") == {} and place.restarts() == 0
+    place.end("healthy")
+
+
+def test_a_device_that_is_not_there(place: Place) -> None:
+    args = ["--disaggregation-ib-device=mlx5_0"]
+    place.start("device", runner={"name": keys.RUNNER, "args": args})
+    said = place.told("device", "PreflightFindings", f"rank 0 on node {NAME}: devices: RDMA device mlx5_0 is not there")
+    assert "rank 2" in said
+    place.rig.ready(SPACE, "device", 60)  # Warn
+    place.end("device")
+
+
+def test_small_shared_memory_holds_all_ranks(place: Place) -> None:
+    place.start("shm", "Require", volumes=[memory(16)])
+    place.told("shm", "PreflightFailed", f"rank 1 on node {NAME}: shm: /dev/shm has 16 MiB, and 128 are needed")
+    group = place.rig.get("InferenceService", SPACE, "shm")["status"]["groups"][0]  # type: ignore[index]
+    assert group["phase"] == "Preflight" and any("rank 2" in line for line in group["preflight"])
+    assert place.rig.condition(SPACE, "shm", "EngineReady")["reason"] == "PreflightFailed"
+    place.end("shm")
+
+
+def test_a_port_that_is_closed(place: Place) -> None:
+    place.start("closed", "Require", ranks="")
+    rule = f"add table inet closed; add chain inet closed in {{ type filter hook input priority 0; }}; " \
+           f"add rule inet closed in tcp dport {PORT} drop"  # fmt: skip
+    place.inside("closed", 0, "nft", rule)
+    place.open("012")
+    place.told("closed", "PreflightFailed", f"rank 0 on node {NAME}: reach: no rank reaches it at port {PORT}: no answer")
+    place.end("closed")
+
+
+def test_a_rank_that_is_slow(place: Place) -> None:
+    """tbf, for kernels without netem."""
+    place.start("slow", ranks="")
+    slower = ("tbf", "rate", "40mbit", "burst", "32kb", "latency", "50ms")
+    place.inside("slow", 1, "tc", "qdisc", "add", "dev", "eth0", "root", *slower)
+    place.open("012")
+    said = place.told("slow", "PreflightFindings", f"rank 1 on node {NAME}: copy: it sends")
+    assert "rank 0" not in said and "rank 2" not in said
+    place.end("slow")
+
+
+def test_a_file_of_the_weights_that_is_cut_short(place: Place) -> None:
+    cut = place.rig.cluster.models / "cut"
+    shutil.rmtree(cut, ignore_errors=True)
+    shutil.copytree(place.rig.cluster.models / tinymodel.NAME, cut)
+    file = min(cut.glob("*.safetensors"))
+    os.truncate(file, file.stat().st_size - 100)
+    model = yamls.model("cut")
+    model["spec"]["storage"]["path"] = "/var/lib/ome/models/cut"
+    place.rig.cluster.apply(model)
+    place.rig.cluster.kubectl("label", "node", NAME, "models.ome.io/clusterbasemodel.cut=Ready")
+    place.start("cut", model="cut")
+    place.told(
+        "cut", "PreflightFindings", f"rank 0 on node {NAME}: weights: ", f"{file.name} has {file.stat().st_size:,} bytes"
+    )
+    place.end("cut")
+    place.rig.cluster.kubectl("delete", "clusterbasemodel/cut")
+    place.rig.cluster.kubectl("label", "node", NAME, "models.ome.io/clusterbasemodel.cut-")
+
+
+@contextmanager
+def few_files(rig: Rig, most: int) -> Iterator[None]:
+    """What containerd starts meanwhile may open so many files. Nobody here may raise that again, so it is started anew."""
+    found = rig.cluster.process("containerd")
+    assert found is not None
+    resource.prlimit(found.pid, resource.RLIMIT_NOFILE, (most, most))
+    try:
+        yield
+    finally:
+        rig.cluster.restart("containerd", signal.SIGKILL)
+        rig.wait("the node is Ready", lambda: ready(rig), 60)
+
+
+def ready(rig: Rig) -> bool:
+    """Whether the kubelet has its containerd again."""
+    (node,) = [each for each in rig.all("Node", "") if each["metadata"]["name"] == NAME]
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in node["status"]["conditions"])
+
+
+def test_too_few_open_files(place: Place) -> None:
+    with few_files(place.rig, 2048):
+        place.start("files")
+        place.told("files", "PreflightFindings", f"rank 1 on node {NAME}: nofile: at most 2048 files may be open")
+    place.end("files")
+
+
+def test_a_rank_that_never_starts(place: Place, steps: Steps) -> None:
+    place.start("absent", "Require", ranks="01")
+    with steps.measure("a rank that never starts, until the others say so"):
+        said = place.told("absent", "PreflightFailed", f"rank 2 on node {NAME}: absent: rank 2 did not come within")
+    assert "rank 0" not in said and "rank 1 " not in said
+    place.open("2")  # they ask again, and meet
+    place.rig.ready(SPACE, "absent", 300)
+    assert place.rig.condition(SPACE, "absent", "Preflight") == {}
+    place.end("absent")
+
+
+@pytest.mark.parametrize("mode", ["Warn", "Require"])
+def test_an_image_without_python(place: Place, mode: str) -> None:
+    name = f"bare-{mode.lower()}"
+    runner = {"name": keys.RUNNER, "image": REFERENCE}
+    place.start(name, mode, runner=runner)
+    reason = "PreflightFailed" if mode == "Require" else "PreflightFindings"
+    place.told(name, reason, "it could not look: the image has no python3")
+    if mode == "Warn":
+        place.rig.ready(SPACE, name, 60)
+    place.end(name)
+
+
+@pytest.mark.parametrize("mode", ["Off", "Require"])
+def test_what_it_adds_to_the_start_and_the_recycle_of_the_tiny_service(serving: Rig, steps: Steps, mode: str) -> None:
+    for body in yaml.safe_load_all((ROOT / GROUPS).read_text()):
+        if body["kind"] == "InferenceService":
+            body["metadata"]["annotations"] = {keys.PREFLIGHT: mode}
+        serving.cluster.apply(body)
+    with steps.measure(f"2 prefill + 2 decode (TP 2) + router, preflight {mode}, to Ready"):
+        serving.ready(TP2, TP2, READY_WITHIN_S)
+    assert serving.condition(TP2, TP2, "Preflight") == {}
+    worker = next(pod for pod in serving.all("Pod", TP2, "component=decoder") if "-w-" in pod["metadata"]["name"])
+    serving.delete("Pod", TP2, worker["metadata"]["name"])
+    with steps.measure(f"recycle of its decode group, preflight {mode}, to Ready"):
+        serving.wait("not ready", lambda: serving.condition(TP2, TP2, "Ready").get("status") == "False", 60)
+        serving.ready(TP2, TP2, READY_WITHIN_S)
+    remove(serving, TP2)

@@ -1,0 +1,43 @@
+"""Whatever happens to a service: a recording of its passes decides the same, on another machine and from a file."""
+
+from datetime import UTC, datetime
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ome_operator.core.observed.objects import Ref
+from ome_operator.core.sync import sync
+from ome_operator.recorder import recording, replay
+from ome_operator.recorder.passes import Around, Ear
+from ome_operator.recorder.store import Recorder
+from tests.support.shapes import Shape, seeds, shapes
+from tests.support.simulator import World
+
+REF = Ref("InferenceService", "team", "svc")
+
+
+@settings(max_examples=25)
+@given(
+    shapes(),
+    shapes(),
+    st.lists(st.sampled_from(["pass", "pass", "pass", "edit", "lose", "model", "runtime"]), max_size=14),
+    seeds,
+)
+def test_a_recording_decides_the_same(shape: Shape, other: Shape, story: list[str], seed: int) -> None:
+    world, kept, around = World(shape.service(), shape.deps(), seed), Recorder(2**30), Around()
+    for happens in ["pass", *story, "pass"]:
+        if happens == "edit":
+            world.edit(other.service(), other.deps())
+        elif happens == "lose" and world.pods:
+            world.lose(next(iter(world.pods)))
+        elif happens in ("model", "runtime"):
+            world.edit(deps=shape.deps(model=happens != "model", runtime=happens != "runtime"))
+        ear = Ear(world.service, world.deps, world.observed())
+        plan = sync(world.service, ear.deps, ear.observed, world.now)
+        kept.add(REF, ear.heard(world.now, plan, around))
+        world.carry_out(plan)
+        world.step()
+    data = recording.written({"team/svc": kept.of(REF)}, "0", "", datetime(2026, 1, 1, tzinfo=UTC))
+    found = recording.decoded(recording.encoded(data, False))
+    told = {step.number: step.other for step in replay.replayed(found.services["team/svc"], False) if step.other}
+    assert not told

@@ -1,0 +1,247 @@
+"""A cluster in memory that is read over a fake API, and bodies as a real server would have them."""
+
+import math
+import random
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from ome_operator import keys
+from ome_operator.cli.live.board import Board, board
+from ome_operator.cli.ui.server import Reads
+from ome_operator.core.observed.objects import Pod
+from ome_operator.core.sync import sync
+from ome_operator.kube.errors import NotFound, Transient
+from ome_operator.kube.podlogs import Line, Wanted
+from tests.support.fake_api import Call, FakeApi
+from tests.support.live import Live
+from tests.support.simulator import World
+
+Manifest = dict[str, Any]
+NOW = datetime.now(UTC).replace(microsecond=0)
+BYTES = 1_029_173_256_192
+
+
+@dataclass
+class Cluster:
+    """Objects by kind; tests change them."""
+
+    objects: dict[str, list[Manifest]] = field(default_factory=dict)
+    logs: dict[str, list[str]] = field(default_factory=dict)
+    """Pod → its last lines."""
+    metrics: dict[str, "Engine | Exception"] = field(default_factory=dict)
+    """Pod → its pages of metrics, a page for each time that it is asked."""
+    refused: dict[str, Exception] = field(default_factory=dict)
+    """Kind → what the API server says instead."""
+
+    def add(self, kind: str, *bodies: Manifest) -> None:
+        self.objects.setdefault(kind, []).extend(bodies)
+
+    def api(self) -> FakeApi:
+        """A client that reads them, and nothing else: a write is not answered."""
+
+        def listed(call: Call) -> Any:
+            if call.kind in self.refused:
+                return self.refused[call.kind]
+            found = self.objects.get(call.kind, [])
+            return [body for body in found if call.namespace in ("", body["metadata"].get("namespace", ""))]
+
+        return Namespaced({"list_objects": listed})
+
+    async def read(self, _: str, pod: str, container: str, wanted: Wanted) -> Any:
+        """As `Logs.lines`."""
+        if pod not in self.logs:
+            raise NotFound(f'container "{container}" in pod "{pod}" is waiting to start: ContainerCreating', 404)
+        for text in self.logs[pod][-(wanted.tail or 100) :]:
+            yield Line("2026-01-01T00:00:00Z", text)
+
+    async def page(self, _: str, pod: str, port: int, page: str) -> str:
+        """As `PodPages.text`."""
+        found = self.metrics.get(pod, Transient(f"dial tcp: {pod}:{port}: connection refused"))
+        if isinstance(found, Exception):
+            raise found
+        return found.page()
+
+    def reads(self) -> Reads:
+        """What pages read of pods."""
+        return Reads(self.read, self.page)
+
+    def seen(self) -> Board:
+        """What a look at it comes to."""
+        read = {kind: (bodies, "") for kind, bodies in self.objects.items()}
+        return board(NOW, "", self.objects["InferenceService"], read)
+
+    def vanish(self, namespace: str) -> None:
+        """Somebody deletes a namespace with all that is in it."""
+        for bodies in self.objects.values():
+            bodies[:] = [body for body in bodies if body["metadata"].get("namespace") != namespace]
+
+
+@dataclass
+class Engine:
+    """Metrics of an engine that serves since its first page; rates go up and down."""
+
+    rate: float = 6.0
+    seed: int = 1
+    begun: float = 0.0
+    total: dict[str, float] = field(default_factory=dict)
+
+    def page(self) -> str:
+        now, chance = time.monotonic(), random.Random(self.seed)
+        since = now - (self.begun or now)
+        self.begun, self.seed = now, self.seed + 1
+        rate = self.rate * (1 + 0.35 * math.sin(now * 1.7) + 0.2 * chance.random())
+        grown = {"num_requests_total": rate, "generation_tokens_total": rate * 410}
+        grown |= {"time_to_first_token_seconds_count": rate, "time_to_first_token_seconds_sum": rate * (0.3 + rate / 40)}
+        for name, a_second in grown.items():
+            self.total[name] = self.total.get(name, 0.0) + a_second * since
+        lines = [f'sglang:{name}{{model_name="m",tp_rank="0"}} {value}' for name, value in self.total.items()]
+        return "\n".join(
+            ["# HELP sglang:x y", *lines, f"sglang:num_queue_reqs{{}} {int(rate) % 5}", "sglang:token_usage NaN"]
+        )
+
+
+class Namespaced(FakeApi):
+    """Lists know their namespace."""
+
+    async def list_objects(
+        self, kind: str, namespace: str = "", *, label_selector: str = "", field_selector: str = "", limit: int = 0
+    ) -> list[Manifest]:
+        selector = label_selector or field_selector
+        return list(await self._answer(Call("list_objects", kind, "", selector=selector, namespace=namespace)))
+
+
+# --- bodies as the API server has them --------------------------------------------------------------------------------
+
+
+def ago(**time: float) -> str:
+    """So long ago, in RFC 3339."""
+    return (NOW - timedelta(**time)).isoformat()
+
+
+def child(live: Live, uid: str, **since: float) -> Manifest:
+    """An object of a service."""
+    metadata = {**live.manifest["metadata"], "uid": f"{uid}.{live.uid}", "resourceVersion": str(live.version)}
+    metadata["ownerReferences"] = [{"kind": "InferenceService", "uid": uid, "controller": True, "name": "x"}]
+    metadata["creationTimestamp"] = ago(**since or {"days": 3})
+    return {**live.manifest, "metadata": metadata}
+
+
+def pod(facts: Pod) -> Manifest:
+    """A pod with these facts; `reason` says what its status looks like."""
+    router = facts.component == keys.ROUTER
+    labels = {
+        keys.MANAGED_BY: keys.MANAGER,
+        keys.SERVICE: facts.service,
+        keys.COMPONENT: facts.component,
+        keys.REVISION: facts.revision,
+    }
+    if not router:
+        labels |= {keys.GROUP_INDEX: str(facts.group), keys.POD_INDEX: str(facts.rank)}
+        labels |= {keys.WORKER_INDEX: "0"} if facts.rank == 0 else {}
+    metadata: Manifest = {
+        "name": facts.name,
+        "namespace": facts.namespace,
+        "uid": facts.uid,
+        "resourceVersion": "7",
+        "labels": labels,
+        "ownerReferences": [{"kind": "StatefulSet", "name": facts.workload, "uid": facts.workload_uid, "controller": True}],
+    }
+    if facts.draining:
+        metadata["annotations"] = {keys.DRAINING: facts.draining}
+    if facts.deleting:
+        metadata |= {"deletionTimestamp": ago(seconds=5), "deletionGracePeriodSeconds": 30}
+    box = "router" if router else "ome-container"
+    spec = {"containers": [{"name": box, "image": "engine:1"}], **({"nodeName": facts.node} if facts.node else {})}
+    status = _status(facts, box)
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
+
+
+def _status(facts: Pod, box: str) -> Manifest:
+    scheduled: Manifest = {"type": "PodScheduled", "status": "True"}
+    started = {"running": {"startedAt": ago(minutes=9)}}
+    container: Manifest = {"name": box, "ready": facts.ready, "restartCount": facts.restarts, "state": started}
+    ready = {"type": "Ready", "status": "True" if facts.ready else "False", "lastTransitionTime": ago(minutes=10)}
+    if not facts.node:
+        scheduled |= {"status": "False", "reason": facts.reason or "Pending", "message": facts.message}
+        return {"phase": "Pending", "conditions": [scheduled]}
+    if facts.reason == "CrashLoopBackOff":
+        container["state"] = {"waiting": {"reason": facts.reason, "message": "back-off 5m0s restarting failed container"}}
+        ended = {"exitCode": 1, "reason": "Error", "message": facts.message, "finishedAt": ago(minutes=1)}
+        container["lastState"] = {"terminated": ended}
+    elif facts.reason == "ImagePullBackOff":
+        container["state"] = {"waiting": {"reason": facts.reason, "message": facts.message}}
+    return {"phase": "Running", "conditions": [scheduled, ready], "containerStatuses": [container]}
+
+
+def service(world: World, pods: Iterable[Pod], name: str, namespace: str, **metadata: Any) -> Manifest:
+    """The service with the status that the operator gives it for these pods."""
+    found = world.service
+    said = sync(found, world.deps, replace(world.observed(), pods=tuple(pods)), world.now).status
+    body: Manifest = {
+        "apiVersion": keys.API_VERSION,
+        "kind": "InferenceService",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "uid": found.uid,
+            "generation": found.generation,
+            "creationTimestamp": ago(days=21),
+            "annotations": dict(found.annotations),
+            **metadata,
+        },
+        "spec": found.spec.dump(),
+        "status": dict(said),
+    }
+    for condition in body["status"]["conditions"]:
+        condition["lastTransitionTime"] = ago(minutes=14)
+    return body
+
+
+def node(name: str, *, gpus: int = 8, ready: bool = True, cordoned: bool = False) -> Manifest:
+    """A node of GPUs."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"nvidia.com/gpu.product": "NVIDIA-H200"} if gpus else {}},
+        "spec": {"unschedulable": True} if cordoned else {},
+        "status": {
+            "allocatable": {"nvidia.com/gpu": str(gpus)} if gpus else {},
+            "conditions": [{"type": "Ready", "status": "True" if ready else "Unknown"}],
+        },
+    }
+
+
+def record(name: str, *models: Manifest) -> Manifest:
+    """What an agent says of its node."""
+    return {
+        "apiVersion": keys.API_VERSION,
+        "kind": "NodeModels",
+        "metadata": {"name": name},
+        "status": {"models": [*models]},
+    }
+
+
+def held(model: str, state: str = "Ready", part: float = 1.0, **more: Any) -> Manifest:
+    """A model on a node."""
+    found = {"kind": "ClusterBaseModel", "name": model, "uri": f"hf://x/{model}", "revision": "abc", "state": state}
+    return {**found, "bytes": int(BYTES * part), "total": BYTES, **more}
+
+
+def event(of: Manifest, reason: str, message: str, type_: str = "Warning", **since: float) -> Manifest:
+    """An event about an object."""
+    metadata = of["metadata"]
+    about = {"kind": of["kind"], "name": metadata["name"], "namespace": metadata["namespace"], "uid": metadata["uid"]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{metadata['name']}.{reason}", "namespace": metadata["namespace"]},
+        "involvedObject": about,
+        "type": type_,
+        "reason": reason,
+        "message": message,
+        "count": 3,
+        "lastTimestamp": ago(**since or {"minutes": 2}),
+    }

@@ -1,0 +1,46 @@
+"""Arguments of SGLang 0.5.23, and whether its parser takes them: `make e2e` asks it in its image."""
+
+from ome_operator.engines.flags import command_line, mistake
+
+LINES = (
+    ["--tp-size=8"],
+    ["--tp", "8"],
+    ["--tensor-parallel-size", "8"],
+    ["--tp-size", "8", "9"],
+    ["--tp-size=eight"],
+    ["--tp-size=8.0"],
+    ["--tp-size"],
+    ["--enable-deepep-moe"],
+    ["--cuda-graph-bs", "8"],
+    ["--cuda-graph-bs-decode", "8", "16"],
+    ["--enable-dp-attention"],
+    ["--enable-metrics=1"],
+    ["--mem-fraction-static=.85"],
+    ["--mem-fraction-static=85%"],
+    ["--mem-fraction-statik=0.9"],
+    ["--deepep-mode=fast"],
+    ["--moe-a2a-backend", "deepep"],
+    ["--kv-cache-dtype=fp8"],
+    ["--no-enable-tf32-matmul"],
+    ["--lora-paths"],
+    ["--context-length=abc"],
+    ["--context-length=128k"],
+    ["--context-length=128K"],
+    ["--context-length=1.5Ki"],
+    ["--context-length=1.5k"],
+    ["--context-length", "128_000"],
+    ["--mem-fraction-static=1E-1"],
+    ["--mm-process-config={}"],
+    ["--mm-process-config=none"],
+    ["--forward-hooks=[]"],
+    ["--forward-hooks=[}"],
+    ["--max-runing-requests=16"],
+    ["--context-length 8192"],
+)
+
+
+def taken(words: list[str]) -> bool:
+    """What our data say of a flag and the words behind it."""
+    flag, equals, value = words[0].partition("=")
+    known_flag = command_line("sglang-0.5.23").find(flag)
+    return known_flag is not None and not mistake(known_flag, [value, *words[1:]] if equals else words[1:])

@@ -1,0 +1,161 @@
+"""Checks as they run in pods, here: real processes and ports, a loopback address for each rank, faked /sys trees."""
+
+import json
+import os
+import resource
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ome_operator.preflight import code
+
+QUICK = 29.0
+"""Seconds for a check in which rank 0 waits for others for 2 s."""
+ENGINE = ("python3", "-m", "sglang.launch_server")
+
+
+class Done(NamedTuple):
+    """How the check of a rank ended."""
+
+    code: int
+    message: dict[str, Any]
+    log: str
+
+    @property
+    def found(self) -> list[tuple[int, str]]:
+        """(rank, check) of every finding."""
+        return sorted((each["rank"], each["check"]) for each in self.message["findings"])
+
+    @property
+    def said(self) -> str:
+        """All sentences."""
+        return "; ".join(f"rank {each['rank']}: {each['said']}" for each in self.message["findings"])
+
+
+class Group(NamedTuple):
+    """Addresses of ranks on loopback, and the ports of their meeting and engine."""
+
+    number: int
+    port: int
+    http: int
+
+    def host(self, rank: int) -> str:
+        """The address of a rank."""
+        return f"127.{self.number}.1.{rank}"
+
+
+def group(number: int) -> Group:
+    """A group with ports that nobody has."""
+    with socket.create_server(("127.0.0.1", 0)) as first, socket.create_server(("127.0.0.1", 0)) as other:
+        return Group(number, first.getsockname()[1], other.getsockname()[1])
+
+
+def start(
+    folder: Path,
+    rank: int = 0,
+    size: int = 1,
+    of: Group | None = None,
+    words: Sequence[str] = ENGINE,
+    env: Mapping[str, str] | None = None,
+    limits: Mapping[int, int] | None = None,
+    mode: str = "Warn",
+    isolated: bool = True,
+    **config: Any,
+) -> subprocess.Popen[str]:
+    """Start the check of a rank; `config` beside what a rendered pod has."""
+    folder.mkdir(exist_ok=True)
+    facts = {"rank": str(rank), "size": size, "seconds": QUICK, "message": str(folder / f"message-{rank}"), **config}
+    facts.setdefault("root", str(root(folder)))
+    if of is not None:
+        facts = {"leader": of.host(0), "worker": f"127.{of.number}.1.%d", "bind": of.host(rank), "port": of.port, **facts}
+        facts.setdefault("http", of.http)
+    own = {"OME_PREFLIGHT": json.dumps(facts), "OME_PREFLIGHT_BOOT": code.BOOT, "OME_PREFLIGHT_CODE": code.packed()}
+    base = {"PATH": os.environ["PATH"], "OME_PREFLIGHT_MODE": mode}
+
+    def bounded() -> None:
+        for kind, most in (limits or {}).items():
+            resource.setrlimit(kind, (most, most))
+
+    # Nothing but the standard library can be imported.
+    python = [sys.executable, *(["-I"] if isolated else []), "-S"]
+    return subprocess.Popen(
+        [*python, "-c", code.BOOT, *words], env={**base, **own, **(env or {})}, cwd=folder, preexec_fn=bounded, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+
+
+def done(folder: Path, rank: int, process: subprocess.Popen[str]) -> Done:
+    """Wait for it."""
+    log, _ = process.communicate(timeout=90)
+    text = (folder / f"message-{rank}").read_text()
+    assert len(text.encode()) <= 4096, "the kubelet would cut it"
+    return Done(process.returncode, json.loads(text), log)
+
+
+def run(folder: Path, **options: Any) -> Done:
+    """A rank alone."""
+    return done(folder, 0, start(folder, **options))
+
+
+def together(
+    folder: Path, size: int, of: Group, each: Mapping[int, Mapping[str, Any]] | None = None, **all_: Any
+) -> list[Done]:
+    """All ranks of a group but those for which `each` has None; the others with what it has for them."""
+    own = each or {}
+    running = {
+        rank: start(folder, rank, size, of, **{**all_, **own.get(rank, {})})
+        for rank in range(size)
+        if own.get(rank, {}) is not None
+    }
+    return [done(folder, rank, process) for rank, process in running.items()]
+
+
+def root(folder: Path) -> Path:
+    """A node without RDMA and GPUs where all is well."""
+    at = folder / "root"
+    write(at, "dev/shm/.keep", "")
+    write(at, "sys/class/net/eth0/mtu", "1500")
+    write(at, "sys/class/net/lo/mtu", "65536")
+    return at
+
+
+def write(at: Path, path: str, text: str) -> None:
+    """A file below a faked root."""
+    file = at / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+def device(
+    at: Path, name: str, number: int = 0, *, rate: int = 400, state: str = "4: ACTIVE", link: str = "InfiniBand"
+) -> None:
+    """An RDMA device as /sys shows it, and its file in the container."""
+    port = f"sys/class/infiniband/{name}/ports/1"
+    write(at, f"{port}/state", f"{state}\n")
+    write(at, f"{port}/phys_state", "5: LinkUp\n" if "ACTIVE" in state else "3: Disabled\n")
+    write(at, f"{port}/rate", f"{rate} Gb/sec (4X NDR)\n")
+    write(at, f"{port}/link_layer", f"{link}\n")
+    write(at, f"{port}/gids/3", "fe80:0000:0000:0000:a288:c2ff:fe00:0001\n")
+    write(at, f"{port}/gids/1", "0000:0000:0000:0000:0000:0000:0000:0000\n")
+    write(at, f"{port}/gids/2", "fe80:0000:0000:0000:a288:c2ff:fe00:0001\n")
+    write(at, f"{port}/gid_attrs/types/3", "RoCE v2\n")
+    write(at, f"{port}/gid_attrs/types/2", "IB/RoCE v1\n")
+    write(at, f"sys/class/infiniband_verbs/uverbs{number}/ibdev", f"{name}\n")
+    write(at, f"dev/infiniband/uverbs{number}", "")
+    write(at, "proc/self/status", "CapEff:\t0000000000004000\n")
+
+
+def weights(folder: Path, files: int = 2) -> Path:
+    """A model of some files, with their index."""
+    folder.mkdir(parents=True, exist_ok=True)
+    names = [f"model-{number}-of-{files}.safetensors" for number in range(1, files + 1)]
+    for name in names:
+        header = json.dumps({"__metadata__": {}, "w": {"dtype": "F32", "shape": [16], "data_offsets": [0, 64]}}).encode()
+        (folder / name).write_bytes(struct.pack("<Q", len(header)) + header + bytes(64))
+    index = {"weight_map": {f"w{number}": name for number, name in enumerate(names)}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    return folder

@@ -1,0 +1,31 @@
+"""Which metrics an expression of PromQL reads, and which labels it asks of them."""
+
+import re
+
+_LANGUAGE = """
+abs absent and avg by bool clamp count delta for group_left group_right histogram_quantile ignoring increase irate
+label_replace label_values le max min offset on or quantile rate scalar sort sum time topk unless vector without
+"""
+WORDS = frozenset(_LANGUAGE.split())
+_TEXT = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
+_LISTS = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)")
+
+
+def metrics(expression: str) -> set[str]:
+    """Names of metrics: what is no word of the language, no label and no number."""
+    bare = re.sub(r"\{[^}]*\}", "", _TEXT.sub('""', expression))
+    bare = _LISTS.sub("", re.sub(r"\[[^\]]*\]", "", bare))
+    return {word for word in re.findall(r"[A-Za-z_:][\w:]*", bare) if word not in WORDS}
+
+
+def labels(expression: str) -> dict[str, set[str]]:
+    """Metric -> labels that its selectors name."""
+    found: dict[str, set[str]] = {}
+    for name, selector in re.findall(r"([A-Za-z_:][\w:]*)\{([^}]*)\}", _TEXT.sub('""', expression)):
+        found.setdefault(name, set()).update(re.findall(r"(\w+)\s*[!=]", selector))
+    return found
+
+
+def grouped(expression: str) -> set[str]:
+    """Labels by which something is summed."""
+    return {word.strip() for names in re.findall(r"\bby\s*\(([^)]*)\)", expression) for word in names.split(",")} - {""}

@@ -1,0 +1,87 @@
+"""A browser without a screen, for the pages of `ome ui`."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+
+from ome_operator.cli.live.board import Looker
+from ome_operator.cli.ui.feed import Feed
+from ome_operator.cli.ui.server import Address, Site, served
+from ome_operator.describe.actions import Shell
+from tests.support.bodies import Cluster
+from tests.support.fake_api import FakeApi
+
+KIMI = "/service/kimi-k2-instruct/kimi-k2-instruct"
+
+
+class Visitor:
+    """A browser without a screen."""
+
+    def __init__(self, session: aiohttp.ClientSession, address: Address, site: Site, api: FakeApi, looker: Looker) -> None:
+        self.session, self.address, self.site, self.api, self.looker = session, address.open, site, api, looker
+        self.ticket = address.ticket
+        self.base, _, self.token = address.open.partition("/?token=")
+
+    async def get(self, path: str, **headers: str) -> tuple[int, str]:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        async with self.session.get(self.base + path, headers=named, allow_redirects=False) as answer:
+            return answer.status, await answer.text()
+
+    async def page(self, path: str) -> str:
+        status, text = await self.get(path)
+        assert status == 200, text
+        return text
+
+    async def enter(self) -> None:
+        async with self.session.get(self.address) as answer:
+            assert answer.status == 200
+
+    @asynccontextmanager
+    async def stream(self, path: str) -> AsyncIterator["Stream"]:
+        async with self.session.get(f"{self.base}/live{path}") as answer:
+            assert answer.status == 200 and answer.content_type == "text/event-stream"
+            yield Stream(answer)
+
+
+class Stream:
+    """What the server sends, event by event."""
+
+    def __init__(self, answer: aiohttp.ClientResponse) -> None:
+        self._answer = answer
+        self.shown: dict[str, str] = {}
+        """Section → HTML, as a page would have it by now."""
+
+    async def until(self, section: str, text: str) -> str:
+        """Read on until a section has this text; the section."""
+        while text not in self.shown.get(section, ""):
+            await self.look()
+        return self.shown[section]
+
+    async def look(self) -> dict[str, Any]:
+        """Read on until the next look was told."""
+        while True:
+            async with asyncio.timeout(10):
+                block = await self._answer.content.readuntil(b"\n\n")
+            event, _, data = block.decode().strip().partition("\ndata: ")
+            found = json.loads(data)
+            if event == "event: look":
+                return dict(found)
+            self.shown[found["id"]] = found["html"]
+
+
+@asynccontextmanager
+async def visiting(cluster: Cluster, namespace: str = "", fallback: str = "", enter: bool = True) -> AsyncIterator[Visitor]:
+    api = cluster.api()
+    looker = Looker(api, namespace, fallback)
+    site = Site(api, cluster.reads(), Feed(looker.look, pause=0.05), Shell(), "https://cluster.example")
+    await site.feed.once()
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with served(site, 0) as address, aiohttp.ClientSession(cookie_jar=jar) as session:
+        found = Visitor(session, address, site, api, looker)
+        if enter:
+            await found.enter()
+        yield found

@@ -1,0 +1,94 @@
+"""The end of logs, the ports of engines, and what is asked of them."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from ome_operator.cli.live import details as reading
+from ome_operator.cli.live.details import details
+from ome_operator.cli.live.traffic import MOST, Traffic, leaders, port
+from ome_operator.describe.actions import Shell
+from ome_operator.describe.causes import causes
+from ome_operator.kube.errors import Forbidden, KubeError, Transient
+from ome_operator.kube.podlogs import Line, Wanted
+from tests.support import console
+from tests.support.bodies import Cluster
+from tests.support.fake_api import FakeApi
+
+BOARD = console.fleet(hostile=False).seen()
+KIMI = ("kimi-k2-instruct", "kimi-k2-instruct")
+ILL = "kimi-k2-instruct-decoder-44924f87-0-w-7"
+
+
+async def told(answers: dict[bool, Any], **more: Any) -> Any:
+    """The log of the rank that crashes; `answers`: of the former container, or of the present."""
+
+    async def read(_: str, pod: str, __: str, wanted: Wanted) -> AsyncIterator[Line]:
+        answer = answers[wanted.previous]
+        if isinstance(answer, KubeError):
+            raise answer
+        for text in answer:
+            yield Line("", text)
+
+    found = causes(BOARD.trees[KIMI], BOARD.bodies[KIMI]["status"]["conditions"], Shell())
+    pods = {name.partition("/")[2]: body for name, body in BOARD.pods.items()}
+    api = FakeApi({"list_objects": Transient("no events")})
+    got = await details(api, read, KIMI[0], set(), found, pods, more.get("simulated", ()))
+    assert got.denied == "no events" and got.logs is not None
+    (name,) = [name for name in got.logs if name.endswith("-w-7")]
+    return got.logs[name]
+
+
+async def test_the_last_lines_without_colours() -> None:
+    log = await told({False: ["\x1b[31mred\x1b[0m", "x" * 9999]})
+    assert log.lines == ("red", "x" * reading.LONGEST) and log.said == ""
+
+
+async def test_a_container_that_has_said_nothing_yet_leaves_the_word_to_the_former() -> None:
+    assert (await told({False: [], True: ["former"]})).lines == ("former",)
+    assert (await told({False: Transient("it waits"), True: ["former"]})).lines == ("former",)
+
+
+async def test_a_log_that_cannot_be_read_says_why() -> None:
+    log = await told({False: Forbidden("cannot get pods/log", 403), True: Transient("previous not found")})
+    assert log.lines == () and log.said == "cannot get pods/log"
+    assert (await told({False: [], True: []})).said == "its log is empty"
+    assert "is simulated" in (await told({}, simulated={"h200-07"})).said
+
+
+@pytest.mark.parametrize(
+    ("box", "wanted"),
+    [
+        ({"args": ["--port", "8000"]}, 8000),
+        ({"command": ["sh", "-c", "python -m sglang.launch_server --port=31000 --tp 8"]}, 31000),
+        ({"args": ["--bootstrap-port=8998"], "ports": [{"containerPort": 9000}]}, 9000),
+        ({"args": ["--port", "$(PORT)"]}, 30000),
+        ({}, 30000),
+    ],
+)
+def test_the_port_of_an_engine(box: dict[str, Any], wanted: int) -> None:
+    assert port({"spec": {"containers": [box]}}) == wanted
+
+
+def test_a_group_that_is_not_ready_is_not_asked() -> None:
+    pods = {name.partition("/")[2]: body for name, body in BOARD.pods.items()}
+    assert [(leader.pod.split("-")[3], leader.counts) for leader in leaders(BOARD.trees[KIMI], pods)] == [("engine", False)]
+
+
+async def sampled(cluster: Cluster, key: tuple[str, str]) -> Traffic:
+    board, found = cluster.seen(), Traffic()
+    pods = {name.partition("/")[2]: body for name, body in board.pods.items()}
+    await found.sample(cluster.page, board.trees[key], pods, board.simulated, 1.0)
+    return found
+
+
+async def test_traffic_that_cannot_be_measured_says_why() -> None:
+    cluster = console.fleet(hostile=False)
+    assert (await sampled(cluster, ("research", "glm-4-6"))).why.startswith("no group is ready")
+    for body in cluster.objects["Node"]:
+        body["metadata"]["labels"] = {"type": "kwok"}
+    assert "simulated" in (await sampled(cluster, ("code", "qwen3-coder"))).why
+    wide = Cluster()
+    console.put(wide, console.grown(console.simple("wide", "t", MOST + 1)), iter(["n"] * 99))
+    assert f"more than {MOST}" in (await sampled(wide, ("t", "wide"))).why

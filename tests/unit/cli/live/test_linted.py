@@ -1,0 +1,147 @@
+"""What commands say beside their own answer, and what `ome lint` finds on a cluster, with the rights of whoever asks."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from ome_operator.cli import connect
+from ome_operator.cli.app import app
+from ome_operator.cli.live.linted import TOLD
+from ome_operator.cli.live.preview import preview
+from ome_operator.cli.manifests import read
+from ome_operator.errors import Unanswered
+from ome_operator.kube.errors import Forbidden, NotFound
+from tests.support import parts, yamls
+from tests.support.fake_api import Call, FakeApi
+from tests.support.linting import catalog
+
+CORPUS = parts.ROOT / "tests/lint/corpus"
+BROKEN, FINE = CORPUS / "flag-removed/deepep.yaml", parts.ROOT / "config/samples/isvc/moonshotai/kimi-k2-pd.yaml"
+SAID = "refused flag-removed: sglang 0.5.23 has no --enable-deepep-moe"
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(app, [*map(str, words)])
+
+
+def broken(*names: str) -> list[dict[str, Any]]:
+    """The objects of a file that the operator refuses, its service under these names in namespaces of their own."""
+    given = [*catalog(), *read([BROKEN], "default")]
+    services = [body for body in given if body["kind"] == "InferenceService"]
+    others = [body for body in given if body["kind"] != "InferenceService"]
+    copies = [
+        {**body, "metadata": {"name": name, "namespace": f"of-{name}", "uid": name}} for name in names for body in services
+    ]
+    return [*others, *copies]
+
+
+def cluster(*bodies: dict[str, Any], forbidden: str = "") -> FakeApi:
+    """A cluster with these objects."""
+
+    def inside(call: Call) -> list[dict[str, Any]]:
+        if call.kind == forbidden:
+            raise Forbidden(f'{call.kind.lower()}s.ome.io is forbidden: User "jane" cannot list resource', 403)
+        found = [body for body in bodies if body["kind"] == call.kind]
+        return [body for body in found if call.namespace in ("", body["metadata"].get("namespace", ""))]
+
+    def named(call: Call) -> dict[str, Any]:
+        found = next((body for body in inside(call) if body["metadata"]["name"] == call.name), None)
+        if found is None:
+            raise NotFound(f"{call.name} is not there", 404)
+        return found
+
+    return FakeApi({"list_objects": inside, "get": named})
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Commands ask this cluster."""
+
+    def made(api: FakeApi) -> None:
+        api.connection = SimpleNamespace(namespace="of-here")  # type: ignore[attr-defined]
+
+        @asynccontextmanager
+        async def opened(*_: object) -> AsyncIterator[FakeApi]:
+            yield api
+
+        monkeypatch.setattr(connect, "opened", opened)
+
+    return made
+
+
+def services_of(result: Result) -> set[str]:
+    return {finding["service"] for finding in json.loads(result.stdout)}
+
+
+def test_the_services_of_a_cluster(answers: Any) -> None:
+    answers(cluster(*broken("here", "there")))
+    here, named, all_of_them = (run("lint", *words, "-o", "json") for words in ([], ["there", "-n", "of-there"], ["-A"]))
+    assert (services_of(here), services_of(named)) == ({"of-here/here"}, {"of-there/there"})
+    assert services_of(all_of_them) == {"of-here/here", "of-there/there"}
+    assert {result.exit_code for result in (here, named, all_of_them)} == {2}
+    assert "flag-removed" in run("lint", "of-there/there").stdout
+
+
+def test_a_service_with_an_annotation_is_left_alone(answers: Any) -> None:
+    bodies = broken("here")
+    bodies[-1]["metadata"]["annotations"] = {"ome.io/lint-ignore": "flag-removed, no-such-rule"}
+    answers(cluster(*bodies))
+    assert run("lint").stdout == "nothing found\n"
+
+
+def test_who_may_not_read_is_told_so_and_nothing_is_guessed(answers: Any) -> None:
+    answers(cluster(*broken("here"), forbidden="ClusterServingRuntime"))
+    result = run("lint")
+    assert isinstance(result.exception, Unanswered) and result.stdout == ""
+    assert 'User "jane" cannot list' in str(result.exception)
+    assert str(result.exception).endswith("-f reads files instead.")
+
+
+def test_a_service_that_is_not_there(answers: Any) -> None:
+    answers(cluster(*broken("here")))
+    assert "no InferenceService gone in namespace of-here" in str(run("lint", "gone").exception)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["svc", "-A"], ["svc", "-f", BROKEN], ["-A", "-f", BROKEN], ["--fix"], ["--catalog", "config"]],
+)
+def test_options_that_say_two_things(words: list[object]) -> None:
+    assert isinstance(run("lint", *words).exception, Unanswered)
+
+
+def test_render_says_it_beside_its_answer() -> None:
+    result = run("render", "-f", BROKEN, "--catalog", "config")
+    assert result.exit_code == 0 and SAID in result.stderr and "StatefulSet" in result.stdout
+    assert "flag" not in run("render", "-f", FINE, "--catalog", "config").stderr
+
+
+async def test_diff_says_it_of_services_that_the_edit_reaches() -> None:
+    *there, given = broken("here")
+    found = await preview(cluster(*there), [given])  # type: ignore[arg-type]
+    assert any(SAID in sentence for sentence in found.lint)
+    fine = [yamls.model("tiny"), yamls.runtime("rt"), yamls.service("team", "svc", "rt", "engine", model="tiny")]
+    assert (await preview(cluster(), fine)).lint == ()  # type: ignore[arg-type]
+
+
+def test_a_command_tells_a_few_and_where_the_others_are(tmp_path: Path) -> None:
+    text = BROKEN.read_text().replace("- --enable-deepep-moe", "\n".join(f"- --no-flag-{at}" for at in range(30)))
+    indent = next(line for line in BROKEN.read_text().splitlines() if "--enable-deepep-moe" in line).partition("-")[0]
+    (tmp_path / "a.yaml").write_text(text.replace("\n- --no", f"\n{indent}- --no"))
+    told = [line for line in run("render", "-f", tmp_path, "--catalog", "config").stderr.splitlines() if "flag" in line]
+    assert len(told) == TOLD and "20 more: `ome lint -f`" in run("render", "-f", tmp_path, "--catalog", "config").stderr
+
+
+def test_generate_finds_nothing_in_its_own_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["generate", "--hardware", "h200", "--model", "Kimi-K2-Instruct", "-o", "yaml"]
+    fine = run(*words)
+    assert fine.exit_code == 0 and "warning" not in fine.stderr and "error" not in fine.stderr
+    asked = []
+    monkeypatch.setattr("ome_operator.cli.live.linted.lines", lambda *of: asked.append(of[1]) or ("a/b: error x: y; z",))
+    assert "a/b: error x: y; z" in run(*words).stderr and len(asked[0]) == 1, "its service is looked at"

@@ -1,0 +1,77 @@
+"""`ome replay` and `ome record`: what they say, and how they end."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from ome_operator.cli import record
+from ome_operator.cli.app import app
+from ome_operator.cli.live.recording import looked
+from ome_operator.core.observed.objects import Observed
+from ome_operator.errors import Unanswered, UserError
+from ome_operator.recorder import recording, replay
+from tests.support.incidents import FOLDER
+from tests.support.shapes import Shape
+from tests.support.simulator import START, World
+
+FILE = FOLDER / "rank-evicted.json.gz"
+
+
+def test_it_says_what_was_seen_and_decided_and_why() -> None:
+    found = CliRunner().invoke(app, ["replay", str(FILE)])
+    assert found.exit_code == 0, found.output
+    for said in ("saw ", "says ", "does     recycle: delete Pod", "reason  → Evicted", "then     the same", "low on memory"):
+        assert said in found.output
+
+
+def test_another_decision_is_exit_code_1_and_last_shows_the_end(tmp_path: Path) -> None:
+    data = recording.data_of(FILE.read_bytes())
+    data["services"]["team/svc"]["passes"][-1]["decided"]["steps"] = ["delete Pod other\x1b[2J"]
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps(data))
+    found = CliRunner().invoke(app, ["replay", str(path), "--last", "1"])
+    assert found.exit_code == 1
+    assert found.output.count("\npass ") == 1
+    assert "other    steps: no longer delete Pod other␛[2J" in found.output
+    told = CliRunner().invoke(app, ["replay", str(path), "-o", "json"])
+    assert told.exit_code == 1 and len(json.loads(told.output)["team/svc"]) > 3
+
+
+@pytest.mark.parametrize("content", [b"hello", FILE.read_bytes()[:500], None])
+def test_a_file_that_cannot_be_read_is_a_sentence(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "f.json"
+    if content is not None:
+        path.write_bytes(content)
+    found = CliRunner().invoke(app, ["replay", str(path)])
+    assert isinstance(found.exception, Unanswered) and str(path) in str(found.exception)
+
+
+def test_a_service_that_is_not_in_it_is_named() -> None:
+    found = CliRunner().invoke(app, ["replay", str(FILE), "--service", "team/other"])
+    assert "it has team/svc" in str(found.exception)
+
+
+def test_a_live_pass_of_a_service_that_is_well_plans_nothing() -> None:
+    """The settings of the operator are not known here: a router without its sidecar is no other router for that."""
+    shape = Shape(size=2, engines=1)
+    world = World(shape.service(), shape.deps(), 1)
+    world.settle()
+    seen = world.observed()
+    router = ("Deployment", next(name for kind, name in seen.children if kind == "Deployment"))
+    seen.children[router] = seen.children[router]._replace(hash="by-other-settings", owned="by-other-settings")  # type: ignore[index]
+    made = looked(world.service, world.deps, seen, world.now)
+    assert made.decided.steps == ()
+    assert replay.again(made) == made.decided
+
+
+def test_a_pass_is_written_once(tmp_path: Path) -> None:
+    made = looked(Shape().service(), Shape().deps(), Observed(), START)
+    for name in ("a.json", "a.json.gz"):
+        record._write(tmp_path / name, "team/svc", made)
+        assert "team/svc" in recording.decoded((tmp_path / name).read_bytes()).services
+    with pytest.raises(UserError, match="is there already"):
+        record._write(tmp_path / "a.json", "team/svc", made)
+    with pytest.raises(UserError, match="cannot be written"):
+        record._write(tmp_path / "no/a.json", "team/svc", made)

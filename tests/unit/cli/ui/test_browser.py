@@ -1,0 +1,226 @@
+"""The pages in a real browser: Debian's Chromium, driven by Playwright. Skipped, with the reason, where either is missing.
+
+With OME_E2E=1 (`make e2e`) the browser is installed where it is missing. With OME_SCREENSHOTS=1 the pictures of docs/ui.md
+are written again.
+"""
+
+import os
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ome_local.realnode import requirements
+from ome_operator.cli.live.board import Looker
+from ome_operator.cli.ui import server
+from ome_operator.cli.ui.feed import Feed
+from ome_operator.cli.ui.server import Site, served
+from ome_operator.describe.actions import Shell
+from tests.support import console
+from tests.support.bodies import Cluster
+from tests.support.parts import ROOT
+
+playwright = pytest.importorskip("playwright.async_api", reason="the package playwright is not installed")
+KIMI = "/service/kimi-k2-instruct/kimi-k2-instruct"
+WIDE, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
+
+
+def program() -> str | None:
+    """The browser's."""
+    return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def chromium() -> None:
+    if program() is None and os.environ.get("OME_E2E") and shutil.which("apt-get"):
+        requirements.install(["chromium", "fonts-dejavu-core"])
+    if program() is None:
+        pytest.skip("there is no chromium on PATH (Debian: apt install chromium)")
+
+
+class Browser:
+    """A window on a cluster, and what went wrong in it."""
+
+    def __init__(self, page: Any, base: str, cluster: Cluster) -> None:
+        self.page, self.base, self.cluster = page, base, cluster
+        self.asked: list[str] = []
+        self.wrong: list[str] = []
+        page.on("request", lambda request: self.asked.append(request.url))
+        page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        page.on("console", lambda line: self.wrong.append(line.text) if line.type == "error" else None)
+        page.on("dialog", lambda dialog: self.wrong.append(dialog.message))
+
+    async def open(self, path: str) -> None:
+        await self.page.goto(self.base + path)
+        await self.page.wait_for_selector(".live.on")
+
+    async def wide(self) -> int:
+        """Pixels that the page wants."""
+        return int(await self.page.evaluate("document.documentElement.scrollWidth"))
+
+    async def shown(self) -> list[str]:
+        """Names of the services that are shown."""
+        return list(await self.page.locator("tr[data-state]:visible .c-name a").all_inner_texts())
+
+    async def picture(self, name: str, *, whole: bool = False) -> None:
+        """For the docs, where they are asked for."""
+        if os.environ.get("OME_SCREENSHOTS"):
+            await self.page.screenshot(path=ROOT / f"docs/img/{name}.png", full_page=whole)
+
+
+@asynccontextmanager
+async def looking(cluster: Cluster, size: Any = WIDE, scheme: str = "light", **more: Any) -> AsyncIterator[Browser]:
+    api = cluster.api()
+    looker = Looker(api, "")
+    site = Site(api, cluster.reads(), Feed(looker.look, pause=0.2), Shell(), "https://k8s.example:6443")
+    await site.feed.once()
+    async with served(site, 0) as address, playwright.async_playwright() as engine:
+        window = await engine.chromium.launch(executable_path=program(), args=["--no-sandbox"])
+        context = await window.new_context(viewport=size, color_scheme=scheme, locale="en-GB", **more)
+        found = Browser(await context.new_page(), address.open.partition("/?")[0], cluster)
+        try:
+            await found.page.goto(address.ticket)
+            await found.page.wait_for_selector(".live.on")
+            assert found.page.url == f"{found.base}/", "the token is out of the address"
+            yield found
+        finally:
+            await window.close()
+    assert found.wrong == []
+    assert {url.partition("//")[2].partition("/")[0] for url in found.asked} == {found.base.partition("//")[2]}
+
+
+async def test_three_pages() -> None:
+    async with looking(console.fleet(hostile=False)) as browser:
+        assert (await browser.shown())[0] == "kimi-k2-instruct"
+        await browser.picture("ui-services")
+        await browser.page.click("text=kimi-k2-instruct >> nth=0")
+        await browser.page.wait_for_selector("text=memory_pool.py")
+        assert await browser.page.title() == "kimi-k2-instruct · ome"
+        await browser.picture("ui-service")
+        await browser.page.keyboard.press("n")
+        await browser.page.wait_for_selector("text=GPUs on 24 nodes")
+        await browser.picture("ui-nodes")
+
+
+async def test_dark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "FRESH", 0.0)
+    async with looking(console.fleet(hostile=False), scheme="dark") as browser:
+        ground = await browser.page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+        assert max(map(int, ground[4:-1].split(", "))) < 60
+        await browser.open("/service/code/qwen3-coder")
+        await browser.page.wait_for_selector("polyline >> nth=3")
+        await browser.page.wait_for_timeout(6000 if os.environ.get("OME_SCREENSHOTS") else 0)
+        await browser.picture("ui-rollout-dark")
+
+
+@pytest.mark.parametrize("path", ["/", KIMI, "/nodes", "/service/zz-evil/hostile", "/service/code/qwen3-coder"])
+async def test_a_phone_scrolls_in_a_single_direction(path: str) -> None:
+    async with looking(console.fleet(), PHONE) as browser:
+        await browser.open(path)
+        assert await browser.wide() <= PHONE["width"]
+
+
+async def test_a_picture_of_a_phone() -> None:
+    async with looking(console.fleet(hostile=False), PHONE) as browser:
+        await browser.picture("ui-phone")
+
+
+async def test_hostile_words_do_nothing() -> None:
+    """No script runs, no address of theirs is asked, and the policy had nothing to stop: the console is empty."""
+    async with looking(console.fleet(kimi=False)) as browser:
+        for path in ("/", "/service/zz-evil/hostile", "/nodes"):
+            await browser.open(path)
+            await browser.page.wait_for_timeout(500)
+            assert "owned" not in await browser.page.title()
+            assert await browser.page.locator("main img, main script").count() == 0
+            assert await browser.page.get_by_text('<script>document.title="owned"</script>').count() > 0
+
+
+async def test_the_keyboard_is_enough() -> None:
+    async with looking(console.fleet(hostile=False)) as browser:
+        press = browser.page.keyboard.press
+        await press("/")
+        await browser.page.keyboard.type("minimax")
+        assert await browser.shown() == ["minimax-m2"]
+        await press("Escape")
+        assert len(await browser.shown()) == 8
+        await press("j")
+        await press("j")
+        assert await browser.page.evaluate("document.activeElement.textContent") == "glm-4-6"
+        await press("k")
+        await press("Enter")
+        await browser.page.wait_for_url(f"**{KIMI}")
+        await press("s")
+        await browser.page.wait_for_url(f"{browser.base}/")
+        await press("?")
+        assert await browser.page.locator("#help").is_visible()
+        await press("Escape")
+        assert not await browser.page.locator("#help").is_visible()
+
+
+async def test_states_are_chosen_by_their_word() -> None:
+    async with looking(console.fleet(hostile=False)) as browser:
+        await browser.page.click(".chip.ready")
+        assert await browser.shown() == ["gpt-oss-120b", "llama-scout", "embedder"]
+        await browser.page.click(".chip.ready")
+        assert len(await browser.shown()) == 8
+
+
+async def test_commands_are_copied() -> None:
+    allowed = ["clipboard-read", "clipboard-write"]
+    async with looking(console.fleet(hostile=False), permissions=allowed) as browser:
+        await browser.open(KIMI)
+        await browser.page.click(".actions .copy >> nth=0")
+        await browser.page.wait_for_selector(".said.shown")
+        said = await browser.page.evaluate("navigator.clipboard.readText()")
+        assert said == "ome status kimi-k2-instruct -n kimi-k2-instruct -w"
+        await browser.page.focus(".cause .copy")
+        await browser.page.keyboard.press("y")
+        await browser.page.wait_for_timeout(200)
+        assert "--role decode --group 0 --previous" in await browser.page.evaluate("navigator.clipboard.readText()")
+
+
+async def test_what_changes_comes_by_itself_and_moves_nothing_that_is_looked_at() -> None:
+    """Focus, the filter's words and open parts stay; a row that is deleted goes."""
+    async with looking(console.fleet(hostile=False)) as browser:
+        await browser.page.fill("#filter", "a")
+        await browser.page.focus("#filter")
+        browser.cluster.vanish("search")
+        await browser.page.wait_for_selector("#r-search\\/embedder", state="detached")
+        assert await browser.page.evaluate("document.activeElement.id") == "filter"
+        assert await browser.page.input_value("#filter") == "a"
+        await browser.open(KIMI)
+        await browser.page.click(".group summary >> nth=1")
+        browser.cluster.objects["InferenceService"][0]["status"]["runtime"] = "another-runtime"
+        await browser.page.wait_for_selector("text=another-runtime")
+        assert await browser.page.locator("details.group[open]").count() == 1
+        browser.cluster.vanish("kimi-k2-instruct")
+        await browser.page.wait_for_selector("text=There is no InferenceService kimi-k2-instruct")
+        assert await browser.page.locator("#s-left").count() == 0
+
+
+async def test_a_hundred_services_with_a_thousand_pods_are_painted_within_a_second(tmp_path: Path) -> None:
+    async with looking(console.many(100, 1000)) as browser:
+        for path in ("/", "/nodes", "/service/team/service-003"):
+            times = []
+            for _ in range(3):  # other work on this machine may take a turn
+                await browser.open(path)
+                times.append(
+                    await browser.page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+                )
+            size = await browser.page.evaluate(
+                "performance.getEntriesByType('navigation')[0].transferSize"
+                " + performance.getEntriesByType('resource').filter((r) => r.initiatorType !== 'other')"
+                ".reduce((sum, r) => sum + r.transferSize, 0)"
+            )
+            print(
+                f"{path}: first paint after {min(times):.0f} ms ({', '.join(f'{time:.0f}' for time in times)}), {size} bytes"
+            )
+            assert min(times) < 1000 and size < 1_000_000
+        await browser.open("/")
+        assert len(await browser.shown()) == 100
+        await browser.page.click(".chip.broken")
+        assert len(await browser.shown()) == 10

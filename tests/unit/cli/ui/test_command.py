@@ -1,0 +1,99 @@
+"""`ome ui` as a process, with a kubeconfig, beside a server that answers in an API server's place."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import yaml
+from aiohttp import web
+
+from ome_operator.kube.resources import RESOURCES
+from tests.support import console
+from tests.support.answers import answers
+from tests.support.parts import ROOT
+
+PLURALS = {(resource.group, resource.plural): kind for kind, resource in RESOURCES.items()}
+
+
+class Api:
+    """Lists of a cluster over HTTP."""
+
+    def __init__(self) -> None:
+        self.cluster, self.asked = console.fleet(hostile=False), list[str]()
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append(request.method)
+        parts = request.path.strip("/").split("/")
+        if parts[-1] == "log":
+            return web.Response(text="2026-01-01T00:00:00Z last words\n")
+        if parts[-1] == "metrics":
+            return web.Response(text="sglang:num_queue_reqs 3\n")
+        group = parts[1] if parts[0] == "apis" else ""
+        kind = PLURALS.get((group, parts[-1]), "")
+        return web.json_response({"kind": "List", "metadata": {}, "items": self.cluster.objects.get(kind, [])})
+
+
+@asynccontextmanager
+async def running(folder: Path, *words: str) -> AsyncIterator[tuple[Any, str, Api]]:
+    """The process, the address that it prints, and the API server."""
+    api = Api()
+    async with answers(api.answer) as connection:
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "here",
+            "clusters": [{"name": "c", "cluster": {"server": connection.server}}],
+            "users": [{"name": "u", "user": {"token": "secret-token"}}],
+            "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u", "namespace": "code"}}],
+        }
+        path = folder / "kubeconfig"
+        path.write_text(yaml.safe_dump(config))
+        command = (sys.executable, "-m", "ome_operator", "ui", "--no-open", "--port", "0", "--kubeconfig", str(path), *words)
+        process = await asyncio.create_subprocess_exec(
+            *command, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+        )  # fmt: skip
+        try:
+            assert process.stdout is not None
+            async with asyncio.timeout(60):
+                said = (await process.stdout.readline()).decode()
+            yield process, said.removeprefix("ome ui: ").strip(), api
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+
+async def test_from_the_address_to_the_end(tmp_path: Path) -> None:
+    async with running(tmp_path, "--context", "here") as (process, address, api):
+        assert address.startswith("http://127.0.0.1:") and "/?token=" in address
+        base = address.partition("/?")[0]
+        async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
+            assert (await session.get(base)).status == 401
+            await session.get(address)
+            async with session.get(f"{base}/live/service/kimi-k2-instruct/kimi-k2-instruct") as stream:
+                text = ""
+                async with asyncio.timeout(60):
+                    while "last words" not in text:
+                        text += (await stream.content.readuntil(b"\n\n")).decode()
+            page = await (await session.get(f"{base}/service/code/qwen3-coder")).text()
+            assert f"ome explain qwen3-coder -n code --kubeconfig {tmp_path}/kubeconfig --context here" in page
+            assert "secret-token" not in page + text
+            assert set(api.asked) == {"GET"}
+            async with session.get(f"{base}/live/nodes"), asyncio.timeout(20):  # a page is open until the end
+                process.send_signal(signal.SIGINT)
+                assert await process.wait() == 130
+                assert b"Traceback" not in await process.stderr.read()
+
+
+async def test_a_port_that_is_taken_is_a_sentence(tmp_path: Path) -> None:
+    async with running(tmp_path) as (_, address, _), running(tmp_path, "--port", address.partition("?")[0][17:-1]) as second:
+        process, said, _ = second
+        assert said == "" and await process.wait() == 2
+        assert b"--port 0 takes any that is free" in await process.stderr.read()

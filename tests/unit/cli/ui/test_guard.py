@@ -1,0 +1,97 @@
+"""Who may see the pages: a browser of this machine with the token, asked by no other site. And nobody changes anything."""
+
+import pytest
+
+from tests.support import console
+from tests.support.visitor import KIMI, visiting
+
+
+async def test_the_token_is_traded_for_a_cookie_that_scripts_do_not_see() -> None:
+    async with visiting(console.fleet(kimi=False, hostile=False), enter=False) as visitor:
+        assert (await visitor.get("/"))[0] == 401
+        async with visitor.session.get(visitor.address, allow_redirects=False) as answer:
+            cookie, text = answer.headers["Set-Cookie"], await answer.text()
+        assert "HttpOnly" in cookie and "SameSite=Strict" in cookie and "Domain" not in cookie
+        assert visitor.token not in cookie and visitor.token not in text
+        assert "url=/" in text and "Services" in await visitor.page("/")
+
+
+async def test_what_a_browser_is_started_with_lets_in_a_single_time() -> None:
+    """Other users of the machine can list its arguments."""
+    async with visiting(console.fleet(kimi=False, hostile=False), enter=False) as visitor:
+        path = visitor.ticket.removeprefix(visitor.base)
+        assert [(await visitor.get(path))[0] for _ in range(2)] == [200, 200], "the first has brought the cookie"
+        visitor.session.cookie_jar.clear()
+        assert (await visitor.get(path))[0] == 401
+
+
+@pytest.mark.parametrize("path", ["/", "/nodes", KIMI, "/live/", f"/live{KIMI}", "/static/ui.js", "/nothing"])
+async def test_without_the_cookie_there_is_nothing(path: str) -> None:
+    async with visiting(console.fleet(kimi=False, hostile=False), enter=False) as visitor:
+        for asked in (path, f"{path}?token=", f"{path}?token=wrong"):
+            status, text = await visitor.get(asked)
+            assert status == 401 and "qwen" not in text
+        port = visitor.base.rpartition(":")[2]
+        status, _ = await visitor.get(path, Cookie=f"ome-ui-{port}={visitor.token}")
+        assert status == 401
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "evil.example"},
+        {"Host": "127.0.0.1.evil.example"},
+        {"Host": "localhost@evil.example"},
+        {"Host": "[::2]"},
+        {"Host": ""},
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1"},
+        {"Origin": "http://localhost:1"},
+    ],
+    ids=str,
+)
+async def test_other_names_and_other_sites_are_refused(headers: dict[str, str]) -> None:
+    """Even with cookie and token: a name that leads here by DNS, and a page of somebody else."""
+    async with visiting(console.fleet(kimi=False, hostile=False)) as visitor:
+        for path in ("/", f"/?token={visitor.token}", "/live/", "/static/ui.js"):
+            assert (await visitor.get(path, **headers))[0] in (400, 403)
+
+
+async def test_its_own_origin_and_the_names_of_loopback_are_served() -> None:
+    async with visiting(console.fleet(kimi=False, hostile=False)) as visitor:
+        port = visitor.base.rpartition(":")[2]
+        assert (await visitor.get("/", Origin=visitor.base))[0] == 200
+        assert (await visitor.get("/", Host=f"localhost:{port}"))[0] == 200
+        assert (await visitor.get("/", Host="localhost:9999"))[0] == 200, "through a tunnel"
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+async def test_nothing_can_be_changed(method: str) -> None:
+    async with visiting(console.fleet(kimi=False, hostile=False)) as visitor:
+        assert (await visitor.session.request(method, f"{visitor.base}/")).status == 405
+
+
+@pytest.mark.parametrize("path", ["/", "/nodes", "/service/code/qwen3-coder", "/live/", "/static/ui.css", "/nothing"])
+async def test_every_answer_forbids_what_is_not_its_own(path: str) -> None:
+    async with visiting(console.fleet(kimi=False, hostile=False)) as visitor:
+        headers = (await visitor.session.get(visitor.base + path)).headers
+        policy = headers["Content-Security-Policy"]
+        assert policy.startswith("default-src 'none'") and "unsafe" not in policy and "http" not in policy
+        assert (headers["X-Content-Type-Options"], headers["Referrer-Policy"]) == ("nosniff", "no-referrer")
+        assert headers["Cache-Control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    "path", ["/static/../server.py", "/static/%2e%2e%2fserver.py", "/static/ui.css/..", "/static/page.html"]
+)
+async def test_only_its_own_files_are_served(path: str) -> None:
+    async with visiting(console.fleet(kimi=False, hostile=False)) as visitor:
+        assert (await visitor.get(path))[0] == 404
+
+
+async def test_the_way_in_leads_to_no_other_site() -> None:
+    async with visiting(console.fleet(kimi=False, hostile=False)) as visitor:
+        for path in ("//evil.example/", "/%22%3E%3Cscript%3E", "/service/a'b/c"):
+            _, text = await visitor.get(f"{path}?token={visitor.token}")
+            assert "url=//" not in text and "<script" not in text and text.count('"') == 12

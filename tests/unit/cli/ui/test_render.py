@@ -1,0 +1,45 @@
+"""Ages, and which sections count as changed."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from markupsafe import Markup
+
+from ome_operator.cli.ui import render
+from ome_operator.cli.ui.views import Section
+
+NOW = datetime(2026, 1, 10, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("since", "said"),
+    [
+        (timedelta(seconds=9), "9s"), (timedelta(seconds=119), "119s"), (timedelta(minutes=2), "2m"),
+        (timedelta(hours=47), "47h"), (timedelta(days=3), "3d"),
+    ],
+)  # fmt: skip
+def test_ages(since: timedelta, said: str) -> None:
+    assert render.age(NOW - since, NOW) == render.age((NOW - since).isoformat(), NOW) == said
+
+
+@pytest.mark.parametrize("since", ["", "yesterday", "<b>", "2026-02-01T00:00:00Z", "2026-01-01"])
+def test_what_is_no_time_has_no_age(since: str) -> None:
+    assert render.age(since, NOW) == ""
+
+
+def test_a_section_that_only_grew_older_is_the_same() -> None:
+    def drawn(text: str) -> str:
+        return render.Drawn("s", Markup(text)).digest
+
+    assert drawn('<time datetime="x">4s</time>') == drawn('<time datetime="x">9m</time>')
+    assert drawn('<time datetime="x">4s</time>') != drawn('<time datetime="y">4s</time>')
+
+
+def test_values_are_escaped_by_every_template() -> None:
+    """Autoescape is on for all of them, and a name that a template does not get is an error and not an empty place."""
+    assert render.ENVIRONMENT.autoescape is True
+    for name in render.ENVIRONMENT.list_templates():
+        source = render.ENVIRONMENT.loader.get_source(render.ENVIRONMENT, name)[0]  # type: ignore[union-attr]
+        assert "safe" not in source.replace("safe.", "") and "autoescape" not in source, name
+    html = render.draw(Section("reading", {"why": "<b>"}), NOW).html
+    assert "&lt;b&gt;" in html and "<b>" not in html

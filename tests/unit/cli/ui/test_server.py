@@ -1,0 +1,303 @@
+"""The pages over HTTP: what they show of a cluster that changes, refuses, or has hostile words."""
+
+import asyncio
+import itertools
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from ome_operator.cli.live.board import Looker
+from ome_operator.cli.ui import server
+from ome_operator.cli.ui.feed import SHARE, Feed
+from ome_operator.cli.ui.server import STREAMS
+from ome_operator.kube.errors import Forbidden, Transient
+from tests.support import console
+from tests.support.bodies import Cluster
+from tests.support.console import HOSTILE
+from tests.support.visitor import KIMI, visiting
+
+
+class Parsed(HTMLParser):
+    """Elements and attributes of a page, as a browser understands it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+
+# --- what it shows ----------------------------------------------------------------------------------------------------
+
+
+async def test_the_worst_service_stands_first_with_its_rank_and_reason() -> None:
+    async with visiting(console.fleet(hostile=False)) as visitor:
+        text = await visitor.page("/")
+    rows = re.findall(r'<tr id="r-([^"]+)"', text)
+    assert rows[:2] == ["kimi-k2-instruct/kimi-k2-instruct", "research/glm-4-6"]
+    assert "decode group 0 rank 7" in text and "CUDA out of memory" in text
+    assert "wave 2 of 4" in text and "ome status runtime srt-qwen3-coder" in text
+
+
+async def test_a_service_has_its_chain_its_last_words_and_what_to_type() -> None:
+    async with visiting(console.fleet(hostile=False)) as visitor, visitor.stream(KIMI) as stream:
+        left = await stream.until("left", "memory_pool.py")
+        right = stream.shown["right"]
+    chain = re.findall(r'<span class="k">(\w+)</span><span class="v">([^<]+)', left)
+    assert [kind for kind, _ in chain[:7]] == ["service", "revision", "role", "group", "rank", "node", "reason"]
+    assert [name for _, name in chain[2:7]] == ["decode", "0", "7", "h200-07", "CrashLoopBackOff"]
+    assert "memory_pool.py" in left and "Back-off restarting failed container" in left
+    assert "--role decode --group 0 --previous" in left
+    assert "ome explain kimi-k2-instruct -n kimi-k2-instruct" in right and "the oldest that is kept" in right
+
+
+async def test_nodes_show_groups_weights_and_who_waits() -> None:
+    async with visiting(console.fleet(hostile=False)) as visitor:
+        text = await visitor.page("/nodes")
+    assert "192</b> GPUs on 24 nodes" in text and "cordoned" in text and "lost" in text
+    assert "no space left on /raid" in text and "16/19 nodes" in text and "1240 MB/s" in text
+    assert "minimax-m2" in text and "20 nodes: Insufficient nvidia.com/gpu" in text
+
+
+@pytest.mark.parametrize("path", ["/", "/nodes", "/service/zz-evil/hostile"])
+async def test_what_users_write_is_text(path: str) -> None:
+    """In annotations, labels, messages, reasons, events, log lines, names of models and times."""
+    async with visiting(console.fleet(kimi=False)) as visitor, visitor.stream(path) as stream:
+        whole = await visitor.page(path)
+        await stream.look()
+        await asyncio.sleep(0.1)
+        await stream.look()
+        parts = "".join(stream.shown.values())
+    assert "&lt;script&gt;" in whole and "&lt;script&gt;" in parts, "it is shown"
+    for text in (whole, parts):
+        assert "\u202e" not in text and "\x1b" not in text, "nothing turns around what follows it"
+        elements = Parsed(text).elements
+        scripts = [named for tag, named in elements if tag == "script"]
+        assert scripts == ([{"src": "/static/ui.js", "defer": None}] if text is whole else [])
+        assert not [tag for tag, _ in elements if tag in ("img", "iframe", "object", "style", "base")]
+        for _, named in elements:
+            assert not [name for name in named if name.startswith("on") or name == "style"]
+            assert (named.get("href") or "/").startswith(("/", "#")), "javascript: is no address of ours"
+            assert (named.get("src") or "/").startswith("/")
+
+
+async def test_a_page_asks_nobody_else() -> None:
+    async with visiting(console.fleet(hostile=False)) as visitor:
+        for path in ("/", "/nodes", KIMI):
+            for _, named in Parsed(await visitor.page(path)).elements:
+                for name in ("href", "src", "action"):
+                    assert (named.get(name) or "/").startswith(("/", "#")) and not (named.get(name) or "").startswith("//")
+        for file in ("ui.css", "ui.js"):
+            text = await visitor.page(f"/static/{file}")
+            assert "http" not in text and "@import" not in text and "url(" not in text
+
+
+async def test_commands_of_hostile_names_are_quoted() -> None:
+    cluster = console.fleet(kimi=False, hostile=False)
+    cluster.objects["InferenceService"][0]["metadata"]["name"] = "x; rm -rf ~"
+    async with visiting(cluster) as visitor:
+        text = await visitor.page("/service/code/x%3B%20rm%20-rf%20~")
+    assert "ome explain &#39;x; rm -rf ~&#39; -n code" in text
+
+
+# --- what changes -----------------------------------------------------------------------------------------------------
+
+
+async def test_only_what_changed_is_sent_again() -> None:
+    cluster = console.fleet(hostile=False)
+    async with visiting(cluster) as visitor, visitor.stream("/") as stream:
+        await stream.look()
+        assert set(stream.shown) == {"summary", "waves", "services", "rights"}
+        stream.shown.clear()
+        await stream.look()
+        assert stream.shown == {}
+        cluster.objects["ClusterServingRuntime"][0]["status"]["rollout"]["done"] = 5
+        visitor.looker.forget()
+        await stream.look()
+        await stream.look()
+        assert set(stream.shown) == {"waves"} and "5 have it" in stream.shown["waves"]
+
+
+async def test_a_namespace_that_vanishes_while_it_is_looked_at() -> None:
+    cluster = console.fleet(hostile=False)
+    async with visiting(cluster) as visitor, visitor.stream(KIMI) as stream:
+        looked = await stream.look()
+        assert looked["sections"] == ["head", "left", "right", "plots", "rights"]
+        cluster.vanish("kimi-k2-instruct")
+        while looked["sections"] != ["missing"]:
+            looked = await stream.look()
+        assert "There is no InferenceService kimi-k2-instruct in namespace kimi-k2-instruct" in stream.shown["missing"]
+        assert looked["problem"] == ""
+        assert (await visitor.get(KIMI))[0] == 404
+        assert "kimi-k2" not in await visitor.page("/")
+
+
+async def test_a_cluster_that_does_not_answer_keeps_the_last_view() -> None:
+    cluster = console.fleet(hostile=False)
+    async with visiting(cluster) as visitor, visitor.stream("/") as stream:
+        before = (await stream.look())["at"]
+        cluster.refused["InferenceService"] = Transient("connection refused <b>")
+        looked = await stream.look()
+        while not looked["problem"]:
+            looked = await stream.look()
+        assert looked["problem"] == "connection refused <b>" and looked["at"] >= before
+        assert "kimi-k2-instruct" in await visitor.page("/") and "refused &lt;b&gt;" in await visitor.page("/")
+        cluster.refused.clear()
+        while looked["problem"]:
+            looked = await stream.look()
+
+
+async def test_a_body_that_nobody_expected_ends_nothing() -> None:
+    cluster = console.fleet(kimi=False, hostile=False)
+    async with visiting(cluster) as visitor, visitor.stream("/") as stream:
+        await stream.look()
+        cluster.objects["Pod"][0]["metadata"] = "no map"  # type: ignore[assignment]
+        looked = await stream.look()
+        while not looked["problem"]:
+            looked = await stream.look()
+        assert "qwen3-coder" in await visitor.page("/")
+
+
+async def test_a_kubeconfig_without_rights_gets_sentences() -> None:
+    """Nodes, records, events and what is cluster-wide are missing; services are shown."""
+    cluster = console.fleet(hostile=False)
+    for kind in ("Node", "NodeModels", "Event", "ClusterServingRuntime", "ControllerRevision"):
+        cluster.refused[kind] = Forbidden(f'{kind} is forbidden: User "eve" cannot list resource', 403)
+    async with visiting(cluster) as visitor:
+        assert "Your rights do not reach controllerrevisions, nodes" in await visitor.page("/")
+        assert "Nodes cannot be read" in await visitor.page("/nodes") and "decode 0" in await visitor.page("/nodes")
+        async with visitor.stream(KIMI) as stream:
+            await stream.until("left", "Events cannot be read: Event is forbidden")
+
+
+async def test_who_may_read_a_single_namespace_sees_that() -> None:
+    cluster = console.fleet(hostile=False)
+    api = cluster.api()
+    everything = api.answers["list_objects"]
+
+    def only(call: Any) -> Any:
+        return everything(call) if call.namespace == "code" else Forbidden("services at the cluster scope", 403)
+
+    api.answers["list_objects"] = only
+    board = await Looker(api, "", fallback="code").look()
+    assert [name for _, name in board.trees] == ["qwen3-coder"] and board.namespace == "code"
+    with pytest.raises(Forbidden):
+        await Looker(api, "", fallback="chat").look()
+
+
+async def test_without_any_rights_the_page_says_so() -> None:
+    cluster = console.fleet(kimi=False, hostile=False)
+    cluster.refused["InferenceService"] = Forbidden('inferenceservices.ome.io is forbidden: User "eve"', 403)
+    async with visiting(cluster) as visitor:
+        text = await visitor.page("/")
+    assert "User &#34;eve&#34;" in text and "asked again" in text
+
+
+async def test_an_empty_cluster_says_what_to_do() -> None:
+    async with visiting(Cluster()) as visitor:
+        assert "There is no InferenceService in this cluster" in await visitor.page("/")
+        assert "No node has GPUs" in await visitor.page("/nodes")
+
+
+async def test_it_writes_nothing_and_looks_only_while_somebody_does() -> None:
+    async with visiting(console.fleet(hostile=False)) as visitor:
+        async with visitor.stream(KIMI) as stream:
+            for _ in range(3):
+                await stream.look()
+        await asyncio.sleep(0.5)
+        assert visitor.site.feed.viewers == 0
+        seen = visitor.site.feed.number
+        await asyncio.sleep(0.3)
+        assert visitor.site.feed.number == seen, "nobody looks"
+        await visitor.page("/")
+        await asyncio.sleep(0.2)
+        assert visitor.site.feed.number > seen
+        assert {call.verb for call in visitor.api.calls} == {"list_objects"}
+
+
+async def test_what_changes_seldom_is_read_seldom() -> None:
+    cluster = console.fleet(hostile=False)
+    api = cluster.api()
+    looker = Looker(api, "")
+    for _ in range(5):
+        await looker.look()
+    assert (api.kinds("list_objects").count("Pod"), api.kinds("list_objects").count("Node")) == (5, 1)
+
+
+async def test_open_pages_are_bounded() -> None:
+    async with visiting(console.fleet(kimi=False, hostile=False)) as visitor:
+        visitor.site.feed.viewers = STREAMS
+        assert (await visitor.get("/live/"))[0] == 503
+
+
+async def test_traffic_is_plotted_where_rights_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "FRESH", 0.0)
+    async with visiting(console.fleet(hostile=False)) as visitor, visitor.stream("/service/code/qwen3-coder") as stream:
+        await stream.until("plots", "<polyline")
+        assert "Tokens generated <b>" in stream.shown["plots"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (
+            Forbidden('pods "x" is forbidden: cannot get resource "pods/proxy" <i>', 403),
+            "rights do not reach pods&#39; metrics",
+        ),
+        (Transient("metrics of x: HTTP 404"), "--enable-metrics"),
+        (None, "connection refused"),
+    ],
+    ids=("forbidden", "none", "refused"),
+)
+async def test_where_metrics_cannot_be_read_a_sentence_says_so(answer: Exception | None, said: str) -> None:
+    cluster = console.fleet(hostile=False)
+    cluster.metrics = {} if answer is None else dict.fromkeys(cluster.metrics, answer)
+    async with visiting(cluster) as visitor, visitor.stream("/service/code/qwen3-coder") as stream:
+        await stream.until("plots", said)
+        assert "<svg" not in stream.shown["plots"] and "<i>" not in stream.shown["plots"]
+
+
+# --- how large it is --------------------------------------------------------------------------------------------------
+
+
+async def test_a_hundred_services_with_a_thousand_pods_fit_and_come_quickly() -> None:
+    """Below 1 MB; the server's part of the first paint is a fraction of a second."""
+    cluster = console.many(100, 1000)
+    async with visiting(cluster) as visitor:
+        loop = asyncio.get_running_loop()
+        for path in ("/", "/nodes", "/service/team/service-003"):
+            before = loop.time()
+            text = await visitor.page(path)
+            assert len(text.encode()) < 500_000 and loop.time() - before < 2.0, path
+        assert (await visitor.page("/")).count('<tr id="r-') == 100
+        assert re.search(r"<b>10</b> broken", await visitor.page("/"))
+
+
+async def test_a_service_of_a_thousand_pods_fits() -> None:
+    cluster = console.many(1, 1000)
+    async with visiting(cluster) as visitor:
+        assert 100_000 < len((await visitor.page("/service/team/service-000")).encode()) < 1_000_000
+
+
+async def test_a_look_that_takes_long_makes_a_longer_pause() -> None:
+    looks = list[float]()
+
+    async def look() -> Any:
+        looks.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(0.1)
+        raise Transient("slow")
+
+    feed = Feed(look, pause=0.0)
+    feed.viewers = 1
+    running = asyncio.create_task(feed.run())
+    await asyncio.sleep(1.3)
+    running.cancel()
+    assert all(later - sooner >= 0.1 * (1 + SHARE) for sooner, later in itertools.pairwise(looks)) and len(looks) > 1
+
+
+def test_the_hostile_words_are_hostile() -> None:
+    assert "<script>" in HOSTILE and "\u202e" in HOSTILE and "\x1b" in HOSTILE

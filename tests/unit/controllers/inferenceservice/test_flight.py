@@ -1,0 +1,119 @@
+"""The flight recorder in the process: what it writes, when, and that it never ends a pass."""
+
+import asyncio
+import os
+import signal
+import stat
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ome_operator.app import Operator
+from ome_operator.controllers.base import Core
+from ome_operator.controllers.inferenceservice import flight as flights
+from ome_operator.controllers.inferenceservice.executor import Executor
+from ome_operator.controllers.inferenceservice.flight import FILES, Flight
+from ome_operator.controllers.inferenceservice.reconciler import InferenceServiceReconciler
+from ome_operator.core.observed.objects import Ref
+from ome_operator.core.plan import Plan
+from ome_operator.recorder import recording
+from ome_operator.recorder.passes import Ear
+from ome_operator.settings import Settings
+from tests.support.fake_api import FakeApi
+from tests.unit.controllers import makers
+
+SERVICE = Ref("InferenceService", "ns", "svc")
+
+
+def reconciler(sync: Callable[..., Plan], folder: Path, most: int = 2**20) -> InferenceServiceReconciler:
+    """Of a single service."""
+    api: Any = FakeApi({})
+    cluster, queue = makers.cluster({"kind": "InferenceService", **makers.BODY}), makers.queue()
+    settings = replace(Settings(), recorder_bytes=most)
+    core = Core(sync=sync)
+    made = InferenceServiceReconciler(cluster, api, Executor(api, cluster, 1.0), queue, settings, makers.wall, core)
+    made.flight = Flight(most, makers.wall, folder)
+    return made
+
+
+def broken(*_: Any) -> Plan:
+    raise ValueError("no such thing")
+
+
+async def files(made: InferenceServiceReconciler, folder: Path) -> list[recording.Recording]:
+    """Every recording, once all are written."""
+    for task in list(made.flight._writes):
+        await task
+    return read(folder)
+
+
+def read(folder: Path) -> list[recording.Recording]:
+    return [recording.decoded(path.read_bytes()) for path in sorted(folder.iterdir())]
+
+
+async def test_an_internal_error_is_written_once_with_what_led_to_it(tmp_path: Path) -> None:
+    made = reconciler(broken, tmp_path)
+    await made.reconcile(SERVICE)
+    await made.reconcile(SERVICE)
+    (found,) = await files(made, tmp_path)
+    assert "InternalError" in found.why
+    (only,) = found.services["ns/svc"]
+    assert only.then == {"error": "ValueError: no such thing"}
+
+
+async def test_all_services_are_written_when_somebody_asks(tmp_path: Path) -> None:
+    made = reconciler(lambda *_: Plan(status={"conditions": []}), tmp_path)
+    await made.reconcile(SERVICE)
+    path = await made.flight.write("SIGUSR1")
+    assert path is not None and stat.S_IMODE(path.stat().st_mode) == 0o600
+    (found,) = await files(made, tmp_path)
+    assert (found.why, list(found.services)) == ("SIGUSR1", ["ns/svc"])
+
+
+async def test_files_do_not_fill_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    moments = iter(range(100))
+    monkeypatch.setattr(flights, "LARGEST", 0)
+    flight = Flight(2**20, lambda: makers.NOW.replace(microsecond=next(moments)), tmp_path)
+    for _ in range(FILES + 3):
+        assert await flight.write("SIGUSR1")
+    assert len(read(tmp_path)) == FILES
+
+
+async def test_a_disk_that_takes_nothing_is_a_line_of_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert await Flight(2**20, makers.wall, tmp_path / "missing").write("SIGUSR1") is None
+    assert "cannot write the recording" in caplog.text
+
+
+async def test_a_recorder_that_breaks_ends_no_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def heard(*_: Any) -> Any:
+        raise RuntimeError("recorder")
+
+    monkeypatch.setattr(Ear, "heard", heard)
+    made = reconciler(lambda *_: Plan(status={"conditions": [{"type": "Ready", "status": "True"}]}), tmp_path)
+    await made.reconcile(SERVICE)
+    assert made.flight.bytes == 0
+
+
+async def test_nothing_is_kept_where_it_is_switched_off(tmp_path: Path) -> None:
+    made = reconciler(broken, tmp_path, most=0)
+    await made.reconcile(SERVICE)
+    assert await files(made, tmp_path) == []
+
+
+async def test_the_signal_asks_a_leader_and_ends_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    operator, asked = Operator(Settings()), list[str]()
+    operator._catch_signals()
+    operator._manager = SimpleNamespace(record=asked.append)  # type: ignore[assignment]
+    os.kill(os.getpid(), signal.SIGUSR1)
+    await asyncio.sleep(0.05)
+    assert not asked and "has made no pass" in caplog.text
+    operator._state = "leading"
+    os.kill(os.getpid(), signal.SIGUSR1)
+    await asyncio.sleep(0.05)
+    assert asked == ["SIGUSR1"]
+    for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().remove_signal_handler(number)

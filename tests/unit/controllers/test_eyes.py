@@ -1,0 +1,208 @@
+"""Passes tell, and a scrape reads sums: they are those of all services at any time."""
+
+import random
+from typing import Any
+
+import pytest
+
+from ome_operator.cache.cluster_cache import RECORD
+from ome_operator.cache.resources import SERVICE
+from tests.support.metrics import BEGAN, Rig, again, condition, group, holding, node, pod, record, revision, service
+
+READY = condition("Ready")
+STARTING = condition("Ready", "False", "Starting")
+
+
+def rig(**settings: Any) -> Rig:
+    made = Rig(**settings)
+    made.watch()
+    return made
+
+
+def test_services_that_had_no_pass_yet_are_counted() -> None:
+    made = rig()
+    made.manager.seen(SERVICE, service())
+    assert made.samples()['ome_services{ready="Unknown",reason="Other"}'] == 1
+    made.passed(SERVICE, "svc", "team")
+    assert sum(value for name, value in made.samples().items() if name.startswith("ome_services{")) == 1
+
+
+def test_a_service_that_goes_takes_its_numbers_along() -> None:
+    made = rig()
+    made.see(SERVICE, body := service("svc", "team", READY, groups=[group()]))
+    assert made.samples()['ome_groups{phase="Ready",role="engine"}'] == 1
+    made.gone(SERVICE, body)
+    assert not [
+        name
+        for name in made.samples()
+        if name.startswith(("ome_groups{", "ome_service")) and "start" not in name and "summed" not in name
+    ]
+
+
+def test_series_of_services_are_bounded_and_the_rest_is_summed() -> None:
+    made = rig(metrics_per_service=2)
+    bodies = [service(f"s{number}", "team", READY, groups=[group()]) for number in range(5)]
+    made.see(SERVICE, *bodies)
+    found = made.samples()
+    own = [name for name in found if name.startswith("ome_service_ready{")]
+    assert len(own) == 3 and found['ome_service_ready{namespace="",service=""}'] == 3
+    assert found["ome_services_summed"] == 3
+    made.gone(SERVICE, bodies[0])
+    found = made.samples()
+    assert found['ome_service_ready{namespace="team",service="s2"}'] == 1, "it waited longest"
+    assert found['ome_service_ready{namespace="",service=""}'] == found["ome_services_summed"] == 2
+    assert found['ome_groups{phase="Ready",role="engine"}'] == 4
+
+
+def test_no_service_has_series_where_none_may() -> None:
+    made = rig(metrics_per_service=0)
+    made.see(SERVICE, service("secret", "tenant", READY, groups=[group()]))
+    assert "secret" not in made.text() and "tenant" not in made.text()
+
+
+def test_a_service_that_is_not_ready_says_so() -> None:
+    made = rig()
+    made.see(SERVICE, service("svc", "team", STARTING))
+    assert made.samples()['ome_service_ready{namespace="team",service="svc"}'] == 0
+
+
+def start(made: Rig, *later: dict[str, Any], whole: bool = False) -> dict[str, float]:
+    components = {"engine": {"latestReadyRevision": "r1"}} if whole else {}
+    made.see("Pod", pod())
+    body = service("svc", "team", STARTING, components=components)
+    made.see(SERVICE, body)
+    for change in later or ({"conditions": [condition("Ready", since="2026-01-01T11:10:00Z")]},):
+        body = again(body, **change)
+        made.see(SERVICE, body)
+    return made.samples()
+
+
+def test_a_start_is_told_once_with_its_parts() -> None:
+    ready = {
+        "conditions": [condition("Ready", since="2026-01-01T11:10:00Z")],
+        "components": {"engine": {"latestReadyRevision": "r"}},
+    }
+    found = start(rig(), ready, {"conditions": [STARTING]}, ready)
+    assert (found["ome_service_start_seconds_count"], found["ome_service_start_seconds_sum"]) == (1, 600)
+    parts = {name: value for name, value in found.items() if name.startswith("ome_service_start_part_seconds_sum")}
+    assert sum(parts.values()) == 600 and len(parts) == 5
+    assert parts['ome_service_start_part_seconds_sum{part="start"}'] == 240
+
+
+def test_a_service_that_was_whole_before_does_not_start_again() -> None:
+    assert start(rig(), whole=True)["ome_service_start_seconds_count"] == 0
+
+
+def test_a_service_that_was_ready_when_we_came_is_no_start() -> None:
+    made = rig()
+    made.see("Pod", pod())
+    made.see(SERVICE, service("svc", "team", READY))
+    assert made.samples()["ome_service_start_seconds_count"] == 0
+
+
+def recycled(times: int, node: str = "n1") -> list[dict[str, Any]]:
+    return [group(recycles=times, node=node, lastFailure={"reason": "OOMKilled"})]
+
+
+def test_recycles_are_counted_from_when_we_came() -> None:
+    made = rig()
+    made.see("Node", node())
+    made.see(SERVICE, body := service("svc", "team", READY, groups=recycled(3)))
+    series = 'ome_group_recycles_total{node="n1",reason="OOMKilled"}'
+    assert series not in made.samples()
+    made.see(SERVICE, body := again(body, groups=recycled(5)))
+    made.see(SERVICE, again(body, groups=recycled(5)))
+    assert made.samples()[series] == 2
+
+
+def test_recycles_of_nodes_that_are_gone_are_not_told_any_more() -> None:
+    made = rig()
+    made.see("Node", body := node())
+    made.see(SERVICE, known := service("svc", "team", READY, groups=[group()]))
+    made.see(SERVICE, again(known, groups=recycled(1)))
+    made.gone("Node", body)
+    assert not [name for name in made.samples() if name.startswith("ome_group_recycles_total{")]
+
+
+def test_gpus() -> None:
+    made = rig()
+    made.see("Node", node("n1", 8), node("n2", 8), node("n3", 8, ready=False))
+    made.see("Pod", pod(gpus=6))
+    made.see("ControllerRevision", revision(size=2, gpus=6))
+    components = {"engine": {"replicas": 2, "updateRevision": "r1"}}
+    made.see(SERVICE, service("svc", "team", READY, components=components, groups=[group(phase="NotReady")]))
+    found = made.samples()
+    kinds = ("allocatable", "wanted", "held", "idle", "wasted")
+    assert [found[f"ome_gpus_{kind}"] for kind in kinds] == [16, 24, 6, 10, 6]
+    assert found['ome_nodes{state="unready"}'] == 1
+    assert found['ome_service_gpus_held{namespace="team",service="svc"}'] == 6
+
+
+def test_ages_are_those_of_the_oldest() -> None:
+    made = rig()
+    for name, since in (("new", "2026-01-01T11:59:00Z"), ("old", BEGAN)):
+        waits = {"placement": {"waiting": {"engine": 1}, "first": since}}
+        made.see(SERVICE, service(name, "team", condition("RolledOut", "False", "RollingOut", since), **waits))
+    found = made.samples()
+    assert found['ome_rollout_oldest_seconds{step="RollingOut"}'] == found["ome_gang_oldest_seconds"] == 3600
+    assert found['ome_rollouts{step="RollingOut"}'] == 2
+
+
+def test_weights_of_nodes() -> None:
+    made = rig()
+    made.see(
+        RECORD, body := record("n1", holding("Ready", 5, 5, 0), holding("Updating", 1, 4, 9), holding("Strange", 0, 0, 0))
+    )
+    found = made.samples()
+    assert found['ome_node_weights_bytes{node="n1"}'] == 6
+    assert found['ome_node_weights_missing_bytes{node="n1"}'] == 3
+    assert found['ome_node_weights_bytes_per_second{node="n1"}'] == 9
+    assert {name for name in found if name.startswith("ome_weights{")} == {
+        f'ome_weights{{state="{state}"}}' for state in ("Ready", "Updating", "Other")
+    }
+    made.gone(RECORD, body)
+    assert not [name for name in made.samples() if "n1" in name]
+
+
+def test_nodes_are_bounded() -> None:
+    made = rig()
+    made.manager._eyes._nodes._most = 1
+    bodies = [record(f"n{number}", holding()) for number in range(3)]
+    made.see(RECORD, *bodies)
+    assert made.samples()['ome_node_weights_bytes{node=""}'] == 6
+    made.gone(RECORD, bodies[0])
+    found = made.samples()
+    assert (found['ome_node_weights_bytes{node="n1"}'], found['ome_node_weights_bytes{node=""}']) == (3, 3)
+
+
+def test_what_cannot_be_read_costs_numbers_alone(caplog: pytest.LogCaptureFixture) -> None:
+    made = rig()
+    made.see(
+        SERVICE, service("svc", "team", READY, groups=[{"name": 3, "index": "x", "phase": []}], components={"engine": None})
+    )
+    made.see(SERVICE, service("good", "team", READY))
+    assert made.samples()['ome_services{ready="True",reason="Serving"}'] >= 1
+    assert caplog.text.count("no metrics of") <= 1
+
+
+def test_by_difference_it_is_what_a_new_process_would_tell() -> None:
+    """Services come, change and go in any order: only the histograms and counters remember."""
+    chance, bodies, made = random.Random(7), {}, rig(metrics_per_service=3)
+    for _ in range(300):
+        name = f"s{chance.randrange(8)}"
+        if name in bodies and chance.random() < 0.3:
+            made.gone(SERVICE, bodies.pop(name))
+            continue
+        phase, step = chance.choice(("Ready", "Failed", "Starting")), chance.choice(("RollingOut", "Paused"))
+        told = {"conditions": [chance.choice((READY, STARTING)), condition("RolledOut", "False", step)]}
+        told |= {"groups": [group(number, phase) for number in range(chance.randrange(4))]}
+        known = bodies.get(name)
+        bodies[name] = again(known, **told) if known else service(name, "team") | {"status": told}
+        if known is None:
+            bodies[name]["metadata"] |= {"uid": str(chance.random())}
+        made.see(SERVICE, bodies[name])
+    anew = rig(metrics_per_service=3)
+    anew.see(SERVICE, *bodies.values())
+    sums = ("ome_services", "ome_groups", "ome_rollouts", "ome_rollout_oldest")
+    kept, fresh = ({key: value for key, value in each.samples().items() if key.startswith(sums)} for each in (made, anew))
+    assert kept == fresh and len(kept) > 5

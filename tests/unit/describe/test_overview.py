@@ -1,0 +1,149 @@
+"""Rows of all services, waves, nodes with groups and weights, and who waits for what."""
+
+from typing import Any
+
+import pytest
+
+from ome_operator import keys
+from ome_operator.core.observed import from_api
+from ome_operator.core.observed.nodes import node
+from ome_operator.describe import cluster, overview, rollout
+from ome_operator.describe.actions import Shell
+from ome_operator.describe.rollout import Progress
+from ome_operator.describe.states import State
+from tests.support import console
+
+BOARD = console.fleet(hostile=False).seen()
+ROWS = overview.ordered(overview.row(tree, BOARD.bodies[key]) for key, tree in BOARD.trees.items())
+
+
+def row(name: str) -> overview.Row:
+    return next(found for found in ROWS if found.name == name)
+
+
+def test_the_worst_come_first() -> None:
+    assert [found.state for found in ROWS] == sorted((found.state for found in ROWS), key=list(State).index)
+    assert overview.counted(ROWS)[State.BROKEN] == 2
+
+
+def test_a_row_says_how_far_and_why_not() -> None:
+    kimi = row("kimi-k2-instruct")
+    assert (kimi.reason, kimi.where, kimi.gpus, kimi.idle) == ("CrashLoopBackOff", "decode group 0 rank 7", 128, 96)
+    assert kimi.roles == (("prefill", 1, 1), ("decode", 0, 1), ("router", 1, 1))
+    rolling = row("qwen3-coder")
+    assert len(rolling.revisions) == 2 and rolling.rollout.startswith("engine ") and rolling.reason == "Starting"
+    assert row("llama-scout").reason == row("llama-scout").message == ""
+
+
+def wave(**more: Any) -> dict[str, Any]:
+    rollout = {**BOARD.shared[0]["status"]["rollout"], **more}
+    return {
+        "kind": "ServingRuntime",
+        "metadata": {"name": "rt", "namespace": "team", "generation": 3},
+        "status": {"rollout": rollout},
+    }
+
+
+def test_waves_that_are_over_are_not_shown_and_those_that_stopped_come_first() -> None:
+    found = overview.on_their_way(
+        [wave(state="Complete"), wave(), wave(state="Stopped", failed=1), {"metadata": {}}], Shell()
+    )
+    assert [(each.state, each.failed) for each in found] == [(State.BROKEN, 1), (State.ROLLING, 0)]
+    assert found[0].command == "ome status runtime rt -n team"
+
+
+# --- nodes ----------------------------------------------------------------------------------------------------------
+
+
+def test_nodes_have_their_groups_and_gpus() -> None:
+    found = {each.name: each for each in cluster.rows(BOARD.trees.values(), BOARD.nodes, BOARD.records)}
+    seventh = found["h200-07"]
+    assert (seventh.held, seventh.gpus, seventh.product) == (8, 8, "NVIDIA-H200")
+    assert [(use.place, use.state, use.reason) for use in seventh.uses] == [
+        ("decode 0 · rank 7", State.BROKEN, "CrashLoopBackOff")
+    ]
+    assert (found["h200-22"].word, found["h200-23"].word) == ("cordoned", "lost")
+    assert list(found)[-1] == "cpu-00", "nodes without GPUs stand last"
+
+
+def test_every_gpu_is_counted_in_a_single_place() -> None:
+    found = cluster.totals(cluster.rows(BOARD.trees.values(), BOARD.nodes, BOARD.records))
+    assert found.gpus == found.serving + found.idle_held + found.free + found.away == 192
+    assert (found.away, found.nodes_ready) == (16, 22)
+
+
+def test_nodes_that_nobody_may_list_are_known_by_their_pods() -> None:
+    found = cluster.rows(BOARD.trees.values(), (), ())
+    assert found[0].word == "not known" and found[0].gpus == -1 and found[0].uses
+    assert cluster.totals(found).gpus == 0
+
+
+@pytest.mark.parametrize(
+    ("held", "part", "said"),
+    [
+        (console.held("m", "Updating", 0.5, speed=1_000_000_000), 0.5, "515 GB of 1.03 TB, 1000 MB/s, 9 min left"),
+        (console.held("m", "Updating", 0.5, speed=0), 0.5, "515 GB of 1.03 TB"),
+        (console.held("m", "Updating", 2.0), 1.0, "2.06 TB of 1.03 TB"),
+        ({"kind": "BaseModel", "namespace": "team", "name": "m", "state": "Failed", "message": "no"}, 0.0, "0 B of 0 B: no"),
+        (console.held("m"), 1.0, "1.03 TB"),
+    ],
+)
+def test_weights_of_a_node(held: dict[str, Any], part: float, said: str) -> None:
+    (found,) = cluster.rows((), (), [from_api.record(console.record("n", held))])
+    assert (round(found.weights[0].part, 2), found.weights[0].said) == (part, said)
+
+
+def test_a_model_over_all_nodes() -> None:
+    found = {each.model: each for each in cluster.models(BOARD.records)}
+    assert (found["kimi-k2-instruct"].word, found["kimi-k2-instruct"].state) == ("Failed", State.BROKEN)
+    assert found["kimi-k2-instruct"].said.startswith("16/19 nodes, ") and found["minimax-m2"].part == 1
+
+
+def test_who_waits_for_what_is_told_once_for_alike_groups() -> None:
+    (wait,) = cluster.waits([(tree, BOARD.bodies[key]) for key, tree in BOARD.trees.items()], Shell())
+    assert (wait.service, wait.place, wait.gpus) == ("minimax-m2", "engine group 0 ranks 0–1 and 1 group more", 4)
+    assert wait.said[0] == "20 nodes: Insufficient nvidia.com/gpu"
+
+
+def test_a_node_without_gpus_services_or_weights_is_no_row() -> None:
+    assert cluster.rows((), [node(console.node("plain", gpus=0))], ()) == []
+
+
+# --- rollouts ---------------------------------------------------------------------------------------------------------
+
+
+def rolled(status: str, reason: str) -> list[Progress]:
+    conditions = [{"type": "RolledOut", "status": status, "reason": reason, "message": "why"}]
+    return [step.progress for step in rollout.steps({"status": {"conditions": conditions}})]
+
+
+@pytest.mark.parametrize(
+    ("reason", "at", "how"),
+    [
+        ("InvalidSpec", 0, Progress.STOPPED),
+        ("Paused", 1, Progress.STOPPED),
+        ("WaitingForModel", 2, Progress.NOW),
+        ("DoesNotFit", 3, Progress.STOPPED),
+        ("Checking", 4, Progress.NOW),
+        ("DryRunRefused", 4, Progress.STOPPED),
+        ("WaitingForTurn", 5, Progress.NOW),
+        ("RollingOut", 6, Progress.NOW),
+        ("ProgressDeadlineExceeded", 6, Progress.STOPPED),
+        ("RetiringOldSlice", 7, Progress.NOW),
+    ],
+)
+def test_a_rollout_is_at_the_step_that_its_reason_names(reason: str, at: int, how: Progress) -> None:
+    found = rolled("False", reason)
+    assert found == [Progress.DONE] * at + [how] + [Progress.LATER] * (7 - at)
+
+
+def test_a_rollout_that_is_over_has_nothing_left() -> None:
+    assert set(rolled("True", "Complete")) == {Progress.DONE}
+    assert rollout.steps({}) == []
+
+
+def test_rejections_are_told() -> None:
+    body = {"status": {"rejected": [{"revision": "a", "reason": "ProgressDeadlineExceeded", "message": "m"}]}}
+    assert list(rollout.rejected(body)) == [("a", "ProgressDeadlineExceeded: m")]
+    shares = list(rollout.shares(BOARD.trees["code", "qwen3-coder"]))
+    assert [share.state for share in shares] == ["old", "wanted"] and keys.ROUTER in {part.role for part in shares[0].parts}

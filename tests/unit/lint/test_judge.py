@@ -1,0 +1,138 @@
+"""What the operator says by the rules: nothing of what is shipped and generated; it refuses no more than it may."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from ome_operator import keys
+from ome_operator.api import InferenceService
+from ome_operator.cli.app import app
+from ome_operator.cli.live.cluster_from_manifests import gather
+from ome_operator.cli.manifests import read
+from ome_operator.core.observed.objects import Observed
+from ome_operator.core.status.conditions import MESSAGE_LIMIT
+from ome_operator.core.sync import sync
+from ome_operator.engines import images
+from ome_operator.lint import judge as judging
+from ome_operator.lint.judge import REFUSING, Judge
+from tests.support import yamls
+from tests.support.command_lines import LINES, taken
+from tests.support.linting import LINT, ROOT, catalog
+
+CORPUS = sorted((LINT / "corpus").glob("*/*.yaml"))
+
+
+def said(bodies: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """Service -> what the operator says only because of the rules, when it sees it for the first time."""
+    cluster = gather([*catalog(), *bodies], model_agent=False)
+    found = {}
+    for kept in cluster.services():
+        if isinstance(kept.parsed, InferenceService):
+            without, judged = (
+                sync(kept.parsed, replace(cluster.deps(), **more), Observed(), datetime(2026, 1, 1, tzinfo=UTC)).status
+                for more in ({}, {"judge": Judge()})
+            )
+            known = {part for each in without["conditions"] for part in each["message"].split("; ")}
+            messages = [each for each in judged["conditions"] if each["type"] in ("Advice", "RolledOut")]
+            parts = [part for each in messages for part in each["message"].split("; ") if part not in known]
+            found[kept.ref.name] = [part for part in parts if "comes up" not in part]
+            assert all(len(each["message"]) <= MESSAGE_LIMIT for each in messages if each["type"] == "RolledOut")
+    return found
+
+
+def refused(bodies: list[dict[str, Any]]) -> bool:
+    return any("is not rolled out" in part for parts in said(bodies).values() for part in parts)
+
+
+def test_what_is_shipped_gets_no_advice_and_is_not_refused() -> None:
+    found = said(read([ROOT / "config"], "default"))
+    assert len(found) > 20 and {name: parts for name, parts in found.items() if parts} == {}
+
+
+@pytest.mark.parametrize("words", ["--strategy tp --tp 16 --nodes 4 --tool-call-parser", "--strategy pd --nodes 8"])
+def test_nor_does_what_is_generated(words: str) -> None:
+    made = CliRunner().invoke(app, ["generate", "--hardware", "h200", "--model", "instruct", *words.split(), "-o", "yaml"])
+    bodies = [body for body in yaml.safe_load_all(made.stdout) if body["apiVersion"].startswith("ome.io")]
+    assert list(said(bodies).values()) == [[]]
+
+
+@pytest.mark.parametrize("path", sorted((LINT / "works").glob("*.yaml")), ids=lambda path: path.stem)
+def test_what_works_is_not_refused(path: Path) -> None:
+    assert not refused(read([path], "default"))
+
+
+@pytest.mark.parametrize("path", CORPUS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_only_what_the_parser_ends_at_is_refused(path: Path) -> None:
+    assert not refused(read([path], "default")) or path.parent.name in REFUSING
+
+
+def test_and_most_of_that() -> None:
+    mine = [path for path in CORPUS if path.parent.name in REFUSING]
+    found = [path for path in mine if refused(read([path], "default"))]
+    assert len(found) >= len(mine) * 0.6, set(mine) - set(found)
+
+
+@pytest.mark.parametrize("words", LINES, ids=" ".join)
+def test_it_refuses_exactly_what_sglangs_own_parser_refuses(words: list[str]) -> None:
+    """`make e2e` gives the same lines to that parser, in the image, and its answers are `taken`."""
+    runner = {
+        "name": "ome-container",
+        "image": "docker.io/lmsysorg/sglang:v0.5.23",
+        "command": ["sglang", "serve", "--model-path=/model"],
+        "args": [*words],
+        "resources": {"limits": {"nvidia.com/gpu": 8}},
+    }
+    runtime = yamls.runtime("rt") | {"spec": {"engineConfig": {"runner": runner}}}
+    bodies = [yamls.model("tiny"), runtime, yamls.service("team", "svc", "rt", "engine", model="tiny")]
+    assert refused(bodies) == (not taken([*words]))
+
+
+@pytest.mark.parametrize(
+    ("image", "exact"),
+    [
+        ("lmsysorg/sglang:v0.5.23", True),
+        ("lmsysorg/sglang:0.5.23-cu129", True),
+        ("lmsysorg/sglang:v0.5.23-cu129-arm64@sha256:0", True),
+        ("r:5000/sglang@sha256:0", True),  # as the annotation says
+        ("r/sglang:stable", True),
+        ("r/sglang:0.5.23-p3", False),
+        ("r/sglang:team-0.5.23", False),
+        ("r/sglang:0.5.23.post1", False),
+        ("r/dynamo:1.2.0-sglang-v0.5.23", False),
+    ],
+)
+def test_which_images_have_exactly_a_version(image: str, exact: bool) -> None:
+    assert images.exact(image, "0.5.23") == exact
+
+
+def test_that_the_version_of_an_engine_is_unknown_is_told() -> None:
+    (parts,) = said(read([LINT / "corpus/version-unknown/newer.yaml"], "default")).values()
+    assert any("nothing is said about its flags" in part for part in parts)
+
+
+def test_verdicts_are_forgotten_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judging, "KEPT", 3)
+    judge = Judge()
+    cluster = gather(read([ROOT / "config"], "default"), model_agent=False)
+    for kept in cluster.services():
+        sync(kept.parsed, replace(cluster.deps(), judge=judge), Observed(), datetime(2026, 1, 1, tzinfo=UTC))
+    assert judge.looked > 20 and len(judge._kept) == 3
+
+
+def test_an_edit_of_the_model_or_of_the_gpus_is_looked_at_anew() -> None:
+    judge = Judge()
+    cluster = gather(read([ROOT / "config"], "default"), model_agent=False)
+    service = next(kept.parsed for kept in cluster.services() if kept.ref.name == "kimi-k2-tp16")
+    deps = replace(cluster.deps(), judge=judge)
+    for _ in range(3):
+        sync(service, deps, Observed(), datetime(2026, 1, 1, tzinfo=UTC))
+    before = judge.looked
+    annotated = replace(service, annotations={keys.LINT_IGNORE: "flag-unknown"})
+    for changed in (service, annotated, replace(annotated, status={"conditions": []})):
+        sync(changed, deps, Observed(), datetime(2026, 1, 1, tzinfo=UTC))
+    assert judge.looked == before + 1, "the annotation, and no status"

@@ -1,0 +1,30 @@
+"""The page of the metrics is made in slices, and is whole."""
+
+import asyncio
+
+from tests.support import metrics
+
+
+async def test_others_run_between_two_slices() -> None:
+    rig = await asyncio.to_thread(metrics.everything)
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(other())
+    text = await rig.metrics.page()
+    beside.cancel()
+    assert turns >= len(metrics.families(text)) > 40
+
+
+def test_it_is_the_whole_page() -> None:
+    rig = metrics.everything()
+
+    def names(text: str) -> list[str]:
+        return [line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")]
+
+    assert names(rig.text()) == names(rig.metrics.render().decode())

@@ -1,0 +1,46 @@
+"""Sums that are kept by difference are those of a walk over all."""
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ome_operator.machinery.sums import Key, Slots, Sums
+
+KEYS = [("a", ("x",)), ("a", ("y",)), ("b", ())]
+WORDS = st.tuples(st.integers(0, 3), st.dictionaries(st.sampled_from(KEYS), st.integers(0, 3)))
+
+
+@given(st.lists(WORDS, max_size=30))
+def test_they_are_those_of_what_each_told_last(words: list[tuple[int, dict[Key, int]]]) -> None:
+    sums: Sums[int] = Sums()
+    for owner, numbers in words:
+        sums.tell(owner, numbers)
+    wanted: Counter[Key] = Counter()
+    for numbers in dict(words).values():
+        wanted.update(numbers)
+    found = {(name, labels): number for name in ("a", "b") for labels, number in sums.of(name).items()}
+    assert found == {key: wanted[key] for numbers in dict(words).values() for key in numbers}, "a number may be 0"
+    assert len(sums) == sum(bool(numbers) for numbers in dict(words).values())
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.booleans()), max_size=40), st.integers(0, 3))
+def test_slots_are_bounded_and_whoever_waits_longest_follows(steps: list[tuple[int, bool]], most: int) -> None:
+    slots: Slots[int] = Slots(most)
+    held, waiting = set[int](), list[int]()
+    for owner, comes in steps:
+        if comes:
+            if owner not in held and owner not in waiting:
+                held.add(owner) if len(held) < most else waiting.append(owner)
+            assert slots.holds(owner) == (owner in held)
+        else:
+            follows = slots.leave(owner)
+            if owner in held:
+                held.remove(owner)
+                assert follows == (waiting[0] if waiting else None)
+                held |= set(waiting[:1])
+                waiting = waiting[1:]
+            else:
+                assert follows is None
+                waiting = [each for each in waiting if each != owner]
+        assert slots.waiting == len(waiting) and len(held) <= most

@@ -1,0 +1,165 @@
+"""`ome plan compare`: a BenchmarkJob beside its prediction, and its rows in a file of one's own."""
+
+import csv
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from ome_operator.cli import connect
+from ome_operator.cli.app import app
+from ome_operator.errors import UserError
+from ome_operator.kube.errors import Forbidden, NotFound
+from tests.support.fake_api import FakeApi
+from tests.unit.plan.test_command import K2, refused, run
+from tests.unit.plan.test_rows import GOOD
+from tests.unit.plan.test_rows import file as rows_file
+
+JOB = """
+kind: BenchmarkJob
+metadata: {name: nightly}
+spec: {serviceMetadata: {engine: SGLang, version: 0.5.23, gpuType: H200, gpuCount: 128}}
+status:
+  state: Completed
+  report:
+    scenario: D(2000,100)
+    results:
+    - {scenario: "D(2000,100)", concurrency: 480, requests: 4800, ttft: "900", tpot: "40.5", tokensPerSecond: "9600"}
+    - {scenario: "U(100,300)/(50,150)", concurrency: 16, requests: 160, ttft: "200", tpot: "20"}
+    - {scenario: "P(1000,1000)/100", concurrency: 16, requests: 160, ttft: "200", tpot: "20", tokensPerSecond: many}
+    - {scenario: dataset, concurrency: 16, requests: 160, ttft: "200", tpot: "20"}
+"""
+LAYOUT = ("--model", "Kimi-K2-Instruct", "--prefill", "1xDEP32", "--decode", "1xDEP96")
+
+
+def test_a_benchmark_beside_its_prediction(tmp_path: Path) -> None:
+    job, own = tmp_path / "job.yaml", tmp_path / "own.csv"
+    job.write_text(JOB)
+    said = run("compare", job, *LAYOUT).stdout.splitlines()
+    assert (
+        said[1].startswith("nightly_D(2000x100)_c480") and said[1].split()[4] == "40.50" and said[1].split()[-1] == "100.00"
+    )
+    assert len(said) == 5 and said[-1].startswith("--calibration FILE adds these runs")
+    assert run("compare", job, *LAYOUT, "--calibration", own).exit_code == 0
+    assert run("validate", own).stdout.startswith("3 rows: 3 answered, 0 refused.")
+    assert run(*K2, "--nodes", "16", "--workload", "2000/100", "--calibration", own).exit_code == 0
+
+
+def test_rows_of_other_runs_stay_and_teach(tmp_path: Path) -> None:
+    """A second job is predicted with the rows of the first; the same job again changes nothing."""
+    job, own = tmp_path / "job.yaml", tmp_path / "own.csv"
+    first = run("compare", write(job, JOB), *LAYOUT, "--calibration", own).stdout
+    once = own.read_text()
+    assert run("compare", job, *LAYOUT, "--calibration", own).stdout == first and own.read_text() == once
+    second = run("compare", write(job, JOB.replace("nightly", "weekly")), *LAYOUT, "--calibration", own).stdout
+    with own.open(newline="") as found:
+        ids = [row["id"] for row in csv.DictReader(found)]
+    assert [name.partition("_")[0] for name in ids] == ["nightly"] * 3 + ["weekly"] * 3
+    assert [line.split()[1:] for line in second.splitlines()[1:4]] != [line.split()[1:] for line in first.splitlines()[1:4]]
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_a_hit_is_a_column(tmp_path: Path) -> None:
+    job, own = write(tmp_path / "job.yaml", JOB), tmp_path / "own.csv"
+    plain = run("compare", job, *LAYOUT).stdout.splitlines()[1].split()
+    cached = run("compare", job, *LAYOUT, "--prefix-hit", "0.9", "--calibration", own).stdout.splitlines()[1].split()
+    assert float(cached[1]) < float(plain[1]) and ",0.9" in own.read_text()
+    bad = tmp_path / "bad.csv"
+    bad.write_text(rows_file({**GOOD, "id": "a"}).replace("\n", ",hit\n", 1).replace('""\n', '"","1.5"\n'))
+    assert "a: The hit 1.5 is no number from 0 to 1." in run("validate", bad).stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("kind: Pod", "This is no BenchmarkJob"),
+        ("[]", "This is no BenchmarkJob"),
+        ("kind: BenchmarkJob\nstatus: [1]", "The BenchmarkJob is not begun"),
+        ("kind: BenchmarkJob\nmetadata: 1\nstatus: {state: Completed, report: 7}", "No run of job has lengths"),
+        ("kind: BenchmarkJob\nstatus: {state: Completed, report: {results: 7}}", "No run of job has lengths"),
+        ("kind: BenchmarkJob\nstatus: {state: Completed, report: {results: {a: 1}}}", "No run of job has lengths"),
+        ("{", "is no YAML"),
+        (JOB.replace("Completed", "Running"), "The BenchmarkJob is Running"),
+        (JOB.replace("ttft", "first"), "No run of nightly has lengths"),
+    ],
+)
+def test_a_benchmark_that_cannot_be_compared(text: str, said: str, tmp_path: Path) -> None:
+    assert said in refused("compare", write(tmp_path / "job.yaml", text), *LAYOUT, "--hardware", "h200")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--calibration", "/nowhere/own.csv"), "/nowhere/own.csv cannot be written: No such file or directory."),
+        (("--decode", "many"), "The layout 'many' is not understood"),
+        (("--prefix-hit", "1"), "A hit has to be below 1"),
+        (("--hardware", "h300"), "The GPU h300 is not known"),
+    ],
+)
+def test_words_that_cannot_be_meant(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    found = run("compare", write(tmp_path / "job.yaml", JOB), *LAYOUT, *words)
+    assert said in (str(found.exception) if found.exception else found.stdout)
+
+
+def test_a_file_that_is_no_calibration_is_left_alone(tmp_path: Path) -> None:
+    own = write(tmp_path / "notes.csv", "a,b\n1,2\n")
+    job = write(tmp_path / "job.yaml", JOB)
+    assert "is no calibration file" in refused("compare", job, *LAYOUT, "--calibration", own)
+    assert own.read_text() == "a,b\n1,2\n"
+    broken = own.write_text(rows_file({**GOOD, "isl": "many"})) and own.read_text()
+    assert "isl is 'many', which is no number." in refused("compare", job, *LAYOUT, "--calibration", own)
+    assert own.read_text() == broken
+
+
+def test_a_job_without_gpus_wants_them_said(tmp_path: Path) -> None:
+    job = write(tmp_path / "job.yaml", JOB.replace("gpuType", "gpu"))
+    assert "nightly does not say its GPUs" in refused("compare", job, *LAYOUT)
+    assert run("compare", job, *LAYOUT, "--hardware", "h200").exit_code == 0
+
+
+class Cluster(FakeApi):
+    """With a BenchmarkJob, or an error."""
+
+    def __init__(self, answer: Any) -> None:
+        super().__init__({"get BenchmarkJob": answer})
+        self.connection = SimpleNamespace(namespace="team")  # type: ignore[assignment]
+
+
+def on_cluster(monkeypatch: pytest.MonkeyPatch, api: FakeApi, *words: str) -> Result:
+    @asynccontextmanager
+    async def opened(*_: Any) -> AsyncIterator[FakeApi]:
+        yield api
+
+    monkeypatch.setattr(connect, "opened", opened)
+    return CliRunner().invoke(app, ["plan", "compare", *words, *LAYOUT])
+
+
+def test_a_job_of_a_cluster_is_that_of_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    api = Cluster(yaml.safe_load(JOB))
+    assert on_cluster(monkeypatch, api, "nightly").stdout == run("compare", write(tmp_path / "j.yaml", JOB), *LAYOUT).stdout
+    assert [(call.verb, call.kind, call.name) for call in api.calls] == [("get", "BenchmarkJob", "nightly")]
+
+
+@pytest.mark.parametrize(
+    ("answer", "words", "said"),
+    [
+        (NotFound("no", 404), ("nightly",), "there is no BenchmarkJob nightly in namespace team: -n names another"),
+        (NotFound("no", 404), ("nightly", "-n", "a"), "there is no BenchmarkJob nightly in namespace a:"),
+        (NotFound("no", 404), ("b/nightly",), "there is no BenchmarkJob nightly in namespace b:"),
+        (Forbidden("alice cannot get benchmarkjobs", 403), ("nightly",), "alice cannot get benchmarkjobs"),
+    ],
+)
+def test_a_job_that_is_not_there_or_not_shown(
+    answer: Any, words: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = on_cluster(monkeypatch, Cluster(answer), *words)
+    assert isinstance(found.exception, UserError) and said in str(found.exception)

@@ -1,0 +1,89 @@
+"""The check as text in a pod: small, whole, and started by a shell that may find no Python."""
+
+import ast
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+
+from ome_operator.preflight import code
+from tests.support.preflights import ENGINE
+
+FOLDER = Path(code.__file__).parent
+
+
+def launched(folder: Path, path: str, mode: str, boot: str = code.BOOT) -> tuple[int, str]:
+    """(exit code, message) of the launcher with this PATH."""
+    message = folder / "message"
+    message.unlink(missing_ok=True)
+    facts = {"rank": "0", "size": 1, "message": str(message), "shm": 1 << 20}
+    env = {"PATH": path, "OME_PREFLIGHT_MODE": mode, "OME_PREFLIGHT": json.dumps(facts)}
+    env |= {"OME_PREFLIGHT_BOOT": boot, "OME_PREFLIGHT_CODE": code.packed()}
+    script = code.LAUNCH.replace("/dev/termination-log", str(message))
+    shell = shutil.which("sh")
+    assert shell is not None
+    ended = subprocess.run([shell, "-c", script, "preflight", *ENGINE], env=env, capture_output=True, text=True, timeout=60)
+    return ended.returncode, message.read_text() if message.exists() else ""
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> str:
+    """A PATH with Python alone."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/python3").symlink_to(sys.executable)
+    return str(tmp_path / "bin")
+
+
+@pytest.mark.parametrize(("mode", "ends"), [("Warn", 0), ("Require", 1)])
+def test_the_launcher_starts_it_and_passes_its_end_on_where_it_must(
+    tmp_path: Path, python: str, mode: str, ends: int
+) -> None:
+    ended, message = launched(tmp_path, python, mode)
+    assert ended == ends and json.loads(message)["findings"][0]["check"] == "shm"
+
+
+@pytest.mark.parametrize(("mode", "ends"), [("Warn", 0), ("Require", 1)])
+def test_an_image_without_python_says_so(tmp_path: Path, mode: str, ends: int) -> None:
+    ended, message = launched(tmp_path, str(tmp_path), mode)
+    assert ended == ends and json.loads(message) == {"preflight": 1, "failed": "the image has no python3"}
+
+
+def test_a_python_that_dies_says_so(tmp_path: Path, python: str) -> None:
+    ended, message = launched(tmp_path, python, "Warn", boot="import os; os.kill(os.getpid(), 11)")
+    assert ended == 0 and json.loads(message)["failed"].startswith("python ended with code ")
+
+
+def test_the_text_is_small_and_whole() -> None:
+    """A revision has it up to four times, and may have 200,000 bytes; the kernel takes 128 KiB in an argument."""
+    assert len(code.packed()) < 20_000
+    found = dict(json.loads(zlib.decompress(base64.b64decode(code.packed()))))
+    assert list(found) == [
+        "ome_operator",
+        "ome_operator.preflight",
+        *(f"ome_operator.preflight.{each}" for each in code.MODULES),
+    ]
+    for name in code.MODULES:
+        assert ast.dump(ast.parse(found[f"ome_operator.preflight.{name}"])) == ast.dump(
+            ast.parse(code.bare((FOLDER / f"{name}.py").read_text()))
+        )
+    assert {file.stem for file in FOLDER.glob("*.py")} == {"__init__", "code", *code.MODULES}
+
+
+def test_it_imports_the_standard_library_and_itself_alone() -> None:
+    for name in code.MODULES:
+        for node in ast.walk(ast.parse((FOLDER / f"{name}.py").read_text())):
+            names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            strange = {each for each in names if each.partition(".")[0] not in sys.stdlib_module_names}
+            assert strange <= {"ome_operator.preflight", *(f"ome_operator.preflight.{each}" for each in code.MODULES)}, name
+
+
+def test_nothing_of_it_is_a_variable_for_the_kubelet() -> None:
+    assert "$(" not in code.BOOT + code.LAUNCH + code.packed()
+    assert os.linesep == "\n" and "\r" not in code.LAUNCH

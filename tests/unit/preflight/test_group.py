@@ -1,0 +1,229 @@
+"""Ranks that meet before their engines do: real processes and ports on loopback, an address for each rank."""
+
+import json
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from ome_operator.preflight.group import Meeting
+from ome_operator.preflight.node import Words
+from ome_operator.preflight.ports import Ports
+from tests.support.preflights import ENGINE, Group, done, group, start, together
+
+FAKE = """
+from contextlib import nullcontext
+class Tensor(list):
+    device = "cpu"
+    def fill_(self, value): self[0] = value
+    def __getitem__(self, at): return Item(list.__getitem__(self, at))
+    def item(self): return 1.0
+    def numel(self): return 1 << 20
+class Item(float):
+    def item(self): return float(self)
+class cuda:
+    is_available = staticmethod(lambda: False)
+def ones(count, device=None): return Tensor([1.0])
+"""
+FAKE_DISTRIBUTED = """
+import os, time
+size = 1
+def is_nccl_available(): return False
+def init_process_group(backend, init_method, rank, world_size, timeout):
+    global size
+    size = world_size
+    print("noise of", backend, init_method)
+    HOW
+def all_reduce(data): data[:] = [float(size)]
+def send(data, to): time.sleep(0.01)
+recv = send
+"""
+
+
+def fake_torch(folder: Path, how: str = "pass") -> dict[str, str]:
+    """A torch that only pretends, as PYTHONPATH; `how`: what it does when ranks meet."""
+    package = folder / "fake/torch/distributed"
+    package.mkdir(parents=True)
+    (package.parent / "__init__.py").write_text(FAKE)
+    (package / "__init__.py").write_text(FAKE_DISTRIBUTED.replace("HOW", how))
+    return {"PYTHONPATH": str(folder / "fake")}
+
+
+def words(of: Group) -> tuple[str, ...]:
+    """An engine with two ports on rank 0."""
+    return (*ENGINE, f"--port={of.http}", f"--dist-init-addr={of.host(0)}:{of.http + 1}")
+
+
+def test_a_healthy_group_is_silent(tmp_path: Path) -> None:
+    of = group(31)
+    found = together(tmp_path, 3, of, words=words(of), mode="Require")
+    assert [(each.code, each.found) for each in found] == [(0, [])] * 3, [each.log for each in found]
+    assert max(each.message["seconds"] for each in found) < 15
+
+
+def test_ranks_that_come_later_are_waited_for(tmp_path: Path) -> None:
+    """A worker may be there before rank 0, and rank 0 before a worker."""
+    of = group(32)
+    early = start(tmp_path, 1, 3, of, mode="Require", seconds=40)
+    time.sleep(1)
+    leader = start(tmp_path, 0, 3, of, mode="Require", seconds=40)
+    time.sleep(1)
+    late = start(tmp_path, 2, 3, of, mode="Require", seconds=40)
+    found = [done(tmp_path, rank, process) for rank, process in ((0, leader), (1, early), (2, late))]
+    assert [(each.code, each.found) for each in found] == [(0, [])] * 3, [each.log for each in found]
+
+
+def test_a_rank_that_never_starts_ends_all_others(tmp_path: Path) -> None:
+    of = group(33)
+    begun = time.monotonic()
+    found = together(tmp_path, 4, of, {3: None}, mode="Require")  # type: ignore[dict-item]
+    assert [(each.code, each.found) for each in found] == [(1, [(3, "absent")])] * 3
+    assert all("rank 3 did not come within 2 s" in each.said for each in found)
+    assert time.monotonic() - begun < 25
+
+
+def test_a_leader_that_never_starts(tmp_path: Path) -> None:
+    of = group(34)
+    found = together(tmp_path, 2, of, {0: None}, mode="Require")  # type: ignore[dict-item]
+    assert [(each.code, each.found) for each in found] == [(1, [(0, "absent")])]
+    assert f"port {of.port} of {of.host(0)}: refused" in found[0].said
+
+
+def test_what_a_rank_finds_on_its_node_holds_the_others_too(tmp_path: Path) -> None:
+    of = group(35)
+    found = together(tmp_path, 3, of, {1: {"shm": 16 << 20}}, mode="Require")
+    assert [(each.code, each.found) for each in found] == [(1, [(1, "shm")])] * 3
+    warned = together(tmp_path, 3, group(35), {1: {"shm": 16 << 20}})
+    assert [(each.code, each.found) for each in warned] == [(0, [(1, "shm")])] * 3
+
+
+def test_a_port_that_the_engine_needs_is_taken(tmp_path: Path) -> None:
+    of = group(36)
+    with socket.create_server((of.host(0), of.http)):
+        found = together(tmp_path, 2, of, words=words(of))
+    assert [each.found for each in found] == [[(0, "ports")]] * 2
+    assert f"port {of.http}, which the engine will use, is taken" in found[1].said
+
+
+def test_a_rank_that_nobody_reaches(tmp_path: Path) -> None:
+    """It listens where nobody looks, as behind a firewall."""
+    of = group(37)
+    found = together(tmp_path, 3, of, {2: {"bind": "127.37.9.9"}})
+    assert [each.found for each in found] == [[(2, "reach")]] * 3, found[0].said
+    assert "no rank reaches it at port" in found[0].said and "refused" in found[0].said
+
+
+def test_a_rank_that_reaches_only_rank_0(tmp_path: Path) -> None:
+    of = group(38)
+    found = together(tmp_path, 3, of, {2: {"worker": "127.38.8.%d"}})
+    assert [each.found for each in found] == [[(1, "reach")]] * 3
+    assert "rank 2 does not reach it" in found[0].said
+
+
+def test_a_name_that_does_not_resolve(tmp_path: Path) -> None:
+    of = group(39)
+    found = together(tmp_path, 2, of, {0: {"worker": "rank-%d.invalid"}})
+    assert [each.found for each in found] == [[(1, "names")]] * 2
+    assert "rank-1.invalid does not resolve" in found[1].said
+
+
+def test_the_group_runs_already(tmp_path: Path) -> None:
+    """Only this rank was started again: rank 0's engine listens, and its check does not."""
+    of = group(40)
+    with socket.create_server((of.host(0), of.http)):
+        found = done(tmp_path, 1, start(tmp_path, 1, 2, of, words=words(of), mode="Require", seconds=40))
+    assert (found.code, found.found) == (0, [])
+
+
+def test_a_rank_that_comes_late_takes_no_check_for_an_engine(tmp_path: Path) -> None:
+    """Rank 0 does not wait any more, and still holds the ports of its engine open: it starts no engine."""
+    of = group(46)
+    held = Ports(of.host(0), [of.http])
+    found = done(tmp_path, 1, start(tmp_path, 1, 2, of, words=words(of), mode="Require"))
+    assert held.open and (found.code, found.found) == (1, [(0, "absent")])
+
+
+def test_strangers_at_the_meeting_are_not_heard(tmp_path: Path) -> None:
+    of, over = group(41), threading.Event()
+    odd = [{"rank": 99, "ports": [], "clock": 0, "left": 1}, {"rank": 1, "ports": "a", "clock": None}]
+    rubbish = [b"GET / HTTP/1.1\r\n\r\n", b"x" * 200_000, b"[" * 5000 + b"\n", *(json.dumps(each).encode() for each in odd)]
+
+    def disturb() -> None:
+        while not over.wait(0.02):
+            for text in rubbish:
+                try:
+                    with socket.create_connection((of.host(0), of.port), 1) as line:
+                        line.sendall(text + b"\n")
+                except OSError:
+                    pass
+
+    thread = threading.Thread(target=disturb)
+    thread.start()
+    try:
+        found = together(tmp_path, 2, of, mode="Require")
+    finally:
+        over.set()
+        thread.join()
+    assert [(each.code, each.found) for each in found] == [(0, [])] * 2, [each.log for each in found]
+
+
+def test_a_rank_that_dies_in_between_is_named(tmp_path: Path) -> None:
+    of = group(42)
+    leader = start(tmp_path, 0, 3, of)
+    other = start(tmp_path, 1, 3, of)
+    with socket.socket() as line:
+        until = time.monotonic() + 10
+        while line.connect_ex((of.host(0), of.port)) and time.monotonic() < until:
+            time.sleep(0.05)
+        line.sendall(json.dumps({"rank": 2, "ports": [1], "clock": time.time(), "left": 29.0}).encode() + b"\n")
+    found = [done(tmp_path, rank, process) for rank, process in ((0, leader), (1, other))]
+    assert [each.found for each in found] == [[(2, "meeting"), (2, "reach")]] * 2
+    assert "it left the check before its end" in found[0].said
+
+
+def test_a_network_that_swallows_what_is_large() -> None:
+    """As with an MTU that differs: ports answer, and data does not come through."""
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        config = {"rank": 0, "size": 2, "leader": "127.0.0.1", "worker": "127.0.0.1"}
+        meeting = Meeting(config, Words(()), Ports("127.0.0.1", []), {}, time.monotonic() + 30)
+        ports = {"1": [deaf.getsockname()[1]]}
+        assert meeting.reach({"ports": ports}) == {"failed": []}
+        assert meeting.copy({"shift": 1, "ports": ports}) == {"to": 1, "rate": None, "why": "no answer"}
+
+
+def test_torch_between_all_ranks(tmp_path: Path) -> None:
+    env = fake_torch(tmp_path)
+    found = together(tmp_path, 2, group(43), env=env, isolated=False, mode="Require")
+    assert [(each.code, each.found) for each in found] == [(0, [])] * 2, [each.log for each in found]
+    assert "noise of gloo" in found[0].log, "what NCCL says is in the log"
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("raise RuntimeError('no route between GPUs')", "RuntimeError: no route between GPUs"),
+        ("os._exit(7)", "its process ended with code 7"),
+        ("time.sleep(3600)", "no end within"),
+    ],
+    ids=["raises", "dies", "hangs"],
+)
+def test_torch_that_fails(tmp_path: Path, how: str, words: str) -> None:
+    env = fake_torch(tmp_path, how)
+    begun = time.monotonic()
+    found = together(tmp_path, 2, group(44), env=env, isolated=False)
+    assert [each.found for each in found] == [[(0, "collective"), (1, "collective")]] * 2, [each.log for each in found]
+    assert words in found[0].said and time.monotonic() - begun < 35
+
+
+def test_torch_that_cannot_be_loaded_everywhere_is_not_waited_for(tmp_path: Path) -> None:
+    env = fake_torch(tmp_path)
+    found = together(tmp_path, 2, group(45), {0: {"env": env}}, isolated=False)
+    assert [each.found for each in found] == [[]] * 2, [each.log for each in found]
+
+
+def test_a_single_gpu_proves_its_own_torch(tmp_path: Path) -> None:
+    env = fake_torch(tmp_path, "raise RuntimeError('CUDA error: out of memory')")
+    found = done(tmp_path, 0, start(tmp_path, env=env, isolated=False, gpus=1))
+    assert (0, "collective") in found.found and "CUDA error" in found.said

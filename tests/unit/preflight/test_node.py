@@ -1,0 +1,195 @@
+"""What a rank sees of its own node: the check as a process on its own, with a faked /sys, /proc and /dev."""
+
+import json
+import os
+import resource
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ome_operator.preflight.node import Words
+from tests.support.preflights import ENGINE, Done, device, root, run, weights, write
+
+MANY, FEW = "mlx5_0,mlx5_1", "--disaggregation-ib-device=mlx5_0,mlx5_7"
+
+
+def alone(folder: Path, *args: str, **options: Any) -> Done:
+    """The check with more arguments of the engine."""
+    return run(folder, words=(*ENGINE, *args), **options)
+
+
+def rdma(folder: Path, **second: Any) -> Path:
+    """A node with two devices."""
+    at = root(folder)
+    device(at, "mlx5_0", 0)
+    device(at, "mlx5_1", 1, **second)
+    return at
+
+
+def test_a_healthy_rank_is_silent(tmp_path: Path) -> None:
+    at, model = rdma(tmp_path), weights(tmp_path / "model")
+    write(at, "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "512\n")
+    for number in range(8):
+        write(at, f"dev/nvidia{number}", "")
+    write(at, "proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Thu")
+    env = {"NCCL_IB_HCA": "mlx5", "NCCL_SOCKET_IFNAME": "eth", "NCCL_IB_GID_INDEX": "3", "CUDA_VERSION": "12.8.1"}
+    args = (f"--model-path={model}", f"--disaggregation-ib-device={MANY}", "--served-model-name=/not/a/path")
+    found = alone(tmp_path, *args, env=env, mode="Require", gpus=8, hugepages={"2Mi": 1 << 30}, shm=1 << 30, limits={})
+    few = "files may be open" in found.said  # of this machine
+    assert (found.found, found.code) == (([(0, "nofile")], 1) if few else ([], 0)), found.said
+    assert found.message["seconds"] < 15
+
+
+@pytest.mark.parametrize(
+    ("args", "env", "check", "words"),
+    [
+        ([FEW], {}, "devices", "mlx5_7 is not there; there are: mlx5_0, mlx5_1"),
+        (["--disaggregation-ib-device", '{"0": "mlx5_0", "1": "mlx5_9"}'], {}, "devices", "mlx5_9 is not there"),
+        ([], {"NCCL_IB_HCA": "=ib0,ib1"}, "devices", "none of these is there"),
+        ([], {"UCX_NET_DEVICES": "mlx4_0:1"}, "devices", "none of these is there"),
+        ([], {"NCCL_SOCKET_IFNAME": "bond0"}, "interfaces", "there are only: eth0, lo"),
+        ([], {"GLOO_SOCKET_IFNAME": "=eth"}, "interfaces", "GLOO_SOCKET_IFNAME"),
+        ([], {"NCCL_IB_HCA": "mlx5_1", "NCCL_IB_GID_INDEX": "1"}, "gid", "mlx5_1 has no GID there"),
+        ([], {"NCCL_IB_HCA": "mlx5_1", "NCCL_IB_GID_INDEX": "2"}, "gid", "not RoCE v2"),
+        (["--tokenizer-path=/no/such"], {}, "paths", "--tokenizer-path names /no/such"),
+        (["--lora-paths", "a=/no/lora"], {}, "paths", "/no/lora"),
+        ([], {"NCCL_TOPO_FILE": "/no/topo.xml"}, "paths", "NCCL_TOPO_FILE names /no/topo.xml"),
+    ],
+)
+def test_what_arguments_and_variables_name_is_looked_for(
+    tmp_path: Path, args: list[str], env: dict[str, str], check: str, words: str
+) -> None:
+    rdma(tmp_path, link="Ethernet")
+    found = alone(tmp_path, *args, env=env)
+    assert found.found == [(0, check)] and words in found.said
+    assert found.message["findings"][0]["fix"] and found.code == 0, "Warn: the engine starts"
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"NCCL_IB_HCA": "^mlx5_0"},
+        {"NCCL_IB_HCA": "=mlx5_0,mlx5_5"},
+        {"UCX_NET_DEVICES": "eth0"},
+        {"UCX_NET_DEVICES": "all"},
+        {"NCCL_SOCKET_IFNAME": "^docker,lo"},
+    ],
+)
+def test_lists_of_which_a_part_is_enough_are_no_finding(tmp_path: Path, env: dict[str, str]) -> None:
+    rdma(tmp_path)
+    assert alone(tmp_path, "--dump-path=/made/later", "--chat-template=llama", env=env).found == []
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        ({"rate": 200}, "mlx5_1 runs at 200 Gb/s, others of this node at 400"),
+        ({"state": "1: DOWN"}, "port 1 of mlx5_1 is DOWN (Disabled)"),
+        ({"state": "2: INIT"}, "is INIT"),
+    ],
+)
+def test_links(tmp_path: Path, second: dict[str, Any], words: str) -> None:
+    rdma(tmp_path, **second)
+    found = alone(tmp_path, f"--disaggregation-ib-device={MANY}", mode="Require")
+    assert found.found == [(0, "links")] and words in found.said and found.code == 1
+
+
+def test_a_device_that_the_container_may_not_open(tmp_path: Path) -> None:
+    at = rdma(tmp_path)
+    (at / "dev/infiniband/uverbs1").unlink()
+    found = alone(tmp_path, f"--disaggregation-ib-device={MANY}")
+    assert found.found == [(0, "devices")] and "/dev/infiniband/uverbs1 of mlx5_1" in found.said
+
+
+def test_a_file_of_the_weights_that_is_cut_short(tmp_path: Path) -> None:
+    model = weights(tmp_path / "model", 3)
+    file = model / "model-2-of-3.safetensors"
+    whole = file.stat().st_size
+    file.write_bytes(file.read_bytes()[:-10])
+    (model / "model-3-of-3.safetensors").unlink()
+    found = alone(tmp_path, env={"MODEL_PATH": str(model)})
+    assert found.found == [(0, "weights"), (0, "weights")]
+    assert f"{file} has {whole - 10} bytes, and its header says {whole}" in found.said
+    assert "model-3-of-3.safetensors is no whole file" in found.said
+
+
+@pytest.mark.parametrize("text", [b"", b"\xff" * 7, b"\xff" * 40, b"\x02\0\0\0\0\0\0\0[]", b"\x04\0\0\0\0\0\0\0null"])
+def test_weights_that_are_none(tmp_path: Path, text: bytes) -> None:
+    model = weights(tmp_path / "model")
+    (model / "model-1-of-2.safetensors").write_bytes(text)
+    assert alone(tmp_path, f"--model={model}").found == [(0, "weights")]
+
+
+def test_an_index_that_cannot_be_read(tmp_path: Path) -> None:
+    model = weights(tmp_path / "model")
+    (model / "model.safetensors.index.json").write_text("[1")
+    assert "cannot be read" in alone(tmp_path, f"--model-path={model}").said
+
+
+def test_limits_of_the_process(tmp_path: Path) -> None:
+    at = rdma(tmp_path)
+    write(at, "proc/self/status", "CapEff:\t0000000000000000\n")
+    few = {resource.RLIMIT_NOFILE: 1024, resource.RLIMIT_MEMLOCK: 65536}
+    found = alone(tmp_path, f"--disaggregation-ib-device={MANY}", limits=few)
+    assert found.found == [(0, "memlock"), (0, "nofile")]
+    assert "at most 1024 files may be open, and 4096 are needed" in found.said and "64 KiB may be locked" in found.said
+
+
+def test_shared_memory_and_huge_pages(tmp_path: Path) -> None:
+    found = alone(tmp_path, shm=16 << 20, hugepages={"2Mi": 1 << 30})
+    assert found.found == [(0, "hugepages"), (0, "shm")]
+    assert "/dev/shm has 16 MiB, and 64 are needed" in found.said
+    assert "1024 MiB of hugepages-2Mi were asked for, and the node has no of them" in found.said
+
+
+def test_gpus_and_driver(tmp_path: Path) -> None:
+    at = root(tmp_path)
+    for number in range(7):
+        write(at, f"dev/nvidia{number}", "")
+    write(at, "dev/nvidiactl", "")
+    write(at, "proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  470.82.01  Release")
+    found = alone(tmp_path, env={"CUDA_VERSION": "12.6.1"}, gpus=8, shm=1 << 30)
+    assert {check for _, check in found.found} - {"nofile"} == {"gpus", "driver"}
+    assert "7 GPUs are seen, and 8 were asked for" in found.said
+    assert "driver 470 of the node is older than 525, which the image's CUDA 12.6.1 needs" in found.said
+
+
+@pytest.mark.parametrize(
+    ("lines", "asked", "words"),
+    [
+        ("GPU 0: H100 (UUID: a)\nGPU 1: H100 (UUID: b)", 2, ""),
+        ("GPU 0: H100 (UUID: a)\n  MIG 1g.10gb Device 0: (UUID: c)\n  MIG 1g.10gb Device 1: (UUID: d)", 2, ""),
+        ("GPU 0: H100 (UUID: a)", 2, "1 GPUs are seen, and 2 were asked for"),
+        ("Unable to determine the device handle for GPU0000:CB:00.0: Unknown Error", 1, "(Unable to determine the device"),
+    ],
+)
+def test_gpus_as_their_own_tool_lists_them(tmp_path: Path, lines: str, asked: int, words: str) -> None:
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text(f"#!/bin/sh\ncat <<'E'\n{lines}\nE\n")
+    tool.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    found = alone(tmp_path, env={"PATH": path}, gpus=asked, root="", shm=1 << 30)
+    assert ((0, "gpus") in found.found) is bool(words) and words in found.said
+
+
+def test_words_of_a_shell_line() -> None:
+    line = "exec python3 -m sglang.launch_server --port 30000 --model-path='/a b' # --tp 3"
+    found = Words(["bash", "-c", line, "--x=1", "--y", "--z"])
+    assert list(found.flags()) == [("--port", "30000"), ("--model-path", "/a b"), ("--x", "1")]
+    assert list(Words(["--a 'b"]).flags()) == [("--a", "'b")], "a quote that does not end"
+
+
+def test_a_check_that_cannot_read_what_it_was_told(tmp_path: Path) -> None:
+    """It says so, and holds an engine only where it has to."""
+    for mode, code in (("Warn", 0), ("Require", 1)):
+        found = run(tmp_path, mode=mode, size="many")
+        assert found.code == code and "the check itself failed: ValueError" in found.said
+        assert "Traceback" not in found.log
+
+
+def test_a_message_is_bounded_and_says_what_it_leaves_out(tmp_path: Path) -> None:
+    found = alone(tmp_path, "--lora-paths", *(f"/no/such/日本語/{number}" for number in range(300)))
+    assert 5 < len(found.message["findings"]) < 60 and found.message["more"] == 300 - len(found.message["findings"])
+    assert len(json.dumps(found.message, ensure_ascii=False).encode()) < 4096
+    assert found.log.count("preflight: rank 0: paths") == 300, "the log has all"

@@ -1,0 +1,131 @@
+"""A file of another version, cut off, or made by somebody who means harm is a sentence."""
+
+import copy
+import gzip
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ome_operator.recorder import recording, replay
+from ome_operator.recorder.facts import Unreadable
+from tests.support.incidents import FOLDER
+
+PACKED = (FOLDER / "rank-evicted.json.gz").read_bytes()
+PLAIN = gzip.decompress(PACKED)
+NAME = "team/svc"
+
+
+def data() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(PLAIN)
+    return found
+
+
+def sentence(content: bytes) -> str:
+    with pytest.raises(Unreadable) as error:
+        recording.decoded(content)
+    return str(error.value)
+
+
+def test_packed_or_plain_it_says_the_same() -> None:
+    assert recording.data_of(PACKED) == recording.data_of(PLAIN)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.7, 0.99])
+def test_cut_in_the_middle(share: float) -> None:
+    assert "no recording" in sentence(b"{}") and "copy it again" in sentence(PLAIN[: int(len(PLAIN) * share)])
+    assert sentence(PACKED[: max(3, int(len(PACKED) * share))])
+
+
+def test_damaged() -> None:
+    broken = bytearray(PACKED)
+    broken[len(broken) // 2] ^= 0xFF
+    assert sentence(bytes(broken))
+
+
+def test_another_version() -> None:
+    said = sentence(json.dumps(data() | {"recording": 7, "ome": "9.1"}).encode())
+    assert "ome 9.1" in said and "format 7" in said and "reads format 1" in said
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"hello", b"\xff\xfe\x00", b"[]", b"null", b'{"recording": 1}', b'{"recording": true, "services": []}']
+)
+def test_no_recording(content: bytes) -> None:
+    assert sentence(content)
+
+
+def test_levels_without_end() -> None:
+    assert "levels deep" in sentence(b'{"recording":' + b"[" * 100_000 + b"]" * 100_000 + b"}")
+
+
+def test_a_little_file_that_becomes_a_huge_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "LARGEST", 2**20)
+    assert "1 MiB" in sentence(gzip.compress(b" " * 2**22))
+    assert "1 MiB" in sentence(b" " * (2**20 + 1))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        (("saw", "pods"), [], "pass 1 of team/svc.pods is no map"),
+        (("saw", "secrets"), {}, "is no table of a pass"),
+        (("saw", "children"), {"a": {}}, "should have 2 parts"),
+        (("saw", "nodes"), {"n": {"name": "n"}}, "nodes.n has no version"),
+        (("saw", "settings"), {"password": 1}, "password is no setting"),
+        (("saw", "service"), {"metadata": {}}, "service cannot be read"),
+        (("now",), "yesterday", "now is no time"),
+        (("now",), "2026-01-01T00:00:00", "no time zone"),
+        (("decided",), {"steps": 3}, "decided.steps is no list"),
+        (("times",), "x", ""),
+    ],
+)
+def test_what_is_wrong_is_named(path: tuple[str, ...], value: Any, said: str) -> None:
+    told = data()
+    at = told["services"][NAME]["passes"][0]
+    for key in path[:-1]:
+        at = at[key]
+    at[path[-1]] = value
+    content = json.dumps(told).encode()
+    if said:
+        assert said in sentence(content)
+    else:
+        assert recording.decoded(content)
+
+
+def test_whatever_stands_in_a_file_it_is_replayed_or_a_sentence() -> None:
+    """A leaf or a branch is something else: nothing but a sentence comes of it, or another decision."""
+    chance, outcomes = random.Random(1), {"read": 0, "refused": 0}
+    told = data()
+    told["services"][NAME]["passes"] = told["services"][NAME]["passes"][:2]
+    for _ in range(150):
+        broken = copy.deepcopy(told)
+        _break(broken["services"], chance)
+        try:
+            found = recording.decoded(json.dumps(broken).encode())
+            list(replay.replayed(found.services.get(NAME, []), True))
+            outcomes["read"] += 1
+        except Unreadable as error:
+            assert str(error)
+            outcomes["refused"] += 1
+    assert min(outcomes.values()) > 20, outcomes
+
+
+def _break(value: Any, chance: random.Random) -> None:
+    """Another value somewhere below."""
+    while True:
+        keys = list(value) if isinstance(value, dict) else list(range(len(value)))
+        key = chance.choice(keys)
+        if not isinstance(value[key], dict | list) or not value[key] or chance.random() < 0.1:
+            value[key] = chance.choice([None, "", "x" * 300, -1, 2**70, 1.5, True, [], {}, [[]], {"a": 1}, "\x1b[2J"])
+            return
+        value = value[key]
+
+
+def test_a_recording_is_not_followed_out_of_its_folder(tmp_path: Path) -> None:
+    """Nothing in a file names another file: the words of the file stay words."""
+    told = data()
+    told["services"][NAME]["passes"][0]["saw"]["settings"]["well_known"] = str(tmp_path)
+    assert recording.decoded(json.dumps(told).encode())

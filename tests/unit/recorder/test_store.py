@@ -1,0 +1,119 @@
+"""What is kept, and how much: the bound is in bytes over all services."""
+
+import gc
+import tracemalloc
+from dataclasses import replace
+from datetime import timedelta
+
+from ome_operator.core.observed.objects import Node, Observed, Ref
+from ome_operator.core.sync import sync
+from ome_operator.recorder.passes import Around, Ear, Pass
+from ome_operator.recorder.store import PASSES, Recorder
+from tests.support.shapes import Shape
+from tests.support.simulator import World
+
+SHAPE = Shape(size=2, engines=2, decoders=1)
+WORLD = World(SHAPE.service(), SHAPE.deps(), 1)
+WORLD.settle()
+SEEN = WORLD.observed()
+AROUND = Around()
+
+
+def ref(number: int) -> Ref:
+    return Ref("InferenceService", "team", f"s{number}")
+
+
+def made(number: int, uid: str = "u", seen: Observed = SEEN) -> Pass:
+    """A pass in which a pod has other words than in the pass before."""
+    first, *others = seen.pods
+    pods = (first._replace(version=number, message=f"{number:>05}", reason="Starting", ready=False), *others)
+    service, now = replace(WORLD.service, uid=uid), WORLD.now + timedelta(seconds=number)
+    ear = Ear(service, WORLD.deps, replace(seen, pods=pods))
+    return ear.heard(now, sync(service, ear.deps, ear.observed, now), AROUND)
+
+
+def test_the_last_passes_of_a_service_are_kept_in_their_order() -> None:
+    kept = Recorder(2**30)
+    for number in range(PASSES + 5):
+        kept.add(ref(0), made(number))
+    assert [found.observed.pods[0].version for found in kept.of(ref(0))] == list(range(5, PASSES + 5))
+
+
+def test_passes_that_see_and_decide_the_same_are_a_single_pass() -> None:
+    kept = Recorder(2**30)
+    for _ in range(3):
+        kept.add(ref(0), made(1)._replace(now=WORLD.now))
+    later = made(1)._replace(now=WORLD.now + timedelta(seconds=9))
+    kept.add(ref(0), later)
+    (found,) = kept.of(ref(0))
+    assert (found.times, found.now) == (4, later.now)
+
+
+def test_another_service_of_the_name_begins_anew_and_a_service_that_is_gone_is_forgotten() -> None:
+    kept = Recorder(2**30)
+    kept.add(ref(0), made(1))
+    kept.add(ref(0), made(2, "other"))
+    assert [found.service.uid for found in kept.of(ref(0))] == ["other"]
+    kept.forget(ref(0))
+    assert (len(kept), kept.bytes, kept.services()) == (0, 0, ())
+
+
+def test_the_bytes_over_all_services_are_bounded_and_who_has_most_loses_first() -> None:
+    kept = Recorder(600_000)
+    for quiet in range(10):
+        kept.add(ref(quiet), made(quiet))
+    for number in range(100):
+        kept.add(ref(99), made(number))
+        assert kept.bytes <= 600_000
+    assert len(kept.of(ref(99))) > 2
+    assert all(len(kept.of(ref(quiet))) == 1 for quiet in range(10)), "a busy service takes nothing from the others"
+    for number in range(1000):
+        kept.add(ref(number), made(number))
+        assert kept.bytes <= 600_000
+    assert len(kept) > 50
+
+
+def test_nothing_is_kept_where_there_is_no_room() -> None:
+    kept = Recorder(0)
+    kept.add(ref(0), made(1))
+    assert (len(kept), kept.bytes) == (0, 0)
+
+
+def test_a_table_of_nodes_counts_once_for_all_services_and_goes_with_the_last() -> None:
+    nodes = {f"n{number}": Node(f"n{number}", 1, {}, True, 8) for number in range(1000)}
+    kept, around, deps = Recorder(2**30), Around(), replace(WORLD.deps, nodes=nodes)
+
+    def looked() -> Pass:
+        ear = Ear(WORLD.service, deps, SEEN)
+        return ear.heard(WORLD.now, sync(WORLD.service, ear.deps, ear.observed, WORLD.now), around)
+
+    kept.add(ref(0), looked())
+    first = kept.bytes
+    kept.add(ref(1), looked())
+    assert kept.bytes - first < 10_000 < first
+    assert kept.of(ref(0))[0].deps.nodes is kept.of(ref(1))[0].deps.nodes
+    nodes["n0"] = nodes["n0"]._replace(version=2)
+    assert kept.of(ref(0))[0].deps.nodes["n0"].version == 1, "what the operator changes is copied"
+    for number in range(2):
+        kept.forget(ref(number))
+    assert kept.bytes == 0
+
+
+def test_what_is_counted_is_at_least_what_is_held() -> None:
+    """By Python's own account: what becomes free when the passes are forgotten."""
+    kept, shared = Recorder(2**30), [made(number) for number in range(2)]
+    del shared
+    gc.collect()
+    tracemalloc.start()
+    for service in range(20):
+        for number in range(PASSES):
+            kept.add(ref(service), made(number))
+    counted = kept.bytes
+    gc.collect()
+    before, _ = tracemalloc.get_traced_memory()
+    for service in range(20):
+        kept.forget(ref(service))
+    gc.collect()
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert 0.3 * counted < before - after < 1.1 * counted, (counted, before - after)

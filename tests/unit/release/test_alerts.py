@@ -1,0 +1,92 @@
+"""Alerts: each is explained, reads metrics that exist, fires with its fault alone, and ends with it."""
+
+import re
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ome_local.binaries import debian
+from ome_local.binaries.releases import Unavailable
+from ome_operator.engines import series
+from ome_operator.machinery.families import BY_NAME, HISTOGRAM
+from release import alerts
+from tests.support import promql
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs/alerts.md").read_text()
+ALERTS = {alert["alert"]: alert for alert in alerts.alerts()}
+OF_SCRAPES = {"namespace", "pod", "instance", "job", "container", "worker", "le", "tp_rank"}
+"""Labels that Prometheus, or an engine, adds."""
+
+
+def known() -> dict[str, set[str]]:
+    """Series that a query may read, with their labels."""
+    found = {name: OF_SCRAPES for each in series.known().values() for name in each.names} | {"up": OF_SCRAPES}
+    for family in BY_NAME.values():
+        ends = ("_bucket", "_sum", "_count") if family.kind == HISTOGRAM else ("",)
+        found |= {family.name + end: {*family.labels, *(["le"] if end == "_bucket" else []), "instance"} for end in ends}
+    return found
+
+
+def test_the_metrics_of_an_expression_are_found() -> None:
+    asked = 'sum by (le) (rate(a_total{b="x or y",c!~"d"}[5m])) / max(sglang:e) > 1e3 or absent(f) and vector(0)'
+    assert promql.metrics(asked) - {"e3"} == {"a_total", "sglang:e", "f"}
+    assert promql.labels(asked) == {"a_total": {"b", "c"}} and promql.grouped(asked) == {"le"}
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_every_metric_of_an_alert_exists_with_its_labels(name: str) -> None:
+    expression, there = ALERTS[name]["expr"], known()
+    assert promql.metrics(expression) and promql.metrics(expression) <= there.keys()
+    for metric, labels in promql.labels(expression).items():
+        assert labels <= there[metric], metric
+    every = set().union(*(there[metric] for metric in promql.metrics(expression)))
+    assert promql.grouped(expression) <= every
+    fault = {re.split(r"\{", each)[0] for each in ALERTS[name]["when"]}
+    assert fault <= there.keys(), "the test of an alert is made of series that exist"
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_every_alert_has_its_section(name: str) -> None:
+    section = PAGE.split(f"### {name}\n")[1].split("\n#")[0]
+    for part in ("Means", "Look at", "Do", "Clears"):
+        assert re.search(rf"^\* \*\*{part}\*\*: .+", section, re.M), part
+    assert ALERTS[name]["severity"] in ("critical", "warning", "info")
+    runbook = alerts._annotations(ALERTS[name])["runbook_url"]
+    assert f"(#{runbook.partition('#')[2]})" in PAGE, "the table leads to the section, as the runbook does"
+
+
+def promtool() -> str:
+    try:
+        return str(debian.prometheus()["promtool"])
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+def run(tmp_path: Path, made: Mapping[str, Any]) -> "subprocess.CompletedProcess[str]":
+    program = promtool()
+    (tmp_path / "alerts.yaml").write_text(yaml.safe_dump(alerts.rules()))
+    checked = subprocess.run(
+        [program, "check", "rules", tmp_path / "alerts.yaml"], capture_output=True, text=True, check=False
+    )
+    assert not checked.returncode, checked.stdout + checked.stderr
+    (tmp_path / "tests.yaml").write_text(yaml.safe_dump(made))
+    return subprocess.run([program, "test", "rules", tmp_path / "tests.yaml"], capture_output=True, text=True, check=False)
+
+
+def test_each_fault_fires_its_own_alert_alone_and_its_end_clears_it(tmp_path: Path) -> None:
+    made = alerts.unit_tests("alerts.yaml")
+    assert len(made["tests"]) == len(ALERTS) + 1 >= 25
+    done = run(tmp_path, made)
+    assert not done.returncode, done.stdout + done.stderr
+
+
+def test_an_alert_that_does_not_fire_is_seen(tmp_path: Path) -> None:
+    made = alerts.unit_tests("alerts.yaml")
+    (lost,) = [test for test in made["tests"] if test["name"] == "OmeRival"]
+    lost["input_series"] = [each for each in lost["input_series"] if "rivals" not in each["series"]]
+    assert run(tmp_path, {**made, "tests": [lost]}).returncode

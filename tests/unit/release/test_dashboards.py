@@ -1,0 +1,76 @@
+"""Dashboards: what is written is what Grafana reads, and every query reads series that exist."""
+
+import json
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from release import dashboards
+from tests.support import promql
+from tests.unit.release.test_alerts import OF_SCRAPES, known
+
+ROOT = Path(__file__).parents[3]
+BOARDS = {name: dashboards.dashboard(name, board) for name, board in dashboards.data().items()}
+QUERIES = [(board, panel["title"], query) for board, panel, query in dashboards.queries()]
+
+
+@pytest.mark.parametrize(("board", "title", "query"), QUERIES)
+def test_every_query_reads_series_that_exist_by_labels_that_they_have(board: str, title: str, query: str) -> None:
+    there = known()
+    asked = promql.metrics(query.replace("$namespace", "n").replace("$service", "s"))
+    assert asked and asked <= there.keys(), asked - there.keys()
+    for metric, labels in promql.labels(query).items():
+        assert labels <= there[metric] | OF_SCRAPES, metric
+    assert promql.grouped(query) <= set().union(*(there[metric] for metric in asked))
+
+
+def test_panels_of_engines_say_so() -> None:
+    for _, panel, query in dashboards.queries():
+        own = all(metric.startswith("ome_") for metric in promql.metrics(query))
+        assert own == ("of" not in panel), panel["title"]
+
+
+def test_what_a_legend_names_is_a_label_of_its_query() -> None:
+    for board in dashboards.data().values():
+        for panel in (each for panels in board["rows"].values() for each in panels):
+            assert set(panel) <= {"title", "kind", "unit", "width", "red", "text", "of", "queries"}
+            assert panel.get("kind", "timeseries") in dashboards.KINDS
+            for legend, query in panel["queries"].items():
+                for label in {part.split("}}")[0] for part in legend.split("{{")[1:]}:
+                    assert label in promql.grouped(query), f"{panel['title']}: {label}"
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_it_is_a_dashboard(name: str) -> None:
+    """Grafana's own schema is no package here, so what its documentation asks for is looked at."""
+    board: dict[str, Any] = json.loads(json.dumps(BOARDS[name]))
+    assert board["uid"] == f"ome-{name}" and len(board["uid"]) <= 40 and "id" not in board
+    numbers = [panel["id"] for panel in board["panels"]]
+    assert len(numbers) == len(set(numbers))
+    for panel in board["panels"]:
+        place = panel["gridPos"]
+        assert place["x"] >= 0 and place["x"] + place["w"] <= 24 and place["h"] > 0
+        if panel["type"] != "row":
+            assert panel["datasource"] == {"type": "prometheus", "uid": "${source}"}
+            assert [target["refId"] for target in panel["targets"]] == list("ABCDEFGH")[: len(panel["targets"])]
+    assert board["templating"]["list"][0]["name"] == "source"
+    names = {each["name"] for each in board["templating"]["list"]}
+    assert {word for word in ("namespace", "service") if f"${word}" in json.dumps(board["panels"])} <= names
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_no_panel_lies_on_another(name: str) -> None:
+    places = [panel["gridPos"] for panel in BOARDS[name]["panels"]]
+    for a, b in combinations(places, 2):
+        apart = (
+            a["x"] + a["w"] <= b["x"] or b["x"] + b["w"] <= a["x"] or a["y"] + a["h"] <= b["y"] or b["y"] + b["h"] <= a["y"]
+        )
+        assert apart, (a, b)
+
+
+def test_there_are_three() -> None:
+    assert set(BOARDS) == {"fleet", "service", "nodes"}
+    folder = ROOT / "charts/ome-resources/files/dashboards"
+    assert {file.stem for file in folder.iterdir()} == set(BOARDS)
