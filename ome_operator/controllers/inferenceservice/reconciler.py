@@ -17,8 +17,8 @@ from ome_operator.controllers.base import CORE, Core, WallClock
 from ome_operator.controllers.inferenceservice import autoscalers, journal, starting
 from ome_operator.controllers.inferenceservice.execution import Execution, Result
 from ome_operator.controllers.inferenceservice.executor import Executor
-from ome_operator.controllers.inferenceservice.foreign_pods import ForeignPods
 from ome_operator.controllers.inferenceservice.flight import Flight
+from ome_operator.controllers.inferenceservice.foreign_pods import ForeignPods
 from ome_operator.controllers.inferenceservice.gangs import Gangs
 from ome_operator.controllers.inferenceservice.memory import Key, ServiceMemory, pause
 from ome_operator.controllers.waves import WaveRegistry

@@ -26,7 +26,7 @@ from ome_operator.core.rollout.step import RolloutStep
 
 ON_DEMAND = 1200.0
 """Seconds that a gang has whose nodes come on demand: a cloud needs minutes for a machine with GPUs."""
-LOOK = 15.0
+LOOK = 30.0
 """Seconds until a gang that waits looks again, should no event have woken it."""
 
 

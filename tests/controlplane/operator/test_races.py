@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import time
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
