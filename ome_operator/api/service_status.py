@@ -189,6 +189,8 @@ class PlacementStatus(Spec):
     """Whether groups are made and not all on nodes; else it waits for its turn."""
     sure: bool | None = None
     """Whether it seemed to fit when the present try began."""
+    priority: int | None = None
+    """Priority of its pods, by their PriorityClass."""
 
 
 class GroupStatus(Spec):

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 from ome_operator import keys
 from ome_operator.api import Invalid
 from ome_operator.cache.indices import Index
+from ome_operator.cache.mounts import MountIndex
+from ome_operator.cache.occupancy import Occupancy
 from ome_operator.cache.resources import BENCHMARK, CATALOG, HELD, JOB, MODELS, SERVICE, SERVING, SHORT, Resource, same
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.brake import Brake, brake
@@ -40,12 +42,15 @@ class ClusterCache:
     """Facts of all kinds; `settled` has what settings say, and whether all is frozen."""
 
     def __init__(self, settled: Deps, clock: Callable[[], float] = time.monotonic) -> None:
+        self.mounts = MountIndex()
+        self.occupancy = Occupancy()
         self.children: dict[str, Store[Child, tuple[str, str]]] = {
-            kind: Store(child_group, _same_fact, clock=clock) for kind in (*CHILDREN, *ON_DEMAND, JOB)
+            kind: Store(child_group, _same_fact, self.mounts.noted if kind == "ControllerRevision" else _ignored, clock)
+            for kind in (*CHILDREN, *ON_DEMAND, JOB)
         }
         self._index = Index(settled)
         index = self._index
-        self.pods: Store[Pod, tuple[str, str]] = Store(pod_group, _same_fact, index.pod, clock)
+        self.pods: Store[Pod, tuple[str, str]] = Store(pod_group, _same_fact, self._pod_noted, clock)
         kinds = (SERVICE, *CATALOG, BENCHMARK, *SHORT)
         noted = {BENCHMARK: index.benchmark, SERVING: index.serving, **dict.fromkeys(HELD, self._model_noted)}
         self.resources: dict[str, Store[Resource, Ref]] = {
@@ -70,6 +75,7 @@ class ClusterCache:
         )
         for store in every:
             store.tidy()
+        self.occupancy.tidy(self._index.deps.nodes)
 
     def uids(self, kind: str, namespace: str = "") -> set[str]:
         """UIDs of a kind in a namespace, or in all, for audits."""
@@ -106,6 +112,11 @@ class ClusterCache:
     def pods_of(self, namespace: str, service: str) -> tuple[Pod, ...]:
         """All pods with the label of a service, in a stable order."""
         return tuple(sorted(self.pods.group((namespace, service)), key=lambda pod: pod.name))
+
+    def holds_room(self, uid: str) -> bool:
+        """Whether `occupancy` counts a pod once it is on a node."""
+        pod = self.pods.get(uid)
+        return pod is not None and pod.component != keys.ROUTER
 
     def record(self, node: str) -> NodeRecord | None:
         """The record of a node; the newest where an old one of the same name is still going."""
@@ -164,6 +175,10 @@ class ClusterCache:
         self._stamps[uid] = stamp
         return from_api.child(kind, body)
 
+    def _pod_noted(self, old: Pod | None, new: Pod | None) -> None:
+        self._index.pod(old, new)
+        self.occupancy.pod(old, new)
+
     def _node_noted(self, old: NodeResource | None, new: NodeResource | None) -> None:
         for name in {each.node.name for each in (old, new) if each is not None}:
             found = self.node(name)
@@ -190,7 +205,7 @@ class ClusterCache:
         )
 
 
-def _ignored(old: Resource | None, new: Resource | None) -> None:
+def _ignored(old: Any, new: Any) -> None:
     """Nobody keeps an index of these."""
 
 

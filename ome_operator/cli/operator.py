@@ -95,7 +95,10 @@ def operator(
         int, typer.Option(help="Most services that such an edit replaces at the same time; 0: as the wave has.", min=0)
     ] = _DEFAULTS.max_concurrent_services,
     gang_timeout: Annotated[
-        float, typer.Option(help="Seconds in which groups have to be on nodes as a whole, or give them back; 0: never.")
+        float,
+        typer.Option(
+            help="Seconds in which groups have to be on nodes as a whole, or are given back; 0: never.", min=0, max=3600
+        ),
     ] = _DEFAULTS.gang_timeout,
     lint_refuse: Annotated[
         bool, typer.Option(help="Do not roll out new revisions whose flags SGLang's own parser refuses (docs/lint.md).")

@@ -25,8 +25,11 @@ FRESH = timedelta(minutes=12)
 """The same for kubelets: they try a mount every two minutes, and tell it at least every five after the first 25 times."""
 BESIDE = ("Scheduled", "FailedScheduling", "Pulled", "Created", "Started", "Killing", "Unhealthy", "BackOff")
 """Reasons of the most frequent events about pods, which say nothing of a pod that has not started on its node."""
+COMING = ("TriggeredScaleUp", "Nominated")
+"""What autoscalers of nodes say about a pod for which they make a node: cluster-autoscaler, Karpenter."""
 SHARED = 3.0
 """Events of a namespace are read once for all services that ask within so many seconds: the API server scans them all."""
+_RARE = ",".join(["involvedObject.kind=Pod", *(f"reason!={reason}" for reason in BESIDE)])
 
 
 async def tell(client: Client, resource: Resource, event: Event, now: datetime) -> None:
@@ -94,8 +97,22 @@ def create_failures(client: Client, clock: Callable[[], float], wall: Callable[[
 
 def start_failures(client: Client, clock: Callable[[], float], wall: Callable[[], datetime]) -> EventReader[Why]:
     """What keeps nodes from starting the containers of a pod, by the UID of the pod."""
-    selector = ",".join(["involvedObject.kind=Pod", *(f"reason!={reason}" for reason in BESIDE)])
-    return EventReader(client, clock, wall, selector, unstarted)
+    return EventReader(client, clock, wall, _RARE, unstarted)
+
+
+def scale_ups(client: Client, clock: Callable[[], float], wall: Callable[[], datetime]) -> EventReader[datetime]:
+    """When an autoscaler said last that it makes a node for a pod, by the UID of the pod."""
+    return EventReader(client, clock, wall, _RARE, coming)
+
+
+def coming(events: Iterable[Mapping[str, Any]], _: datetime) -> dict[str, datetime]:
+    """UID of a pod -> when an autoscaler spoke of it last."""
+    found: dict[str, datetime] = {}
+    for event in events:
+        uid, at = (event.get("involvedObject") or {}).get("uid") or "", when(event)
+        if at is not None and event.get("reason") in COMING:
+            found[uid] = max(at, found.get(uid, at))
+    return found
 
 
 def unstarted(events: Iterable[Mapping[str, Any]], now: datetime) -> dict[str, Why]:

@@ -42,20 +42,12 @@ class WeightsGC:
         for place, _ in sorted(allowed - record.remove):
             logger.info("node %s may remove %s: no model, no revision and no pod refers to it", record.node, place)
 
-    def _kept(self, one: Unused) -> bool:
+    def _kept(self, offered: Unused) -> bool:
         """Whether a stored revision of any service would mount it."""
-        pods = (pod for child in self._cluster.children["ControllerRevision"] for pod in _templates(child.content))
-        return any(reaches(hosts(pod), (one.directory, *one.paths)) for pod in pods)
+        return self._cluster.mounts.reached((offered.directory, *offered.paths))
 
     async def _mounted(self, node: str) -> set[str]:
         """Directories of a node that its pods mount now."""
         pods = await self._client.list_objects("Pod", field_selector=f"spec.nodeName={node}")
         alive = (one for one in pods if (one.get("status") or {}).get("phase") not in ENDED)
         return {place for pod in alive for place in hosts(pod.get("spec") or {})}
-
-
-def _templates(content: Manifest | None) -> list[Manifest]:
-    """Pod specs of all roles that a ControllerRevision stores."""
-    roles = ((content or {}).get("data") or {}).get("workloads") or {}
-    sets = [role.get(part) for role in roles.values() for part in ("leader", "worker")]
-    return [one["spec"]["template"]["spec"] for one in sets if one]

@@ -252,9 +252,9 @@ def _waiting(placing: Placing, want: Desired) -> Iterator[Problem]:
     for each in want.progress:
         groups = placing.withheld.get(each.role.component, 0)
         if groups and not each.complete:
-            what = f"{each.role.title} waits for nodes with {groups} of {each.role.groups} groups"
-            why = placing.waits or "others that want the same nodes come first, or it has just given them back"
-            yield Problem(CONDITION[each.role.component], Reason.WAITING_FOR_ROOM, f"{what}: {why}")
+            why = placing.waits or "its turn: it has just given back what it had, or others come first"
+            of = f" ({groups} of {each.role.groups} groups)" if each.role.groups > 1 else ""
+            yield Problem(CONDITION[each.role.component], Reason.WAITING_FOR_ROOM, f"{each.role.title}{of} waits for {why}")
 
 
 def _urls(intent: Intent, want: Desired) -> dict[str, str]:

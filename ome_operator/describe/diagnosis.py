@@ -200,6 +200,7 @@ _STEPS: Mapping[str, str] = {
         "add or label such nodes, or ask for less; where they come on demand: "
         "kubectl annotate isvc {service} ome.io/ignore-fit=true"
     ),
+    Reason.WAITING_FOR_ROOM: "free what the message names, or wait: it is tried again by itself when it seems to fit",
     Reason.WAITING_FOR_TURN: "ome status runtime, with the name that the message says: how far the waves of its edit are",
     Reason.PAUSED: "remove spec.rollout.paused to go on",
     Reason.INTERNAL_ERROR: "a bug of the operator: report it with its log",

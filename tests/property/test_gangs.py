@@ -93,6 +93,10 @@ class Cluster:
         self.services, self.chance, self.second = services, random.Random(seed), 0.0
         self.soon = False
         """Whether a pass asked for another at once."""
+        self.strangers: dict[str, float] = {}
+        """Node -> until when a pod of nobody holds it. Nobody of ours knows of it before a try has failed."""
+        self.read: dict[str, float] = {}
+        """Node -> until when what strangers hold there is remembered."""
         self.placed: dict[str, float] = {}
         """Service -> when it was placed as a whole first."""
 
@@ -122,6 +126,7 @@ class Cluster:
         claims = {other.name: claim for other in self.alive() if (claim := other.claim(self.now))}
         others = [claim for name, claim in claims.items() if name != service.name]
         held = {name: {GPU: 8 * count} for name, count in Counter(pod.node for _, pod in self._all() if pod.node).items()}
+        held |= {name: {GPU: 8} for name, until in self.read.items() if self.second < until}
         told = turns(claims.values(), self.nodes, left(self.nodes, held), self.now)
         new = service.record is None and not service.pods
         blocked = contested(service.needs(service.wanted), others, self.nodes)
@@ -131,6 +136,8 @@ class Cluster:
         )  # fmt: skip
         if new and not blocked:
             assert not decision.waiting, "an uncontested creation does not wait"
+        if decision.failed:
+            self.read |= {name: self.second + 300 for name, until in self.strangers.items() if self.second < until}
         self._carry_out(service, decision)
         lost = before - {(pod.role, pod.group) for pod in service.pods if pod.ends is None}
         assert not lost & service.served, "a group that serves is never taken back"
@@ -169,6 +176,7 @@ class Cluster:
         self.chance.shuffle(pending)
         for service, pod in pending[: self.chance.randint(0, len(pending))]:
             taken = {other.node for _, other in self._all()}
+            taken |= {name for name, until in self.strangers.items() if self.second < until}
             fit = [
                 name
                 for name, node in self.nodes.items()
@@ -239,6 +247,31 @@ def test_races_for_a_few_nodes(found: list[Service], number: int, seed: int) -> 
     while cluster.second < 2 * 3600 and not possible <= cluster.placed.keys():
         cluster.step()
     assert possible <= cluster.placed.keys()
+
+
+@settings(max_examples=STORIES // 4, deadline=None)
+@given(services(), st.integers(3, 8), st.integers(1, 3), st.integers(30, 3000), st.integers(0, 10_000))
+def test_races_beside_strangers(found: list[Service], number: int, strangers: int, until: int, seed: int) -> None:
+    """Some nodes are held by pods that nobody of ours watches; when these are gone everybody has its turn."""
+    cluster = Cluster({f"n{at}": "ab"[at % 2] for at in range(number)}, found, seed)
+    cluster.strangers = {f"n{at}": float(until) for at in range(min(strangers, number))}
+    possible = {service.name for service in found if fits(service, cluster)}
+    while cluster.second < until + 2 * 3600 and not possible <= cluster.placed.keys():
+        cluster.step()
+    assert possible <= cluster.placed.keys()
+
+
+def test_who_wants_what_strangers_hold_tries_seldom() -> None:
+    """What was read is remembered: it does not take nodes from nobody, every timeout anew."""
+    service = Service("s", {"prefill": 1}, {"prefill": 4})
+    cluster = Cluster({f"n{at}": "a" for at in range(4)}, [service], 1)
+    cluster.strangers = {"n0": 10**9}
+    tries, tried = 0, False
+    while cluster.second < 3600:
+        cluster.step()
+        trying = service.record is not None and service.record.trying
+        tries, tried = tries + (trying and not tried), trying
+    assert 3 <= tries <= 13, "at the beginning, and every five or six minutes"
 
 
 def test_two_services_that_want_all_nodes_are_placed_as_a_whole_in_turn() -> None:

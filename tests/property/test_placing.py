@@ -12,8 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ome_operator import keys
+from ome_operator.cache.occupancy import Occupancy
+from ome_operator.controllers.inferenceservice.foreign_pods import ForeignPods
 from ome_operator.controllers.inferenceservice.gangs import Gangs
-from ome_operator.core.observed.objects import Deps, Node, Pod, Ref
+from ome_operator.core.observed.objects import Deps, Node, Pod, Ref, Turn
+from ome_operator.core.placement.demand import Demand
+from ome_operator.core.placement.fit import Need
+from ome_operator.core.placement.turns import Claim
+from tests.support import parts
+from tests.support.fake_api import FakeApi
 from tests.support.live import LivePod
 from tests.support.shapes import Shape
 from tests.support.simulator import World
@@ -33,6 +40,8 @@ class Known:
 
     def __init__(self, race: "Race") -> None:
         self.race, self.children = race, {"ControllerRevision": self}
+        self._seen: dict[str, Pod] = {}
+        self._held = Occupancy()
 
     def deps(self) -> Deps:
         """Of any service."""
@@ -45,6 +54,18 @@ class Known:
         for name, world in self.race.worlds.items():
             found += [pod.facts(world.service)._replace(namespace=name) for pod in world.pods.values()]
         return found
+
+    @property
+    def occupancy(self) -> Occupancy:
+        """Told of what has changed."""
+        now = {f"{pod.namespace}/{pod.uid}": pod for pod in self.pods}
+        for uid in self._seen.keys() | now.keys():
+            self._held.pod(self._seen.get(uid), now.get(uid))
+        self._seen = now
+        return self._held
+
+    def find(self, ref: Ref) -> None:
+        """Nobody asks whether it serves."""
 
     def group(self, key: tuple[str, str]) -> list[Any]:
         """Children of a kind."""
@@ -64,7 +85,10 @@ class Race:
         }
         self.shapes, self.nodes = shapes, on
         self.woken: set[str] = set()
-        self.gangs = Gangs(Known(self), lambda ref: self.woken.add(ref.name))  # type: ignore[arg-type]
+        known: Any = Known(self)
+        self.gangs = Gangs(
+            known, ForeignPods(FakeApi({}), lambda: 0.0, lambda _: False), lambda ref: self.woken.add(ref.name)
+        )
         self.half: dict[str, float] = {}
         self.seconds = 0.0
         for name, world in self.worlds.items():
@@ -171,9 +195,7 @@ def test_the_sentence_of_who_waits() -> None:
     while race.seconds < 300:
         race.step()
         said |= {world.condition("EngineReady").get("message", "") for world in race.worlds.values()}
-    assert any(
-        text.startswith("prefill waits for nodes with 1 of 1 groups: prefill and decode need 4 nodes") for text in said
-    )
+    assert any(text.startswith("prefill waits for 4 nodes with 1 free GPU: 2 are free, 4 are held by b/") for text in said)
 
 
 @pytest.mark.parametrize("brake", ["", keys.FREEZE])
@@ -202,3 +224,39 @@ def test_what_is_off_changes_nothing() -> None:
     world = World(shape.service(), replace(shape.deps(), nodes=Race({"a": shape}, 3, 1).nodes), 1)
     world.run(20)
     assert "placement" not in world.service.status and world.sync().claim is None
+
+
+def test_room_that_a_rollout_makes_is_promised_to_it() -> None:
+    """The old group is on its way out: its nodes are not given to others that wait for as many."""
+    shape = Shape(size=2, engines=1, decoders=1, router=False)
+    race = Race({"a": shape}, 4, 1)
+    world = race.worlds["a"]
+    while not race.whole() and race.seconds < 300:
+        race.step()
+    assert race.whole() == {"a"} and world.sync().claim is None
+    for pod in world.pods.values():
+        pod.deleting |= role(pod) == "engine"
+    claim = world.sync().claim
+    assert claim is not None and claim.trying and claim.serves and sum(need.pods for need in claim.needs) == 2
+
+
+def test_a_newcomer_of_a_better_priority_class_tries_at_once() -> None:
+    """Preemption has to see its pods; of the class of those that wait it waits, too."""
+    shape = Shape(size=2, engines=1, decoders=1, router=False)
+
+    def first(mine: str, *rivals: Claim) -> bool:
+        world = Race({"a": shape}, 3, 1).worlds["a"]
+        part = {"minReplicas": 1, "priorityClassName": mine}
+        world.service = parts.service(engine=part, decoder=part)
+        world.turn = Turn(rivals=rivals)
+        claim = world.sync().claim
+        assert claim is not None and claim.priority_class == mine
+        return claim.trying
+
+    need = Need(("engine",), "engine", Demand(requests=(("nvidia.com/gpu", 1),)), 9)
+    waits = Claim("ns/w", (need,), trying=False, priority=10, priority_class="low")
+    assert not first("", waits)
+    assert first("high", waits)
+    assert not first("low", waits)
+    tries = waits._replace(key="ns/x", trying=True)
+    assert first("low", waits._replace(priority=5, priority_class="worse"), tries), "it is better than all that wait"

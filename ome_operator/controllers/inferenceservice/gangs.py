@@ -1,43 +1,57 @@
 """What all services want of the nodes, and what each of them is told about its turn (docs/placement.md).
 
-Kept between passes; after a restart the first pass over each service says it again, from what its status has.
+Kept between passes; after a restart the first pass over each service says it again, from what its status has. Whose turn it
+is, is decided for all services at once, and again only when something has changed.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any
 
-from ome_operator import keys
 from ome_operator.cache.cluster_cache import ClusterCache
-from ome_operator.core.observed.objects import NO_TURN, Pod, Ref, Turn
-from ome_operator.core.placement.demand import demand
-from ome_operator.core.placement.turns import Claim, left, turns
-from ome_operator.core.render.statefulsets import Stored, stored
+from ome_operator.cache.resources import SERVICE
+from ome_operator.controllers.inferenceservice.foreign_pods import ForeignPods
+from ome_operator.controllers.inferenceservice.free_room import FreeRoom
+from ome_operator.core.observed.objects import NO_TURN, Ref, Turn
+from ome_operator.core.placement.fit import Needs, Nodes, suit
+from ome_operator.core.placement.packing import most
+from ome_operator.core.placement.turns import Claim, Turns, turns
+from ome_operator.core.placement.words import awaited
+from ome_operator.core.reasons import READY
+
+TICK = 5
+"""Seconds after which turns are decided anew though nothing has changed but the time."""
+NOTHING = Turns({}, {})
 
 
 class Gangs:
-    """Claims of services; `wake` is called with those that may have a turn since another claim changed."""
+    """Claims of services; `wake` is called with those whose turn has come since another claim changed."""
 
-    def __init__(self, cluster: ClusterCache, wake: Callable[[Ref], None]) -> None:
-        self._cluster, self._wake = cluster, wake
+    def __init__(self, cluster: ClusterCache, foreign: ForeignPods, wake: Callable[[Ref], None]) -> None:
+        self._cluster, self._foreign, self._wake = cluster, foreign, wake
+        self._room = FreeRoom(cluster, foreign)
         self._claims: dict[Ref, Claim] = {}
+        self._told = 0
         self._granted: dict[Ref, tuple[str, bool]] = {}
         """Since when who got a turn had waited, and what it was told: it may be asked for again, until its status tells."""
+        self._stamp: tuple[int, int, int] = (-1, 0, 0)
+        self._found = NOTHING
+        self._words: dict[Needs, str] = {}
 
     def turn(self, ref: Ref, status: Mapping[str, Any], now: datetime) -> Turn:
         """What a service with this status is told."""
         rivals = tuple(claim for other, claim in self._claims.items() if other != ref)
         mine, waited = self._claims.get(ref), _waited(status)
+        found = self._turns(now)
         since, sure = self._granted.get(ref, ("", False))
         if waited and since == waited:
             return Turn(sure, rivals)
-        if mine is None or mine.trying or not waited:
+        if mine is None:
             return Turn(rivals=rivals) if rivals else NO_TURN
-        nodes = self._cluster.deps().nodes
-        found = turns(self._claims.values(), nodes, left(nodes, self._held()), now)
-        if mine.key not in found.granted:
-            return Turn(None, rivals, found.waits.get(mine.key, ""))
+        if mine.trying or not waited or mine.key not in found.granted:
+            return Turn(None, rivals, partial(self._why, mine))
         self._granted[ref] = waited, found.granted[mine.key]
         return Turn(found.granted[mine.key], rivals)
 
@@ -48,34 +62,70 @@ class Gangs:
             self._claims[ref] = claim
         else:
             self._granted.pop(ref, None)
-        if (before and before._replace(rested=True)) != (claim and claim._replace(rested=True)):
+        if before != claim:
+            self._told += 1
             self.freed(ref)
 
     def freed(self, but: Ref | None = None) -> None:
-        """Something left a node, or wants less: those that wait look again."""
+        """Something left a node, or wants less: a single service that waits looks again, and finds whose turn it is."""
         for ref, claim in self._claims.items():
             if ref != but and not claim.trying:
                 self._wake(ref)
+                return
 
-    def _held(self) -> Mapping[str, Mapping[str, int]]:
-        """Node -> what pods of ours hold there. What strangers hold is not known."""
-        held: dict[str, defaultdict[str, int]] = {}
-        asked: dict[tuple[str, str, str], Mapping[str, Stored]] = {}
-        for pod in self._cluster.pods:
-            if pod.node and not pod.over and pod.component != keys.ROUTER:
-                for resource, amount in self._requests(pod, asked):
-                    held.setdefault(pod.node, defaultdict(int))[resource] += amount
-        return held
+    async def look(self, claim: Claim) -> None:
+        """A try failed: read what strangers hold on the nodes that seemed to have room for it."""
+        if claim.failed:
+            await self._foreign.read(_seemed(claim.needs, self._room.nodes()))
 
-    def _requests(self, pod: Pod, asked: dict[tuple[str, str, str], Mapping[str, Stored]]) -> tuple[tuple[str, int], ...]:
-        key = pod.namespace, pod.service, pod.revision
-        if key not in asked:
-            kept = self._cluster.children["ControllerRevision"].group(key[:2])
-            data = next((child.content for child in kept if child.labels.get(keys.REVISION) == pod.revision), None) or {}
-            asked[key] = stored(data.get("data") or {})
-        role = asked[key].get(pod.component)
-        workload = role and (role.leader if pod.rank == 0 else role.worker)
-        return demand(workload["spec"]["template"], True).requests if workload else ()
+    def _turns(self, now: datetime) -> Turns:
+        """Whose turn it is; who has it is woken."""
+        if all(claim.trying for claim in self._claims.values()):
+            return NOTHING
+        free = self._room.nodes()
+        stamp = self._told, self._room.version, int(now.timestamp()) // TICK
+        if stamp != self._stamp:
+            self._stamp, self._words = stamp, {}
+            self._found = turns(self._claims.values(), self._cluster.deps().nodes, free, now)
+            for ref, claim in self._claims.items():
+                if not claim.trying and claim.key in self._found.granted:
+                    self._wake(ref)
+        return self._found
+
+    def _why(self, claim: Claim) -> str:
+        """For what it waits; services that want the same share the answer."""
+        nodes, free = self._cluster.deps().nodes, self._room.nodes()
+        if claim.trying:
+            return awaited(claim.needs, nodes, free, partial(self._holders, claim.key))
+        if claim.needs not in self._words:
+            self._words[claim.needs] = awaited(claim.needs, nodes, free, partial(self._holders, ""))
+        besides = self._found.waits.get(claim.key, "")
+        return f"{self._words[claim.needs]}{f'; {besides}' if besides else ''}"
+
+    def _holders(self, mine: str, node: str) -> list[str]:
+        """Services with pods on a node, who has most first. `mine`: of whose try this is the end."""
+        pods: Counter[tuple[str, str]] = Counter()
+        for made, count in self._cluster.occupancy.on(node).items():
+            pods[made.namespace, made.service] += count
+        return [self._called(space, name, mine) for (space, name), _ in pods.most_common()]
+
+    def _called(self, namespace: str, name: str, mine: str) -> str:
+        key = f"{namespace}/{name}"
+        if key == mine:
+            return "this service, which gives back"
+        return f"{key}, which serves" if self._serves(namespace, name) else key
+
+    def _serves(self, namespace: str, name: str) -> bool:
+        resource = self._cluster.find(Ref(SERVICE, namespace, name))
+        conditions = resource.status.get("conditions") or () if resource is not None else ()
+        return any((each["type"], each["status"]) == (READY, "True") for each in conditions)
+
+
+def _seemed(needs: Needs, free: Nodes) -> Iterable[str]:
+    """Nodes with room for a pod of these, by what is known."""
+    for name, node in free.items():
+        if suit(needs, node) and any(most(need.demand.requests, node.room, 1) for need in needs if need.pods):
+            yield name
 
 
 def _waited(status: Mapping[str, Any]) -> str:

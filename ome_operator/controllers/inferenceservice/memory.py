@@ -93,6 +93,8 @@ class ServiceMemory:
     looks: dict[Key, tuple[int, float]] = field(default_factory=dict)
     """Workload -> how often its events were read, and when (monotonic) they may be read again."""
     starting: Starting = field(default_factory=Starting)
+    coming: str = ""
+    """Since when the try lasts of which an autoscaler said that it makes nodes for its pods, as the status has it."""
     secrets: dict[str, float] = field(default_factory=dict)
     """Name -> monotonic time after which it is made again, should it be gone by then: it cannot be looked up."""
     events: dict[tuple[str, str], float] = field(default_factory=dict)

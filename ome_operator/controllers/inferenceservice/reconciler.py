@@ -14,10 +14,11 @@ from ome_operator.cache.resources import SERVICE, Resource
 from ome_operator.controllers import events as kube_events
 from ome_operator.controllers import status_writer
 from ome_operator.controllers.base import CORE, Core, WallClock
-from ome_operator.controllers.inferenceservice import journal, starting
+from ome_operator.controllers.inferenceservice import autoscalers, journal, starting
 from ome_operator.controllers.inferenceservice.execution import Execution, Result
 from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.flight import Flight
+from ome_operator.controllers.inferenceservice.foreign_pods import ForeignPods
 from ome_operator.controllers.inferenceservice.gangs import Gangs
 from ome_operator.controllers.inferenceservice.memory import Key, ServiceMemory, pause
 from ome_operator.controllers.waves import WaveRegistry
@@ -67,7 +68,9 @@ class InferenceServiceReconciler:
             changed=lambda ref: queue.add(ref, settings.catalog_delay),
         )
         cluster.child_gone = self._child_gone
-        self._gangs = Gangs(cluster, lambda ref: self._queue.add(ref, self._settings.child_delay, spaced=True))
+        self._scale_ups = kube_events.scale_ups(client, clock, wall)
+        foreign = ForeignPods(client, clock, cluster.holds_room)
+        self._gangs = Gangs(cluster, foreign, lambda ref: self._queue.add(ref, self._settings.child_delay, spaced=True))
         cluster.room_freed = self._gangs.freed
         self.flight = Flight(settings.recorder_bytes, wall)
         self.strangers: Callable[[Iterable[Pod]], Mapping[str, Strangers]] = lambda _: {}
@@ -83,6 +86,7 @@ class InferenceServiceReconciler:
         for resource in self._cluster.services():
             if resource.ref.namespace == namespace:
                 self.waves.forget(resource.ref)
+                self._gangs.tell(resource.ref, None)
 
     async def reconcile(self, ref: Ref) -> None:
         """One pass."""
@@ -92,10 +96,14 @@ class InferenceServiceReconciler:
             return
         memory = self._memory(resource)
         result, tried = Result(), set[Key]()
+        now, lasts = self._wall(), self._settings.gang_timeout
+        await autoscalers.inspect(self._scale_ups, self._cluster, resource, memory, now=now, lasts=lasts)
         for _ in range(ROUNDS):
             result.status_changed = False
             plan, anew = self._plan(resource, memory, result), partial(self._braked, ref, self._cluster.brake(resource))
             await self._executor.effects(plan, Execution(resource, memory, tried, result, self._clock, anew))
+            if plan.claim is not None:
+                await self._gangs.look(plan.claim)
             await self._inspect_missing_pods(resource, memory, plan, result)
             await self._inspect_starting_pods(resource, memory, result)
             self._log_deeds(ref, result)
@@ -138,6 +146,7 @@ class InferenceServiceReconciler:
     def _refused(self, resource: Resource, reason: Reason, why: str, now: datetime) -> Plan:
         """The plan for a service that cannot be read or handled: others do not wait for it."""
         self._tell_waves(resource, Plan())
+        self._gangs.tell(resource.ref, None)
         plan = self._core.refuse(dict(resource.status), resource.generation, reason, why, now)
         return braked(plan, resource.status, self._cluster.brake(resource), resource.generation, now)
 
@@ -160,7 +169,7 @@ class InferenceServiceReconciler:
             failures=memory.failures,
             warnings=tuple(dict.fromkeys(text for texts in memory.warnings.values() for text in texts)),
             strangers=self.strangers(pods),
-            turn=self._gangs.turn(ref, resource.status, now),
+            turn=self._gangs.turn(ref, resource.status, now)._replace(coming=autoscalers.known(resource, memory)),
             ahead=self._ahead(resource),
             another=another(resource.writers, now, timedelta(seconds=self._settings.foreign_writer_pause)),
         )

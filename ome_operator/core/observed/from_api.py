@@ -120,6 +120,7 @@ def pod(body: Body) -> Pod:
         template=labels.get(keys.TEMPLATE) or "",
         ip=(status.get("podIP") or "") if component == keys.ROUTER else "",
         ending=_ending(status, main, conditions),
+        priority=_number((body.get("spec") or {}).get("priority"), 0),
         preflight=preflight.read(status) if status.get("initContainerStatuses") else None,
         gpus=sum(map(gpus, boxes)),
         times=_times(metadata, main, conditions),

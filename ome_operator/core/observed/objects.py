@@ -135,6 +135,8 @@ class Pod(NamedTuple):
     ip: str = ""
     """Address of a router's pod; of other pods nobody asks for it."""
     ending: Termination | None = None
+    priority: int = 0
+    """As the API server took it from the PriorityClass."""
     preflight: Checked | None = None
     """What was found before its engine may start; None where nothing was."""
     gpus: int = 0
@@ -255,8 +257,10 @@ class Turn(NamedTuple):
     """Whether it seems to fit, where it may try now; else None."""
     rivals: tuple[Any, ...] = ()
     """Claims of other services."""
-    waits: str = ""
-    """Why it may not."""
+    waits: Callable[[], str] = lambda: ""
+    """For what it waits, behind "waits for": asked for where it does."""
+    coming: bool = False
+    """Whether an autoscaler said of its pods that it makes nodes for them."""
 
 
 NO_TURN = Turn()

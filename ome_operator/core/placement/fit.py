@@ -64,6 +64,26 @@ def beside(*several: Needs) -> Needs:
     return tuple(found)
 
 
+class Ground:
+    """Nodes of which several things are asked: which of them take which pods is looked up once."""
+
+    def __init__(self, nodes: Nodes, lasting: bool = False) -> None:
+        self.nodes, self._lasting = tuple(nodes.values()), lasting
+        self._takes: dict[Demand, list[Node]] = {}
+
+    def takes(self, demand: Demand) -> Sequence[Node]:
+        """Nodes that may take a pod, whatever they have room for."""
+        if demand not in self._takes:
+            self._takes[demand] = [node for node in self.nodes if _takes(demand, node, self._lasting)]
+        return self._takes[demand]
+
+
+def merged(needs: Needs) -> Needs:
+    """The same pods as fewer needs, where none of them keeps away from another."""
+    plain = not any(need.alone or need.apart for need in needs)
+    return tuple(_merged(needs, lambda _: ())) if plain else needs
+
+
 def suit(needs: Needs, node: Node) -> bool:
     """Whether a node may take any of these pods, whatever it has room for."""
     return any(need.pods and _takes(need.demand, node, False) for need in needs)
@@ -75,30 +95,40 @@ def _answers(_: Nodes) -> dict[tuple[Needs, bool], tuple[Lack, ...]]:
     return {}
 
 
-def compared(needs: Needs, known: Nodes, lasting: bool = False) -> tuple[Lack, ...]:
-    """As `lacks`, of nodes that nobody asks about again: each role by itself, then roles that ask for the same, then all of
-    them beside each other.
+def compared(needs: Needs, known: Nodes | Ground, lasting: bool = False) -> tuple[Lack, ...]:
+    """As `lacks`, whose answers nobody keeps: each role by itself, then roles that ask for the same, then all of them beside
+    each other.
     """
-    nodes = tuple(known.values())
-    if not nodes:
+    ground = known if isinstance(known, Ground) else Ground(known, lasting)
+    if not ground.nodes:
         return ()
     wanted = [need for need in needs if need.pods > 0]
-    demands = dict.fromkeys(need.demand for need in wanted)
-    takes = {demand: [node for node in nodes if _takes(demand, node, lasting)] for demand in demands}
-    for merged in (_merged(wanted, lambda need: need.components), _merged(wanted, lambda _: ())):
-        found = [need for need in merged if _held(need, takes[need.demand]) < need.pods]
-        if found:
-            return tuple(Lack(need.components, _why(need, nodes, lasting)) for need in found)
-    return _beside(needs, wanted, takes)
+    if found := _lacking(wanted, ground):
+        return tuple(Lack(need.components, _why(need, ground.nodes, lasting)) for need in found)
+    return _beside(needs, wanted, ground)
 
 
-def _beside(needs: Needs, wanted: Sequence[Need], takes: Mapping[Demand, Sequence[Node]]) -> tuple[Lack, ...]:
+def fits(needs: Needs, ground: Ground) -> bool:
+    """Whether all has a place, as `compared` finds it."""
+    wanted = [need for need in needs if need.pods > 0]
+    return not ground.nodes or not (_lacking(wanted, ground) or _beside(needs, wanted, ground))
+
+
+def _lacking(wanted: Sequence[Need], ground: Ground) -> list[Need]:
+    """What finds no place by itself, or beside what asks for the same."""
+    for alike in (_merged(wanted, lambda need: need.components), _merged(wanted, lambda _: ())):
+        if found := [need for need in alike if _held(need, ground.takes(need.demand)) < need.pods]:
+            return found
+    return []
+
+
+def _beside(needs: Needs, wanted: Sequence[Need], ground: Ground) -> tuple[Lack, ...]:
     """Each alone finds its nodes: do they all, where they want the same ones?"""
     kinds = [Kind(need.pods, need.demand.requests, _apart(number, needs, wanted)) for number, need in enumerate(wanted)]
     choice: dict[str, set[int]] = {}
     rooms = {}
     for number, need in enumerate(wanted):
-        for node in takes[need.demand]:
+        for node in ground.takes(need.demand):
             choice.setdefault(node.name, set()).add(number)
             rooms[node.name] = node.room
     asked = {name for need in wanted for name, _ in need.demand.requests}
@@ -233,10 +263,10 @@ def _stages(demand: Demand, nodes: Sequence[Node], lasting: bool) -> Iterator[_S
     for taint in _against(demand, nodes, lasting):
         words = f"without the taint {taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
         yield _Stage(words, "is without it", "are without it", partial(_untainted, taint))
-    for name, amount in demand.requests:
+    for name, asked in demand.requests:
         most_ = max((dict(node.room).get(name, 0) for node in nodes), default=0)
-        none = f"has so much, the most is {_amount(name, most_)}" if most_ else "has any"
-        yield _Stage(f"with {_amount(name, amount)} {name}", none, "have so much", partial(_roomy, name, amount))
+        none = f"has so much, the most is {amount(name, most_)}" if most_ else "has any"
+        yield _Stage(f"with {amount(name, asked)} {name}", none, "have so much", partial(_roomy, name, asked))
 
 
 def _labelled(each: Expression, node: Node) -> bool:
@@ -251,8 +281,8 @@ def _untainted(taint: Taint, node: Node) -> bool:
     return taint not in node.taints
 
 
-def _roomy(name: str, amount: int, node: Node) -> bool:
-    return holds(node.room, name, amount)
+def _roomy(name: str, asked: int, node: Node) -> bool:
+    return holds(node.room, name, asked)
 
 
 def _against(demand: Demand, nodes: Iterable[Node], lasting: bool) -> list[Taint]:
@@ -261,8 +291,8 @@ def _against(demand: Demand, nodes: Iterable[Node], lasting: bool) -> list[Taint
     return sorted(found, key=lambda taint: (taint.key.startswith(_PASSING), -found[taint], taint))
 
 
-def _amount(name: str, amount: int) -> str:
+def amount(name: str, number: int) -> str:
     """An amount as people write it."""
     if name == "cpu":
-        return canonical(f"{amount}m")
-    return canonical(f"{amount // 1024}Ki") if amount and amount % 1024 == 0 else str(amount)
+        return canonical(f"{number}m")
+    return canonical(f"{number // 1024}Ki") if number and number % 1024 == 0 else str(number)

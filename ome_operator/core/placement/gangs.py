@@ -30,6 +30,8 @@ class Record(NamedTuple):
     """Whether a gang is made and not bound as a whole; else the turn is waited for."""
     sure: bool = False
     """Whether it seemed to fit when the present try began."""
+    priority: int = 0
+    """Of its pods, as the API server gave it to them; kept while it has none."""
 
 
 class Seen(NamedTuple):
@@ -49,6 +51,8 @@ class Decision(NamedTuple):
     """To be stored; None where everything is placed."""
     again: float | None = None
     """Seconds until time alone changes something."""
+    failed: bool = False
+    """Whether a try ended in this pass."""
 
     @property
     def waiting(self) -> Numbers:
@@ -106,7 +110,10 @@ def _tried(record: Record, seen: Seen, missing: Numbers, timeout: float, now: da
         return Decision(record._replace(since=since.isoformat(timespec="seconds")), left)
     told = now.isoformat(timespec="seconds")
     back = _held_back(missing)
-    return Decision(Record(back, told, record.tries + record.sure, record.first or told, trying=False))
+    given_back = record._replace(
+        waiting=back, since=told, tries=record.tries + record.sure, first=record.first or told, trying=False, sure=False
+    )
+    return Decision(given_back, failed=True)
 
 
 def _begun(record: Record, seen: Seen, sure: bool, now: datetime) -> Record:

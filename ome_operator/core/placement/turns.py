@@ -5,12 +5,13 @@ long they have waited. What fits passes what does not, but for ten minutes of fo
 was passed for half an hour, by turns.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import NamedTuple
 
-from ome_operator.core.placement.fit import Needs, Nodes, beside, compared, suit
+from ome_operator.core.observed.objects import Node
+from ome_operator.core.placement.fit import Ground, Needs, Nodes, beside, fits, merged, suit
 
 PASSED = timedelta(minutes=30)
 """A gang that has waited for so long may have nodes kept."""
@@ -30,12 +31,18 @@ class Claim(NamedTuple):
     trying: bool
     """Whether it is made; else it waits."""
     priority: int = 0
+    """As the API server gave it to its pods; 0 while it has had none."""
     first: float = 0.0
     """Since when it has waited, in seconds since the epoch."""
     since: float = 0.0
     """Since when it has waited for this turn."""
     rested: bool = True
     """Whether its pause after a failed try is over."""
+    priority_class: str = ""
+    serves: bool = False
+    """Whether this is room that a service makes for itself, which gives nothing back: no time ends it."""
+    failed: bool = False
+    """Whether a try ended in this pass."""
 
 
 class Turns(NamedTuple):
@@ -44,56 +51,100 @@ class Turns(NamedTuple):
     granted: Mapping[str, bool]
     """Who may try now -> whether it fits by what is known."""
     waits: Mapping[str, str]
-    """The others -> for what they wait."""
+    """The others -> why, beside what is missing; "" where nothing else keeps them."""
 
 
 def left(nodes: Nodes, held: Mapping[str, Mapping[str, int]]) -> Nodes:
     """Nodes with what is free there: allocatable less what pods hold. A node that told nothing stays unknown."""
-    return {name: node._replace(room=_less(node.room, held[name])) if name in held else node for name, node in nodes.items()}
+    return {name: less(node, held[name]) if name in held else node for name, node in nodes.items()}
 
 
-def _less(room: Room, held: Mapping[str, int]) -> Room:
-    return tuple((resource, max(0, amount - held.get(resource, 0))) for resource, amount in room)
+def less(node: Node, held: Mapping[str, int]) -> Node:
+    """A node with what pods leave of it."""
+    return node._replace(room=tuple((resource, max(0, has - held.get(resource, 0))) for resource, has in node.room))
 
 
 def turns(claims: Iterable[Claim], nodes: Nodes, free: Nodes, now: datetime) -> Turns:
     """Who may try. `free`: the nodes with what is left there."""
     everybody = sorted(claims, key=lambda claim: (-claim.priority, claim.first, claim.key))
-    promised = beside(*(claim.needs for claim in everybody if claim.trying))
     waiting = [claim for claim in everybody if not claim.trying]
-    keeper = _keeper([claim for claim in waiting if not compared(claim.needs, nodes)], free, promised, now)
+    promised, blocked = _promised([claim for claim in everybody if claim.trying], free)
+    keeper = _keeper(waiting, nodes, free, promised, now)
+    ground = Ground(_without(free, blocked))
+    kept = Ground(_without(free, [*blocked, keeper])) if keeper is not None else ground
+    active = [claim for claim in everybody if claim.trying and not claim.serves]
+    known: dict[tuple[Needs, bool], bool] = {}
     granted, waits = dict[str, bool](), dict[str, str]()
     for claim in waiting:
-        others = free if keeper is None or claim is keeper else _without(free, keeper)
-        found = compared(beside(promised, claim.needs), others or free)
-        fits = bool(others) and not found
-        if (fits and claim.rested) or (not promised and not granted and _blind(claim, now)):
-            granted[claim.key] = fits
-            promised = beside(promised, claim.needs)
+        here = ground if claim is keeper else kept
+        asked = _plain(claim.needs), here is kept
+        if asked not in known:
+            known[asked] = bool(here.nodes) and fits(beside(promised, asked[0]), here)
+        if (known[asked] and claim.rested) or (
+            _blind(claim, now) and not contested(claim.needs, active, nodes, waiting=False)
+        ):
+            granted[claim.key] = known[asked]
+            promised = merged(beside(promised, asked[0]))
+            active.append(claim._replace(trying=True))
+            known.clear()
         else:
-            waits[claim.key] = "; ".join(lack.sentence for lack in found)
+            waits[claim.key] = _why(claim, known[asked], keeper, granted)
     return Turns(granted, waits)
 
 
-def contested(needs: Needs, others: Iterable[Claim], nodes: Nodes) -> bool:
-    """Whether others wait for nodes that these pods may go on: then a newcomer waits for its turn, too."""
-    waiting = [claim.needs for claim in others if not claim.trying]
-    return any(suit(needs, node) and any(suit(other, node) for other in waiting) for node in nodes.values())
+def contested(needs: Needs, others: Iterable[Claim], nodes: Nodes, *, waiting: bool = True) -> bool:
+    """Whether others wait (or try) for nodes that these pods may go on: then a newcomer waits for its turn, too."""
+    rivals = {_plain(claim.needs) for claim in others if claim.trying != waiting}
+    return any(suit(needs, node) and any(suit(other, node) for other in rivals) for node in nodes.values())
 
 
-def _keeper(waiting: Iterable[Claim], free: Nodes, promised: Needs, now: datetime) -> Claim | None:
+def _why(claim: Claim, fit: bool, keeper: Claim | None, granted: Mapping[str, bool]) -> str:
+    if fit:
+        return "it seemed to fit and did not, so it waits a few minutes"
+    if keeper is not None and keeper is not claim:
+        return f"nodes are kept for {keeper.key} just now"
+    return f"{', '.join(granted)} has its turn" if granted else ""
+
+
+def _plain(needs: Needs) -> Needs:
+    """The same pods, whatever they are called."""
+    return merged(tuple(need._replace(components=(), title="") for need in needs if need.pods > 0))
+
+
+def _promised(active: Sequence[Claim], free: Nodes) -> tuple[Needs, list[Claim]]:
+    """The room that those who try will take, and who of them has no room: its pods may take any node that suits them, for as
+    long as its try lasts. A service that serves and finds no room keeps nobody from nodes.
+    """
+    ground, blocked = Ground(free), list[Claim]()
+    promised: Needs = ()
+    everything = merged(beside(*(_plain(claim.needs) for claim in active)))
+    if fits(everything, ground):
+        return everything, []
+    for claim in active:
+        more = merged(beside(promised, _plain(claim.needs)))
+        if fits(more, ground):
+            promised = more
+        elif not claim.serves:
+            blocked.append(claim)
+    rest = Ground(_without(free, blocked))
+    return promised if rest.nodes and fits(promised, rest) else (), blocked
+
+
+def _keeper(waiting: Iterable[Claim], nodes: Nodes, free: Nodes, promised: Needs, now: datetime) -> Claim | None:
     """For whom nodes are kept just now: by the clock, so that a restart changes nothing."""
     window = int(now.timestamp() // WINDOW.total_seconds())
     if window % 4 != 3:
         return None
+    whole, ground = Ground(nodes), Ground(free)
     passed = [claim for claim in waiting if now.timestamp() - claim.first >= PASSED.total_seconds()]
-    passed = [claim for claim in passed if compared(beside(promised, claim.needs), free)]
+    passed = [claim for claim in passed if fits(claim.needs, whole) and not fits(beside(promised, claim.needs), ground)]
     return passed[window // 4 % len(passed)] if passed else None
 
 
-def _without(free: Nodes, keeper: Claim) -> Nodes:
-    """The nodes that a gang does not want."""
-    return {name: node for name, node in free.items() if not suit(keeper.needs, node)}
+def _without(free: Nodes, claims: Sequence[Claim]) -> Nodes:
+    """The nodes that these gangs do not want."""
+    wanted = {_plain(claim.needs) for claim in claims}
+    return {name: node for name, node in free.items() if not any(suit(needs, node) for needs in wanted)} if wanted else free
 
 
 def _blind(claim: Claim, now: datetime) -> bool:

@@ -4,12 +4,13 @@ Only of the slice that the service goes to, and only where the operator was told
 `core/placement/gangs.py`, whose turn it is in `core/placement/turns.py`.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from ome_operator import keys
-from ome_operator.core.observed.slices import Slice, group_number, is_leader_set
+from ome_operator.core.observed.slices import Slice, group_number, is_leader_set, started
 from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.placement.demand import elsewhere
 from ome_operator.core.placement.gangs import Decision, Numbers, Record, Seen, advance, gang, rested, trying
@@ -25,7 +26,7 @@ from ome_operator.core.rollout.step import RolloutStep
 
 ON_DEMAND = 1200.0
 """Seconds that a gang has whose nodes come on demand: a cloud needs minutes for a machine with GPUs."""
-LOOK = 15.0
+LOOK = 30.0
 """Seconds until a gang that waits looks again, should no event have woken it."""
 
 
@@ -41,7 +42,7 @@ class Placing(NamedTuple):
     claim: Claim | None = None
     again: float | None = None
     waits: str = ""
-    """Why it is not its turn, "" where it is, or nobody knows."""
+    """For what it waits, "" where it does not, or nobody knows."""
 
 
 PLACED = Placing({}, {}, {})
@@ -60,51 +61,97 @@ def place(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held: bool) 
     served = _served(snapshot, roles, share, found)
     bound = {name: len(members.on_nodes(name, role.size, found)) for name, role in roles.items()}
     seen = Seen(share, bound, {name: len(numbers) for name, numbers in served.items()})
-    before, told = _record(snapshot, target), snapshot.observed.turn
+    before, told = _record(snapshot, found), snapshot.observed.turn
     if held or (before is not None and not before.trying and not any(share.values())):  # or what it gave back still ends
-        return _placing(snapshot, roles, seen, served, Decision(before))
-    new = before is None and not any(members.existing(name, found) for name in roles)
+        placing = _placing(snapshot, roles, seen, served, Decision(before), {})
+        return placing if before is None or before.trying else placing._replace(claim=None)  # no turn is spent on it
+    replaces = any(started(other) for name, other in snapshot.slices.items() if name != target)
+    new = before is None and not replaces and not any(members.existing(name, found) for name in roles)
+    on_demand = told.coming or snapshot.service.annotations.get(keys.IGNORE_FIT) == "true"
     decision = advance(
         before,
         seen,
         turn=told.sure,
-        contested=new and contested(needs(roles, share, snapshot.service.namespace, True), told.rivals, deps.nodes),
-        timeout=ON_DEMAND if snapshot.service.annotations.get(keys.IGNORE_FIT) == "true" else deps.gang_timeout,
+        contested=new and _contested(snapshot, roles, share),
+        timeout=ON_DEMAND if on_demand else deps.gang_timeout,
         now=snapshot.now,
     )
-    return _placing(snapshot, roles, seen, served, decision)
+    return _placing(snapshot, roles, seen, served, decision, _room(snapshot, intent, roles))
+
+
+def _contested(snapshot: Snapshot, roles: Mapping[str, Stored], share: Numbers) -> bool:
+    """Whether a newcomer waits for its turn, too. Of a PriorityClass that is not known to be no better than those of all who
+    wait it tries at once: preemption has to see its pods.
+    """
+    rivals = [claim for claim in snapshot.observed.turn.rivals if not claim.trying]
+    if mine := _priority_class(roles):
+        known = max(
+            (claim.priority for claim in snapshot.observed.turn.rivals if claim.priority_class == mine), default=None
+        )
+        rivals = [claim for claim in rivals if known is not None and claim.priority >= known]
+    return contested(needs(roles, share, snapshot.service.namespace, True), rivals, snapshot.deps.nodes)
+
+
+def _priority_class(roles: Mapping[str, Stored]) -> str:
+    """Of the pods of the first role."""
+    spec = next(iter(roles.values())).leader["spec"]["template"]["spec"]
+    return str(spec.get("priorityClassName") or "")
+
+
+def _room(snapshot: Snapshot, intent: Intent, roles: Mapping[str, Stored]) -> Numbers:
+    """Groups that the service wants and has in no slice: a rollout, a recycle or a recovery makes room for them, which is
+    promised to it until they are on nodes.
+    """
+    there: Counter[str] = Counter()
+    for revision, found in snapshot.slices.items():
+        for name, role in intent.roles(revision).items():
+            there[name] += len(members.on_nodes(name, role.size, found))
+    missing = {name: intent.groups.get(name, 0) - there[name] for name in roles}
+    return {name: count for name, count in missing.items() if count > 0}
 
 
 def _placing(
-    snapshot: Snapshot, roles: Mapping[str, Stored], seen: Seen, served: Mapping[str, frozenset[int]], decision: Decision
+    snapshot: Snapshot,
+    roles: Mapping[str, Stored],
+    seen: Seen,
+    served: Mapping[str, frozenset[int]],
+    decision: Decision,
+    room: Numbers,
 ) -> Placing:
-    record = decision.record
+    service, record = snapshot.service, decision.record
+    key, namespace, pods = f"{service.namespace}/{service.name}", service.namespace, _priority_class(roles)
     if record is None:
-        return Placing({}, {}, served)
-    service, groups = snapshot.service, trying(record, seen) if record.trying else gang(record, seen)
-    asked = needs({name: roles[name] for name in groups}, groups, service.namespace, True)
+        asked = needs({name: roles[name] for name in room}, room, namespace, True)
+        priority = max((pod.priority for pod in snapshot.pods), default=0)
+        promise = Claim(key, asked, trying=True, priority=priority, priority_class=pods, serves=True)
+        return Placing({}, {}, served, promise if room else None)
+    groups = trying(record, seen) if record.trying else gang(record, seen)
     claim = Claim(
-        key=f"{service.namespace}/{service.name}",
-        needs=asked,
+        key=key,
+        needs=needs({name: roles[name] for name in groups}, groups, namespace, True),
         trying=record.trying,
+        priority=record.priority,
         first=_seconds(record.first),
         since=_seconds(record.since),
         rested=rested(record, snapshot.now),
+        priority_class=pods,
+        failed=decision.failed,
     )
     again = decision.again if record.trying or decision.again is not None else LOOK
-    waits = "" if record.trying else snapshot.observed.turn.waits
+    waits = "" if record.trying else snapshot.observed.turn.waits()
     revision = next(iter(roles.values())).leader["metadata"]["labels"][keys.REVISION]
     stored = {"revision": revision, **record._asdict()}
     return Placing(stored, record.waiting, served, claim if groups else None, again, waits)
 
 
-def _record(snapshot: Snapshot, target: str) -> Record | None:
-    """What the status keeps of this revision."""
+def _record(snapshot: Snapshot, found: Slice) -> Record | None:
+    """What the status keeps of this revision, with the priority of its pods while there are any."""
     stored = snapshot.service.status.get("placement") or {}
-    if stored.get("revision") != target:
+    if stored.get("revision") != found.revision:
         return None
     known = {name: stored[name] for name in Record._fields if stored.get(name) is not None}
-    return Record(**{"waiting": {}, "since": "", **known})
+    record = Record(**{"waiting": {}, "since": "", **known})
+    return record._replace(priority=max((pod.priority for pod in found.pods), default=record.priority))
 
 
 def _served(snapshot: Snapshot, roles: Mapping[str, Stored], share: Numbers, found: Slice) -> dict[str, frozenset[int]]:

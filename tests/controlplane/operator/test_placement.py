@@ -41,7 +41,8 @@ def test_two_services_that_want_the_same_nodes_do_not_hold_half_each(gangs: Rig,
     (other,) = {*names} - {first}
     assert bound(gangs, namespace, first) == 12
     gangs.wait("the other has given back", lambda: bound(gangs, namespace, other) == 0, 60)
-    gangs.says(namespace, other, "EngineReady", "WaitingForRoom", "prefill waits for nodes", 30)
+    held = f"prefill waits for 12 nodes with 8 free GPUs: 4 are free, 12 are held by {namespace}/{first}, which serves"
+    gangs.says(namespace, other, "EngineReady", "WaitingForRoom", held, 40)
     assert whole(gangs, namespace, names) == [first], "what serves is never taken back"
     gangs.delete("InferenceService", namespace, first)
     gangs.ready(namespace, other, 120)
@@ -70,3 +71,21 @@ def test_nothing_is_torn_down_for_nodes_that_are_not_there(rig: Rig, namespace: 
     for node in nodes:
         rig.patch("Node", "", node, {"metadata": {"labels": {POOL: None}}})
     rig.delete("ClusterServingRuntime", "", runtime)
+
+
+def test_what_strangers_hold_is_read_where_a_try_failed(gangs: Rig, namespace: str) -> None:
+    """Pods of nobody that the operator knows hold 6 of 16 nodes: who wants 12 is told so, and comes when they are gone."""
+    box = {"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "8"}}}
+    for at in range(6):
+        metadata = {"name": f"stranger-{at}", "namespace": namespace}
+        gangs.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [box]}})
+    gangs.wait("they are on nodes", lambda: all(pod["spec"].get("nodeName") for pod in gangs.all("Pod", namespace)), 30)
+    runtime = f"strangers-{namespace}"
+    gangs.create(yamls.runtime(runtime, size=12, gpus=8, router=False))
+    gangs.create(yamls.service(namespace, "kimi", runtime, "engine"))
+    said = "engine waits for 12 nodes with 8 free GPUs: 10 are free, 6 are held by others"
+    gangs.says(namespace, "kimi", "EngineReady", "WaitingForRoom", said, 60)
+    assert bound(gangs, namespace, "kimi") == 0
+    for at in range(6):
+        gangs.delete("Pod", namespace, f"stranger-{at}", gracePeriodSeconds=0)
+    gangs.delete("ClusterServingRuntime", "", runtime)

@@ -4,11 +4,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from ome_operator.cache.occupancy import Occupancy
+from ome_operator.controllers.inferenceservice import gangs as module
+from ome_operator.controllers.inferenceservice.foreign_pods import ForeignPods
 from ome_operator.controllers.inferenceservice.gangs import Gangs
 from ome_operator.core.observed.objects import Deps, Node, Ref
 from ome_operator.core.placement.demand import Demand
 from ome_operator.core.placement.fit import Need
 from ome_operator.core.placement.turns import Claim
+from tests.support.fake_api import FakeApi
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 A, B = (Ref("InferenceService", "ns", name) for name in "ab")
@@ -20,7 +24,8 @@ class Known:
 
     def __init__(self, nodes: int) -> None:
         self.found = {f"n{at}": Node(f"n{at}", 1, {}, True, 8, room=ROOM) for at in range(nodes)}
-        self.pods, self.children = (), {"ControllerRevision": self}
+        self.occupancy, self.children = Occupancy(), {"ControllerRevision": self}
+        self.serving: set[str] = set()
 
     def deps(self) -> Deps:
         return replace(Deps(), nodes=self.found)
@@ -40,7 +45,8 @@ def waiting(since: str = "T0") -> dict[str, Any]:
 def gangs(nodes: int) -> tuple[Gangs, list[str]]:
     """On a cluster; and who was woken."""
     woken: list[str] = []
-    return Gangs(Known(nodes), lambda ref: woken.append(ref.name)), woken  # type: ignore[arg-type]
+    known: Any = Known(nodes)
+    return Gangs(known, ForeignPods(FakeApi({}), lambda: 0.0, lambda _: False), lambda ref: woken.append(ref.name)), woken
 
 
 def test_who_has_waited_longest_goes_first_and_its_room_is_promised() -> None:
@@ -48,7 +54,7 @@ def test_who_has_waited_longest_goes_first_and_its_room_is_promised() -> None:
     made.tell(A, claim(A, 3, first=2.0))
     made.tell(B, claim(B, 3, first=1.0))
     assert made.turn(A, waiting(), NOW).sure is None
-    assert made.turn(A, waiting(), NOW).waits == "engine needs 6 nodes: there are 4 nodes"
+    assert made.turn(A, waiting(), NOW).waits() == "3 nodes with 8 free GPUs: 4 are free; ns/b has its turn"
     assert made.turn(B, waiting(), NOW).sure is True
     made.tell(B, claim(B, 3, trying=True))
     assert made.turn(A, waiting(), NOW).sure is None
@@ -81,3 +87,42 @@ def test_who_waits_is_woken_when_another_wants_less_or_a_pod_is_gone() -> None:
     made.tell(A, None)
     made.freed()
     assert woken == ["a", "a"]
+
+
+def test_turns_are_decided_once_for_all_and_again_when_something_changed(monkeypatch: Any) -> None:
+    made, _ = gangs(4)
+    asked: list[int] = []
+    decide = module.turns
+    monkeypatch.setattr(module, "turns", lambda *given: (asked.append(1), decide(*given))[1])
+    made.tell(A, claim(A, 5))
+    made.tell(B, claim(B, 6))
+    for _ in range(10):
+        made.turn(A, waiting(), NOW)
+        made.turn(B, waiting(), NOW)
+    assert len(asked) == 1
+    made.tell(B, claim(B, 7))
+    made.turn(A, waiting(), NOW)
+    assert len(asked) == 2
+
+
+def test_a_single_service_is_woken_and_wakes_whose_turn_it_is() -> None:
+    made, woken = gangs(4)
+    made.tell(A, claim(A, 9))
+    made.tell(B, claim(B, 3))
+    woken.clear()
+    made.freed()
+    assert woken == ["a"]
+    made.turn(A, waiting(), NOW)
+    assert woken == ["a", "b"]
+
+
+async def test_after_a_try_that_failed_strangers_are_read_where_there_seemed_to_be_room() -> None:
+    api = FakeApi({"list_objects Pod": [{"spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "1"}}}]}}]})
+    known: Any = Known(3)
+    made = Gangs(known, ForeignPods(api, lambda: 1000.0, lambda _: False), lambda _: None)
+    made.tell(A, claim(A, 2))
+    await made.look(claim(A, 2))
+    assert api.calls == [] and made.turn(A, waiting(), NOW).sure is True
+    await made.look(claim(A, 2)._replace(failed=True))
+    assert len(api.calls) == 3
+    assert made.turn(A, waiting("T9"), NOW).waits() == "2 nodes with 8 free GPUs: 0 are free, 3 are held by others"

@@ -178,3 +178,42 @@ def test_the_same_question_about_the_same_nodes_is_answered_once() -> None:
     found = nodes(16)
     first = lacks((need(selector=labelled(gpu="H300")),), found)
     assert lacks((need(selector=labelled(gpu="H300")),), found) is first
+
+
+def test_selectors_that_contradict_each_other_are_named() -> None:
+    """Of the runtime and of the service: no node can meet both."""
+    asked = need(selector=labelled(gpu="H100"), terms=(Term((Expression("gpu", "In", ("H200",)),), ()),))
+    assert said(nodes(16), asked) == "decode needs 12 nodes with gpu=H200: no node has that label"
+    both = need(terms=(Term((Expression("gpu", "Exists", ()), Expression("gpu", "DoesNotExist", ())), ()),))
+    assert said(nodes(16), both).startswith("decode needs 12 nodes with the label gpu")
+
+
+def test_a_group_that_is_larger_than_any_cluster_is_said_at_once() -> None:
+    assert said(nodes(16), need(pods=1_000_000_000)) == "decode needs 1000000000 nodes: there are 16 nodes"
+    small = (("nvidia.com/gpu", 1), ("pods", 1))
+    assert said(nodes(16), need(pods=10**9, requests=small)).endswith("there are 16 nodes, for 128 pods")
+
+
+def test_a_node_with_ten_thousand_labels_is_a_node() -> None:
+    crowd = {f"example.com/label-{at}": "x" * 63 for at in range(10_000)}
+    found = {**nodes(11), **nodes(1, 11, labels={**crowd, "gpu": "H100"})}
+    assert said(found, need(selector=labelled(gpu="H100"))) == ""
+    found = {**nodes(11), **nodes(1, 11, labels=crowd)}
+    sentence = said(found, need(selector=labelled(gpu="H100")))
+    assert sentence == "decode needs 12 nodes with gpu=H100: 11 of the 12 nodes have it"
+
+
+@pytest.mark.parametrize(
+    ("room", "fits"),
+    [
+        ((), True),
+        ((("nvidia.com/gpu", 10**18), ("pods", 110)), True),
+        ((("nvidia.com/gpu", 0), ("pods", 110)), False),
+        ((("nvidia.com/gpu", -8), ("pods", 110)), False),
+        ((("nvidia.com/gpu", 8), ("pods", 0)), False),
+        ((("pods", 110),), False),
+    ],
+)
+def test_what_a_node_tells_of_itself_is_believed_and_what_it_does_not_tell_is_enough(room: Any, fits: bool) -> None:
+    """The scheduler believes it, too: a group that finds no place for that gives back after its timeout."""
+    assert (said(nodes(12, room=room), need()) == "") is fits

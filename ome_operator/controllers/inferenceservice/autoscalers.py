@@ -1,0 +1,53 @@
+"""Looks whether an autoscaler makes nodes for the pods of a gang whose time is nearly over."""
+
+import logging
+from datetime import datetime, timedelta
+
+from ome_operator import quantity
+from ome_operator.cache.cluster_cache import ClusterCache
+from ome_operator.cache.resources import Resource
+from ome_operator.controllers.events import EventReader
+from ome_operator.controllers.inferenceservice.memory import ServiceMemory
+from ome_operator.kube.errors import KubeError
+
+logger = logging.getLogger(__name__)
+
+BEFORE = 5.0
+"""Seconds before the end of a try from which on the events of its namespace are read."""
+
+
+async def inspect(
+    told: EventReader[datetime],
+    cluster: ClusterCache,
+    resource: Resource,
+    memory: ServiceMemory,
+    *,
+    now: datetime,
+    lasts: float,
+) -> None:
+    """Read the events of the namespace once a try, which `lasts` so many seconds, is about to end; what was found counts
+    until the next try.
+    """
+    since = _trying_since(resource)
+    began = quantity.moment(since, now) if since and lasts else None
+    if began is None or known(resource, memory) or now - began < timedelta(seconds=lasts - BEFORE):
+        return
+    ref = resource.ref
+    try:
+        found = await told.of(ref.namespace)
+    except KubeError as error:
+        logger.info("cannot read events in %s: %s", ref.namespace, error)
+        return
+    pods = cluster.pods_of(ref.namespace, ref.name)
+    if any(not pod.node and pod.uid in found and found[pod.uid] >= began for pod in pods):
+        memory.coming = since
+
+
+def known(resource: Resource, memory: ServiceMemory) -> bool:
+    """Whether nodes are being made for the present try."""
+    return bool(memory.coming) and memory.coming == _trying_since(resource)
+
+
+def _trying_since(resource: Resource) -> str:
+    stored = resource.status.get("placement") or {}
+    return str(stored.get("since") or "") if stored.get("trying") else ""

@@ -1,0 +1,62 @@
+"""What is free on the nodes, kept by difference: a node is looked at again when it, or a pod there, has changed."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from ome_operator import keys
+from ome_operator.cache.cluster_cache import ClusterCache
+from ome_operator.cache.occupancy import Made
+from ome_operator.controllers.inferenceservice.foreign_pods import ForeignPods
+from ome_operator.core.observed.objects import Node
+from ome_operator.core.placement.demand import demand
+from ome_operator.core.placement.turns import less
+from ome_operator.core.render.statefulsets import stored
+
+
+class FreeRoom:
+    """Allocatable of every node, less what pods of ours hold, less what others held when somebody looked."""
+
+    def __init__(self, cluster: ClusterCache, foreign: ForeignPods) -> None:
+        self._cluster, self._foreign = cluster, foreign
+        self._known: dict[str, Node] = {}
+        self._free: dict[str, Node] = {}
+        self._unknown: set[str] = set()
+        """Nodes with pods of which nobody knows yet what they ask for."""
+        self.version = 0
+        """Another number after every change."""
+
+    def nodes(self) -> Mapping[str, Node]:
+        """As it is until the next call."""
+        now = self._cluster.deps().nodes
+        moved = self._cluster.occupancy.moved() | self._foreign.moved() | self._unknown
+        self._unknown = set()
+        moved |= {name for name, node in now.items() if self._known.get(name) is not node}
+        gone = self._known.keys() - now.keys()
+        for name in gone:
+            del self._known[name], self._free[name]
+        for name in moved & now.keys():
+            self._known[name] = now[name]
+            self._free[name] = less(now[name], self._held(name))
+        self.version += bool(moved or gone)
+        return self._free
+
+    def _held(self, node: str) -> Mapping[str, int]:
+        held = Counter(self._foreign.on(node))
+        for made, count in self._cluster.occupancy.on(node).items():
+            for resource, amount in self._asked(node, made):
+                held[resource] += amount * count
+        return held
+
+    def _asked(self, node: str, made: Made) -> tuple[tuple[str, int], ...]:
+        """What such a pod requests, by the stored revision that it was made from."""
+        kept = self._cluster.children["ControllerRevision"].group((made.namespace, made.service))
+        content = next((child.content for child in kept if child.labels.get(keys.REVISION) == made.revision), None)
+        try:
+            role = stored((content or {}).get("data") or {}).get(made.component)
+            workload = role and (role.leader if made.leads else role.worker)
+            if workload:
+                return demand(workload["spec"]["template"], True).requests
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return ()  # anybody may write a ControllerRevision with our labels, which costs nobody else a pass
+        self._unknown.add(node)
+        return ()

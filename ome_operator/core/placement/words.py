@@ -1,0 +1,69 @@
+"""For what a gang waits, as a person reads it: what is free of what it needs, and who holds the rest."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from ome_operator.core.observed.objects import Node
+from ome_operator.core.placement.fit import Ground, Need, Needs, Nodes, amount, compared, merged
+from ome_operator.core.placement.packing import most
+
+NAMED = 3
+"""Holders that are named; the others are counted."""
+OTHERS = "others"
+Holders = Callable[[str], Sequence[str]]
+"""Name of a node -> who holds it, with what is to be said of them, who holds most first."""
+
+
+def awaited(needs: Needs, nodes: Nodes, free: Nodes, holders: Holders) -> str:
+    """What comes behind "waits for": "16 nodes with 8 free GPUs: 12 are free, 4 are held by gang/two, which serves".
+
+    `nodes` as if they were empty; `free` with what is left there.
+    """
+    if found := compared(needs, nodes):
+        return "; ".join(lack.sentence for lack in found)
+    ground = Ground(nodes)
+    return " and ".join(_clause(need, ground, free, holders) for need in merged(needs) if need.pods)
+
+
+def _clause(need: Need, ground: Ground, free: Nodes, holders: Holders) -> str:
+    """Of pods that ask for the same."""
+    places, lost, lacks = 0, Counter[str](), Counter[str]()
+    shared = False
+    for node in ground.takes(need.demand):
+        whole, here = _places(need, node), _places(need, free.get(node.name, node))
+        shared |= whole > 1
+        places += here
+        if whole > here:
+            lost[next(iter(holders(node.name)), OTHERS)] += whole - here
+            lacks.update(name for name, asked in need.demand.requests if not most(((name, asked),), free[node.name].room, 1))
+    what = f"places for {need.pods} pods" if shared else f"{need.pods} node" if need.pods == 1 else f"{need.pods} nodes"
+    found = [f"{places} {'is' if places == 1 else 'are'} free", *_held(lost)]
+    return f"{what}{_with(need, lacks)}: {', '.join(found)}"
+
+
+def _places(need: Need, node: Node) -> int:
+    return most(need.demand.requests, node.room, 1 if need.alone else need.pods)
+
+
+def _with(need: Need, lacks: Counter[str]) -> str:
+    """The amount that most nodes lack, else that of accelerators."""
+    requests = dict(need.demand.requests)
+    accelerators = [name for name in requests if name.endswith("/gpu")]
+    name = max(lacks, key=lambda name: (lacks[name], name in accelerators), default=next(iter(accelerators), ""))
+    if not name or name == "pods":
+        return ""
+    return f" with {amount(name, requests[name])} free {_called(name, requests[name])}"
+
+
+def _called(name: str, number: int) -> str:
+    if not name.endswith("/gpu"):
+        return name
+    return "GPU" if number == 1 else "GPUs"
+
+
+def _held(lost: Counter[str]) -> list[str]:
+    """Who holds how much of the rest."""
+    named = lost.most_common()
+    said = [f"{count} {'is' if count == 1 else 'are'} held by {who}" for who, count in named[:NAMED]]
+    rest = sum(count for _, count in named[NAMED:])
+    return [*said, f"{rest} by {len(named) - NAMED} more"] if rest else said

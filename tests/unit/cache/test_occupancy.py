@@ -1,0 +1,48 @@
+"""What pods hold on nodes, kept by difference, is what a walk over all pods finds."""
+
+from collections import Counter
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ome_operator import keys
+from ome_operator.cache.occupancy import Made, Occupancy
+from ome_operator.core.observed.objects import Pod
+from tests.unit.core.rollout.makers import pod
+
+STATES = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b", "c"]),
+        st.sampled_from(["", "n1", "n2"]),
+        st.integers(0, 2),
+        st.sampled_from(["engine", "decoder", keys.ROUTER]),
+        st.booleans(),
+        st.booleans(),
+    ),
+    max_size=30,
+)
+
+
+@given(STATES)
+def test_it_is_what_a_walk_finds(states: list[Any]) -> None:
+    occupancy, known = Occupancy(), dict[str, Pod]()
+    for name, node, rank, component, over, gone in states:
+        before = known.pop(name, None)
+        if not gone:
+            known[name] = pod(name, rank, component=component, node=node, over=over)
+        occupancy.pod(before, known.get(name))
+    for node in ("n1", "n2"):
+        there = [each for each in known.values() if each.node == node and not each.over and each.component != keys.ROUTER]
+        assert occupancy.on(node) == Counter(Made("team", "svc", "r1", each.component, each.rank == 0) for each in there)
+
+
+def test_only_nodes_where_something_moved_are_looked_at_again() -> None:
+    occupancy, first = Occupancy(), pod("a", node="n1")
+    occupancy.pod(None, first)
+    assert occupancy.moved() == {"n1"}
+    occupancy.pod(first, first._replace(ready=False, restarts=3))
+    occupancy.pod(None, pod("b", node="", component="engine"))
+    assert occupancy.moved() == set()
+    occupancy.pod(first, None)
+    assert occupancy.moved() == {"n1"} and occupancy.on("n1") == {}

@@ -1,0 +1,44 @@
+"""The states of a service whose groups have no place."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from ome_operator.core.placement.gangs import PAUSES, Decision, Record, Seen, advance, rested
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+ASKED = Seen({"engine": 1, "decoder": 1}, {}, {})
+
+
+def after(record: Record | None, seconds: float, timeout: float, seen: Seen = ASKED, turn: bool | None = None) -> Decision:
+    return advance(record, seen, turn=turn, contested=False, timeout=timeout, now=NOW + timedelta(seconds=seconds))
+
+
+@pytest.mark.parametrize("timeout", [1.0, 60.0, 1200.0, 365 * 86400.0])
+def test_a_try_ends_when_its_time_is_over_whether_that_is_a_second_or_a_year(timeout: float) -> None:
+    begun = after(None, 0, timeout)
+    assert begun.record is not None and begun.again == timeout and not begun.failed
+    going = after(begun.record, timeout - 0.5, timeout)
+    assert going.record is not None and going.record.trying and going.again == 0.5
+    ended = after(going.record, timeout, timeout)
+    assert ended.failed and ended.record is not None and not ended.record.trying
+    assert ended.waiting == {"engine": 1, "decoder": 1}
+
+
+def test_with_a_timeout_of_a_second_nothing_spins() -> None:
+    """Tries that fail although they seem to fit come after 0, 1, 2, 5, 5, … minutes."""
+    record, second, begun = after(None, 0, 1).record, 0.0, 0
+    while second < 3600:
+        assert record is not None
+        ready = not record.trying and rested(record, NOW + timedelta(seconds=second))
+        begun += ready
+        record = after(record, second, 1, turn=True if ready else None).record
+        second += 1
+    assert begun <= 3600 / PAUSES[-1].total_seconds() + 3
+
+
+def test_the_priority_of_its_pods_is_kept_while_it_has_none() -> None:
+    ended = after(Record({}, NOW.isoformat(), priority=7), 60, 60)
+    assert ended.record is not None and ended.record.priority == 7
+    again = after(ended.record, 100, 60, turn=True)
+    assert again.record is not None and again.record.trying and again.record.priority == 7
