@@ -50,8 +50,10 @@ class Gangs:
             return Turn(sure, rivals)
         if mine is None:
             return Turn(rivals=rivals) if rivals else NO_TURN
+        if mine.trying and now.timestamp() - mine.since < self._cluster.deps().gang_timeout:
+            return Turn(rivals=rivals)
         if mine.trying or not waited or mine.key not in found.granted:
-            return Turn(None, rivals, partial(self._why, mine))
+            return Turn(None, rivals, self._why(mine))
         self._granted[ref] = waited, found.granted[mine.key]
         return Turn(found.granted[mine.key], rivals)
 

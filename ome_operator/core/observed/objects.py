@@ -257,8 +257,8 @@ class Turn(NamedTuple):
     """Whether it seems to fit, where it may try now; else None."""
     rivals: tuple[Any, ...] = ()
     """Claims of other services."""
-    waits: Callable[[], str] = lambda: ""
-    """For what it waits, behind "waits for": asked for where it does."""
+    waits: str = ""
+    """For what it waits, or will when its try ends, behind "waits for"; "" where it does neither."""
     coming: bool = False
     """Whether an autoscaler said of its pods that it makes nodes for them."""
 

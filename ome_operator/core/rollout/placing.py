@@ -138,7 +138,7 @@ def _placing(
         failed=decision.failed,
     )
     again = decision.again if record.trying or decision.again is not None else LOOK
-    waits = "" if record.trying else snapshot.observed.turn.waits()
+    waits = "" if record.trying else snapshot.observed.turn.waits
     revision = next(iter(roles.values())).leader["metadata"]["labels"][keys.REVISION]
     stored = {"revision": revision, **record._asdict()}
     return Placing(stored, record.waiting, served, claim if groups else None, again, waits)

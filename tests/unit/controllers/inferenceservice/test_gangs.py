@@ -1,7 +1,7 @@
 """What services that wait for nodes are told, and who is woken."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ome_operator.cache.occupancy import Occupancy
@@ -25,10 +25,10 @@ class Known:
     def __init__(self, nodes: int) -> None:
         self.found = {f"n{at}": Node(f"n{at}", 1, {}, True, 8, room=ROOM) for at in range(nodes)}
         self.occupancy, self.children = Occupancy(), {"ControllerRevision": self}
-        self.serving: set[str] = set()
+        self.timeout = 0.0
 
     def deps(self) -> Deps:
-        return replace(Deps(), nodes=self.found)
+        return replace(Deps(), nodes=self.found, gang_timeout=self.timeout)
 
 
 def claim(ref: Ref, pods: int, *, trying: bool = False, first: float = 1.0) -> Claim:
@@ -54,7 +54,7 @@ def test_who_has_waited_longest_goes_first_and_its_room_is_promised() -> None:
     made.tell(A, claim(A, 3, first=2.0))
     made.tell(B, claim(B, 3, first=1.0))
     assert made.turn(A, waiting(), NOW).sure is None
-    assert made.turn(A, waiting(), NOW).waits() == "3 nodes with 8 free GPUs: 4 are free; ns/b has its turn"
+    assert made.turn(A, waiting(), NOW).waits == "3 nodes with 8 free GPUs: 4 are free; ns/b has its turn"
     assert made.turn(B, waiting(), NOW).sure is True
     made.tell(B, claim(B, 3, trying=True))
     assert made.turn(A, waiting(), NOW).sure is None
@@ -125,4 +125,14 @@ async def test_after_a_try_that_failed_strangers_are_read_where_there_seemed_to_
     assert api.calls == [] and made.turn(A, waiting(), NOW).sure is True
     await made.look(claim(A, 2)._replace(failed=True))
     assert len(api.calls) == 3
-    assert made.turn(A, waiting("T9"), NOW).waits() == "2 nodes with 8 free GPUs: 0 are free, 3 are held by others"
+    assert made.turn(A, waiting("T9"), NOW).waits == "2 nodes with 8 free GPUs: 0 are free, 3 are held by others"
+
+
+def test_what_is_missing_is_said_from_the_moment_on_in_which_a_try_may_end() -> None:
+    known: Any = Known(3)
+    known.timeout = 60.0
+    made = Gangs(known, ForeignPods(FakeApi({}), lambda: 0.0, lambda _: False), lambda _: None)
+    made.tell(A, claim(A, 4, trying=True))
+    tries = {"placement": {"trying": True, "since": "T0"}}
+    assert made.turn(A, tries, NOW).waits == ""
+    assert made.turn(A, tries, NOW + timedelta(seconds=60)).waits == "engine needs 4 nodes: there are 3 nodes"
