@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ome_local.cluster import SECOND, Cluster
+from ome_local.cluster import Cluster
+from ome_local.servers import SECOND
 from ome_operator import keys
 from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection

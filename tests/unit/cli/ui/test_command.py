@@ -86,7 +86,7 @@ async def test_from_the_address_to_the_end(tmp_path: Path) -> None:
             assert f"ome explain qwen3-coder -n code --kubeconfig {tmp_path}/kubeconfig --context here" in page
             assert "secret-token" not in page + text
             assert set(api.asked) == {"GET"}
-            async with session.get(f"{base}/live/nodes"), asyncio.timeout(20):  # a page is open until the end
+            async with session.get(f"{base}/live/nodes"), asyncio.timeout(60):  # a page is open until the end
                 process.send_signal(signal.SIGINT)
                 assert await process.wait() == 130
                 assert b"Traceback" not in await process.stderr.read()
