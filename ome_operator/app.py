@@ -285,15 +285,14 @@ class Operator:
 
     def _catch_signals(self) -> None:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        stop, record = self._asked_to_stop, self._asked_to_record
+        for number, asked in ((signal.SIGTERM, stop), (signal.SIGINT, stop), (signal.SIGUSR1, record)):
             with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
-                loop.add_signal_handler(number, self._asked_to_stop, number)
-        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
-            loop.add_signal_handler(signal.SIGUSR1, self._asked_to_record)
+                loop.add_signal_handler(number, asked, number)
 
-    def _asked_to_record(self) -> None:
+    def _asked_to_record(self, number: signal.Signals) -> None:
         if self._state == "leading":
-            self._manager.record(signal.SIGUSR1.name)
+            self._manager.record(number.name)
         else:
             logger.warning("there is no recording: this process is %s, and has made no pass", self._state)
 
