@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +39,11 @@ class Torch:
     def __init__(self, config: Json) -> None:
         self.config, self.news = config, threading.Condition()
         self.said: list[Json] = []
-        program = sys.argv[0] if Path(sys.argv[0]).is_file() else ""
-        own = [program] if program else ["-c", os.environ.get("OME_PREFLIGHT_BOOT", "")]
         env = {**os.environ, "OME_PREFLIGHT_TORCH": "1"}
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        self.process = subprocess.Popen([sys.executable, *own], text=True, env=env, errors="replace", **pipes)
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", os.environ["OME_PREFLIGHT_BOOT"]], text=True, env=env, errors="replace", **pipes
+        )
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
@@ -98,8 +99,6 @@ def _collective() -> None:
     """All-reduce and a copy from rank to rank, by NCCL where there are GPUs, else by gloo."""
     torch: Any = importlib.import_module("torch")
     dist: Any = importlib.import_module("torch.distributed")
-    from datetime import timedelta
-
     _say({"ready": True})
     asked = json.loads(sys.stdin.readline())
     rank, size = int(asked["rank"]), int(asked["size"])
@@ -157,12 +156,11 @@ class Run:
         held = ports.Ports(str(self.config.get("bind") or ""), self._listens())
         pod = Pod(self.config, self.words)
         pool = ThreadPoolExecutor(8)
-        running = {"devices": pool.submit(lambda: list(pod.devices()))}
+        running = {"devices": pool.submit(_listed, pod.devices)}
         wait(running.values(), 5)  # the others look at the links that it finds
         for check in pod.checks():
             running[check.__name__] = pool.submit(_listed, check)
-        if self.config.get("prefill"):
-            running["prefill"] = pool.submit(lambda: list(ports.prefill(self.config, ports.other_ports(self.words))))
+        running["prefill"] = pool.submit(_listed, lambda: ports.prefill(self.config, ports.other_ports(self.words)))
 
         def local() -> list[Json]:
             out = list(held.findings)
@@ -220,7 +218,7 @@ class Run:
             head = {"preflight": 1, "rank": self.rank, "seconds": round(time.monotonic() - self.begun, 1)}
             write(self.config, message(head, unique))
             print(f"preflight: {len(unique)} findings after {head['seconds']} s", flush=True)
-            os._exit(_code() if unique else 0)
+            os._exit(_code() if unique else 0)  # a usual exit waits for threads, and a file system may hang under them
 
 
 def _code() -> int:
@@ -248,7 +246,8 @@ def write(config: Json, text: str) -> None:
 def main() -> None:
     """A check that fails itself says so, and holds an engine only in the mode Require."""
     if os.environ.get("OME_PREFLIGHT_TORCH"):
-        return collective()
+        collective()
+        return
     config: Json = {}
     try:
         config = dict(json.loads(os.environ["OME_PREFLIGHT"]))
@@ -261,8 +260,3 @@ def main() -> None:
         told = {**finding("preflight", said, "report it with its log"), "rank": own}
         write(config, message({"preflight": 1, "rank": own}, [told]))
         os._exit(_code())
-    return None
-
-
-if __name__ == "__main__":
-    main()

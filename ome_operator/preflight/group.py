@@ -90,7 +90,7 @@ class Meeting:
                 socket.create_connection((self.host(rank), port), REACH).close()
                 return None
             except OSError as error:
-                if time.monotonic() < until and not isinstance(error, (TimeoutError, socket.timeout)):
+                if time.monotonic() < until and not isinstance(error, TimeoutError):
                     time.sleep(0.3)  # a name is known a moment after its pod
                     continue
                 return rank, port, why(error)
@@ -280,6 +280,6 @@ class Meeting:
             socket.getaddrinfo(self.host(rank), None)
             where = "its name resolves, so its pod has a node"
         except OSError:
-            where = "its name does not resolve"
+            where = UNKNOWN
         return finding("absent", f"rank {rank} did not come within {waited:.0f} s; {where}",
                        "look at its pod: is it placed, is its image pulled, does its check run", rank)  # fmt: skip

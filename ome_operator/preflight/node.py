@@ -142,7 +142,8 @@ class Pod:
             if self.text(f"sys/class/infiniband_verbs/{v}/ibdev") == device
         ]
         inside = self.names("dev/infiniband")
-        if not any(v in inside for v in verbs) if verbs else not any(v.startswith("uverbs") for v in inside):
+        opens = any(v in inside for v in verbs) if verbs else any(v.startswith("uverbs") for v in inside)
+        if not opens:
             file = f"/dev/infiniband/{verbs[0] if verbs else 'uverbs*'}"
             yield finding("devices", f"{file} of {device} is not in the container",
                           "ask for the RDMA device plugin's resource, or mount /dev/infiniband")  # fmt: skip

@@ -6,9 +6,8 @@ import contextlib
 import errno
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from ome_operator.preflight.node import Json, Words, finding
 from ome_operator.preflight.verdict import UNKNOWN
@@ -32,44 +31,45 @@ class Ports:
             try:
                 self.servers.append(listen(bind, port))
                 self.open.append(port)
-                threading.Thread(target=_greet, args=(self.servers[-1],), daemon=True).start()
+                _serve(self.servers[-1], _greet)
             except OSError as error:
-                if error.errno == errno.EADDRINUSE:
+                if error.errno == errno.EADDRINUSE:  # of all else, such as a port below 1024, the engine itself tells
                     said = f"port {port}, which the engine will use, is taken on this node"
                     self.findings.append(finding("ports", said, "free it, or name another port in the engine's arguments"))
         self.copy = listen(bind, 0)
-        threading.Thread(target=self._take, daemon=True).start()
+        _serve(self.copy, _count)
 
     @property
     def all(self) -> list[int]:
         """Ports that other ranks should reach."""
         return [*self.open, self.copy.getsockname()[1]]
 
-    def _take(self) -> None:
+
+def _serve(server: socket.socket, answer: Callable[[socket.socket], None]) -> None:
+    """Answer all who come, each in a thread of its own."""
+
+    def accept() -> None:
         while True:
             try:
-                connection, _ = self.copy.accept()
+                connection, _ = server.accept()
             except OSError:
                 return
-            threading.Thread(target=_count, args=(connection,), daemon=True).start()
+            threading.Thread(target=answer, args=(connection,), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
 
 
-def _greet(server: socket.socket) -> None:
-    """Say to all who come that no engine listens here."""
-    while True:
-        try:
-            connection, _ = server.accept()
-        except OSError:
-            return
-        with connection, contextlib.suppress(OSError):
-            connection.settimeout(1)
-            connection.sendall(CHECK)
+def _greet(connection: socket.socket) -> None:
+    """Say that no engine listens here."""
+    with connection, contextlib.suppress(OSError):  # who only looks whether the port is open has left
+        connection.settimeout(1)
+        connection.sendall(CHECK)
 
 
 def _count(connection: socket.socket) -> None:
     """Take what is sent, and answer how much it was."""
     taken, buffer = 0, bytearray(1 << 20)
-    with connection, contextlib.suppress(OSError):
+    with connection, contextlib.suppress(OSError):  # the sender says that its copy failed
         connection.settimeout(10)
         while read := connection.recv_into(buffer):
             taken += read
@@ -79,7 +79,7 @@ def _count(connection: socket.socket) -> None:
 def listen(bind: str, port: int) -> socket.socket:
     """A server on both families where there are two. Raises OSError."""
     if not bind and socket.has_dualstack_ipv6():
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # IPv6 may be switched off
             return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=256)
     return socket.create_server((bind, port), backlog=256)
 
@@ -105,7 +105,7 @@ def why(error: OSError) -> str:
         return UNKNOWN
     if isinstance(error, ConnectionRefusedError):
         return "refused"
-    if isinstance(error, (TimeoutError, socket.timeout)):
+    if isinstance(error, TimeoutError):
         return "no answer"
     return error.strerror or str(error)
 
@@ -138,5 +138,4 @@ def prefill(config: Json, ports: list[int]) -> Iterator[Json]:
 
 def other_ports(words: Words) -> list[int]:
     """Ports of prefill leaders that decode ranks use."""
-    said: list[Any] = words.values("--disaggregation-bootstrap-port")
-    return [int(value) for value in said if value.isdigit()] or [8998]
+    return [int(value) for value in words.values("--disaggregation-bootstrap-port") if value.isdigit()] or [8998]
