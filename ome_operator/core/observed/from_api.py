@@ -90,7 +90,8 @@ def pod(body: Body) -> Pod:
     conditions = {condition.get("type"): condition for condition in status.get("conditions") or ()}
     ready = (conditions.get("Ready") or {}).get("status") == "True"
     deleting = bool(metadata.get("deletionTimestamp"))
-    reason, message = ("", "") if ready and not deleting else why_not_ready(body, conditions)
+    checked = preflight.read(status)
+    reason, message = ("", "") if ready and not deleting else why_not_ready(body, conditions, checked)
     boxes = (body.get("spec") or {}).get("containers") or ()
     main = _main(boxes, status)
     return Pod(
@@ -121,7 +122,7 @@ def pod(body: Body) -> Pod:
         ip=(status.get("podIP") or "") if component == keys.ROUTER else "",
         ending=_ending(status, main, conditions),
         priority=_number((body.get("spec") or {}).get("priority"), 0),
-        preflight=preflight.read(status) if status.get("initContainerStatuses") else None,
+        preflight=checked,
         gpus=sum(map(gpus, boxes)),
         times=_times(metadata, main, conditions),
     )
@@ -172,8 +173,8 @@ def _place(labels: Mapping[str, str], component: str) -> tuple[int, int]:
     return _number(labels.get(keys.GROUP_INDEX), NO_NUMBER), rank
 
 
-def why_not_ready(body: Body, conditions: Mapping[str, Body]) -> tuple[str, str]:
-    """One word and one sentence on a pod that is not ready, from the most telling source."""
+def why_not_ready(body: Body, conditions: Mapping[str, Body], checked: preflight.Checked | None = None) -> tuple[str, str]:
+    """One word and one sentence on a pod that is not ready, from the most telling source; `checked`: by its preflight."""
     metadata, status = body.get("metadata") or {}, body.get("status") or {}
     phase = status.get("phase") or ""
     containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
@@ -185,7 +186,7 @@ def why_not_ready(body: Body, conditions: Mapping[str, Body]) -> tuple[str, str]
     scheduled = conditions.get("PodScheduled") or {}
     if not (body.get("spec") or {}).get("nodeName"):
         return scheduled.get("reason") or "Pending", _shortened(scheduled.get("message") or "")
-    if (checked := preflight.read(status)) is not None and checked.held:
+    if checked is not None and checked.held:
         return Reason.PREFLIGHT_FAILED, checked.sentence
     for container in containers:
         if found := _stuck(container):
