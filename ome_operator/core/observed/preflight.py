@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ome_operator import keys
-from ome_operator.core.observed.termination import telling
+from ome_operator.core.observed.termination import printable, telling
 
 Body = Mapping[str, Any]
 
@@ -124,4 +124,4 @@ def _whole(text: str) -> Iterator[Any]:
 def _clean(value: Any, most: int) -> str:
     """A line of a stranger's text, without what would move a cursor."""
     text = value if isinstance(value, str) else ""
-    return "".join(mark if mark.isprintable() else "\ufffd" for mark in text[: most * 2]).strip()[:most]
+    return printable(text[: most * 2]).strip()[:most]

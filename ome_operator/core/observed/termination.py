@@ -9,14 +9,14 @@ _TAIL_LIMIT = 600
 
 def telling(log: str) -> str:
     """The line of a log's end that tells most: the last that names an error, as Python's tracebacks end, else the last."""
-    lines = [line.strip() for line in _printable(log).splitlines() if line.strip()]
+    lines = [line.strip() for line in _lines(log).splitlines() if line.strip()]
     errors = [line for line in lines if _ERROR.match(line)]
     return (errors or lines or [""])[-1][:_LINE_LIMIT]
 
 
 def tail(log: str) -> str:
     """The last lines that fit, the telling one among them."""
-    text = _printable(log).strip()
+    text = _lines(log).strip()
     line = telling(text)
     if len(text) <= _TAIL_LIMIT:
         return text
@@ -24,6 +24,10 @@ def tail(log: str) -> str:
     return end if line in end else f"{line}\n…\n{end}"
 
 
-def _printable(log: str) -> str:
-    """Without what would move the cursor of a terminal that shows a status."""
-    return "".join(one if one.isprintable() or one in "\n\t" else "\ufffd" for one in "\n".join(log.splitlines()))
+def printable(text: str, keep: str = "") -> str:
+    """Without what would move the cursor of a terminal that shows a status; `keep` stays."""
+    return "".join(mark if mark.isprintable() or mark in keep else "\ufffd" for mark in text)
+
+
+def _lines(log: str) -> str:
+    return printable("\n".join(log.splitlines()), "\n\t")
