@@ -32,8 +32,6 @@ from ome_operator.core.recovery.record import (
 
 TURN = 5.0
 """Seconds after which a hung group looks whether it may be recycled now: no event tells that another's recycle is over."""
-
-
 APART = 300.0
 """Seconds that a rank that is alone in its check has to find that its group runs: it asks again after some of them."""
 
@@ -137,13 +135,13 @@ def _coming(group: Group, record: GroupRecord, ground: Circumstances) -> Step:
     if group.held and not group.apart:  # no time runs: to load it anew would find the same
         return Step(record.to(HELD, ground.now))
     record = record.to(STARTING, ground.now)
-    limit = min(APART, ground.policy.start) if group.apart else ground.policy.start
+    limit, why = ground.policy.start, f"the group did not become ready within {ground.policy.start:.0f} s"
+    if group.apart:
+        why = "a rank waits in its preflight while the engine of another runs, and they do not meet"
+        limit = min(APART, limit)
     left = limit - passed(record.since, ground.now)
     if left > 0:
         return Step(record, left)
-    why = f"the group did not become ready within {ground.policy.start:.0f} s"
-    if group.apart:
-        why = "a rank waits in its preflight while the engine of another runs, and they do not meet"
     return _recycle(record, late(group, why, ground.now), ground, group.marks())
 
 
