@@ -1,6 +1,6 @@
 """What the checks before engines found, over all pods of a service: a condition, and a few lines for each group."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ome_operator import keys, names
@@ -24,12 +24,13 @@ class GroupChecked(NamedTuple):
     held: bool
 
 
-def checked(pods: Iterable[Pod]) -> dict[str, GroupChecked]:
+def checked(pods: Collection[Pod]) -> dict[str, GroupChecked]:
     """Name of a group (its leader's pod) -> what was found there; only groups of which something is to be told."""
+    if all(pod.preflight is None for pod in pods):
+        return {}
+    both = any(pod.component == keys.DECODER for pod in pods)
     groups: dict[tuple[str, str, int], list[Pod]] = {}
-    both = False
     for pod in pods:
-        both = both or pod.component == keys.DECODER
         if pod.component != keys.ROUTER and not pod.deleting:
             groups.setdefault((pod.component, pod.revision, pod.group), []).append(pod)
     out = {}
