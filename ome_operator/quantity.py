@@ -109,11 +109,15 @@ def units(resource: str, quantity: Any) -> int:
     return math.ceil(parse(quantity) * (1000 if resource == "cpu" else 1))
 
 
+def most(container: Mapping[str, Any]) -> dict[str, Any]:
+    """Resource -> the amount that a container may have: its limits, and requests where limits say none."""
+    resources = container.get("resources") or {}
+    return {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
+
+
 def gpus(container: Mapping[str, Any]) -> int:
     """Accelerators that a container asks for: the sum of its `<vendor>/gpu` limits, or requests where limits say none."""
-    resources = container.get("resources") or {}
-    asked = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
-    return int(sum(parse(amount) for name, amount in asked.items() if name.endswith("/gpu")))
+    return int(sum(parse(amount) for name, amount in most(container).items() if name.endswith("/gpu")))
 
 
 def seconds(duration: str) -> float:

@@ -21,8 +21,7 @@ SECONDS, MANY_SECONDS, MANY = 60, 120, 12
 def guarded(pod: Manifest, mode: str, place: Mapping[str, Any]) -> Manifest:
     """The pod spec with the check; `place`: what the check has to know of its group (`group`)."""
     main = pod["containers"][0]
-    asked = _asked(main)
-    facts = {**place, **_resources(asked)}
+    facts = {**place, **_resources(quantity.most(main))}
     env = {
         "OME_PREFLIGHT_MODE": mode,
         "OME_PREFLIGHT_BOOT": code.BOOT,
@@ -53,11 +52,6 @@ def group(service: str, namespace: str, revision: str, component: str, size: int
         out["prefill"] = f"{names.leader_pod(names.stem(service, keys.ENGINE, revision), '%d')}.{domain}"
     out["seconds"] = MANY_SECONDS if size >= MANY else SECONDS
     return out
-
-
-def _asked(container: Mapping[str, Any]) -> Mapping[str, Any]:
-    resources = container.get("resources") or {}
-    return {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
 
 
 def _resources(asked: Mapping[str, Any]) -> dict[str, Any]:
