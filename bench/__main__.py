@@ -16,8 +16,9 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 
-from bench.report import Section, sections
+from bench.report import sections
 from bench.results import Results
+from bench.rows import Section
 from bench.run import PARTS, SIDES, Bench, Options
 from bench.table import markdown, show
 

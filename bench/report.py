@@ -1,17 +1,14 @@
 """Results as rows for people: the figure, what it is compared with, the aim and whether it was reached."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from bench import fleet_rows
 from bench.counting import Count
-from bench.figures import exponent, median, percentile
+from bench.figures import median, percentile
 from bench.results import (
     Alone,
     Beside,
-    Eyed,
     Fetched,
-    Fleet,
-    Labelled,
     Linted,
     Planned,
     Quiet,
@@ -20,35 +17,14 @@ from bench.results import (
     Results,
     Shared,
 )
+from bench.rows import Row, Section
 from bench.scenarios import SCALED, SINGLE
 
 OME = "OME v0.1.5, measured earlier on such a machine, not in this run"
 RATIO, LAG_S, ABOVE, BESIDE = 1.25, 2.0, 3.0, 2.0
-EXPONENT, STALL_S, LABELS_S, EDIT_S, REST_MIB = 1.1, 0.25, 5.0, 1.0, 600
+PLAN_S, LINT_S = 2.0, 2.0
 JUDGED_FROM = 100
 """Aims are for this many services; fewer show where the time goes."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the table."""
-
-    what: str
-    floor: str = ""
-    operator: str = ""
-    ratio: str = ""
-    aim: str = ""
-    met: bool | None = None
-    """None where there is no aim."""
-    ome: str = ""
-
-
-@dataclass(frozen=True)
-class Section:
-    """Some rows under a heading."""
-
-    title: str
-    rows: tuple[Row, ...]
 
 
 def sections(results: Results) -> list[Section]:
@@ -70,77 +46,20 @@ def sections(results: Results) -> list[Section]:
     if results.linted:
         found.append(Section("`ome lint`", tuple(_linted(results.linted))))
     if results.eyes:
-        found.append(Section("A scrape of the operator's metrics, without a cluster", tuple(_eyes(results.eyes))))
+        found.append(Section("A scrape of the operator's metrics, without a cluster", tuple(fleet_rows.eyes(results.eyes))))
     if results.beside:
         found.append(Section("A quiet tenant beside others", tuple(_beside(results.beside))))
     if results.fleets:
         found.append(
-            Section("A fleet that grows, without a cluster: CPU grows with the power", tuple(_fleets(results.fleets)))
+            Section(
+                "A fleet that grows, without a cluster: CPU grows with the power", tuple(fleet_rows.fleets(results.fleets))
+            )
         )
     if results.labelled:
         labelled = results.labelled
         title = f"{labelled.nodes} nodes with labels of {labelled.models} models, {labelled.services} services"
-        found.append(Section(title, tuple(_labelled(labelled))))
+        found.append(Section(title, tuple(fleet_rows.labelled(labelled))))
     return [section for section in found if section.rows]
-
-
-def _labelled(found: Labelled) -> Iterator[Row]:
-    for wave in found.waves:
-        yield Row(
-            f"labels set {wave.what}: {wave.changes} requests in {wave.seconds:.1f} s",
-            operator=f"{wave.cpu_s:.1f} s of CPU",
-            aim=f"<= {LABELS_S:g} s",
-            met=wave.cpu_s <= LABELS_S,
-        )
-        slowest = max(wave.edits_s, default=0.0)
-        yield Row(
-            f"  the slowest of {len(wave.edits_s)} edits of a service meanwhile",
-            operator=f"{slowest:.2f} s" if wave.edits_s else "none ended",
-            aim=f"<= {EDIT_S:g} s",
-            met=bool(wave.edits_s) and slowest <= EDIT_S,
-        )
-    yield Row("start (floor: its lists and their decoding)", f"{found.lists_s:.2f} s", f"{found.start_s:.2f} s")
-    yield Row("peak memory", operator=f"{found.peak_mib:.0f} MiB")
-
-
-def _fleets(fleets: list[Fleet]) -> Iterator[Row]:
-    """A row for each wave of events, and what the largest fleets cost."""
-    *grown, largest, known = fleets
-    for at, wave in enumerate(known.waves):
-        powers = {name: _power(grown, name, at) for name in known.size}
-        told = ", ".join(f"{name} {power:.2f}" for name, power in powers.items() if power is not None)
-        worst = max((power for power in powers.values() if power is not None), default=0.0)
-        yield Row(wave.what, operator=told or "too little", aim=f"<= {EXPONENT}", met=worst <= EXPONENT)
-    stall, what = max((wave.stall_s, f"{wave.what}, {_sized(fleet)}") for fleet in fleets for wave in fleet.waves)
-    yield Row("the longest stall", operator=f"{stall:.2f} s: {what}", aim=f"<= {STALL_S} s", met=stall <= STALL_S)
-    cost = {wave.what: wave.cpu_s for wave in known.waves}
-    yield Row(
-        "labels of all models are set on all nodes",
-        operator=f"{cost['labels set']:.1f} s of CPU: {_sized(known)}",
-        aim=f"<= {LABELS_S} s",
-        met=cost["labels set"] <= LABELS_S,
-    )
-    yield Row("its start (floor: decoding its lists)", f"{known.decode_s:.2f} s", f"{cost['start']:.2f} s of CPU")
-    yield Row(
-        f"memory at rest, 20,000 pods: {_sized(largest)}",
-        operator=f"{largest.rest_mib:.0f} MiB",
-        aim=f"<= {REST_MIB} MiB",
-        met=largest.rest_mib <= REST_MIB,
-    )
-    yield Row("the largest status", operator=f"{max(fleet.status_bytes for fleet in fleets):,} bytes")
-
-
-def _power(fleets: list[Fleet], name: str, wave: int) -> float | None:
-    """With which power of a dimension the cost of a wave grows, by the three largest; None where it is next to nothing."""
-    line = sorted((fleet.size[name], fleet.waves[wave].cpu_s) for fleet in fleets if fleet.grows == name)[-3:]
-    return exponent(line) if len(line) > 1 and line[-1][1] > 0.02 else None
-
-
-def _sized(fleet: Fleet) -> str:
-    return " x ".join(f"{number} {name}" for name, number in fleet.size.items() if number)
-
-
-PLAN_S = 2.0
 
 
 def _planned(found: Planned) -> Iterator[Row]:
@@ -152,26 +71,11 @@ def _planned(found: Planned) -> Iterator[Row]:
     )
 
 
-LINT_S = 2.0
-
-
 def _linted(found: Linted) -> Iterator[Row]:
     title = "all of config/, from the command's start to its last line"
     yield Row(title, operator=f"{found.seconds:.1f} s", aim=f"{LINT_S:.0f} s", met=found.seconds <= LINT_S)
     said = f"{found.first * 1000:.1f} ms, then {found.again * 1000:.1f} ms; without the rules {found.without * 1000:.1f} ms"
     yield Row(f"CPU of the operator's first pass over a new revision, mean of {found.services} services", operator=said)
-
-
-SCRAPE_MS = 100.0
-
-
-def _eyes(found: list[Eyed]) -> Iterator[Row]:
-    for each in found:
-        what = f"{each.services} services of 11 pods, 200 nodes: {each.series} series, {each.kib:.0f} KiB"
-        yield Row(what, operator=f"{each.scrape_ms:.0f} ms", aim=f"<= {SCRAPE_MS:.0f} ms", met=each.scrape_ms <= SCRAPE_MS)
-        stall = f"{each.stall_ms:.1f} ms"
-        yield Row("  the longest time without the loop", operator=stall, aim="<= 25 ms", met=each.stall_ms <= 25)
-        yield Row("  what a pass pays", operator=f"{each.pass_us:.0f} us")
 
 
 def _beside(found: Beside) -> Iterator[Row]:

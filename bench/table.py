@@ -7,7 +7,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from bench.report import OME, Row, Section
+from bench.report import OME
+from bench.rows import Row, Section
 
 MARKS = {True: "[green]yes[/]", False: "[bold red]no[/]", None: ""}
 COLUMNS = ("floor", "operator", "ratio", "aim", "met", "OME *")

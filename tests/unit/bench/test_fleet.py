@@ -7,8 +7,9 @@ import pytest
 from bench import fleet
 from bench.crowd import Size
 from bench.figures import exponent
-from bench.report import Row, sections
+from bench.report import sections
 from bench.results import Fleet, Results, Wave
+from bench.rows import Row
 
 
 @pytest.mark.parametrize("power", [0, 1, 2])

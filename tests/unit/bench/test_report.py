@@ -12,8 +12,9 @@ from rich.console import Console
 
 from bench.counting import Count
 from bench.processes import Usage
-from bench.report import Row, sections
+from bench.report import sections
 from bench.results import Alone, Beside, Deletion, Eyed, Labelled, Labels, Quiet, Ramp, Restart, Results
+from bench.rows import Row
 from bench.scenarios import SINGLE
 from bench.table import markdown, show
 
