@@ -2,6 +2,8 @@
 
 import asyncio
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TextIO
@@ -121,44 +123,40 @@ class Bench:
             delete=last and options.wants("delete"),
         )
         title = f"{scenario.title}, {side}, {repetition + 1} of {options.repeat}"
-        try:
+        with self._noted(title):
             if side == "floor":
                 done: Ramp = await measure.floor(scenario, repetition, options.lanes, extras)
             else:
                 done, idle, restart = await measure.operator(scenario, repetition, options.lanes, extras)
                 results.idle, results.restart = idle or results.idle, restart or results.restart
-        except BaseException as error:
-            self._failed(title, error)
-            return
-        results.ramps.append(done)
-        self._say(f"{title}: last pod Ready after {done.pods_s:.1f} s ({time.monotonic() - began:.0f} s in all)")
+            results.ramps.append(done)
+            self._say(f"{title}: last pod Ready after {done.pods_s:.1f} s ({time.monotonic() - began:.0f} s in all)")
 
     async def _scaled(self, scenario: Scenario) -> None:
         title = f"{scenario.services} services while HPA statuses move"
-        try:
+        with self._noted(title):
             self.results.scaled = await measure.scaled(scenario, self.options.lanes, self.options.idle_s)
-        except BaseException as error:
-            self._failed(title, error)
-            return
-        self._say(f"{title}: {self.results.scaled.writes_a_minute:g} writes a minute")
+            self._say(f"{title}: {self.results.scaled.writes_a_minute:g} writes a minute")
 
     async def _tenants(self, models: int, services: int) -> None:
         title = f"a tenant beside {models} models and {services} waiting services"
-        try:
+        with self._noted(title):
             self.results.beside = await tenants.measure(models, services, self.options.lanes)
-        except BaseException as error:
-            self._failed(title, error)
-            return
-        self._say(f"{title}: measured")
+            self._say(f"{title}: measured")
 
     async def _labelled(self, nodes: int, models: int, services: int) -> None:
         title = f"labels of {models} models on {nodes} nodes"
-        try:
+        with self._noted(title):
             self.results.labelled = await labelled.measure(nodes, models, services, self.options.lanes)
+            self._say(f"{title}: measured")
+
+    @contextmanager
+    def _noted(self, title: str) -> Iterator[None]:
+        """What fails is noted, and the rest goes on."""
+        try:
+            yield
         except BaseException as error:
             self._failed(title, error)
-            return
-        self._say(f"{title}: measured")
 
     def _failed(self, title: str, error: BaseException) -> None:
         """Note what the benchmark can live with; raise the rest."""
