@@ -3,15 +3,15 @@ edit of a service waits meanwhile.
 """
 
 import asyncio
-import copy
 import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
+from bench import scenarios
 from bench.api import Api, together
 from bench.bed import Bed, Operator, bed
 from bench.results import Labelled, Labels
-from bench.scenarios import MODEL, NAMESPACE, Manifest, Scenario, catalog, name
+from bench.scenarios import NAMESPACE, Manifest, Scenario, name
 from bench.watching import Late
 from ome_operator import names
 
@@ -34,7 +34,7 @@ async def measure(nodes: int, models: int, services: int, lanes: int) -> Labelle
     async with bed(shape) as at:
         process = Operator(at)
         await process.start()
-        await together(map(_model, range(models)), lanes, at.api.create)
+        await together(scenarios.models(KIND, "", map(_name, range(models))), lanes, at.api.create)
         await together(map(shape.service, range(services)), lanes, at.api.create)
         await at.watching.until("services ready", lambda: len(at.watching.services_ready) == services, WITHIN_S)
         there = await at.api.names("Node", "")
@@ -105,14 +105,6 @@ async def _lists(api: Api) -> float:
     for kind in LISTED:
         await api.names(kind, "")
     return time.monotonic() - began
-
-
-def _model(number: int) -> Manifest:
-    (known,) = [item for item in catalog() if item["metadata"]["name"] == MODEL]
-    made = copy.deepcopy(known)
-    made["metadata"] = {"name": _name(number), "namespace": ""}
-    made["spec"]["storage"]["storageUri"] += f"-{number}"
-    return made
 
 
 def _labels(models: Iterable[int], said: str) -> Manifest:

@@ -1,5 +1,6 @@
 """What is deployed: so many services of one shape, as plain manifests."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,21 @@ class Scenario:
 def name(number: int) -> str:
     """Of a service."""
     return f"s-{number:03d}"
+
+
+def known(name: str) -> Manifest:
+    """The object of the catalog with this name."""
+    (found,) = [item for item in catalog() if item["metadata"]["name"] == name]
+    return found
+
+
+def models(kind: str, namespace: str, names: Iterable[str]) -> Iterator[Manifest]:
+    """Models like the catalog's, each with weights of its own."""
+    spec = known(MODEL)["spec"]
+    for number, name in enumerate(names):
+        storage = {**spec["storage"], "storageUri": f"{spec['storage']['storageUri']}-{number}"}
+        metadata = {"name": name, "namespace": namespace}
+        yield {"apiVersion": keys.API_VERSION, "kind": kind, "metadata": metadata, "spec": {**spec, "storage": storage}}
 
 
 def catalog() -> list[Manifest]:

@@ -1,15 +1,15 @@
 """What a quiet tenant waits for its services, alone and beside tenants that are not quiet."""
 
 import asyncio
-import copy
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from bench import scenarios
 from bench.api import Api, together
 from bench.bed import Bed, Operator, bed
 from bench.results import Beside
-from bench.scenarios import MODEL, Manifest, Scenario, catalog
+from bench.scenarios import Manifest, Scenario
 from ome_operator import keys
 
 QUIET = Scenario(key="tenants", services=100, runtime="bench-single", groups=1, router=False, nodes=30)
@@ -53,9 +53,8 @@ async def _others(at: Bed, models: int, services: int, lanes: int) -> None:
     """They come, and the operator is done with them."""
     for namespace in (MODELS_OF, SERVICES_OF):
         await asyncio.to_thread(at.cluster.kubectl, "create", "namespace", namespace)
-    (model,) = [item for item in catalog() if item["metadata"]["name"] == MODEL]
     await at.api.create(_runtime())
-    await together((_of_namespace(model, number) for number in range(models)), lanes, at.api.create)
+    await together(scenarios.models("BaseModel", MODELS_OF, map("m-{:04d}".format, range(models))), lanes, at.api.create)
     await together(map(_waiting, range(services)), lanes, at.api.create)
     await at.settle()
 
@@ -81,16 +80,12 @@ async def _edits(api: Api) -> AsyncIterator[list[int]]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-def _of_namespace(model: Manifest, number: int) -> Manifest:
-    made = copy.deepcopy(model)
-    made |= {"kind": "BaseModel", "metadata": {"name": f"m-{number:04d}", "namespace": MODELS_OF}}
-    made["spec"]["storage"]["storageUri"] += f"-{number}"
-    return made
-
-
 def _runtime() -> Manifest:
-    (known,) = [item for item in catalog() if item["metadata"]["name"] == QUIET.runtime]
-    return {**known, "kind": "ServingRuntime", "metadata": {"name": RUNTIME, "namespace": SERVICES_OF}}
+    return {
+        **scenarios.known(QUIET.runtime),
+        "kind": "ServingRuntime",
+        "metadata": {"name": RUNTIME, "namespace": SERVICES_OF},
+    }
 
 
 def _waiting(number: int) -> Manifest:
