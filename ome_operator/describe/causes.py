@@ -63,19 +63,17 @@ class Cause:
 def causes(tree: Tree, conditions: Iterable[Mapping[str, Any]], shell: Shell) -> list[Cause]:
     """All of them, the worst first."""
     found = [*_pods(tree, shell), *_conditions(tree, conditions, shell)]
-    return sorted(found, key=lambda cause: (list(State).index(cause.state), not cause.pods, -cause.restarts))
+    return sorted(found, key=lambda cause: (cause.state.order, not cause.pods, -cause.restarts))
 
 
 def _pods(tree: Tree, shell: Shell) -> Iterator[Cause]:
-    for part in tree.slices:
-        for role in part.roles:
-            for group in role.groups:
-                alike: dict[tuple[str, str], list[Rank]] = {}
-                for rank in group.ranks:
-                    if not rank.ready and not rank.draining and not (part.state == OLD and rank.reason in _LEAVES):
-                        alike.setdefault((rank.reason, rank.message), []).append(rank)
-                for ranks in alike.values():
-                    yield _cause(tree, part, role, group, sorted(ranks, key=lambda rank: -rank.restarts), shell)
+    for part, role, group in tree.groups():
+        alike: dict[tuple[str, str], list[Rank]] = {}
+        for rank in group.ranks:
+            if not rank.ready and not rank.draining and not (part.state == OLD and rank.reason in _LEAVES):
+                alike.setdefault((rank.reason, rank.message), []).append(rank)
+        for ranks in alike.values():
+            yield _cause(tree, part, role, group, sorted(ranks, key=lambda rank: -rank.restarts), shell)
 
 
 def _cause(tree: Tree, part: Slice, role: RoleView, group: Group, ranks: list[Rank], shell: Shell) -> Cause:

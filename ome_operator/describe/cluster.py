@@ -98,15 +98,13 @@ def _uses(trees: Iterable[Tree]) -> dict[str, list[Use]]:
     """Node → what services have there."""
     found = defaultdict[str, list[Use]](list)
     for tree in trees:
-        for part in tree.slices:
-            for role in part.roles:
-                for group in role.groups:
-                    on = defaultdict[str, list[Rank]](list)
-                    for rank in group.ranks:
-                        on[rank.node].append(rank)
-                    for node, ranks in on.items():
-                        if node:
-                            found[node].append(_use(tree, role.role, group.group, ranks))
+        for _, role, group in tree.groups():
+            on = defaultdict[str, list[Rank]](list)
+            for rank in group.ranks:
+                on[rank.node].append(rank)
+            for node, ranks in on.items():
+                if node:
+                    found[node].append(_use(tree, role.role, group.group, ranks))
     return found
 
 
@@ -230,7 +228,6 @@ def _waits(tree: Tree, body: Mapping[str, Any], shell: Shell) -> Iterator[Wait]:
     status = body.get("status") or {}
     conditions = status.get("conditions") or ()
     told = defaultdict[tuple[str, tuple[str, ...], str], list[str]](list)
-    groups = [group for part in tree.slices for role in part.roles for group in role.groups]
     ready_since = next((said.get("lastTransitionTime") for said in conditions if said.get("type") == READY), "")
     first = (status.get("placement") or {}).get("first") or ready_since or ""
     for cause in causes(tree, conditions, shell):
@@ -238,7 +235,7 @@ def _waits(tree: Tree, body: Mapping[str, Any], shell: Shell) -> Iterator[Wait]:
             said = cause.lacks or ((cause.message,) if cause.message else ())
             command = cause.command or shell("ome", "explain", tree.name, "-n", tree.namespace)
             told[cause.reason, said, command].append(cause.place)
-    gpus = sum(group.gpus for group in groups if not group.ready)
+    gpus = sum(group.gpus for _, _, group in tree.groups() if not group.ready)
     for (reason, said, command), places in told.items():
         place = places[0] + (f" and {count(len(places) - 1, 'group')} more" if len(places) > 1 else "")
         yield Wait(tree.namespace, tree.name, place, gpus, reason, said, first, command)

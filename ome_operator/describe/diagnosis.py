@@ -133,10 +133,8 @@ def _stuck(tree: Tree) -> Iterable[Stuck]:
 
 
 def _unready(tree: Tree) -> Iterator[tuple[RoleView, Group, Rank]]:
-    for part in tree.slices:
-        for role in part.roles:
-            for group in role.groups:
-                yield from ((role, group, rank) for rank in group.ranks if not rank.ready)
+    for _, role, group in tree.groups():
+        yield from ((role, group, rank) for rank in group.ranks if not rank.ready)
 
 
 def lacks(message: str) -> list[str]:

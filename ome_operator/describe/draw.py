@@ -28,7 +28,7 @@ def service(tree: Tree, *, every: bool = False) -> Drawn:
     if tree.ready:
         drawn.add(Text(tree.url))
     else:
-        reasons = {rank.reason for one in tree.slices for role in one.roles for group in role.groups for rank in group.ranks}
+        reasons = {rank.reason for _, _, group in tree.groups() for rank in group.ranks}
         # What its pods say is told with them.
         drawn.add(Text.assemble((tree.reason, "yellow"), "" if tree.reason in reasons else f": {tree.message}"))
     drawn.add(Text(f"model {tree.model or '-'}, runtime {tree.runtime or '-'}"))

@@ -59,7 +59,7 @@ def row(tree: Tree, body: Mapping[str, Any]) -> Row:
     worst = next((cause for cause in found if cause.pods), None)
     rolled = (said for said in conditions if said.get("type") == ROLLED_OUT and said.get("status") == "False")
     told: Mapping[str, Any] = next(rolled, {})
-    groups = [group for part in tree.slices for role in part.roles for group in role.groups]
+    groups = [group for _, _, group in tree.groups()]
     return Row(
         namespace=tree.namespace,
         name=tree.name,
@@ -91,8 +91,7 @@ def _roles(tree: Tree) -> Iterable[RoleCount]:
 
 def ordered(rows: Iterable[Row]) -> list[Row]:
     """The worst first, then by name."""
-    rank = {state: number for number, state in enumerate(State)}
-    return sorted(rows, key=lambda row: (rank[row.state], row.namespace, row.name))
+    return sorted(rows, key=lambda row: (row.state.order, row.namespace, row.name))
 
 
 def counted(rows: Iterable[Row]) -> dict[State, int]:

@@ -26,6 +26,13 @@ class State(StrEnum):
     """Nobody wants it to run."""
     READY = "ready"
 
+    @property
+    def order(self) -> int:
+        """Its place among all; the worst is 0."""
+        return _ORDER[self]
+
+
+_ORDER = {state: number for number, state in enumerate(State)}
 
 _WAITING = frozenset(
     {
@@ -64,7 +71,7 @@ def service(tree: Tree, conditions: Iterable[Mapping[str, Any]]) -> State:
     found = {of(tree.reason)}
     if tree.reason not in _OFF:
         found |= {of(reason) for reason in _reasons(tree)}
-    worst = min(found, key=list(State).index)
+    worst = min(found, key=lambda state: state.order)
     return State.ROLLING if worst is State.STARTING and rolling else worst
 
 
@@ -74,7 +81,5 @@ def revisions(tree: Tree) -> int:
 
 
 def _reasons(tree: Tree) -> Iterable[str]:
-    for part in tree.slices:
-        for role in part.roles:
-            for group in role.groups:
-                yield from (rank.reason for rank in group.ranks if not rank.ready and not rank.draining)
+    for _, _, group in tree.groups():
+        yield from (rank.reason for rank in group.ranks if not rank.ready and not rank.draining)

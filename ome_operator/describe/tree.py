@@ -3,7 +3,7 @@
 Made from what exists (workloads, pods, stored revisions); the service's status adds what nobody else knows.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -126,6 +126,13 @@ class Tree:
     """Keys of the labels that nodes must carry as `Ready` for its pods: a label for each model and fine-tuned weight."""
     pin: str = ""
     """The revision that `spec.rollout.revision` holds it at, so that edits wait; "" without."""
+
+    def groups(self) -> Iterator[tuple[Slice, RoleView, Group]]:
+        """Every group, with the slice and the role that it is of."""
+        for part in self.slices:
+            for role in part.roles:
+                for group in role.groups:
+                    yield part, role, group
 
 
 def tree(body: Mapping[str, Any], observed: Observed) -> Tree:

@@ -175,13 +175,7 @@ class Site:
             return False
         body, children = board.bodies[key], board.children[key].values()
         pods = {pod.partition("/")[2]: body for pod, body in board.pods.items() if pod.startswith(f"{key[0]}/")}
-        mine = {
-            rank.pod
-            for part in board.trees[key].slices
-            for role in part.roles
-            for group in role.groups
-            for rank in group.ranks
-        }
+        mine = {rank.pod for _, _, group in board.trees[key].groups() for rank in group.ranks}
         uids = {body["metadata"].get("uid"), *(child.uid for child in children)}
         uids |= {pods[name]["metadata"].get("uid") for name in mine & pods.keys()}
         found = causes(board.trees[key], (body.get("status") or {}).get("conditions") or (), self._shell)

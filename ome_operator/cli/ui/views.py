@@ -104,7 +104,7 @@ def _right(board: Board, key: Key, shell: Shell) -> Data:
 
 def _head(tree: Tree, body: Mapping[str, Any], state: State) -> Data:
     metadata = body.get("metadata") or {}
-    groups = [group for part in tree.slices for role in part.roles for group in role.groups]
+    groups = [group for _, _, group in tree.groups()]
     return {
         "tree": tree,
         "state": state,
@@ -159,7 +159,7 @@ def _roles(tree: Tree, shell: Shell) -> Iterator[Data]:
 
 def _of_group(group: Group) -> State:
     found = [_of_rank(rank) for rank in group.ranks]
-    return min(found, key=list(State).index, default=State.OFF)
+    return min(found, key=lambda state: state.order, default=State.OFF)
 
 
 def _of_rank(rank: Rank) -> State:
