@@ -153,8 +153,8 @@ def _common(new: Any, old: Any) -> Any:
 
 def _alike(service: InferenceService, other: InferenceService) -> bool:
     """Whether two of equal status are the same in everything: a server counts a generation for every edit."""
-    parts = ("spec", "generation", "annotations", "labels", "deleting")
-    return all(getattr(service, part) == getattr(other, part) for part in parts[1:]) and service.spec is other.spec
+    parts = ("generation", "annotations", "labels", "deleting")
+    return service.spec is other.spec and all(getattr(service, part) == getattr(other, part) for part in parts)
 
 
 def _with(made: Shown, before: Shown, parts: tuple[str, ...]) -> Shown:
