@@ -20,6 +20,7 @@ from ome_operator.core.placement.packing import most
 from ome_operator.core.placement.turns import Claim, Turns, turns
 from ome_operator.core.placement.words import awaited
 from ome_operator.core.reasons import READY
+from ome_operator.core.status import conditions as cond
 
 TICK = 5
 """Seconds after which turns are decided anew though nothing has changed but the time."""
@@ -119,8 +120,7 @@ class Gangs:
 
     def _serves(self, namespace: str, name: str) -> bool:
         resource = self._cluster.find(Ref(SERVICE, namespace, name))
-        conditions = resource.status.get("conditions") or () if resource is not None else ()
-        return any((each["type"], each["status"]) == (READY, "True") for each in conditions)
+        return resource is not None and cond.is_true(READY, resource.status)
 
 
 def _seemed(needs: Needs, free: Nodes) -> Iterable[str]:

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
 
 from ome_operator import keys
 from ome_operator.api import Invalid
@@ -29,6 +28,7 @@ from ome_operator.core.plan import NEEDED, Event, Plan
 from ome_operator.core.reasons import READY, Reason
 from ome_operator.core.rollout.shared_edits import whole_before
 from ome_operator.core.rollout.waves import Terms
+from ome_operator.core.status import conditions as cond
 from ome_operator.core.sync import braked
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import KubeError
@@ -235,7 +235,7 @@ class InferenceServiceReconciler:
         await starting.inspect(self._start_failures, resource.ref.namespace, pods, memory, result, now=now, after=after)
 
     async def _write_status(self, resource: Resource, memory: ServiceMemory, plan: Plan, result: Result) -> None:
-        memory.held_up = _ready(plan.status) and self._unreachable(resource, plan)
+        memory.held_up = cond.is_true(READY, plan.status) and self._unreachable(resource, plan)
         if memory.held_up or not status_writer.differs(resource, plan.status, memory.status):
             return  # what could not be made is tried again
         wait = 0.0 if plan.urgent else memory.status_at + self._settings.status_interval - self._clock()
@@ -315,10 +315,6 @@ class InferenceServiceReconciler:
         _, memory = self._memories.get(Ref(SERVICE, child.namespace, child.labels.get(keys.SERVICE) or ""), ("", None))
         if memory is not None:
             memory.free((child.kind, child.name))
-
-
-def _ready(status: Mapping[str, Any]) -> bool:
-    return any((one["type"], one["status"]) == (READY, "True") for one in status.get("conditions") or ())
 
 
 def another(writers: Iterable[tuple[str, datetime]], now: datetime, lately: timedelta) -> str:

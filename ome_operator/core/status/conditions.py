@@ -49,6 +49,11 @@ def _stamp(one: Condition, old: Mapping[str, Any] | None, generation: int, now: 
     }
 
 
+def is_true(type_: str, status: Mapping[str, Any]) -> bool:
+    """Whether a status says so by a condition of this type."""
+    return any((one["type"], one["status"]) == (type_, "True") for one in status.get("conditions") or ())
+
+
 def flips(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Conditions of `after` whose status or reason differs from `before`, and those that are new."""
     old = {one.get("type"): (one.get("status"), one.get("reason")) for one in before}
