@@ -26,11 +26,7 @@ UnexpectedAdmissionError
 """Words of the kubelet, the scheduler and Kubernetes' controllers, as conditions and failures pass them on."""
 _OF_GROUPS = (failure.DELETED, failure.REPLACED, failure.MISSING, failure.HUNG, failure.LATE, failure.DRIFTED)
 REASONS = frozenset((*_OF_PODS.split(), *_OF_GROUPS, *map(str, Reason)))
-PHASES = (
-    record.PENDING, record.STARTING, record.READY, record.NOT_READY, record.NODE_LOST, record.RESTARTING, record.SYSTEMIC,
-    record.RECYCLING, record.FAILED,
-)  # fmt: skip
-_FAILED = frozenset(PHASES) - {record.PENDING, record.STARTING, record.READY}
+_FAILED = frozenset(record.PHASES) - {record.PENDING, record.HELD, record.STARTING, record.READY}
 PARTS = ("weights", "nodes", "images", "start", "warmup")
 """From a service's creation: to its first pod (weights are on nodes), to the last pod on a node, to the last engine's
 container (volumes, init containers, images), to the last engine ready, to the service Ready (routers, rules of its URL)."""
@@ -88,7 +84,7 @@ def figures(status: Mapping[str, Any], pods: Iterable[Pod], roles: Mapping[str, 
     return Figures(
         ready=(_word(ready.get("status") or "Unknown", ("True", "False", "Unknown")), _known(ready.get("reason"))),
         advice=_known(told[ADVICE].get("reason")) if ADVICE in told else "",
-        groups=Counter((_role(each.component, split), _word(each.phase, PHASES)) for each in records),
+        groups=Counter((_role(each.component, split), _word(each.phase, record.PHASES)) for each in records),
         waiting={
             (_role(name, split), _known((told.get(CONDITION.get(name, "")) or {}).get("reason"))): number
             for name, number in waiting.items()

@@ -13,6 +13,7 @@ SYSTEMIC, RECYCLING, FAILED = "SystemicFault", "Recycling", "Failed"
 """Phases of a group: not all pods are on nodes · all are, and a check keeps their engines from starting · all load · serves
 · it served, and its leader is not ready · nor does the leader's node report · ranks come back by themselves · it is not
 ready, and others of its role neither · pods of the recorded start are being deleted · it was recycled as often as may be."""
+PHASES = (PENDING, HELD, STARTING, READY, NOT_READY, NODE_LOST, RESTARTING, SYSTEMIC, RECYCLING, FAILED)
 
 UID = 8
 """Characters of a UID that tell two pods of one group apart."""

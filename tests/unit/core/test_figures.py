@@ -12,6 +12,7 @@ from ome_operator.core import figures
 from ome_operator.core.figures import OTHER, PARTS, REASONS
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import Pod, Times
+from ome_operator.core.recovery import record
 from ome_operator.core.render.statefulsets import Stored, stored
 from tests.support import metrics
 from tests.support.metrics import condition, group
@@ -52,6 +53,12 @@ def test_phases_by_role() -> None:
     assert split.groups == {("prefill", "Ready"): 1, ("prefill", "Recycling"): 1, ("decode", "Ready"): 1}
 
 
+def test_every_phase_has_a_series_of_its_own() -> None:
+    phases = {word for name, word in vars(record).items() if name.isupper() and isinstance(word, str)}
+    told = figures.figures(status(groups=[group(number, phase) for number, phase in enumerate(sorted(phases))]), (), {})
+    assert len(phases) == 10 and told.groups == {("engine", phase): 1 for phase in phases}
+
+
 def test_words_that_nobody_foresaw_are_bounded() -> None:
     odd = figures.figures(status(condition("Ready", "Perhaps", "Whatever"), groups=[group(phase="Dancing")]), (), {})
     assert odd.ready == (OTHER, OTHER) and odd.groups == {("engine", OTHER): 1}
@@ -85,7 +92,7 @@ def test_gpus_wanted_held_and_wasted() -> None:
     assert figures.figures(told, pods, roles()).held == 16, "a pod without a node, or that has ended, holds none"
     for phase, more, wasted in (
         ("Ready", {}, 0), ("Starting", {}, 0), ("Starting", {"recyclesInARow": 1}, 8), ("Failed", {}, 8),
-        ("NotReady", {}, 8),
+        ("NotReady", {}, 8), ("Preflight", {}, 0),
     ):  # fmt: skip
         assert figures.figures(status(groups=[group(0, phase, **more)]), pods, {}).wasted == wasted, phase
 
