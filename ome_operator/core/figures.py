@@ -9,11 +9,11 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from ome_operator import keys, quantity
-from ome_operator.core.observed.objects import Manifest, Pod
+from ome_operator import keys
+from ome_operator.core.observed.objects import Pod
 from ome_operator.core.reasons import ADVICE, CONDITION, READY, ROLLED_OUT, Reason
 from ome_operator.core.recovery import failure, record
-from ome_operator.core.render.statefulsets import Stored
+from ome_operator.core.render.statefulsets import Stored, gpus
 
 OTHER = "Other"
 _OF_PODS = """
@@ -94,7 +94,7 @@ def figures(status: Mapping[str, Any], pods: Iterable[Pod], roles: Mapping[str, 
         waits=str(placement.get("first") or placement.get("since") or "") if waiting else "",
         wanted=sum(_wanted(role, components.get(name) or {}) for name, role in roles.items()),
         held=sum(held.values()),
-        wasted=sum(gpus for pod, gpus in held.items() if (pod.component, pod.revision, pod.group) in broken),
+        wasted=sum(number for pod, number in held.items() if (pod.component, pod.revision, pod.group) in broken),
         recycled={each.name: _recycled(each) for each in records if each.recycles},
         was_whole=any((each or {}).get("latestReadyRevision") for each in components.values()),
         ready_at=str(ready.get("lastTransitionTime") or "") if is_ready else "",
@@ -146,12 +146,7 @@ def _fails(group: record.GroupRecord) -> bool:
 
 
 def _wanted(role: Stored, told: Mapping[str, Any]) -> int:
-    leader, worker = (_gpus(each) if each else 0 for each in (role.leader, role.worker))
-    return int(told.get("replicas") or 0) * (leader + worker * (role.size - 1))
-
-
-def _gpus(workload: Manifest) -> int:
-    return sum(map(quantity.gpus, workload["spec"]["template"]["spec"]["containers"]))
+    return int(told.get("replicas") or 0) * gpus(role)
 
 
 def _role(component: str, split: bool) -> str:

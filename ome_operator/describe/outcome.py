@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from ome_operator import keys, quantity
+from ome_operator import keys
 from ome_operator.api import InferenceService, Runtime, migrate
 from ome_operator.core.observed import brake
 from ome_operator.core.observed.objects import Child, Deps, Manifest, Observed, Ref
@@ -23,7 +23,7 @@ from ome_operator.core.reasons import (
     Reason,
 )
 from ome_operator.core.render import meta, scaling
-from ome_operator.core.render.statefulsets import Stored, stored
+from ome_operator.core.render.statefulsets import Stored, gpus, stored
 from ome_operator.core.resolve.identity import CHOSEN
 from ome_operator.core.rollout.planner import Bounds
 from ome_operator.core.rollout.strategy import strategy
@@ -141,17 +141,6 @@ def _roles(found: Mapping[str, Stored], written: Iterable[Manifest]) -> tuple[Ro
         for name in (keys.ENGINE, keys.DECODER)
         if name in found
     )
-
-
-def gpus(role: Stored) -> int:
-    """GPUs of one group."""
-    worker = pod_gpus(role.worker) * (role.size - 1) if role.worker is not None else 0
-    return pod_gpus(role.leader) + worker
-
-
-def pod_gpus(workload: Manifest) -> int:
-    """GPUs of one pod of a workload."""
-    return sum(quantity.gpus(box) for box in workload["spec"]["template"]["spec"].get("containers") or ())
 
 
 def _problems(said: Mapping[str, Mapping[str, Any]]) -> list[str]:

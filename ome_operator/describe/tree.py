@@ -25,11 +25,10 @@ from ome_operator.core.reasons import (
 )
 from ome_operator.core.recovery.failure import sentence
 from ome_operator.core.recovery.record import FAILED, HELD, NODE_LOST, RECYCLING, RESTARTING, SYSTEMIC
-from ome_operator.core.render.statefulsets import Stored, stored
+from ome_operator.core.render.statefulsets import Stored, pod_gpus, stored
 from ome_operator.core.resolve.finetuned import mounted
 from ome_operator.core.rollout.members import existing
 from ome_operator.core.weights.mount import claim, directories, placed, required_label
-from ome_operator.describe.outcome import pod_gpus
 from ome_operator.describe.text import count
 from ome_operator.names import title
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ome_operator import keys, names
+from ome_operator import keys, names, quantity
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.podspec.compose import Composed, compose
 from ome_operator.core.podspec.queues import queued
@@ -94,6 +94,18 @@ def stored(data: Mapping[str, Any]) -> Mapping[str, Stored]:
         name: Stored(name, int(role["size"]), int(role["port"]), role["leader"], role.get("worker"))
         for name, role in (data.get("workloads") or {}).items()
     }
+
+
+@memoize_by_identity(2048)
+def gpus(role: Stored) -> int:
+    """GPUs of a group."""
+    worker = pod_gpus(role.worker) * (role.size - 1) if role.worker is not None else 0
+    return pod_gpus(role.leader) + worker
+
+
+def pod_gpus(workload: Manifest) -> int:
+    """GPUs of a pod of a workload."""
+    return sum(quantity.gpus(box) for box in workload["spec"]["template"]["spec"].get("containers") or ())
 
 
 def stamp(owner: meta.Owner, role: Stored, groups: Iterable[int]) -> list[Manifest]:
