@@ -16,6 +16,7 @@ from ome_operator.cache.resources import BENCHMARK, CATALOG, HELD, JOB, MODELS, 
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.brake import Brake, brake
 from ome_operator.core.observed.objects import Child, Deps, Holding, Node, NodeRecord, Pod, Ref
+from ome_operator.core.render.statefulsets import Stored, stored
 from ome_operator.core.rollout import waves
 from ome_operator.core.rollout.waves import Terms
 from ome_operator.kube.resources import CHILDREN, ON_DEMAND
@@ -103,6 +104,14 @@ class ClusterCache:
                 if known is None or known.version < child.version:
                     found[(kind, child.name)] = child
         return found
+
+    def roles(self, namespace: str, service: str, revision: str) -> Mapping[str, Stored]:
+        """Of a revision as it is stored; {} where none is. Anybody may write one with our labels, so reading it may raise
+        AttributeError, KeyError, TypeError or ValueError.
+        """
+        kept = self.children["ControllerRevision"].group((namespace, service))
+        content = next((child.content for child in kept if child.labels.get(keys.REVISION) == revision), None)
+        return stored((content or {}).get("data") or {})
 
     def job_of(self, benchmark: Resource) -> Child | None:
         """The Job of a BenchmarkJob."""

@@ -12,7 +12,7 @@ from ome_operator.cache.resources import SERVICE, Resource
 from ome_operator.core import figures
 from ome_operator.core.figures import OTHER, Figures, seconds_since
 from ome_operator.core.observed.objects import Ref
-from ome_operator.core.render.statefulsets import Stored, stored
+from ome_operator.core.render.statefulsets import Stored
 from ome_operator.machinery.metrics import Metrics
 from ome_operator.machinery.sums import Key, Slots, Sums
 
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 NODES = 500
 """Nodes with series of their own; the others are summed with an empty label."""
-_STATES = frozenset({"Ready", "Updating", "Failed"})
+_STATES = frozenset({keys.MODEL_READY, keys.MODEL_UPDATING, keys.MODEL_FAILED})
 _SUMMED = (
     "ome_advised_services", "ome_groups", "ome_gangs_waiting", "ome_rollouts", "ome_service_ready", "ome_service_groups",
     "ome_service_gpus_wanted", "ome_service_gpus_held", "ome_service_gpus_wasted", "ome_weights", "ome_node_weights_bytes",
@@ -92,13 +92,10 @@ class Eyes:
                 self._started(figures.start(resource.created, now.ready_at, pods))
 
     def _roles(self, resource: Resource) -> Mapping[str, Stored]:
-        """Of the wanted revision, as it is stored."""
+        """Of the wanted revision."""
         components: Mapping[str, Mapping[str, str]] = resource.status.get("components") or {}
         wanted = next((each["updateRevision"] for each in components.values() if each.get("updateRevision")), "")
-        for child in self._cluster.children["ControllerRevision"].group((resource.ref.namespace, resource.ref.name)):
-            if wanted and child.labels.get(keys.REVISION) == wanted and child.content is not None:
-                return stored(child.content.get("data") or {})
-        return {}
+        return self._cluster.roles(resource.ref.namespace, resource.ref.name, wanted) if wanted else {}
 
     def _tell(self, ref: Ref) -> None:
         found = self._figures.get(ref)

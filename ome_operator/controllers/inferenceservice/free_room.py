@@ -3,14 +3,12 @@
 from collections import Counter
 from collections.abc import Mapping
 
-from ome_operator import keys
 from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.occupancy import Made
 from ome_operator.controllers.inferenceservice.foreign_pods import ForeignPods
 from ome_operator.core.observed.objects import Node
 from ome_operator.core.placement.demand import demand
 from ome_operator.core.placement.turns import less
-from ome_operator.core.render.statefulsets import stored
 
 
 class FreeRoom:
@@ -49,10 +47,8 @@ class FreeRoom:
 
     def _asked(self, node: str, made: Made) -> tuple[tuple[str, int], ...]:
         """What such a pod requests, by the stored revision that it was made from."""
-        kept = self._cluster.children["ControllerRevision"].group((made.namespace, made.service))
-        content = next((child.content for child in kept if child.labels.get(keys.REVISION) == made.revision), None)
         try:
-            role = stored((content or {}).get("data") or {}).get(made.component)
+            role = self._cluster.roles(made.namespace, made.service, made.revision).get(made.component)
             workload = role and (role.leader if made.leads else role.worker)
             if workload:
                 return demand(workload["spec"]["template"], True).requests

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from ome_operator import keys
+from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.occupancy import Occupancy
 from ome_operator.controllers.inferenceservice.foreign_pods import ForeignPods
 from ome_operator.controllers.inferenceservice.free_room import FreeRoom
@@ -22,6 +23,8 @@ def workload(gpus: int) -> dict[str, Any]:
 
 class Known:
     """A cluster with two nodes and a revision."""
+
+    roles = ClusterCache.roles
 
     def __init__(self) -> None:
         self.found = {name: Node(name, 1, {}, True, 8, room=((GPU, 8),)) for name in ("n1", "n2")}
