@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ome_operator.core.observed.objects import Pod
+from ome_operator.util.memoize import memoize_by_identity
 
 PENDING, HELD, STARTING, READY = "Pending", "Preflight", "Starting", "Ready"
 NOT_READY, NODE_LOST, RESTARTING = "NotReady", "NodeLost", "Restarting"
@@ -76,7 +77,8 @@ def passed(since: str, now: datetime) -> float:
     return (now.astimezone(UTC) - when.astimezone(UTC)).total_seconds()
 
 
-def read(status: Mapping[str, Any]) -> dict[str, GroupRecord]:
+@memoize_by_identity(1024)
+def read(status: Mapping[str, Any]) -> Mapping[str, GroupRecord]:
     """The records in a service's stored status, by name."""
     return {one["name"]: _read(one) for one in status.get("groups") or ()}
 
