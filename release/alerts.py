@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ that part never fire.
 """
 
 
+@cache
 def data() -> Mapping[str, Any]:
     """What is written by hand."""
     loaded: Mapping[str, Any] = yaml.safe_load(DATA.read_text(encoding="utf-8"))
