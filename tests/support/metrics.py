@@ -139,7 +139,7 @@ class Rig:
 
 def everything() -> Rig:
     """Each metric has a sample."""
-    rig, metrics = Rig(), Metrics()
+    rig = Rig()
     metrics = rig.metrics
     metrics.leader.set(1)
     metrics.lags.observe(0.001)
