@@ -75,7 +75,7 @@ def figures(status: Mapping[str, Any], pods: Iterable[Pod], roles: Mapping[str, 
     ready, rolled = told.get(READY) or {}, told.get(ROLLED_OUT) or {}
     components: Mapping[str, Any] = status.get("components") or {}
     split, records = keys.DECODER in components, record.read(status).values()
-    broken = {(one.component, one.revision, one.index) for one in records if _fails(one)}
+    broken = {(each.component, each.revision, each.index) for each in records if _fails(each)}
     held = {pod: pod.gpus for pod in pods if pod.node and not pod.over and pod.gpus}
     placement: Mapping[str, Any] = status.get("placement") or {}
     waiting: dict[str, int] = {} if placement.get("trying") else placement.get("waiting") or {}

@@ -41,12 +41,8 @@ class Metrics:
         """A gauge or counter of `families.py` whose values are asked for at scrape time."""
         self.registry.register(_Asked(BY_NAME[name], values))
 
-    def render(self) -> bytes:
-        """The text format."""
-        return generate_latest(self.registry)
-
     async def page(self) -> str:
-        """The same, in slices of a metric each: passes go on meanwhile."""
+        """The text format, made in slices of a metric each: passes go on meanwhile."""
         parts = []
         for family in self.registry.collect():
             parts.append(generate_latest(_Alone(family)))

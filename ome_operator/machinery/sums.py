@@ -19,9 +19,6 @@ class Sums(Generic[Owner]):
         self._owners: Counter[Key] = Counter()
         """How many tell a number, be it 0."""
 
-    def __len__(self) -> int:
-        return len(self._told)
-
     def tell(self, owner: Owner, numbers: Mapping[Key, int]) -> None:
         """What an owner contributes from now on; nothing forgets it."""
         before = self._told.pop(owner, {})

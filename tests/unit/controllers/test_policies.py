@@ -28,9 +28,9 @@ async def looked(apply: Any, **answers: Any) -> tuple[Policies, str]:
     answers = {"apply": apply, "list_objects Node": NODES, "create SelfSubjectReview": ME, **answers}
     made, metrics = Policies(FakeApi(answers), EVERYWHERE, "home", "ome-operator", 600.0), Metrics()
     made.watch_metrics(metrics)
-    assert "ome_admission_policies{" not in metrics.render().decode(), "nothing is known yet"
+    assert "ome_admission_policies{" not in await metrics.page(), "nothing is known yet"
     await made.look()
-    return made, metrics.render().decode()
+    return made, await metrics.page()
 
 
 async def test_policies_that_refuse_bind(caplog: pytest.LogCaptureFixture) -> None:
