@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ome_operator import keys
+from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.occupancy import Occupancy
 from ome_operator.controllers.inferenceservice.foreign_pods import ForeignPods
 from ome_operator.controllers.inferenceservice.gangs import Gangs
@@ -37,6 +38,8 @@ def role(pod: LivePod) -> str:
 
 class Known:
     """What the arbiter reads of the cluster."""
+
+    roles = ClusterCache.roles
 
     def __init__(self, race: "Race") -> None:
         self.race, self.children = race, {"ControllerRevision": self}
