@@ -17,13 +17,18 @@ from ome_operator.core.observed.objects import Node
 from ome_operator.core.placement.demand import Demand, Expression
 from ome_operator.core.placement.fit import Need, Needs, compared
 from ome_operator.core.placement.gangs import Decision, Numbers, Record, Seen, advance, gang, rested, trying
-from ome_operator.core.placement.turns import Claim, contested, left, turns
+from ome_operator.core.placement.turns import Claim, contested, less, turns
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 TIMEOUT = 5
 STORIES = 1000 if os.environ.get("OME_SOAK") else 200
 GPU = "nvidia.com/gpu"
 ROLES = ("prefill", "decode")
+
+
+def held_back(decision: Decision) -> Numbers:
+    """Groups that are not to be made."""
+    return decision.record.waiting if decision.record is not None else {}
 
 
 @dataclass
@@ -127,7 +132,8 @@ class Cluster:
         others = [claim for name, claim in claims.items() if name != service.name]
         held = {name: {GPU: 8 * count} for name, count in Counter(pod.node for _, pod in self._all() if pod.node).items()}
         held |= {name: {GPU: 8} for name, until in self.read.items() if self.second < until}
-        told = turns(claims.values(), self.nodes, left(self.nodes, held), self.now)
+        free = {name: less(node, held.get(name, {})) for name, node in self.nodes.items()}
+        told = turns(claims.values(), self.nodes, free, self.now)
         new = service.record is None and not service.pods
         blocked = contested(service.needs(service.wanted), others, self.nodes)
         decision = advance(
@@ -135,7 +141,7 @@ class Cluster:
             timeout=TIMEOUT, now=self.now,
         )  # fmt: skip
         if new and not blocked:
-            assert not decision.waiting, "an uncontested creation does not wait"
+            assert not held_back(decision), "an uncontested creation does not wait"
         if decision.failed:
             self.read |= {name: self.second + 300 for name, until in self.strangers.items() if self.second < until}
         self._carry_out(service, decision)
@@ -151,7 +157,7 @@ class Cluster:
             order = sorted(
                 groups, key=lambda group: ((role, group) not in service.served, not self._whole(service, role, group))
             )
-            allowed = wanted - decision.waiting.get(role, 0)
+            allowed = wanted - held_back(decision).get(role, 0)
             for group in order[allowed:]:
                 for pod in service.pods:
                     if (pod.role, pod.group) == (role, group) and pod.ends is None:

@@ -54,11 +54,6 @@ class Decision(NamedTuple):
     failed: bool = False
     """Whether a try ended in this pass."""
 
-    @property
-    def waiting(self) -> Numbers:
-        """Groups that are not to be made."""
-        return self.record.waiting if self.record is not None else {}
-
 
 def advance(
     record: Record | None, seen: Seen, *, turn: bool | None, contested: bool, timeout: float, now: datetime

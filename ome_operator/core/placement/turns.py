@@ -54,13 +54,8 @@ class Turns(NamedTuple):
     """The others -> why, beside what is missing; "" where nothing else keeps them."""
 
 
-def left(nodes: Nodes, held: Mapping[str, Mapping[str, int]]) -> Nodes:
-    """Nodes with what is free there: allocatable less what pods hold. A node that told nothing stays unknown."""
-    return {name: less(node, held[name]) if name in held else node for name, node in nodes.items()}
-
-
 def less(node: Node, held: Mapping[str, int]) -> Node:
-    """A node with what pods leave of it."""
+    """A node with what is free there: allocatable less what pods hold. What it told nothing of stays unknown."""
     return node._replace(room=tuple((resource, max(0, has - held.get(resource, 0))) for resource, has in node.room))
 
 

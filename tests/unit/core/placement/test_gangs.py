@@ -22,7 +22,7 @@ def test_a_try_ends_when_its_time_is_over_whether_that_is_a_second_or_a_year(tim
     assert going.record is not None and going.record.trying and going.again == 0.5
     ended = after(going.record, timeout, timeout)
     assert ended.failed and ended.record is not None and not ended.record.trying
-    assert ended.waiting == {"engine": 1, "decoder": 1}
+    assert ended.record.waiting == {"engine": 1, "decoder": 1}
 
 
 def test_with_a_timeout_of_a_second_nothing_spins() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from ome_operator.core.observed.objects import Node
 from ome_operator.core.placement.demand import Demand, Expression
 from ome_operator.core.placement.fit import Need, Needs
-from ome_operator.core.placement.turns import Claim, contested, left, turns
+from ome_operator.core.placement.turns import Claim, contested, less, turns
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 LONG_AGO = NOW.timestamp() - 3600
@@ -116,4 +116,4 @@ def test_a_thousand_that_wait_for_the_same_are_a_single_question(monkeypatch: An
 def test_what_a_node_that_lies_about_its_room_has_left_is_never_below_nothing() -> None:
     """It told fewer GPUs after pods were put there."""
     on = nodes(a=1)
-    assert dict(left(on, {"a0": {GPU: 20}, "gone": {GPU: 1}})["a0"].room) == {GPU: 0}
+    assert dict(less(on["a0"], {GPU: 20}).room) == {GPU: 0}

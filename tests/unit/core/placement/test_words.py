@@ -3,7 +3,7 @@
 from ome_operator.core.observed.objects import Node
 from ome_operator.core.placement.demand import Demand, Expression
 from ome_operator.core.placement.fit import Need
-from ome_operator.core.placement.turns import left
+from ome_operator.core.placement.turns import less
 from ome_operator.core.placement.words import awaited
 
 GPU = "nvidia.com/gpu"
@@ -16,7 +16,8 @@ def need(pods: int, title: str = "prefill", gpus: int = 8, cpu: int = 1000) -> N
 
 
 def said(*needs: Need, held: dict[str, dict[str, int]], by: dict[str, str]) -> str:
-    return awaited(needs, NODES, left(NODES, held), lambda node: [by[node]] if node in by else [])
+    free = {name: less(node, held.get(name, {})) for name, node in NODES.items()}
+    return awaited(needs, NODES, free, lambda node: [by[node]] if node in by else [])
 
 
 def taken(*numbers: int, **amounts: int) -> dict[str, dict[str, int]]:
