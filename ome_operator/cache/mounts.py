@@ -19,9 +19,10 @@ class MountIndex:
         before, after = (child.content if child is not None else None for child in (old, new))
         if before == after:
             return
+        gone = _all(before)
         self._within.update(_all(after))
-        self._within.subtract(_all(before))
-        for place in _all(before):
+        self._within.subtract(gone)
+        for place in gone:
             if not self._within[place]:
                 del self._within[place]
 
