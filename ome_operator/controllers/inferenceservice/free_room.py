@@ -16,7 +16,9 @@ class FreeRoom:
 
     def __init__(self, cluster: ClusterCache, foreign: ForeignPods) -> None:
         self._cluster, self._foreign = cluster, foreign
+        self._seen: Mapping[str, Node] = {}
         self._known: dict[str, Node] = {}
+        """The nodes of `_seen` when that map was new."""
         self._free: dict[str, Node] = {}
         self._unknown: set[str] = set()
         """Nodes with pods of which nobody knows yet what they ask for."""
@@ -28,14 +30,16 @@ class FreeRoom:
         now = self._cluster.deps().nodes
         moved = self._cluster.occupancy.moved() | self._foreign.moved() | self._unknown
         self._unknown = set()
-        moved |= {name for name, node in now.items() if self._known.get(name) is not node}
-        gone = self._known.keys() - now.keys()
-        for name in gone:
-            del self._known[name], self._free[name]
-        for name in moved & now.keys():
-            self._known[name] = now[name]
-            self._free[name] = less(now[name], self._held(name))
-        self.version += bool(moved or gone)
+        if now is not self._seen:  # else a node has another version at most (cache/indices.py:Index.asked)
+            moved |= {name for name, node in now.items() if self._known.get(name) is not node}
+            moved |= self._known.keys() - now.keys()
+            self._seen, self._known = now, dict(now)
+        for name in moved:
+            if name in now:
+                self._free[name] = less(now[name], self._held(name))
+            else:
+                self._free.pop(name, None)
+        self.version += bool(moved)
         return self._free
 
     def _held(self, node: str) -> Mapping[str, int]:

@@ -79,6 +79,18 @@ def test_nothing_is_made_anew_while_nothing_changes() -> None:
     assert then["n2"] is first["n2"] and then["n1"] is not first["n1"] and made.version == version + 1
 
 
+def test_a_heartbeat_of_a_node_is_no_change() -> None:
+    """It gives a node another version in the same map. A thousand nodes send several of them a second."""
+    known = Known()
+    made = room(known)
+    made.nodes()
+    version = made.version
+    known.found["n1"] = known.found["n1"]._replace(version=2)
+    assert free(made) == {"n1": 8, "n2": 8} and made.version == version
+    known.found = {**known.found, "n2": known.found["n2"]._replace(room=((GPU, 4),))}
+    assert free(made) == {"n1": 8, "n2": 4} and made.version == version + 1
+
+
 def test_pods_whose_revision_is_not_known_yet_are_looked_at_again() -> None:
     known = Known()
     made = room(known)
