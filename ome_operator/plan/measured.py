@@ -57,7 +57,7 @@ def _rows(name: str, results: list[Any], layout: Mapping[str, str]) -> Iterator[
         lengths = _lengths(scenario)
         if lengths is None or not result.get("ttft") or not result.get("tpot") or not result.get("concurrency"):
             continue
-        yield dict.fromkeys((*COLUMNS, "hit"), "") | {
+        yield dict.fromkeys(COLUMNS, "") | {
             "id": f"{name}_{scenario.replace(',', 'x').replace('/', '_')}_c{result['concurrency']}",
             "source": f"BenchmarkJob {name}",
             **layout,
@@ -93,7 +93,7 @@ def _lengths(scenario: str) -> tuple[float, float] | None:
 def table(found: Iterable[Mapping[str, str]]) -> str:
     """The rows as a calibration file."""
     out = io.StringIO()
-    written = csv.DictWriter(out, (*COLUMNS, "hit"), lineterminator="\n", extrasaction="ignore")
+    written = csv.DictWriter(out, COLUMNS, lineterminator="\n", extrasaction="ignore")
     written.writeheader()
     written.writerows(found)
     return out.getvalue()

@@ -17,10 +17,11 @@ from ome_operator.plan.workers import Worker, mislabelled, workers
 COLUMNS = (
     "id", "source", "model", "engine", "version", "gpu", "precision", "isl", "osl", "mtp", "prefill", "p_gpus", "decode",
     "d_gpus", "concurrency", "ttft_ms", "tpot_ms", "total_tps_per_gpu", "out_tps_per_decode_gpu", "in_tps_per_prefill_gpu",
-    "kind", "note",
+    "kind", "note", "hit",
 )  # fmt: skip
+"""`hit`: the share of prompts that a cache of prefixes had, 0 without it."""
 OPTIONAL = ("note", "kind", "source", "hit")
-"""Columns that a file may lack. `hit`: the share of prompts that a cache of prefixes had, 0 without it."""
+"""Columns that a file may lack."""
 LITTLE = 0.9
 """Lengths of rows `tps derived` are drawn between 0.8 and 1 of their nominal length: the mean is this."""
 _MOST = 1e9
@@ -105,7 +106,7 @@ def read(text: str, name: str) -> Iterator[Row | tuple[str, str]]:
             said = dict(zip(head, (cell.strip() for cell in cells), strict=False))
             title = said.get("id") or f"line {number}"
             try:
-                yield row({column: said.get(column, "") for column in (*COLUMNS, *OPTIONAL)} | {"id": title})
+                yield row({column: said.get(column, "") for column in COLUMNS} | {"id": title})
             except RefusedError as error:
                 yield title, str(error)
     except csv.Error as error:
@@ -126,7 +127,7 @@ def row(said: Mapping[str, str]) -> Row:
         isl=_needed(said, "isl"),
         osl=_needed(said, "osl"),
         share=LITTLE if "derived" in said["kind"] else 1.0,
-        hit=_hit(said.get("hit", "")),
+        hit=_hit(said["hit"]),
         mtp=said["mtp"].lower() not in _NO_DRAFTS,
         prefill=prefill,
         decode=decode,

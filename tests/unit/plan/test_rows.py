@@ -15,7 +15,8 @@ GOOD = dict(
     zip(
         COLUMNS,
         ("x", "s", "DeepSeek-V3", "sglang", "0.5.8", "b200_sxm", "fp8", "8192", "1024", "", "1x(tp1 dp8 etp1 ep8) b1", "8",
-         "1x(tp8 dp1 etp8 ep1) b4", "8", "4", "500", "10", "1", "46", "370", "tps derived by Little law, lengths x0.9", ""),
+         "1x(tp8 dp1 etp8 ep1) b4", "8", "4", "500", "10", "1", "46", "370", "tps derived by Little law, lengths x0.9", "",
+         ""),
         strict=True,
     )
 )  # fmt: skip
