@@ -76,8 +76,8 @@ def _findings(message: str, code: Any) -> Iterator[Finding]:
     if isinstance(data, dict) and "preflight" in data:
         if data.get("failed"):
             yield _own(f"it could not look: {_clean(data['failed'], SAID)}", "see the log of container ome-preflight")
-        listed = data.get("findings")
-        yield from _listed(listed if isinstance(listed, list) else [])
+        listed, more = data.get("findings"), data.get("more")
+        yield from _listed(listed if isinstance(listed, list) else [], more if type(more) is int and more > 0 else 0)
         return
     if '"preflight"' in text[:40]:
         yield from _listed(list(_whole(text)))
@@ -91,15 +91,16 @@ def _own(said: str, fix: str) -> Finding:
     return Finding("preflight", OWN, said, fix)
 
 
-def _listed(items: list[Any]) -> Iterator[Finding]:
+def _listed(items: list[Any], more: int = 0) -> Iterator[Finding]:
+    """The findings of a message; `more`: how many had no room in it."""
     known = [item for item in items if isinstance(item, dict)]
     for item in known[:MANY]:
         rank = item.get("rank")
         whom = rank if type(rank) is int and 0 <= rank < RANKS else OWN
         check, said, fix = (_clean(item.get(name), most) for name, most in (("check", CHECK), ("said", SAID), ("fix", FIX)))
         yield Finding(check or "preflight", whom, said or "it does not say what", fix)
-    if len(known) > MANY:
-        yield _own(f"{len(known) - MANY} more findings", "the log of container ome-preflight has all of them")
+    if left := min(more, RANKS) + max(0, len(known) - MANY):
+        yield _own(f"and {left} more findings", "the log of container ome-preflight has all of them")
 
 
 def _json(text: str) -> Any:

@@ -76,7 +76,14 @@ def test_hostile_findings_are_bounded_and_clean() -> None:
     assert checked is not None and {each.rank for each in checked.findings} == {OWN}
     assert all(len(each.said) <= SAID and each.fix == "" and each.check.isprintable() for each in checked.findings)
     many = read(status(ended(said(*({**SHM, "rank": rank} for rank in range(30))))))
-    assert many is not None and len(many.findings) == MANY + 1 and "18 more findings" in many.sentence
+    assert many is not None and len(many.findings) == MANY + 1 and "and 18 more findings" in many.sentence
+    left = read(status(ended(said(*({**SHM, "rank": rank} for rank in range(20)), more=5))))
+    assert left is not None and "and 13 more findings" in left.sentence, "those that had no room in the message, too"
+    for odd_more in (True, -3, "7", None, [1]):
+        found = read(status(ended(said(SHM, more=odd_more))))
+        assert found is not None and found.findings == (FOUND,)
+    huge = read(status(ended(said(SHM, more=10**400))))
+    assert huge is not None and len(huge.sentence) < 1000
     assert read(status(ended(json.dumps({"preflight": 1, "findings": {"a": 1}})))) is None
 
 
