@@ -58,8 +58,7 @@ def read(status: Body) -> Checked | None:
 
     While it runs again its last result counts, so that nothing flickers.
     """
-    boxes = status.get("initContainerStatuses") or ()
-    box: Body = next((found for found in boxes if found.get("name") == keys.PREFLIGHT_CONTAINER), {})
+    box = _box(status, "initContainerStatuses")
     ended = (box.get("state") or {}).get("terminated") or (box.get("lastState") or {}).get("terminated")
     if not ended:
         return None
@@ -67,6 +66,28 @@ def read(status: Body) -> Checked | None:
     found = tuple(_findings(str(ended.get("message") or ""), code))
     held = code != 0
     return Checked(found, held) if found or held else None
+
+
+def alone(status: Body) -> Checked | None:
+    """What a pod's status says of a check that is its only container (`ome preflight`); None until it has ended."""
+    ended = (_box(status, "containerStatuses").get("state") or {}).get("terminated")
+    if not ended:
+        return None
+    code = ended.get("exitCode") or 0
+    found = tuple(_findings(str(ended.get("message") or ""), code))
+    if code and not found:
+        found = (_own(f"it ended with code {code} after it had said that nothing was found", "look at its node"),)
+    return Checked(found, False)
+
+
+def began(status: Body) -> bool:
+    """Whether a check that is a pod's only container runs, or has ended."""
+    state = _box(status, "containerStatuses").get("state") or {}
+    return bool(state.get("running") or state.get("terminated"))
+
+
+def _box(status: Body, where: str) -> Body:
+    return next((box for box in status.get(where) or () if box.get("name") == keys.PREFLIGHT_CONTAINER), {})
 
 
 def _findings(message: str, code: Any) -> Iterator[Finding]:
