@@ -92,17 +92,17 @@ def preflight(
 
 
 async def _trials(
-    client: "Client", service: str, files: list[Path], namespace: str, roles: set[str], timeout: int
+    client: "Client", service: str, files: list[Path], namespace: str, roles: set[str], within: int
 ) -> "list[Trial]":
     """What is to be made."""
     from ome_operator.cli.live.preflight import of_files, of_service
     from ome_operator.kube.errors import NotFound
 
     if files:
-        return await of_files(client, read(files, inside(client, namespace)), roles, timeout)
+        return await of_files(client, read(files, inside(client, namespace)), roles, within)
     where, name = meant(client, service, namespace)
     try:
-        return [await of_service(client, where, name, roles, timeout)]
+        return [await of_service(client, where, name, roles, within)]
     except NotFound as error:
         raise missing(name, where) from error
 

@@ -136,6 +136,8 @@ def lines(seen: Report) -> list[str]:
 
 def summary(seen: Report) -> str:
     """How much was looked at, and what came of it."""
+    if not seen.looked:
+        return f"none of {count(seen.ranks, 'rank')} was looked at in {seen.seconds:g} s"
     ranks = count(seen.ranks, "rank") if seen.looked == seen.ranks else f"{seen.looked} of {count(seen.ranks, 'rank')}"
     found = count(len(seen.findings), "finding") if seen.findings else "nothing found"
     return f"{ranks} on {count(len(seen.nodes), 'node')}: {found} in {seen.seconds:g} s"
@@ -148,7 +150,7 @@ def standing(ranks: Sequence[Rank]) -> str:
         return ""
     why = next((each.why for each in waits if not each.node), waits[0].why)
     placed = sum(bool(each.node) for each in ranks)
-    said = f"{len(ranks) - len(waits)} of {count(len(ranks), 'rank')} run, {placed} have a node"
+    said = f"{len(ranks) - len(waits)} of {count(len(ranks), 'rank')} run, {placed} placed"
     return visible(f"{said}: {why}" if why else said)
 
 

@@ -43,7 +43,7 @@ class Stopped(Exception):
 # --- what is looked at --------------------------------------------------------------------------------------------------
 
 
-async def of_files(client: Client, given: Sequence[Manifest], roles: Collection[str], timeout: int) -> list[Trial]:
+async def of_files(client: Client, given: Sequence[Manifest], roles: Collection[str], within: int) -> list[Trial]:
     """All groups of the services in these files, with what else the cluster has. Raises KubeError and Unanswered."""
     spaces = {body["metadata"].get("namespace", "") for body in given if body["kind"] in (SERVICE, *SHORT)} - {""}
     cluster = await _cluster(client, spaces, given)
@@ -54,11 +54,11 @@ async def of_files(client: Client, given: Sequence[Manifest], roles: Collection[
     for resource in kept:
         comes_to = _outcome(resource, cluster)
         groups = {each.component: max(1, each.groups) for each in comes_to.roles}
-        made.append(_trial(resource, comes_to, groups, roles, timeout))
+        made.append(_trial(resource, comes_to, groups, roles, within))
     return made
 
 
-async def of_service(client: Client, namespace: str, name: str, roles: Collection[str], timeout: int) -> Trial:
+async def of_service(client: Client, namespace: str, name: str, roles: Collection[str], within: int) -> Trial:
     """A group more of each role of a service. Raises KubeError, NotFound for the service's name, and Unanswered."""
     body = await found(client, namespace, name)
     kept = await listed(client, sorted(SURVIVES), namespace, selector(name))
@@ -67,7 +67,7 @@ async def of_service(client: Client, namespace: str, name: str, roles: Collectio
     if resource is None:
         raise Unanswered(f"nothing can be made of {namespace}/{name} yet: `ome explain {name} -n {namespace}` says why.")
     comes_to = _outcome(resource, cluster)
-    return _trial(resource, comes_to, {each.component: 1 for each in comes_to.roles}, roles, timeout)
+    return _trial(resource, comes_to, {each.component: 1 for each in comes_to.roles}, roles, within)
 
 
 async def _cluster(client: Client, namespaces: Collection[str], given: Sequence[Manifest]) -> EventHandler:
@@ -94,13 +94,13 @@ def _outcome(resource: Resource, cluster: EventHandler) -> Outcome:
     return comes_to
 
 
-def _trial(resource: Resource, comes_to: Outcome, groups: dict[str, int], roles: Collection[str], timeout: int) -> Trial:
+def _trial(resource: Resource, comes_to: Outcome, groups: dict[str, int], roles: Collection[str], within: int) -> Trial:
     which = resource.ref
     wanted = {name: number for name, number in groups.items() if not roles or name in roles}
     if not wanted:
         has = ", ".join(each.title for each in comes_to.roles)
         raise Unanswered(f"{which.namespace}/{which.name} has no such role: --role names one of {has}.")
-    return trial(which.name, which.namespace, comes_to.workloads, wanted, uuid.uuid4().hex[:8], timeout)
+    return trial(which.name, which.namespace, comes_to.workloads, wanted, uuid.uuid4().hex[:8], within)
 
 
 # --- the look -----------------------------------------------------------------------------------------------------------
@@ -109,8 +109,8 @@ def _trial(resource: Resource, comes_to: Outcome, groups: dict[str, int], roles:
 class Look:
     """Pods from their creation to their removal."""
 
-    def __init__(self, client: Client, trials: Sequence[Trial], timeout: int, say: Say) -> None:
-        self._client, self._trials, self._timeout, self._say = client, trials, timeout, say
+    def __init__(self, client: Client, trials: Sequence[Trial], within: int, say: Say) -> None:
+        self._client, self._trials, self._within, self._say = client, trials, within, say
         self._posts: list[asyncio.Future[Manifest]] = []
         """Creations, which are never cut off: what an answer was lost of would be left."""
         self._begun = 0.0
@@ -155,7 +155,7 @@ class Look:
     async def _ended(self) -> list[Rank]:
         """When all ranks are over, or nothing more is to be waited for."""
         sizes = [max(place.rank for place in each.pods) + 1 for each in self._trials]
-        longest = self._timeout + patience(max(sizes), self._timeout) + SLACK
+        longest = self._within + patience(max(sizes), self._within) + SLACK
         told, ranks = "", list[Rank]()
         while True:
             now = asyncio.get_running_loop().time() - self._begun
@@ -167,7 +167,7 @@ class Look:
                 standing_now = f"the cluster does not answer: {error}"
             else:
                 waits = [each for each in ranks if not each.over]
-                if not waits or now > longest or (now > self._timeout and not any(each.runs for each in waits)):
+                if not waits or now > longest or (now > self._within and not any(each.runs for each in waits)):
                     return ranks
                 standing_now = standing(ranks) if now > 3 * PAUSE else ""
             if standing_now and standing_now != told:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ome_operator import keys
 from ome_operator.core.observed import from_api
-from ome_operator.core.observed.preflight import MANY, OWN, SAID, Checked, Finding, read
+from ome_operator.core.observed.preflight import MANY, OWN, SAID, Checked, Finding, alone, began, read
 from tests.unit.core.observed.test_from_api_pod import body, container
 
 SHM = {"check": "shm", "rank": 3, "said": "/dev/shm has 16 MiB, and 128 are needed", "fix": "mount more"}
@@ -104,3 +104,24 @@ def test_a_pod_that_is_held_says_so_before_anything_else() -> None:
     assert pod.preflight is not None and pod.preflight.held and not pod.running
     ready = from_api.pod(body(status={**status(ended(said(SHM))), "conditions": [{"type": "Ready", "status": "True"}]}))
     assert ready.ready and ready.reason == "" and ready.preflight == Checked((FOUND,), False)
+
+
+def only(state: dict[str, Any], name: str = keys.PREFLIGHT_CONTAINER) -> dict[str, Any]:
+    """The status of a pod whose only container is the check, beside what somebody injected."""
+    return {"containerStatuses": [{"name": "proxy", "state": {"running": {}}}, {"name": name, "state": state}]}
+
+
+def test_a_check_that_is_a_pods_only_container() -> None:
+    for state in ({}, {"waiting": {"reason": "ContainerCreating"}}, {"running": {"startedAt": "x"}}):
+        assert alone(only(state)) is None and began(only(state)) == ("running" in state)
+    assert alone(only(ended(said()))) == Checked((), held=False), "nothing found is an answer"
+    assert alone(only(ended(said(SHM)))) == Checked((FOUND,), held=False) and began(only(ended("")))
+    assert alone({}) is None and alone(only(ended(said()), "other")) is None and not began({"containerStatuses": None})
+
+
+def test_a_check_that_was_killed_found_not_nothing() -> None:
+    checked = alone(only(ended(said(), 137)))
+    assert checked is not None and "it ended with code 137 after it had said that nothing was found" in checked.sentence
+    refused = 'exec: "/bin/sh": stat /bin/sh: no such file or directory'
+    checked = alone(only(ended(refused, 128)))
+    assert checked is not None and checked.sentence.startswith(f"preflight: it ended with code 128 and says: {refused}")
