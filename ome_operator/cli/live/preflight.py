@@ -4,7 +4,7 @@ import asyncio
 import signal
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from ome_operator.api import InferenceService, Invalid
 from ome_operator.cache.cluster_cache import RECORD
@@ -18,12 +18,14 @@ from ome_operator.describe.outcome import SURVIVES, Outcome, outcome
 from ome_operator.describe.preflight import Rank, rank, standing
 from ome_operator.errors import Unanswered
 from ome_operator.kube.client import Client
-from ome_operator.kube.errors import Conflict, KubeError, NotFound, Transient
+from ome_operator.kube.errors import Conflict, Forbidden, KubeError, NotFound, Transient
 from ome_operator.kube.listing import listed
 from ome_operator.kube.resources import RESOURCES
 
 PAUSE = 1.0
 """Seconds between two looks at the pods."""
+SILENCE = 5.0
+"""Seconds before it is said what is waited for."""
 SLACK = 15
 """Seconds for the end of a check to be told."""
 REMOVAL = 40.0
@@ -169,7 +171,7 @@ class Look:
                 waits = [each for each in ranks if not each.over]
                 if not waits or now > longest or (now > self._within and not any(each.runs for each in waits)):
                     return ranks
-                standing_now = standing(ranks) if now > 3 * PAUSE else ""
+                standing_now = standing(ranks) if now >= SILENCE else ""
             if standing_now and standing_now != told:
                 self._say(standing_now)
                 told = standing_now
@@ -199,7 +201,7 @@ class Look:
     async def _removed(self, each: Trial) -> str:
         """Why something is left; "" when all is gone."""
         until = asyncio.get_running_loop().time() + REMOVAL
-        asked, why = set[str](), ""
+        asked = set[str]()
         while True:
             try:
                 there = [
@@ -209,25 +211,22 @@ class Look:
                 ]
                 if not there:
                     return ""
-                new = [(kind, metadata) for kind, metadata in there if metadata["uid"] not in asked]
-                said = await asyncio.gather(*(self._delete(kind, each.namespace, metadata) for kind, metadata in new))
-                asked |= {metadata["uid"] for (_, metadata), refused in zip(new, said, strict=True) if not refused}
-                why = next(filter(None, said), "") or f"{len(there)} objects are being deleted"
+                why = f"{len(there)} objects are being deleted"
+                for kind, metadata in there:
+                    if metadata["uid"] not in asked:
+                        await self._delete(kind, each.namespace, metadata)
+                        asked.add(metadata["uid"])
+            except Forbidden as error:
+                return str(error)
             except KubeError as error:
                 why = str(error)
             if asyncio.get_running_loop().time() > until:
                 return why
             await asyncio.sleep(PAUSE)
 
-    async def _delete(self, kind: str, namespace: str, metadata: Manifest) -> str:
-        """Why it was not deleted; "" when it was, or is gone."""
-        try:
+    async def _delete(self, kind: str, namespace: str, metadata: Manifest) -> None:
+        with suppress(NotFound, Conflict):
             await self._client.delete(kind, namespace, metadata["name"], metadata["uid"])
-        except (NotFound, Conflict):
-            return ""
-        except KubeError as error:
-            return str(error)
-        return ""
 
 
 @contextmanager

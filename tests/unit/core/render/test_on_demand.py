@@ -1,4 +1,4 @@
-"""Pods that look at nodes in place of a service's: its own in all that decides about nodes, and nobody takes them for its."""
+"""Pods that look at nodes: a service's own in all that decides about nodes, and nobody takes them for the service's."""
 
 import json
 from typing import Any
@@ -27,8 +27,8 @@ BOX = {
     "readinessProbe": {"httpGet": {"path": "/health", "port": 30000}},
     "lifecycle": {"preStop": {"sleep": {"seconds": 1}}},
 }
-FETCH = {"name": "fetch", "image": "f", "volumeMounts": [{"name": "cache", "mountPath": "/to"}, {"name": "dshm", "mountPath": "/d",
-         "readOnly": True}]}  # fmt: skip
+MOUNTS = [{"name": "cache", "mountPath": "/to"}, {"name": "dshm", "mountPath": "/d", "readOnly": True}]
+FETCH = {"name": "fetch", "image": "f", "volumeMounts": MOUNTS}
 PART: dict[str, Any] = {
     "runner": BOX,
     "initContainers": [FETCH],
