@@ -82,7 +82,7 @@ class Looked(FakeApi):
 
     async def create(self, manifest: Manifest, manager: str = "") -> Manifest:
         made = await super().create(manifest, manager)
-        made["metadata"]["uid"] = f"uid-{len(self.calls)}"
+        made["metadata"]["uid"] = f"uid-{len(self.ever)}"
         self.made[made["kind"], made["metadata"]["name"]] = made
         self.ever.append(made)
         return made

@@ -49,7 +49,7 @@ async def of_files(client: Client, given: Sequence[Manifest], roles: Collection[
     """All groups of the services in these files, with what else the cluster has. Raises KubeError and Unanswered."""
     spaces = {body["metadata"].get("namespace", "") for body in given if body["kind"] in (SERVICE, *SHORT)} - {""}
     cluster = await _cluster(client, spaces, given)
-    kept = cluster.services()
+    kept = list(cluster.services())
     if not kept:
         raise Unanswered("no InferenceService in these files: nothing to look at.")
     made = []
