@@ -120,7 +120,7 @@ def _logs(client: "Client", trials: "list[Trial]") -> Callable[[], Awaitable[Non
                 f"{title(place.component, each.disaggregated)}/{place.group}/{place.rank}",
                 each.namespace,
                 pod["metadata"]["name"],
-                keys.PREFLIGHT_CONTAINER,
+                pod["spec"]["containers"][0]["name"],
             )
             for each in trials
             for place, pod in each.pods.items()

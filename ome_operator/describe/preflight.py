@@ -77,8 +77,9 @@ def rank(trial: Trial, place: Place, body: Mapping[str, Any] | None) -> Rank:
     if body is None:
         return Rank(service, role, place.group, place.rank, "", None, runs=False, over=True, why="its pod was removed")
     status, pod = body.get("status") or {}, from_api.pod(body)
-    checked = preflight.alone(status)
-    runs = checked is None and preflight.began(status) and not pod.over
+    box = trial.pods[place]["spec"]["containers"][0]["name"]
+    checked = preflight.alone(status, box)
+    runs = checked is None and preflight.began(status, box) and not pod.over
     why = f"{pod.reason}: {pod.message}" if pod.message else pod.reason
     if checked is not None or runs:
         why = "" if checked is not None else "its check did not end in time"
@@ -98,7 +99,8 @@ def report(ranks: Iterable[Rank], seconds: float) -> Report:
             if found.check == ABSENT and found.rank in away:
                 continue
             node = members[found.rank].node if found.rank in members else ""
-            findings.append(Found(service, role, group, found.rank, node, found.check, found.said, found.fix))
+            fix = found.fix.replace(preflight.LOG, "its log, which --logs shows")
+            findings.append(Found(service, role, group, found.rank, node, found.check, found.said, fix))
         missed += [
             Missed(service, role, group, number, members[number].node, members[number].why) for number in sorted(away)
         ]
@@ -110,7 +112,7 @@ def report(ranks: Iterable[Rank], seconds: float) -> Report:
 
 def lines(seen: Report) -> list[str]:
     """For people."""
-    every = (*seen.findings, *seen.missed)
+    every: list[Found | Missed] = [*seen.findings, *seen.missed]
     services = {each.service for each in every}
     several = {(each.service, each.role) for each in every if each.group}
 

@@ -18,7 +18,7 @@ RUNS = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
 
 def status(node: str = "", state: Manifest | None = None, **more: Any) -> Manifest:
     """What a pod's status and node become."""
-    boxes = [{"name": keys.PREFLIGHT_CONTAINER, "state": state}] if state is not None else []
+    boxes = [{"name": keys.RUNNER, "state": state}] if state is not None else []
     return {"node": node, "status": {"phase": "Pending", "containerStatuses": boxes, **more}}
 
 

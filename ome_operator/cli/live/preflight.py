@@ -5,6 +5,7 @@ import signal
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from ome_operator.api import InferenceService, Invalid
 from ome_operator.cache.cluster_cache import RECORD
@@ -24,6 +25,8 @@ from ome_operator.kube.resources import RESOURCES
 
 PAUSE = 1.0
 """Seconds between two looks at the pods."""
+MANY = 64
+"""Pods that are read in a tenth of a second: of more, the pauses are longer."""
 SILENCE = 5.0
 """Seconds before it is said what is waited for."""
 SLACK = 15
@@ -166,16 +169,16 @@ class Look:
             except Transient as error:
                 if now > longest:
                     raise
-                standing_now = f"the cluster does not answer: {error}"
+                now_told = f"the cluster does not answer: {error}"
             else:
                 waits = [each for each in ranks if not each.over]
                 if not waits or now > longest or (now > self._within and not any(each.runs for each in waits)):
                     return ranks
-                standing_now = standing(ranks) if now >= SILENCE else ""
-            if standing_now and standing_now != told:
-                self._say(standing_now)
-                told = standing_now
-            await asyncio.sleep(PAUSE)
+                now_told = standing(ranks) if now >= SILENCE else ""
+            if now_told and now_told != told:
+                self._say(now_told)
+                told = now_told
+            await asyncio.sleep(PAUSE * (1 + len(ranks) // MANY))
 
     async def _looked(self, each: Trial) -> list[Rank]:
         pods = await self._client.list_objects("Pod", each.namespace, label_selector=each.selector)
@@ -230,7 +233,7 @@ class Look:
 
 
 @contextmanager
-def _signalled(work: "asyncio.Future[object]") -> Iterator[list[int]]:
+def _signalled(work: "asyncio.Future[Any]") -> Iterator[list[int]]:
     """Signals cancel the work, and are noted; further signals do nothing, for the removal goes on."""
     loop, got = asyncio.get_running_loop(), list[int]()
 

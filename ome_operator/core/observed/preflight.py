@@ -21,6 +21,7 @@ SAID, FIX, CHECK = 300, 200, 40
 RANKS = 10_000
 OWN = -1
 """The pod's own rank."""
+LOG = f"the log of container {keys.PREFLIGHT_CONTAINER}"
 
 
 class Finding(NamedTuple):
@@ -58,7 +59,7 @@ def read(status: Body) -> Checked | None:
 
     While it runs again its last result counts, so that nothing flickers.
     """
-    box = _box(status, "initContainerStatuses")
+    box = _box(status, "initContainerStatuses", keys.PREFLIGHT_CONTAINER)
     ended = (box.get("state") or {}).get("terminated") or (box.get("lastState") or {}).get("terminated")
     if not ended:
         return None
@@ -68,9 +69,9 @@ def read(status: Body) -> Checked | None:
     return Checked(found, held) if found or held else None
 
 
-def alone(status: Body) -> Checked | None:
-    """What a pod's status says of a check that is its only container (`ome preflight`); None until it has ended."""
-    ended = (_box(status, "containerStatuses").get("state") or {}).get("terminated")
+def alone(status: Body, name: str) -> Checked | None:
+    """What a pod's status says of a check that is its only container, of this name; None until it has ended."""
+    ended = (_box(status, "containerStatuses", name).get("state") or {}).get("terminated")
     if not ended:
         return None
     code = ended.get("exitCode") or 0
@@ -80,14 +81,14 @@ def alone(status: Body) -> Checked | None:
     return Checked(found, False)
 
 
-def began(status: Body) -> bool:
-    """Whether a check that is a pod's only container runs, or has ended."""
-    state = _box(status, "containerStatuses").get("state") or {}
+def began(status: Body, name: str) -> bool:
+    """Whether such a check runs, or has ended."""
+    state = _box(status, "containerStatuses", name).get("state") or {}
     return bool(state.get("running") or state.get("terminated"))
 
 
-def _box(status: Body, where: str) -> Body:
-    return next((box for box in status.get(where) or () if box.get("name") == keys.PREFLIGHT_CONTAINER), {})
+def _box(status: Body, where: str, name: str) -> Body:
+    return next((box for box in status.get(where) or () if box.get("name") == name), {})
 
 
 def _findings(message: str, code: Any) -> Iterator[Finding]:
@@ -96,16 +97,16 @@ def _findings(message: str, code: Any) -> Iterator[Finding]:
     data = _json(text)
     if isinstance(data, dict) and "preflight" in data:
         if data.get("failed"):
-            yield _own(f"it could not look: {_clean(data['failed'], SAID)}", "see the log of container ome-preflight")
+            yield _own(f"it could not look: {_clean(data['failed'], SAID)}", f"see {LOG}")
         listed, more = data.get("findings"), data.get("more")
         yield from _listed(listed if isinstance(listed, list) else [], more if type(more) is int and more > 0 else 0)
         return
     if '"preflight"' in text[:40]:
         yield from _listed(list(_whole(text)))
-        yield _own("its message was cut", "the log of container ome-preflight has all of it")
+        yield _own("its message was cut", f"{LOG} has all of it")
         return
     words = _clean(telling(text), SAID) or "nothing"
-    yield _own(f"it ended with code {code} and says: {words}", "see the log of container ome-preflight")
+    yield _own(f"it ended with code {code} and says: {words}", f"see {LOG}")
 
 
 def _own(said: str, fix: str) -> Finding:
@@ -121,7 +122,7 @@ def _listed(items: list[Any], more: int = 0) -> Iterator[Finding]:
         check, said, fix = (_clean(item.get(name), most) for name, most in (("check", CHECK), ("said", SAID), ("fix", FIX)))
         yield Finding(check or "preflight", whom, said or "it does not say what", fix)
     if left := min(more, RANKS) + max(0, len(known) - MANY):
-        yield _own(f"and {left} more findings", "the log of container ome-preflight has all of them")
+        yield _own(f"and {left} more findings", f"{LOG} has all of them")
 
 
 def _json(text: str) -> Any:

@@ -21,6 +21,8 @@ ANOTHERS = frozenset(
     {"initContainers", "ephemeralContainers", "readinessGates", "priorityClassName", "priority", "preemptionPolicy"}
 )
 """Fields that go: a check preempts nobody, fetches nothing, and is never ready."""
+APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
+"""Begins annotations about a container, which has to be there."""
 GRACE, MARGIN = 1, 120
 """Seconds that a pod has for its end, and that its life lasts beyond those of whoever made it."""
 _REQUIRED, _PREFERRED = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
@@ -106,6 +108,7 @@ def _pod(template: Manifest, place: Place, run: str, rename: Rename, known: Mapp
     main["env"] = [_literal(each, labels) for each in main.get("env") or ()]
     filled = sorted(_filled(template["spec"], main))
     box = preflight.container(main, WARN, {**known, **({"fetched": filled} if filled else {})})
+    box["name"] = main["name"]  # variables and annotations refer to it
     if main.get("ports"):
         box["ports"] = main["ports"]  # the scheduler keeps pods apart that share the host's
     spec |= {
@@ -131,8 +134,10 @@ def _pod(template: Manifest, place: Place, run: str, rename: Rename, known: Mapp
             keys.PREFLIGHT_RUN: run,
         },
     }
-    if notes := template["metadata"].get("annotations"):
-        metadata["annotations"] = dict(notes)  # networks and the like are asked for by annotation
+    notes = template["metadata"].get("annotations") or {}  # networks and the like are asked for by annotation
+    others = {f"{APPARMOR}{each['name']}" for each in template["spec"]["containers"]} - {f"{APPARMOR}{main['name']}"}
+    if kept := {key: value for key, value in notes.items() if key not in others}:
+        metadata["annotations"] = kept
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 

@@ -29,7 +29,7 @@ def pod(
     place: Place, node: str = "", state: dict[str, Any] | None = None, of: Trial = TRIAL, **status: Any
 ) -> dict[str, Any]:
     body = of.pods[place]
-    boxes = [{"name": keys.PREFLIGHT_CONTAINER, "state": state}] if state is not None else []
+    boxes = [{"name": keys.RUNNER, "state": state}] if state is not None else []
     spec = {**body["spec"], **({"nodeName": node} if node else {})}
     return {**body, "spec": spec, "status": {"phase": "Pending", "containerStatuses": boxes, **status}}
 
@@ -85,7 +85,7 @@ def test_ranks_that_wait_for_the_same_are_told_together_and_groups_have_their_nu
     pull = {"waiting": {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "engine:1"'}}
     bodies = [(place, unplaced(place, of) if place.rank else pod(place, "n", pull, of)) for place in of.pods]
     told = lines(report(ranks(*bodies, of=of), 180))
-    slow = 'ImagePullBackOff: container ome-preflight: Back-off pulling image "engine:1"'
+    slow = 'ImagePullBackOff: container ome-container: Back-off pulling image "engine:1"'
     full = "Unschedulable: 0/24 nodes are available: 20 Insufficient nvidia.com/gpu."
     assert told == [
         f"engine group 0, rank 0 on node n was not looked at: {slow}",
@@ -136,6 +136,13 @@ def test_words_of_strangers_give_the_terminal_no_orders() -> None:
     hostile = {**DOWN, "said": "x\x1b[2Jy\nforged", "rank": "1"}
     (told, _) = lines(report(ranks((FIRST, done(FIRST, "n\x1b[31m", hostile))), 1))
     assert "\x1b" not in told and "\n" not in told
+
+
+def test_a_log_that_goes_with_its_pod_is_not_recommended() -> None:
+    body = done(FIRST, "n")
+    body["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "garbage"
+    (found,) = report(ranks((FIRST, body)), 1).findings
+    assert found.fix == "see its log, which --logs shows"
 
 
 def test_what_to_do_where_nodes_are_held() -> None:

@@ -106,22 +106,25 @@ def test_a_pod_that_is_held_says_so_before_anything_else() -> None:
     assert ready.ready and ready.reason == "" and ready.preflight == Checked((FOUND,), False)
 
 
-def only(state: dict[str, Any], name: str = keys.PREFLIGHT_CONTAINER) -> dict[str, Any]:
+def only(state: dict[str, Any], name: str = keys.RUNNER) -> dict[str, Any]:
     """The status of a pod whose only container is the check, beside what somebody injected."""
     return {"containerStatuses": [{"name": "proxy", "state": {"running": {}}}, {"name": name, "state": state}]}
 
 
 def test_a_check_that_is_a_pods_only_container() -> None:
     for state in ({}, {"waiting": {"reason": "ContainerCreating"}}, {"running": {"startedAt": "x"}}):
-        assert alone(only(state)) is None and began(only(state)) == ("running" in state)
-    assert alone(only(ended(said()))) == Checked((), held=False), "nothing found is an answer"
-    assert alone(only(ended(said(SHM)))) == Checked((FOUND,), held=False) and began(only(ended("")))
-    assert alone({}) is None and alone(only(ended(said()), "other")) is None and not began({"containerStatuses": None})
+        assert alone(only(state), keys.RUNNER) is None and began(only(state), keys.RUNNER) == ("running" in state)
+    assert alone(only(ended(said())), keys.RUNNER) == Checked((), held=False), "nothing found is an answer"
+    assert alone(only(ended(said(SHM))), keys.RUNNER) == Checked((FOUND,), held=False) and began(
+        only(ended("")), keys.RUNNER
+    )
+    assert alone({}, keys.RUNNER) is None and alone(only(ended(said()), "other"), keys.RUNNER) is None
+    assert not began({"containerStatuses": None}, keys.RUNNER)
 
 
 def test_a_check_that_was_killed_found_not_nothing() -> None:
-    checked = alone(only(ended(said(), 137)))
+    checked = alone(only(ended(said(), 137)), keys.RUNNER)
     assert checked is not None and "it ended with code 137 after it had said that nothing was found" in checked.sentence
     refused = 'exec: "/bin/sh": stat /bin/sh: no such file or directory'
-    checked = alone(only(ended(refused, 128)))
+    checked = alone(only(ended(refused, 128)), keys.RUNNER)
     assert checked is not None and checked.sentence.startswith(f"preflight: it ended with code 128 and says: {refused}")

@@ -9,7 +9,7 @@ from ome_operator import keys
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.placement.demand import demand
 from ome_operator.core.render import meta, services
-from ome_operator.core.render.on_demand import Place, Trial, owned, trial
+from ome_operator.core.render.on_demand import APPARMOR, Place, Trial, owned, trial
 from ome_operator.core.render.statefulsets import Stored
 from ome_operator.describe.outcome import outcome
 from tests.support import parts, selectors
@@ -130,7 +130,7 @@ def test_it_is_the_services_pod_in_all_that_decides_about_its_node() -> None:
 def test_the_check_is_its_only_work_and_it_ends_by_itself() -> None:
     for pod in made().pods.values():
         spec, only = pod["spec"], box(pod)
-        assert only["name"] == keys.PREFLIGHT_CONTAINER and only["command"][3:] == ["preflight", *BOX["command"]]  # type: ignore[misc]
+        assert only["name"] == "ome-container" and only["command"][3:] == ["preflight", *BOX["command"]]  # type: ignore[misc]
         assert not {"initContainers", "priorityClassName"} & spec.keys(), "it preempts nobody"
         assert not {"readinessProbe", "startupProbe", "lifecycle"} & only.keys()
         assert (spec["restartPolicy"], spec["activeDeadlineSeconds"]) == ("Never", 180 + 240 + 120)
@@ -215,6 +215,12 @@ def test_spread_and_keys_of_labels() -> None:
     assert found["labelSelector"] == MARKED and found["maxSkew"] == 1
     assert found["matchLabelKeys"] == [f"{keys.PREFLIGHT_LABEL}ome.io_group"]
     assert f"{keys.PREFLIGHT_LABEL}ome.io_group" in pod["metadata"]["labels"]
+
+
+def test_an_annotation_about_a_container_that_is_not_there_is_refused_by_kubernetes() -> None:
+    about = {f"{APPARMOR}ome-container": "unconfined", f"{APPARMOR}exporter": "unconfined"}
+    pod = made(roles(annotations=about)).pods[Place("engine", 0, 0)]
+    assert pod["metadata"]["annotations"] == {f"{APPARMOR}ome-container": "unconfined"}
 
 
 def test_a_pod_goes_with_its_service() -> None:
