@@ -47,11 +47,11 @@ PART: dict[str, Any] = {
 }
 
 
-def roles(annotations: dict[str, str] | None = None, **more: Any) -> dict[str, Stored]:
+def roles(notes: dict[str, str] | None = None, **more: Any) -> dict[str, Stored]:
     """Prefill and decode of two ranks, as they are stored."""
     part = {**PART, **more}
     runtime = parts.runtime(engineConfig=part, decoderConfig=part)
-    service = parts.service(engine={"minReplicas": 2}, decoder={}, annotations=annotations or {})
+    service = parts.service(engine={"minReplicas": 2}, decoder={}, annotations=notes or {})
     return dict(outcome(service, parts.deps(parts.model(), runtime)).workloads)
 
 
