@@ -147,7 +147,6 @@ def test_ranks_find_each_other_and_none_of_the_service() -> None:
         "http": 30000,
         "leader": f"{NAME}-decoder-$(LWS_GROUP_INDEX)-0.{NAME}.team",
         "worker": f"{NAME}-decoder-$(LWS_GROUP_INDEX)-w-%d.{NAME}.team",
-        "prefill": f"{NAME}-engine-%d-0.{NAME}.team",
         "seconds": 240,
         "fetched": ["/cache"],
         "gpus": 8,
@@ -159,7 +158,6 @@ def test_ranks_find_each_other_and_none_of_the_service() -> None:
     assert env(leader)["ROLE"] == "decoder", "the kubelet would find no such label"
     assert box(leader)["args"][2] == f"--host=$(POD_NAME).{NAME}.team"
     assert "svc-pods" not in json.dumps(leader["spec"]), "no name leads to the service"
-    assert "prefill" not in json.loads(env(made(decoder=1).pods[Place("decoder", 0, 0)])["OME_PREFLIGHT"])
 
 
 def test_names_that_only_begin_alike_stay() -> None:
