@@ -43,9 +43,8 @@ def pods(rig: Rig, namespace: str) -> dict[tuple[str, int], dict[int, Manifest]]
     out: dict[tuple[str, int], dict[int, Manifest]] = {}
     for pod in rig.all("Pod", namespace, "component%21=router"):
         labels = pod["metadata"]["labels"]
-        index = int(labels["apps.kubernetes.io/pod-index"])
-        group, rank = (int(labels["ome.io/group"]), index) if "ome.io/group" in labels else (index, 0)
-        out.setdefault((labels["component"], group), {})[rank] = pod
+        rank = int(labels["apps.kubernetes.io/pod-index"])
+        out.setdefault((labels["component"], int(labels["ome.io/group"])), {})[rank] = pod
     return out
 
 
