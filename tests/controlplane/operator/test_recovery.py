@@ -16,7 +16,7 @@ from ome_local.kubeapi import ApiError
 from tests.support import yamls
 from tests.support.fault_bench import Account
 from tests.support.kubelet import KWOK, deleted, evicted, exited, lose, reports, silent, tainted, write_status
-from tests.support.rig import Manifest, Rig, path
+from tests.support.rig import Manifest, Rig, is_ready, path
 
 NAME = "fall"
 QUICK = {"hangTimeout": "2s", "selfHealTimeout": "2s", "forceDeleteAfter": "1s"}
@@ -290,7 +290,8 @@ def test_a_stateful_set_that_somebody_deletes_costs_its_own_group_alone(
             old = set(uids(before["engine", number]).values())
 
             def whole(numbers: set[int] = numbers, old: set[str] = old) -> bool:
-                told, there = groups(rig, namespace), set(named(rig, namespace).values())
+                told = groups(rig, namespace)
+                there = {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace) if is_ready(pod)}
                 ready = {key[1] for key, group in told.items() if group["phase"] == "Ready"}
                 return len(told) == 3 and ready == numbers and len(there) == 6 and not there & old
 
