@@ -9,9 +9,9 @@ from ome_operator.cookbook import layout as cookbook
 from ome_operator.cookbook.ask import WIDE, RefusedError
 from ome_operator.cookbook.ask import Ask as Question
 from ome_operator.cookbook.library import Library, engine
-from ome_operator.plan.layouts import Ask, Layout, Side
-from ome_operator.plan.steps import Place
-from ome_operator.plan.workers import Worker
+from ome_operator.sizing.layouts import Ask, Layout, Side
+from ome_operator.sizing.steps import Place
+from ome_operator.sizing.workers import Worker
 
 _ENGINES = {"trtllm": "tensorrt-llm"}
 _PRECISIONS = {"fp8": "fp8", "int4": "fp4", "": "bf16"}

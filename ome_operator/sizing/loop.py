@@ -5,10 +5,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ome_operator.plan import steps
-from ome_operator.plan.constants import Constants
-from ome_operator.plan.steps import Place
-from ome_operator.plan.workers import Worker
+from ome_operator.sizing import steps
+from ome_operator.sizing.constants import Constants
+from ome_operator.sizing.steps import Place
+from ome_operator.sizing.workers import Worker
 
 _HALVINGS = 40
 _ALL = 1e9

@@ -7,13 +7,13 @@ from functools import cache
 
 from ome_operator.cookbook.library import engine as recipe
 from ome_operator.lint.memory import GIB
-from ome_operator.plan import steps
-from ome_operator.plan.constants import Constants
-from ome_operator.plan.loop import Load, Pair, Role, State, Together
-from ome_operator.plan.memory import BOTH, DECODE, PREFILL, Fit, fit
-from ome_operator.plan.refused import RefusedError
-from ome_operator.plan.steps import Place
-from ome_operator.plan.workers import Worker
+from ome_operator.sizing import steps
+from ome_operator.sizing.constants import Constants
+from ome_operator.sizing.loop import Load, Pair, Role, State, Together
+from ome_operator.sizing.memory import BOTH, DECODE, PREFILL, Fit, fit
+from ome_operator.sizing.refused import RefusedError
+from ome_operator.sizing.steps import Place
+from ome_operator.sizing.workers import Worker
 
 WIDEST_TP = 16
 """GPUs over which tensor parallelism is planned; beyond it every layer waits for the network twice."""
@@ -259,7 +259,7 @@ def _why(ask: Ask, missed: Sequence[Layout]) -> str:
 
 
 def _constants() -> Constants:
-    from ome_operator.plan.constants import fitted
+    from ome_operator.sizing.constants import fitted
 
     return fitted()
 

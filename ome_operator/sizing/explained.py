@@ -7,17 +7,17 @@ before it (DeepSeek R1 on 96 H100, 2025-05-05); cookbook/data/published.yaml has
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ome_operator.plan import steps
-from ome_operator.plan.classes import trust
-from ome_operator.plan.constants import Constants
-from ome_operator.plan.gpus import gpu
-from ome_operator.plan.layouts import Ask, layouts
-from ome_operator.plan.loop import Load, Pair, Role
-from ome_operator.plan.memory import DECODE, fit
-from ome_operator.plan.refused import RefusedError
-from ome_operator.plan.shapes import shape
-from ome_operator.plan.steps import Place
-from ome_operator.plan.workers import Worker
+from ome_operator.sizing import steps
+from ome_operator.sizing.classes import trust
+from ome_operator.sizing.constants import Constants
+from ome_operator.sizing.gpus import gpu
+from ome_operator.sizing.layouts import Ask, layouts
+from ome_operator.sizing.loop import Load, Pair, Role
+from ome_operator.sizing.memory import DECODE, fit
+from ome_operator.sizing.refused import RefusedError
+from ome_operator.sizing.shapes import shape
+from ome_operator.sizing.steps import Place
+from ome_operator.sizing.workers import Worker
 
 GPUS, NODES, PREFILL_NODES, DECODE_NODES = 128, 16, 4, 12
 NODE_IN, NODE_OUT = 56_000, 24_000

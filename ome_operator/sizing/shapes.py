@@ -17,7 +17,7 @@ from ome_operator.modelinfo.extract import CONFIG, facts
 from ome_operator.modelinfo.json_fields import text_part
 from ome_operator.modelinfo.quantization import quantization
 from ome_operator.modelinfo.weight_sizes import Weights, weights
-from ome_operator.plan.refused import RefusedError, nearest
+from ome_operator.sizing.refused import RefusedError, nearest
 
 _QUANTIZED: Mapping[str, Mapping[str, Any] | None] = {
     "bf16": None,
@@ -88,7 +88,7 @@ def _found(name: str) -> tuple[Mapping[str, Any], str]:
 
 @cache
 def _known() -> Mapping[str, dict[str, Any]]:
-    text = (resources.files("ome_operator.plan") / "data" / "models.yaml").read_text(encoding="utf-8")
+    text = (resources.files("ome_operator.sizing") / "data" / "models.yaml").read_text(encoding="utf-8")
     found: dict[str, dict[str, Any]] = yaml.safe_load(text)
     return found
 

@@ -6,9 +6,9 @@ from ome_operator.cookbook.roles import DECODE, PREFILL, redundant
 from ome_operator.lint.launch import Launch
 from ome_operator.lint.memory import DEFAULT_SHARE, FEWEST_TOKENS, GIB, Line, room
 from ome_operator.lint.sglang import Sizes
-from ome_operator.plan.gpus import Gpu
-from ome_operator.plan.shapes import Shape
-from ome_operator.plan.workers import Worker
+from ome_operator.sizing.gpus import Gpu
+from ome_operator.sizing.shapes import Shape
+from ome_operator.sizing.workers import Worker
 
 __all__ = ["BOTH", "DECODE", "PREFILL", "Fit", "fit"]
 BOTH = "null"

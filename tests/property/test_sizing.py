@@ -5,15 +5,15 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ome_operator.plan.answer import cost
-from ome_operator.plan.constants import fitted
-from ome_operator.plan.gpus import Price, gpu
-from ome_operator.plan.layouts import Ask, Layout, layouts
-from ome_operator.plan.loop import Load, Pair, Role
-from ome_operator.plan.refused import RefusedError
-from ome_operator.plan.shapes import shape
-from ome_operator.plan.steps import Place
-from ome_operator.plan.workers import Worker
+from ome_operator.sizing.answer import cost
+from ome_operator.sizing.constants import fitted
+from ome_operator.sizing.gpus import Price, gpu
+from ome_operator.sizing.layouts import Ask, Layout, layouts
+from ome_operator.sizing.loop import Load, Pair, Role
+from ome_operator.sizing.refused import RefusedError
+from ome_operator.sizing.shapes import shape
+from ome_operator.sizing.steps import Place
+from ome_operator.sizing.workers import Worker
 
 places = st.builds(
     Place,

@@ -8,10 +8,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ome_operator.plan.constants import Constants
-from ome_operator.plan.gpus import Gpu
-from ome_operator.plan.shapes import Shape
-from ome_operator.plan.workers import Worker
+from ome_operator.sizing.constants import Constants
+from ome_operator.sizing.gpus import Gpu
+from ome_operator.sizing.shapes import Shape
+from ome_operator.sizing.workers import Worker
 
 LAYER = 10e-6
 """Seconds that a layer's launches and small kernels take: the unit of a fitted number."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-from ome_operator.plan.loop import Load, Role
-from ome_operator.plan.rows import Row, shipped
-from ome_operator.plan.steps import Place
+from ome_operator.sizing.loop import Load, Role
+from ome_operator.sizing.rows import Row, shipped
+from ome_operator.sizing.steps import Place
 
 FIGURES = ("ttft", "tpot", "tokens")
 NARROW = 8
@@ -52,7 +52,7 @@ def class_of(place: Place, roles: Iterable[Role | None], mtp: bool = False) -> s
 @cache
 def held() -> tuple[Held, ...]:
     """All rows of the cross-validation."""
-    text = (resources.files("ome_operator.plan") / "data" / "crossvalidated.csv").read_text(encoding="utf-8")
+    text = (resources.files("ome_operator.sizing") / "data" / "crossvalidated.csv").read_text(encoding="utf-8")
     return tuple(
         Held(said["id"], said["left_out"], {name: float(said[name]) for name in FIGURES if said[name]})
         for said in csv.DictReader(io.StringIO(text))
