@@ -218,7 +218,7 @@ class EventHandler(ClusterCache):
                 self._enqueue(user, True)
 
     def _used(self, old: Resource | None, new: Resource | None) -> None:
-        """What a service refers to, or what was chosen for it, has a user more or less."""
+        """Re-enqueue objects whose set of users changed: what a service refers to, or what was chosen for it."""
         one = new or old
         if one is not None and one.ref.kind == SERVICE:
             for ref in self._referrers.changed(one.ref, old, new):
