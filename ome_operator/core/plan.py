@@ -95,13 +95,19 @@ class Delete:
     guard: Guard | NodeLost | None = None
 
 
-PodFingerprint = tuple[str, int, bool, bool]
-"""What a recycle rests on: UID and restarts of a pod, whether it is being deleted, and whether it leads and is ready."""
+class PodFingerprint(NamedTuple):
+    """What a recycle rests on, of a pod."""
+
+    uid: str
+    restarts: int
+    deleting: bool
+    ready_leader: bool
+    """It leads its group and is ready."""
 
 
-def sight(pod: Pod) -> PodFingerprint:
-    """One pod's part of it."""
-    return pod.uid, pod.restarts, pod.deleting, pod.rank == 0 and pod.ready
+def fingerprint(pod: Pod) -> PodFingerprint:
+    """What a recycle that this pod is part of rests on."""
+    return PodFingerprint(pod.uid, pod.restarts, pod.deleting, pod.rank == 0 and pod.ready)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ class Claim:
     refusal: Refusal | None = None
 
 
-def claim(live: Mapping[str, Any], service: str, service_uid: str) -> Claim:
+def claim_object(live: Mapping[str, Any], service: str, service_uid: str) -> Claim:
     """What a live object under a wanted name is to the service of this name and UID."""
     metadata = live.get("metadata") or {}
     what = f"{live.get('kind')} {metadata.get('name')}"
@@ -73,4 +73,4 @@ def scale(live: Mapping[str, Any], service: str, service_uid: str) -> Claim:
     ours = labels.get(keys.MANAGED_BY) == keys.MANAGER and labels.get(keys.SERVICE) == service
     if (owner is None and ours) or (owner is not None and owner.get("uid") == service_uid):
         return Claim(uid=metadata.get("uid") or "")
-    return claim(live, service, service_uid)
+    return claim_object(live, service, service_uid)

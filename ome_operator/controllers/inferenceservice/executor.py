@@ -26,7 +26,7 @@ from ome_operator.core.plan import (
     Patch,
     Plan,
     Recycle,
-    sight,
+    fingerprint,
 )
 from ome_operator.core.reasons import Reason
 from ome_operator.kube.client import Applied, Client
@@ -146,7 +146,7 @@ class Executor:
                 await self._conflict(execution, key, apply.uid, Refusal(type(error).__name__, str(error)), hash_)
                 return None
         live = await self._client.get(key[0], execution.namespace, key[1])
-        claim = controller_ref.claim(live, execution.service.ref.name, execution.service.uid)
+        claim = controller_ref.claim_object(live, execution.service.ref.name, execution.service.uid)
         if claim.refusal is not None:
             execution.refuse(key, claim.refusal, hash_)
             return None
@@ -275,12 +275,11 @@ class Executor:
     async def _as_seen(self, execution: Execution, recycle: Recycle) -> bool:
         """Whether the pods, and the scale, are live what the decision rests on; else what is there is known from now on."""
         bodies = await self._client.list_objects("Pod", execution.namespace, label_selector=recycle.selector)
-        live = {sight(from_api.pod(body)) for body in bodies}
+        live = {fingerprint(from_api.pod(body)) for body in bodies}
         for body in bodies:
             self._cluster.wrote("Pod", body)
-        for uid, *_ in recycle.pods:
-            if uid not in {one[0] for one in live}:
-                self._cluster.gone("Pod", uid)
+        for uid in {pod.uid for pod in recycle.pods} - {pod.uid for pod in live}:
+            self._cluster.gone("Pod", uid)
         if recycle.scale is None or live != recycle.pods:
             return live == recycle.pods
         name, replicas = recycle.scale

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ome_operator import keys, names
 from ome_operator.core.observed.objects import Pod
 from ome_operator.core.observed.snapshot import Snapshot
-from ome_operator.core.plan import Delete, Event, NodeLost, Recycle, sight
+from ome_operator.core.plan import Delete, Event, NodeLost, Recycle, fingerprint
 from ome_operator.core.reasons import Reason, Why
 from ome_operator.core.recovery import messages
 from ome_operator.core.recovery.group import Group, ranks, view
@@ -154,7 +154,7 @@ def _recycling(service: str, group: Group, role: RoleGroups, record: GroupRecord
     return Recycle(
         delete=hurry(view(group, record).recorded),
         selector=meta.requirement(labels),
-        pods=frozenset(sight(pod) for pod in group.pods.values()),
+        pods=frozenset(fingerprint(pod) for pod in group.pods.values()),
         scale=role.scale,
     )
 

@@ -27,7 +27,7 @@ from ome_operator.core.rollout.step import OPEN, Gate
 from ome_operator.core.rollout.strategy import Strategy, strategy
 from ome_operator.core.rollout.target import Target
 from ome_operator.core.weights import mount
-from ome_operator.core.weights.availability import Availability, held
+from ome_operator.core.weights.availability import Availability, availability
 from ome_operator.names import digest
 from ome_operator.util.memoize import memoize_by_identity
 
@@ -179,7 +179,7 @@ _queued = memoize_by_identity(1024)(queues.queued)
 
 
 def _held(data: Mapping[str, Any], groups: Mapping[str, int], deps: Deps) -> Availability:
-    return held(mounted(data["inputs"]), _sizes(data, groups), deps, mount.directories(data))
+    return availability(mounted(data["inputs"]), _sizes(data, groups), deps, mount.directories(data))
 
 
 def _sizes(data: Mapping[str, Any], groups: Mapping[str, int]) -> list[tuple[int, int]]:
