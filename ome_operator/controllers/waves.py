@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from ome_operator.core.catalog import waves as told
 from ome_operator.core.observed.objects import Epoch, Ref
-from ome_operator.core.plan import Stand, State
-from ome_operator.core.rollout.waves import Terms, Turn, decide, wave_of
+from ome_operator.core.plan import EditState, Stand
+from ome_operator.core.rollout.waves import CurrentWave, Terms, decide, wave_of
 
 Service = Ref
 
@@ -116,7 +116,7 @@ class _Object:
         """How many services count how."""
         return self._counts
 
-    def turn(self, terms: Terms, now: datetime) -> Turn | None:
+    def turn(self, terms: Terms, now: datetime) -> CurrentWave | None:
         """Which wave it is."""
         return decide(terms, self.total, self._done, self._under_way, len(self._failed), now)
 
@@ -182,7 +182,7 @@ class WaveRegistry:
 
     def tell(self, service: Service, stands: Mapping[Ref, Stand], *, asks: bool, begun: bool) -> None:
         """How a service stands. `asks`: it rolls out an edit, or would if it were its turn; `begun`: it has begun."""
-        first = next((ref for ref, stand in stands.items() if stand.state == State.PENDING), None)
+        first = next((ref for ref, stand in stands.items() if stand.state == EditState.PENDING), None)
         called = first is not None and self._kind(service, first, stands[first].epoch) in (Kind.ROLLING, Kind.FAILED)
         left = self._seen.get(service, {}).keys() - stands.keys()
         self._seen[service] = {ref: stand.epoch for ref, stand in stands.items()}
@@ -192,7 +192,7 @@ class WaveRegistry:
             if (shared := self._objects.get(ref)) is not None:
                 self._put(ref, shared, service, None)
         for ref, stand in stands.items():
-            if stand.state == State.IDLE and ref not in self._objects:
+            if stand.state == EditState.IDLE and ref not in self._objects:
                 continue
             shared = self._at(ref, stand.epoch)
             place = _place(stand, asks and (begun or called))
@@ -287,12 +287,12 @@ def _remove(moments: list[datetime], moment: datetime) -> None:
 
 def _place(stand: Stand, on_its_way: bool) -> Place | None:
     """How a service counts that stands so."""
-    if stand.state == State.EQUAL:
+    if stand.state == EditState.EQUAL:
         return Place(Kind.EQUAL, stand.since)
-    if stand.state == State.DONE:
+    if stand.state == EditState.DONE:
         return Place(Kind.BROKEN if stand.since is None else Kind.WHOLE, stand.since)
-    if stand.state == State.FAILED:
+    if stand.state == EditState.FAILED:
         return Place(Kind.FAILED, narrow=stand.narrow)
-    if stand.state == State.PENDING:
+    if stand.state == EditState.PENDING:
         return Place(Kind.ROLLING if on_its_way else Kind.WAITING, narrow=stand.narrow)
     return None

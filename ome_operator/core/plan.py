@@ -141,7 +141,7 @@ class Event:
     message: str
 
 
-class State(StrEnum):
+class EditState(StrEnum):
     """How a service stands to the last edit of an object that it shares."""
 
     IDLE = "idle"
@@ -160,7 +160,7 @@ class Stand(NamedTuple):
     """How a service stands to an object."""
 
     epoch: Epoch
-    state: State = State.IDLE
+    state: EditState = EditState.IDLE
     since: datetime | None = None
     """Since when it is whole; None where it is not, also where it has lost a group since."""
     narrow: bool = False

@@ -23,7 +23,7 @@ OWN = -1
 """The pod's own rank."""
 
 
-class Finding(NamedTuple):
+class PreflightFinding(NamedTuple):
     """Something that is wrong."""
 
     check: str
@@ -42,7 +42,7 @@ class Finding(NamedTuple):
 class Checked(NamedTuple):
     """What the check of a pod found."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[PreflightFinding, ...]
     held: bool
     """Whether the engine may not start for it."""
 
@@ -69,7 +69,7 @@ def read(status: Body) -> Checked | None:
     return Checked(found, held) if found or held else None
 
 
-def _findings(message: str, code: Any) -> Iterator[Finding]:
+def _findings(message: str, code: Any) -> Iterator[PreflightFinding]:
     """What a message says, and what is wrong with the message."""
     text = message[:LIMIT].strip()
     data = _json(text)
@@ -87,17 +87,17 @@ def _findings(message: str, code: Any) -> Iterator[Finding]:
     yield _own(f"it ended with code {code} and says: {words}", "see the log of container ome-preflight")
 
 
-def _own(said: str, fix: str) -> Finding:
-    return Finding("preflight", OWN, said, fix)
+def _own(said: str, fix: str) -> PreflightFinding:
+    return PreflightFinding("preflight", OWN, said, fix)
 
 
-def _listed(items: list[Any]) -> Iterator[Finding]:
+def _listed(items: list[Any]) -> Iterator[PreflightFinding]:
     known = [item for item in items if isinstance(item, dict)]
     for item in known[:MANY]:
         rank = item.get("rank")
         whom = rank if type(rank) is int and 0 <= rank < RANKS else OWN
         check, said, fix = (_clean(item.get(name), most) for name, most in (("check", CHECK), ("said", SAID), ("fix", FIX)))
-        yield Finding(check or "preflight", whom, said or "it does not say what", fix)
+        yield PreflightFinding(check or "preflight", whom, said or "it does not say what", fix)
     if len(known) > MANY:
         yield _own(f"{len(known) - MANY} more findings", "the log of container ome-preflight has all of them")
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys, names
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.observed.preflight import OWN, Finding
+from ome_operator.core.observed.preflight import OWN, PreflightFinding
 from ome_operator.core.reasons import PREFLIGHT, Reason
 from ome_operator.core.status.conditions import Condition
 
@@ -47,7 +47,7 @@ def _lines(members: list[Pod]) -> list[str]:
     """Each finding once, however many ranks tell it: whom it is about, on which node."""
     nodes = {pod.rank: pod.node for pod in members}
     serves = any(pod.rank == 0 and pod.ready for pod in members)
-    told: dict[tuple[int, str, str], Finding] = {}
+    told: dict[tuple[int, str, str], PreflightFinding] = {}
     for pod in sorted(members, key=lambda pod: pod.rank):
         for found in pod.preflight.findings if pod.preflight is not None else ():
             rank = pod.rank if found.rank == OWN else found.rank
