@@ -80,7 +80,7 @@ def layouts(
     from ome_operator.sizing.refused import RefusedError
     from ome_operator.sizing.rows import engine as known_engine
     from ome_operator.sizing.search import smallest
-    from ome_operator.sizing.steps import Place
+    from ome_operator.sizing.steps import ServingStack
 
     try:
         for name, value in (
@@ -96,7 +96,7 @@ def layouts(
             )
         c = planfiles.constants(calibration)
         machine = gpu(hardware)
-        place = Place(planfiles.model(model, precision), machine, known_engine(engine))
+        place = ServingStack(planfiles.model(model, precision), machine, known_engine(engine))
         ask = Ask(
             place,
             planfiles.loads(workload, prefix_hit),

@@ -14,7 +14,7 @@ NAMED = 3
 """Changes that a line names."""
 
 
-class Line(NamedTuple):
+class HistoryEntry(NamedTuple):
     """One stored revision."""
 
     number: int
@@ -25,11 +25,11 @@ class Line(NamedTuple):
     """What its inputs have that those before had not."""
 
 
-def lines(known: list[Revision], aim: TargetRevision, slices: Iterable[Mapping[str, Any]]) -> list[Line]:
+def lines(known: list[Revision], aim: TargetRevision, slices: Iterable[Mapping[str, Any]]) -> list[HistoryEntry]:
     """The stored revisions, oldest first; `slices` from the status of the service."""
     inputs = [one.data.get("inputs") or {} for one in known]
     pairs = zip(known, [None, *inputs], inputs, strict=False)
-    return [Line(one.number, one.name, _state(one.name, aim, slices), changed(old, new)) for one, old, new in pairs]
+    return [HistoryEntry(one.number, one.name, _state(one.name, aim, slices), changed(old, new)) for one, old, new in pairs]
 
 
 def before(known: list[Revision], aim: TargetRevision) -> str:

@@ -12,7 +12,7 @@ from ome_operator.api.learned import Facts
 from ome_operator.core.observed.judging import RenderedComponent
 from ome_operator.engines.flags import Versions
 from ome_operator.lint.launch import Launch, launch
-from ome_operator.modelinfo.weight_sizes import Weights
+from ome_operator.modelinfo.weight_sizes import WeightBytes
 
 Manifest = Mapping[str, Any]
 _PART = {keys.ENGINE: "engine_config", keys.DECODER: "decoder_config", keys.ROUTER: "router_config"}
@@ -24,7 +24,7 @@ class ModelFacts:
 
     name: str
     facts: Facts
-    weights: Weights | None
+    weights: WeightBytes | None
     widths: tuple[int, ...]
     """Columns of the matrices that tensor parallelism cuts."""
 

@@ -10,7 +10,7 @@ from importlib import resources
 
 from ome_operator.sizing.loop import Load, Role
 from ome_operator.sizing.rows import Row, shipped
-from ome_operator.sizing.steps import Place
+from ome_operator.sizing.steps import ServingStack
 
 FIGURES = ("ttft", "tpot", "tokens")
 NARROW = 8
@@ -42,7 +42,7 @@ class Held:
     """Figure -> predicted / measured."""
 
 
-def class_of(place: Place, roles: Iterable[Role | None], mtp: bool = False) -> str:
+def class_of(place: ServingStack, roles: Iterable[Role | None], mtp: bool = False) -> str:
     """The class of a run: engine, GPU, precision, width, and whether drafts are known to have been on."""
     widest = max(role.worker.gpus for role in roles if role is not None)
     width = "narrow" if widest <= NARROW else "wide"
@@ -104,7 +104,7 @@ class Trust:
     """Why no row is near; "" where one is."""
 
 
-def trust(place: Place, prefill: Role | None, decode: Role | None, load: Load) -> Trust:
+def trust(place: ServingStack, prefill: Role | None, decode: Role | None, load: Load) -> Trust:
     """The error bars of a prediction."""
     rows = shipped()
     if place.engine not in {row.place.engine for row in rows}:
@@ -130,7 +130,7 @@ def trust(place: Place, prefill: Role | None, decode: Role | None, load: Load) -
     return Trust(known, basis, "")
 
 
-def _far(place: Place, prefill: Role | None, decode: Role | None, load: Load, rows: Sequence[Row]) -> str:
+def _far(place: ServingStack, prefill: Role | None, decode: Role | None, load: Load, rows: Sequence[Row]) -> str:
     """Why no row is near; "" where one is."""
     here = [row for row in rows if (row.place.engine, row.place.gpu.name) == (place.engine, place.gpu.name)]
     here = [row for row in here if row.place.shape.precision == place.shape.precision]

@@ -32,7 +32,7 @@ Errors = list[tuple[float, float]]
 """(logarithm of predicted / measured, weight)."""
 _TERMS = {"weights": 1.3, "cache": 1.3, "attention": 1.5, "matrices": 2.0}
 _LADDER = (0.1, 0.15, 0.15, 0.2, 0.2, 0.2, 0.2, 0.15, 0.1)
-"""Spread of the deviations of `steps.Place.keys`, from the general to the particular."""
+"""Spread of the deviations of `steps.ServingStack.keys`, from the general to the particular."""
 
 _SLOTS = (0.7, 0.3, 1.5, 0.5)
 """Spread of the logarithms of `loop.slots_keys`."""

@@ -11,7 +11,7 @@ from ome_operator.sizing import gpus, shapes
 from ome_operator.sizing.ask import hit
 from ome_operator.sizing.loop import Load, Role
 from ome_operator.sizing.refused import RefusedError
-from ome_operator.sizing.steps import Place
+from ome_operator.sizing.steps import ServingStack
 from ome_operator.sizing.workers import Worker, mislabelled, workers
 
 COLUMNS = (
@@ -48,7 +48,7 @@ class Row:
     """What was run and measured; None for what a row does not have."""
 
     id: str
-    place: Place
+    place: ServingStack
     isl: float
     osl: float
     share: float
@@ -117,7 +117,9 @@ def row(said: Mapping[str, str]) -> Row:
     """A row from its cells."""
     precision = said["precision"].lower()
     precision = _PRECISIONS.get(precision, precision)
-    place = Place(shapes.shape(said["model"], precision), gpus.gpu(said["gpu"]), engine(said["engine"]), said["version"])
+    place = ServingStack(
+        shapes.shape(said["model"], precision), gpus.gpu(said["gpu"]), engine(said["engine"]), said["version"]
+    )
     prefill, decode = _role(said, "prefill", "p_gpus"), _role(said, "decode", "d_gpus")
     if mislabelled(said["decode"]) or mislabelled(said["prefill"]):
         prefill, decode = _whole(prefill), _whole(decode)

@@ -16,7 +16,7 @@ from ome_operator.modelinfo import architecture
 from ome_operator.modelinfo.extract import CONFIG, facts
 from ome_operator.modelinfo.json_fields import text_part
 from ome_operator.modelinfo.quantization import quantization
-from ome_operator.modelinfo.weight_sizes import Weights, weights
+from ome_operator.modelinfo.weight_sizes import WeightBytes, weights
 from ome_operator.sizing.refused import RefusedError, nearest
 
 _QUANTIZED: Mapping[str, Mapping[str, Any] | None] = {
@@ -115,7 +115,7 @@ def of(name: str, config: Mapping[str, Any], precision: str) -> Shape:
     active = count.routed * mixture.per_token / mixture.routed if mixture else 0.0
     embedding = (read.vocabulary or 0) * hidden
     if not mixture and precision == "fp4":  # of a dense model the matrices are quantized, of a mixture its experts alone
-        sizes = Weights(0, round((count.active - embedding) * _FP4) + 4 * embedding)
+        sizes = WeightBytes(0, round((count.active - embedding) * _FP4) + 4 * embedding)
     if seen.kv_lora_rank:
         rank, rope = seen.kv_lora_rank, seen.qk_rope_head_dim or 0
         pair = 2 * seen.heads * ((seen.qk_nope_head_dim or 0) + rope + (seen.v_head_dim or 0))

@@ -10,7 +10,7 @@ from ome_operator.cache.event_handler import EventHandler
 from ome_operator.controllers.inferenceservice import controller_ref, secretdata
 from ome_operator.controllers.inferenceservice.execution import Execution
 from ome_operator.controllers.inferenceservice.journal import DELETED
-from ome_operator.controllers.inferenceservice.memory import PATIENCE, Checked, Key, pause
+from ome_operator.controllers.inferenceservice.memory import PATIENCE, DryRun, Key, pause
 from ome_operator.core.observed import from_api, managed_fields
 from ome_operator.core.observed import nodes as node_facts
 from ome_operator.core.observed.objects import Child, Manifest, Refusal
@@ -178,7 +178,7 @@ class Executor:
                 why = str(error)
                 break
         tries = known.tries + 1 if known is not None and known.hash == hash_ else 1
-        memory.checked[check.revision] = Checked(hash_, why, tries, now + pause(tries))
+        memory.checked[check.revision] = DryRun(hash_, why, tries, now + pause(tries))
         execution.result.status_changed |= known is None or (known.hash, known.why) != (hash_, why)
         if why:
             execution.result.requeue_within(pause(tries))

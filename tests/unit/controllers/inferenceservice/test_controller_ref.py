@@ -21,7 +21,7 @@ def live(
 
 
 def test_ours_by_uid_and_by_our_apply() -> None:
-    assert controller_ref.claim_object(live({"uid": "me"}, APPLIED), "kimi", "me") == controller_ref.Claim(uid="object")
+    assert controller_ref.claim_object(live({"uid": "me"}, APPLIED), "kimi", "me") == controller_ref.Ownership(uid="object")
 
 
 def test_of_this_service_but_made_by_another_operator() -> None:
@@ -38,7 +38,7 @@ def test_of_a_former_service_of_this_name() -> None:
 
 
 def test_an_orphan_of_ours_is_adopted() -> None:
-    assert controller_ref.claim_object(live(None, APPLIED), "kimi", "me") == controller_ref.Claim(uid="object")
+    assert controller_ref.claim_object(live(None, APPLIED), "kimi", "me") == controller_ref.Ownership(uid="object")
 
 
 def test_somebody_elses() -> None:
