@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ome_operator.controllers.status_writer import Written
 from ome_operator.core.observed.objects import Child, Pod, Refusal
 from ome_operator.core.reasons import Reason, Why
 
@@ -101,7 +102,7 @@ class ServiceMemory:
     """(reason, message) -> monotonic time when it was told."""
     bug: str = ""
     """What `sync` raised last: its traceback is logged once."""
-    status: tuple[str, str] = ("", "")
+    status: Written = ("", "")
     """Digest of the status that we wrote last, and of what the server made of it."""
     status_at: float = float("-inf")
     """Monotonic time of that write."""
