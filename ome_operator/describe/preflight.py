@@ -121,7 +121,7 @@ def lines(seen: Report) -> list[str]:
         return f"{each.service}: {group}" if len(services) > 1 else group
 
     out = [
-        f"{where(each)}, {line(preflight.Finding(each.check, each.rank, each.cause, each.fix), each.node)}"
+        f"{where(each)}, {line(preflight.PreflightFinding(each.check, each.rank, each.cause, each.fix), each.node)}"
         for each in seen.findings
     ]
     alike: dict[tuple[str, str, str], list[Missed]] = {}
