@@ -4,7 +4,6 @@ That a policy exists would prove nothing. Policies hold a user by name, so an op
 somebody else is held by none of them.
 """
 
-import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -16,6 +15,7 @@ from ome_operator.core.observed.objects import Manifest
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import KubeError
 from ome_operator.machinery.metrics import Metrics
+from ome_operator.machinery.rounds import rounds
 
 logger = logging.getLogger(__name__)
 
@@ -80,9 +80,10 @@ class Policies:
 
     async def run(self) -> None:
         """Look until cancelled."""
-        while True:
-            await self.look()
-            await asyncio.sleep(min(self._interval, SOON) if UNKNOWN in self.found.values() else self._interval)
+        await rounds("the look at admission policies", self.look, self._pause)
+
+    def _pause(self) -> float:
+        return min(self._interval, SOON) if UNKNOWN in self.found.values() else self._interval
 
     async def look(self) -> None:
         """Try every probe, and say what has changed."""
