@@ -10,9 +10,7 @@ def test_the_page_names_nobody() -> None:
     """Its page is open (decisions 34): words in it are states, and no pod's, service's or address's."""
     metrics = RegistryMetrics()
     metrics.found(2, 5.0)
-    leader = LeaderState(
-        pod="secret-pod", uid="u", url="http://10.9.8.7:1", role="engine", state="serving", why="", listed=True
-    )
+    leader = LeaderState("secret-pod", "secret-uid", "http://10.9.8.7:1", "engine", "serving", "", listed=True, running=1)
     page = metrics.render([leader])
     labels = [sample.labels for family in text_string_to_metric_families(page) for sample in family.samples]
     assert {text for each in labels for text in each.values()} == set(STATES)
