@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ome_operator.preflight.node import Json, finding
@@ -94,7 +95,7 @@ def _rates(value: Any) -> dict[int, float]:
     return {whole(rank): number(rate) for rank, rate in value.items()}
 
 
-_ANSWERS = {
+_ANSWERS: dict[str, Callable[[Any], Any]] = {
     "failed": _failed, "to": whole, "rate": number, "why": text, "ready": bool, "rates": _rates, "error": text,
     "findings": _findings,
 }  # fmt: skip
