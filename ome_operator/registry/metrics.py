@@ -1,4 +1,4 @@
-"""What the registry counts. Its page is open, for it names no pod and no address; the operator reads it, too."""
+"""What the registry counts. Its page is open: it names no pod and no address (decisions 35). The operator reads it, too."""
 
 from collections import Counter as Count
 from collections.abc import Iterable

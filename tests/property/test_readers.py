@@ -59,7 +59,7 @@ OWN = {
     "engines/flags.py": "what the repository ships; of a flag's value only whether it is JSON",
     "kube/podlogs.py": "in a command",
     "kube/podproxy.py": "in a command",
-    "plan": "figures that the repository ships; to decode is a phase of serving there",
+    "sizing": "figures that the repository ships; to decode is a phase of serving there",
     "preflight/check.py": "what the operator put into the pod, and its own child process",
     "preflight/node.py": "files of the rank's own pod; a check that fails says so, and the others go on",
     "recorder/recording.py": "in a command",
