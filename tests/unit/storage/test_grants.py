@@ -145,7 +145,7 @@ def test_the_nodes_identity_is_shown_to_no_tenant(uri: str, given: Mapping[str, 
 
 def signature(uri: str, access: Access) -> str:
     """What the client of an object store was told."""
-    return json.dumps(dict(bucket(uri, access)._store.config))
+    return json.dumps(dict(bucket(uri, access)._make("").config))
 
 
 def test_an_identity_goes_to_named_hosts_and_namespaces() -> None:
