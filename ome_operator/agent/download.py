@@ -3,6 +3,8 @@
 import asyncio
 import logging
 import random
+import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -14,22 +16,25 @@ from ome_operator.agent.progress import Progress
 from ome_operator.agent.record import shortened
 from ome_operator.agent.room import Room, over_budget
 from ome_operator.agent.steps import Fetch, Remaining, plan, too_full
-from ome_operator.agent.store import Manifest, Store, check, size_below
+from ome_operator.agent.store import Manifest, Proven, Store, check, size_below
 from ome_operator.agent.throttle import Throttle
-from ome_operator.agent.turns import Over
+from ome_operator.agent.turns import Over, TurnOver
 from ome_operator.agent.unpack import unpack
 from ome_operator.storage.hashes import BLOCK, Checker
 from ome_operator.storage.listing import Listing, Refused, RemoteFile, Source, SourceError, Unranged, Unreachable
 
 logger = logging.getLogger(__name__)
 
+UNPACKED = 10e6
+"""Bytes of an archive for each second that unpacking may go on though others wait: what is stopped begins again, and has
+to end some day.
+"""
+LOOK = 0.2
+"""Seconds between two looks whether the turn is over."""
+
 
 class Failed(Exception):
     """The model cannot be had now, in a sentence."""
-
-
-class TurnOver(SourceError):
-    """Others wait: what came so far is kept, and the rest comes with the next turn."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,11 +201,28 @@ class Download:
             await asyncio.to_thread(store.accept, file, checker.blocks)
             return ""
         try:
-            members = await asyncio.to_thread(unpack, store.part(file), store.files, file.unpack, self._free())
+            members = await self._unpack(file, file.unpack)
+        except TurnOver:
+            self._paused = True
+            return ""
         except Refused as error:
             return f"{file.name}: {error}"
         await asyncio.to_thread(store.unpacked, file, members)
         return ""
+
+    async def _unpack(self, file: RemoteFile, leading: str) -> list[Proven]:
+        """Unpack an archive in a thread, which ends with the turn or the model; raises Refused or TurnOver."""
+        stop, until = threading.Event(), time.monotonic() + file.size / UNPACKED
+        given = self._store.part(file), self._store.files, leading, self._free(), stop.is_set
+        work = asyncio.create_task(asyncio.to_thread(unpack, *given))
+        try:
+            while not (await asyncio.wait({work}, timeout=LOOK))[0]:
+                if self._over() and time.monotonic() >= until:
+                    stop.set()
+        finally:
+            stop.set()
+            await asyncio.gather(work, return_exceptions=True)
+        return work.result()
 
     async def _attempt(self, listing: Listing, file: RemoteFile, *, pieces: bool) -> Checker:
         """Ask for what is missing of a file; the checker of all of it. Raises what the source raises."""

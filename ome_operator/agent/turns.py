@@ -6,8 +6,14 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from ome_operator.storage.listing import SourceError
+
 Over = Callable[[], bool]
 """Whether a turn is over: it was long enough, and somebody of another namespace waits."""
+
+
+class TurnOver(SourceError):
+    """Others wait: what came so far is kept, and the rest comes with the next turn."""
 
 
 class Turns:

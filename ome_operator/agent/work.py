@@ -12,12 +12,12 @@ from functools import cached_property
 from pathlib import Path
 
 from ome_operator.agent import learn, record
-from ome_operator.agent.download import Download, Failed, Limits, TurnOver
+from ome_operator.agent.download import Download, Failed, Limits
 from ome_operator.agent.places import LOCAL, Roots
 from ome_operator.agent.progress import Progress
 from ome_operator.agent.record import shortened
 from ome_operator.agent.store import Manifest, Store
-from ome_operator.agent.turns import Over
+from ome_operator.agent.turns import Over, TurnOver
 from ome_operator.agent.verify import verify
 from ome_operator.api import Model
 from ome_operator.core.weights.mount import weights

@@ -91,8 +91,8 @@ class ModelGrant(NamedTuple):
         return (own and not self.namespace) or listed(self.trust.identity_hosts, *place(address))
 
     def store(self, address: str, *, own: bool) -> None:
-        """An object store may be asked; Refused where a BaseModel names an address that nobody allowed: the client of object
-        stores connects by itself, so the address cannot be looked at when it connects.
+        """An object store may be asked; Refused where a BaseModel names an address that nobody allowed: what the address is
+        is not looked at when connecting (forward.py).
         """
         allowed = self.trust.endpoints | self.trust.private_hosts
         if self.namespace and not own and not listed(allowed, *place(address)):

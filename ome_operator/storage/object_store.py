@@ -7,10 +7,11 @@ identity). Of what a store knows about the bytes obstore shows the ETag alone: n
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from ome_operator.storage import sha256sums
+from ome_operator.storage.forward import Forward
 from ome_operator.storage.hashes import SIZE_ONLY, Checker, from_etag
 from ome_operator.storage.listing import MOST, Listing, Refused, RemoteFile, Unreachable, listing
 
@@ -22,27 +23,28 @@ _ONCE: Any = {"max_retries": 0}
 """Who repeats is the download, which knows how far it is."""
 
 
-def google(bucket: str, given: Mapping[str, str], secret: Mapping[str, str]) -> Any:
+def google(bucket: str, given: Mapping[str, str], secret: Mapping[str, str], proxy: str) -> Any:
     """A bucket of Google Cloud, or of what speaks like it at `endpoint`; the Secret's `serviceAccountKey` opens it."""
     from obstore.store import GCSStore
 
     keys = _shown(given, secret, {"service_account_key": "serviceAccountKey"})
     if endpoint := given.get("endpoint"):
         keys["base_url"] = endpoint
-    return GCSStore(bucket, client_options=_client(endpoint), retry_config=_ONCE, **keys)
+    return GCSStore(bucket, client_options=_client(endpoint, proxy), retry_config=_ONCE, **keys)
 
 
-def azure(container: str, given: Mapping[str, str], secret: Mapping[str, str]) -> Any:
+def azure(container: str, given: Mapping[str, str], secret: Mapping[str, str], proxy: str) -> Any:
     """A container of Azure, or of what speaks like it at `endpoint`; the Secret's `accountKey` opens it."""
     from obstore.store import AzureStore
 
     keys = _shown(given, secret, {"account_key": "accountKey"})
     if endpoint := given.get("endpoint"):
         keys["endpoint"] = endpoint
-    return AzureStore(container, account_name=given["account"], client_options=_client(endpoint), retry_config=_ONCE, **keys)
+    options = _client(endpoint, proxy)
+    return AzureStore(container, account_name=given["account"], client_options=options, retry_config=_ONCE, **keys)
 
 
-def s3(bucket: str, region: str, endpoint: str, given: Mapping[str, str], secret: Mapping[str, str]) -> Any:
+def s3(bucket: str, region: str, endpoint: str, given: Mapping[str, str], secret: Mapping[str, str], proxy: str) -> Any:
     """A bucket of S3 or of what is compatible; `accessKeyId`, `secretAccessKey`, `sessionToken` of the Secret open it."""
     from obstore.store import S3Store
 
@@ -50,26 +52,36 @@ def s3(bucket: str, region: str, endpoint: str, given: Mapping[str, str], secret
     keys = _shown(given, secret, words)
     if endpoint:
         keys["endpoint"] = endpoint
-    return S3Store(bucket, region=region, client_options=_client(endpoint), retry_config=_ONCE, **keys)
+    return S3Store(bucket, region=region, client_options=_client(endpoint, proxy), retry_config=_ONCE, **keys)
 
 
 def _shown(given: Mapping[str, str], secret: Mapping[str, str], words: Mapping[str, str]) -> Any:
-    """What of a Secret a store is shown, by the store's names; with `anonymous` nothing, not even what the pod is."""
-    if given.get("anonymous") == "true":
+    """What of a Secret a store is shown, by the store's names; with `anonymous` nothing, not even what the pod is.
+
+    So, too, with a Secret that has none of these words (a hub's token): that was granted for this host, and who the pod is
+    was not.
+    """
+    shown = {name: secret[word].strip() for name, word in words.items() if word in secret}
+    if given.get("anonymous") == "true" or (secret and not shown):
         return {"skip_signature": True}
-    return {name: secret[word].strip() for name, word in words.items() if word in secret}
+    return shown
 
 
-def _client(endpoint: str | None) -> Any:
-    """Options of a client; plain HTTP only where somebody writes it."""
-    return {**_CLIENT, "allow_http": (endpoint or "").startswith("http://")}
+def _client(endpoint: str | None, proxy: str) -> Any:
+    """Options of a client; plain HTTP only where somebody writes it. Without `proxy` the environment's counts."""
+    through = {"proxy_url": proxy} if proxy else {}
+    return {**_CLIENT, **through, "allow_http": (endpoint or "").startswith("http://")}
 
 
 class Objects:
     """The objects below one prefix."""
 
-    def __init__(self, store: Any, prefix: str, *, sizes_only: bool = False) -> None:
-        self._store, self._prefix, self._sizes_only = store, prefix.strip("/"), sizes_only
+    def __init__(self, make: Callable[[str], Any], prefix: str, *, only: str = "", sizes_only: bool = False) -> None:
+        """`make` gives a store behind a proxy, "" for none; `only` is the address that it may connect to, "" for any."""
+        self._make, self._prefix, self._sizes_only = make, prefix.strip("/"), sizes_only
+        self._forward = Forward(only) if only else None
+        self._store: Any = None
+        self._opening = asyncio.Lock()
         self._sums = b""
         """SHA256SUMS, once it was read."""
 
@@ -87,12 +99,12 @@ class Objects:
     async def _list(self) -> list[RemoteFile]:
         found = []
         try:
-            async for batch in self._store.list(prefix=self._prefix or None):
+            async for batch in (await self._open()).list(prefix=self._prefix or None):
                 found += [item for item in batch if not item["path"].endswith("/")]
                 if len(found) > MOST:
                     break
         except Exception as error:
-            raise _our_error(error) from error
+            raise self._error(error) from error
         return [self._file(item) for item in found]
 
     async def _read_sums(self, file: RemoteFile) -> bytes:
@@ -113,10 +125,10 @@ class Objects:
     async def _whole(self, file: RemoteFile) -> bytes:
         """All bytes of a small object."""
         try:
-            got = await self._store.get_async(self._path(file))
+            got = await (await self._open()).get_async(self._path(file))
             data = memoryview(await got.bytes_async()).tobytes() if got.meta["size"] == file.size else b""
         except Exception as error:
-            raise _our_error(error, f"{file.name}: ") from error
+            raise self._error(error, f"{file.name}: ") from error
         if len(data) != file.size:
             raise Unreachable(f"{file.name} changed since the object store listed it")
         return data
@@ -132,14 +144,15 @@ class Objects:
             yield self._sums[start:end]
             return
         try:
+            store = await self._open()
             while start < end:
-                data = await self._store.get_range_async(self._path(file), start=start, end=min(start + STEP, end))
+                data = await store.get_range_async(self._path(file), start=start, end=min(start + STEP, end))
                 if not len(data):
                     return
                 yield memoryview(data).tobytes()
                 start += len(data)
         except Exception as error:
-            raise _our_error(error) from error
+            raise self._error(error) from error
 
     def _path(self, file: RemoteFile) -> str:
         return f"{self._prefix}/{file.name}" if self._prefix.rpartition("/")[2] != file.name else self._prefix
@@ -149,16 +162,28 @@ class Objects:
         from obstore import put_async
 
         try:
-            await put_async(self._store, f"{self._prefix}/{name}".lstrip("/"), data)
+            await put_async(await self._open(), f"{self._prefix}/{name}".lstrip("/"), data)
         except Exception as error:
-            raise _our_error(error) from error
+            raise self._error(error) from error
 
     def suspect(self, file: RemoteFile) -> None:
         """There is nobody else to ask."""
 
     async def close(self) -> None:
-        """Nothing to close."""
-        await asyncio.sleep(0)
+        """Close connections."""
+        if self._forward is not None:
+            await self._forward.close()
+
+    async def _open(self) -> Any:
+        async with self._opening:
+            if self._store is None:
+                self._store = self._make(await self._forward.open() if self._forward else "")
+            return self._store
+
+    def _error(self, error: Exception, about: str = "") -> Refused | Unreachable:
+        if self._forward is not None and (other := self._forward.refused):
+            return Refused(f"the object store leads to {other[:80]!r}, and agents ask the host alone that the model names")
+        return _our_error(error, about)
 
 
 def _our_error(error: Exception, about: str = "") -> Refused | Unreachable:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ome_operator.core.weights.mount import FETCHED, FILES_FROM, both, managed
@@ -81,31 +82,36 @@ def bucket(uri: str, access: Access) -> "Objects":
     kind, _, rest = uri.partition("://")
     if kind == "az" and not access.parameters.get("account"):
         raise Refused(f"spec.storage.storageUri {uri} needs the account in spec.storage.parameters.account")
-    given, secret = _opened(uri, access), access.secret
+    given, only = _opened(uri, access)
     bucket, _, prefix = rest.partition("/")
-    weak = given.get("verify") == "size"
     if kind == "gs":
-        return object_store.Objects(object_store.google(bucket, given, secret), prefix, sizes_only=weak)
-    if kind == "az":
-        return object_store.Objects(object_store.azure(bucket, given, secret), prefix, sizes_only=weak)
-    bucket, endpoint, where = bucket.partition("@")[0], given.get("endpoint", ""), region(rest, given)
-    if kind == "oci":
-        _, bucket, prefix = oracle_place(uri)
-        endpoint = endpoint or oracle(uri, given)
-    store = object_store.s3(bucket, where, endpoint, given, secret)
-    return object_store.Objects(store, prefix, sizes_only=weak)
+        make = partial(object_store.google, bucket, given, access.secret)
+    elif kind == "az":
+        make = partial(object_store.azure, bucket, given, access.secret)
+    else:
+        bucket, endpoint, where = bucket.partition("@")[0], given.get("endpoint", ""), region(rest, given)
+        if kind == "oci":
+            _, bucket, prefix = oracle_place(uri)
+            endpoint = endpoint or oracle(uri, given)
+        make = partial(object_store.s3, bucket, where, endpoint, given, access.secret)
+    return object_store.Objects(make, prefix, only=only, sizes_only=given.get("verify") == "size")
 
 
-def _opened(uri: str, access: Access) -> Mapping[str, str]:
-    """The parameters, `anonymous` where the store shall not see who we are; Refused for what may not be asked or shown."""
+def _opened(uri: str, access: Access) -> tuple[Mapping[str, str], str]:
+    """The parameters, `anonymous` where the store shall not see who we are; and the address that alone may be connected to,
+    "" for any: an identity is made by other hosts, which only the store's client knows. Refused for what may not be asked or
+    shown.
+    """
     given, guard = access.parameters, access.guard
     if guard is None:
-        return given
+        return given, ""
     place, own = address(uri, given), "endpoint" not in given
     guard.store(place, own=own)
     if given.get("anonymous") == "true":
-        return given
+        return given, place
     if access.secret:
         guard.shows(place)
-        return given
-    return given if guard.identity(place, own=own) else {**given, "anonymous": "true"}
+        return given, place
+    if guard.identity(place, own=own):
+        return given, ""
+    return {**given, "anonymous": "true"}, place

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from ome_operator.agent.download import Download, Failed, Limits, TurnOver
+from ome_operator.agent.download import Download, Failed, Limits
 from ome_operator.agent.progress import Progress
 from ome_operator.agent.store import Store
+from ome_operator.agent.turns import TurnOver
 from ome_operator.storage.listing import MOST
 from ome_operator.storage.sources import Access, source
 from tests.agent.conftest import URI, Node

@@ -110,6 +110,25 @@ def test_a_body_that_nobody_can_read_costs_itself(body: dict[str, Any]) -> None:
     assert not agent._unread
 
 
+async def test_nothing_is_offered_while_a_model_cannot_be_read(tmp_path: Path) -> None:
+    """It may name what lies there. Without it the same directory is offered at once."""
+    (tmp_path / ".ome" / ("0" * 32)).mkdir(parents=True)
+    agent = Agent(AgentSettings(node="n", roots=(str(tmp_path),), remove_after=1e-9), server())
+    agent.seen("BaseModel", {"metadata": {"uid": "u"}, "spec": 5})
+    assert agent._unread
+    for _ in range(2):
+        await agent._report()
+        await asyncio.sleep(0.01)
+        assert not agent._leftovers.offers
+    agent._broken = {"u": "the agent failed"}
+    agent.deleted("BaseModel", {"metadata": {"uid": "u"}})
+    await agent._report()
+    assert not agent._leftovers.offers
+    agent._broken = {}
+    await agent._report()
+    assert agent._leftovers.offers
+
+
 def test_models_beyond_the_number_of_a_namespace_are_no_work(tmp_path: Path) -> None:
     """The oldest count; an agent that restarts has them in any order."""
     agent = Agent(AgentSettings(node="n", roots=(str(tmp_path),), models_per_namespace=2), FakeApi({}))

@@ -143,9 +143,21 @@ def test_the_nodes_identity_is_shown_to_no_tenant(uri: str, given: Mapping[str, 
     assert ("skip_signature" in signature(uri, of_admin)) == bool(endpoint), "only the cloud's own address sees it"
 
 
+@pytest.mark.parametrize("uri", ["gs://b/p", "s3://b/p", "az://c/p"])
+def test_a_secret_without_keys_of_a_store_is_no_reason_for_an_identity(uri: str) -> None:
+    """Else the Secret of a hub, granted for a host, would show that host who the node is."""
+    where = "https://store.example"
+    trust = Trust(
+        secrets={"hf-token": Grant(name="hf-token", hosts=("store.example",), namespaces=("team-a",))},
+        endpoints=frozenset({"store.example"}),
+    )
+    given = Access({"endpoint": where, "account": "a"}, {"token": "hf"}, guard=guard(uri=uri, trust=trust))
+    assert "skip_signature" in signature(uri, given)
+
+
 def signature(uri: str, access: Access) -> str:
     """What the client of an object store was told."""
-    return json.dumps(dict(bucket(uri, access)._store.config))
+    return json.dumps(dict(bucket(uri, access)._make("").config))
 
 
 def test_an_identity_goes_to_named_hosts_and_namespaces() -> None:

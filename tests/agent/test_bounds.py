@@ -1,0 +1,246 @@
+"""What holds a fetch back, through Download and Agent as they run (S8 and S9 of the review).
+
+The parts have tests of their own, and these fail where a part is not asked.
+"""
+
+import asyncio
+import contextlib
+import gzip
+import hashlib
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ome_operator.agent import download
+from ome_operator.agent.download import Download, Failed, Limits
+from ome_operator.agent.loop import Agent
+from ome_operator.agent.manifest import Proven
+from ome_operator.agent.pace import Pace
+from ome_operator.agent.progress import Progress
+from ome_operator.agent.steps import MARGIN
+from ome_operator.agent.store import Store
+from ome_operator.agent.turns import Over, TurnOver
+from ome_operator.agent.work import AgentSettings, Work
+from ome_operator.storage.grants import Trust
+from ome_operator.storage.hashes import Hash
+from ome_operator.storage.listing import Listing, Refused, RemoteFile, listing
+from tests.agent.conftest import Node
+from tests.support import yamls
+from tests.support.fake_api import Call, FakeApi
+from tests.support.hub import Hub, served
+from tests.support.hub import model as files
+from tests.unit.agent.test_unpack import member, tar
+
+MB = 1024 * 1024
+
+
+class Given:
+    """A source of a single file in memory, which waits before the first byte while it is `held`."""
+
+    def __init__(self, data: bytes, unpack: str | None = None) -> None:
+        self.data, self.asked, self.go = data, asyncio.Event(), asyncio.Event()
+        self.go.set()
+        self.file = RemoteFile("model.bin", len(data), Hash("sha256", hashlib.sha256(data).hexdigest()), unpack)
+
+    async def listing(self, revision: str) -> Listing:
+        """The file."""
+        return listing([self.file], "r")
+
+    async def read(self, listing: Listing, file: RemoteFile, start: int, end: int) -> AsyncIterator[bytes]:
+        """Its bytes."""
+        self.asked.set()
+        await self.go.wait()
+        yield self.data[start:end]
+
+    def suspect(self, file: RemoteFile) -> None:
+        """Nobody else to ask."""
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+def fetching(
+    folder: Path,
+    source: Given,
+    limits: Limits | None = None,
+    *,
+    name: str = "m",
+    namespace: str = "",
+    over: Over | None = None,
+) -> Download:
+    """A fetch of it into a directory of this disk."""
+    store = Store(folder / "models" / name, {"m": "0123abcd", "n": "4567ef01"}[name])
+    limits = limits or Limits(first=0.001, last=0.01, tries=2)
+    return Download("x://y", source, store, limits, Progress(), namespace=namespace, over=over or (lambda: False))
+
+
+@pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Says how many bytes the disk has beside the margin."""
+    return lambda count: monkeypatch.setattr(Store, "free", lambda self: MARGIN + count)
+
+
+def test_a_source_that_gives_too_little_loses_its_turn(node: Node) -> None:
+    node.hub.rate = 1e6
+    node.limits = Limits(first=0.001, last=0.01, tries=2, pace=Pace(50e6, 0.3))
+    began = time.monotonic()
+    with pytest.raises(Failed, match=r"the source gives .* KiB/s, less than it has to"):
+        node.fetch()
+    assert time.monotonic() - began < 2.5, "all of it would take longer"
+
+
+async def test_a_namespace_has_its_budget(tmp_path: Path) -> None:
+    limits = Limits(namespace_bytes=3 * MB)
+    await fetching(tmp_path, Given(bytes(2 * MB)), limits, namespace="team-a").run()
+    with pytest.raises(Failed, match=r"namespace team-a has 2\.0 MiB of the 3\.0 MiB that agent\.namespaceGB gives it"):
+        await fetching(tmp_path, Given(b"n" * 2 * MB), limits, name="n", namespace="team-a").run()
+    await fetching(tmp_path, Given(b"n" * 2 * MB), limits, name="n").run()
+
+
+async def test_two_fetches_do_not_count_on_the_same_room(tmp_path: Path, free: Callable[[int], None]) -> None:
+    free(3 * MB)
+    limits, first = Limits(), Given(bytes(2 * MB))
+    first.go.clear()
+    running = asyncio.create_task(fetching(tmp_path, first, limits).run())
+    await asyncio.wait_for(first.asked.wait(), 10)
+    other = fetching(tmp_path, Given(b"n" * 2 * MB), limits, name="n")
+    with pytest.raises(Failed, match=r"2\.0 MiB are still to come and .* has room for 1\.0 MiB"):
+        await other.run()
+    first.go.set()
+    await running
+    await other.run()
+
+
+async def test_an_archive_needs_room_beside_what_comes_out_of_it(tmp_path: Path, free: Callable[[int], None]) -> None:
+    """S9: it is said before the first byte comes."""
+    given = Given(tar(member(size=4 * MB)), unpack="")
+    free(6 * MB)
+    with pytest.raises(Failed, match=r"8\.0 MiB are still to come and .* has room for 6\.0 MiB"):
+        await fetching(tmp_path, given).run()
+    assert not given.asked.is_set()
+    free(9 * MB)
+    await fetching(tmp_path, given).run()
+
+
+async def test_an_archive_with_more_than_there_is_room_for(tmp_path: Path, free: Callable[[int], None]) -> None:
+    """S9: 8 MiB in 8 kB."""
+    given = Given(tar(member(size=8 * MB), zipped=True), unpack="")
+    assert len(given.data) < 20_000
+    free(MB)
+    made = fetching(tmp_path, given)
+    with pytest.raises(Failed, match=r"the archive holds 8\.0 MiB, and there is room for"):
+        await made.run()
+    assert not list((tmp_path / "models").rglob("*/files/model.bin"))
+
+
+class Unpacking:
+    """Stands in the place of `unpack`: goes on until it is over, or for half a second."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, rate: float) -> None:
+        self.begun = self.ended = False
+        monkeypatch.setattr(download, "unpack", self)
+        monkeypatch.setattr(download, "UNPACKED", rate)
+        monkeypatch.setattr(download, "LOOK", 0.01)
+
+    def __call__(self, archive: Path, into: Path, leading: str, room: int, over: Over) -> list[Proven]:
+        """In its thread."""
+        self.begun, until = True, time.monotonic() + 0.5
+        try:
+            while time.monotonic() < until:
+                if over():
+                    raise TurnOver
+                time.sleep(0.01)
+            raise Refused("it ended by itself")
+        finally:
+            self.ended = True
+
+
+@pytest.mark.parametrize(("rate", "said"), [(1e12, TurnOver), (1.0, Failed)])
+async def test_unpacking_gives_way_after_its_time(
+    rate: float, said: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is stopped begins again, so it has a time that grows with the archive."""
+    given, unpacking = Given(gzip.compress(b"x"), unpack=""), Unpacking(monkeypatch, rate)
+    with pytest.raises(said):
+        await fetching(tmp_path, given, over=lambda: unpacking.begun).run()
+    assert unpacking.ended
+
+
+async def test_unpacking_ends_with_its_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unpacking = Unpacking(monkeypatch, 1.0)
+    task = asyncio.create_task(fetching(tmp_path, Given(gzip.compress(b"x"), unpack="")).run())
+    while not unpacking.begun:  # noqa: ASYNC110 - a thread begins it
+        await asyncio.sleep(0.005)
+    began = time.monotonic()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert unpacking.ended and time.monotonic() - began < 0.4, "no thread outlives it"
+
+
+async def test_an_archive_comes_out_after_a_turn_that_was_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = Given(tar(member(), member("other.bin")), unpack="")
+    with monkeypatch.context() as patched:
+        unpacking = Unpacking(patched, 1e12)
+        with pytest.raises(TurnOver):
+            await fetching(tmp_path, given, over=lambda: unpacking.begun).run()
+    given.asked.clear()
+    made = await fetching(tmp_path, given).run()
+    assert {item.name for item in made.files} == {"model.bin", "other.bin"} and not given.asked.is_set()
+
+
+async def test_namespaces_take_turns_in_an_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S8: with a single place, of two namespaces' models each waits no longer than a turn of the other."""
+    running: list[str] = []
+    order: list[str] = []
+    run = Work.run
+
+    async def counted(self: Work, over: Over = lambda: False) -> None:
+        running.append(self.model.namespace)
+        order.append(self.model.namespace)
+        assert len(running) == 1, "one place"
+        try:
+            await run(self, over)
+        finally:
+            running.remove(self.model.namespace)
+
+    monkeypatch.setattr(Work, "run", counted)
+    monkeypatch.setattr("ome_operator.agent.loop.TICK", 0.02)
+
+    def get(call: Call) -> dict[str, Any]:
+        return {"metadata": {"uid": "u", "labels": {}}}
+
+    with served(Hub(files(1, [3_000_000, 200_000]))) as hub:
+        hub.rate = 4e6
+        trust = Trust(private_hosts=frozenset({"localhost"}))
+        settings = AgentSettings(
+            trust=trust,
+            node="n",
+            roots=(str(tmp_path),),
+            endpoint=hub.url,
+            models=1,
+            turn=0.2,
+            limits=Limits(first=0.001, last=0.01),
+        )
+        agent = Agent(settings, FakeApi({"get": get, "apply": {}, "list_metadata": []}))
+        for namespace in ("team-a", "team-b"):
+            body = yamls.model()
+            metadata = {**body["metadata"], "uid": namespace, "namespace": namespace, "name": "m"}
+            storage = {"storageUri": "hf://org/model", "path": f"{tmp_path}/m"}
+            agent.seen("BaseModel", {**body, "metadata": metadata, "spec": {"storage": storage}})
+        task = asyncio.create_task(agent.run(asyncio.Event()))
+        try:
+            async with asyncio.timeout(30):
+                while [work.report().state for work in agent._works.values()] != ["Ready", "Ready"]:
+                    assert not task.done() and not agent._broken
+                    await asyncio.sleep(0.02)
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            await agent.close()
+    first = order.index("team-b" if order[0] == "team-a" else "team-a")
+    assert first <= 2 and order[0] in order[first:], f"they take turns: {order}"

@@ -1,0 +1,30 @@
+"""What a client of object stores is asked for."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from ome_operator.storage.listing import MOST, Refused
+from ome_operator.storage.object_store import Objects
+
+
+class Endless:
+    """A bucket that goes on for ever."""
+
+    batches = 0
+
+    async def list(self, prefix: str | None) -> AsyncIterator[list[dict[str, Any]]]:
+        """A thousand objects each time."""
+        while self.batches < 200:
+            self.batches += 1
+            yield [{"path": f"m/{self.batches}-{number}", "size": 1, "e_tag": None} for number in range(1000)]
+
+
+def test_a_listing_ends_when_there_are_too_many() -> None:
+    """S23: it is not first read to its end."""
+    store = Endless()
+    with pytest.raises(Refused, match=f"more than {MOST} files"):
+        asyncio.run(Objects(lambda proxy: store, "m").listing(""))
+    assert store.batches == MOST // 1000 + 1
