@@ -66,4 +66,4 @@ def _template(rank: Manifest, endpoint: str, place: Place) -> Manifest:
 def why_not(container: Manifest, annotations: Mapping[str, str], title: str) -> str:
     """A sentence on a container whose spans are wanted and cannot be had; "" where they can."""
     why = traces.lacks(container, annotations)
-    return f"annotation {keys.TRACES} has no effect on {title}: {why}" if why else ""
+    return f"annotation {keys.TRACES} does nothing for the {title}: {why}" if why else ""
