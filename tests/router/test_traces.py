@@ -1,4 +1,4 @@
-"""Spans of a real sglang-router: as the operator starts it, they reach a collector, and prefill and decode join the trace."""
+"""Spans of a real sglang-router as the operator starts it reach a collector, and prefill and decode join its trace."""
 
 import sys
 from pathlib import Path

@@ -38,7 +38,7 @@ class Collector:
     async def start(self) -> str:
         """HOST:PORT."""
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        return "127.0.0.1:{}".format(self._server.sockets[0].getsockname()[1])
+        return f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     async def stop(self) -> None:
         """Close it, with connections that are open."""
