@@ -62,6 +62,7 @@ async def test_a_request_is_a_trace_through_router_prefill_and_decode(tmp_path: 
     )
     ours = {"ome.service": "svc", "ome.revision": "r1", "ome.role": "router", "k8s.namespace.name": "team"}
     assert ours.items() <= span.resource.items() and span.resource["k8s.pod.name"] == "svc-router-r1-x"
+    assert 0 < span.seconds < 60
     assert span.resource["deployment.environment"] == "test", "what the user says of a resource stays"
     # Two facts of docs/traces.md about this version.
     assert span.resource["service.name"] == "smg" and (span.parent, span.trace != CALLER) == ("", True)

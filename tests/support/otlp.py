@@ -25,6 +25,7 @@ class Span(NamedTuple):
     parent: str
     """"" for the first span of a trace."""
     name: str
+    seconds: float
     resource: dict[str, str]
 
 
@@ -35,10 +36,10 @@ class Collector:
         self.spans: list[Span] = []
         self._server: asyncio.Server | None = None
 
-    async def start(self) -> str:
+    async def start(self, host: str = "127.0.0.1") -> str:
         """HOST:PORT."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        return f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        self._server = await asyncio.start_server(self._serve, host, 0)
+        return f"{host}:{self._server.sockets[0].getsockname()[1]}"
 
     async def stop(self) -> None:
         """Close it, with connections that are open."""
@@ -48,7 +49,7 @@ class Collector:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await self._connection(reader, writer)
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except (asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError):
             pass
         finally:
             writer.close()
@@ -109,7 +110,8 @@ def spans(request: bytes) -> Iterator[Span]:
         for scope in _inner(of_resource, 2):
             for span in _inner(scope, 2):
                 trace, own, parent = (_raw(span, number).hex() for number in (1, 2, 4))
-                yield Span(trace, own, parent, _text(span, 5), said)
+                began, ended = (int.from_bytes(_raw(span, number), "little") for number in (7, 8))
+                yield Span(trace, own, parent, _text(span, 5), (ended - began) / 1e9, said)
 
 
 def _inner(fields: Fields, number: int) -> list[Fields]:
@@ -125,21 +127,20 @@ def _text(fields: Fields, number: int) -> str:
 
 
 def _fields(message: bytes) -> Fields:
-    """Field -> its values; numbers of fixed length are left out."""
+    """Field -> its values; those of fixed length as they stand there."""
     out: Fields = {}
     at = 0
     while at < len(message):
         key, at = _varint(message, at)
-        kind, value = key & 7, b""
-        if kind == 0:
+        if (kind := key & 7) == 0:
             number, at = _varint(message, at)
             out.setdefault(key >> 3, []).append(number)
-        elif kind == 2:
+            continue
+        length = {1: 8, 5: 4}.get(kind, 0)
+        if kind == 2:
             length, at = _varint(message, at)
-            value, at = message[at : at + length], at + length
-            out.setdefault(key >> 3, []).append(value)
-        else:
-            at += {1: 8, 5: 4}[kind]
+        out.setdefault(key >> 3, []).append(message[at : at + length])
+        at += length
     return out
 
 
