@@ -70,6 +70,11 @@ TRACES = f"{GROUP}/otlp-traces-endpoint"
 """On a service, on a component, or in the spec of a runtime: HOST:PORT of a collector to which engines and routers send
 their spans, or Off (docs/traces.md)."""
 
+PREFLIGHT_RUN = f"{GROUP}/preflight-run"
+"""Label on what `ome preflight` makes and removes: which run made it. None of our labels stand beside it."""
+PREFLIGHT_LABEL = f"preflight.{GROUP}/"
+"""Begins labels of its pods: what the service's pods have without it, for affinity between the pods of a run."""
+
 IGNORE_FIT = f"{GROUP}/ignore-fit"
 """`"true"` on a service: a revision for which there are no nodes takes the place of what serves; they come on demand."""
 

@@ -109,6 +109,11 @@ def headless(service: str) -> str:
     return f"{service}-pods"
 
 
+def trial(run: str) -> str:
+    """Headless Service of a run of `ome preflight`, and what the names of its pods begin with."""
+    return f"ome-preflight-{run}"
+
+
 def benchmark(name: str) -> str:
     """Job of a BenchmarkJob; its pods add a dash and five characters, and carry its name as a label."""
     return fit(f"benchmark-{name}", LABEL - 6)

@@ -30,6 +30,10 @@ COMMANDS = {
     "diff": ("ome_operator.cli.diff", "What an edit would change and restart, before it is applied."),
     "render": ("ome_operator.cli.render", "What the operator would create, from files and without a cluster."),
     "lint": ("ome_operator.cli.lint", "What of a service cannot start or answers wrongly, before it is applied."),
+    "preflight": (
+        "ome_operator.cli.preflight",
+        "What of nodes and network keeps a service from its start, without a start.",
+    ),
     "history": ("ome_operator.cli.rollout", "The kept revisions of a service, and what changed from one to the next."),
     "undo": ("ome_operator.cli.rollout", "Go back to a kept revision of a service, and stay there."),
     "retry": ("ome_operator.cli.rollout", "Try a rejected revision of a service again."),

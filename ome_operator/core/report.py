@@ -5,61 +5,40 @@ from typing import Any
 
 from ome_operator import keys, names
 from ome_operator.api import InferenceService
+from ome_operator.core.decided import Decided
 from ome_operator.core.desired import Desired
-from ome_operator.core.observed.objects import Observed, Ref
+from ome_operator.core.observed.objects import Observed
 from ome_operator.core.observed.slices import started
 from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.plan import NEEDED, Plan
 from ome_operator.core.podspec.spelling import translated
 from ome_operator.core.problem import Problem
 from ome_operator.core.reasons import CONDITION, MODEL_READY, READY, ROLLED_OUT, Reason
-from ome_operator.core.recovery.recover import Recovery
 from ome_operator.core.render import router_key, services
 from ome_operator.core.resolve.inputs import runtime_refs
 from ome_operator.core.resolve.pinned import tokens
 from ome_operator.core.rollout import judging, progress_deadline, shared_edits
 from ome_operator.core.rollout.intent import Intent
-from ome_operator.core.rollout.placing import PLACED, Placing
-from ome_operator.core.rollout.planner import ReplicaCounts
+from ome_operator.core.rollout.placing import Placing
 from ome_operator.core.rollout.progress_deadline import Clock
-from ome_operator.core.rollout.step import RolloutStep
 from ome_operator.core.status import conditions as cond
 from ome_operator.core.status import preflight, rollout, strangers
 from ome_operator.core.status.service import Report
 from ome_operator.engines import series
 
 
-def report(
-    snapshot: Snapshot,
-    intent: Intent,
-    step: RolloutStep,
-    counts: ReplicaCounts,
-    want: Desired,
-    plan: Plan,
-    clock: Clock,
-    recovery: Recovery,
-    pending: tuple[Ref, ...],
-    placing: Placing = PLACED,
-) -> Report:
-    """Everything that `status.service.status` needs. `plan`: all that is to be written and deleted. `pending`: objects whose
-    edits the service is not whole with yet, by its stored status.
-    """
+def report(decided: Decided, work: Plan) -> Report:
+    """Everything that `status.service.status` needs. `work`: all that is to be written and deleted."""
+    snapshot, intent, want, clock = decided.snapshot, decided.intent, decided.want, decided.clock
     service, resolved = snapshot.service, intent.resolved
-    rolled_out = _rollout(service, intent, step, counts, want, clock)
+    rolled_out = _rollout(decided)
     checked = preflight.checked(snapshot.pods)
-    arrived = pending if rolled_out is not None and rolled_out.status else ()
     return Report(
         generation=service.generation,
         before=service.status,
         now=snapshot.now,
         progress=want.progress,
-        problems=(
-            *intent.problems,
-            *_refused(plan, snapshot, intent),
-            *_undeletable(plan, snapshot.observed),
-            *_without_room(snapshot, intent, want),
-            *_waiting(placing, want),
-        ),
+        problems=tuple(_problems(decided, work)),
         advice=(*want.advice, *_judged(snapshot, intent, want), *_untold(snapshot, intent), *snapshot.observed.warnings),
         model=_model(intent),
         runtime=resolved.runtime.name if resolved.runtime else _named_runtime(service),
@@ -67,22 +46,38 @@ def report(
         revision=intent.target,
         serving=_serving(snapshot, intent),
         rollout=rolled_out,
-        reached=tuple(shared_edits.reached(service.status.get("reached") or (), arrived, intent.epochs, snapshot.now)),
-        hold=rollout.hold(intent.target, step, _held(service.status), snapshot.now),
-        updated={role: groups.have for role, groups in counts.built.get(intent.target, {}).items()},
-        bounded=rollout.bounded(intent.target, counts),
+        reached=_reached(decided, whole=rolled_out is not None and bool(rolled_out.status)),
+        hold=rollout.hold(intent.target, decided.step, _held(service.status), snapshot.now),
+        updated={role: groups.have for role, groups in decided.counts.built.get(intent.target, {}).items()},
+        bounded=rollout.bounded(intent.target, decided.counts),
         clock=clock.stored,
         drift=resolved.drift,
         tokens=tokens(service, done=intent.ledger.current),
         rejected=_rejected(snapshot, intent, want, clock),
         pods=snapshot.observed.pods,
         component_urls=_urls(intent, want),
-        groups=preflight.beside(recovery.groups, checked),
+        groups=preflight.beside(decided.recovery.groups, checked),
         preflight=preflight.condition(checked),
-        placement=placing.stored,
-        recovered=recovery.condition,
+        placement=decided.placing.stored,
+        recovered=decided.recovery.condition,
         intact=_intact(snapshot, intent, want),
     )
+
+
+def _problems(decided: Decided, work: Plan) -> Iterator[Problem]:
+    """What keeps the service from what its user asks for."""
+    snapshot, intent, want = decided.snapshot, decided.intent, decided.want
+    yield from intent.problems
+    yield from _refused(work, snapshot, intent)
+    yield from _undeletable(work, snapshot.observed)
+    yield from _without_room(snapshot, intent, want)
+    yield from _waiting(decided.placing, want)
+
+
+def _reached(decided: Decided, *, whole: bool) -> tuple[Any, ...]:
+    """The edits of shared objects that the service has come to be whole with."""
+    before, arrived = decided.snapshot.service.status.get("reached") or (), decided.pending if whole else ()
+    return tuple(shared_edits.reached(before, arrived, decided.intent.epochs, decided.snapshot.now))
 
 
 def _judged(snapshot: Snapshot, intent: Intent, want: Desired) -> tuple[str, ...]:
@@ -149,10 +144,10 @@ def _model(intent: Intent) -> cond.Condition | None:
     return cond.Condition(MODEL_READY, False, Reason.WAITING_FOR_NODES, said)
 
 
-def _rollout(
-    service: InferenceService, intent: Intent, step: RolloutStep, counts: ReplicaCounts, want: Desired, clock: Clock
-) -> cond.Condition | None:
+def _rollout(decided: Decided) -> cond.Condition | None:
     """RolledOut: what the user asks for is complete and alone."""
+    service, intent, step = decided.snapshot.service, decided.intent, decided.step
+    want, clock = decided.want, decided.clock
     if not intent.target:
         return None
     whole = bool(want.progress) and all(one.complete for one in want.progress)
@@ -166,7 +161,7 @@ def _rollout(
         said = f"{_failure(service, intent, want)}. {_way_out(service, intent, clock)}"
         return cond.Condition(ROLLED_OUT, False, Reason.PROGRESS_DEADLINE_EXCEEDED, said)
     if step.reason:
-        return cond.Condition(ROLLED_OUT, False, step.reason, rollout.words(intent.target, step, counts))
+        return cond.Condition(ROLLED_OUT, False, step.reason, rollout.words(intent.target, step, decided.counts))
     if whole:
         pinned = "; spec.rollout.revision pins it, so edits wait" if intent.aim.pin else ""
         return cond.Condition(ROLLED_OUT, True, Reason.COMPLETE, f"revision {intent.target} is complete and alone{pinned}")

@@ -4,13 +4,14 @@ No I/O, no randomness, no clock of its own: the shell calls `sync` whenever some
 second call after the plan was carried out plans nothing.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from ome_operator.api import InferenceService, migrate
 from ome_operator.core import freeze
+from ome_operator.core.decided import Decided
 from ome_operator.core.desired import desired
 from ome_operator.core.diff import changes
 from ome_operator.core.observed.brake import Brake, brake
@@ -44,7 +45,7 @@ def sync(service: InferenceService, deps: Deps, observed: Observed, now: datetim
     plan = _left_alone(snapshot)
     if plan is not None:
         return braked(plan, service.status, held, service.generation, now)
-    return _decided(snapshot, service, held)
+    return _worked_on(snapshot, service, held)
 
 
 def _left_alone(snapshot: Snapshot) -> Plan | None:
@@ -59,25 +60,46 @@ def _left_alone(snapshot: Snapshot) -> Plan | None:
     return None
 
 
-def _decided(snapshot: Snapshot, as_written: InferenceService, held: Brake | None) -> Plan:
+def _worked_on(snapshot: Snapshot, as_written: InferenceService, held: Brake | None) -> Plan:
     """The plan for a service; where something holds it, what of the plan is carried out, and the rest in its status."""
-    service, deps, now = snapshot.service, snapshot.deps, snapshot.now
+    decided = _decide(snapshot, as_written, frozen=held is not None)
+    work = _work(decided)
+    report_ = report(decided, work)
+    if held is None:
+        return _told(decided, work, status(report_))
+    plan = _told(decided, work, status(freeze.told(report_, held, snapshot)))
+    less = freeze.allowed(plan, held, snapshot)
+    recycled = (f"recycle {group}" for group in decided.recovery.begun)
+    steps = [*_ways(snapshot, decided.intent), *freeze.would(plan, less), *recycled]
+    return braked(less, snapshot.service.status, held, snapshot.service.generation, snapshot.now, steps)
+
+
+def _decide(snapshot: Snapshot, as_written: InferenceService, *, frozen: bool) -> Decided:
+    """All that is decided about a service; `frozen`: no time counts against anything, and nobody carries it out now."""
+    service = snapshot.service
     # Which revision does the service go to, what does it wait for, and for how long has it not come farther?
-    intent = choose(snapshot, resolve(service, deps, snapshot.inputs, as_written=as_written))
-    # (While something holds it no time counts against a new slice.)
-    clock = progress_deadline.clock(snapshot, intent.aim) if held is None else progress_deadline.STOPPED
+    intent = choose(snapshot, resolve(service, snapshot.deps, snapshot.inputs, as_written=as_written))
+    pending = _pending(snapshot, intent, service.status)
+    clock = progress_deadline.STOPPED if frozen else progress_deadline.clock(snapshot, intent.aim)
     # How many groups does each slice have now, and how many may it have after this pass?
     counts = replica_counts(snapshot, intent)
-    step = decide(service.name, intent.target, snapshot.slices, intent.gate, counts, _ahead(snapshot, intent))
+    step = decide(service.name, intent.target, snapshot.slices, intent.gate, counts, _ahead(snapshot, intent, pending))
     # Which of the wanted groups wait for nodes?
-    placing = place(snapshot, intent, step, held=held is not None)
+    placing = place(snapshot, intent, step, held=frozen)
     step = without(step, intent.target, placing.withheld)
-    # What should exist, and what has to be written and deleted for that?
+    # What should exist, and which groups have failed?
     want = desired(snapshot, intent, step, counts, placing)
-    written = changes(snapshot, intent, step, want, placing)
-    # Which groups have failed, and what of them has to go?
-    recovery = recover(snapshot, intent, want.held, frozen=held is not None)
-    plan = replace(
+    return Decided(
+        snapshot=snapshot, intent=intent, pending=tuple(pending), clock=clock, counts=counts, step=step, placing=placing,
+        want=want, recovery=recover(snapshot, intent, want.held, frozen=frozen),
+    )  # fmt: skip
+
+
+def _work(decided: Decided) -> Plan:
+    """What has to be written and deleted, and when to look again."""
+    intent, placing, want, recovery = decided.intent, decided.placing, decided.want, decided.recovery
+    written = changes(decided.snapshot, intent, decided.step, want, placing)
+    return replace(
         written,
         check=intent.check,
         apply_status=want.scale_status,
@@ -86,32 +108,27 @@ def _decided(snapshot: Snapshot, as_written: InferenceService, held: Brake | Non
         nodes=intent.fit.asked or placing.claim is not None,
         claim=placing.claim,
         watch_failures=want.missing,
-        requeue_after=_earliest(written.requeue_after, clock.again, recovery.again, placing.again),
+        requeue_after=_earliest(written.requeue_after, decided.clock.again, recovery.again, placing.again),
     )
-    # What does the status tell?
-    pending = tuple(_pending(snapshot, intent, service.status))
-    told = report(snapshot, intent, step, counts, want, plan, clock, recovery, pending, placing)
-    if held is not None:
-        told, recovery = freeze.told(told, held, snapshot), replace(recovery, events=(), urgent=False)
-    said = status(told)
+
+
+def _told(decided: Decided, work: Plan, said: dict[str, Any]) -> Plan:
+    """The work, the status that goes with it, and what the rest of the process learns from both."""
+    snapshot, intent, step, recovery = decided.snapshot, decided.intent, decided.step, decided.recovery
+    before = snapshot.service.status
     # By what is said now: no event follows our own write of the status, and others wait for this service's turn to end.
     waits = _pending(snapshot, intent, said)
-    failed = intent.aim.rejection is not None or clock.left == 0
-    plan = replace(
-        plan,
+    failed = intent.aim.rejection is not None or decided.clock.left == 0
+    return replace(
+        work,
         status=said,
-        urgent=recovery.urgent or urgent(service.status, said),
-        events=(*recovery.events, *events(service.status.get("conditions") or (), said["conditions"])),
+        urgent=recovery.urgent or urgent(before, said),
+        events=(*recovery.events, *events(before.get("conditions") or (), said["conditions"])),
         rolls=bool(waits) and (step.rolls or step.keep == (intent.target,)),
         stands=shared_edits.stands(
             intent.epochs, waits, failed=failed, current=intent.current, status=said, now=snapshot.now
         ),
     )
-    if held is None:
-        return plan
-    less = freeze.allowed(plan, held, snapshot)
-    steps = [*_ways(snapshot, intent), *freeze.would(plan, less), *(f"recycle {group}" for group in recovery.begun)]
-    return braked(less, service.status, held, service.generation, now, steps)
 
 
 def _ways(snapshot: Snapshot, intent: Intent) -> Iterator[str]:
@@ -156,12 +173,11 @@ def _in_present_form(service: InferenceService) -> InferenceService:
     return service if spec is service.spec else replace(service, spec=spec)  # type: ignore[arg-type]
 
 
-def _ahead(snapshot: Snapshot, intent: Intent) -> str:
+def _ahead(snapshot: Snapshot, intent: Intent, pending: Collection[Ref]) -> str:
     """The wave that this service waits for; "" when nobody has to be waited for."""
-    waits = _pending(snapshot, intent, snapshot.service.status)
-    if intent.aim.rejection is not None or not waits:
+    if intent.aim.rejection is not None or not pending:
         return ""  # going back waits for nobody
-    return snapshot.observed.ahead({ref: intent.epochs[ref] for ref in waits})
+    return snapshot.observed.ahead({ref: intent.epochs[ref] for ref in pending})
 
 
 def _pending(snapshot: Snapshot, intent: Intent, status: Mapping[str, Any]) -> dict[Ref, bool]:

@@ -65,6 +65,8 @@ class Outcome:
     advice: str = ""
     bounds: Bounds = field(default_factory=lambda: Bounds({}, {}))
     """How a rollout to it goes."""
+    workloads: Mapping[str, Stored] = field(default_factory=dict)
+    """Templates of engine and decoder as they are stored; there without groups, too."""
 
 
 def outcome(service: InferenceService, deps: Deps, children: Iterable[Child] = ()) -> Outcome:
@@ -80,7 +82,8 @@ def outcome(service: InferenceService, deps: Deps, children: Iterable[Child] = (
     revision = str(plan.status.get("revision") or "")
     data = _data(revision, written, known.values())
     said = {one["type"]: one for one in plan.status["conditions"]}
-    roles = _roles(stored(data), written)
+    workloads = stored(data)
+    roles = _roles(workloads, written)
     return Outcome(
         revision=revision,
         inputs=data.get("inputs") or {},
@@ -89,6 +92,7 @@ def outcome(service: InferenceService, deps: Deps, children: Iterable[Child] = (
         problems=tuple(_problems(said)),
         advice=(said.get(ADVICE) or {}).get("message", ""),
         bounds=strategy(service, _runtime(data, deps)).bounds({role.component: role.groups for role in roles}),
+        workloads=workloads,
     )
 
 

@@ -80,13 +80,18 @@ class WorkQueue(Generic[K]):
         self._schedule.forget(key)
 
     async def run(self, handle: Callable[[K], Awaitable[None]]) -> None:
-        """Hand out keys for ever; cancel it to take no more. A handler that raises is retried."""
+        """Hand out keys for ever; cancel it to take no more. A handler that raises is retried.
+
+        The loop has a turn between two keys. Runs that wait for nothing would fill a turn together otherwise, and
+        every answer that another run waits for would cost it all of them.
+        """
         while True:
             await self._slots.acquire()
             key = await self._next()
             task = asyncio.create_task(self._work(key, handle))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+            await asyncio.sleep(0)
 
     async def drain(self, grace: float) -> bool:
         """Wait for the runs in progress, at most so long; whether all ended."""

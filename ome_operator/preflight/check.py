@@ -1,9 +1,9 @@
 """What runs in an init container before an engine: it looks, says what it found, and ends in time (docs/preflight.md).
 
 Its arguments are those of the engine. OME_PREFLIGHT has the rest as JSON: `rank`, `size`, `leader` and `worker` (names of
-ranks; %d is the rank), `prefill` (of prefill leaders; %d is the group), `http`, `gpus`, `hugepages`, `seconds`; for tests
-`root` (of /sys, /proc and /dev), `bind`, `port`, `message` and `shm`. Exit code 1: something was found, and
-OME_PREFLIGHT_MODE is Require. Else 0.
+ranks; %d is the rank), `prefill` (of prefill leaders; %d is the group), `http`, `gpus`, `hugepages`, `seconds`,
+`fetched` (folders that init containers would have filled, which did not run); for tests `root` (of /sys, /proc and /dev),
+`bind`, `port`, `message` and `shm`. Exit code 1: something was found, and OME_PREFLIGHT_MODE is Require. Else 0.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Torch:
         last = ""
         for line in self.process.stdout:
             print(line, end="", flush=True)
-            if line.startswith(MARK):
-                self._tell(json.loads(line[len(MARK) :]))
+            if (said := _meant(line)) is not None:
+                self._tell(said)
             else:
                 last = line.strip() or last
         self._tell({"error": f"its process ended with code {self.process.wait()}: {last[:160]}"})
@@ -133,7 +133,17 @@ def _collective() -> None:
 
 
 def _say(said: Json) -> None:
-    print(MARK + json.dumps(said), flush=True)
+    # On a line of its own: a library may have written half of a line to the same pipe.
+    print(f"\n{MARK}{json.dumps(said)}", flush=True)
+
+
+def _meant(line: str) -> Json | None:
+    """What a line of the process with torch says to us; None for any other line."""
+    try:
+        said = json.loads(line[len(MARK) :]) if line.startswith(MARK) else None
+    except (ValueError, RecursionError):
+        return None
+    return said if isinstance(said, dict) else None
 
 
 def _listed(check: Callable[[], Iterator[Json]]) -> list[Json]:

@@ -106,8 +106,12 @@ class Pod:
         for flag, value in named:
             for path in re.split(r"[,\s]+", value):
                 path = path.partition("=")[2] or path
-                if path.startswith("/") and not Path(path).exists():
+                if path.startswith("/") and not Path(path).exists() and not self.fetched(path):
                     yield finding("paths", f"{flag} names {path}, which is not there", "mount it, or fix the argument")
+
+    def fetched(self, path: str | Path) -> bool:
+        """Whether an init container would fill this path, and did not run: nothing is known of it."""
+        return any(Path(path).is_relative_to(folder) for folder in self.config.get("fetched") or ())
 
     def packages(self) -> Iterator[Json]:
         """What SGLang imports for its traces; it ends a minute after its start without them."""
@@ -243,7 +247,7 @@ class Pod:
     def weights(self) -> Iterator[Json]:
         """Files that the index of the weights names, each as long as its own header says."""
         for folder in {Path(value) for value in self.words.values("--model-path", "--model", "MODEL_PATH")}:
-            if not folder.is_absolute() or not folder.is_dir():
+            if not folder.is_absolute() or not folder.is_dir() or self.fetched(folder):
                 continue
             names = {file.name for file in folder.glob("*.safetensors")}
             for index in folder.glob("*.safetensors.index.json"):

@@ -21,6 +21,7 @@ SAID, FIX, CHECK = 300, 200, 40
 RANKS = 10_000
 OWN = -1
 """The pod's own rank."""
+LOG = f"the log of container {keys.PREFLIGHT_CONTAINER}"
 
 
 class Finding(NamedTuple):
@@ -58,8 +59,7 @@ def read(status: Body) -> Checked | None:
 
     While it runs again its last result counts, so that nothing flickers.
     """
-    boxes = status.get("initContainerStatuses") or ()
-    box: Body = next((found for found in boxes if found.get("name") == keys.PREFLIGHT_CONTAINER), {})
+    box = _box(status, "initContainerStatuses", keys.PREFLIGHT_CONTAINER)
     ended = (box.get("state") or {}).get("terminated") or (box.get("lastState") or {}).get("terminated")
     if not ended:
         return None
@@ -69,37 +69,60 @@ def read(status: Body) -> Checked | None:
     return Checked(found, held) if found or held else None
 
 
+def alone(status: Body, name: str) -> Checked | None:
+    """What a pod's status says of a check that is its only container, of this name; None until it has ended."""
+    ended = (_box(status, "containerStatuses", name).get("state") or {}).get("terminated")
+    if not ended:
+        return None
+    code = ended.get("exitCode") or 0
+    found = tuple(_findings(str(ended.get("message") or ""), code))
+    if code and not found:
+        found = (_own(f"it ended with code {code} after it had said that nothing was found", "look at its node"),)
+    return Checked(found, False)
+
+
+def began(status: Body, name: str) -> bool:
+    """Whether such a check runs, or has ended."""
+    state = _box(status, "containerStatuses", name).get("state") or {}
+    return bool(state.get("running") or state.get("terminated"))
+
+
+def _box(status: Body, where: str, name: str) -> Body:
+    return next((box for box in status.get(where) or () if box.get("name") == name), {})
+
+
 def _findings(message: str, code: Any) -> Iterator[Finding]:
     """What a message says, and what is wrong with the message."""
     text = message[:LIMIT].strip()
     data = _json(text)
     if isinstance(data, dict) and "preflight" in data:
         if data.get("failed"):
-            yield _own(f"it could not look: {_clean(data['failed'], SAID)}", "see the log of container ome-preflight")
-        listed = data.get("findings")
-        yield from _listed(listed if isinstance(listed, list) else [])
+            yield _own(f"it could not look: {_clean(data['failed'], SAID)}", f"see {LOG}")
+        listed, more = data.get("findings"), data.get("more")
+        yield from _listed(listed if isinstance(listed, list) else [], more if type(more) is int and more > 0 else 0)
         return
     if '"preflight"' in text[:40]:
         yield from _listed(list(_whole(text)))
-        yield _own("its message was cut", "the log of container ome-preflight has all of it")
+        yield _own("its message was cut", f"{LOG} has all of it")
         return
     words = _clean(telling(text), SAID) or "nothing"
-    yield _own(f"it ended with code {code} and says: {words}", "see the log of container ome-preflight")
+    yield _own(f"it ended with code {code} and says: {words}", f"see {LOG}")
 
 
 def _own(said: str, fix: str) -> Finding:
     return Finding("preflight", OWN, said, fix)
 
 
-def _listed(items: list[Any]) -> Iterator[Finding]:
+def _listed(items: list[Any], more: int = 0) -> Iterator[Finding]:
+    """The findings of a message; `more`: how many had no room in it."""
     known = [item for item in items if isinstance(item, dict)]
     for item in known[:MANY]:
         rank = item.get("rank")
         whom = rank if type(rank) is int and 0 <= rank < RANKS else OWN
         check, said, fix = (_clean(item.get(name), most) for name, most in (("check", CHECK), ("said", SAID), ("fix", FIX)))
         yield Finding(check or "preflight", whom, said or "it does not say what", fix)
-    if len(known) > MANY:
-        yield _own(f"{len(known) - MANY} more findings", "the log of container ome-preflight has all of them")
+    if left := min(more, RANKS) + max(0, len(known) - MANY):
+        yield _own(f"and {left} more findings", f"{LOG} has all of them")
 
 
 def _json(text: str) -> Any:

@@ -169,9 +169,13 @@ def _about(term: Mapping[str, Any], labels: Mapping[str, str], namespace: str) -
     unknown = any(term.get(name) for name in ("namespaceSelector", "matchLabelKeys", "mismatchLabelKeys"))
     if term.get("topologyKey") != _HOSTNAME or selector is None or unknown or namespace not in spaces:
         return False
+    return all(each.key not in _OF_A_POD and each.met(labels) for each in expressions(selector))
+
+
+def expressions(selector: Mapping[str, Any]) -> list[Expression]:
+    """What a label selector asks of a pod's labels."""
     asked = [Expression(key, "In", (value,)) for key, value in (selector.get("matchLabels") or {}).items()]
-    asked += map(_expression, selector.get("matchExpressions") or ())
-    return all(each.key not in _OF_A_POD and each.met(labels) for each in asked)
+    return [*asked, *map(_expression, selector.get("matchExpressions") or ())]
 
 
 def _asked(container: Mapping[str, Any]) -> Counter[str]:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys, names
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.observed.preflight import OWN, Finding
+from ome_operator.core.observed.preflight import OWN, Checked, Finding
 from ome_operator.core.reasons import PREFLIGHT, Reason
 from ome_operator.core.status.conditions import Condition
 
@@ -43,20 +43,28 @@ def checked(pods: Collection[Pod]) -> dict[str, GroupChecked]:
     return out
 
 
+def told(said: Mapping[int, Checked | None]) -> list[Finding]:
+    """Each finding of a group once, however many of its ranks tell it; none is about `OWN`."""
+    out: dict[tuple[int, str, str], Finding] = {}
+    for number, checked in sorted(said.items()):
+        for found in checked.findings if checked is not None else ():
+            rank = number if found.rank == OWN else found.rank
+            out.setdefault((rank, found.check, found.said), found._replace(rank=rank))
+    return [out[key] for key in sorted(out)]
+
+
+def line(found: Finding, node: str) -> str:
+    """Whom a finding is about, on which node ("" where that is not known), why, and what to do."""
+    where = f"rank {found.rank}" + (f" on node {node}" if node else "")
+    return f"{where}: {found._replace(rank=OWN).sentence}"
+
+
 def _lines(members: list[Pod]) -> list[str]:
-    """Each finding once, however many ranks tell it: whom it is about, on which node."""
+    """What is to be told of a group, bounded."""
     nodes = {pod.rank: pod.node for pod in members}
     serves = any(pod.rank == 0 and pod.ready for pod in members)
-    told: dict[tuple[int, str, str], Finding] = {}
-    for pod in sorted(members, key=lambda pod: pod.rank):
-        for found in pod.preflight.findings if pod.preflight is not None else ():
-            rank = pod.rank if found.rank == OWN else found.rank
-            if not (serves and found.check == ABSENT):
-                told.setdefault((rank, found.check, found.said), found._replace(rank=rank))
-    out = []
-    for found in (told[key] for key in sorted(told)):
-        where = f"rank {found.rank}" + (f" on node {nodes[found.rank]}" if nodes.get(found.rank) else "")
-        out.append(f"{where}: {found._replace(rank=OWN).sentence}")
+    found = [each for each in told({pod.rank: pod.preflight for pod in members}) if not (serves and each.check == ABSENT)]
+    out = [line(each, nodes.get(each.rank, "")) for each in found]
     more = len(out) - LINES
     return out if more <= 0 else [*out[: LINES - 1], f"and {more + 1} more findings"]
 

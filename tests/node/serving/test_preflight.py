@@ -5,6 +5,7 @@ import resource
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -87,6 +88,25 @@ class Place:
         self.rig.delete("InferenceService", SPACE, name)
         self.rig.clear(SPACE)
         self.rig.wait("no pods", lambda: not self.rig.all("Pod", SPACE), 120)
+
+    def demand(self, *words: str, **engine: Any) -> subprocess.Popen[str]:
+        """`ome preflight` with these words, or with the file of a service."""
+        self.gate.mkdir(exist_ok=True)  # its volume stays; the container that waits there does not run
+        if not words:
+            body = yamls.service(SPACE, "demand", "looked", "engine", model=tinymodel.NAME, engine=engine)
+            file = self.gate / "demand.yaml"
+            file.write_text(yaml.safe_dump(body))
+            words = "-f", str(file), "--timeout", "10" if "nodeSelector" in engine else "120"
+        command = [sys.executable, "-m", "ome_operator", "preflight", *words]
+        environment = {**os.environ, "KUBECONFIG": str(self.rig.cluster.kubeconfig)}
+        return subprocess.Popen(
+            command, cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's & ignores it
+        )  # fmt: skip
+
+    def made(self) -> list[dict[str, Any]]:
+        """What runs on demand have made and not removed."""
+        return [each for kind in ("Service", "Pod") for each in self.rig.all(kind, SPACE, keys.PREFLIGHT_RUN)]
 
     def restarts(self) -> int:
         """How often the checks ran beyond the first time."""
@@ -248,6 +268,54 @@ def test_an_image_without_python(place: Place, mode: str) -> None:
     if mode == "Warn":
         place.rig.ready(SPACE, name, 60)
     place.end(name)
+
+
+def said(place: Place, running: subprocess.Popen[str], code: int) -> str:
+    """What a run on demand said; nothing of it is left."""
+    out, told = running.communicate(timeout=300)
+    assert running.returncode == code and "Traceback" not in told, (out, told)
+    assert place.made() == []
+    return out
+
+
+def test_on_demand_nothing_is_found_and_nothing_is_left(place: Place, steps: Steps) -> None:
+    with steps.measure("ome preflight -f of three ranks"):
+        assert said(place, place.demand(), 0).startswith("3 ranks on 1 node: nothing found in ")
+
+
+def test_on_demand_a_device_that_is_not_there(place: Place) -> None:
+    args = ["--disaggregation-ib-device=mlx5_0"]
+    out = said(place, place.demand(runner={"name": keys.RUNNER, "args": args}), 1)
+    assert f"engine, rank 0 on node {NAME}: devices: RDMA device mlx5_0 is not there" in out and "rank 2" in out
+
+
+def test_on_demand_an_image_without_python(place: Place) -> None:
+    out = said(place, place.demand(runner={"name": keys.RUNNER, "image": REFERENCE}), 1)
+    assert "it could not look: the image has no python3" in out
+
+
+def test_on_demand_no_node_is_free(place: Place) -> None:
+    out = said(place, place.demand(nodeSelector={"nobody": "has-this"}), 2)
+    assert "engine, ranks 0–2 have no node: Unschedulable: 0/" in out and "The nodes are held" in out
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_on_demand_nothing_is_left_of_a_run_that_is_stopped(place: Place, number: int, code: int) -> None:
+    running = place.demand()
+    place.rig.wait("a check runs", lambda: any(each.get("status", {}).get("phase") == "Running" for each in place.made()))
+    running.send_signal(number)
+    assert said(place, running, code) == ""
+
+
+def test_on_demand_beside_a_service_that_serves(place: Place) -> None:
+    """It gets no pod more, and nobody takes pods of the check for its own."""
+    place.start("serves", "Off")
+    place.rig.ready(SPACE, "serves", 120)
+    before = sorted(each["metadata"]["uid"] for each in place.rig.all("Pod", SPACE))
+    assert said(place, place.demand("serves", "-n", SPACE), 0).startswith("3 ranks on 1 node: nothing found in ")
+    assert sorted(each["metadata"]["uid"] for each in place.rig.all("Pod", SPACE)) == before
+    assert place.rig.condition(SPACE, "serves", "Ready")["status"] == "True"
+    place.end("serves")
 
 
 @pytest.mark.parametrize("mode", ["Off", "Require"])

@@ -51,6 +51,25 @@ async def test_one_run_per_key_and_so_many_keys_at_once() -> None:
     task.cancel()
 
 
+async def test_the_loop_has_a_turn_between_two_keys() -> None:
+    """What another run waits for is not kept by all keys that are due."""
+    q, _ = queue(workers=10)
+    done: list[int] = []
+    turns = 0
+
+    async def handle(_: str) -> None:
+        done.append(turns)
+
+    for number in range(10):
+        q.add(str(number))
+    task = asyncio.create_task(q.run(handle))
+    while len(done) < 10:
+        turns += 1
+        await asyncio.sleep(0)
+    assert len(set(done)) == 10
+    task.cancel()
+
+
 async def test_a_failing_key_backs_off_and_stops_no_other() -> None:
     q, clock = queue()
     done: list[str] = []

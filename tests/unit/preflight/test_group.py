@@ -200,6 +200,14 @@ def test_torch_between_all_ranks(tmp_path: Path) -> None:
     assert "noise of gloo" in found[0].log, "what NCCL says is in the log"
 
 
+def test_torch_whose_library_leaves_half_a_line(tmp_path: Path) -> None:
+    """And a line that only looks like an answer."""
+    noise = r"print(end='', flush=True); os.write(2, b'OME {half\nNCCL INFO no end of line')"
+    found = together(tmp_path, 2, group(46), env=fake_torch(tmp_path, noise), isolated=False)
+    assert [each.found for each in found] == [[]] * 2, [each.log for each in found]
+    assert "NCCL INFO no end of line\nOME {" in found[0].log
+
+
 @pytest.mark.parametrize(
     ("how", "words"),
     [

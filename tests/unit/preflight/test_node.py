@@ -41,6 +41,15 @@ def test_a_healthy_rank_is_silent(tmp_path: Path) -> None:
     assert found.message["seconds"] < 15
 
 
+def test_what_an_init_container_would_fetch_is_not_missed_where_none_ran(tmp_path: Path) -> None:
+    model = weights(tmp_path / "model")
+    min(model.glob("*.safetensors")).unlink()
+    args = (f"--model-path={model}", "--tokenizer-path=/cache/tokenizer", "--chat-template=/cached")
+    found = alone(tmp_path, *args, fetched=[str(tmp_path / "model"), "/cache"])
+    assert found.found == [(0, "paths")] and "/cached, which" in found.said, "a folder is no beginning of a word"
+    assert {check for _, check in alone(tmp_path, *args).found} == {"paths", "weights"}
+
+
 @pytest.mark.parametrize(
     ("args", "env", "check", "words"),
     [

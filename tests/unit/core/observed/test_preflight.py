@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ome_operator import keys
 from ome_operator.core.observed import from_api
-from ome_operator.core.observed.preflight import MANY, OWN, SAID, Checked, Finding, read
+from ome_operator.core.observed.preflight import MANY, OWN, SAID, Checked, Finding, alone, began, read
 from tests.unit.core.observed.test_from_api_pod import body, container
 
 SHM = {"check": "shm", "rank": 3, "said": "/dev/shm has 16 MiB, and 128 are needed", "fix": "mount more"}
@@ -76,7 +76,14 @@ def test_hostile_findings_are_bounded_and_clean() -> None:
     assert checked is not None and {each.rank for each in checked.findings} == {OWN}
     assert all(len(each.said) <= SAID and each.fix == "" and each.check.isprintable() for each in checked.findings)
     many = read(status(ended(said(*({**SHM, "rank": rank} for rank in range(30))))))
-    assert many is not None and len(many.findings) == MANY + 1 and "18 more findings" in many.sentence
+    assert many is not None and len(many.findings) == MANY + 1 and "and 18 more findings" in many.sentence
+    left = read(status(ended(said(*({**SHM, "rank": rank} for rank in range(20)), more=5))))
+    assert left is not None and "and 13 more findings" in left.sentence, "those that had no room in the message, too"
+    for odd_more in (True, -3, "7", None, [1]):
+        found = read(status(ended(said(SHM, more=odd_more))))
+        assert found is not None and found.findings == (FOUND,)
+    huge = read(status(ended(said(SHM, more=10**400))))
+    assert huge is not None and len(huge.sentence) < 1000
     assert read(status(ended(json.dumps({"preflight": 1, "findings": {"a": 1}})))) is None
 
 
@@ -97,3 +104,27 @@ def test_a_pod_that_is_held_says_so_before_anything_else() -> None:
     assert pod.preflight is not None and pod.preflight.held and not pod.running
     ready = from_api.pod(body(status={**status(ended(said(SHM))), "conditions": [{"type": "Ready", "status": "True"}]}))
     assert ready.ready and ready.reason == "" and ready.preflight == Checked((FOUND,), False)
+
+
+def only(state: dict[str, Any], name: str = keys.RUNNER) -> dict[str, Any]:
+    """The status of a pod whose only container is the check, beside what somebody injected."""
+    return {"containerStatuses": [{"name": "proxy", "state": {"running": {}}}, {"name": name, "state": state}]}
+
+
+def test_a_check_that_is_a_pods_only_container() -> None:
+    for state in ({}, {"waiting": {"reason": "ContainerCreating"}}, {"running": {"startedAt": "x"}}):
+        assert alone(only(state), keys.RUNNER) is None and began(only(state), keys.RUNNER) == ("running" in state)
+    assert alone(only(ended(said())), keys.RUNNER) == Checked((), held=False), "nothing found is an answer"
+    assert alone(only(ended(said(SHM))), keys.RUNNER) == Checked((FOUND,), held=False) and began(
+        only(ended("")), keys.RUNNER
+    )
+    assert alone({}, keys.RUNNER) is None and alone(only(ended(said()), "other"), keys.RUNNER) is None
+    assert not began({"containerStatuses": None}, keys.RUNNER)
+
+
+def test_a_check_that_was_killed_found_not_nothing() -> None:
+    checked = alone(only(ended(said(), 137)), keys.RUNNER)
+    assert checked is not None and "it ended with code 137 after it had said that nothing was found" in checked.sentence
+    refused = 'exec: "/bin/sh": stat /bin/sh: no such file or directory'
+    checked = alone(only(ended(refused, 128)), keys.RUNNER)
+    assert checked is not None and checked.sentence.startswith(f"preflight: it ended with code 128 and says: {refused}")

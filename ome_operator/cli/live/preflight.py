@@ -1,0 +1,251 @@
+"""Looks at nodes with pods of its own, which are removed whatever happens (docs/preflight.md)."""
+
+import asyncio
+import signal
+import uuid
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from ome_operator.api import InferenceService, Invalid
+from ome_operator.cache.cluster_cache import RECORD
+from ome_operator.cache.event_handler import EventHandler
+from ome_operator.cache.resources import CATALOG, SERVICE, SHORT, Resource
+from ome_operator.cli.live.cluster_from_manifests import gather
+from ome_operator.cli.live.trees import found, selector
+from ome_operator.core.observed.objects import Manifest
+from ome_operator.core.render.on_demand import Trial, owned, patience, trial
+from ome_operator.describe.outcome import SURVIVES, Outcome, outcome
+from ome_operator.describe.preflight import Rank, rank, standing
+from ome_operator.errors import Unanswered
+from ome_operator.kube.client import Client
+from ome_operator.kube.errors import Conflict, Forbidden, KubeError, NotFound, Transient
+from ome_operator.kube.listing import listed
+from ome_operator.kube.resources import RESOURCES
+
+PAUSE = 1.0
+"""Seconds between two looks at the pods."""
+MANY = 64
+"""Pods that are read in a tenth of a second: of more, the pauses are longer."""
+SILENCE = 5.0
+"""Seconds before it is said what is waited for."""
+SLACK = 15
+"""Seconds for the end of a check to be told."""
+REMOVAL = 40.0
+"""Seconds in which pods have to be gone: a node that does not answer keeps its own."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+Say = Callable[[str], None]
+
+
+class Stopped(Exception):
+    """A signal ended it; what it had made is removed."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+# --- what is looked at --------------------------------------------------------------------------------------------------
+
+
+async def of_files(client: Client, given: Sequence[Manifest], roles: Collection[str], within: int) -> list[Trial]:
+    """All groups of the services in these files, with what else the cluster has. Raises KubeError and Unanswered."""
+    spaces = {body["metadata"].get("namespace", "") for body in given if body["kind"] in (SERVICE, *SHORT)} - {""}
+    cluster = await _cluster(client, spaces, given)
+    kept = list(cluster.services())
+    if not kept:
+        raise Unanswered("no InferenceService in these files: nothing to look at.")
+    made = []
+    for resource in kept:
+        comes_to = _outcome(resource, cluster)
+        groups = {each.component: max(1, each.groups) for each in comes_to.roles}
+        made.append(_trial(resource, comes_to, groups, roles, within))
+    return made
+
+
+async def of_service(client: Client, namespace: str, name: str, roles: Collection[str], within: int) -> Trial:
+    """A group more of each role of a service. Raises KubeError, NotFound for the service's name, and Unanswered."""
+    body = await found(client, namespace, name)
+    kept = await listed(client, sorted(SURVIVES), namespace, selector(name))
+    cluster = await _cluster(client, {namespace}, [*kept, body])
+    resource = next((each for each in cluster.services() if each.ref[1:] == (namespace, name)), None)
+    if resource is None:
+        raise Unanswered(f"nothing can be made of {namespace}/{name} yet: `ome explain {name} -n {namespace}` says why.")
+    comes_to = _outcome(resource, cluster)
+    return _trial(resource, comes_to, {each.component: 1 for each in comes_to.roles}, roles, within)
+
+
+async def _cluster(client: Client, namespaces: Collection[str], given: Sequence[Manifest]) -> EventHandler:
+    """What services may refer to, and what was given: it counts more than what the cluster has."""
+    kinds = (*CATALOG, *SHORT)
+    there = await listed(client, [*(kind for kind in kinds if not RESOURCES[kind].namespaced), "Node", RECORD],
+                         optional=("Node", RECORD))  # fmt: skip
+    for namespace in sorted(namespaces):
+        here = await listed(client, [kind for kind in CATALOG if RESOURCES[kind].namespaced], namespace)
+        there += here
+    agent = any(body["kind"] == RECORD for body in there)
+    return gather([*there, *given], model_agent=agent)
+
+
+def _outcome(resource: Resource, cluster: EventHandler) -> Outcome:
+    """What the operator makes of a service. Raises Unanswered."""
+    which, service = resource.ref, resource.parsed
+    if not isinstance(service, InferenceService):
+        why = service.why if isinstance(service, Invalid) else "it is none"
+        raise Unanswered(f"the InferenceService {which.name} in namespace {which.namespace} cannot be read: {why}.")
+    comes_to = outcome(service, cluster.deps(), cluster.children_of(which.namespace, which.name).values())
+    if not comes_to.workloads:
+        raise Unanswered(f"{which.namespace}/{which.name} has no pods: {'; '.join(comes_to.problems) or 'nothing to run'}")
+    return comes_to
+
+
+def _trial(resource: Resource, comes_to: Outcome, groups: dict[str, int], roles: Collection[str], within: int) -> Trial:
+    which = resource.ref
+    wanted = {name: number for name, number in groups.items() if not roles or name in roles}
+    if not wanted:
+        has = ", ".join(each.title for each in comes_to.roles)
+        raise Unanswered(f"{which.namespace}/{which.name} has no such role: --role names one of {has}.")
+    return trial(which.name, which.namespace, comes_to.workloads, wanted, uuid.uuid4().hex[:8], within)
+
+
+# --- the look -----------------------------------------------------------------------------------------------------------
+
+
+class Look:
+    """Pods from their creation to their removal."""
+
+    def __init__(self, client: Client, trials: Sequence[Trial], within: int, say: Say) -> None:
+        self._client, self._trials, self._within, self._say = client, trials, within, say
+        self._posts: list[asyncio.Future[Manifest]] = []
+        """Creations, which are never cut off: what an answer was lost of would be left."""
+        self._begun = 0.0
+
+    async def run(self, before: Callable[[], Awaitable[None]] | None = None) -> tuple[list[Rank], float]:
+        """How far each rank came, and seconds. `before`: is awaited before all is removed.
+
+        Raises KubeError where a pod cannot be made, and Stopped after a signal; either way nothing is left.
+        """
+        work = asyncio.ensure_future(self._work(before))
+        with _signalled(work) as got:
+            try:
+                return await work
+            except asyncio.CancelledError:
+                if got:
+                    raise Stopped(got[0]) from None
+                raise
+            finally:
+                work.cancel()
+                await self._remove()
+
+    async def _work(self, before: Callable[[], Awaitable[None]] | None) -> tuple[list[Rank], float]:
+        loop = asyncio.get_running_loop()
+        for each in self._trials:  # who may not look must not make anything
+            for kind in ("Service", "Pod"):
+                await self._client.list_objects(kind, each.namespace, label_selector=each.selector)
+        self._begun = loop.time()
+        for each in self._trials:
+            headless = await self._post(each.headless)
+            await asyncio.gather(*(self._post(owned(pod, headless)) for pod in each.pods.values()))
+        ranks = await self._ended()
+        seconds = loop.time() - self._begun
+        if before is not None:
+            await before()
+        return ranks, seconds
+
+    async def _post(self, manifest: Manifest) -> Manifest:
+        post = asyncio.ensure_future(self._client.create(manifest))
+        self._posts.append(post)
+        return await asyncio.shield(post)
+
+    async def _ended(self) -> list[Rank]:
+        """When all ranks are over, or nothing more is to be waited for."""
+        sizes = [max(place.rank for place in each.pods) + 1 for each in self._trials]
+        longest = self._within + patience(max(sizes), self._within) + SLACK
+        told, ranks = "", list[Rank]()
+        while True:
+            now = asyncio.get_running_loop().time() - self._begun
+            try:
+                ranks = [each for trial in self._trials for each in await self._looked(trial)]
+            except Transient as error:
+                if now > longest:
+                    raise
+                now_told = f"the cluster does not answer: {error}"
+            else:
+                waits = [each for each in ranks if not each.over]
+                if not waits or now > longest or (now > self._within and not any(each.runs for each in waits)):
+                    return ranks
+                now_told = standing(ranks) if now >= SILENCE else ""
+            if now_told and now_told != told:
+                self._say(now_told)
+                told = now_told
+            await asyncio.sleep(PAUSE * (1 + len(ranks) // MANY))
+
+    async def _looked(self, each: Trial) -> list[Rank]:
+        pods = await self._client.list_objects("Pod", each.namespace, label_selector=each.selector)
+        bodies = {body["metadata"]["name"]: body for body in pods}
+        return [rank(each, place, bodies.get(pod["metadata"]["name"])) for place, pod in each.pods.items()]
+
+    async def _remove(self) -> None:
+        """Whatever was made; what cannot be removed is said, with how to remove it."""
+        if not self._posts:
+            return
+        await asyncio.wait(self._posts)
+        for post in self._posts:
+            if not post.cancelled():
+                post.exception()  # was told already
+        left = await asyncio.gather(*(self._removed(each) for each in self._trials))
+        for each, why in zip(self._trials, left, strict=True):
+            if why:
+                self._say(
+                    f"what was made may still be there ({why}); its pods end by themselves. To remove it: "
+                    f"kubectl delete service,pod -n {each.namespace} -l {each.selector}"
+                )
+
+    async def _removed(self, each: Trial) -> str:
+        """Why something is left; "" when all is gone."""
+        until = asyncio.get_running_loop().time() + REMOVAL
+        asked = set[str]()
+        while True:
+            try:
+                there = [
+                    (kind, body["metadata"])
+                    for kind in ("Service", "Pod")
+                    for body in await self._client.list_objects(kind, each.namespace, label_selector=each.selector)
+                ]
+                if not there:
+                    return ""
+                why = f"{len(there)} objects are being deleted"
+                for kind, metadata in there:
+                    if metadata["uid"] not in asked:
+                        await self._delete(kind, each.namespace, metadata)
+                        asked.add(metadata["uid"])
+            except Forbidden as error:
+                return str(error)
+            except KubeError as error:
+                why = str(error)
+            if asyncio.get_running_loop().time() > until:
+                return why
+            await asyncio.sleep(PAUSE)
+
+    async def _delete(self, kind: str, namespace: str, metadata: Manifest) -> None:
+        with suppress(NotFound, Conflict):
+            await self._client.delete(kind, namespace, metadata["name"], metadata["uid"])
+
+
+@contextmanager
+def _signalled(work: "asyncio.Future[Any]") -> Iterator[list[int]]:
+    """Signals cancel the work, and are noted; further signals do nothing, for the removal goes on."""
+    loop, got = asyncio.get_running_loop(), list[int]()
+
+    def take(number: int) -> None:
+        got.append(number)
+        work.cancel()
+
+    heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # nohup, or a script's &
+    for number in heard:
+        loop.add_signal_handler(number, take, number)
+    try:
+        yield got
+    finally:
+        for number in heard:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,147 @@
+"""`ome preflight`: what of nodes and network keeps a service from its start, before it is started."""
+
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ome_operator import keys
+from ome_operator.cli.completing import services
+from ome_operator.cli.connect import Context, Kubeconfig, Namespace, inside, meant, missing, on_cluster
+from ome_operator.cli.manifests import read
+from ome_operator.cli.output import Format, complain, emit
+from ome_operator.errors import Unanswered
+
+if TYPE_CHECKING:
+    from ome_operator.core.render.on_demand import Trial
+    from ome_operator.describe.preflight import Report
+    from ome_operator.kube.client import Client
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+class Form(StrEnum):
+    """How findings are told."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class Role(StrEnum):
+    """Whose nodes are looked at."""
+
+    PREFILL = "prefill"
+    DECODE = "decode"
+    ENGINE = "engine"
+
+
+_COMPONENTS = {Role.PREFILL: keys.ENGINE, Role.ENGINE: keys.ENGINE, Role.DECODE: keys.DECODER}
+
+
+@app.command(
+    epilog="Examples: ome preflight -f service.yaml; ome preflight kimi-k2-instruct -n kimi-k2-instruct --role decode"
+)
+def preflight(
+    service: Annotated[str, typer.Argument(metavar="[SERVICE]", show_default=False, autocompletion=services)] = "",
+    files: Annotated[
+        list[Path] | None,
+        typer.Option("--filename", "-f", help="YAML file, folder, or - for standard input; may be repeated."),
+    ] = None,
+    namespace: Namespace = "",
+    role: Annotated[Role | None, typer.Option(help="Only the nodes of this role.")] = None,
+    timeout: Annotated[
+        int,
+        typer.Option(
+            min=10, max=3600, help="Seconds in which all ranks have to run: nodes are free, and the image is pulled."
+        ),
+    ] = 180,
+    logs: Annotated[bool, typer.Option("--logs", help="The log of each check on stderr, with the rank in front.")] = False,
+    output: Annotated[Form, typer.Option("--output", "-o", help="For people, or for programs.")] = Form.TEXT,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """What of nodes and network keeps a service from its start: looked for by pods like its own, which then are removed.
+
+    -f: on the nodes that the services in these files would get, all of their groups. SERVICE: on those that are free for a
+    group more of each role. Needs the right to create, list and delete pods and Services in the namespace.
+
+    Exit code 0: nothing found. 1: findings. 2: it could not look, or not at all ranks.
+    """
+    if bool(files) == bool(service):
+        raise Unanswered("name a SERVICE of the cluster, or files with -f: either of them.")
+    roles = {_COMPONENTS[role]} if role is not None else set[str]()
+
+    async def work(client: "Client") -> "Report":
+        from ome_operator.cli.live.preflight import Look
+        from ome_operator.describe.preflight import report
+
+        trials = await _trials(client, service, files or [], namespace, roles, timeout)
+        look = Look(client, trials, timeout, complain)
+        return report(*await look.run(_logs(client, trials) if logs else None))
+
+    from ome_operator.cli.live.preflight import Stopped
+
+    try:
+        seen = on_cluster(kubeconfig, context, work, error=Unanswered)
+    except Stopped as signal:
+        raise typer.Exit(128 + signal.number) from None
+    _tell(seen, output, service)
+    raise typer.Exit(1 if seen.findings else 2 if seen.missed else 0)
+
+
+async def _trials(
+    client: "Client", service: str, files: list[Path], namespace: str, roles: set[str], within: int
+) -> "list[Trial]":
+    """What is to be made."""
+    from ome_operator.cli.live.preflight import of_files, of_service
+    from ome_operator.kube.errors import NotFound
+
+    if files:
+        return await of_files(client, read(files, inside(client, namespace)), roles, within)
+    where, name = meant(client, service, namespace)
+    try:
+        return [await of_service(client, where, name, roles, within)]
+    except NotFound as error:
+        raise missing(name, where) from error
+
+
+def _logs(client: "Client", trials: "list[Trial]") -> Callable[[], Awaitable[None]]:
+    """Shows what the checks logged."""
+
+    async def show() -> None:
+        from ome_operator.cli.live.logs import Source, merged
+        from ome_operator.kube.podlogs import Logs, Wanted
+        from ome_operator.names import title
+
+        sources = [
+            Source(
+                f"{title(place.component, each.disaggregated)}/{place.group}/{place.rank}",
+                each.namespace,
+                pod["metadata"]["name"],
+                pod["spec"]["containers"][0]["name"],
+            )
+            for each in trials
+            for place, pod in each.pods.items()
+        ]
+        logs = Logs(client.connection)
+        try:
+            await merged(logs, sources, Wanted(), lambda label, line: complain(f"{label}  │ {line.text}"), complain)
+        finally:
+            await logs.close()
+
+    return show
+
+
+def _tell(seen: "Report", output: Form, service: str) -> None:
+    from ome_operator.describe.preflight import in_place, lines
+
+    if output is Form.JSON:
+        emit(Format.JSON, seen)
+        return
+    for text in lines(seen):
+        typer.echo(text)
+    if any(not each.node for each in seen.missed):
+        namespace, _, name = seen.missed[0].service.partition("/")
+        typer.echo(in_place(name, namespace, stored=bool(service)))

@@ -1,0 +1,166 @@
+"""What `ome preflight` says: which rank, on which node, why, and what to do; and which ranks it could not look at."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ome_operator import keys
+from ome_operator.core.observed import from_api, preflight
+from ome_operator.core.observed.preflight import Checked
+from ome_operator.core.render.on_demand import Place, Trial
+from ome_operator.core.status.preflight import ABSENT, line, told
+from ome_operator.describe.text import count, numbers
+from ome_operator.names import title
+from ome_operator.util.visible import visible
+
+
+class Rank(NamedTuple):
+    """A rank that was, or was to be, looked at."""
+
+    service: str
+    """`namespace/name`."""
+    role: str
+    """prefill, decode or engine."""
+    group: int
+    rank: int
+    node: str
+    """"" while it has none."""
+    checked: Checked | None
+    """None until its check has ended."""
+    runs: bool
+    """Whether its check has begun, and not ended."""
+    over: bool
+    """Whether nothing more comes of it."""
+    why: str
+    """Why it has not begun, or how it went; "" where there is nothing to say."""
+
+
+class Found(NamedTuple):
+    """Something that is wrong."""
+
+    service: str
+    role: str
+    group: int
+    rank: int
+    node: str
+    check: str
+    cause: str
+    fix: str
+
+
+class Missed(NamedTuple):
+    """A rank of which nothing is known."""
+
+    service: str
+    role: str
+    group: int
+    rank: int
+    node: str
+    why: str
+
+
+class Report(NamedTuple):
+    """What came out."""
+
+    seconds: float
+    ranks: int
+    looked: int
+    """Ranks whose check has ended."""
+    nodes: tuple[str, ...]
+    """On which these were."""
+    findings: tuple[Found, ...]
+    missed: tuple[Missed, ...]
+
+
+def rank(trial: Trial, place: Place, body: Mapping[str, Any] | None) -> Rank:
+    """How far a rank is; `body`: its pod, None where there is none any more."""
+    service, role = f"{trial.namespace}/{trial.service}", title(place.component, trial.disaggregated)
+    if body is None:
+        return Rank(service, role, place.group, place.rank, "", None, runs=False, over=True, why="its pod was removed")
+    status, pod = body.get("status") or {}, from_api.pod(body)
+    box = trial.pods[place]["spec"]["containers"][0]["name"]
+    checked = preflight.alone(status, box)
+    runs = checked is None and preflight.began(status, box) and not pod.over
+    why = f"{pod.reason}: {pod.message}" if pod.message else pod.reason
+    if checked is not None or runs:
+        why = "" if checked is not None else "its check did not end in time"
+    over = checked is not None or pod.over or pod.deleting
+    return Rank(service, role, place.group, place.rank, pod.node, checked, runs, over, why)
+
+
+def report(ranks: Iterable[Rank], seconds: float) -> Report:
+    """What the ranks say together. That a rank did not come is no news where its pod did not run."""
+    groups: dict[tuple[str, str, int], dict[int, Rank]] = {}
+    for each in ranks:
+        groups.setdefault((each.service, each.role, each.group), {})[each.rank] = each
+    findings, missed = [], []
+    for (service, role, group), members in groups.items():
+        away = {number for number, each in members.items() if each.checked is None}
+        for found in told({number: each.checked for number, each in members.items()}):
+            if found.check == ABSENT and found.rank in away:
+                continue
+            node = members[found.rank].node if found.rank in members else ""
+            fix = found.fix.replace(preflight.LOG, "its log, which --logs shows")
+            findings.append(Found(service, role, group, found.rank, node, found.check, found.said, fix))
+        missed += [
+            Missed(service, role, group, number, members[number].node, members[number].why) for number in sorted(away)
+        ]
+    every = [each for members in groups.values() for each in members.values()]
+    looked = [each for each in every if each.checked is not None]
+    nodes = tuple(sorted({each.node for each in looked if each.node}))
+    return Report(round(seconds, 1), len(every), len(looked), nodes, tuple(findings), tuple(missed))
+
+
+def lines(seen: Report) -> list[str]:
+    """For people."""
+    every: list[Found | Missed] = [*seen.findings, *seen.missed]
+    services = {each.service for each in every}
+    several = {(each.service, each.role) for each in every if each.group}
+
+    def where(each: Found | Missed) -> str:
+        group = f"{each.role} group {each.group}" if (each.service, each.role) in several else each.role
+        return f"{each.service}: {group}" if len(services) > 1 else group
+
+    out = [
+        f"{where(each)}, {line(preflight.Finding(each.check, each.rank, each.cause, each.fix), each.node)}"
+        for each in seen.findings
+    ]
+    alike: dict[tuple[str, str, str], list[Missed]] = {}
+    for missed in seen.missed:
+        alike.setdefault((where(missed), missed.node, missed.why), []).append(missed)
+    for (group, node, why), members in alike.items():
+        several_ranks = len(members) > 1
+        whom = f"{group}, rank{'s' if several_ranks else ''} {numbers(each.rank for each in members)}"
+        how = f"on node {node} {'were' if several_ranks else 'was'} not looked at"
+        how = how if node else f"{'have' if several_ranks else 'has'} no node"
+        out.append(f"{whom} {how}: {why or 'nobody says why'}")
+    return [visible(each) for each in [*out, summary(seen)]]
+
+
+def summary(seen: Report) -> str:
+    """How much was looked at, and what came of it."""
+    if not seen.looked:
+        return f"none of {count(seen.ranks, 'rank')} was looked at in {seen.seconds:g} s"
+    ranks = count(seen.ranks, "rank") if seen.looked == seen.ranks else f"{seen.looked} of {count(seen.ranks, 'rank')}"
+    found = count(len(seen.findings), "finding") if seen.findings else "nothing found"
+    return f"{ranks} on {count(len(seen.nodes), 'node')}: {found} in {seen.seconds:g} s"
+
+
+def standing(ranks: Sequence[Rank]) -> str:
+    """How far it is, while it waits for ranks; "" when all have begun."""
+    waits = [each for each in ranks if not (each.runs or each.over)]
+    if not waits:
+        return ""
+    why = next((each.why for each in waits if not each.node), waits[0].why)
+    placed = sum(bool(each.node) for each in ranks)
+    said = f"{len(ranks) - len(waits)} of {count(len(ranks), 'rank')} run, {placed} placed"
+    return visible(f"{said}: {why}" if why else said)
+
+
+def in_place(service: str, namespace: str, stored: bool) -> str:
+    """What to do where the nodes are held: the check that runs before the engine. `stored`: the cluster has the service."""
+    mode = f"{keys.PREFLIGHT}: Warn"
+    held = f"The nodes are held: the check runs in place, before each engine, at the next start with the annotation {mode}."
+    if not stored:
+        return f"{held} Add it to the metadata of the service, then apply the file."
+    command = f"kubectl annotate isvc {service} -n {namespace} --overwrite {keys.PREFLIGHT}=Warn"
+    return f"{held} This sets it, an edit that rolls the groups out anew: {command}"

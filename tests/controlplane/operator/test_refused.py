@@ -1,0 +1,60 @@
+"""A flag that ends its engine reaches no pod, on a real control plane (docs/lint.md)."""
+
+from tests.support import yamls
+from tests.support.rig import Manifest, Rig, is_ready
+
+IGNORE = "ome.io/lint-ignore"
+GOOD, BAD = "--mem-fraction-static=0.8", "--enable-deepep-moe"
+SAYS = "flag-removed: sglang 0.5.23 has no --enable-deepep-moe"
+
+
+def runtime(name: str, flag: str) -> Manifest:
+    """An SGLang whose version is known by its tag."""
+    made = yamls.runtime(name, router=False)
+    made["spec"]["engineConfig"]["runner"] |= {
+        "image": "docker.io/lmsysorg/sglang:v0.5.23",
+        "command": ["python3", "-m", "sglang.launch_server"],
+        "args": ["--model-path=$(MODEL_PATH)", "--host=0.0.0.0", "--port=8080", flag],
+    }
+    return made
+
+
+def edit(rig: Rig, name: str, flag: str) -> None:
+    """The runtime's engine has another flag from now on."""
+    rig.patch("ClusterServingRuntime", "", name, {"spec": {"engineConfig": runtime(name, flag)["spec"]["engineConfig"]}})
+
+
+def uids(rig: Rig, namespace: str) -> set[str]:
+    """Of all pods."""
+    return {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)}
+
+
+def test_an_edit_that_would_end_every_engine_leaves_what_serves_alone(rig: Rig, namespace: str) -> None:
+    """The rule, the fix and the way out are said; a scale goes on meanwhile; the annotation rolls it out after all."""
+    name = f"refused-{namespace}"
+    rig.create(runtime(name, GOOD))
+    rig.create(yamls.service(namespace, "kimi", name, "engine"))
+    rig.ready(namespace, "kimi", 60)
+    before = uids(rig, namespace)
+    edit(rig, name, BAD)
+    told = rig.says(namespace, "kimi", "RolledOut", "ConfigurationRefused", SAYS)
+    assert "write --moe-a2a-backend deepep" in told["message"] and f"{IGNORE}: flag-removed" in told["message"]
+    rig.patch("InferenceService", namespace, "kimi", {"spec": {"engine": {"minReplicas": 2, "maxReplicas": 2}}})
+    rig.wait("two groups", lambda: len(uids(rig, namespace)) == 2 and all(map(is_ready, rig.all("Pod", namespace))), 60)
+    assert before < uids(rig, namespace), "the pod that serves is that of before"
+    assert rig.condition(namespace, "kimi", "Ready")["status"] == "True"
+    rig.patch("InferenceService", namespace, "kimi", {"metadata": {"annotations": {IGNORE: "flag-removed"}}})
+    rig.wait("it is rolled out", lambda: len(uids(rig, namespace)) == 2 and not before & uids(rig, namespace), 90)
+    rig.ready(namespace, "kimi", 60)
+    rig.delete("ClusterServingRuntime", "", name)
+
+
+def test_a_new_service_makes_nothing_until_the_flag_is_mended(rig: Rig, namespace: str) -> None:
+    name = f"refused-{namespace}"
+    rig.create(runtime(name, BAD))
+    rig.create(yamls.service(namespace, "kimi", name, "engine"))
+    rig.says(namespace, "kimi", "Ready", "ConfigurationRefused", SAYS)
+    assert rig.all("StatefulSet", namespace) == [] and rig.all("ControllerRevision", namespace) == []
+    edit(rig, name, GOOD)
+    rig.ready(namespace, "kimi", 60)
+    rig.delete("ClusterServingRuntime", "", name)

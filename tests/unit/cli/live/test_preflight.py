@@ -1,0 +1,220 @@
+"""Pods of `ome preflight` from their creation to their removal: whatever happens, none is left."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ome_operator.cli.live import preflight
+from ome_operator.cli.live.preflight import Look, Stopped
+from ome_operator.core.render.on_demand import Trial
+from ome_operator.describe.preflight import lines, report
+from ome_operator.kube import errors
+from tests.support.fake_api import Call
+from tests.support.looked import FULL, RUNS, Looked, Manifest, ended, healthy, status, unplaced
+from tests.unit.describe.test_preflight import DOWN, made
+
+MIB_16 = {"check": "shm", "rank": -1, "said": "/dev/shm has 16 MiB", "fix": "mount more"}
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "PAUSE", 0)
+    monkeypatch.setattr(preflight, "REMOVAL", 0.2)
+
+
+async def looked(api: Looked, *trials: Trial, within: int = 60, said: list[str] | None = None) -> list[str]:
+    """What a person is told."""
+    look = Look(api, trials or (made(),), within, (said if said is not None else []).append)
+    return lines(report(*await look.run()))
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if holds():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never came to that")
+
+
+def rank(pod: Manifest) -> int:
+    return int(pod["metadata"]["name"].rpartition("-")[2])
+
+
+async def test_a_healthy_run_makes_its_pods_reads_them_and_removes_them() -> None:
+    api, said = Looked(), list[str]()
+    (told,) = await looked(api, said=said)
+    assert told.startswith("4 ranks on 2 nodes: nothing found in ") and said == [] and api.made == {}
+    headless, *pods = api.ever
+    assert headless["kind"] == "Service" and {each["kind"] for each in pods} == {"Pod"} and len(pods) == 4
+    owners = [each["metadata"]["ownerReferences"][0]["uid"] for each in pods]
+    assert owners == [headless["metadata"]["uid"]] * 4
+
+
+async def test_a_finding_of_a_rank() -> None:
+    def play(pod: Manifest, looks: int) -> Manifest:
+        return ended("gpu-7", DOWN) if looks > 2 and rank(pod) == 1 else healthy(pod, looks)
+
+    told = await looked(Looked(play), made(decoder=False))
+    assert told[0].startswith("engine, rank 1 on node gpu-7: links: port 1 of mlx5_2 is DOWN")
+
+
+@pytest.mark.parametrize(
+    ("fares", "words"),
+    [
+        (ended("n", message='{"preflight":1,"failed":"the image has no python3"}'), "the image has no python3"),
+        (ended("n", message='{"preflight": 1, "findings": [{"check": "a'), "its message was cut"),
+        (ended("n", message="\x00\x1b[2J" * 3000), "it ended with code 0 and says"),
+        (ended("n", message="", code=137), "it ended with code 137"),
+        (
+            status("n", phase="Failed", reason="UnexpectedAdmissionError", message="no hca"),
+            "UnexpectedAdmissionError: no hca",
+        ),
+    ],
+)
+async def test_whatever_a_pod_says_is_a_sentence(fares: Manifest, words: str) -> None:
+    api = Looked(lambda pod, looks: fares)
+    told = await looked(api, made(size=1, decoder=False))
+    assert words in told[0] and told[0].isprintable() and api.made == {}
+
+
+async def test_a_rank_without_a_node_is_waited_for_and_then_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others, which it holds up, are waited for."""
+
+    def play(pod: Manifest, looks: int) -> Manifest:
+        if rank(pod) == 1:
+            return unplaced()
+        return ended("gpu-0", MIB_16) if looks > 30 else status("gpu-0", RUNS)
+
+    monkeypatch.setattr(preflight, "PAUSE", 0.01)
+    monkeypatch.setattr(preflight, "SILENCE", 0)
+    api, said = Looked(play), list[str]()
+    told = await looked(api, made(decoder=False), within=0, said=said)
+    assert told[0].startswith("engine, rank 0 on node gpu-0: shm")
+    assert told[1].startswith(f"engine, rank 1 has no node: Unschedulable: {FULL}") and told[2].startswith(
+        "1 of 2 ranks on 1 node: 1 finding"
+    )
+    assert said == [f"1 of 2 ranks run, 1 placed: Unschedulable: {FULL}"], "told once, however often it is looked at"
+    assert api.made == {} and api.looks >= 30
+
+
+async def test_nothing_runs_and_nothing_is_waited_for() -> None:
+    api = Looked(lambda pod, looks: unplaced())
+    told = await looked(api, within=0)
+    assert told[-1].startswith("none of 4 ranks was looked at") and api.made == {}
+
+
+async def test_a_check_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "SLACK", -60)
+    api = Looked(lambda pod, looks: status("n", RUNS))
+    told = await looked(api, made(size=1, decoder=False), within=0)
+    assert "its check did not end in time" in told[0] and api.made == {}
+
+
+async def test_a_pod_that_somebody_removes() -> None:
+    api = Looked()
+    task = asyncio.create_task(looked(api, made(decoder=False)))
+    await until(lambda: len(api.made) == 3)
+    api.made.pop(("Pod", next(name for kind, name in api.made if kind == "Pod" and name.endswith("-w-1"))))
+    assert any("its pod was removed" in line for line in await task) and api.made == {}
+
+
+# --- nothing is left ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+async def test_a_signal_removes_all(number: int) -> None:
+    before = signal.getsignal(number)
+
+    def play(pod: Manifest, looks: int) -> Manifest:
+        if looks == 3:
+            os.kill(os.getpid(), number)
+            os.kill(os.getpid(), number)  # people press it twice
+        return status("n", RUNS)
+
+    api = Looked(play)
+    with pytest.raises(Stopped) as stopped:
+        await looked(api)
+    assert stopped.value.number == number and len(api.ever) == 5 and api.made == {}
+    assert signal.getsignal(number) in (before, signal.SIG_DFL, signal.default_int_handler)
+
+
+async def test_a_signal_while_pods_are_being_made() -> None:
+    """What is on its way is waited for: a server may have made it before the answer is lost."""
+    gate = asyncio.Event()
+
+    async def slow(call: Call) -> None:
+        await gate.wait()
+
+    api = Looked(create_to_Pod=slow)
+    task = asyncio.create_task(looked(api))
+    await until(lambda: api.kinds("create").count("Pod") == 4)
+    os.kill(os.getpid(), signal.SIGINT)
+    await asyncio.sleep(0.02)
+    assert not task.done()
+    gate.set()
+    with pytest.raises(Stopped):
+        await task
+    assert len(api.ever) == 5 and api.made == {}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.Forbidden('pods "x" is forbidden: exceeded quota: gpus'),
+        errors.Forbidden('pods is forbidden: User "u" cannot create resource "pods" in API group ""'),
+        errors.Transient("no answer"),
+        errors.Invalid("Pod is invalid"),
+    ],
+)
+async def test_pods_that_are_half_made(error: errors.KubeError) -> None:
+    number = iter(range(100))
+
+    def third(call: Call) -> Any:
+        return error if next(number) == 2 else None
+
+    api = Looked(create_to_Pod=third)
+    with pytest.raises(type(error)):
+        await looked(api)
+    assert len(api.ever) == 4 and api.made == {}
+
+
+async def test_who_may_not_look_makes_nothing() -> None:
+    words = 'pods is forbidden: User "u" cannot list resource "pods" in API group "" in the namespace "team"'
+    api = Looked(list_objects_to_Pod=errors.Forbidden(words))
+    with pytest.raises(errors.Forbidden, match="cannot list resource"):
+        await looked(api)
+    assert api.ever == []
+
+
+async def test_a_fault_of_our_own_removes_all_too() -> None:
+    api = Looked(lambda pod, looks: {"node": "n", "status": {"containerStatuses": 7}})
+    with pytest.raises(TypeError):
+        await looked(api)
+    assert len(api.ever) == 5 and api.made == {}
+
+
+async def test_a_server_that_does_not_answer_for_a_while() -> None:
+    number = iter(range(1000))
+
+    def sometimes(call: Call) -> Any:
+        return errors.Transient("connection refused") if next(number) % 2 else None
+
+    api, said = Looked(), list[str]()
+    api.answers["list_objects Pod"] = sometimes
+    told = await looked(api, made(decoder=False), said=said)
+    assert told[0].startswith("2 ranks on 2 nodes: nothing found") and api.made == {}
+    assert said == ["the cluster does not answer: connection refused"]
+
+
+async def test_what_cannot_be_removed_is_said_with_how_to_remove_it() -> None:
+    api, said = Looked(delete=errors.Forbidden('cannot delete resource "pods"')), list[str]()
+    (told,) = await looked(api, made(decoder=False), said=said)
+    assert told.startswith("2 ranks"), "what was found is told all the same"
+    assert said == [
+        'what was made may still be there (cannot delete resource "pods"); its pods end by themselves. To remove it: '
+        "kubectl delete service,pod -n team -l ome.io/preflight-run=abcd1234"
+    ]

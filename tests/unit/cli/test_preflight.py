@@ -1,0 +1,235 @@
+"""`ome preflight`: exit codes, forms, bad input, and a sentence for whatever goes wrong."""
+
+import json
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from ome_operator import keys
+from ome_operator.api import InferenceService, Runtime
+from ome_operator.cli import connect
+from ome_operator.cli.app import app
+from ome_operator.cli.live import preflight
+from ome_operator.describe.outcome import outcome
+from ome_operator.errors import UserError
+from ome_operator.kube import errors
+from tests.support import parts, yamls
+from tests.support.looked import Looked, Manifest, Play, ended, healthy, status, unplaced
+from tests.unit.describe.test_preflight import DOWN
+
+BOX = {"name": "ome-container", "image": "engine:1", "args": ["--port=30000"]}
+
+
+def engine(**more: Any) -> Manifest:
+    return {"runner": {**BOX, **more}, "worker": {"size": 1}}
+
+
+def runtime() -> Manifest:
+    spec = {"engineConfig": engine(), "decoderConfig": engine()}
+    return {"apiVersion": yamls.API, "kind": "ClusterServingRuntime", "metadata": {"name": "rt"}, "spec": spec}
+
+
+def service(**more: Any) -> Manifest:
+    spec = {"model": {"name": "tiny"}, "runtime": {"name": "rt"}, "engine": {}, "decoder": {}, **more}
+    metadata = {"name": "svc", "namespace": "team"}
+    return {"apiVersion": yamls.API, "kind": "InferenceService", "metadata": metadata, "spec": spec}
+
+
+CATALOG = {"ClusterBaseModel": [yamls.model("tiny")], "ClusterServingRuntime": [runtime()]}
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "PAUSE", 0)
+    monkeypatch.setattr(preflight, "REMOVAL", 0.2)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A service; its model and runtime are on the cluster."""
+    path = tmp_path / "service.yaml"
+    path.write_text(yaml.safe_dump(service(engine={"minReplicas": 2})))
+    return path
+
+
+def ome(monkeypatch: pytest.MonkeyPatch, api: Looked, *words: object) -> Result:
+    """What the command says; nothing is left."""
+
+    @asynccontextmanager
+    async def opened(*_: Any) -> AsyncIterator[Looked]:
+        yield api
+
+    monkeypatch.setattr(connect, "opened", opened)
+    result = CliRunner().invoke(app, ["preflight", *map(str, words)])
+    assert api.made == {}
+    return result
+
+
+def cluster(play: Play = healthy, **answers: Any) -> Looked:
+    return Looked(play, {**CATALOG, "InferenceService": [service()]}, **answers)
+
+
+def found(pod: Manifest, looks: int) -> Manifest:
+    return ended(f"gpu-{pod['metadata']['name'][-1]}", DOWN)
+
+
+def refused(result: Result) -> str:
+    """The sentence for what could not be done."""
+    assert isinstance(result.exception, UserError) and result.exception.exit_code == 2, result.output
+    return str(result.exception)
+
+
+def test_of_files_all_groups_are_looked_at(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+    api = cluster()
+    result = ome(monkeypatch, api, "-f", file)
+    assert (result.exit_code, result.exception is None or isinstance(result.exception, SystemExit)) == (0, True)
+    assert result.stdout.startswith("6 ranks on 2 nodes: nothing found in ")
+    assert sum(body["kind"] == "Pod" for body in api.ever) == 6, "two groups of prefill, and decode"
+    assert {body["metadata"]["namespace"] for body in api.ever} == {"team"}
+
+
+def test_of_a_service_it_is_a_group_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    api = cluster()
+    result = ome(monkeypatch, api, "svc", "-n", "team", "--role", "decode")
+    assert result.exit_code == 0 and result.stdout.startswith("2 ranks on 2 nodes: nothing found in ")
+    names = [body["metadata"]["name"] for body in api.ever if body["kind"] == "Pod"]
+    assert len(names) == 2 and all("-decoder-0-" in name for name in names)
+
+
+def test_findings(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+    result = ome(monkeypatch, cluster(found), "-f", file)
+    assert result.exit_code == 1
+    assert "prefill group 1, rank 1 on node gpu-1: links: port 1 of mlx5_2 is DOWN (Disabled)" in result.stdout
+    assert "decode, rank 1 on node gpu-1: links" in result.stdout and "6 ranks on 2 nodes: 3 findings" in result.stdout
+
+
+def test_what_programs_read(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+    result = ome(monkeypatch, cluster(found), "-f", file, "--role", "decode", "-o", "json")
+    said = json.loads(result.stdout)
+    assert result.exit_code == 1 and said.pop("seconds") >= 0
+    finding = {"service": "team/svc", "role": "decode", "group": 0, "rank": 1, "node": "gpu-1", "check": "links"}
+    finding |= {"cause": DOWN["said"], "fix": DOWN["fix"]}
+    assert said == {"ranks": 2, "looked": 2, "nodes": ["gpu-0", "gpu-1"], "findings": [finding], "missed": []}
+
+
+def test_nodes_that_are_held(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+    monkeypatch.setattr(preflight, "SLACK", -10_000)
+
+    def play(pod: Manifest, looks: int) -> Manifest:
+        return unplaced() if pod["metadata"]["name"].endswith("-w-1") else ended("gpu-0")
+
+    result = ome(monkeypatch, cluster(play), "svc", "-n", "team", "--timeout", "10")
+    assert result.exit_code == 2, "not all of it was looked at"
+    assert "prefill, rank 1 has no node: Unschedulable: 0/24 nodes are available" in result.stdout
+    assert "kubectl annotate isvc svc -n team --overwrite ome.io/preflight=Warn" in result.stdout
+    result = ome(monkeypatch, cluster(play), "-f", file, "--timeout", "10", "-o", "json")
+    assert result.exit_code == 2 and [each["rank"] for each in json.loads(result.stdout)["missed"]] == [1, 1, 1]
+
+
+def test_what_is_stored_is_what_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A revision keeps its templates, whatever this program would make of it."""
+    body = {**service(), "metadata": {**service()["metadata"], "uid": "u"}}
+    parsed = parts.good(InferenceService.parse(body)), parts.good(Runtime.parse(runtime()))
+    made = outcome(parsed[0], parts.deps(parts.model(), parsed[1]))
+    (stored,) = [each for each in made.manifests if each["kind"] == "ControllerRevision"]
+    older = json.loads(json.dumps(stored).replace("engine:1", "engine:0"))
+    older["data"]["inputs"] = stored["data"]["inputs"]
+    api = cluster()
+    api.catalog |= {"ControllerRevision": [older], "InferenceService": [body]}
+    assert ome(monkeypatch, api, "team/svc").exit_code == 0
+    images = {pod["spec"]["containers"][0]["image"] for pod in api.ever if pod["kind"] == "Pod"}
+    assert images == {"engine:0"}
+
+
+def test_a_service_without_groups_is_looked_at_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "zero.yaml"
+    path.write_text(yaml.safe_dump(service(engine={"minReplicas": 0, "maxReplicas": 2}, decoder=None)))
+    assert ome(monkeypatch, cluster(), "-f", path).stdout.startswith("2 ranks on 2 nodes")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[", "cannot be read"),
+        ("", "no InferenceService in these files"),
+        ("- 1\n", "no InferenceService in these files"),
+        (yaml.safe_dump(runtime()), "no InferenceService in these files"),
+        (yaml.safe_dump({**service(), "spec": 7}), "team/svc|svc in namespace team cannot be read"),
+        (yaml.safe_dump(service(runtime={"name": "none"})), "runtime none|ServingRuntime none"),
+        (yaml.safe_dump(service(model={"name": "none"})), "none"),
+    ],
+)
+def test_files_that_are_no_service(text: str, words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(text)
+    api = cluster()
+    said = refused(ome(monkeypatch, api, "-f", path))
+    assert any(word in said for word in words.split("|")), said
+    assert api.ever == []
+
+
+def test_a_service_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = refused(ome(monkeypatch, cluster(), "nobody", "-n", "team"))
+    assert said.startswith("there is no InferenceService nobody in namespace team")
+
+
+def test_a_role_that_the_service_has_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(yaml.safe_dump(service(decoder=None)))
+    assert refused(ome(monkeypatch, cluster(), "-f", path, "--role", "decode")) == (
+        "team/svc has no such role: --role names one of engine."
+    )
+
+
+def test_either_a_service_or_files(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+    for words in ((), ("svc", "-f", file)):
+        assert "either of them" in refused(ome(monkeypatch, cluster(), *words))
+    assert ome(monkeypatch, cluster(), "svc", "--timeout", "0").exit_code == 2
+
+
+def test_missing_rights_are_named(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+    words = 'pods is forbidden: User "u" cannot create resource "pods" in API group "" in the namespace "team"'
+    said = refused(ome(monkeypatch, cluster(create_to_Pod=errors.Forbidden(words)), "-f", file))
+    assert 'cannot create resource "pods"' in said
+
+
+def test_rights_to_read_a_runtime(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+    """Without its runtime a service would seem to lack it."""
+    words = 'clusterservingruntimes.ome.io is forbidden: User "u" cannot list resource "clusterservingruntimes"'
+    api = cluster(list_objects_to_ClusterServingRuntime=errors.Forbidden(words))
+    assert "cannot list resource" in refused(ome(monkeypatch, api, "-f", file)) and api.ever == []
+    nodes = cluster(list_objects_to_Node=errors.Forbidden("nodes is forbidden"))
+    assert ome(monkeypatch, nodes, "-f", file).exit_code == 0, "nodes need not be seen"
+
+
+def test_an_image_without_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    bare = ended("n", message='{"preflight":1,"failed":"the image has no python3"}')
+    result = ome(monkeypatch, cluster(lambda pod, looks: bare), "svc", "-n", "team")
+    assert (
+        result.exit_code == 1 and "rank 0 on node n: preflight: it could not look: the image has no python3" in result.stdout
+    )
+
+
+def test_a_stopped_run_ends_as_stopped_programs_do(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+    for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+
+        def play(pod: Manifest, looks: int, number: int = number) -> Manifest:
+            if looks == 2:
+                os.kill(os.getpid(), number)
+            return status("n")
+
+        result = ome(monkeypatch, cluster(play), "-f", file)
+        assert result.exit_code == code and result.stdout == ""
+
+
+def test_a_label_of_the_run_is_on_all_that_is_made(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+    api = cluster()
+    ome(monkeypatch, api, "-f", file)
+    assert len({body["metadata"]["labels"][keys.PREFLIGHT_RUN] for body in api.ever}) == 1
