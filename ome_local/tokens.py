@@ -1,7 +1,7 @@
 """The token keeper: a small process that renews ServiceAccount tokens as long as the cluster is up.
 
 Tokens end after an hour, and clusters stay up longer. `keep` makes the first token at once and leaves a request; the
-keeper renews each requested token at half its life. Only the standard library, so that it stays small.
+keeper renews each requested token at half its life (decisions 16). Only the standard library, so that it stays small.
 """
 
 import argparse

@@ -4,7 +4,7 @@ alerts.yaml and dashboards.yaml what Prometheus and Grafana read.
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import yaml
 
 from release import alerts, dashboards
 from release.charts import CHARTS
+from release.values import Path as Place
 from release.values import Value, values
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -48,24 +49,30 @@ def readme(chart: Mapping[str, Any], install: str, listed: list[Value]) -> str:
 
 
 def described(schema: dict[str, Any], listed: list[Value]) -> str:
-    """The schema with each value's comment as its description. Descriptions of what is no value any more are gone."""
-    _forget(schema)
+    """The schema with each value's comment as its description. Descriptions of what is no value any more are gone.
+
+    What lies below a value (in its items, say) has no comment of its own, and is described in the schema itself.
+    """
+    _forget(schema, {value.path for value in listed})
     for one in listed:
         node = schema
         for part in one.path:
             node = (node.get("properties") or {}).get(part) or {}
         if not node:
             raise SystemExit(f"values.schema.json has no {one.key}: say there what it may be.")
-        kept = dict(node)
+        kept = {key: told for key, told in node.items() if key != "description"}
         node.clear()
         node.update({"description": one.text, **kept})
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
-def _forget(schema: dict[str, Any]) -> None:
+def _forget(schema: dict[str, Any], known: Set[Place], at: Place = ()) -> None:
+    """Descriptions down to the values that are known."""
+    if at in known:
+        return
     schema.pop("description", None)
-    for below in (schema.get("properties") or {}).values():
-        _forget(below)
+    for name, below in (schema.get("properties") or {}).items():
+        _forget(below, known, (*at, name))
 
 
 def _cell(text: str) -> str:

@@ -1,6 +1,7 @@
 """Debian's buildah, with a storage of its own in the cache: it runs Dockerfiles, writes archives and OCI layouts.
 
-Every call has a mount namespace of its own, because buildah leaves its storage mounted: the cache could not be removed.
+Dockerfiles stay the language of images (decisions 26). Every call has a mount namespace of its own, because buildah leaves
+its storage mounted: the cache could not be removed.
 """
 
 import json

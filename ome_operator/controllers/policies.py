@@ -1,7 +1,7 @@
 """Whether the chart's admission policies hold this operator: in dry runs it tries what each of them has to refuse.
 
-That a policy exists would prove nothing. Policies hold a user by name, so an operator that runs with the kubeconfig of
-somebody else is held by none of them.
+They are what makes its token worth little (decisions 23). That a policy exists would prove nothing. Policies hold
+a user by name, so an operator that runs with the kubeconfig of somebody else is held by none of them.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """What is left of a Plan while somebody holds a brake, and what is said of the rest (docs/observe-freeze.md).
 
 Every field of a Plan has a rule here for both brakes. A field without a rule is dropped: what is new does nothing under a
-brake before somebody has thought about it. `tests/unit/core/test_freeze.py` goes through all fields.
+brake before somebody has thought about it (decisions 29). `tests/unit/core/test_freeze.py` goes through all fields.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

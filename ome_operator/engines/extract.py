@@ -149,7 +149,7 @@ def main() -> int:
             return 0
     names = " or ".join(program.package for program in PROGRAMS)
     sys.stderr.write(
-        f"neither {names} is installed here: pip install 'ome-operator[engine]', or run this in an engine's image\n"
+        f"neither {names} is installed here: pip install '.[engine]' in a checkout, or run this in an engine's image\n"
     )
     return 1
 

@@ -1,4 +1,4 @@
-"""Whether everything is frozen: an annotation on the operator's own Lease, which it may read in any case.
+"""Whether everything is frozen: an annotation on the operator's own Lease, which it may read in any case (decisions 28).
 
 A restart finds it there, no tool sets it back, and it needs no right and no watch. Only a Lease without the annotation says
 that nothing is frozen: while the Lease cannot be read, or is gone, what was known counts.

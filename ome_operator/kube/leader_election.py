@@ -1,4 +1,4 @@
-"""Leader election by a Lease: at most one operator works, the others stand by.
+"""Leader election by a Lease: at most one operator works, the others stand by (decisions 21).
 
 As in client-go, nobody's wall clock is trusted: a candidate takes the Lease over when it has not *seen it change* for
 the lease's duration. The holder that cannot renew in time must stop at once, before a candidate may start.

@@ -1,4 +1,4 @@
-"""The Lease is held in a thread of its own: an event loop that stands still for some seconds costs no Lease."""
+"""The Lease is held in a thread of its own: an event loop that stands still costs no Lease (decisions 31)."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Sees from a thread of its own whether the event loop answers, and what it does when it does not.
+"""Sees from a thread of its own whether the event loop answers, and what it does when it does not (decisions 31).
 
 It asks the loop twenty times a second while the loop's thread has work, and each second while that idles. What it measures
 begins with a question, so a stall may have been a little longer: by up to a second where it waited and computed nothing.

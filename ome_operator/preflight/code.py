@@ -1,6 +1,7 @@
 """The check as text for a container that has none of our files: immutable, for it is stored with the revision's templates.
 
-No ConfigMap: the operator would need rights on all of them, and a deleted object would keep pods from starting again.
+No ConfigMap: the operator would need rights on all of them, and a deleted object would keep pods from starting again
+(decisions 32).
 """
 
 import ast

@@ -2,6 +2,7 @@
 
 A worker is the leader of a group that can serve. Workers must have been asked for *before* the pods were listed: then
 a worker that is no pod of the list has truly no pod, and can go at once (the router loses deletions, and keeps the dead).
+An old list removes nothing (decisions 25).
 """
 
 from collections.abc import Iterable, Mapping

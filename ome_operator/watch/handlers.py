@@ -1,4 +1,4 @@
-"""The operator as kopf runs it: kopf hosts the process, and tells of the kinds that people write.
+"""The operator as kopf runs it: kopf hosts the process, and tells of the kinds that people write (decisions 34).
 
 Nothing is watched before `startup` returns, so a standby waits in it. No handler writes, returns anything, or reads the
 object: a pass of ours reads everything that is there. kopf therefore writes nothing either; tests/controlplane/process holds

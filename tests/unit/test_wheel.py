@@ -1,18 +1,43 @@
 """The wheel, installed elsewhere into an environment of its own: every command runs there, far from any checkout."""
 
+import json
 import os
+import re
+import shlex
+import shutil
+import signal
 import subprocess
 import sys
+import urllib.request
 import zipfile
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
+from string import Template
+from typing import Any
 
 import pytest
+import yaml
 
 from tests.support.parts import ROOT
+from tests.unit.plan.test_compare import JOB
 
 UV = Path(sys.executable).parent / "uv"
-Ome = Callable[..., "subprocess.CompletedProcess[str]"]
+PARTS: Mapping[str, Mapping[str, Any]] = yaml.safe_load((ROOT / "tests/data/commands.yaml").read_text())
+REFUSES = "http://127.0.0.1:1"
+"""An address where nobody listens."""
+LEAVES = """
+import json, typer
+from ome_operator.cli.app import app
+
+def leaves(group, before=()):
+    context = group.make_context("ome", [], resilient_parsing=True)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        yield from leaves(command, (*before, name)) if hasattr(command, "list_commands") else [" ".join((*before, name))]
+
+print(json.dumps(list(leaves(typer.main.get_command(app)))))
+"""
+"""Every command that has none below it, as the installed package lists them."""
 
 
 def run(*words: object, **more: object) -> "subprocess.CompletedProcess[str]":
@@ -31,33 +56,61 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+class Installed:
+    """The wheel in an environment of its own, in an empty folder."""
+
+    def __init__(self, there: Path) -> None:
+        self.there, self.bin = there, there / "venv/bin"
+        kept = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TMPDIR") if name in os.environ}
+        self.environment = {**kept, "HOME": str(there), "OME_LOCAL_HOME": str(there / "clusters"), "COLUMNS": "80"}
+        self.environment["KUBECONFIG"] = str(there / "kubeconfig")
+
+    def words(self, command: str, line: str) -> list[str]:
+        """A command of the table as a process gets it."""
+        plan = (self.there / "plan.json").read_text()
+        filled = [Template(word).safe_substitute(HERE=self.there, PLAN=plan) for word in shlex.split(line)]
+        return [str(self.bin / "ome"), *command.split(), *filled]
+
+    def ome(self, command: str, line: str = "", **environment: str) -> "subprocess.CompletedProcess[str]":
+        """Run it to its end."""
+        given = self.environment | environment
+        words = self.words(command, line)
+        done = subprocess.run(
+            words, cwd=self.there, env=given, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+        )
+        assert "Traceback" not in done.stdout + done.stderr, (words, done.stderr)
+        return done
+
+
 @pytest.fixture(scope="module")
-def ome(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Ome:
-    """The installed command. What it depends on comes from the lock, and mostly from the cache of `make setup`."""
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """What it depends on comes from the lock, and mostly from the cache of `make setup`."""
     there = tmp_path_factory.mktemp("elsewhere")
     run(sys.executable, "-m", "venv", "--without-pip", there / "venv")
-    install = (
-        UV,
-        "pip",
-        "install",
-        "--quiet",
-        "--python",
-        there / "venv/bin/python",
-        "-c",
-        ROOT / "requirements.lock",
-        wheel,
-    )
+    lock = ROOT / "requirements.lock"
+    install = (UV, "pip", "install", "--quiet", "--python", there / "venv/bin/python", "-c", lock, f"{wheel}[agent]")
     if subprocess.run([*map(str, install), "--offline"], capture_output=True, check=False).returncode:
         run(*install)
-    kept = ("PATH", "LANG", "LC_ALL", "TMPDIR")
-    environment = {name: os.environ[name] for name in kept if name in os.environ}
-    environment |= {"HOME": str(there), "OME_LOCAL_HOME": str(there / "clusters"), "COLUMNS": "80"}
-
-    def called(*words: str, program: str = "ome") -> "subprocess.CompletedProcess[str]":
-        command = [str(there / "venv/bin" / program), *words]
-        return subprocess.run(command, cwd=there, env=environment, capture_output=True, text=True, check=False)
-
-    return called
+    user = {"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]}
+    cluster = {"clusters": [{"name": "c", "cluster": {"server": REFUSES}}], "users": [{"name": "u", "user": {"token": "t"}}]}
+    (there / "kubeconfig").write_text(json.dumps({"apiVersion": "v1", "kind": "Config", **user, **cluster}))
+    (there / "job.yaml").write_text(JOB)
+    rows = (ROOT / "ome_operator/plan/data/calibration.csv").read_text().splitlines(keepends=True)
+    (there / "runs.csv").write_text("".join(rows[:3]))
+    shutil.copy(ROOT / "tests/incidents/rank-exits.json.gz", there / "incident.json.gz")
+    measured = {"completed": 2, "errors": ["", ""], "output_throughput": 9.0, "median_ttft_ms": 5.0}
+    (there / "raw").mkdir()
+    (there / "raw/0.json").write_text(json.dumps({"result": measured}))
+    task = {
+        "name": "team/speed",
+        "target": "http://svc",
+        "service": {},
+        "dataset": {},
+        "output": {"path": str(there / "out")},
+    }
+    runs = [{"scenario": "D(1,1)", "concurrency": 1, "program": "serving"}]
+    (there / "plan.json").write_text(json.dumps({**task, "runs": runs}))
+    return Installed(there)
 
 
 def test_it_carries_what_commands_read(wheel: Path) -> None:
@@ -70,46 +123,94 @@ def test_it_carries_what_commands_read(wheel: Path) -> None:
     assert not [name for name in inside if name.startswith(("tests/", "bench/", "charts/", "config/"))]
 
 
-def test_every_command_starts(ome: Ome) -> None:
-    """Those of the package for local clusters, too."""
-    listed = ome("--help").stdout.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
-    names = [line.split()[0] for line in listed if line[:2] == "  " and line[2:3].strip()]
-    assert {"operator", "generate", "status", "demo", "local", "adopt"} <= set(names)
-    for name in names:
-        done = ome(name, "--help")
-        assert (done.returncode, done.stderr) == (0, ""), name
-    assert ome("--version", program="kubectl-ome").stdout.startswith("ome ")
+def test_no_command_is_forgotten(installed: Installed) -> None:
+    """Those of the package for local clusters are there, too."""
+    done = run(installed.bin / "python", "-c", LEAVES, cwd=installed.there, env=installed.environment)
+    leaves = {*json.loads(done.stdout)}
+    assert {"operator", "demo", "local up", "plan layouts"} <= leaves
+    rows = {command for part in PARTS.values() for command in part}
+    assert rows - leaves == {"adopt"}, "a group that is a command as well"
+    assert leaves - rows == set(), "tests/data/commands.yaml has no line for it"
 
 
-def test_commands_find_their_files(ome: Ome) -> None:
-    made = ome("generate", "--hardware", "h200", "--model", "Kimi-K2-Instruct", "--strategy", "pd", "-o", "kimi")
-    assert made.returncode == 0, made.stderr
-    rendered = ome("render", "-f", "kimi", "-o", "json")
-    assert rendered.returncode == 0 and '"StatefulSet"' in rendered.stdout, rendered.stderr
-    known = ome("render", "-f", "kimi/service.yaml", "--catalog", "config/", "-o", "json")
-    assert known.returncode == 1 and "ClusterServingRuntime kimi-k2-instruct-h200-pd32-96 does not exist" in known.stderr
+def test_both_programs_start(installed: Installed) -> None:
+    told = [
+        subprocess.run(
+            [installed.bin / name, "--version"], env=installed.environment, capture_output=True, check=True
+        ).stdout
+        for name in ("ome", "kubectl-ome")
+    ]
+    assert told[0] == told[1] and told[0].startswith(b"ome ")
+
+
+def test_commands_work_with_what_came_in_the_wheel(installed: Installed) -> None:
+    """In the order of the table, for the first writes what others read."""
+    for command, lines in PARTS["alone"].items():
+        for row in lines:
+            done = installed.ome(command, row["line"])
+            assert done.returncode == row["code"], (command, row, done.stderr)
+            assert row["says"] in done.stdout + done.stderr, (command, row, done.stdout)
+    assert {file.name for file in (installed.there / "out").iterdir()} == {"results.json", "report.html"}
+    known = installed.ome("render", "-f kimi/service.yaml --catalog config/")
     assert "ClusterBaseModel" not in known.stderr, "it is in config/, which came with the wheel"
-    other = ome("generate", "--hardware", "h200", "--model", "DeepSeek-R1")
-    assert other.returncode == 1 and "config/samples/isvc/deepseek-ai/deepseek-r1.yaml is a service" in other.stderr
-    explained = ome("explain", "runtime", "-f", "kimi/service.yaml", "--files", "kimi")
-    assert explained.returncode == 1 and "autoSelect" in explained.stdout, "it serves only those that name it"
 
 
-def test_what_needs_a_cluster_says_so(ome: Ome) -> None:
-    """With a sentence and never a traceback."""
-    for words in (
-        ("status",), ("explain", "x"), ("logs", "x"), ("ui", "--no-open"), ("diff", "-f", "kimi"), ("history", "x"),
-        ("undo", "x"), ("retry", "x"), ("restart", "x"), ("pause", "x"), ("resume", "x"), ("adopt",),
-        ("operator", "--kubeconfig", "none"),
-        ("agent", "--node", "n", "--root", "/r", "--kubeconfig", "none"),
-    ):  # fmt: skip
-        done = ome(*words)
-        assert done.returncode in (1, 2) and "no connection to a cluster: " in done.stderr, (words, done.stderr)
-        assert "Traceback" not in done.stderr
+def documented(command: str) -> int:
+    """The exit code of a command that gets no answer, by the table of docs/cli.md."""
+    rows = re.findall(r"^\| `([a-z ]+?)(?: SERVICE)?` \|.*\| ([^|]+) \|$", (ROOT / "docs/cli.md").read_text(), re.MULTILINE)
+    names = {name for name, second in rows if "no answer" in second} | {"logs"}
+    return 2 if {command, command.split()[0]} & names else 1
 
 
-def test_what_needs_a_checkout_says_so(ome: Ome) -> None:
-    done = ome("local", "images", "operator")
-    assert done.returncode == 1 and "this needs a checkout of the repository (`git clone`)" in done.stderr
-    assert ome("local", "status").stderr.startswith("There is no cluster 'ome'")
-    assert ome("demo", "--down").stdout == "There is no demo; nothing to do.\n"
+@pytest.mark.parametrize("command", PARTS["cluster"])
+def test_a_cluster_that_refuses_is_said(installed: Installed, command: str) -> None:
+    """With a sentence and the documented exit code; a cluster that is not named, too."""
+    code = documented(command)
+    if not (installed.there / "kimi").exists():
+        installed.ome("generate", PARTS["alone"]["generate"][0]["line"])
+    for line in PARTS["cluster"][command]:
+        for kubeconfig, sentence in (
+            ("kubeconfig", "Cannot connect to host 127.0.0.1:1"),
+            ("none", "no connection to a cluster: "),
+        ):
+            done = installed.ome(command, line, KUBECONFIG=str(installed.there / kubeconfig))
+            assert (done.returncode, done.stdout) == (code, ""), (line, done.stderr)
+            last = done.stderr.splitlines()[-1]
+            assert sentence in done.stderr and last.endswith("."), (line, done.stderr)
+
+
+@pytest.mark.parametrize("command", PARTS["waiting"])
+def test_what_waits_for_a_cluster_says_so_and_ends_when_told(installed: Installed, command: str) -> None:
+    row, heard = PARTS["waiting"][command], []
+    words = installed.words(command, row["line"])
+    merged = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(words, cwd=installed.there, env=installed.environment, **merged) as process:  # type: ignore[call-overload]
+        try:
+            for text in process.stdout:
+                heard.append(text)
+                if row["says"] in text:
+                    break
+            if command == "ui":
+                (address,) = re.findall(r"http://\S+", "".join(heard))
+                opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPCookieProcessor())
+                pages = [opener.open(place, timeout=20).read() for place in (address, address.partition("?")[0])]
+                assert b"127.0.0.1:1" in pages[1], pages
+            process.send_signal(signal.SIGINT if command == "ui" else signal.SIGTERM)
+            heard.append(process.stdout.read())
+            assert process.wait(30) == row.get("code", 0), heard
+        finally:
+            process.kill()
+    assert row["says"] in "".join(heard) and "Traceback" not in "".join(heard), heard
+
+
+@pytest.mark.parametrize("command", PARTS["local"])
+def test_clusters_of_this_machine(installed: Installed, command: str) -> None:
+    row = PARTS["local"][command]
+    done = installed.ome(command, row["line"])
+    assert done.returncode == row["code"] and row["says"] in done.stdout + done.stderr, done
+
+
+def test_an_agent_and_an_operator_without_a_cluster_say_so(installed: Installed) -> None:
+    for command, line in (("operator", "--kubeconfig none"), ("agent", "--node n --root $HERE/models --kubeconfig none")):
+        done = installed.ome(command, line)
+        assert done.returncode == 1 and "no connection to a cluster: " in done.stderr, done

@@ -4,7 +4,7 @@
 label of a group, so a repaired child or a group added by a newer operator is equal to its siblings.
 
 Each group has a StatefulSet of one pod, its leader, and, where it has more pods, a StatefulSet of its workers. So a group is
-an object of fixed size that can be made, replaced and removed by itself, whatever its number.
+an object of fixed size that can be made, replaced and removed by itself, whatever its number (decisions 22).
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -118,7 +118,8 @@ class TestLife:
         rig.ready(namespace, "scale")
         pods = rig.all("Pod", namespace, "component=engine")
         labels = {one["metadata"]["uid"]: one["metadata"]["labels"] for one in pods}
-        kept = {uid for uid, one in labels.items() if one.get("ome.io/group", one["apps.kubernetes.io/pod-index"]) == "0"}
+        assert sorted(of_pod["ome.io/group"] for of_pod in labels.values()) == ["0", "0", "1", "1", "2", "2"]
+        kept = {uid for uid, of_pod in labels.items() if of_pod["ome.io/group"] == "0"}
         rig.patch("InferenceService", namespace, "scale", {"spec": {"engine": {"minReplicas": 1}}})
         if kill:
             rig.restart()

@@ -16,7 +16,7 @@ from ome_local.kubeapi import ApiError
 from tests.support import yamls
 from tests.support.fault_bench import Account
 from tests.support.kubelet import KWOK, deleted, evicted, exited, lose, reports, silent, tainted, write_status
-from tests.support.rig import Manifest, Rig, path
+from tests.support.rig import Manifest, Rig, is_ready, path
 
 NAME = "fall"
 QUICK = {"hangTimeout": "2s", "selfHealTimeout": "2s", "forceDeleteAfter": "1s"}
@@ -43,9 +43,8 @@ def pods(rig: Rig, namespace: str) -> dict[tuple[str, int], dict[int, Manifest]]
     out: dict[tuple[str, int], dict[int, Manifest]] = {}
     for pod in rig.all("Pod", namespace, "component%21=router"):
         labels = pod["metadata"]["labels"]
-        index = int(labels["apps.kubernetes.io/pod-index"])
-        group, rank = (int(labels["ome.io/group"]), index) if "ome.io/group" in labels else (index, 0)
-        out.setdefault((labels["component"], group), {})[rank] = pod
+        rank = int(labels["apps.kubernetes.io/pod-index"])
+        out.setdefault((labels["component"], int(labels["ome.io/group"])), {})[rank] = pod
     return out
 
 
@@ -271,6 +270,70 @@ def test_ranks_of_a_template_that_a_stranger_changed_are_made_again(
     assert uids(pods(rig, namespace)["engine", 1]) == uids(before["engine", 1])
     assert not set(uids(pods(rig, namespace)["engine", 0]).values()) & set(uids(before["engine", 0]).values())
     rig.quiet()
+
+
+@pytest.mark.parametrize(
+    ("leads", "becomes"), [(True, {0: 3, 1: 0}), (False, {0: 0, 1: 1})], ids=["of-a-leader", "of-workers"]
+)
+def test_a_stateful_set_that_somebody_deletes_costs_its_own_group_alone(
+    rig: Rig, namespace: str, account: Account, leads: bool, becomes: dict[int, int]
+) -> None:
+    """Without its leader's StatefulSet a group ends, and another comes, under a number of which nothing is left."""
+    rig.create(yamls.service(namespace, NAME, "r-pairs", "engine", engine={"minReplicas": 3, "lifecycle": QUICK}))
+    settled(rig, namespace)
+    numbers = {0, 1, 2}
+    for number, comes in becomes.items():
+        before = pods(rig, namespace)
+        numbers = numbers - {number} | {comes}
+        with account.fault(f"StatefulSet {'of a leader' if leads else 'of workers'} deleted"):
+            rig.delete("StatefulSet", namespace, stateful_sets(rig, namespace)[number, leads])
+            old = set(uids(before["engine", number]).values())
+
+            def whole(numbers: set[int] = numbers, old: set[str] = old) -> bool:
+                told = groups(rig, namespace)
+                there = {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace) if is_ready(pod)}
+                ready = {key[1] for key, group in told.items() if group["phase"] == "Ready"}
+                return len(told) == 3 and ready == numbers and len(there) == 6 and not there & old
+
+            rig.wait(f"group {number} was made again, as {comes}", whole, 60)
+        now = pods(rig, namespace)
+        assert all(uids(now[key]) == uids(before[key]) for key in before if key[1] != number), "groups that nobody touched"
+        pairs = {(left, leader) for left in numbers for leader in (True, False)}
+        assert set(stateful_sets(rig, namespace)) == pairs
+    rig.quiet()
+
+
+def test_a_leader_that_somebody_scales_to_two_has_a_single_pod_again(rig: Rig, namespace: str) -> None:
+    """The second pod is no rank of any group, so nothing of the group is recycled for it."""
+    rig.create(yamls.service(namespace, NAME, "r-pairs", "engine", engine={"minReplicas": 2, "lifecycle": QUICK}))
+    settled(rig, namespace)
+    rig.quiet()
+    before, told = named(rig, namespace), groups(rig, namespace)
+    leader = stateful_sets(rig, namespace)[0, True]
+    mark = rig.cluster.audit_mark()
+    rig.cluster.kubectl("scale", "-n", namespace, f"statefulset/{leader}", "--replicas=2")
+
+    def put_back() -> bool:
+        found = rig.get("StatefulSet", namespace, leader) or {}
+        same = found["metadata"]["generation"] == found["status"].get("observedGeneration")
+        return found["spec"]["replicas"] == 1 and same and named(rig, namespace) == before
+
+    rig.wait("its single pod is left", put_back)
+    rig.quiet()
+    assert put_back()
+    assert groups(rig, namespace) == told
+    assert [sent.verb for sent in rig.requests(mark) if sent.writes and sent.resource == "statefulsets"] == ["patch"]
+
+
+def stateful_sets(rig: Rig, namespace: str) -> dict[tuple[int, bool], str]:
+    """(number of the group, whether it is its leader's) -> name."""
+    found = [body["metadata"] for body in rig.all("StatefulSet", namespace)]
+    return {(int(each["labels"]["ome.io/group"]), not each["name"].endswith("-w")): each["name"] for each in found}
+
+
+def named(rig: Rig, namespace: str) -> dict[str, str]:
+    """Name -> UID of all pods."""
+    return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)}
 
 
 def settled(rig: Rig, namespace: str) -> None:

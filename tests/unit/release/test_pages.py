@@ -24,18 +24,40 @@ def test_every_value_has_a_description() -> None:
     assert [value.key for value in listed if not value.text] == []
 
 
+def below(node: dict[str, Any], path: str) -> dict[str, dict[str, Any]]:
+    """What a user writes below a place: its fields, those of its items, and any other key."""
+    found = {f"{path}.{name}": value for name, value in node.get("properties", {}).items()}
+    found |= {f"{path}[].{name}": value for name, value in node.get("items", {}).get("properties", {}).items()}
+    return found | ({f"{path}.*": rest} if isinstance(rest := node.get("additionalProperties"), dict) else {})
+
+
 def undescribed(node: dict[str, Any], path: str = "") -> list[str]:
-    """Leaves of a schema that say nothing of themselves."""
-    below = node.get("properties")
-    if not below or "description" in node:
-        return [] if "description" in node else [path]
-    return [found for name, one in below.items() for found in undescribed(one, f"{path}.{name}")]
+    """Leaves of a schema that say nothing of themselves, below places with a description too."""
+    inside = below(node, path)
+    if not inside:
+        return [] if node.get("description") else [path]
+    return [found for place, value in inside.items() for found in undescribed(value, place)]
 
 
 def test_every_value_of_the_schema_has_a_description() -> None:
     schema = json.loads((RESOURCES / "values.schema.json").read_text())
     assert undescribed(schema) == [".global"], "helm's own"
     assert schema["properties"]["image"]["properties"]["digest"]["description"].startswith("Digest of the image")
+
+
+def test_a_described_parent_hides_no_field() -> None:
+    field = {"properties": {"name": {"type": "string"}}}
+    schema = {"properties": {name: {"description": "Said."} for name in ("list", "map", "any")}}
+    schema["properties"]["list"]["items"] = field  # type: ignore[assignment]
+    schema["properties"]["map"] |= field  # type: ignore[arg-type]
+    schema["properties"]["any"]["additionalProperties"] = field  # type: ignore[assignment]
+    assert undescribed(schema) == [".list[].name", ".map.name", ".any.*.name"]
+
+
+def test_the_chart_of_the_kinds_has_no_values() -> None:
+    """So it needs no schema."""
+    templates = "".join(file.read_text() for file in (ROOT / "charts/ome-crd/templates").iterdir())
+    assert ".Values" not in templates and not (ROOT / "charts/ome-crd/values.yaml").exists()
 
 
 def test_a_value_that_the_schema_does_not_know_is_said() -> None:
@@ -46,3 +68,10 @@ def test_a_value_that_the_schema_does_not_know_is_said() -> None:
 def test_what_is_no_value_any_more_loses_its_description() -> None:
     made = pages.described({"properties": {"a": {"description": "old", "type": "string"}}}, [])
     assert json.loads(made) == {"properties": {"a": {"type": "string"}}}
+
+
+def test_what_lies_below_a_value_is_described_in_the_schema() -> None:
+    items = {"properties": {"name": {"description": "kept"}}}
+    schema = {"properties": {"a": {"description": "old", "items": items}}}
+    made = json.loads(pages.described(schema, values("# -- New.\na: []\n")))
+    assert made == {"properties": {"a": {"description": "New.", "items": items}}}

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
+from release import charts, images
+
 ROOT = Path(__file__).parents[3]
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 
@@ -30,11 +32,9 @@ def test_every_command_is_a_target_that_exists(workflow: Path) -> None:
 
 def test_each_platform_has_its_machine() -> None:
     """Of the images that `make release` joins."""
-    from release.images import PLATFORMS
-
     text = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
     rows = text["jobs"]["images"]["strategy"]["matrix"]["include"]
-    assert sorted(row["platform"] for row in rows) == sorted(PLATFORMS)
+    assert sorted(row["platform"] for row in rows) == sorted(images.PLATFORMS)
 
 
 def test_what_continuous_integration_runs_is_what_the_workflow_runs() -> None:
@@ -45,12 +45,22 @@ def test_what_continuous_integration_runs_is_what_the_workflow_runs() -> None:
 
 
 def test_what_is_published_is_signed_and_says_where_it_comes_from() -> None:
-    """Images by digest, after they were pushed and before the page names them."""
-    text = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
-    told = [
-        step.get("run", "").split(" VERSION")[0] or step["uses"].partition("@")[0] for step in text["jobs"]["push"]["steps"]
-    ]
+    """Files, and images and charts by digest, after they were pushed and before the page names them."""
+    pushed = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"]["push"]["steps"]
+    told = [step.get("run", "").split(" VERSION")[0] or step["uses"].partition("@")[0] for step in pushed]
     attests = [at for at, what in enumerate(told) if what == "actions/attest-build-provenance"]
-    assert len(attests) == 3
-    assert told.index("make release") < told.index("make release-sign") < attests[0] < told.index("make release-page")
+    files, *others = (pushed[at]["with"] for at in attests)
+    assert files == {"subject-path": "dist/ome*"}
+    names = [*images.IMAGES.values(), *(f"charts/{name}" for name in charts.CHARTS)]
+    assert others == [
+        {
+            "subject-name": f"ghcr.io/${{{{ github.repository }}}}/{name}",
+            "subject-digest": f"${{{{ steps.digests.outputs.{name.replace('/', '-')} }}}}",
+            "push-to-registry": True,
+        }
+        for name in names
+    ]
+    assert told.index("make release") < told.index("make release-sign") < attests[0]
+    assert told.index('make --silent release-outputs >>"$GITHUB_OUTPUT"') < attests[1]
+    assert attests[-1] < told.index("make release-page")
     assert "release digests | xargs -n 1 cosign sign" in (ROOT / "Makefile").read_text()

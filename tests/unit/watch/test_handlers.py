@@ -30,6 +30,8 @@ from ome_operator.watch.told import Told
 from tests.support.answers import answers
 from tests.support.deep import HERE, MOST, filled
 
+CUT = 0
+"""What is written of a page ends in its middle."""
 MARKER = "kopf.zalando.org/KopfFinalizerMarker"
 SERVICES = f"/apis/{keys.API_VERSION}/inferenceservices"
 
@@ -46,26 +48,53 @@ class Server:
         self.services = list(services)
         self.requests: list[tuple[str, str]] = []
         self.watched: Counter[str] = Counter()
+        self.since: list[str] = []
+        """Where each watch of services began."""
         self.events: asyncio.Queue[bytes] = asyncio.Queue()
+        """Lines; b"" ends the watch."""
+        self.breaks = False
+        """Whether a watch that ends takes its connection with it."""
         self.loop = asyncio.new_event_loop()
         self.levels = 0
         """Of what says HERE."""
         self.refuse: list[tuple[str, int]] = []
         """Paths of watches, and the code that the next one is refused with."""
+        self.page = 0
+        """Services of a page; 0: all."""
+        self.later: list[int] = []
+        """What becomes of the next pages that are not the first: a code, or CUT."""
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         self.requests.append((request.method, request.path))
         if request.path.count("/") < 4 and "inferenceservices" not in request.path:
             return web.json_response(self._discovery(request.path))
         if "watch" not in request.query:
-            items = self.services if request.path == SERVICES else []
-            page = {"apiVersion": keys.API_VERSION, "metadata": {"resourceVersion": "9"}, "items": items}
-            return web.Response(body=filled(json.dumps(page).encode(), self.levels), content_type="application/json")
+            return await self._list(request)
         for refusal in self.refuse:
             if refusal[0] == request.path:
                 self.refuse.remove(refusal)
                 return web.json_response({"kind": "Status", "message": "no more"}, status=refusal[1])
         return await self._watch(request)
+
+    async def _list(self, request: web.Request) -> web.StreamResponse:
+        items, metadata = self.services if request.path == SERVICES else [], {"resourceVersion": "9"}
+        if self.page and "limit" in request.query:
+            begin = int(request.query.get("continue", 0))
+            end = begin + self.page
+            metadata |= {"continue": str(end)} if items[end:] else {}
+            items = items[begin:end]
+        page = {"apiVersion": keys.API_VERSION, "metadata": metadata, "items": items}
+        body = filled(json.dumps(page).encode(), self.levels)
+        happens = self.later.pop(0) if "continue" in request.query and self.later else 200
+        if happens == CUT:
+            response = web.StreamResponse(headers={"Content-Length": str(len(body)), "Content-Type": "application/json"})
+            await response.prepare(request)
+            await response.write(body[: len(body) // 2])
+            _cut(request)
+            return response
+        if happens != 200:
+            return web.json_response({"kind": "Status", "code": happens, "reason": "Expired"}, status=happens)
+        return web.Response(body=body, content_type="application/json")
 
     async def _end(self, served: AbstractAsyncContextManager[Any]) -> None:
         await served.__aexit__(None, None, None)
@@ -97,8 +126,13 @@ class Server:
         self.watched[request.path] += 1
         response = web.StreamResponse()
         await response.prepare(request)
-        while request.path == SERVICES:
-            await response.write(await self.events.get())
+        if request.path == SERVICES:
+            self.since.append(request.query["resourceVersion"])
+            while line := await self.events.get():
+                await response.write(line)
+            if self.breaks:
+                _cut(request)
+            return response
         await asyncio.Future()
         return response
 
@@ -107,6 +141,10 @@ class Server:
 
     def write(self, line: bytes) -> None:
         self.loop.call_soon_threadsafe(self.events.put_nowait, line)
+
+    def end(self) -> None:
+        """End the watch."""
+        self.write(b"")
 
     @contextmanager
     def serving(self) -> Iterator[str]:
@@ -120,6 +158,11 @@ class Server:
             asyncio.run_coroutine_threadsafe(self._end(served), self.loop).result(10)
             self.loop.call_soon_threadsafe(self.loop.stop)
             thread.join(10)
+
+
+def _cut(request: web.Request) -> None:
+    assert request.transport is not None
+    request.transport.close()
 
 
 class Everywhere(Told):
@@ -257,17 +300,21 @@ async def test_an_object_as_deep_as_the_api_server_takes_ends_nothing(levels: in
 
 
 FAULTS = {
-    "a watch is not served any more": (404, b""),
-    "an ERROR event": (0, b'{"type": "ERROR", "object": {"kind": "Status", "code": 500, "message": "etcd"}}\n'),
-    "a line that nobody can read": (0, b"<html>\n"),
+    "a watch is not served any more": (404, [], b""),
+    "a 410 on a later page": (0, [410], b""),
+    "an ERROR event": (0, [], b'{"type": "ERROR", "object": {"kind": "Status", "code": 500, "message": "etcd"}}\n'),
+    "a line that nobody can read": (0, [], b"<html>\n"),
 }
 
 
-@pytest.mark.parametrize(("code", "told"), FAULTS.values(), ids=list(FAULTS))
-async def test_what_kopf_cannot_go_on_after_ends_it(code: int, told: bytes, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("code", "later", "told"), FAULTS.values(), ids=list(FAULTS))
+async def test_what_kopf_cannot_go_on_after_ends_it(
+    code: int, later: list[int], told: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     """With an exception for us to say in a sentence, and without a traceback of its own."""
-    server = Server(service("a"))
+    server = Server(service("a"), service("b"))
     server.refuse = [(SERVICES, code)] if code else []
+    server.page, server.later = 1, [*later]
     async with hosted(server) as (process, operating):
         if told:
             await until(lambda: len(server.watched) == len(ALL))
@@ -278,6 +325,47 @@ async def test_what_kopf_cannot_go_on_after_ends_it(code: int, told: bytes, capl
         assert process.stopped == 1
     theirs = "aiohttp.server"  # of the server of this test, whose answers are cut
     assert [record for record in caplog.records if record.exc_info and record.name != theirs] == []
+
+
+async def test_a_list_in_pages_is_a_single_list() -> None:
+    """Not a list that begins again with each page: each would cost an audit."""
+    server = Server(*map(service, "abc"))
+    server.page = 1
+    async with hosted(server) as (process, _):
+        await until(lambda: server.watched[SERVICES])
+        await until(lambda: len(process.said) >= 3)
+        assert process.said == ["seen a", "seen b", "seen c"]
+        assert sum(path == SERVICES for _, path in server.requests) == 4
+
+
+async def test_after_a_page_that_is_cut_in_its_middle_the_list_begins_again() -> None:
+    """What was deleted between the two lists is told by nobody, so the second is told of."""
+    server = Server(service("a"), service("b"))
+    server.page, server.later = 1, [CUT, CUT]
+    async with hosted(server) as (process, operating):
+        await until(lambda: server.watched[SERVICES])
+        await until(lambda: {"seen a", "seen b"} <= {*process.said})
+        assert process.said.count("relisted InferenceService") == 2
+        assert not operating.done()
+
+
+@pytest.mark.parametrize("breaks", [False, True], ids=["the answer ends", "the connection breaks"])
+async def test_a_watch_that_is_cut_in_the_middle_of_a_line_goes_on_where_it_was(breaks: bool) -> None:
+    """Half a line is no event, and no nonsense that ends kopf either."""
+    server = Server(service("a"))
+    server.breaks = breaks
+    async with hosted(server) as (process, operating):
+        await until(lambda: server.watched[SERVICES])
+        server.tell("ADDED", service("b", resourceVersion="12"))
+        await until(lambda: "seen b" in process.said)
+        server.write(json.dumps({"type": "ADDED", "object": service("c", resourceVersion="13")}).encode()[:-20])
+        server.end()
+        await until(lambda: server.watched[SERVICES] == 2)
+        server.tell("ADDED", service("c", resourceVersion="13"))
+        await until(lambda: "seen c" in process.said)
+        assert process.said == ["seen a", "seen b", "seen c"], "no list anew"
+        assert server.since == ["9", "12"]
+        assert not operating.done()
 
 
 async def test_a_list_that_begins_again_is_told() -> None:

@@ -1,0 +1,154 @@
+"""Commands of README and the pages work to the letter: those without a cluster run, and the others of ours look for it."""
+
+import gzip
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from typer.testing import CliRunner
+
+from ome_operator.cli.app import app
+from tests.support.parts import ROOT
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "charts").glob("*/README.md"))]
+LISTED: dict[str, Any] = yaml.safe_load((ROOT / "tests/data/page_commands.yaml").read_text())
+COMMANDS: Any = typer.main.get_command(app)
+
+
+def lines(block: str) -> list[str]:
+    """The commands of a block, without what continues a line and without comments behind them."""
+    joined = re.sub(r"\\\n\s*", "", block)
+    return [line for text in joined.splitlines() if (line := re.sub(r"\s+# .*$", "", text.strip()))]
+
+
+def blocks(page: Path) -> list[list[str]]:
+    """What a page tells people to type: its blocks of shell, and what stands behind `$` in others."""
+    found = []
+    for language, block in re.findall(r"^ *```(\w*)\n(.*?)^ *```", page.read_text(), re.MULTILINE | re.DOTALL):
+        typed = block if language == "sh" else "\n".join(re.findall(r"^ *\$ (.*)$", block, re.MULTILINE))
+        found.append(lines(typed))
+    return [block for block in found if block]
+
+
+ALL = [(page.relative_to(ROOT), block) for page in PAGES for block in blocks(page)]
+OFFLINE = [(str(page), run) for page, block in ALL if (run := [line for line in block if line in LISTED["offline"]])]
+
+
+def test_every_command_is_listed_and_every_listed_command_stands_on_a_page() -> None:
+    """So that a new command is run, or somebody has said why it cannot be."""
+    typed = {line for _, block in ALL for line in block}
+    listed = [*LISTED["offline"], *LISTED["refused"], *LISTED["elsewhere"]]
+    assert sorted(typed - {*listed}) == [], "tests/data/page_commands.yaml does not list them"
+    assert sorted({*listed} - typed) == [], "no page has them any more"
+    assert len(listed) == len({*listed})
+    ours = [line for line in LISTED["elsewhere"] if re.match(r"ome (?!local|operator|--)(?!.*ome local)", line)]
+    assert ours == ["ome generate"], "every other command of ours can be tried without a cluster"
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files that pages take for granted, and `ome` and a stand-in of kubectl in bin/."""
+    at = tmp_path_factory.mktemp("desk")
+    for name in ("config", "tests"):
+        (at / name).symlink_to(ROOT / name)
+    samples = ROOT / "config/samples/isvc/moonshotai"
+    (at / "deploy").mkdir()
+    for name in ("service.yaml", "isvc.yaml", "deploy/service.yaml"):
+        shutil.copy(samples / "kimi-k2-pd.yaml", at / name)
+    for name in ("runtime.yaml", "kimi-k2-pd-rt.yaml", "my-service.yaml", "deploy/runtime.yaml"):
+        shutil.copy(ROOT / "config/runtimes/srt/kimi-k2-pd-rt.yaml", at / name)
+    shutil.copy(ROOT / "config/models/moonshotai/Kimi-K2-Instruct.yaml", at / "deploy/model.yaml")
+    with (at / "my-service.yaml").open("a") as file:
+        file.write("---\n" + (samples / "kimi-k2-pd.yaml").read_text())
+    rows = (ROOT / "ome_operator/plan/data/calibration.csv").read_text().splitlines(keepends=True)
+    (at / "runs.csv").write_text("".join(rows[:3]))
+    (at / "mix.yaml").write_text("- {in: 2000, out: 100, share: 0.8}\n- {in: 8000, out: 500, share: 0.2}\n")
+    (at / "kimi-k2-instruct.json").write_bytes(gzip.decompress((ROOT / "tests/incidents/rank-exits.json.gz").read_bytes()))
+    (at / "bin").mkdir()
+    program(at / "bin/ome", f'exec {sys.executable} -c "from ome_operator.cli.app import app; app()" "$@"')
+    program(
+        at / "bin/kubectl",
+        'case "$1" in get) cat service.yaml;; apply) test "$(grep -c "^kind: ")" -gt 2;; *) exit 9;; esac',
+    )
+    return at
+
+
+def program(path: Path, text: str) -> None:
+    """A program of a few words."""
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+@pytest.mark.parametrize(("page", "block"), OFFLINE, ids=lambda value: value if isinstance(value, str) else "")
+def test_what_needs_no_cluster_runs(page: str, block: list[str], desk: Path) -> None:
+    """Line by line in a single shell, as a person would type the block."""
+    script = "set -o pipefail\n" + "".join(f"{line}\necho $? >&3\n" for line in block)
+    environment = {**os.environ, "PATH": f"{desk / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
+    with (desk / "codes").open("w+") as codes:
+        command = f"exec 3>&{codes.fileno()}\n{script}"
+        done = subprocess.run(
+            ["bash", "-c", command], cwd=desk, env=environment, capture_output=True, text=True, check=False,
+            pass_fds=[codes.fileno()], stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        codes.seek(0)
+        ended = [int(code) for code in codes.read().split()]
+    assert ended == [LISTED["offline"][line] for line in block], f"{page}: {done.stdout}\n{done.stderr}"
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("line", LISTED["refused"])
+def test_what_needs_a_cluster_asks_it(line: str, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names and options are right, for it comes as far as the cluster, which is not there."""
+    monkeypatch.chdir(desk)
+    monkeypatch.setenv("KUBECONFIG", "nowhere")
+    words = shlex.split(line.removeprefix("kubectl "))
+    assert words[0] == "ome"
+    done = CliRunner().invoke(app, words[1:])
+    assert done.exit_code in (1, 2)
+    assert "no connection to a cluster: nowhere does not exist" in f"{done.exception} {done.output}"
+
+
+def leaf(words: list[str]) -> tuple[Any, list[str]]:
+    """The command that these words call, and the words behind it."""
+    command, context = COMMANDS, COMMANDS.make_context("ome", [], resilient_parsing=True)
+    while words and hasattr(command, "get_command") and (below := command.get_command(context, words[0])):
+        command, words = below, words[1:]
+    return command, words
+
+
+def options(command: Any) -> set[str]:
+    """Of a command, and of those below it: `ome explain` and `ome plan` may leave the word out."""
+    below = getattr(command, "commands", {}).values()
+    return {name for param in command.params for name in param.opts + param.secondary_opts} | {
+        name for each in below for name in options(each)
+    }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name if page.parent.name != "charts" else page.parent.name)
+def test_commands_in_sentences_exist(page: Path) -> None:
+    """With their options: `ome undo NAME --to …`; but those that a page calls missing."""
+    there = page.read_text().partition("\n## What is missing")[0]
+    text = re.sub(r"^ *```.*?^ *```", "", there, flags=re.MULTILINE | re.DOTALL)
+    for span in re.findall(r"`(?:kubectl )?ome ([a-z][^`]*)`", text):
+        command, rest = leaf(re.sub(r"\|.*", "", span).replace("[", " ").replace("]", " ").split())
+        assert command is not COMMANDS, f"{page.name}: ome {span}"
+        if command.name in ("kubectl", "helm"):
+            continue
+        used = {word.partition("=")[0].rstrip(",;.") for word in rest if re.match(r"--?[a-z]", word)}
+        assert used <= options(command) | {"--help"}, f"{page.name}: ome {span}"
+
+
+def test_files_that_commands_name_are_there() -> None:
+    """Of this repository; what people bring has names of its own."""
+    for page, block in ALL:
+        for word in (word for line in block for word in line.split()):
+            if re.match(r"(config|charts|images|examples|tests)/", word):
+                assert (ROOT / word).exists(), f"{page}: {word}"
