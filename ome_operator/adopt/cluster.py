@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
 
 from ome_operator import keys
 from ome_operator.adopt import crds, webhooks
@@ -12,11 +11,9 @@ from ome_operator.adopt.crds import Release
 from ome_operator.adopt.steps import Steps
 from ome_operator.api.kinds import KINDS, Kind
 from ome_operator.core.observed import from_api
-from ome_operator.kube.client import Client
+from ome_operator.kube.client import Client, Manifest
 from ome_operator.kube.errors import NotServed
 from ome_operator.settings import Settings
-
-Manifest = dict[str, Any]
 
 CONTROLLER = "control-plane=ome-controller-manager"
 """Label of OME's Deployment, from both its chart and its kustomization."""

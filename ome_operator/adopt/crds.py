@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 from ome_operator import keys
 from ome_operator.api import crds, schema
 from ome_operator.api.kinds import KINDS, Kind
-
-Manifest = dict[str, Any]
+from ome_operator.core.observed.objects import Manifest
 
 KEEP = "helm.sh/resource-policy"
 

@@ -16,8 +16,6 @@ from ome_operator.kube.client import Client
 from ome_operator.kube.errors import NotFound
 from ome_operator.kube.resources import RESOURCES
 
-Manifest = dict[str, Any]
-
 SCALERS = ("ScaledObject", "HorizontalPodAutoscaler")
 WORKLOADS = ("Deployment", "LeaderWorkerSet", "StatefulSet")
 REST = ("PodDisruptionBudget", "Service", "ServiceAccount", "RoleBinding", "Role", "ConfigMap")

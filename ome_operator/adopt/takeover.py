@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ome_operator import keys
+from ome_operator.core.observed.objects import Manifest
 
-Manifest = dict[str, Any]
 Metadata = Mapping[str, Any]
 
 

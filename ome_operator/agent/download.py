@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ome_operator.agent.fetching import Fetching, Line
+from ome_operator.agent.fetching import Downlink, Fetching
 from ome_operator.agent.pace import Pace, TooSlow
 from ome_operator.agent.progress import Progress
 from ome_operator.agent.record import shortened
 from ome_operator.agent.room import Room, over_budget
-from ome_operator.agent.steps import Fetch, Plan, plan, too_full
+from ome_operator.agent.steps import Fetch, Remaining, plan, too_full
 from ome_operator.agent.store import Manifest, Store, check, size_below
 from ome_operator.agent.throttle import Throttle
 from ome_operator.agent.turns import Over
@@ -73,7 +73,7 @@ class Download:
     ) -> None:
         self._uri, self._source, self._store, self._limits, self._progress = uri, source, store, limits, progress
         self._node, self._namespace, self._over = node, namespace, over
-        self._line = Line(asyncio.Semaphore(limits.files), limits.throttle, progress)
+        self._line = Downlink(asyncio.Semaphore(limits.files), limits.throttle, progress)
         self._jitter: Callable[[], float] = random.random
         self._paused = False
 
@@ -136,7 +136,7 @@ class Download:
         except TimeoutError as error:
             raise Unreachable(f"the source did not say within {self._limits.listing:.0f} s what there is") from error
 
-    async def _reuse(self, listing: Listing, todo: tuple[Fetch, ...]) -> Plan:
+    async def _reuse(self, listing: Listing, todo: tuple[Fetch, ...]) -> Remaining:
         """Take what this disk has already, of other revisions or where the model's path was filled by hand."""
         for one in todo:
             if one.have:
@@ -150,7 +150,7 @@ class Download:
                 break
         return self._plan(listing)
 
-    def _plan(self, listing: Listing) -> Plan:
+    def _plan(self, listing: Listing) -> Remaining:
         return plan(listing, self._store.proven(), self._store.have, self._node)
 
     async def _file(self, listing: Listing, one: Fetch) -> str:

@@ -25,7 +25,7 @@ Read = Callable[[int, int], AsyncIterator[bytes]]
 """Bytes of the file from a first one up to, and without, a last one; raises SourceError."""
 
 
-class Line(NamedTuple):
+class Downlink(NamedTuple):
     """What all files of a node share."""
 
     slots: asyncio.Semaphore
@@ -37,7 +37,7 @@ class Line(NamedTuple):
 class Fetching:
     """One attempt at one file, in pieces of `step` bytes; 0: all of it in order."""
 
-    def __init__(self, file: RemoteFile, store: Store, read: Read, line: Line, step: int) -> None:
+    def __init__(self, file: RemoteFile, store: Store, read: Read, line: Downlink, step: int) -> None:
         self._file, self._store, self._read, self._line, self._step = file, store, read, line, step
         self._taken: dict[int, asyncio.Event] = {}
         """Pieces, by their first byte, that somebody fetches or has fetched; set when nobody does any more."""

@@ -19,7 +19,7 @@ class Fetch(NamedTuple):
     """Bytes of it on the disk."""
 
 
-class Plan(NamedTuple):
+class Remaining(NamedTuple):
     """What is left."""
 
     fetch: tuple[Fetch, ...]
@@ -40,7 +40,7 @@ class Plan(NamedTuple):
         return self.left + sum(archives[:files])
 
 
-def plan(listing: Listing, proven: Mapping[str, Proven], have: Callable[[RemoteFile], int], node: str = "") -> Plan:
+def plan(listing: Listing, proven: Mapping[str, Proven], have: Callable[[RemoteFile], int], node: str = "") -> Remaining:
     """What to fetch. `have` says how many bytes of a file are on the disk.
 
     Files of about the same size come in an order that is each node's own, so that nodes which begin together fetch
@@ -55,7 +55,7 @@ def plan(listing: Listing, proven: Mapping[str, Proven], have: Callable[[RemoteF
     def order(item: Fetch) -> tuple[int, str, str]:
         return -item.file.size.bit_length(), digest([node, item.file.name]) if node else "", item.file.name
 
-    return Plan(tuple(sorted(todo, key=order)), listing.size)
+    return Remaining(tuple(sorted(todo, key=order)), listing.size)
 
 
 def too_full(left: int, free: int, where: str) -> str:

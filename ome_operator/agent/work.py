@@ -21,7 +21,7 @@ from ome_operator.agent.turns import Over
 from ome_operator.agent.verify import verify
 from ome_operator.api import Model
 from ome_operator.core.weights.mount import weights
-from ome_operator.storage.grants import Guard, Trust
+from ome_operator.storage.grants import ModelGrant, Trust
 from ome_operator.storage.listing import Refused, Source
 from ome_operator.storage.sources import Access, source
 
@@ -174,7 +174,7 @@ class Work:
         storage = self.model.spec.storage
         settings, namespace, key = self._settings, self.model.namespace, storage.key or ""
         secret = _secret(settings.secrets, key) if key in settings.trust.secrets else {}
-        guard = Guard(settings.trust, namespace, key, self._uri)
+        guard = ModelGrant(settings.trust, namespace, key, self._uri)
         access = Access(storage.parameters or {}, secret, settings.endpoint, guard)
         found = source(self._uri, access)
         if self._settings.peers is not None:

@@ -47,7 +47,7 @@ class KnownModels(Spec):
     models: list[KnownModel]
 
 
-class Found(NamedTuple):
+class WellKnownModel(NamedTuple):
     """A well-known model."""
 
     repository: str
@@ -58,16 +58,16 @@ class WellKnown:
     """Well-known models by their names. Never changed once it is made: results that rest on it are remembered."""
 
     def __init__(self, models: Iterable[KnownModel] = ()) -> None:
-        self._by_repository: dict[str, Found] = {}
-        self._by_name: dict[str, Found] = {}
+        self._by_repository: dict[str, WellKnownModel] = {}
+        self._by_name: dict[str, WellKnownModel] = {}
         for model in models:
-            found = Found(model.repositories[0], model.facts)
+            found = WellKnownModel(model.repositories[0], model.facts)
             self._by_name.setdefault(model.name.lower(), found)
             for repository in model.repositories:
                 self._by_repository.setdefault(repository.lower(), found)
                 self._by_name.setdefault(_last(repository), found)
 
-    def find(self, name: str, uri: str) -> Found | None:
+    def find(self, name: str, uri: str) -> WellKnownModel | None:
         """The well-known model at a storage URI: by its repository, else by the last part of the place.
 
         The name of the object counts only where the place is no repository of a hub, which says better what it holds: a

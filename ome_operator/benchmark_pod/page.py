@@ -20,7 +20,7 @@ _PLOTTED = (("ttft", "Time to first token, ms"), ("tpot", "Time per output token
 _SHARES = ("median", "p90", "p99")
 
 
-class Line(NamedTuple):
+class Curve(NamedTuple):
     """A series in the coordinates of its plot."""
 
     label: str
@@ -37,7 +37,7 @@ class Plot(NamedTuple):
     """A plot over the number of requests in flight, on a logarithmic axis."""
 
     title: str
-    lines: tuple[Line, ...]
+    lines: tuple[Curve, ...]
     xs: tuple[tuple[float, str], ...]
     """Position and label of ticks."""
     ys: tuple[tuple[float, str], ...]
@@ -91,7 +91,7 @@ def plot(title: str, series: Iterable[tuple[str, Points]]) -> Plot | None:
         return HEIGHT - BOTTOM - value / top * (HEIGHT - TOP - BOTTOM)
 
     lines = tuple(
-        Line(label, COLOURS[number % len(COLOURS)], tuple((x_of(x), y_of(y)) for x, y in points))
+        Curve(label, COLOURS[number % len(COLOURS)], tuple((x_of(x), y_of(y)) for x, y in points))
         for number, (label, points) in enumerate(kept)
     )
     ys = tuple((y_of(top * step / 4), f"{top * step / 4:g}") for step in range(5))

@@ -87,7 +87,7 @@ class EventHandler(ClusterCache):
             if self.records.see(record):
                 self._record_changed(old, record)
         else:
-            self._seen_kept(kind, body)
+            self._seen_resource(kind, body)
 
     def gone(self, kind: str, uid: str, version: int = 0) -> None:
         """An object does not exist any more, or has lost our label."""
@@ -110,7 +110,7 @@ class EventHandler(ClusterCache):
             self._record_changed(lost, None)
         elif isinstance(lost, Resource):
             # A new object of the same name may have been seen before the old one's deletion.
-            self._kept_changed(lost, self.find(lost.ref))
+            self._resource_changed(lost, self.find(lost.ref))
             self._moved(self.quota.gone(uid))
 
     def freeze(self, frozen: str) -> None:
@@ -164,10 +164,10 @@ class EventHandler(ClusterCache):
                 return resource  # the watch was faster, and told everybody
             # No event will tell of our own write, nor of an edit just before it: that one's event is stale by now.
             if old is None or edited(old) != edited(resource):
-                self._kept_changed(old, resource)
+                self._resource_changed(old, resource)
             else:
                 self._behind(resource.ref, False)
-                self._used(old, resource)
+                self._requeue_referred(old, resource)
             return resource
         return None
 
@@ -187,11 +187,11 @@ class EventHandler(ClusterCache):
         if name:
             self._enqueue(Ref(SERVICE, namespace, name), whole)
 
-    def _seen_kept(self, kind: str, body: Mapping[str, Any]) -> None:
+    def _seen_resource(self, kind: str, body: Mapping[str, Any]) -> None:
         old = self.resources[kind].get(from_api.uid(body))
         resource = keep(kind, body, old)
         if self.resources[kind].see(resource):
-            self._kept_changed(old, resource)
+            self._resource_changed(old, resource)
         if kind == BASE_MODEL:
             created = (body.get("metadata") or {}).get("creationTimestamp") or ""
             self._moved(self.quota.see(resource.ref.namespace, Entry(created, resource.ref.name, resource.uid)))
@@ -200,9 +200,9 @@ class EventHandler(ClusterCache):
         """These models are within or beyond the number of their namespace now: that is news as an edit is."""
         for uid in uids:
             if (one := self.resources[BASE_MODEL].get(uid)) is not None:
-                self._kept_changed(None, one)
+                self._resource_changed(None, one)
 
-    def _kept_changed(self, old: Resource | None, new: Resource | None) -> None:
+    def _resource_changed(self, old: Resource | None, new: Resource | None) -> None:
         one = new or old
         assert one is not None
         edit = old is None or new is None or old.uid != new.uid or edited(old) != edited(new)
@@ -210,15 +210,15 @@ class EventHandler(ClusterCache):
         self._behind(one.ref, edit)
         if one.ref.kind in (*SHORT, BENCHMARK):
             return
-        self._used(old, new)
+        self._requeue_referred(old, new)
         if edit and one.ref.kind != SERVICE:
             self._edited.add(one.ref)
             everybody = one.ref.kind in ACCELERATORS
             for user in (each.ref for each in self.services()) if everybody else self._referrers.concerned(one.ref):
                 self._enqueue(user, True)
 
-    def _used(self, old: Resource | None, new: Resource | None) -> None:
-        """What a service refers to, or what was chosen for it, has a user more or less."""
+    def _requeue_referred(self, old: Resource | None, new: Resource | None) -> None:
+        """Re-enqueue objects whose set of users changed: what a service refers to, or what was chosen for it."""
         one = new or old
         if one is not None and one.ref.kind == SERVICE:
             for ref in self._referrers.changed(one.ref, old, new):

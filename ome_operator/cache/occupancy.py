@@ -8,7 +8,7 @@ from ome_operator import keys
 from ome_operator.core.observed.objects import Pod
 
 
-class Made(NamedTuple):
+class PodOrigin(NamedTuple):
     """What a pod was made from: pods with the same ask for the same."""
 
     namespace: str
@@ -22,7 +22,7 @@ class Occupancy:
     """Node -> pods of engines there. Routers are small, and nobody stores what they ask for."""
 
     def __init__(self) -> None:
-        self._held: dict[str, Counter[Made]] = {}
+        self._held: dict[str, Counter[PodOrigin]] = {}
         self._moved: set[str] = set()
 
     def pod(self, old: Pod | None, new: Pod | None) -> None:
@@ -35,7 +35,7 @@ class Occupancy:
         if after is not None:
             self._add(*after, 1)
 
-    def on(self, node: str) -> Mapping[Made, int]:
+    def on(self, node: str) -> Mapping[PodOrigin, int]:
         """What holds a node -> how many pods of it."""
         return self._held.get(node, {})
 
@@ -48,7 +48,7 @@ class Occupancy:
         """Forget what was noted of nodes that do not exist: who comes again under such a name is another node."""
         self._moved = {node for node in self._moved if node in nodes}
 
-    def _add(self, node: str, made: Made, number: int) -> None:
+    def _add(self, node: str, made: PodOrigin, number: int) -> None:
         here = self._held.setdefault(node, Counter())
         here[made] += number
         if not here[made]:
@@ -58,8 +58,8 @@ class Occupancy:
         self._moved.add(node)
 
 
-def _place(pod: Pod | None) -> tuple[str, Made] | None:
+def _place(pod: Pod | None) -> tuple[str, PodOrigin] | None:
     """Where a pod holds room, and which."""
     if pod is None or not pod.node or pod.over or pod.component == keys.ROUTER:
         return None
-    return pod.node, Made(pod.namespace, pod.service, pod.revision, pod.component, pod.rank == 0)
+    return pod.node, PodOrigin(pod.namespace, pod.service, pod.revision, pod.component, pod.rank == 0)

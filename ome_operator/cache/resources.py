@@ -101,7 +101,7 @@ def edited(one: Resource) -> tuple[Any, ...]:
 
 
 def same(a: Resource, b: Resource) -> bool:
-    """Whether nothing happened that anybody has to look at."""
+    """Whether two versions differ in nothing that a reconcile reads."""
     return edited(a) == edited(b) and a.status_owned == b.status_owned and _names(a) == _names(b)
 
 

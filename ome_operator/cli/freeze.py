@@ -8,7 +8,7 @@ import getpass
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,11 +20,10 @@ from ome_operator.errors import UserError
 from ome_operator.settings import Settings
 
 if TYPE_CHECKING:
-    from ome_operator.kube.client import Client
+    from ome_operator.kube.client import Client, Manifest
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
-Manifest = dict[str, Any]
 Name = Annotated[str, typer.Argument(metavar="[SERVICE]", show_default=False, autocompletion=services)]
 Operator = Annotated[
     str,
@@ -220,7 +219,7 @@ async def _all_say(client: "Client", value: str, of: str) -> str:
     return f"the statuses of {len(silent)} of {len(bodies)} services do not say so" if silent else ""
 
 
-def _told(body: Manifest, value: str) -> bool:
+def _told(body: "Manifest", value: str) -> bool:
     """Whether a status tells of this very freeze, by its time and who."""
     said = (body.get("status") or {}).get("conditions") or ()
     stamp = value.partition(": ")[0]

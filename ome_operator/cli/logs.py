@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ome_operator.cli.live.logs import Source
     from ome_operator.describe.log_selection import Choice
     from ome_operator.kube.client import Client
-    from ome_operator.kube.podlogs import Line, Wanted
+    from ome_operator.kube.podlogs import LogLine, Wanted
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 TAIL = 100
@@ -169,7 +169,7 @@ class _Shown:
         self._terminal = screen.is_terminal
         self._coloured = screen.is_terminal and not screen.no_color
 
-    def __call__(self, label: str, line: "Line") -> None:
+    def __call__(self, label: str, line: "LogLine") -> None:
         front, text = f"{label:{self._width}} │", line.text
         if self._terminal:
             text = visible(_COLOUR.sub("", text), keep="\t")

@@ -16,8 +16,8 @@ from ome_operator.errors import UserError
 
 if TYPE_CHECKING:
     from ome_operator.kube.client import Client
-    from ome_operator.plan.gpus import Price
-    from ome_operator.plan.layouts import Ask, Layout
+    from ome_operator.sizing.gpus import Price
+    from ome_operator.sizing.layouts import Ask, Layout
 
 
 class Form(StrEnum):
@@ -73,14 +73,14 @@ def layouts(
     ] = Form.TEXT,
 ) -> None:
     """Every layout that can work for a model on this hardware, best first, with how far each number may be off."""
-    from ome_operator.plan.ask import seconds
-    from ome_operator.plan.gpus import Price, gpu
-    from ome_operator.plan.layouts import Ask
-    from ome_operator.plan.layouts import layouts as found_layouts
-    from ome_operator.plan.refused import RefusedError
-    from ome_operator.plan.rows import engine as known_engine
-    from ome_operator.plan.search import smallest
-    from ome_operator.plan.steps import Place
+    from ome_operator.sizing.ask import seconds
+    from ome_operator.sizing.gpus import Price, gpu
+    from ome_operator.sizing.layouts import Ask
+    from ome_operator.sizing.layouts import layouts as found_layouts
+    from ome_operator.sizing.refused import RefusedError
+    from ome_operator.sizing.rows import engine as known_engine
+    from ome_operator.sizing.search import smallest
+    from ome_operator.sizing.steps import ServingStack
 
     try:
         for name, value in (
@@ -96,7 +96,7 @@ def layouts(
             )
         c = planfiles.constants(calibration)
         machine = gpu(hardware)
-        place = Place(planfiles.model(model, precision), machine, known_engine(engine))
+        place = ServingStack(planfiles.model(model, precision), machine, known_engine(engine))
         ask = Ask(
             place,
             planfiles.loads(workload, prefix_hit),
@@ -121,7 +121,7 @@ def _write(ask: "Ask", found: "Sequence[Layout]", chosen: int) -> None:
     from ome_operator.cli.generate import bookshelf
     from ome_operator.cookbook.ask import RefusedError
     from ome_operator.cookbook.manifests import manifests
-    from ome_operator.plan.recipe import Recipe, recipe
+    from ome_operator.sizing.recipe import Recipe, recipe
 
     shelf = bookshelf()
 
@@ -145,9 +145,9 @@ def _write(ask: "Ask", found: "Sequence[Layout]", chosen: int) -> None:
 def _tell(ask: "Ask", found: "Sequence[Layout]", paid: "Price | None", output: Form) -> None:
     """The question and its answers: all of them for programs, the first few for people."""
     from ome_operator.cli.generate import bookshelf
-    from ome_operator.plan import answer, told
-    from ome_operator.plan.ask import means
-    from ome_operator.plan.layouts import counted
+    from ome_operator.sizing import answer, told
+    from ome_operator.sizing.ask import means
+    from ome_operator.sizing.layouts import counted
 
     place, machine = ask.place, ask.place.gpu
     shown, shelf = found if output is Form.JSON else found[: told.SHOWN], bookshelf()
@@ -178,10 +178,10 @@ def validate(
     output: Output = Form.TEXT,
 ) -> None:
     """Predict every row of a calibration file, and say how far each is off: medians and worst by class."""
-    from ome_operator.plan import told
-    from ome_operator.plan.constants import fitted
-    from ome_operator.plan.refused import RefusedError
-    from ome_operator.plan.validate import validate as compared
+    from ome_operator.sizing import told
+    from ome_operator.sizing.constants import fitted
+    from ome_operator.sizing.refused import RefusedError
+    from ome_operator.sizing.validate import validate as compared
 
     try:
         found = compared(planfiles.text(file), str(file), fitted())
@@ -217,12 +217,12 @@ def compare(
     context: Context = None,
 ) -> None:
     """What a BenchmarkJob measured beside what was predicted. Its latencies are medians, and predictions are means."""
-    from ome_operator.plan import measured, told
-    from ome_operator.plan.ask import hit
-    from ome_operator.plan.constants import fitted
-    from ome_operator.plan.refused import RefusedError
-    from ome_operator.plan.shapes import shape
-    from ome_operator.plan.validate import validate as compared
+    from ome_operator.sizing import measured, told
+    from ome_operator.sizing.ask import hit
+    from ome_operator.sizing.constants import fitted
+    from ome_operator.sizing.refused import RefusedError
+    from ome_operator.sizing.shapes import shape
+    from ome_operator.sizing.validate import validate as compared
 
     try:
         layout = {"model": model, "engine": engine, "gpu": hardware, "prefill": prefill, "decode": decode}
@@ -265,7 +265,7 @@ def _of_cluster(job: str, namespace: str, kubeconfig: Path | None, context: str 
 @app.command(short_help="The published figures of Kimi K2.", epilog="Example: ome plan explain")
 def explain() -> None:
     """How the published figures of Kimi K2 on 128 H200 fit together, and what the model says of them."""
-    from ome_operator.plan.constants import fitted
-    from ome_operator.plan.explained import text
+    from ome_operator.sizing.constants import fitted
+    from ome_operator.sizing.explained import text
 
     typer.echo(text(fitted()), nl=False)

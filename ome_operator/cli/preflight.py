@@ -16,7 +16,7 @@ from ome_operator.errors import Unanswered
 
 if TYPE_CHECKING:
     from ome_operator.core.render.on_demand import Trial
-    from ome_operator.describe.preflight import Report
+    from ome_operator.describe.preflight import PreflightReport
     from ome_operator.kube.client import Client
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -73,7 +73,7 @@ def preflight(
         raise Unanswered("name a SERVICE of the cluster, or files with -f: either of them.")
     roles = {_COMPONENTS[role]} if role is not None else set[str]()
 
-    async def work(client: "Client") -> "Report":
+    async def work(client: "Client") -> "PreflightReport":
         from ome_operator.cli.live.preflight import Look
         from ome_operator.describe.preflight import report
 
@@ -134,7 +134,7 @@ def _logs(client: "Client", trials: "list[Trial]") -> Callable[[], Awaitable[Non
     return show
 
 
-def _tell(seen: "Report", output: Form, service: str) -> None:
+def _tell(seen: "PreflightReport", output: Form, service: str) -> None:
     from ome_operator.describe.preflight import in_place, lines
 
     if output is Form.JSON:

@@ -12,7 +12,7 @@ from ome_operator.util.visible import visible
 
 if TYPE_CHECKING:
     from ome_operator.recorder.recording import Recording
-    from ome_operator.recorder.replay import Step
+    from ome_operator.recorder.replay import ReplayedPass
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -62,7 +62,7 @@ def _read(file: Path) -> "Recording":
         raise Unanswered(f"{file} cannot be replayed: {error}.") from error
 
 
-def _drawn(step: "Step") -> Iterator[str]:
+def _drawn(step: "ReplayedPass") -> Iterator[str]:
     yield f"\npass {step.number} at {step.when}"
     for title, lines in (("saw", step.saw), ("says", step.why), ("does", step.steps)):
         yield from _listed(title, lines)

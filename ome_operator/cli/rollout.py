@@ -18,7 +18,7 @@ from ome_operator.util.visible import visible
 if TYPE_CHECKING:
     from ome_operator.api import InferenceService
     from ome_operator.core.observed.revisions import Revision
-    from ome_operator.core.rollout.target import Target
+    from ome_operator.core.rollout.target import TargetRevision
     from ome_operator.kube.client import Client
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -33,7 +33,7 @@ class Found(NamedTuple):
     known: "list[Revision]"
     made: dict[str, str]
     """Revision -> when it was stored."""
-    aim: "Target"
+    aim: "TargetRevision"
 
     @property
     def where(self) -> str:

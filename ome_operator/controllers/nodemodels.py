@@ -1,4 +1,4 @@
-"""What the records of agents lead to: labels of nodes, which agents cannot write, and leave to remove what is unused."""
+"""Reconciles NodeModels into node labels, which agents cannot write, and permits agents to delete unused weights."""
 
 import logging
 

@@ -13,13 +13,12 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.cache.scope import Scope
-from ome_operator.kube.client import Client
+from ome_operator.kube.client import Client, Manifest
 from ome_operator.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from ome_operator.machinery.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 
-Manifest = dict[str, Any]
 
 EVERY, CLAIM_EVERY = 60.0, 300.0
 """Seconds between two looks: a list costs the same for any number of namespaces, claims two requests for each."""

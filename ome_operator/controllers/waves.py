@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 from ome_operator.core.catalog import waves as told
 from ome_operator.core.observed.objects import Epoch, Ref
-from ome_operator.core.plan import Stand, State
-from ome_operator.core.rollout.waves import Terms, Turn, decide, wave_of
+from ome_operator.core.plan import EditState, Stand
+from ome_operator.core.rollout.waves import CurrentWave, Terms, decide, wave_of
 
 Service = Ref
 
 
-class Kind(StrEnum):
+class MemberState(StrEnum):
     """How a service counts."""
 
     WAITING = "waiting"
@@ -34,10 +34,10 @@ class Kind(StrEnum):
     """It is whole with the object as it is, and need not do anything for that."""
 
 
-class Place(NamedTuple):
+class Member(NamedTuple):
     """How a service counts, and what goes with it."""
 
-    kind: Kind
+    kind: MemberState
     since: datetime | None = None
     narrow: bool = False
 
@@ -55,8 +55,8 @@ class _Object:
         """The same with those that are equal."""
         self._failed: set[Service] = set()
         self._narrow: set[Service] = set()
-        self._places: dict[Service, Place] = {}
-        self._counts: Counter[Kind] = Counter()
+        self._places: dict[Service, Member] = {}
+        self._counts: Counter[MemberState] = Counter()
         self._queue: list[tuple[int, Service]] = []
         self._tickets: dict[Service, int] = {}
 
@@ -68,13 +68,15 @@ class _Object:
     @property
     def total(self) -> int:
         """How many there are whose share a wave is."""
-        return len(self._places) - (0 if self._equals_count else self._counts[Kind.EQUAL])
+        return len(self._places) - (0 if self._equals_count else self._counts[MemberState.EQUAL])
 
     @property
     def _equals_count(self) -> bool:
         """Whether those that are equal prove something: while others are to become so, in everything that it says."""
         counts = self._counts
-        return not self._narrow and counts[Kind.WAITING] + counts[Kind.ROLLING] + counts[Kind.FAILED] > 0
+        return (
+            not self._narrow and counts[MemberState.WAITING] + counts[MemberState.ROLLING] + counts[MemberState.FAILED] > 0
+        )
 
     @property
     def _done(self) -> list[datetime]:
@@ -82,13 +84,13 @@ class _Object:
 
     @property
     def _under_way(self) -> int:
-        return self._counts[Kind.ROLLING] + self._counts[Kind.BROKEN]
+        return self._counts[MemberState.ROLLING] + self._counts[MemberState.BROKEN]
 
-    def kind(self, service: Service) -> Kind | None:
+    def kind(self, service: Service) -> MemberState | None:
         """How a service counts; None where it does not."""
         return None if (found := self._places.get(service)) is None else found.kind
 
-    def put(self, service: Service, after: Place | None) -> bool:
+    def put(self, service: Service, after: Member | None) -> bool:
         """A service counts so from now on; whether that is news."""
         before = self._places.pop(service, None)
         if before is not None:
@@ -96,27 +98,27 @@ class _Object:
         if after is not None:
             self._places[service] = after
             self._count(service, after, 1)
-        return any(place is not None and place.kind != Kind.EQUAL for place in (before, after)) and before != after
+        return any(place is not None and place.kind != MemberState.EQUAL for place in (before, after)) and before != after
 
-    def _count(self, service: Service, place: Place, change: int) -> None:
+    def _count(self, service: Service, place: Member, change: int) -> None:
         comes = change > 0
         self._counts[place.kind] += change
-        for named, holds in ((self._failed, place.kind == Kind.FAILED), (self._narrow, place.narrow)):
+        for named, holds in ((self._failed, place.kind == MemberState.FAILED), (self._narrow, place.narrow)):
             if holds:
                 (named.add if comes else named.discard)(service)
-        for moments, holds in ((self._whole, place.kind == Kind.WHOLE), (self._proven, True)):
+        for moments, holds in ((self._whole, place.kind == MemberState.WHOLE), (self._proven, True)):
             if place.since is not None and holds:
                 _insert(moments, place.since) if comes else _remove(moments, place.since)
 
     def tally(self) -> told.Tally:
         """How many there are of each kind."""
-        return told.Tally(len(self._done), self._under_way, self._counts[Kind.WAITING], tuple(self._failed))
+        return told.Tally(len(self._done), self._under_way, self._counts[MemberState.WAITING], tuple(self._failed))
 
-    def counts(self) -> Mapping[Kind, int]:
+    def counts(self) -> Mapping[MemberState, int]:
         """How many services count how."""
         return self._counts
 
-    def turn(self, terms: Terms, now: datetime) -> Turn | None:
+    def turn(self, terms: Terms, now: datetime) -> CurrentWave | None:
         """Which wave it is."""
         return decide(terms, self.total, self._done, self._under_way, len(self._failed), now)
 
@@ -124,7 +126,7 @@ class _Object:
         """Where in the order of all a service comes, from 1."""
         ticket = self._tickets.get(service)
         before = len(self._queue) if ticket is None else bisect.bisect_left(self._queue, (ticket,))
-        return self.total - self._counts[Kind.WAITING] + before + 1
+        return self.total - self._counts[MemberState.WAITING] + before + 1
 
     def ask(self, service: Service, ticket: int | None) -> None:
         """A service wants to be called, behind those that do already; without a ticket it does not any more."""
@@ -138,7 +140,7 @@ class _Object:
         """The first of those that want to be called, which do not wait any more."""
         for _, service in self._queue[:most]:
             self.ask(service, None)
-            self.put(service, Place(Kind.ROLLING, narrow=service in self._narrow))
+            self.put(service, Member(MemberState.ROLLING, narrow=service in self._narrow))
             yield service
 
 
@@ -172,7 +174,7 @@ class WaveRegistry:
         """
         ref, epoch = next(iter(pending.items()))
         shared = self._at(ref, epoch)
-        if shared.kind(service) in (Kind.ROLLING, Kind.FAILED):
+        if shared.kind(service) in (MemberState.ROLLING, MemberState.FAILED):
             return ""
         known = shared.kind(service) is not None or service in shared.unseen or service in self._unseen
         total = shared.total + len(shared.unseen) + len(self._unseen) + (not known)
@@ -182,8 +184,11 @@ class WaveRegistry:
 
     def tell(self, service: Service, stands: Mapping[Ref, Stand], *, asks: bool, begun: bool) -> None:
         """How a service stands. `asks`: it rolls out an edit, or would if it were its turn; `begun`: it has begun."""
-        first = next((ref for ref, stand in stands.items() if stand.state == State.PENDING), None)
-        called = first is not None and self._kind(service, first, stands[first].epoch) in (Kind.ROLLING, Kind.FAILED)
+        first = next((ref for ref, stand in stands.items() if stand.state == EditState.PENDING), None)
+        called = first is not None and self._kind(service, first, stands[first].epoch) in (
+            MemberState.ROLLING,
+            MemberState.FAILED,
+        )
         left = self._seen.get(service, {}).keys() - stands.keys()
         self._seen[service] = {ref: stand.epoch for ref, stand in stands.items()}
         late = service in self._unseen
@@ -192,11 +197,11 @@ class WaveRegistry:
             if (shared := self._objects.get(ref)) is not None:
                 self._put(ref, shared, service, None)
         for ref, stand in stands.items():
-            if stand.state == State.IDLE and ref not in self._objects:
+            if stand.state == EditState.IDLE and ref not in self._objects:
                 continue
             shared = self._at(ref, stand.epoch)
             place = _place(stand, asks and (begun or called))
-            wants = ref == first and asks and place is not None and place.kind == Kind.WAITING
+            wants = ref == first and asks and place is not None and place.kind == MemberState.WAITING
             self._put(ref, shared, service, place, next(self._tickets) if wants else None)
         if late and not self._unseen:
             for ref in list(self._objects):
@@ -227,22 +232,22 @@ class WaveRegistry:
         """Edits that are not everywhere: on their way, and those with which a service failed."""
         found = {"rolling": 0, "stopped": 0}
         for counts in (shared.counts() for shared in self._objects.values()):
-            if counts.get(Kind.FAILED):
+            if counts.get(MemberState.FAILED):
                 found["stopped"] += 1
-            elif counts.get(Kind.WAITING) or counts.get(Kind.ROLLING):
+            elif counts.get(MemberState.WAITING) or counts.get(MemberState.ROLLING):
                 found["rolling"] += 1
         return found
 
     def counts(self) -> Mapping[str, int]:
         """Services by how they count, over all edits; without those that need not do anything."""
-        found = {str(kind): 0 for kind in Kind if kind != Kind.EQUAL}
+        found = {str(kind): 0 for kind in MemberState if kind != MemberState.EQUAL}
         for shared in self._objects.values():
             for kind, number in shared.counts().items():
-                if kind != Kind.EQUAL:
+                if kind != MemberState.EQUAL:
                     found[str(kind)] += number
         return found
 
-    def _kind(self, service: Service, ref: Ref, epoch: Epoch) -> Kind | None:
+    def _kind(self, service: Service, ref: Ref, epoch: Epoch) -> MemberState | None:
         shared = self._objects.get(ref)
         return None if shared is None or shared.epoch != epoch else shared.kind(service)
 
@@ -254,7 +259,7 @@ class WaveRegistry:
             shared = self._objects[ref] = _Object(epoch, unseen)
         return shared
 
-    def _put(self, ref: Ref, shared: _Object, service: Service, place: Place | None, ticket: int | None = None) -> None:
+    def _put(self, ref: Ref, shared: _Object, service: Service, place: Member | None, ticket: int | None = None) -> None:
         news = shared.put(service, place)
         shared.ask(service, ticket)
         if service in shared.unseen:
@@ -285,14 +290,14 @@ def _remove(moments: list[datetime], moment: datetime) -> None:
     del moments[bisect.bisect_left(moments, moment)]
 
 
-def _place(stand: Stand, on_its_way: bool) -> Place | None:
+def _place(stand: Stand, on_its_way: bool) -> Member | None:
     """How a service counts that stands so."""
-    if stand.state == State.EQUAL:
-        return Place(Kind.EQUAL, stand.since)
-    if stand.state == State.DONE:
-        return Place(Kind.BROKEN if stand.since is None else Kind.WHOLE, stand.since)
-    if stand.state == State.FAILED:
-        return Place(Kind.FAILED, narrow=stand.narrow)
-    if stand.state == State.PENDING:
-        return Place(Kind.ROLLING if on_its_way else Kind.WAITING, narrow=stand.narrow)
+    if stand.state == EditState.EQUAL:
+        return Member(MemberState.EQUAL, stand.since)
+    if stand.state == EditState.DONE:
+        return Member(MemberState.BROKEN if stand.since is None else MemberState.WHOLE, stand.since)
+    if stand.state == EditState.FAILED:
+        return Member(MemberState.FAILED, narrow=stand.narrow)
+    if stand.state == EditState.PENDING:
+        return Member(MemberState.ROLLING if on_its_way else MemberState.WAITING, narrow=stand.narrow)
     return None

@@ -5,14 +5,14 @@ import shlex
 from collections.abc import Iterator
 
 from ome_operator.cookbook.fit import RoleFit
-from ome_operator.cookbook.layout import Plan
+from ome_operator.cookbook.layout import Proposal
 from ome_operator.cookbook.preset import RANK, Launch, Word, in_pods, in_shell
 
 _PLAIN = re.compile(r"[\w@%+=:,./${}-]+|\$\(\([\w *]+\)\)")
 """Words that a shell reads as they are, variables and products of them included."""
 
 
-def commands(plan: Plan) -> str:
+def commands(plan: Proposal) -> str:
     """The commands, one for each node of one or two, else one for all with $RANK; and what stands before several engines."""
     out = []
     filled = in_shell(plan)
@@ -32,7 +32,7 @@ def _ranks(role: RoleFit, launch: Launch) -> tuple[str, ...]:
     return ("0", "1") if role.nodes == 2 else (RANK,)
 
 
-def _title(plan: Plan, role: RoleFit, rank: str, alike: bool) -> str:
+def _title(plan: Proposal, role: RoleFit, rank: str, alike: bool) -> str:
     """Where a command runs, as a line of its own; "" where there is only one place."""
     parts = [role.stage.capitalize()] if role.stage else []
     if plan.copies > 1:
@@ -74,7 +74,7 @@ def _meaning(name: str) -> str:
     return _MEANING.get(name, "")
 
 
-def reasons(plan: Plan) -> str:
+def reasons(plan: Proposal) -> str:
     """Every flag and variable with its reason, by role; then those that only pods have. What two roles share stands once."""
     shell, pods = in_shell(plan).launches, in_pods(plan).launches
     out: list[str] = []

@@ -55,7 +55,7 @@ class RoleFit:
 
 
 @dataclass(frozen=True)
-class Room:
+class GpuMemory:
     """Memory of one GPU, in bytes."""
 
     weights: int
@@ -65,7 +65,7 @@ class Room:
     """That the cache of one rank of attention holds."""
 
 
-def room(served: Served, hardware: Hardware, role: RoleFit, kv_cache_dtype: str | None) -> Room:
+def room(served: Served, hardware: Hardware, role: RoleFit, kv_cache_dtype: str | None) -> GpuMemory:
     """What weights leave for the cache.
 
     All but routed experts is divided only by the GPUs that share attention, and by no stages: an upper bound.
@@ -75,7 +75,7 @@ def room(served: Served, hardware: Hardware, role: RoleFit, kv_cache_dtype: str 
     experts = 0 if role.experts_on_cpus else share
     each = experts + served.weights.rest // role.attention_tp
     cache = int(hardware.memory * role.share) - each
-    return Room(each, cache, max(0, cache) // _token(served, role, kv_cache_dtype))
+    return GpuMemory(each, cache, max(0, cache) // _token(served, role, kv_cache_dtype))
 
 
 def _token(served: Served, role: RoleFit, kv_cache_dtype: str | None) -> int:

@@ -13,7 +13,7 @@ from ome_operator.cookbook.published import Published, published
 
 
 @dataclass(frozen=True)
-class Plan:
+class Proposal:
     """An answer that works, as far as sizes can tell."""
 
     ask: Ask
@@ -64,7 +64,7 @@ class Plan:
         return len(self.roles) > 1 or (self.copies > 1 and self.engine.router)
 
 
-def plan(ask: Ask, known: Library) -> Plan:
+def plan(ask: Ask, known: Library) -> Proposal:
     """Sizes for what was asked; RefusedError where it cannot work."""
     served, hardware, chosen = known.model(ask.model), known.machine(ask.hardware), engine(ask.engine, ask.version)
     sample = known.elsewhere.get(served.name.lower(), "")
@@ -112,7 +112,7 @@ def _possible(ask: Ask, served: Served, hardware: Hardware, chosen: Engine, samp
         raise RefusedError(f"--name {ask.name} cannot be the name of a service: {proposed} could.")
 
 
-def _together(ask: Ask, served: Served, hardware: Hardware, chosen: Engine) -> Plan:
+def _together(ask: Ask, served: Served, hardware: Hardware, chosen: Engine) -> Proposal:
     """One engine reads and answers."""
     if given := [option for option, was in ask.only_apart.items() if was]:
         raise RefusedError(f"{given[0]} belongs to --strategy pd.")
@@ -131,7 +131,7 @@ def _together(ask: Ask, served: Served, hardware: Hardware, chosen: Engine) -> P
     left = nodes % role.nodes
     notes = [f"{left} of {nodes} nodes stay empty: a copy takes {role.nodes}."] if left else []
     notes += _hints(ask, served, hardware, chosen, (role,))
-    return Plan(ask, served, hardware, chosen, (role,), copies, per_node, tuple(notes))
+    return Proposal(ask, served, hardware, chosen, (role,), copies, per_node, tuple(notes))
 
 
 def _smallest(ask: Ask, served: Served, hardware: Hardware, chosen: Engine) -> RoleFit:
@@ -155,7 +155,7 @@ def _instead(ask: Ask, served: Served, hardware: Hardware, chosen: Engine) -> st
     return f" --tp {found.tp} works.{more}"
 
 
-def _apart(ask: Ask, served: Served, hardware: Hardware, chosen: Engine) -> Plan:
+def _apart(ask: Ask, served: Served, hardware: Hardware, chosen: Engine) -> Proposal:
     """Prefill and decode, experts over all GPUs of each."""
     if why := fit.wide_problem(served, hardware, chosen):
         raise RefusedError(f"--strategy pd cannot work: {why}.")
@@ -171,7 +171,7 @@ def _apart(ask: Ask, served: Served, hardware: Hardware, chosen: Engine) -> Plan
     left = (ask.nodes or 0) - sum(role.nodes * role.groups for role in found)
     notes = [f"{left} of {ask.nodes} nodes stay empty."] if left > 0 else []
     notes += _hints(ask, served, hardware, chosen, found)
-    return Plan(ask, served, hardware, chosen, found, 1, 1, tuple(notes))
+    return Proposal(ask, served, hardware, chosen, found, 1, 1, tuple(notes))
 
 
 def _hints(ask: Ask, served: Served, hardware: Hardware, chosen: Engine, found: tuple[RoleFit, ...]) -> Iterator[str]:

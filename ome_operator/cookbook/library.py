@@ -18,7 +18,7 @@ from ome_operator.cookbook.ask import RefusedError
 from ome_operator.engines import servers
 from ome_operator.engines.flags import CommandLine, command_line
 from ome_operator.modelinfo.extract import CONFIG, facts
-from ome_operator.modelinfo.weight_sizes import Weights, weights
+from ome_operator.modelinfo.weight_sizes import WeightBytes, weights
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Served:
     manifest: str
     """Its file in config/models."""
     facts: Facts
-    weights: Weights
+    weights: WeightBytes
     widths: tuple[int, ...]
     """Columns of the matrices that tensor parallelism cuts, for quantization in blocks."""
     tool_call_parser: str | None

@@ -6,7 +6,7 @@ from ome_operator import keys
 from ome_operator.cookbook.ask import STRATEGIES
 from ome_operator.cookbook.command import script_word
 from ome_operator.cookbook.fit import RoleFit
-from ome_operator.cookbook.layout import Plan
+from ome_operator.cookbook.layout import Proposal
 from ome_operator.cookbook.preset import Launch, environment, in_pods
 from ome_operator.core.selection.model_profile import known
 from ome_operator.engines import servers
@@ -28,7 +28,7 @@ class Manifests(NamedTuple):
         return "---\n".join(self)
 
 
-def manifests(plan: Plan, explain: bool = False) -> Manifests:
+def manifests(plan: Proposal, explain: bool = False) -> Manifests:
     """The files of a plan; with `explain` each flag has its reason above it."""
     env, filled, server = environment(), in_pods(plan), plan.engine.server
     found = servers.probes(server, server.port)
@@ -50,7 +50,7 @@ def manifests(plan: Plan, explain: bool = False) -> Manifests:
     return Manifests(plan.served.manifest, runtime, service)
 
 
-def _pod(plan: Plan, role: RoleFit, launch: Launch) -> dict[str, Any]:
+def _pod(plan: Proposal, role: RoleFit, launch: Launch) -> dict[str, Any]:
     """What the template needs for one component."""
     each, more = plan.engine.per_gpu, launch.pod
     annotations = {keys.RDMA_INJECT: "true", keys.RDMA_PROFILE: "infiniband", keys.RDMA_CONTAINER: keys.RUNNER}
@@ -84,7 +84,7 @@ def _words(launch: Launch) -> dict[str, Any]:
     return {"command": list(launch.program), "args": [*args, *((one, "") for one in launch.after)], "script": ""}
 
 
-def _format(plan: Plan) -> dict[str, Any]:
+def _format(plan: Proposal) -> dict[str, Any]:
     """What the runtime serves: this model and its like. Only services that name the runtime get it."""
     model = known(plan.served.model, False)
     out: dict[str, Any] = {"name": model.format.name if model.format else plan.served.name}

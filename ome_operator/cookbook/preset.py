@@ -11,7 +11,7 @@ from jinja2 import FunctionLoader, StrictUndefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from ome_operator.cookbook.ask import RefusedError
-from ome_operator.cookbook.layout import Plan
+from ome_operator.cookbook.layout import Proposal
 from ome_operator.cookbook.library import Engine, source
 from ome_operator.util.kubeyaml import plain
 
@@ -64,7 +64,7 @@ RANK = "$RANK"
 """What a person sets on each node before the command."""
 
 
-def in_shell(plan: Plan) -> Filled:
+def in_shell(plan: Proposal) -> Filled:
     """As a person would launch it by hand, node by node."""
     many = len(plan.roles) > 1
     ask = plan.ask
@@ -79,7 +79,7 @@ def in_shell(plan: Plan) -> Filled:
     )
 
 
-def in_pods(plan: Plan) -> Filled:
+def in_pods(plan: Proposal) -> Filled:
     """As pods launch it: the operator sets the variables."""
     return _filled(
         plan,
@@ -92,7 +92,7 @@ def in_pods(plan: Plan) -> Filled:
     )
 
 
-def _filled(plan: Plan, *, leaders: list[str], **words: Any) -> Filled:
+def _filled(plan: Proposal, *, leaders: list[str], **words: Any) -> Filled:
     """The preset with `words`; each role is filled with its own leader."""
     ask, served, line = plan.ask, plan.served, plan.engine.command_line
     experts = served.facts.experts

@@ -32,8 +32,8 @@ from ome_operator.core.rollout.members import by_worth, chosen, taken
 from ome_operator.core.rollout.placing import PLACED, Placing, without_gangs
 from ome_operator.core.rollout.planner import ReplicaCounts, routers
 from ome_operator.core.rollout.step import RolloutStep
-from ome_operator.core.rollout.traffic import Traffic, weigh
-from ome_operator.core.status.progress import Progress, RoleProgressSpec, progress
+from ome_operator.core.rollout.traffic import TrafficSplit, weigh
+from ome_operator.core.status.progress import RoleProgress, RoleProgressSpec, progress
 from ome_operator.names import title
 
 ROUTER_PORT = 8080
@@ -56,9 +56,9 @@ class Desired:
     scales: frozenset[str]
     """Names of the RoleScales that should exist."""
     held: Held
-    traffic: Traffic | None
+    traffic: TrafficSplit | None
     """Where the HTTPRoute is to lead; None where none is wanted."""
-    progress: tuple[Progress, ...]
+    progress: tuple[RoleProgress, ...]
     advice: tuple[str, ...]
     missing: tuple[tuple[str, str], ...]
     """(kind, name) of workloads that have fewer pods than they want."""
@@ -131,14 +131,16 @@ def _shared(snapshot: Snapshot, intent: Intent, ports: Mapping[str, int], front:
     return [*inside, *guarded, *(router.access(intent.owner, intent.router) if intent.router else [])]
 
 
-def _outside(snapshot: Snapshot, intent: Intent, front: str, traffic: Traffic | None = None) -> list[Manifest]:
+def _outside(snapshot: Snapshot, intent: Intent, front: str, traffic: TrafficSplit | None = None) -> list[Manifest]:
     """What leads to the service from outside of the cluster."""
     how, notes = snapshot.deps.exposure, tuple(sorted(snapshot.service.annotations.items()))
     weights = tuple(traffic.weights.items()) if traffic else ()
     return exposure.manifests(intent.owner, front, how, notes, weights) if how.kind else []
 
 
-def _traffic(snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: ReplicaCounts, front: str) -> Traffic | None:
+def _traffic(
+    snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: ReplicaCounts, front: str
+) -> TrafficSplit | None:
     """Where the HTTPRoute is to lead; None where none is wanted."""
     if snapshot.deps.exposure.kind != exposure.ROUTE or not _outside(snapshot, intent, front):
         return None
@@ -286,7 +288,7 @@ def _sets(intent: Intent, held: Held, revision: str, component: str) -> list[str
 
 
 def _scale_status(
-    snapshot: Snapshot, intent: Intent, scaled: Mapping[str, object], far: tuple[Progress, ...]
+    snapshot: Snapshot, intent: Intent, scaled: Mapping[str, object], far: tuple[RoleProgress, ...]
 ) -> tuple[ApplyStatus, ...]:
     out = []
     for one in far:
@@ -305,7 +307,9 @@ def _scale_status(
     return tuple(out)
 
 
-def _advice(snapshot: Snapshot, intent: Intent, scaled: Mapping[str, object], far: tuple[Progress, ...]) -> tuple[str, ...]:
+def _advice(
+    snapshot: Snapshot, intent: Intent, scaled: Mapping[str, object], far: tuple[RoleProgress, ...]
+) -> tuple[str, ...]:
     service = snapshot.service
     said = [*intent.advice, *services.advice(service.annotations)]
     said += exposure.advice(intent.owner, snapshot.deps.exposure, service.annotations)
@@ -333,7 +337,7 @@ def _advice(snapshot: Snapshot, intent: Intent, scaled: Mapping[str, object], fa
     return tuple(dict.fromkeys(one for one in said if one))
 
 
-def _unmetered(snapshot: Snapshot, intent: Intent, far: tuple[Progress, ...]) -> list[str]:
+def _unmetered(snapshot: Snapshot, intent: Intent, far: tuple[RoleProgress, ...]) -> list[str]:
     """What our autoscalers say that cannot scale. Pods that start have no metrics yet, so only whole roles are looked at."""
     said = []
     for role in (one.role.component for one in far if one.complete):

@@ -19,7 +19,7 @@ from ome_operator.core.resolve.pinned import WORDS
 from ome_operator.core.rollout.drain import serving_again
 from ome_operator.core.rollout.shared_edits import whole_before
 from ome_operator.core.status import conditions as cond
-from ome_operator.core.status.progress import Progress
+from ome_operator.core.status.progress import RoleProgress
 from ome_operator.core.status.service import Report
 
 MENDED = frozenset({"Service", "ServiceAccount", "Role", "RoleBinding"})
@@ -231,7 +231,7 @@ def told(report: Report, brake: Brake, snapshot: Snapshot) -> Report:
     )
 
 
-def _far(item: Progress, brake: Brake, snapshot: Snapshot) -> Progress:
+def _far(item: RoleProgress, brake: Brake, snapshot: Snapshot) -> RoleProgress:
     """How far a role is: groups whose workloads do not exist are not being created now."""
     made = all(key in snapshot.observed.children for key in item.role.workloads)
     return item if made or item.reason != Reason.CREATING else item._replace(reason=brake.reason)

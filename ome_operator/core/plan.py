@@ -95,13 +95,19 @@ class Delete:
     guard: Guard | NodeLost | None = None
 
 
-PodFingerprint = tuple[str, int, bool, bool]
-"""What a recycle rests on: UID and restarts of a pod, whether it is being deleted, and whether it leads and is ready."""
+class PodFingerprint(NamedTuple):
+    """What a recycle rests on, of a pod."""
+
+    uid: str
+    restarts: int
+    deleting: bool
+    ready_leader: bool
+    """It leads its group and is ready."""
 
 
-def sight(pod: Pod) -> PodFingerprint:
-    """One pod's part of it."""
-    return pod.uid, pod.restarts, pod.deleting, pod.rank == 0 and pod.ready
+def fingerprint(pod: Pod) -> PodFingerprint:
+    """What a recycle that this pod is part of rests on."""
+    return PodFingerprint(pod.uid, pod.restarts, pod.deleting, pod.rank == 0 and pod.ready)
 
 
 @dataclass(frozen=True)
@@ -135,7 +141,7 @@ class Event:
     message: str
 
 
-class State(StrEnum):
+class EditState(StrEnum):
     """How a service stands to the last edit of an object that it shares."""
 
     IDLE = "idle"
@@ -154,7 +160,7 @@ class Stand(NamedTuple):
     """How a service stands to an object."""
 
     epoch: Epoch
-    state: State = State.IDLE
+    state: EditState = EditState.IDLE
     since: datetime | None = None
     """Since when it is whole; None where it is not, also where it has lost a group since."""
     narrow: bool = False

@@ -11,7 +11,7 @@ from ome_operator.describe.actions import Shell, of_rank
 from ome_operator.describe.diagnosis import lacks, step, trouble
 from ome_operator.describe.states import State
 from ome_operator.describe.text import count, numbers, together
-from ome_operator.describe.tree import MISSING, Group, Rank, RoleView, Slice, Tree
+from ome_operator.describe.tree import MISSING, GroupView, Rank, RoleView, SliceView, Tree
 
 OLD = "old"
 """State of a slice that another takes the place of."""
@@ -76,7 +76,7 @@ def _pods(tree: Tree, shell: Shell) -> Iterator[Cause]:
             yield _cause(tree, part, role, group, sorted(ranks, key=lambda rank: -rank.restarts), shell)
 
 
-def _cause(tree: Tree, part: Slice, role: RoleView, group: Group, ranks: list[Rank], shell: Shell) -> Cause:
+def _cause(tree: Tree, part: SliceView, role: RoleView, group: GroupView, ranks: list[Rank], shell: Shell) -> Cause:
     first, router = ranks[0], role.component == keys.ROUTER
     which = f"--role {role.role}" + ("" if router else f" --group {group.group}")
     prose, command = shell.step(step(first.reason, tree, which, role.role))
@@ -94,7 +94,7 @@ def _cause(tree: Tree, part: Slice, role: RoleView, group: Group, ranks: list[Ra
     )
 
 
-def _links(tree: Tree, part: Slice, role: RoleView, group: Group, ranks: list[Rank]) -> Iterator[Link]:
+def _links(tree: Tree, part: SliceView, role: RoleView, group: GroupView, ranks: list[Rank]) -> Iterator[Link]:
     yield Link("service", tree.name, tree.reason if not tree.ready else "serves")
     yield Link("revision", part.revision, part.state)
     many = len(ranks) > 1

@@ -34,7 +34,7 @@ class Use(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Weights:
+class ModelHolding:
     """A model on a node, or over all nodes."""
 
     model: str
@@ -60,7 +60,7 @@ class NodeRow:
     gpus: int
     """Allocatable; -1 while it is not known."""
     uses: tuple[Use, ...]
-    weights: tuple[Weights, ...]
+    weights: tuple[ModelHolding, ...]
 
     @property
     def held(self) -> int:
@@ -121,7 +121,7 @@ def _use(tree: Tree, role: str, group: int, ranks: list[Rank]) -> Use:
 _OF_WEIGHTS = {keys.MODEL_READY: State.READY, keys.MODEL_UPDATING: State.STARTING, keys.MODEL_FAILED: State.BROKEN}
 
 
-def _weights(held: Holding) -> Weights:
+def _weights(held: Holding) -> ModelHolding:
     state = _OF_WEIGHTS.get(held.state, State.OFF)
     ready = state is State.READY
     said = size(held.total) if ready else f"{size(held.bytes)} of {size(held.total)}"
@@ -130,7 +130,7 @@ def _weights(held: Holding) -> Weights:
         said += f", {held.speed / 1e6:.0f} MB/s, {left} left"
     if held.message:
         said += f": {held.message}"
-    return Weights(_called(held.ref), state, held.state, 1.0 if ready else _part(held.bytes, held.total), said)
+    return ModelHolding(_called(held.ref), state, held.state, 1.0 if ready else _part(held.bytes, held.total), said)
 
 
 def _called(ref: Ref) -> str:
@@ -149,7 +149,7 @@ def size(amount: int) -> str:
     return f"{amount} B"
 
 
-def models(records: Iterable[NodeRecord]) -> list[Weights]:
+def models(records: Iterable[NodeRecord]) -> list[ModelHolding]:
     """Each model over all nodes whose agents look after it."""
     by_model = defaultdict[Ref, list[Holding]](list)
     for record in records:
@@ -158,7 +158,7 @@ def models(records: Iterable[NodeRecord]) -> list[Weights]:
     return [_over_nodes(ref, by_model[ref]) for ref in sorted(by_model)]
 
 
-def _over_nodes(ref: Ref, holdings: list[Holding]) -> Weights:
+def _over_nodes(ref: Ref, holdings: list[Holding]) -> ModelHolding:
     ready = sum(held.state == keys.MODEL_READY for held in holdings)
     failed = sum(held.state == keys.MODEL_FAILED for held in holdings)
     state = State.BROKEN if failed else State.READY if ready == len(holdings) else State.STARTING
@@ -166,7 +166,7 @@ def _over_nodes(ref: Ref, holdings: list[Holding]) -> Weights:
     have = sum(held.total if held.state == keys.MODEL_READY else min(held.bytes, held.total) for held in holdings)
     word = "Failed" if failed else "Ready" if state is State.READY else "Updating"
     said = summary(ready, holdings) + (f"; failed on {failed}" if failed else "")
-    return Weights(_called(ref), state, word, _part(have, total) if total else ready / len(holdings), said)
+    return ModelHolding(_called(ref), state, word, _part(have, total) if total else ready / len(holdings), said)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 from ome_operator import keys
 from ome_operator.core.reasons import ANOTHER, CONDITION, ORDER, READY, Reason
 from ome_operator.describe.text import count
-from ome_operator.describe.tree import MISSING, WHEN_TRUE, Group, Rank, RoleView, Tree
+from ome_operator.describe.tree import MISSING, WHEN_TRUE, GroupView, Rank, RoleView, Tree
 
 EVENTS = 8
 """Newest events that are told."""
@@ -30,7 +30,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Symptom:
     """A condition that is not as it should be."""
 
     condition: str
@@ -65,7 +65,7 @@ class Trouble:
     ready: bool
     reason: str
     message: str
-    findings: tuple[Finding, ...]
+    findings: tuple[Symptom, ...]
     pods: tuple[Stuck, ...]
     events: tuple[Seen, ...]
     pin: str = ""
@@ -104,7 +104,7 @@ def _ready_since(conditions: Iterable[Mapping[str, Any]]) -> datetime | None:
     return when if when.tzinfo is not None else None
 
 
-def _findings(tree: Tree, conditions: Iterable[Mapping[str, Any]]) -> Iterable[Finding]:
+def _findings(tree: Tree, conditions: Iterable[Mapping[str, Any]]) -> Iterable[Symptom]:
     """In the order in which a person reads them; Ready only repeats the others."""
     found = {one.get("type"): one for one in conditions}
     shown = {(CONDITION[role.component], rank.reason) for role, _, rank in _unready(tree)}
@@ -115,7 +115,7 @@ def _findings(tree: Tree, conditions: Iterable[Mapping[str, Any]]) -> Iterable[F
         # What the pods say is told with the pods; that a revision comes up says nothing beside it.
         if name == READY or one.get("status") != bad or (name, reason) in shown or reason == "Progressing":
             continue
-        yield Finding(name, reason, one.get("message") or "", one.get("lastTransitionTime") or "", step(reason, tree))
+        yield Symptom(name, reason, one.get("message") or "", one.get("lastTransitionTime") or "", step(reason, tree))
 
 
 def _stuck(tree: Tree) -> Iterable[Stuck]:
@@ -132,7 +132,7 @@ def _stuck(tree: Tree) -> Iterable[Stuck]:
         yield Stuck(name, reason, message, pods, tuple(lacks(message)), step(reason, tree, which, name))
 
 
-def _unready(tree: Tree) -> Iterator[tuple[RoleView, Group, Rank]]:
+def _unready(tree: Tree) -> Iterator[tuple[RoleView, GroupView, Rank]]:
     for _, role, group in tree.groups():
         yield from ((role, group, rank) for rank in group.ranks if not rank.ready)
 

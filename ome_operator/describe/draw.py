@@ -13,7 +13,7 @@ from ome_operator.describe.changes import ADDED, CHANGED, REMOVED, Change
 from ome_operator.describe.diagnosis import Trouble
 from ome_operator.describe.preview import Preview
 from ome_operator.describe.text import count, numbers, together
-from ome_operator.describe.tree import MISSING, Group, Rank, RoleView, Tree
+from ome_operator.describe.tree import MISSING, GroupView, Rank, RoleView, Tree
 from ome_operator.quantity import moment
 
 MANY = 4
@@ -62,9 +62,9 @@ def _role(branch: Drawn, role: RoleView, width: int, every: bool, said_above: st
         _groups(below, groups, every)
 
 
-def _runs(groups: Sequence[Group]) -> Iterator[list[Group]]:
+def _runs(groups: Sequence[GroupView]) -> Iterator[list[GroupView]]:
     """Groups in their order, many ready ones in a row together."""
-    run: list[Group] = []
+    run: list[GroupView] = []
     for one in (*groups, None):
         if one is not None and one.ready and not one.note and not any(rank.restarts or rank.draining for rank in one.ranks):
             run.append(one)
@@ -75,7 +75,7 @@ def _runs(groups: Sequence[Group]) -> Iterator[list[Group]]:
             yield [one]
 
 
-def _groups(below: Drawn, groups: Sequence[Group], every: bool) -> None:
+def _groups(below: Drawn, groups: Sequence[GroupView], every: bool) -> None:
     first = groups[0]
     ranks = [rank for one in groups for rank in one.ranks]
     ready = sum(rank.ready for rank in ranks)

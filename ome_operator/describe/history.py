@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 from ome_operator import keys
 from ome_operator.core.observed.revisions import Revision
 from ome_operator.core.resolve.identity import CHOSEN, same
-from ome_operator.core.rollout.target import Target
+from ome_operator.core.rollout.target import TargetRevision
 from ome_operator.describe.edits import edits
 
 NAMED = 3
 """Changes that a line names."""
 
 
-class Line(NamedTuple):
+class HistoryEntry(NamedTuple):
     """One stored revision."""
 
     number: int
@@ -25,14 +25,14 @@ class Line(NamedTuple):
     """What its inputs have that those before had not."""
 
 
-def lines(known: list[Revision], aim: Target, slices: Iterable[Mapping[str, Any]]) -> list[Line]:
+def lines(known: list[Revision], aim: TargetRevision, slices: Iterable[Mapping[str, Any]]) -> list[HistoryEntry]:
     """The stored revisions, oldest first; `slices` from the status of the service."""
     inputs = [one.data.get("inputs") or {} for one in known]
     pairs = zip(known, [None, *inputs], inputs, strict=False)
-    return [Line(one.number, one.name, _state(one.name, aim, slices), changed(old, new)) for one, old, new in pairs]
+    return [HistoryEntry(one.number, one.name, _state(one.name, aim, slices), changed(old, new)) for one, old, new in pairs]
 
 
-def before(known: list[Revision], aim: Target) -> str:
+def before(known: list[Revision], aim: TargetRevision) -> str:
     """Where an undo goes: the revision that was whole last, else the one before what the user asks for; "" for nowhere."""
     rejected = {one["revision"] for one in aim.rejected}
     older = itertools.takewhile(lambda one: one.name != aim.wish, known)
@@ -71,7 +71,7 @@ def _name(part: str, inputs: Mapping[str, Any]) -> str:
 _FIELDS = {keys.ENGINE: "spec.engine", keys.DECODER: "spec.decoder", "restartedAt": "spec.rollout.restartedAt"}
 
 
-def _state(revision: str, aim: Target, slices: Iterable[Mapping[str, Any]]) -> str:
+def _state(revision: str, aim: TargetRevision, slices: Iterable[Mapping[str, Any]]) -> str:
     out = []
     for one in slices:
         if one.get("revision") == revision:

@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 from ome_operator import keys
 from ome_operator.core.observed import from_api, preflight
 from ome_operator.core.observed.preflight import Checked
-from ome_operator.core.render.on_demand import Place, Trial
+from ome_operator.core.render.on_demand import RankKey, Trial
 from ome_operator.core.status.preflight import ABSENT, line, told
 from ome_operator.describe.text import count, numbers
 from ome_operator.names import title
 from ome_operator.util.visible import visible
 
 
-class Rank(NamedTuple):
+class Checkup(NamedTuple):
     """A rank that was, or was to be, looked at."""
 
     service: str
@@ -34,7 +34,7 @@ class Rank(NamedTuple):
     """Why it has not begun, or how it went; "" where there is nothing to say."""
 
 
-class Found(NamedTuple):
+class FoundOnRank(NamedTuple):
     """Something that is wrong."""
 
     service: str
@@ -58,7 +58,7 @@ class Missed(NamedTuple):
     why: str
 
 
-class Report(NamedTuple):
+class PreflightReport(NamedTuple):
     """What came out."""
 
     seconds: float
@@ -67,15 +67,15 @@ class Report(NamedTuple):
     """Ranks whose check has ended."""
     nodes: tuple[str, ...]
     """On which these were."""
-    findings: tuple[Found, ...]
+    findings: tuple[FoundOnRank, ...]
     missed: tuple[Missed, ...]
 
 
-def rank(trial: Trial, place: Place, body: Mapping[str, Any] | None) -> Rank:
+def rank(trial: Trial, place: RankKey, body: Mapping[str, Any] | None) -> Checkup:
     """How far a rank is; `body`: its pod, None where there is none any more."""
     service, role = f"{trial.namespace}/{trial.service}", title(place.component, trial.disaggregated)
     if body is None:
-        return Rank(service, role, place.group, place.rank, "", None, runs=False, over=True, why="its pod was removed")
+        return Checkup(service, role, place.group, place.rank, "", None, runs=False, over=True, why="its pod was removed")
     status, pod = body.get("status") or {}, from_api.pod(body)
     box = trial.pods[place]["spec"]["containers"][0]["name"]
     checked = preflight.alone(status, box)
@@ -84,12 +84,12 @@ def rank(trial: Trial, place: Place, body: Mapping[str, Any] | None) -> Rank:
     if checked is not None or runs:
         why = "" if checked is not None else "its check did not end in time"
     over = checked is not None or pod.over or pod.deleting
-    return Rank(service, role, place.group, place.rank, pod.node, checked, runs, over, why)
+    return Checkup(service, role, place.group, place.rank, pod.node, checked, runs, over, why)
 
 
-def report(ranks: Iterable[Rank], seconds: float) -> Report:
+def report(ranks: Iterable[Checkup], seconds: float) -> PreflightReport:
     """What the ranks say together. That a rank did not come is no news where its pod did not run."""
-    groups: dict[tuple[str, str, int], dict[int, Rank]] = {}
+    groups: dict[tuple[str, str, int], dict[int, Checkup]] = {}
     for each in ranks:
         groups.setdefault((each.service, each.role, each.group), {})[each.rank] = each
     findings, missed = [], []
@@ -100,28 +100,28 @@ def report(ranks: Iterable[Rank], seconds: float) -> Report:
                 continue
             node = members[found.rank].node if found.rank in members else ""
             fix = found.fix.replace(preflight.LOG, "its log, which --logs shows")
-            findings.append(Found(service, role, group, found.rank, node, found.check, found.said, fix))
+            findings.append(FoundOnRank(service, role, group, found.rank, node, found.check, found.said, fix))
         missed += [
             Missed(service, role, group, number, members[number].node, members[number].why) for number in sorted(away)
         ]
     every = [each for members in groups.values() for each in members.values()]
     looked = [each for each in every if each.checked is not None]
     nodes = tuple(sorted({each.node for each in looked if each.node}))
-    return Report(round(seconds, 1), len(every), len(looked), nodes, tuple(findings), tuple(missed))
+    return PreflightReport(round(seconds, 1), len(every), len(looked), nodes, tuple(findings), tuple(missed))
 
 
-def lines(seen: Report) -> list[str]:
+def lines(seen: PreflightReport) -> list[str]:
     """For people."""
-    every: list[Found | Missed] = [*seen.findings, *seen.missed]
+    every: list[FoundOnRank | Missed] = [*seen.findings, *seen.missed]
     services = {each.service for each in every}
     several = {(each.service, each.role) for each in every if each.group}
 
-    def where(each: Found | Missed) -> str:
+    def where(each: FoundOnRank | Missed) -> str:
         group = f"{each.role} group {each.group}" if (each.service, each.role) in several else each.role
         return f"{each.service}: {group}" if len(services) > 1 else group
 
     out = [
-        f"{where(each)}, {line(preflight.Finding(each.check, each.rank, each.cause, each.fix), each.node)}"
+        f"{where(each)}, {line(preflight.PreflightFinding(each.check, each.rank, each.cause, each.fix), each.node)}"
         for each in seen.findings
     ]
     alike: dict[tuple[str, str, str], list[Missed]] = {}
@@ -136,7 +136,7 @@ def lines(seen: Report) -> list[str]:
     return [visible(each) for each in [*out, summary(seen)]]
 
 
-def summary(seen: Report) -> str:
+def summary(seen: PreflightReport) -> str:
     """How much was looked at, and what came of it."""
     if not seen.looked:
         return f"none of {count(seen.ranks, 'rank')} was looked at in {seen.seconds:g} s"
@@ -145,7 +145,7 @@ def summary(seen: Report) -> str:
     return f"{ranks} on {count(len(seen.nodes), 'node')}: {found} in {seen.seconds:g} s"
 
 
-def standing(ranks: Sequence[Rank]) -> str:
+def standing(ranks: Sequence[Checkup]) -> str:
     """How far it is, while it waits for ranks; "" when all have begun."""
     waits = [each for each in ranks if not (each.runs or each.over)]
     if not waits:

@@ -9,7 +9,7 @@ from ome_operator.core.reasons import MODEL_READY, ROLLED_OUT, Reason
 from ome_operator.describe.tree import Tree
 
 
-class Progress(StrEnum):
+class StageState(StrEnum):
     """How far a step is."""
 
     DONE = "done"
@@ -19,11 +19,11 @@ class Progress(StrEnum):
     LATER = "later"
 
 
-class Step(NamedTuple):
+class Stage(NamedTuple):
     """A step on the way."""
 
     title: str
-    progress: Progress
+    progress: StageState
     said: str
     """What there is to say of it now, "" for nothing."""
 
@@ -48,7 +48,7 @@ _PASS = frozenset(
 """Reasons that end by themselves."""
 
 
-def steps(body: Mapping[str, Any]) -> list[Step]:
+def steps(body: Mapping[str, Any]) -> list[Stage]:
     """The steps of the last edit; [] where the operator has said nothing of a rollout yet."""
     told = {said.get("type"): said for said in (body.get("status") or {}).get("conditions") or ()}
     rolled = told.get(ROLLED_OUT)
@@ -59,17 +59,17 @@ def steps(body: Mapping[str, Any]) -> list[Step]:
     at = len(_GATES) if whole else next((at for at, (_, those) in enumerate(_GATES) if reason in those), 0)
     found = []
     for number, (title, _) in enumerate(_GATES):
-        progress = Progress.DONE if number < at else Progress.LATER
+        progress = StageState.DONE if number < at else StageState.LATER
         if number == at:
-            progress = Progress.NOW if reason in _PASS else Progress.STOPPED
+            progress = StageState.NOW if reason in _PASS else StageState.STOPPED
         said = message if number == at else ""
         if number == 2 and number < at:
             said = (told.get(MODEL_READY) or {}).get("message") or ""
-        found.append(Step(title, progress, said))
+        found.append(Stage(title, progress, said))
     return found
 
 
-class Part(NamedTuple):
+class RoleShare(NamedTuple):
     """A role of a revision that is on the cluster."""
 
     role: str
@@ -84,14 +84,14 @@ class Share(NamedTuple):
 
     revision: str
     state: str
-    parts: tuple[Part, ...]
+    parts: tuple[RoleShare, ...]
 
 
 def shares(tree: Tree) -> Iterator[Share]:
     """What each revision on the cluster has, the wanted revision last."""
     for part in tree.slices:
         roles = (
-            Part(
+            RoleShare(
                 role.role,
                 role.ready_pods if role.component == keys.ROUTER else role.ready,
                 role.wanted,

@@ -57,7 +57,7 @@ class Rank:
 
 
 @dataclass(frozen=True)
-class Group:
+class GroupView:
     """One instance of an engine, or all routers of a slice."""
 
     group: int
@@ -84,11 +84,11 @@ class RoleView:
     gpus: int
     why: str
     """What the service's condition says, where pods are missing."""
-    groups: tuple[Group, ...]
+    groups: tuple[GroupView, ...]
 
 
 @dataclass(frozen=True)
-class Slice:
+class SliceView:
     """One revision on the cluster."""
 
     revision: str
@@ -120,13 +120,13 @@ class Tree:
     revision: str
     conditions: tuple[Said, ...]
     """What is wrong besides what the slices show, and advice."""
-    slices: tuple[Slice, ...]
+    slices: tuple[SliceView, ...]
     labels: tuple[str, ...] = ()
     """Keys of the labels that nodes must carry as `Ready` for its pods: a label for each model and fine-tuned weight."""
     pin: str = ""
     """The revision that `spec.rollout.revision` holds it at, so that edits wait; "" without."""
 
-    def groups(self) -> Iterator[tuple[Slice, RoleView, Group]]:
+    def groups(self) -> Iterator[tuple[SliceView, RoleView, GroupView]]:
         """Every group, with the slice and the role that it is of."""
         for part in self.slices:
             for role in part.roles:
@@ -202,7 +202,7 @@ def _labels(data: Mapping[str, Any]) -> Iterable[str]:
 
 def _slices(
     uid: str, wanted: str, observed: Observed, status: Mapping[str, Any], data: Mapping[str, Mapping[str, Any]]
-) -> Iterable[Slice]:
+) -> Iterable[SliceView]:
     present = slices.slices(observed, uid)
     both = any(pod.component == keys.DECODER for one in present.values() for pod in one.pods)
     for name, one in sorted(present.items(), key=lambda item: item[0] == wanted):
@@ -211,7 +211,7 @@ def _slices(
         found = (_role(component, one, roles.get(component), disaggregated, status) for component in ROLES)
         state = _slice_state(name, status) or ("wanted" if name == wanted else "old")
         if shown := tuple(role for role in found if role is not None):
-            yield Slice(name, state, shown)
+            yield SliceView(name, state, shown)
 
 
 def _slice_state(name: str, status: Mapping[str, Any]) -> str:
@@ -267,21 +267,21 @@ def _condition(component: str, status: Mapping[str, Any]) -> str:
     return found.get("message") or "" if found.get("status") == "False" else ""
 
 
-def _group(number: int, pods: list[Pod], size: int, role: Stored | None, note: str) -> Group:
+def _group(number: int, pods: list[Pod], size: int, role: Stored | None, note: str) -> GroupView:
     """A group; a rank that has two pods (the old one is going) is shown by the newer."""
     by_rank = {pod.rank: pod for pod in sorted(pods, key=lambda pod: (not pod.deleting, pod.version))}
     ranks = []
     for rank in sorted({*range(size), *by_rank}):
         part = role and (role.leader if rank == 0 else role.worker)
         ranks.append(_rank(rank, by_rank.get(rank), pod_gpus(part) if part else 0))
-    return Group(number, all(rank.ready for rank in ranks), sum(rank.gpus for rank in ranks), note, tuple(ranks))
+    return GroupView(number, all(rank.ready for rank in ranks), sum(rank.gpus for rank in ranks), note, tuple(ranks))
 
 
-def _routers(pods: list[Pod], wanted: int) -> Group:
+def _routers(pods: list[Pod], wanted: int) -> GroupView:
     present = sorted(pods, key=lambda pod: (pod.deleting, pod.name))
     filled = [*present, *[None] * (wanted - sum(not pod.deleting for pod in present))]
     ranks = tuple(_rank(number, pod, 0) for number, pod in enumerate(filled))
-    return Group(0, all(rank.ready for rank in ranks), 0, "", ranks)
+    return GroupView(0, all(rank.ready for rank in ranks), 0, "", ranks)
 
 
 def _rank(rank: int, pod: Pod | None, gpus: int) -> Rank:

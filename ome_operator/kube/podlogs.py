@@ -14,7 +14,7 @@ _PATIENCE = 30.0
 """Seconds without a byte after which a stream that is not followed counts as broken."""
 
 
-class Line(NamedTuple):
+class LogLine(NamedTuple):
     """One line of a log."""
 
     when: str
@@ -60,7 +60,7 @@ class Logs:
         """End all streams."""
         await self._session.close()
 
-    async def lines(self, namespace: str, pod: str, container: str, wanted: Wanted) -> AsyncIterator[Line]:
+    async def lines(self, namespace: str, pod: str, container: str, wanted: Wanted) -> AsyncIterator[LogLine]:
         """The lines of a container's log; raises KubeError, NotFound when there is no such pod."""
         url = self._server + path("Pod", namespace, pod, "log")
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=5.0, sock_read=None if wanted.follow else _PATIENCE)
@@ -81,6 +81,6 @@ class Logs:
             raise errors.Transient(f"the log of {pod} broke off: {error or type(error).__name__}") from error
 
 
-def _line(raw: bytes) -> Line:
+def _line(raw: bytes) -> LogLine:
     when, _, text = raw.decode(errors="replace").rstrip("\r").partition(" ")
-    return Line(when, text)
+    return LogLine(when, text)

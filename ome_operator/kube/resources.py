@@ -6,7 +6,7 @@ from urllib.parse import quote
 from ome_operator import keys
 
 
-class Resource(NamedTuple):
+class ApiResource(NamedTuple):
     """Where a kind lives."""
 
     api_version: str
@@ -24,15 +24,15 @@ class Resource(NamedTuple):
         return self.api_version.rpartition("/")[2]
 
 
-def _ours(plural: str, *, namespaced: bool) -> Resource:
-    return Resource(keys.API_VERSION, plural, namespaced)
+def _ours(plural: str, *, namespaced: bool) -> ApiResource:
+    return ApiResource(keys.API_VERSION, plural, namespaced)
 
 
-def _webhooks(plural: str) -> Resource:
-    return Resource("admissionregistration.k8s.io/v1", plural, namespaced=False)
+def _webhooks(plural: str) -> ApiResource:
+    return ApiResource("admissionregistration.k8s.io/v1", plural, namespaced=False)
 
 
-RESOURCES: dict[str, Resource] = {
+RESOURCES: dict[str, ApiResource] = {
     "InferenceService": _ours("inferenceservices", namespaced=True),
     "ClusterBaseModel": _ours("clusterbasemodels", namespaced=False),
     "BaseModel": _ours("basemodels", namespaced=True),
@@ -43,37 +43,37 @@ RESOURCES: dict[str, Resource] = {
     "FineTunedWeight": _ours("finetunedweights", namespaced=False),
     "RoleScale": _ours("rolescales", namespaced=True),
     # Group sglang.ai has a ClusterBaseModel, too, so its kind is called by another name here.
-    "SglangModel": Resource("sglang.ai/v1", "clusterbasemodels", namespaced=False),
-    "Serving": Resource("sglang.ai/v1", "servings", namespaced=True),
+    "SglangModel": ApiResource("sglang.ai/v1", "clusterbasemodels", namespaced=False),
+    "Serving": ApiResource("sglang.ai/v1", "servings", namespaced=True),
     "NodeModels": _ours("nodemodels", namespaced=False),
-    "StatefulSet": Resource("apps/v1", "statefulsets", namespaced=True),
-    "Deployment": Resource("apps/v1", "deployments", namespaced=True),
-    "ControllerRevision": Resource("apps/v1", "controllerrevisions", namespaced=True),
-    "Job": Resource("batch/v1", "jobs", namespaced=True),
-    "Service": Resource("v1", "services", namespaced=True),
-    "ConfigMap": Resource("v1", "configmaps", namespaced=True),
-    "Secret": Resource("v1", "secrets", namespaced=True),  # created, never read
-    "ServiceAccount": Resource("v1", "serviceaccounts", namespaced=True),
-    "Pod": Resource("v1", "pods", namespaced=True),
-    "Node": Resource("v1", "nodes", namespaced=False),
-    "Namespace": Resource("v1", "namespaces", namespaced=False),
-    "Event": Resource("v1", "events", namespaced=True),
-    "Role": Resource("rbac.authorization.k8s.io/v1", "roles", namespaced=True),
-    "RoleBinding": Resource("rbac.authorization.k8s.io/v1", "rolebindings", namespaced=True),
-    "PodDisruptionBudget": Resource("policy/v1", "poddisruptionbudgets", namespaced=True),
-    "HorizontalPodAutoscaler": Resource("autoscaling/v2", "horizontalpodautoscalers", namespaced=True),
-    "ScaledObject": Resource("keda.sh/v1alpha1", "scaledobjects", namespaced=True),
-    "SelfSubjectReview": Resource("authentication.k8s.io/v1", "selfsubjectreviews", namespaced=False),
-    "Lease": Resource("coordination.k8s.io/v1", "leases", namespaced=True),
+    "StatefulSet": ApiResource("apps/v1", "statefulsets", namespaced=True),
+    "Deployment": ApiResource("apps/v1", "deployments", namespaced=True),
+    "ControllerRevision": ApiResource("apps/v1", "controllerrevisions", namespaced=True),
+    "Job": ApiResource("batch/v1", "jobs", namespaced=True),
+    "Service": ApiResource("v1", "services", namespaced=True),
+    "ConfigMap": ApiResource("v1", "configmaps", namespaced=True),
+    "Secret": ApiResource("v1", "secrets", namespaced=True),  # created, never read
+    "ServiceAccount": ApiResource("v1", "serviceaccounts", namespaced=True),
+    "Pod": ApiResource("v1", "pods", namespaced=True),
+    "Node": ApiResource("v1", "nodes", namespaced=False),
+    "Namespace": ApiResource("v1", "namespaces", namespaced=False),
+    "Event": ApiResource("v1", "events", namespaced=True),
+    "Role": ApiResource("rbac.authorization.k8s.io/v1", "roles", namespaced=True),
+    "RoleBinding": ApiResource("rbac.authorization.k8s.io/v1", "rolebindings", namespaced=True),
+    "PodDisruptionBudget": ApiResource("policy/v1", "poddisruptionbudgets", namespaced=True),
+    "HorizontalPodAutoscaler": ApiResource("autoscaling/v2", "horizontalpodautoscalers", namespaced=True),
+    "ScaledObject": ApiResource("keda.sh/v1alpha1", "scaledobjects", namespaced=True),
+    "SelfSubjectReview": ApiResource("authentication.k8s.io/v1", "selfsubjectreviews", namespaced=False),
+    "Lease": ApiResource("coordination.k8s.io/v1", "leases", namespaced=True),
     # Only `ome adopt` reads or writes these, with the rights of whoever calls it.
-    "CustomResourceDefinition": Resource("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False),
+    "CustomResourceDefinition": ApiResource("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False),
     "MutatingWebhookConfiguration": _webhooks("mutatingwebhookconfigurations"),
     "ValidatingWebhookConfiguration": _webhooks("validatingwebhookconfigurations"),
-    "EndpointSlice": Resource("discovery.k8s.io/v1", "endpointslices", namespaced=True),
-    "Ingress": Resource("networking.k8s.io/v1", "ingresses", namespaced=True),
-    "NetworkPolicy": Resource("networking.k8s.io/v1", "networkpolicies", namespaced=True),
-    "HTTPRoute": Resource("gateway.networking.k8s.io/v1", "httproutes", namespaced=True),
-    "LeaderWorkerSet": Resource("leaderworkerset.x-k8s.io/v1", "leaderworkersets", namespaced=True),
+    "EndpointSlice": ApiResource("discovery.k8s.io/v1", "endpointslices", namespaced=True),
+    "Ingress": ApiResource("networking.k8s.io/v1", "ingresses", namespaced=True),
+    "NetworkPolicy": ApiResource("networking.k8s.io/v1", "networkpolicies", namespaced=True),
+    "HTTPRoute": ApiResource("gateway.networking.k8s.io/v1", "httproutes", namespaced=True),
+    "LeaderWorkerSet": ApiResource("leaderworkerset.x-k8s.io/v1", "leaderworkersets", namespaced=True),
 }
 
 CHILDREN: tuple[str, ...] = (

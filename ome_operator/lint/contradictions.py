@@ -12,7 +12,7 @@ from ome_operator.lint.subject import Subject
 _EAGLE = frozenset({"EAGLE", "EAGLE3", "NEXTN"})
 
 
-class Pair(NamedTuple):
+class Contradiction(NamedTuple):
     """What does not go together."""
 
     flag: str
@@ -59,43 +59,43 @@ def _no_steps(start: Launch, _: Sizes) -> bool:
 
 
 _PAIRS = (
-    Pair(
+    Contradiction(
         "--enable-hierarchical-cache",
         lambda start, _: start.on("--enable-hierarchical-cache") and start.on("--disable-radix-cache"),
         "--enable-hierarchical-cache and --disable-radix-cache exclude each other",
         "keep either",
     ),
-    Pair(
+    Contradiction(
         "--schedule-policy",
         _priorities,
         "--enable-priority-scheduling wants the policy fcfs or lof",
         "write --schedule-policy=fcfs, or take the priorities out",
     ),
-    Pair(
+    Contradiction(
         "--enable-lora",
         _rank_unknown,
         "--enable-lora is given, and neither --lora-paths nor both --max-lora-rank and --lora-target-modules",
         "add --max-lora-rank and --lora-target-modules, or the adapters",
     ),
-    Pair(
+    Contradiction(
         "--max-loaded-loras",
         _few_loaded,
         "fewer adapters may be loaded than a batch may have",
         "raise --max-loaded-loras to --max-loras-per-batch (8 when unset), or lower that",
     ),
-    Pair(
+    Contradiction(
         "--ep-dispatch-algorithm",
         _static_alone,
         "copies of experts are chosen by each rank for itself, and no all-to-all sends a token to a single rank",
         "write --ep-dispatch-algorithm=dynamic, or add --moe-a2a-backend=deepep",
     ),
-    Pair(
+    Contradiction(
         "--speculative-algorithm",
         _staged_drafts,
         "--pp-size and --speculative-algorithm are taken together only on prefill, with EAGLE",
         "take either out",
     ),
-    Pair(
+    Contradiction(
         "--speculative-algorithm",
         _no_steps,
         "--speculative-eagle-topk or --speculative-num-draft-tokens is given without --speculative-num-steps",

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ome_operator import keys
 from ome_operator.lint import places
-from ome_operator.lint.finding import Hit, Place, Rule, Severity, rule
+from ome_operator.lint.finding import Hit, Location, Rule, Severity, rule
 from ome_operator.lint.launch import Launch
 from ome_operator.lint.sglang import Sizes, sizes
 from ome_operator.lint.subject import Role, Subject, below
@@ -18,7 +18,7 @@ def engines(subject: Subject) -> Iterator[tuple[Role, Launch, Sizes]]:
     yield from ((role, start, sizes(start)) for role, start in subject.launched(_PROGRAM))
 
 
-def of(role: Role, start: Launch, *names: str) -> Place:
+def of(role: Role, start: Launch, *names: str) -> Location:
     """Where the first of these flags stands that is given."""
     given = next((given for name in names if (given := start.given(name)) is not None), None)
     return places.argument(role, given) if given is not None else places.arguments(role)

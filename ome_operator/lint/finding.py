@@ -26,7 +26,7 @@ class Fix(NamedTuple):
     new: str
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """Where it stands."""
 
     object: str
@@ -37,7 +37,7 @@ class Place(NamedTuple):
 class Hit(NamedTuple):
     """What a rule found."""
 
-    place: Place
+    place: Location
     says: str
     """What is there, as a sentence without its full stop."""
     remedy: str

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from ome_operator import keys
-from ome_operator.core.observed.judging import Asked, Refused, Verdict
+from ome_operator.core.observed.judging import Asked, Objection, Verdict
 from ome_operator.engines import images
 from ome_operator.engines.flags import packaged
 from ome_operator.lint import arguments
@@ -95,7 +95,7 @@ def _verdict(looked_at: Subject) -> Verdict:
     return Verdict((*told[:ADVISED], *more, *about, *bugs), refusals(looked_at))
 
 
-def refusals(looked_at: Subject) -> tuple[Refused, ...]:
+def refusals(looked_at: Subject) -> tuple[Objection, ...]:
     """Why a new revision must not start."""
     found = (_refused(rule, hit) for rule, hit in _found(certain(looked_at), REFUSING, []) if _ends(rule, hit))
     return tuple(dict.fromkeys(found))
@@ -145,8 +145,10 @@ def _sentence(rule: Rule, hit: Hit) -> str:
     return _short(f"{rule.id}: {hit.says} ({hit.remedy})")
 
 
-def _refused(rule: Rule, hit: Hit) -> Refused:
-    return Refused(rule.id, hit.says, _short(f"{rule.id}: {hit.says}; {hit.remedy} ({hit.place.object}: {hit.place.field})"))
+def _refused(rule: Rule, hit: Hit) -> Objection:
+    return Objection(
+        rule.id, hit.says, _short(f"{rule.id}: {hit.says}; {hit.remedy} ({hit.place.object}: {hit.place.field})")
+    )
 
 
 def _short(text: str) -> str:

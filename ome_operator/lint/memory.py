@@ -16,19 +16,19 @@ DEFAULT_SHARE = 0.9
 """Of a GPU's memory, where no argument says it: SGLang computes about that for GPUs of 80 GB and more."""
 
 
-class Line(NamedTuple):
+class Allocation(NamedTuple):
     """A part of a GPU's memory."""
 
     what: str
     bytes: float
 
 
-class Room(NamedTuple):
+class MemoryDemand(NamedTuple):
     """What a rank needs."""
 
-    static: tuple[Line, ...]
+    static: tuple[Allocation, ...]
     """What has to fit into the share: weights and the smallest cache."""
-    beside: tuple[Line, ...]
+    beside: tuple[Allocation, ...]
     """What has to fit beside the share."""
 
     @property
@@ -37,7 +37,7 @@ class Room(NamedTuple):
         return sum(line.bytes for line in self.static)
 
 
-def room(model: ModelFacts, start: Launch, found: Sizes) -> Room | None:
+def room(model: ModelFacts, start: Launch, found: Sizes) -> MemoryDemand | None:
     """What a rank of a server needs; None where a size or the model is not known well enough."""
     facts, weights = model.facts, model.weights
     if weights is None or not (found.tp and found.pp and found.ep and found.attention_tp) or found.redundant is None:
@@ -49,13 +49,13 @@ def room(model: ModelFacts, start: Launch, found: Sizes) -> Room | None:
     copied = routed * found.redundant / experts if experts else 0.0
     dense = found.tp if not found.attention_dp or found.attention_dp == 1 else found.attention_tp
     static = [
-        Line("routed experts", routed),
-        Line("their copies", copied),
-        Line("everything else", weights.rest * stage / dense),
+        Allocation("routed experts", routed),
+        Allocation("their copies", copied),
+        Allocation("everything else", weights.rest * stage / dense),
     ]
     if each := _cache(model, start, found):
-        static.append(Line(f"cache of {FEWEST_TOKENS:,} tokens", each * FEWEST_TOKENS * stage))
-    return Room(tuple(line for line in static if line.bytes), tuple(_beside(start, found)))
+        static.append(Allocation(f"cache of {FEWEST_TOKENS:,} tokens", each * FEWEST_TOKENS * stage))
+    return MemoryDemand(tuple(line for line in static if line.bytes), tuple(_beside(start, found)))
 
 
 def _cache(model: ModelFacts, start: Launch, found: Sizes) -> int:
@@ -67,17 +67,17 @@ def _cache(model: ModelFacts, start: Launch, found: Sizes) -> int:
     return whole // min(found.attention_tp or 1, attention.kv_heads)
 
 
-def _beside(start: Launch, found: Sizes) -> Iterator[Line]:
+def _beside(start: Launch, found: Sizes) -> Iterator[Allocation]:
     """By the sums with which SGLang 0.5.23 computes its own share (arg_groups/memory_hook.py)."""
     chunk = number(start.text("--chunked-prefill-size")) or 8192
     batch = graph_batch(start)
     decode = start.text("--disaggregation-mode") == "decode"
     tokens = max(2048, (batch or 0) if decode else chunk // (found.attention_dp or 1))
-    yield Line("activations", tokens * 1.5 * 2**20)
+    yield Allocation("activations", tokens * 1.5 * 2**20)
     if batch and found.deepep_mode != "normal" and start.text("--disaggregation-mode") != "prefill":
-        yield Line("CUDA graphs", batch * 2 * 2**20)
+        yield Allocation("CUDA graphs", batch * 2 * 2**20)
         if found.backend == "deepep":
-            yield Line("DeepEP's buffers", 2.0 * GIB)
+            yield Allocation("DeepEP's buffers", 2.0 * GIB)
 
 
 def share(start: Launch) -> float | None:
@@ -100,11 +100,11 @@ def _most(subject: Subject, role: Role) -> tuple[str, int] | None:
     return max(fitting, key=lambda item: item[1], default=None)
 
 
-def _told(lines: tuple[Line, ...]) -> str:
+def _told(lines: tuple[Allocation, ...]) -> str:
     return ", ".join(f"{line.what} {line.bytes / GIB:.1f}" for line in lines)
 
 
-def _weighed(subject: Subject) -> Iterator[tuple[Role, Launch, Sizes, Room, float, str, int]]:
+def _weighed(subject: Subject) -> Iterator[tuple[Role, Launch, Sizes, MemoryDemand, float, str, int]]:
     """Every server whose memory is known: with what it needs, its share, and the name and bytes of a GPU."""
     for role, start, found in engines(subject):
         part, most = share(start), _most(subject, role)

@@ -8,7 +8,7 @@ from ome_operator import keys
 from ome_operator.api import AcceleratorClass, Model, Runtime
 from ome_operator.api.well_known import WellKnown
 from ome_operator.cookbook.library import memory, published_config, widths
-from ome_operator.core.observed.judging import Part
+from ome_operator.core.observed.judging import RenderedComponent
 from ome_operator.core.selection.model_profile import facts_of, learned
 from ome_operator.lint.subject import ModelFacts
 from ome_operator.modelinfo.extract import CONFIG, facts
@@ -42,7 +42,10 @@ def node_labels(classes: Mapping[str, AcceleratorClass]) -> dict[str, Mapping[st
 
 
 def gpu_memory(
-    inputs: Mapping[str, Any], runtime: Runtime | None, parts: Iterable[Part], classes: Mapping[str, AcceleratorClass]
+    inputs: Mapping[str, Any],
+    runtime: Runtime | None,
+    parts: Iterable[RenderedComponent],
+    classes: Mapping[str, AcceleratorClass],
 ) -> dict[str, int]:
     """Accelerator class -> bytes of a GPU, of those on which a revision with these inputs may run."""
     chosen = {part["class"] for part in (inputs.get("accelerator") or {}).values() if "class" in part}

@@ -9,10 +9,10 @@ from typing import Any
 from ome_operator import keys, quantity
 from ome_operator.api import Component, InferenceService, Runtime
 from ome_operator.api.learned import Facts
-from ome_operator.core.observed.judging import Part
+from ome_operator.core.observed.judging import RenderedComponent
 from ome_operator.engines.flags import Versions
 from ome_operator.lint.launch import Launch, launch
-from ome_operator.modelinfo.weight_sizes import Weights
+from ome_operator.modelinfo.weight_sizes import WeightBytes
 
 Manifest = Mapping[str, Any]
 _PART = {keys.ENGINE: "engine_config", keys.DECODER: "decoder_config", keys.ROUTER: "router_config"}
@@ -24,7 +24,7 @@ class ModelFacts:
 
     name: str
     facts: Facts
-    weights: Weights | None
+    weights: WeightBytes | None
     widths: tuple[int, ...]
     """Columns of the matrices that tensor parallelism cuts."""
 
@@ -130,7 +130,7 @@ def items(value: Any, name: str) -> list[Manifest]:
 def subject(
     service: InferenceService,
     runtime: Runtime | None,
-    parts: Iterable[Part],
+    parts: Iterable[RenderedComponent],
     model: ModelFacts | None,
     versions: Versions,
     memory: Mapping[str, int],
@@ -160,7 +160,9 @@ def ignored(annotations: Mapping[str, str]) -> frozenset[str]:
     return frozenset(re.split(r"[\s,]+", annotations.get(keys.LINT_IGNORE, ""))) - {""}
 
 
-def _role(part: Part, service: InferenceService, runtime: Runtime | None, versions: Versions, alone: bool) -> Role:
+def _role(
+    part: RenderedComponent, service: InferenceService, runtime: Runtime | None, versions: Versions, alone: bool
+) -> Role:
     leader, worker = part.pods[0], part.pods[1] if part.size > 1 and len(part.pods) > 1 else None
     return Role(
         component=part.component,

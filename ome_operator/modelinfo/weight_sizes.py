@@ -16,7 +16,7 @@ _SHORT_SCALES = frozenset({"mxfp4", "nvfp4"})
 
 
 @dataclass(frozen=True)
-class Weights:
+class WeightBytes:
     """Bytes of a model's weights."""
 
     routed: int
@@ -30,7 +30,7 @@ class Weights:
         return self.routed + self.rest
 
 
-def weights(config: Config) -> Weights | None:
+def weights(config: Config) -> WeightBytes | None:
     """The bytes of the weights; None for a family whose tensors are not known, or a quantization without bits.
 
     Eight-bit checkpoints quantize every matrix but embeddings and the output layer, four-bit ones the routed experts alone:
@@ -46,4 +46,4 @@ def weights(config: Config) -> Weights | None:
     routed, rest = count.routed, count.total - count.routed
     matrices = (whole(text, "vocab_size") or 0) * (whole(text, "hidden_size") or 0)
     plain = min(rest, 2 * matrices) if found.bits == 8 else rest
-    return Weights(round(routed * each), round(plain * _PLAIN + (rest - plain) * each))
+    return WeightBytes(round(routed * each), round(plain * _PLAIN + (rest - plain) * each))

@@ -18,7 +18,7 @@ LONGEST = 100
 """Characters of a value in them."""
 
 
-class Step(NamedTuple):
+class ReplayedPass(NamedTuple):
     """A pass that was made again."""
 
     number: int
@@ -35,13 +35,13 @@ class Step(NamedTuple):
     """What is not as it was decided then."""
 
 
-def replayed(passes: Iterable[Replayed], redacted: bool) -> Iterator[Step]:
+def replayed(passes: Iterable[Replayed], redacted: bool) -> Iterator[ReplayedPass]:
     """Each pass again. `redacted`: digests may be other for that alone, so an object that was as applied then is so now."""
     before: Mapping[str, Any] = {}
     for number, old in enumerate(passes, 1):
         decided = again(old.made, redacted)
         now = plain(decided)
-        yield Step(
+        yield ReplayedPass(
             number,
             old.made.now.isoformat() + (f" ({old.made.times} times)" if old.made.times > 1 else ""),
             tuple(_first(old.saw) if number == 1 else _changes(old.before, old.saw)),

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import aiohttp
 
 from ome_operator.registry.pods import Odd, read
-from ome_operator.registry.reconcile import Pod, Target, Worker
+from ome_operator.registry.reconcile import Pod, WantedWorker, Worker
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TIMEOUT = aiohttp.ClientTimeout(total=5.0)
@@ -88,7 +88,7 @@ class Router:
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise Odd("the router's answer is no list of workers") from error
 
-    async def add(self, target: Target) -> None:
+    async def add(self, target: WantedWorker) -> None:
         """Have it add a worker; raises one of `Unreachable`."""
         body: dict[str, Any] = {"url": target.url, "worker_type": target.worker_type}
         if target.bootstrap_port is not None:

@@ -18,7 +18,7 @@ import aiohttp
 from ome_operator.machinery import health
 from ome_operator.registry.clients import SERVICE_ACCOUNT, TIMEOUT, Pods, Router, Unreachable, engine_load
 from ome_operator.registry.metrics import RegistryMetrics
-from ome_operator.registry.reconcile import LeaderState, Pod, RegistrySettings, Step, WorkerMemory, reconcile
+from ome_operator.registry.reconcile import LeaderState, Pod, RegistrySettings, WorkerChanges, WorkerMemory, reconcile
 
 logger = logging.getLogger(__name__)
 
@@ -126,7 +126,7 @@ class Registry:
         self._log_trouble("pods", "")
         return True
 
-    async def _change_router(self, step: Step) -> bool:
+    async def _change_router(self, step: WorkerChanges) -> bool:
         """Whether the router took any of it."""
         failed = ""
         done = 0
@@ -149,7 +149,7 @@ class Registry:
         self._log_trouble("changes", failed)
         return done > 0
 
-    def _count_strangers(self, step: Step) -> None:
+    def _count_strangers(self, step: WorkerChanges) -> None:
         """Each that the router lists counts once, however often its removal fails."""
         found = {one.worker.id: one.worker for one in step.remove if one.stranger}
         new = found.keys() - self._strangers

@@ -79,7 +79,7 @@ class Worker(NamedTuple):
         return self.url.partition("@")[0].rstrip("/")
 
 
-class Target(NamedTuple):
+class WantedWorker(NamedTuple):
     """A leader as the router should know it."""
 
     url: str
@@ -90,7 +90,7 @@ class Target(NamedTuple):
     uid: str
 
 
-class Removal(NamedTuple):
+class WorkerRemoval(NamedTuple):
     """A worker that has to go."""
 
     worker: Worker
@@ -132,11 +132,11 @@ class WorkerMemory(NamedTuple):
     left over from a registry before us."""
 
 
-class Step(NamedTuple):
+class WorkerChanges(NamedTuple):
     """What has to be done now."""
 
-    add: tuple[Target, ...]
-    remove: tuple[Removal, ...]
+    add: tuple[WantedWorker, ...]
+    remove: tuple[WorkerRemoval, ...]
     leaders: tuple[LeaderState, ...]
     memory: WorkerMemory
 
@@ -158,7 +158,7 @@ def reconcile(
     settings: RegistrySettings,
     now: float,
     fresh: bool = True,
-) -> Step:
+) -> WorkerChanges:
     """What makes the router's workers equal to the groups that can serve; `now` in seconds since the epoch.
 
     A remembered time that is still to come counts as now: the clock was set back since.
@@ -176,7 +176,7 @@ def reconcile(
     judged = [
         (pod, _target(pod, role, settings), _judge(pod, ranks, role, settings, unready, now)) for pod, role, ranks in leaders
     ]
-    wanted: dict[str, Target] = {}
+    wanted: dict[str, WantedWorker] = {}
     for _, target, verdict in judged:
         if not verdict.why:
             wanted.setdefault(target.url, target)
@@ -188,7 +188,7 @@ def reconcile(
     due = [url for url in missing if now - sent.get(url, -settings.retry) >= settings.retry]
     add = tuple(wanted[url] for url in due if fresh or not listed or url in memory.refill)
     asked = {url: sent[url] for url in missing if url in sent}
-    return Step(
+    return WorkerChanges(
         add=add,
         remove=remove if fresh else (),
         leaders=tuple(_report(pod, target, verdict, listed, wanted) for pod, target, verdict in judged),
@@ -212,14 +212,14 @@ def _ours(pods: Iterable[Pod], memory: WorkerMemory, settings: RegistrySettings,
 
 def _surplus(
     listed: Mapping[str, list[Worker]],
-    stay: Mapping[str, Target],
+    stay: Mapping[str, WantedWorker],
     memory: WorkerMemory,
     because: Mapping[str, str],
     ours: Mapping[str, float],
-) -> tuple[Removal, ...]:
+) -> tuple[WorkerRemoval, ...]:
     """Workers that the router lists and must not."""
     return tuple(
-        Removal(one, why, stranger=memory.ours is not None and url not in ours)
+        WorkerRemoval(one, why, stranger=memory.ours is not None and url not in ours)
         for url, known in listed.items()
         for one in known
         if (why := _wrong(one, stay.get(url), memory.pods.get(url), because.get(url)))
@@ -227,7 +227,7 @@ def _surplus(
 
 
 def _known(
-    listed: Iterable[str], stay: Mapping[str, Target], memory: WorkerMemory, remove: Iterable[Removal]
+    listed: Iterable[str], stay: Mapping[str, WantedWorker], memory: WorkerMemory, remove: Iterable[WorkerRemoval]
 ) -> dict[str, str]:
     """The pods of the workers that are listed; of those that are to go what was remembered, for a removal may fail."""
     kept = {url: stay[url].uid for url in listed if url in stay}
@@ -250,9 +250,9 @@ def _leaders(pods: Iterable[Pod], settings: RegistrySettings) -> list[tuple[Pod,
     return [(pod, roles[pod.component], others.get((pod.component, pod.group), [])) for pod in first]
 
 
-def _target(pod: Pod, role: RoleSpec, settings: RegistrySettings) -> Target:
+def _target(pod: Pod, role: RoleSpec, settings: RegistrySettings) -> WantedWorker:
     bootstrap = (pod.bootstrap_port or settings.bootstrap_port) if role.worker_type == "prefill" else None
-    return Target(_url(pod, role.port), role.worker_type, bootstrap, pod.name, pod.uid)
+    return WantedWorker(_url(pod, role.port), role.worker_type, bootstrap, pod.name, pod.uid)
 
 
 def _url(pod: Pod, port: int) -> str:
@@ -292,7 +292,7 @@ def _incomplete(ranks: list[Pod], size: int) -> str:
     return ""
 
 
-def _wrong(worker: Worker, target: Target | None, uid: str | None, why: str | None) -> str:
+def _wrong(worker: Worker, target: WantedWorker | None, uid: str | None, why: str | None) -> str:
     """Why a listed worker has to go, "" when it may stay."""
     if target is None:
         return why or "no pod of this slice has this address"
@@ -307,7 +307,7 @@ def _wrong(worker: Worker, target: Target | None, uid: str | None, why: str | No
 
 
 def _report(
-    pod: Pod, target: Target, verdict: _Verdict, listed: Mapping[str, list[Worker]], wanted: Mapping[str, Target]
+    pod: Pod, target: WantedWorker, verdict: _Verdict, listed: Mapping[str, list[Worker]], wanted: Mapping[str, WantedWorker]
 ) -> LeaderState:
     known = listed.get(target.url) if pod.ip else None
     mine = wanted.get(target.url, target).uid == target.uid

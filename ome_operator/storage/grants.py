@@ -55,7 +55,7 @@ def grant(text: str) -> Grant:
         raise UserError(f"--secret {text}: {place}: {first['msg']}. Write {FORM}") from error
 
 
-class Guard(NamedTuple):
+class ModelGrant(NamedTuple):
     """What holds for one model."""
 
     trust: Trust

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ome_operator.core.weights.mount import FETCHED, FILES_FROM, both, managed
 from ome_operator.storage.addresses import address, host, oracle, oracle_place, region
 from ome_operator.storage.beside import Beside
-from ome_operator.storage.grants import Guard
+from ome_operator.storage.grants import ModelGrant
 from ome_operator.storage.listing import Refused, Source
 from ome_operator.storage.oci_artifact import credentials, reference
 
@@ -24,7 +24,7 @@ class Access(NamedTuple):
     """The Secret of `spec.storage.key`. Never to be logged."""
     endpoint: str = ""
     """The hub that this cluster uses."""
-    guard: Guard | None = None
+    guard: ModelGrant | None = None
     """What an administrator allows; None where the Secret and the network are those of whoever asks."""
 
 

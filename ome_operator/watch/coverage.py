@@ -59,7 +59,7 @@ class How(NamedTuple):
     """Seconds between two comparisons of what kopf told with lists."""
 
 
-class Part:
+class NamespaceWatch:
     """Lists and watches of a namespace, or of everything that belongs to none: its own tells of itself."""
 
     def __init__(self, namespace: str, kinds: Sequence[Watched], written: Collection[str], knows: Knows, how: How) -> None:
@@ -139,7 +139,7 @@ class Coverage:
         how: How,
     ) -> None:
         self._look = look
-        self._parts = {name: Part(name, kinds(name), written, knows, how) for name in ("", *dict.fromkeys(names))}
+        self._parts = {name: NamespaceWatch(name, kinds(name), written, knows, how) for name in ("", *dict.fromkeys(names))}
         self._names = [name for name in self._parts if name]
         self._locks = {name: asyncio.Lock() for name in self._names}
         self._slots = asyncio.Semaphore(AT_ONCE)

@@ -13,8 +13,9 @@ import aiohttp
 import kopf
 
 from ome_operator.watch import tuning
+from ome_operator.watch.coverage import Coverage
 from ome_operator.watch.lines import Shallow
-from ome_operator.watch.sink import Body, Watched
+from ome_operator.watch.sink import Watched
 
 PERMANENT = kopf.ErrorsMode.PERMANENT
 """An error is not tried again after a minute, as kopf does by default: it ends the process."""
@@ -22,26 +23,11 @@ REFUSED = 1.0
 """Seconds until a request is sent again whose token was refused."""
 
 
-class Heard(Protocol):
-    """Who is told of what kopf asks and hears."""
-
-    def event(self, group: str, plural: str, what: str | None, body: Body) -> None:
-        """An event of kopf's; `what` is None for an object of a list."""
-
-    def trace(self) -> aiohttp.TraceConfig:
-        """Looks at the requests of a session that kopf is given."""
-
-    async def there(self, path: str, *, refused: bool = False) -> bool:
-        """Whether what a request asks for can be watched: after a while at the latest, and where it was `refused` after
-        another look.
-        """
-
-
 class Process(Protocol):
     """What kopf hosts."""
 
     @property
-    def told(self) -> Heard:
+    def told(self) -> Coverage:
         """Who is told; asked for once `start` has returned."""
 
     @property
@@ -94,7 +80,7 @@ async def login(memo: Memo, **_: Any) -> kopf.AiohttpSession:
     )
 
 
-def patient(told: Heard) -> aiohttp.ClientMiddlewareType:
+def patient(told: Coverage) -> aiohttp.ClientMiddlewareType:
     """What stands between kopf and the API server.
 
     A token that is refused, although it was renewed, is not for kopf to know: it would close the session, and watches of

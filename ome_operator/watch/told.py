@@ -122,10 +122,6 @@ class Told:
 
     # --- what kopf asks ---------------------------------------------------------------------------------------------
 
-    def trace(self) -> aiohttp.TraceConfig:
-        """Looks at the requests of a session that kopf is given."""
-        return traced([self])
-
     def begun(self, path: str, task: asyncio.Task[Any] | None) -> None:
         """A task of kopf's sends a request."""
         if self._kind(path) and task is not None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ome_operator.core.observed.judging import Asked, Refused, Verdict
+from ome_operator.core.observed.judging import Asked, Objection, Verdict
 from ome_operator.lint.judge import Judge
 from tests.golden.stored import RECORDS, restored
 from tests.support.simulator import World
@@ -37,7 +37,7 @@ def test_a_pod_that_is_lost_comes_back(folder: Path) -> None:
 def refuses_everything(asked: Asked) -> Verdict:
     """A rule of an operator to come, by which nothing that there is may start."""
     said = f"{asked.parts[0].title} is not what it was"
-    return Verdict((f"new-rule: {said}",), (Refused("new-rule", said, f"new-rule: {said}; write another"),))
+    return Verdict((f"new-rule: {said}",), (Objection("new-rule", said, f"new-rule: {said}; write another"),))
 
 
 def test_a_rule_that_comes_with_an_upgrade_is_advice_for_them(folder: Path) -> None:

@@ -7,7 +7,7 @@ import yaml
 
 from ome_operator.cli.generate import bookshelf
 from ome_operator.cli.manifests import read
-from ome_operator.cookbook.layout import Plan
+from ome_operator.cookbook.layout import Proposal
 from ome_operator.cookbook.manifests import manifests
 from tests.support.linting import LINT, ROOT, found, grave, looked_at
 from tests.unit.cookbook.test_combinations import answer, asks
@@ -62,7 +62,7 @@ def test_the_catalog_as_a_whole() -> None:
 def test_every_answer_of_the_generator() -> None:
     """Each in every version of its engine, plain and with 16 nodes."""
     shelf = bookshelf()
-    plans = [made for ask in asks(shelf) if isinstance(made := answer(ask, shelf), Plan)]
+    plans = [made for ask in asks(shelf) if isinstance(made := answer(ask, shelf), Proposal)]
     assert len(plans) > 100
     said = {}
     for made in plans:

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ome_operator import keys
-from ome_operator.core.recovery.policy import Policy
+from ome_operator.core.recovery.policy import RecoveryPolicy
 from ome_operator.core.recovery.record import READY
 from tests.conftest import SOAK
 from tests.support.ranks import Fleet
@@ -18,7 +18,7 @@ from tests.support.shapes import Shape, lags, shapes
 from tests.support.simulator import World
 
 many = settings(max_examples=100_000 if SOAK else 40)
-PATIENT = Policy(start=600.0)
+PATIENT = RecoveryPolicy(start=600.0)
 hows = st.sampled_from(["exit", "delete", "hang", "silent"])
 faults = st.tuples(st.integers(0, 2), st.integers(0, 3), hows, st.booleans())
 operators = st.sampled_from([*range(4), 99, 99, 99, 99])

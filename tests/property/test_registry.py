@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ome_operator.registry.reconcile import Pod, RegistrySettings, RoleSpec, Step, Worker, WorkerMemory, reconcile
+from ome_operator.registry.reconcile import Pod, RegistrySettings, RoleSpec, Worker, WorkerChanges, WorkerMemory, reconcile
 
 ROLES = (RoleSpec("engine", "prefill", 30000, 2, "p"), RoleSpec("decoder", "decode", 30001, 3, "d"))
 TERMS = RegistrySettings(ROLES)
@@ -49,7 +49,7 @@ memories = st.builds(
 )
 
 
-def carried_out(before: list[Worker], step: Step) -> list[Worker]:
+def carried_out(before: list[Worker], step: WorkerChanges) -> list[Worker]:
     """The router's list when it did what it was told."""
     gone = {one.worker.id for one in step.remove}
     new = [Worker(f"new-{one.url}", one.url, one.worker_type, one.bootstrap_port, 0) for one in step.add]

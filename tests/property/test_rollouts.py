@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ome_operator import keys
 from ome_operator.core.observed.objects import Node, Turn
 from ome_operator.core.plan import Plan
-from ome_operator.core.rollout.planner import Bounds, Groups, routers, stay, step
+from ome_operator.core.rollout.planner import Bounds, GroupCounts, routers, stay, step
 from tests.support import parts, rollouts
 from tests.support.scheduler import Scheduler
 from tests.support.shapes import Shape, seeds, shapes
@@ -32,9 +32,9 @@ def test_the_planner_keeps_its_bounds_and_ends() -> None:
     assert gave_way < STORIES / 100
 
 
-def some(*ready: bool) -> Groups:
+def some(*ready: bool) -> GroupCounts:
     """Groups of which nothing is on its way out."""
-    return Groups(len(ready), ready, len(ready))
+    return GroupCounts(len(ready), ready, len(ready))
 
 
 ONE = Bounds({}, {"engine": 1, "decoder": 1})
@@ -59,7 +59,7 @@ def test_a_broken_group_goes_before_one_that_serves() -> None:
 
 def test_groups_on_their_way_out_keep_their_room() -> None:
     """Beside another slice a group of the target that somebody deleted holds its accelerators until it is gone."""
-    seen = {"old": {"engine": some(True)}, "new": {"engine": Groups(1, (True,), 2)}}
+    seen = {"old": {"engine": some(True)}, "new": {"engine": GroupCounts(1, (True,), 2)}}
     assert step({"engine": 3}, "new", seen, Bounds({}, {"engine": 1}))["new"] == {"engine": 1}
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ome_operator import keys
-from ome_operator.core.rollout.target import Target, target
+from ome_operator.core.rollout.target import TargetRevision, target
 from tests.support.shapes import STRATEGIES, Shape, lags, seeds, shapes
 from tests.support.simulator import World
 
@@ -28,11 +28,11 @@ class History:
     """Revisions that never become ready."""
 
     @property
-    def aim(self) -> Target:
+    def aim(self) -> TargetRevision:
         """Where it goes."""
         return target(self.pin, self.numbers, [self.status["whole"]], self.status["rejected"], self.retry)
 
-    def step(self) -> Target:
+    def step(self) -> TargetRevision:
         """What one slice's fate makes of the status: it becomes whole, or it is rejected where there is a way back."""
         aim = self.aim
         rejected = aim.rejected
@@ -44,7 +44,7 @@ class History:
         self.collect(aim)
         return aim
 
-    def collect(self, aim: Target) -> None:
+    def collect(self, aim: TargetRevision) -> None:
         """The history limit, at its worst: all that nothing needs goes."""
         self.numbers = {name: number for name, number in self.numbers.items() if name in aim.used}
 

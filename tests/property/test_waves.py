@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ome_operator.core.observed.objects import Ref
-from ome_operator.core.plan import Stand, State
+from ome_operator.core.plan import EditState, Stand
 from ome_operator.core.rollout.waves import Terms
 from tests.support.fleet import RUNTIME, Fleet, service
 
@@ -58,9 +58,11 @@ class Story(Fleet):
 
     def hear(self, name: Ref) -> None:
         if name in self.lost and name in self.whole:
-            self.registry.tell(name, {RUNTIME: Stand(self.epoch, State.DONE, None)}, asks=False, begun=False)
+            self.registry.tell(name, {RUNTIME: Stand(self.epoch, EditState.DONE, None)}, asks=False, begun=False)
         elif name in self.equal:
-            self.registry.tell(name, {RUNTIME: Stand(self.epoch, State.EQUAL, self.equal[name])}, asks=False, begun=False)
+            self.registry.tell(
+                name, {RUNTIME: Stand(self.epoch, EditState.EQUAL, self.equal[name])}, asks=False, begun=False
+            )
         else:
             super().hear(name)
 

@@ -14,7 +14,7 @@ from ome_operator.cli.ui.server import Reads
 from ome_operator.core.observed.objects import Pod
 from ome_operator.core.sync import sync
 from ome_operator.kube.errors import NotFound, Transient
-from ome_operator.kube.podlogs import Line, Wanted
+from ome_operator.kube.podlogs import LogLine, Wanted
 from tests.support.fake_api import Call, FakeApi
 from tests.support.live import Live
 from tests.support.simulator import World
@@ -55,7 +55,7 @@ class Cluster:
         if pod not in self.logs:
             raise NotFound(f'container "{container}" in pod "{pod}" is waiting to start: ContainerCreating', 404)
         for text in self.logs[pod][-(wanted.tail or 100) :]:
-            yield Line("2026-01-01T00:00:00Z", text)
+            yield LogLine("2026-01-01T00:00:00Z", text)
 
     async def page(self, _: str, pod: str, port: int, page: str) -> str:
         """As `PodPages.text`."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from ome_operator.controllers.waves import WaveRegistry
 from ome_operator.core.observed.objects import Epoch, Ref
-from ome_operator.core.plan import Stand, State
+from ome_operator.core.plan import EditState, Stand
 from ome_operator.core.rollout.waves import Terms
 
 RUNTIME = Ref("ClusterServingRuntime", "", "rt")
@@ -45,9 +45,9 @@ class Fleet:
         """A pass over a service."""
         begun = name in self.begun
         if name in self.whole:
-            stand = Stand(self.epoch, State.DONE, self.whole[name])
+            stand = Stand(self.epoch, EditState.DONE, self.whole[name])
         else:
-            stand = Stand(self.epoch, State.FAILED if name in self.failed else State.PENDING)
+            stand = Stand(self.epoch, EditState.FAILED if name in self.failed else EditState.PENDING)
             self.said[name] = "" if begun else self.registry.ahead(name, {RUNTIME: self.epoch})
             if not self.said[name]:
                 self.begun.add(name)

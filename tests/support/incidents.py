@@ -316,7 +316,7 @@ UNSEEN: dict[str, str] = {
     "etcd stands still": "the same",
     "frozen past its Lease": "no pass is made meanwhile, and whether writes may be sent is asked below the passes",
 }
-"""Row without a file -> why a pass cannot tell it from an undisturbed one."""
+"""Row without a file -> why a pass cannot tell it from an undisturbed pass."""
 
 
 def files() -> Iterator[tuple[str, bytes]]:

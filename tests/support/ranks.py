@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from ome_operator.core.observed.objects import Pod, Termination
 from ome_operator.core.recovery.group import Group, ranks, view
-from ome_operator.core.recovery.policy import Policy
+from ome_operator.core.recovery.policy import RecoveryPolicy
 from ome_operator.core.recovery.record import NOT_READY, RECYCLING, GroupRecord, mark, stamp
 from ome_operator.core.recovery.recover import announced
 from ome_operator.core.recovery.systemic import together
@@ -67,7 +67,7 @@ class Truth:
 class Fleet:
     """The groups of one role, and an operator that may die at any moment."""
 
-    def __init__(self, sizes: list[int], policy: Policy, seed: int) -> None:
+    def __init__(self, sizes: list[int], policy: RecoveryPolicy, seed: int) -> None:
         self.chance, self.policy = random.Random(seed), policy
         self.truths = [Truth(size) for size in sizes]
         self.stored: dict[str, GroupRecord] = {}

@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ome_operator.core.rollout.planner import Bounds, Groups, Share, stay, step
+from ome_operator.core.rollout.planner import Bounds, GroupCounts, Share, stay, step
 
 STARTING, READY, ENDING = "starting", "ready", "ending"
 WHOLE = 60
@@ -30,10 +30,10 @@ class Role:
         there = [number for number, state in self.states.items() if state != ENDING]
         return sorted(there, key=lambda number: (number in self.marks, self.states[number] != READY, number))
 
-    def groups(self) -> Groups:
+    def groups(self) -> GroupCounts:
         """What the planner sees."""
         ready = tuple(self.states[number] == READY for number in self.order())
-        return Groups(len(ready), ready, len(self.states))
+        return GroupCounts(len(ready), ready, len(self.states))
 
     def scale(self, count: int) -> None:
         """Have so many groups: those that are worth least are drained and end, new ones start."""
@@ -61,7 +61,7 @@ class Rollout:
     faults: float = 0.0
     """How likely a ready group falters in a step."""
 
-    def seen(self) -> dict[str, dict[str, Groups]]:
+    def seen(self) -> dict[str, dict[str, GroupCounts]]:
         """What the planner sees."""
         return {name: {role: one.groups() for role, one in roles.items()} for name, roles in self.slices.items()}
 
@@ -104,16 +104,16 @@ class Rollout:
         missing = {role: min(count, self.bounds.unavailable.get(role, 0)) for role, count in self.wanted.items()}
         return min((count - missing[role]) * WHOLE // count for role, count in self.wanted.items())
 
-    def paired(self, kept: Mapping[str, Share], seen: Mapping[str, Mapping[str, Groups]]) -> int:
+    def paired(self, kept: Mapping[str, Share], seen: Mapping[str, Mapping[str, GroupCounts]]) -> int:
         """What the slices serve, each for itself."""
         shares = ([ready(kept, seen, name, role) * WHOLE // n for role, n in self.wanted.items()] for name in seen)
         return sum(min(one) for one in shares)
 
-    def summed(self, kept: Mapping[str, Share], seen: Mapping[str, Mapping[str, Groups]]) -> int:
+    def summed(self, kept: Mapping[str, Share], seen: Mapping[str, Mapping[str, GroupCounts]]) -> int:
         """The smallest share, over the roles, of the wanted groups that are ready in any slice."""
         return min(sum(ready(kept, seen, name, role) for name in seen) * WHOLE // n for role, n in self.wanted.items())
 
-    def check(self, seen: Mapping[str, Mapping[str, Groups]], said: Mapping[str, Share]) -> None:
+    def check(self, seen: Mapping[str, Mapping[str, GroupCounts]], said: Mapping[str, Share]) -> None:
         """The bounds, before anything is carried out."""
         before = {name: {role: one.have for role, one in roles.items()} for name, roles in seen.items()}
         assert said.keys() == before.keys() | {self.target}
@@ -143,7 +143,7 @@ class Rollout:
         if self.slices.keys() != {self.target}:
             return False
         mine = self.slices[self.target]
-        return all(mine[role].groups() == Groups(n, (True,) * n, n) for role, n in self.wanted.items())
+        return all(mine[role].groups() == GroupCounts(n, (True,) * n, n) for role, n in self.wanted.items())
 
     def settle(self, steps: int = 400) -> int:
         """Steps until it is done; counts of the target never fall on the way, and others never rise."""
@@ -161,7 +161,7 @@ class Rollout:
         raise AssertionError(f"not done after {steps} steps: {self.target} of {self.wanted}, {self.bounds}: {self.slices}")
 
 
-def ready(kept: Mapping[str, Share], seen: Mapping[str, Mapping[str, Groups]], name: str, role: str) -> int:
+def ready(kept: Mapping[str, Share], seen: Mapping[str, Mapping[str, GroupCounts]], name: str, role: str) -> int:
     """Groups that are ready and kept."""
     return sum(seen[name][role].ready[: kept[name].get(role, 0)]) if role in seen[name] else 0
 

@@ -18,7 +18,7 @@ from ome_operator import keys
 from ome_operator.api import InferenceService
 from ome_operator.core.observed.brake import brake
 from ome_operator.core.observed.objects import NO_TURN, Deps, Manifest, Observed, Pod, Refusal
-from ome_operator.core.plan import Apply, Delete, Guard, NodeLost, Patch, Plan, Recycle, sight
+from ome_operator.core.plan import Apply, Delete, Guard, NodeLost, Patch, Plan, Recycle, fingerprint
 from ome_operator.core.sync import sync
 from ome_operator.names import digest
 from tests.support import invariants, routing
@@ -194,7 +194,7 @@ class World:
 
     def _recycle(self, one: Recycle) -> None:
         mine = [pod for pod in self.pods.values() if matches(one.selector, pod.labels)]
-        if {sight(pod.facts(self.service)) for pod in mine} == one.pods:
+        if {fingerprint(pod.facts(self.service)) for pod in mine} == one.pods:
             for delete in one.delete:
                 self._delete(delete)
 

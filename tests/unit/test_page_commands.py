@@ -68,7 +68,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(ROOT / "config/models/moonshotai/Kimi-K2-Instruct.yaml", at / "deploy/model.yaml")
     with (at / "my-service.yaml").open("a") as file:
         file.write("---\n" + (samples / "kimi-k2-pd.yaml").read_text())
-    rows = (ROOT / "ome_operator/plan/data/calibration.csv").read_text().splitlines(keepends=True)
+    rows = (ROOT / "ome_operator/sizing/data/calibration.csv").read_text().splitlines(keepends=True)
     (at / "runs.csv").write_text("".join(rows[:3]))
     (at / "mix.yaml").write_text("- {in: 2000, out: 100, share: 0.8}\n- {in: 8000, out: 500, share: 0.2}\n")
     (at / "kimi-k2-instruct.json").write_bytes(gzip.decompress((ROOT / "tests/incidents/rank-exits.json.gz").read_bytes()))

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from ome_operator.core.render import meta, scaling
-from ome_operator.core.resolve.scaling import Policy, policy
+from ome_operator.core.resolve.scaling import ReplicaPolicy, policy
 from tests.support import parts
 
 PAGE = Path(__file__).parents[2] / "docs/scaling.md"
@@ -20,7 +20,7 @@ def blocks() -> list[dict[str, Any]]:
     return [yaml.safe_load(textwrap.dedent(text)) for _, text in found]
 
 
-def services() -> list[Policy]:
+def services() -> list[ReplicaPolicy]:
     """What the fragments of services ask for, in their order: by hand, an HPA, KEDA."""
     specs = [block["spec"] for block in blocks() if set(block) == {"spec"}]
     return [policy(parts.service(engine={}, **spec), None, "decoder") for spec in specs]

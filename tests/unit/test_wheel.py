@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.unit.plan.test_compare import JOB
 
 from tests.support.parts import ROOT
-from tests.unit.plan.test_compare import JOB
 
 UV = Path(sys.executable).parent / "uv"
 PARTS: Mapping[str, Mapping[str, Any]] = yaml.safe_load((ROOT / "tests/data/commands.yaml").read_text())
@@ -95,7 +95,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
     cluster = {"clusters": [{"name": "c", "cluster": {"server": REFUSES}}], "users": [{"name": "u", "user": {"token": "t"}}]}
     (there / "kubeconfig").write_text(json.dumps({"apiVersion": "v1", "kind": "Config", **user, **cluster}))
     (there / "job.yaml").write_text(JOB)
-    rows = (ROOT / "ome_operator/plan/data/calibration.csv").read_text().splitlines(keepends=True)
+    rows = (ROOT / "ome_operator/sizing/data/calibration.csv").read_text().splitlines(keepends=True)
     (there / "runs.csv").write_text("".join(rows[:3]))
     shutil.copy(ROOT / "tests/incidents/rank-exits.json.gz", there / "incident.json.gz")
     measured = {"completed": 2, "errors": ["", ""], "output_throughput": 9.0, "median_ttft_ms": 5.0}

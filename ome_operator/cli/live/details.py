@@ -11,7 +11,7 @@ from ome_operator.describe.causes import Cause
 from ome_operator.describe.diagnosis import Seen
 from ome_operator.kube.client import Client, Manifest
 from ome_operator.kube.errors import KubeError
-from ome_operator.kube.podlogs import Line, Wanted
+from ome_operator.kube.podlogs import LogLine, Wanted
 
 LINES = 14
 """Last lines of a log that are shown."""
@@ -24,7 +24,7 @@ PATIENCE = 5.0
 LONGEST = 400
 """Characters of a line; the rest is cut."""
 
-ReadLog = Callable[[str, str, str, Wanted], AsyncIterator[Line]]
+ReadLog = Callable[[str, str, str, Wanted], AsyncIterator[LogLine]]
 """Namespace, pod, container and the part that is wanted → its lines."""
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 

@@ -8,7 +8,7 @@ from ome_operator.api import InferenceService, Invalid, Model, Runtime
 from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.resources import CATALOG, SERVICE, SHORT
 from ome_operator.cli.live.cluster_from_manifests import gather, made, ref
-from ome_operator.core.observed.judging import Part
+from ome_operator.core.observed.judging import RenderedComponent
 from ome_operator.core.observed.objects import Manifest, Ref
 from ome_operator.core.resolve.inputs import resolve
 from ome_operator.describe.outcome import Outcome, outcome
@@ -117,13 +117,13 @@ def _subject(service: InferenceService, cluster: EventHandler, versions: Version
     )
 
 
-def _parts(found: Outcome) -> Iterator[Part]:
+def _parts(found: Outcome) -> Iterator[RenderedComponent]:
     """The components of an outcome that have pods."""
     sizes = {role.component: (role.size, role.title) for role in found.roles}
     for component in (keys.ENGINE, keys.DECODER, keys.ROUTER):
         size, title = sizes.get(component, (1, component))
         if pods := tuple(_templates(found.manifests, component)):
-            yield Part(component, title, size, pods)
+            yield RenderedComponent(component, title, size, pods)
 
 
 def _templates(manifests: Iterable[Manifest], component: str) -> Iterator[Manifest]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ome_operator.describe.log_selection import moment
 from ome_operator.kube import errors
-from ome_operator.kube.podlogs import Line, Logs, Wanted
+from ome_operator.kube.podlogs import LogLine, Logs, Wanted
 
 PAUSE = 1.0
 """Seconds until a log that ended is asked for again, and between two looks for new pods."""
@@ -25,7 +25,7 @@ class Source(NamedTuple):
     node: str = ""
 
 
-Show = Callable[[str, Line], None]
+Show = Callable[[str, LogLine], None]
 """Called with a label and a line."""
 Complain = Callable[[str], None]
 
@@ -34,7 +34,7 @@ async def merged(logs: Logs, sources: list[Source], wanted: Wanted, show: Show, 
     """Show all logs in the order of time; how many could not be read."""
     failed = 0
 
-    async def lines(source: Source) -> AsyncIterator[Line]:
+    async def lines(source: Source) -> AsyncIterator[LogLine]:
         nonlocal failed
         try:
             async for line in logs.lines(source.namespace, source.pod, source.container, wanted):

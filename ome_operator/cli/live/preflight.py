@@ -16,7 +16,7 @@ from ome_operator.cli.live.trees import found, selector
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.render.on_demand import Trial, owned, patience, trial
 from ome_operator.describe.outcome import SURVIVES, Outcome, outcome
-from ome_operator.describe.preflight import Rank, rank, standing
+from ome_operator.describe.preflight import Checkup, rank, standing
 from ome_operator.errors import Unanswered
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import Conflict, Forbidden, KubeError, NotFound, Transient
@@ -120,7 +120,7 @@ class Look:
         """Creations, which are never cut off: what an answer was lost of would be left."""
         self._begun = 0.0
 
-    async def run(self, before: Callable[[], Awaitable[None]] | None = None) -> tuple[list[Rank], float]:
+    async def run(self, before: Callable[[], Awaitable[None]] | None = None) -> tuple[list[Checkup], float]:
         """How far each rank came, and seconds. `before`: is awaited before all is removed.
 
         Raises KubeError where a pod cannot be made, and Stopped after a signal; either way nothing is left.
@@ -137,7 +137,7 @@ class Look:
                 work.cancel()
                 await self._remove()
 
-    async def _work(self, before: Callable[[], Awaitable[None]] | None) -> tuple[list[Rank], float]:
+    async def _work(self, before: Callable[[], Awaitable[None]] | None) -> tuple[list[Checkup], float]:
         loop = asyncio.get_running_loop()
         for each in self._trials:  # who may not look must not make anything
             for kind in ("Service", "Pod"):
@@ -157,11 +157,11 @@ class Look:
         self._posts.append(post)
         return await asyncio.shield(post)
 
-    async def _ended(self) -> list[Rank]:
+    async def _ended(self) -> list[Checkup]:
         """When all ranks are over, or nothing more is to be waited for."""
         sizes = [max(place.rank for place in each.pods) + 1 for each in self._trials]
         longest = self._within + patience(max(sizes), self._within) + SLACK
-        told, ranks = "", list[Rank]()
+        told, ranks = "", list[Checkup]()
         while True:
             now = asyncio.get_running_loop().time() - self._begun
             try:
@@ -180,7 +180,7 @@ class Look:
                 told = now_told
             await asyncio.sleep(PAUSE * (1 + len(ranks) // MANY))
 
-    async def _looked(self, each: Trial) -> list[Rank]:
+    async def _looked(self, each: Trial) -> list[Checkup]:
         pods = await self._client.list_objects("Pod", each.namespace, label_selector=each.selector)
         bodies = {body["metadata"]["name"]: body for body in pods}
         return [rank(each, place, bodies.get(pod["metadata"]["name"])) for place, pod in each.pods.items()]

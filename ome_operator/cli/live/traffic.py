@@ -29,7 +29,7 @@ class Leader(NamedTuple):
     """Whether requests are counted there: at decode, where prefill and decode are apart."""
 
 
-class Traffic:
+class TrafficSamples:
     """The last samples of a service, or why there are none."""
 
     def __init__(self) -> None:

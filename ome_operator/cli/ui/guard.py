@@ -34,7 +34,7 @@ _ENTER = (
 """A page that leads on. A redirect would not carry the cookie where the first address was a link of another site."""
 
 
-class Guard:
+class TokenGuard:
     """A token, and the middleware that asks for it."""
 
     def __init__(self, port: int) -> None:

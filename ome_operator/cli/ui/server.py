@@ -14,10 +14,10 @@ from aiohttp import web
 from ome_operator import __version__
 from ome_operator.cli.live.board import Board, Key
 from ome_operator.cli.live.details import Details, ReadLog, details
-from ome_operator.cli.live.traffic import ReadPage, Traffic
+from ome_operator.cli.live.traffic import ReadPage, TrafficSamples
 from ome_operator.cli.ui import render, views
 from ome_operator.cli.ui.feed import Feed
-from ome_operator.cli.ui.guard import HEADERS, TOKEN, Guard
+from ome_operator.cli.ui.guard import HEADERS, TOKEN, TokenGuard
 from ome_operator.describe.actions import Shell
 from ome_operator.describe.causes import causes
 from ome_operator.kube.client import Client
@@ -63,9 +63,9 @@ class Site:
         self._client, self._reads, self.feed, self._shell = client, reads, feed, shell
         self._cluster = visible(cluster)
         self._details: dict[Key, tuple[float, Details]] = {}
-        self._traffic: dict[Key, Traffic] = {}
+        self._traffic: dict[Key, TrafficSamples] = {}
 
-    def app(self, guard: Guard) -> web.Application:
+    def app(self, guard: TokenGuard) -> web.Application:
         """All of it behind the guard."""
         app = web.Application(middlewares=[guard.middleware])
         for path, page in (("/", self._services), ("/nodes", self._nodes), ("/service/{namespace}/{name}", self._service)):
@@ -182,7 +182,7 @@ class Site:
         if len(self._details) > STREAMS:
             self._details.clear()
             self._traffic.clear()
-        traffic = self._traffic.setdefault(key, Traffic())
+        traffic = self._traffic.setdefault(key, TrafficSamples())
         read, _ = await asyncio.gather(
             details(self._client, self._reads.log, key[0], uids - {None, ""}, found, pods, board.simulated),
             traffic.sample(self._reads.page, board.trees[key], pods, board.simulated, now),
@@ -222,8 +222,8 @@ async def served(site: Site, port: int) -> AsyncIterator[Address]:
         await runner.cleanup()
 
 
-async def _listen(site: Site, port: int) -> tuple[web.AppRunner, Guard]:
-    guard = Guard(port)
+async def _listen(site: Site, port: int) -> tuple[web.AppRunner, TokenGuard]:
+    guard = TokenGuard(port)
     runner = web.AppRunner(site.app(guard), access_log=None, handle_signals=False, shutdown_timeout=0.1)
     await runner.setup()
     try:

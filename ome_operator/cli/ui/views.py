@@ -10,7 +10,7 @@ from ome_operator import keys
 from ome_operator.api import InferenceService, Invalid
 from ome_operator.cli.live.board import Board, Key
 from ome_operator.cli.live.details import Details
-from ome_operator.cli.live.traffic import Traffic
+from ome_operator.cli.live.traffic import TrafficSamples
 from ome_operator.core.observed.brake import frozen
 from ome_operator.core.observed.revisions import stored
 from ome_operator.core.rollout import target
@@ -18,7 +18,7 @@ from ome_operator.describe import cluster, history, overview, plots, rollout, st
 from ome_operator.describe.actions import Shell, of_rank, of_service
 from ome_operator.describe.causes import SHOWN, Cause, causes
 from ome_operator.describe.states import State
-from ome_operator.describe.tree import Group, Rank, Tree
+from ome_operator.describe.tree import GroupView, Rank, Tree
 from ome_operator.util.visible import everywhere, visible
 
 Data = dict[str, Any]
@@ -55,7 +55,9 @@ def _rights(board: Board) -> Section:
 # --- a service ---------------------------------------------------------------------------------------------------------
 
 
-def service(board: Board, key: Key, details: Details | None, traffic: Traffic | None, shell: Shell) -> Iterator[Section]:
+def service(
+    board: Board, key: Key, details: Details | None, traffic: TrafficSamples | None, shell: Shell
+) -> Iterator[Section]:
     """The page of a service; of a service that is not there a sentence."""
     if key not in board.trees:
         names = [name for where, name in board.trees if where == key[0]]
@@ -76,7 +78,7 @@ def service(board: Board, key: Key, details: Details | None, traffic: Traffic | 
     yield _rights(board)
 
 
-def _plots(traffic: Traffic | None) -> Section:
+def _plots(traffic: TrafficSamples | None) -> Section:
     if traffic is None:
         return Section("plots", {"why": "reading", "plots": []})
     return Section("plots", {"why": visible(traffic.why), "plots": plots.plots([*traffic.samples])})
@@ -157,7 +159,7 @@ def _roles(tree: Tree, shell: Shell) -> Iterator[Data]:
             yield {"part": part, "role": role, "groups": groups, "router": role.component == keys.ROUTER}
 
 
-def _of_group(group: Group) -> State:
+def _of_group(group: GroupView) -> State:
     found = [_of_rank(rank) for rank in group.ranks]
     return min(found, key=lambda state: state.order, default=State.OFF)
 
@@ -168,7 +170,7 @@ def _of_rank(rank: Rank) -> State:
     return State.READY if rank.ready else states.of(rank.reason)
 
 
-def _rank(tree: Tree, role: str, group: Group, rank: Rank, shell: Shell) -> RankView:
+def _rank(tree: Tree, role: str, group: GroupView, rank: Rank, shell: Shell) -> RankView:
     word = "draining" if rank.draining else "ready" if rank.ready else rank.reason
     log = of_rank(tree, role, group.group, rank.rank, shell, previous=rank.restarts > 0 and not rank.ready)
     return RankView(rank, _of_rank(rank), word, log if rank.pod else "")
@@ -183,7 +185,7 @@ def _parsed(board: Board, key: Key) -> InferenceService | None:
 class Kept(NamedTuple):
     """A stored revision."""
 
-    line: history.Line
+    line: history.HistoryEntry
     stored: str
     """When, in RFC 3339; "" where nobody said."""
 

@@ -17,14 +17,14 @@ from ome_operator.core.render.router import RULES
 
 
 @dataclass(frozen=True)
-class Claim:
+class Ownership:
     """Either `uid`, the object that may be applied over, or `refusal`, why not."""
 
     uid: str = ""
     refusal: Refusal | None = None
 
 
-def claim(live: Mapping[str, Any], service: str, service_uid: str) -> Claim:
+def claim_object(live: Mapping[str, Any], service: str, service_uid: str) -> Ownership:
     """What a live object under a wanted name is to the service of this name and UID."""
     metadata = live.get("metadata") or {}
     what = f"{live.get('kind')} {metadata.get('name')}"
@@ -33,21 +33,21 @@ def claim(live: Mapping[str, Any], service: str, service_uid: str) -> Claim:
     if owner is None:
         labels = metadata.get("labels") or {}
         if applied and labels.get(keys.MANAGED_BY) == keys.MANAGER and labels.get(keys.SERVICE) == service:
-            return Claim(uid=metadata.get("uid") or "")
+            return Ownership(uid=metadata.get("uid") or "")
         return _taken(f"{what} exists and is not ours (last written by {_writer(metadata)})", service)
     if owner.get("uid") == service_uid:
         if applied:
-            return Claim(uid=metadata.get("uid") or "")
+            return Ownership(uid=metadata.get("uid") or "")
         where = f"{metadata.get('namespace')}/{service}"
         why = f"{what} belongs to this service but was made by {_writer(metadata)}"
-        return Claim(refusal=Refusal(Reason.NAME_TAKEN, f"{why}: run `ome adopt service {where}`, or delete it"))
+        return Ownership(refusal=Refusal(Reason.NAME_TAKEN, f"{why}: run `ome adopt service {where}`, or delete it"))
     if owner.get("kind") == "InferenceService" and owner.get("name") == service:
-        return Claim(refusal=Refusal(Reason.WAITING, f"{what} of the former {service} is still being deleted"))
+        return Ownership(refusal=Refusal(Reason.WAITING, f"{what} of the former {service} is still being deleted"))
     return _taken(f"{what} belongs to {owner.get('kind')} {owner.get('name')}", service)
 
 
-def _taken(why: str, service: str) -> Claim:
-    return Claim(refusal=Refusal(Reason.NAME_TAKEN, f"{why}: delete or rename it, or give {service} another name"))
+def _taken(why: str, service: str) -> Ownership:
+    return Ownership(refusal=Refusal(Reason.NAME_TAKEN, f"{why}: delete or rename it, or give {service} another name"))
 
 
 def _writer(metadata: Mapping[str, Any]) -> str:
@@ -65,12 +65,12 @@ def may_be_bound(role: Mapping[str, Any], service_uid: str) -> bool:
     return owner.get("uid") == service_uid and role.get("rules") == RULES
 
 
-def scale(live: Mapping[str, Any], service: str, service_uid: str) -> Claim:
+def scale(live: Mapping[str, Any], service: str, service_uid: str) -> Ownership:
     """What a RoleScale under a wanted name is. We create it once and never apply it, so its owner tells, or our labels."""
     metadata = live.get("metadata") or {}
     owner = controller(metadata)
     labels = metadata.get("labels") or {}
     ours = labels.get(keys.MANAGED_BY) == keys.MANAGER and labels.get(keys.SERVICE) == service
     if (owner is None and ours) or (owner is not None and owner.get("uid") == service_uid):
-        return Claim(uid=metadata.get("uid") or "")
-    return claim(live, service, service_uid)
+        return Ownership(uid=metadata.get("uid") or "")
+    return claim_object(live, service, service_uid)

@@ -24,7 +24,7 @@ class Result:
     wrote: bool = False
     """Something was changed: another pass should look at the result."""
     status_changed: bool = False
-    """Something was found out that the status must tell: `sync` should run again, before it is written where that may be."""
+    """A new fact changes the status: run `sync` again before writing it, where that may be."""
     error: KubeError | None = None
     """The last error that may be better soon."""
     requeue_after: float | None = None

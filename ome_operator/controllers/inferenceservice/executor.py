@@ -10,7 +10,7 @@ from ome_operator.cache.event_handler import EventHandler
 from ome_operator.controllers.inferenceservice import controller_ref, secretdata
 from ome_operator.controllers.inferenceservice.execution import Execution
 from ome_operator.controllers.inferenceservice.journal import DELETED
-from ome_operator.controllers.inferenceservice.memory import PATIENCE, Checked, Key, pause
+from ome_operator.controllers.inferenceservice.memory import PATIENCE, DryRun, Key, pause
 from ome_operator.core.observed import from_api, managed_fields
 from ome_operator.core.observed import nodes as node_facts
 from ome_operator.core.observed.objects import Child, Manifest, Refusal
@@ -26,7 +26,7 @@ from ome_operator.core.plan import (
     Patch,
     Plan,
     Recycle,
-    sight,
+    fingerprint,
 )
 from ome_operator.core.reasons import Reason
 from ome_operator.kube.client import Applied, Client
@@ -146,7 +146,7 @@ class Executor:
                 await self._conflict(execution, key, apply.uid, Refusal(type(error).__name__, str(error)), hash_)
                 return None
         live = await self._client.get(key[0], execution.namespace, key[1])
-        claim = controller_ref.claim(live, execution.service.ref.name, execution.service.uid)
+        claim = controller_ref.claim_object(live, execution.service.ref.name, execution.service.uid)
         if claim.refusal is not None:
             execution.refuse(key, claim.refusal, hash_)
             return None
@@ -178,7 +178,7 @@ class Executor:
                 why = str(error)
                 break
         tries = known.tries + 1 if known is not None and known.hash == hash_ else 1
-        memory.checked[check.revision] = Checked(hash_, why, tries, now + pause(tries))
+        memory.checked[check.revision] = DryRun(hash_, why, tries, now + pause(tries))
         execution.result.status_changed |= known is None or (known.hash, known.why) != (hash_, why)
         if why:
             execution.result.requeue_within(pause(tries))
@@ -275,12 +275,11 @@ class Executor:
     async def _as_seen(self, execution: Execution, recycle: Recycle) -> bool:
         """Whether the pods, and the scale, are live what the decision rests on; else what is there is known from now on."""
         bodies = await self._client.list_objects("Pod", execution.namespace, label_selector=recycle.selector)
-        live = {sight(from_api.pod(body)) for body in bodies}
+        live = {fingerprint(from_api.pod(body)) for body in bodies}
         for body in bodies:
             self._cluster.wrote("Pod", body)
-        for uid, *_ in recycle.pods:
-            if uid not in {one[0] for one in live}:
-                self._cluster.gone("Pod", uid)
+        for uid in {pod.uid for pod in recycle.pods} - {pod.uid for pod in live}:
+            self._cluster.gone("Pod", uid)
         if recycle.scale is None or live != recycle.pods:
             return live == recycle.pods
         name, replicas = recycle.scale

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from ome_operator.cache.cluster_cache import ClusterCache
-from ome_operator.cache.occupancy import Made
+from ome_operator.cache.occupancy import PodOrigin
 from ome_operator.controllers.inferenceservice.foreign_pods import ForeignPods
 from ome_operator.core.observed.objects import Node
 from ome_operator.core.placement.demand import demand
@@ -49,7 +49,7 @@ class FreeRoom:
                 held[resource] += amount * count
         return held
 
-    def _asked(self, node: str, made: Made) -> tuple[tuple[str, int], ...]:
+    def _asked(self, node: str, made: PodOrigin) -> tuple[tuple[str, int], ...]:
         """What such a pod requests, by the stored revision that it was made from."""
         try:
             role = self._cluster.roles(made.namespace, made.service, made.revision).get(made.component)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ome_operator.controllers.status_writer import Written
 from ome_operator.core.observed.objects import Child, Pod, Refusal
 from ome_operator.core.reasons import Reason, Why
 
@@ -18,7 +19,7 @@ PATIENCE = 4
 """An API server that has just started says 403 to everybody, for seconds, until its authorizer has caught up."""
 
 
-class Refused(NamedTuple):
+class RefusedWrite(NamedTuple):
     """A write or a deletion that the API server refused."""
 
     refusal: Refusal
@@ -34,7 +35,7 @@ class Refused(NamedTuple):
         return None if _brief(self.refusal.reason, self.tries) else self.refusal
 
 
-class Checked(NamedTuple):
+class DryRun(NamedTuple):
     """The answer to a dry run."""
 
     hash: str
@@ -79,8 +80,8 @@ def _wait(reason: str, tries: int) -> float:
 class ServiceMemory:
     """About one service (by UID)."""
 
-    refused: dict[Key, Refused] = field(default_factory=dict)
-    checked: dict[str, Checked] = field(default_factory=dict)
+    refused: dict[Key, RefusedWrite] = field(default_factory=dict)
+    checked: dict[str, DryRun] = field(default_factory=dict)
     """By revision."""
     accepted: dict[str, str] = field(default_factory=dict)
     """UID -> digest of what we owned right after our apply, where that is not the hash."""
@@ -101,7 +102,7 @@ class ServiceMemory:
     """(reason, message) -> monotonic time when it was told."""
     bug: str = ""
     """What `sync` raised last: its traceback is logged once."""
-    status: tuple[str, str] = ("", "")
+    status: Written = ("", "")
     """Digest of the status that we wrote last, and of what the server made of it."""
     status_at: float = float("-inf")
     """Monotonic time of that write."""
@@ -112,7 +113,7 @@ class ServiceMemory:
         """Remember a refusal; whether it is news for the status."""
         known = self.refused.get(key)
         tries = known.tries + 1 if known and known.hash == hash_ else 1
-        self.refused[key] = Refused(refusal, hash_, tries, now + _wait(refusal.reason, tries))
+        self.refused[key] = RefusedWrite(refusal, hash_, tries, now + _wait(refusal.reason, tries))
         return self.refused[key].reported != (known.reported if known else None)
 
     def refusals(self) -> dict[Key, Refusal]:

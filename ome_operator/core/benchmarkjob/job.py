@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 from ome_operator import keys, names
 from ome_operator.api import BenchmarkJob, InferenceService, Invalid, Storage
-from ome_operator.core.benchmarkjob.storage import WORK, Place, dataset, output
-from ome_operator.core.benchmarkjob.target import NATIVE, Target, target
+from ome_operator.core.benchmarkjob.storage import WORK, PodPath, dataset, output
+from ome_operator.core.benchmarkjob.target import NATIVE, ServerUnderTest, target
 from ome_operator.core.benchmarkjob.traffic import GSM8K, Run, body, params, runs
 from ome_operator.core.observed.objects import Deps, Manifest
 from ome_operator.core.podspec.validate import wrong
@@ -58,7 +58,7 @@ def wanted(
         return None, Why(error.problem.reason, error.problem.message)
 
 
-def job(one: BenchmarkJob, to: Target, images: Images) -> Manifest:
+def job(one: BenchmarkJob, to: ServerUnderTest, images: Images) -> Manifest:
     """The Job. Raises ProblemError for what cannot be served."""
     spec = one.spec
     _check_shapes(one)
@@ -103,7 +103,7 @@ def _check_shapes(one: BenchmarkJob) -> None:
             raise ProblemError(COMPLETE, Reason.INVALID_POD, said)
 
 
-def _plan(one: BenchmarkJob, to: Target, made: tuple[Run, ...], data: Place | None, out: Place) -> Manifest:
+def _plan(one: BenchmarkJob, to: ServerUnderTest, made: tuple[Run, ...], data: PodPath | None, out: PodPath) -> Manifest:
     """What the containers are told."""
     said = one.spec.service_metadata
     return {
@@ -119,14 +119,14 @@ def _plan(one: BenchmarkJob, to: Target, made: tuple[Run, ...], data: Place | No
     }
 
 
-def _remote(place: Place | None, storage: Storage | None) -> Manifest:
+def _remote(place: PodPath | None, storage: Storage | None) -> Manifest:
     """What has to be fetched, or sent."""
     if place is None or storage is None or not place.remote:
         return {}
     return {"uri": place.remote, "path": place.path, "parameters": dict(storage.parameters or {})}
 
 
-def _serving(one: BenchmarkJob, to: Target) -> list[str]:
+def _serving(one: BenchmarkJob, to: ServerUnderTest) -> list[str]:
     """Arguments that all runs of the serving benchmark share."""
     args = ["--backend", to.backend, "--base-url", to.url, "--tokenizer", to.tokenizer, "--disable-tqdm"]
     if to.model or to.backend == NATIVE:
@@ -136,7 +136,7 @@ def _serving(one: BenchmarkJob, to: Target) -> list[str]:
     return [*args, *body(one.spec, to.backend == NATIVE)]
 
 
-def _gsm8k(one: BenchmarkJob, to: Target) -> Manifest:
+def _gsm8k(one: BenchmarkJob, to: ServerUnderTest) -> Manifest:
     """Arguments of the questions, which only SGLang's own format can be asked."""
     url = urlsplit(to.url)
     if to.backend != NATIVE or url.scheme != "http":
@@ -146,14 +146,16 @@ def _gsm8k(one: BenchmarkJob, to: Target) -> Manifest:
     return {"host": url.hostname, "port": url.port or 80, **given}
 
 
-def _run_manifest(run: Run, to: Target) -> Manifest:
+def _run_manifest(run: Run, to: ServerUnderTest) -> Manifest:
     exact = ["--tokenize-prompt"] if run.lengths and to.backend == NATIVE else []
     lengths = {"lengths": run.lengths._asdict()} if run.lengths else {}
     told = {"scenario": run.scenario, "concurrency": run.concurrency, "program": run.program}
     return {**told, "args": [*run.args, *exact], **lengths}
 
 
-def _pod(one: BenchmarkJob, to: Target, images: Images, plan: Manifest, data: Place | None, out: Place) -> Manifest:
+def _pod(
+    one: BenchmarkJob, to: ServerUnderTest, images: Images, plan: Manifest, data: PodPath | None, out: PodPath
+) -> Manifest:
     """Spec of the pod: its steps, what they see, and where it may run."""
     spec = one.spec
     more = spec.pod_override.dump() if spec.pod_override else {}
@@ -229,7 +231,7 @@ def _secret(storage: Storage | None, name: str) -> list[Manifest]:
     return [{"name": f"{name}-secret", "mountPath": f"{SECRETS}/{name}", "readOnly": True}]
 
 
-def _volumes(one: BenchmarkJob, to: Target, data: Place | None, out: Place) -> list[Manifest]:
+def _volumes(one: BenchmarkJob, to: ServerUnderTest, data: PodPath | None, out: PodPath) -> list[Manifest]:
     found: list[Manifest] = [{"name": "work", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}]
     found += [place.volume for place in (data, out, to.weights) if place is not None and place.volume is not None]
     for name, storage in (("dataset", one.spec.dataset), ("output", one.spec.output_location)):
@@ -238,7 +240,7 @@ def _volumes(one: BenchmarkJob, to: Target, data: Place | None, out: Place) -> l
     return found
 
 
-def _where(one: BenchmarkJob, to: Target, more: Manifest) -> Manifest:
+def _where(one: BenchmarkJob, to: ServerUnderTest, more: Manifest) -> Manifest:
     """Where the pod may run: where the model is, where data set and results are, and as podOverride says."""
     places = [place for place in (one.spec.dataset, one.spec.output_location) if place is not None]
     selector: dict[str, str] = {}

@@ -18,7 +18,7 @@ from ome_operator.core.status import conditions as cond
 COMPLETED, FAILED, RUNNING, PENDING = "Completed", "Failed", "Running", "Pending"
 
 
-class Step(NamedTuple):
+class PodProgress(NamedTuple):
     """How far the pod is."""
 
     running: bool = False
@@ -38,11 +38,11 @@ def over(status: Mapping[str, Any]) -> bool:
     return status.get("state") in (COMPLETED, FAILED)
 
 
-def step(pods: Iterable[Mapping[str, Any]]) -> Step:
+def step(pods: Iterable[Mapping[str, Any]]) -> PodProgress:
     """How far a Job's newest pod is, from its body."""
     body = max(pods, key=lambda one: str((one.get("metadata") or {}).get("creationTimestamp")), default=None)
     if body is None:
-        return Step()
+        return PodProgress()
     status = body.get("status") or {}
     states = {
         one.get("name"): one.get("state") or {}
@@ -51,7 +51,7 @@ def step(pods: Iterable[Mapping[str, Any]]) -> Step:
     ran = states.get(RUN, {})
     reason, message = from_api.why_not_ready(body, {one.get("type"): one for one in status.get("conditions") or ()})
     said = (states.get(REPORT, {}).get("terminated") or {}).get("message") or ""
-    return Step("running" in ran or "terminated" in ran, reason, message, _report(said))
+    return PodProgress("running" in ran or "terminated" in ran, reason, message, _report(said))
 
 
 def _report(said: str) -> BenchmarkReport | None:
@@ -83,7 +83,7 @@ def benchmark_status(
 _LASTING = ("state", "startTime", "completionTime", "failureMessage", "details", "startedGeneration", "report")
 
 
-def _of_job(job: BenchmarkJob, made: Child, far: Step, why: Why, now: datetime) -> dict[str, Any]:
+def _of_job(job: BenchmarkJob, made: Child, far: PodProgress, why: Why, now: datetime) -> dict[str, Any]:
     content = made.content or {}
     status = content.get("status") or {}
     shared: dict[str, Any] = {"startedGeneration": content.get("generation") or job.generation}

@@ -16,7 +16,7 @@ STORES = ("s3", "gs", "az", "oci")
 _WEB = ("http", "https")
 
 
-class Place(NamedTuple):
+class PodPath(NamedTuple):
     """A file or folder as the pod sees it."""
 
     path: str
@@ -27,14 +27,14 @@ class Place(NamedTuple):
     mount: Manifest | None = None
 
 
-def dataset(storage: Storage | None, namespace: str) -> Place | None:
+def dataset(storage: Storage | None, namespace: str) -> PodPath | None:
     """The file of the data set. Raises ProblemError."""
     if storage is None:
         return None
     field, uri = "spec.dataset.storageUri", storage.storage_uri
     scheme = uri.partition("://")[0]
     if scheme in (*STORES, *_WEB):
-        return Place(f"{WORK}/dataset/{_file(field, uri)}", uri)
+        return PodPath(f"{WORK}/dataset/{_file(field, uri)}", uri)
     inside = _inside(field, uri)
     file = PurePosixPath(inside)
     if not file.name:
@@ -44,14 +44,14 @@ def dataset(storage: Storage | None, namespace: str) -> Place | None:
     return _mounted("dataset", uri, "", inside, namespace, read_only=True)
 
 
-def output(storage: Storage, folder: str, namespace: str) -> Place:
+def output(storage: Storage, folder: str, namespace: str) -> PodPath:
     """The folder of the results. Raises ProblemError."""
     field, uri = "spec.outputLocation.storageUri", storage.storage_uri
     if PurePosixPath(folder).is_absolute() or ".." in PurePosixPath(folder).parts:
         raise _refused(f"spec.resultFolderName {folder} leads out of the output location: write a name")
     scheme = uri.partition("://")[0]
     if scheme in STORES:
-        return Place(f"{WORK}/output", f"{uri.rstrip('/')}/{folder}")
+        return PodPath(f"{WORK}/output", f"{uri.rstrip('/')}/{folder}")
     inside = _inside(field, uri)
     if scheme == "local":
         return _mounted("output", uri, inside, folder, namespace, read_only=False)
@@ -79,18 +79,18 @@ def _inside(field: str, uri: str) -> str:
     return uri.removeprefix("local://")
 
 
-def _mounted(name: str, uri: str, directory: str, inside: str, namespace: str, *, read_only: bool) -> Place:
+def _mounted(name: str, uri: str, directory: str, inside: str, namespace: str, *, read_only: bool) -> PodPath:
     """What lies on a claim, or below a directory of the node."""
     at = f"/ome/{name}"
     mount: Manifest = {"name": name, "mountPath": at, **({"readOnly": True} if read_only else {})}
     found = claim(uri)
     if found is None:
         volume = {"name": name, "hostPath": {"path": directory, "type": "Directory"}}
-        return Place(f"{at}/{inside}", "", volume, mount)
+        return PodPath(f"{at}/{inside}", "", volume, mount)
     owner, claimed, _ = found
     if owner and owner != namespace:
         raise _refused(f"{uri} names a claim of namespace {owner}, which pods of namespace {namespace} cannot mount")
-    return Place(f"{at}/{inside}", "", {"name": name, "persistentVolumeClaim": {"claimName": claimed}}, mount)
+    return PodPath(f"{at}/{inside}", "", {"name": name, "persistentVolumeClaim": {"claimName": claimed}}, mount)
 
 
 def _refused(sentence: str) -> ProblemError:

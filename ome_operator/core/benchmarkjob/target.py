@@ -17,7 +17,7 @@ _FORMATS = {"sglang": NATIVE, "openai": CHAT}
 _CHATS = ("vllm", "tgi")
 
 
-class Target(NamedTuple):
+class ServerUnderTest(NamedTuple):
     """Where the requests go."""
 
     url: str
@@ -30,7 +30,7 @@ class Target(NamedTuple):
     """Where the tokenizer is that of the service's model."""
 
 
-def target(job: BenchmarkJob, service: InferenceService | Invalid | None, deps: Deps) -> Target:
+def target(job: BenchmarkJob, service: InferenceService | Invalid | None, deps: Deps) -> ServerUnderTest:
     """The target of a job; `service` is the one that it names, as it is now. Raises ProblemError while there is none."""
     if job.spec.endpoint.endpoint is not None:
         return _endpoint(job)
@@ -56,14 +56,14 @@ def target(job: BenchmarkJob, service: InferenceService | Invalid | None, deps: 
     backend = CHAT if said is not None and said.engine.lower() in _CHATS else NATIVE
     url = str(service.status.get("url") or "")
     if job.spec.tokenizer:
-        return Target(url, backend, "", job.spec.tokenizer)
+        return ServerUnderTest(url, backend, "", job.spec.tokenizer)
     model = next((found for ref in object_refs(service) if isinstance(found := deps.models.get(ref), Model)), None)
     if model is None:
         said_so = f"the model of InferenceService {where} does not exist: name a tokenizer in spec.tokenizer"
         raise ProblemError(COMPLETE, Reason.NO_TOKENIZER, said_so)
     identity = weights(model).identity(deps.model_agent)
     held = mount(identity, job.namespace, directory=directory(identity, deps.model_agent, deps.agent_roots))
-    return Target(url, backend, "", identity["path"], held)
+    return ServerUnderTest(url, backend, "", identity["path"], held)
 
 
 def _lets_in(service: InferenceService | Invalid | None, namespace: str) -> bool:
@@ -79,7 +79,7 @@ def _ready(service: InferenceService) -> bool:
     return conditions.get("Ready") == "True" and bool(service.status.get("url"))
 
 
-def _endpoint(job: BenchmarkJob) -> Target:
+def _endpoint(job: BenchmarkJob) -> ServerUnderTest:
     """A URL. People write it with or without `/v1`, which the benchmark adds itself."""
     given = job.spec.endpoint.endpoint
     assert given is not None
@@ -96,7 +96,7 @@ def _endpoint(job: BenchmarkJob) -> Target:
     if not _reachable(url):
         sentence = f"spec.endpoint.endpoint.url {given.url} is no URL of a server: write one such as http://host:8000"
         raise ProblemError(COMPLETE, Reason.FORMAT_NOT_SERVED, sentence)
-    return Target(url, _FORMATS[given.api_format], given.model_name or "", tokenizer)
+    return ServerUnderTest(url, _FORMATS[given.api_format], given.model_name or "", tokenizer)
 
 
 def _reachable(url: str) -> bool:

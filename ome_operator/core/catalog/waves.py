@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from ome_operator.core.observed.objects import Ref
 from ome_operator.core.plan import Event
-from ome_operator.core.rollout.waves import Turn
+from ome_operator.core.rollout.waves import CurrentWave
 
 LISTED = 10
 """Services that are named."""
@@ -29,7 +29,7 @@ class Tally(NamedTuple):
         return self.done + self.rolling + self.waiting + len(self.failed)
 
 
-def status(generation: int, turn: Turn, tally: Tally) -> dict[str, Any]:
+def status(generation: int, turn: CurrentWave, tally: Tally) -> dict[str, Any]:
     """`status.rollout` of a shared object."""
     named = [{"namespace": ref.namespace, "name": ref.name} for ref in sorted(tally.failed)[:LISTED]]
     return {
@@ -48,7 +48,7 @@ def status(generation: int, turn: Turn, tally: Tally) -> dict[str, Any]:
     }
 
 
-def _state(turn: Turn, tally: Tally) -> str:
+def _state(turn: CurrentWave, tally: Tally) -> str:
     if tally.failed:
         return STOPPED
     if tally.done == tally.total:

@@ -10,7 +10,7 @@ from ome_operator.api import AcceleratorClass, InferenceService, Model, Runtime
 from ome_operator.api.well_known import WellKnown
 
 
-class Part(NamedTuple):
+class RenderedComponent(NamedTuple):
     """A component of a revision, or its router."""
 
     component: str
@@ -28,7 +28,7 @@ class Asked(NamedTuple):
     service: InferenceService
     revision: str
     inputs: Mapping[str, Any]
-    parts: tuple[Part, ...]
+    parts: tuple[RenderedComponent, ...]
     runtime: Runtime | None
     model: Model | None
     """The model whose weights the revision has; None where it is another than today's."""
@@ -36,7 +36,7 @@ class Asked(NamedTuple):
     well_known: WellKnown
 
 
-class Refused(NamedTuple):
+class Objection(NamedTuple):
     """Why a revision must not start."""
 
     rule: str
@@ -51,7 +51,7 @@ class Verdict(NamedTuple):
     """What is said of a revision."""
 
     advice: tuple[str, ...] = ()
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[Objection, ...] = ()
 
 
 Judge = Callable[[Asked], Verdict]

@@ -16,8 +16,8 @@ from json import dumps, loads
 from typing import Any
 
 from ome_operator import keys
+from ome_operator.core.observed.objects import Manifest
 
-Manifest = dict[str, Any]
 Fields = Mapping[str, Any]
 """A FieldsV1 set: `f:name`, `k:{…}`, `v:…`, `i:…` -> what lies below; {} is a leaf, "." the item itself."""
 

@@ -24,7 +24,7 @@ OWN = -1
 LOG = f"the log of container {keys.PREFLIGHT_CONTAINER}"
 
 
-class Finding(NamedTuple):
+class PreflightFinding(NamedTuple):
     """Something that is wrong."""
 
     check: str
@@ -43,7 +43,7 @@ class Finding(NamedTuple):
 class Checked(NamedTuple):
     """What the check of a pod found."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[PreflightFinding, ...]
     held: bool
     """Whether the engine may not start for it."""
 
@@ -91,7 +91,7 @@ def _box(status: Body, where: str, name: str) -> Body:
     return next((box for box in status.get(where) or () if box.get("name") == name), {})
 
 
-def _findings(message: str, code: Any) -> Iterator[Finding]:
+def _findings(message: str, code: Any) -> Iterator[PreflightFinding]:
     """What a message says, and what is wrong with the message."""
     text = message[:LIMIT].strip()
     data = _json(text)
@@ -109,18 +109,18 @@ def _findings(message: str, code: Any) -> Iterator[Finding]:
     yield _own(f"it ended with code {code} and says: {words}", f"see {LOG}")
 
 
-def _own(said: str, fix: str) -> Finding:
-    return Finding("preflight", OWN, said, fix)
+def _own(said: str, fix: str) -> PreflightFinding:
+    return PreflightFinding("preflight", OWN, said, fix)
 
 
-def _listed(items: list[Any], more: int = 0) -> Iterator[Finding]:
+def _listed(items: list[Any], more: int = 0) -> Iterator[PreflightFinding]:
     """The findings of a message; `more`: how many had no room in it."""
     known = [item for item in items if isinstance(item, dict)]
     for item in known[:MANY]:
         rank = item.get("rank")
         whom = rank if type(rank) is int and 0 <= rank < RANKS else OWN
         check, said, fix = (_clean(item.get(name), most) for name, most in (("check", CHECK), ("said", SAID), ("fix", FIX)))
-        yield Finding(check or "preflight", whom, said or "it does not say what", fix)
+        yield PreflightFinding(check or "preflight", whom, said or "it does not say what", fix)
     if left := min(more, RANKS) + max(0, len(known) - MANY):
         yield _own(f"and {left} more findings", f"{LOG} has all of them")
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ome_operator.core.observed.objects import Node, Taint
 from ome_operator.core.placement.demand import Demand, Expression, Term
-from ome_operator.core.placement.packing import Kind, holds, most, together
+from ome_operator.core.placement.packing import PodClass, holds, most, together
 from ome_operator.quantity import canonical
 from ome_operator.util.memoize import memoize_by_identity
 
@@ -124,7 +124,7 @@ def _lacking(wanted: Sequence[Need], ground: Ground) -> list[Need]:
 
 def _beside(needs: Needs, wanted: Sequence[Need], ground: Ground) -> tuple[Lack, ...]:
     """Each alone finds its nodes: do they all, where they want the same ones?"""
-    kinds = [Kind(need.pods, need.demand.requests, _apart(number, needs, wanted)) for number, need in enumerate(wanted)]
+    kinds = [PodClass(need.pods, need.demand.requests, _apart(number, needs, wanted)) for number, need in enumerate(wanted)]
     choice: dict[str, set[int]] = {}
     rooms = {}
     for number, need in enumerate(wanted):

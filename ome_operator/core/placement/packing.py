@@ -24,7 +24,7 @@ Load = tuple[int, ...]
 """Pods of each kind."""
 
 
-class Kind(NamedTuple):
+class PodClass(NamedTuple):
     """Pods that are alike."""
 
     pods: int
@@ -44,7 +44,7 @@ def holds(room: Room, name: str, amount: int) -> bool:
     return most(((name, amount),), room, 1) > 0
 
 
-def together(kinds: Sequence[Kind], nodes: Sequence[tuple[Room, frozenset[int]]]) -> int | None:
+def together(kinds: Sequence[PodClass], nodes: Sequence[tuple[Room, frozenset[int]]]) -> int | None:
     """How many pods of all kinds find a place at best; None where every pod does, as far as is known.
 
     `nodes`: the room of each, and the kinds that may go there.
@@ -59,7 +59,7 @@ def together(kinds: Sequence[Kind], nodes: Sequence[tuple[Room, frozenset[int]]]
         return None
 
 
-def _missing(kinds: Sequence[Kind], nodes: Mapping[tuple[Room, frozenset[int]], int]) -> int:
+def _missing(kinds: Sequence[PodClass], nodes: Mapping[tuple[Room, frozenset[int]], int]) -> int:
     """Places that are missing for some of the kinds however they are put on nodes; 0 says nothing.
 
     A node holds no more pods of several kinds than if each asked for the least that any of them does.
@@ -105,7 +105,7 @@ class _Budget:
             raise _TooMany
 
 
-def _searched(kinds: Sequence[Kind], nodes: Sequence[tuple[Room, frozenset[int]]], budget: _Budget) -> int | None:
+def _searched(kinds: Sequence[PodClass], nodes: Sequence[tuple[Room, frozenset[int]]], budget: _Budget) -> int | None:
     """The best load in pods, node by node: of what the nodes so far hold, all that nothing else exceeds is carried on."""
     want = tuple(kind.pods for kind in kinds)
     best: set[Load] = {tuple(0 for _ in kinds)}
@@ -118,7 +118,7 @@ def _searched(kinds: Sequence[Kind], nodes: Sequence[tuple[Room, frozenset[int]]
     return max(map(sum, best))
 
 
-def _greedy(kinds: Sequence[Kind], nodes: Sequence[tuple[Room, frozenset[int]]]) -> bool:
+def _greedy(kinds: Sequence[PodClass], nodes: Sequence[tuple[Room, frozenset[int]]]) -> bool:
     """Whether all find a place when the kind with the fewest nodes goes first, on nodes that the fewest kinds may use."""
     choice = Counter(kind for _, takes in nodes for kind in takes)
     left = {number: kind.pods for number, kind in enumerate(kinds)}
@@ -137,7 +137,7 @@ def _greedy(kinds: Sequence[Kind], nodes: Sequence[tuple[Room, frozenset[int]]])
 
 
 def _alike(
-    kinds: Sequence[Kind], nodes: Sequence[tuple[Room, frozenset[int]]], budget: _Budget
+    kinds: Sequence[PodClass], nodes: Sequence[tuple[Room, frozenset[int]]], budget: _Budget
 ) -> dict[frozenset[Load], int]:
     """The loads that nodes can bear, those that no other exceeds -> how many nodes bear the same."""
     found: dict[tuple[Room, frozenset[int]], frozenset[Load]] = {}
@@ -150,7 +150,7 @@ def _alike(
     return Counter(found[node] for node in nodes)
 
 
-def _loads(kinds: Sequence[Kind], room: Room, takes: frozenset[int]) -> Iterator[Load]:
+def _loads(kinds: Sequence[PodClass], room: Room, takes: frozenset[int]) -> Iterator[Load]:
     """Every load of a node that cannot take another pod of the last kind."""
 
     def filled(number: int, has: dict[str, int], load: Load) -> Iterator[Load]:
@@ -184,11 +184,11 @@ def _sum(first: Load, second: Load, want: Load) -> Load:
     return tuple(min(a + b, limit) for a, b, limit in zip(first, second, want, strict=True))
 
 
-def _fits(kind: Kind, has: Mapping[str, int]) -> bool:
+def _fits(kind: PodClass, has: Mapping[str, int]) -> bool:
     return all(not _known(has, name) or _has(has, name) >= amount for name, amount in kind.requests)
 
 
-def _take(kind: Kind, has: dict[str, int]) -> None:
+def _take(kind: PodClass, has: dict[str, int]) -> None:
     for name, amount in kind.requests:
         if _known(has, name):
             has[name] = _has(has, name) - amount

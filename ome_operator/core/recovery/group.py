@@ -60,7 +60,7 @@ class Group(NamedTuple):
         return {str(rank): mark(pod) for rank, pod in sorted(self.pods.items())}
 
 
-class View(NamedTuple):
+class Standing(NamedTuple):
     """How a group stands to its record."""
 
     recorded: tuple[Pod, ...]
@@ -73,12 +73,12 @@ class View(NamedTuple):
     """Every pod is the recorded one; main containers were started again, or are about to be."""
 
 
-def view(group: Group, record: GroupRecord, spare: int = 0) -> View:
+def view(group: Group, record: GroupRecord, spare: int = 0) -> Standing:
     """Compare a group with its record; `spare` ranks above 0 may differ."""
     recorded = {rank: pod for rank, pod in group.pods.items() if record.members.get(str(rank)) == mark(pod)}
     alive = {rank for rank, pod in recorded.items() if pod.running and not (pod.deleting or pod.over)}
     leader = group.leader
-    return View(
+    return Standing(
         recorded=tuple(pod for _, pod in sorted(recorded.items())),
         whole=0 in alive and len(alive) >= group.size - spare,
         ending=leader is not None and 0 in recorded and _finishes(leader) and len(alive) >= group.size - 1 - spare,

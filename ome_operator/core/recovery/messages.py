@@ -6,7 +6,7 @@ from ome_operator.core.plan import Event
 from ome_operator.core.reasons import RECOVERED, Reason, Why
 from ome_operator.core.recovery import failure
 from ome_operator.core.recovery.group import Group
-from ome_operator.core.recovery.policy import Policy
+from ome_operator.core.recovery.policy import RecoveryPolicy
 from ome_operator.core.recovery.record import (
     FAILED,
     HELD,
@@ -29,7 +29,7 @@ _GRAVITY = (
 def condition(
     records: Mapping[str, GroupRecord],
     groups: Mapping[str, Group],
-    policies: Mapping[str, Policy],
+    policies: Mapping[str, RecoveryPolicy],
     more: list[Why],
     *,
     frozen: bool = False,
@@ -55,7 +55,7 @@ def _went_down(record: GroupRecord) -> bool:
     return bool(record.incarnation or record.recycles)
 
 
-def _message(record: GroupRecord, group: Group, policy: Policy, frozen: bool) -> Why:
+def _message(record: GroupRecord, group: Group, policy: RecoveryPolicy, frozen: bool) -> Why:
     """What is told about a group that is not as it was."""
     cause = f": {failure.sentence(record.failure)}" if record.failure else ""
     title = group.title

@@ -19,7 +19,7 @@ STABLE = 600.0
 """A group that was ready for so long has come back: its next recycle is the first one again."""
 
 
-class Policy(NamedTuple):
+class RecoveryPolicy(NamedTuple):
     """What is done about a group of one component that fails. Times in seconds."""
 
     recycles: bool = True
@@ -38,7 +38,7 @@ class Policy(NamedTuple):
     """How long a pod may stay Terminating on a lost node before it is deleted by force; None for ever."""
 
 
-def policy(service: InferenceService, runtime: Runtime | None, component: str) -> Policy:
+def policy(service: InferenceService, runtime: Runtime | None, component: str) -> RecoveryPolicy:
     """The policy of a component."""
     above: Component | None = getattr(service.spec, component)
     below: Component | None = getattr(runtime.spec, f"{component}_config") if runtime else None
@@ -46,7 +46,7 @@ def policy(service: InferenceService, runtime: Runtime | None, component: str) -
 
 
 @memoize_by_identity(1024)
-def _policy(above: Lifecycle | None, below: Lifecycle | None) -> Policy:
+def _policy(above: Lifecycle | None, below: Lifecycle | None) -> RecoveryPolicy:
     def first_of(field: str) -> Any:
         values = [getattr(one, field) for one in (above, below) if one is not None]
         return next((value for value in values if value is not None), None)
@@ -55,7 +55,7 @@ def _policy(above: Lifecycle | None, below: Lifecycle | None) -> Policy:
         return default if (value := first_of(field)) is None else seconds(value)
 
     force = first_of("force_delete_after")
-    return Policy(
+    return RecoveryPolicy(
         recycles=first_of("restart_policy") != "None",
         spare=first_of("tolerated_lost_ranks") or 0,
         self_heal=time("self_heal_timeout", SELF_HEAL),

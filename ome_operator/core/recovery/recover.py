@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 from ome_operator import keys, names
 from ome_operator.core.observed.objects import Pod
 from ome_operator.core.observed.snapshot import Snapshot
-from ome_operator.core.plan import Delete, Event, NodeLost, Recycle, sight
+from ome_operator.core.plan import Delete, Event, NodeLost, Recycle, fingerprint
 from ome_operator.core.reasons import Reason, Why
 from ome_operator.core.recovery import messages
 from ome_operator.core.recovery.group import Group, ranks, view
-from ome_operator.core.recovery.policy import Policy, policy
+from ome_operator.core.recovery.policy import RecoveryPolicy, policy
 from ome_operator.core.recovery.record import RECYCLING, GroupRecord, passed, read, written
 from ome_operator.core.recovery.scope import RoleGroups, scope
-from ome_operator.core.recovery.state_machine import Step
+from ome_operator.core.recovery.state_machine import Transition
 from ome_operator.core.recovery.systemic import together
 from ome_operator.core.render import meta
 from ome_operator.core.rollout.drain import Held
@@ -89,12 +89,12 @@ def _moved(stored: GroupRecord | None, now: GroupRecord) -> bool:
 def _steps(
     groups: Mapping[str, Group],
     before: Mapping[str, GroupRecord],
-    policies: Mapping[str, Policy],
+    policies: Mapping[str, RecoveryPolicy],
     lost: Callable[[str], bool],
     now: datetime,
-) -> tuple[dict[str, Step], list[Why]]:
+) -> tuple[dict[str, Transition], list[Why]]:
     """The next record of every group, and what is to be told about faults of a whole role."""
-    steps: dict[str, Step] = {}
+    steps: dict[str, Transition] = {}
     said: list[Why] = []
     for component in dict.fromkeys(one.component for one in groups.values()):
         mine = [one for one in groups.values() if one.component == component]
@@ -154,7 +154,7 @@ def _recycling(service: str, group: Group, role: RoleGroups, record: GroupRecord
     return Recycle(
         delete=hurry(view(group, record).recorded),
         selector=meta.requirement(labels),
-        pods=frozenset(sight(pod) for pod in group.pods.values()),
+        pods=frozenset(fingerprint(pod) for pod in group.pods.values()),
         scale=role.scale,
     )
 
@@ -167,7 +167,9 @@ class _Force(NamedTuple):
     again: list[float]
 
 
-def _forced(pods: Iterable[Pod], policies: Mapping[str, Policy], lost: Callable[[str], bool], now: datetime) -> _Force:
+def _forced(
+    pods: Iterable[Pod], policies: Mapping[str, RecoveryPolicy], lost: Callable[[str], bool], now: datetime
+) -> _Force:
     """The kubelet of a lost node confirms no deletion, and no other pod can have the name before (decisions 6 and 8)."""
     delete: list[Delete] = []
     stuck: list[Why] = []

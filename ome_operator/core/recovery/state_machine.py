@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from ome_operator.core.recovery.failure import DRIFTED, HUNG, Failure, about, found, late
-from ome_operator.core.recovery.group import Group, View, uid_of, view
-from ome_operator.core.recovery.policy import STABLE, Policy, pause
+from ome_operator.core.recovery.group import Group, Standing, uid_of, view
+from ome_operator.core.recovery.policy import STABLE, RecoveryPolicy, pause
 from ome_operator.core.recovery.record import (
     FAILED,
     HELD,
@@ -36,7 +36,7 @@ APART = 300.0
 """Seconds that a rank that is alone in its check has to find that its group runs: it asks again after some of them."""
 
 
-class Step(NamedTuple):
+class Transition(NamedTuple):
     """What becomes of a group."""
 
     record: GroupRecord
@@ -47,7 +47,7 @@ class Step(NamedTuple):
 class Circumstances(NamedTuple):
     """What a group's fate depends on besides itself."""
 
-    policy: Policy
+    policy: RecoveryPolicy
     lost: Callable[[str], bool]
     """Whether a node does not report, or is gone."""
     now: datetime
@@ -57,16 +57,16 @@ class Circumstances(NamedTuple):
     """Whether another group of the role is being recycled: then none is for a hang."""
 
 
-def advance(group: Group, record: GroupRecord, ground: Circumstances) -> Step:
+def advance(group: Group, record: GroupRecord, ground: Circumstances) -> Transition:
     """The next record of a group."""
     seen = view(group, record, ground.policy.spare)
     if not ground.policy.recycles:
         return _watched(group, record, ground)
     if _met(group, record, seen, ground.policy.spare):
-        return Step(_recorded(group, _with_failure(group, record, ground), ground.now))
+        return Transition(_recorded(group, _with_failure(group, record, ground), ground.now))
     decided = record.phase == RECYCLING or (record.phase == FAILED and _exhausted(record, ground.policy))
     if decided and seen.recorded and not _came_back(group, record, seen):
-        return Step(record)
+        return Transition(record)
     if not seen.recorded:
         return _coming(group, _with_failure(group, record, ground), ground)
     if seen.whole:
@@ -74,7 +74,7 @@ def advance(group: Group, record: GroupRecord, ground: Circumstances) -> Step:
     return _broken(group, _with_failure(group, record, ground), seen, ground)
 
 
-def _met(group: Group, record: GroupRecord, seen: View, spare: int) -> bool:
+def _met(group: Group, record: GroupRecord, seen: Standing, spare: int) -> bool:
     """Whether a new leader is ready: it has met every rank, also one whose start is the recorded one.
 
     Such a rank was recorded when it had just ended and started again, which its leader notices some seconds later. A leader
@@ -88,7 +88,7 @@ def _met(group: Group, record: GroupRecord, seen: View, spare: int) -> bool:
     return not record.incarnation or (group.settled and not _drifted(group, record))
 
 
-def _came_back(group: Group, record: GroupRecord, seen: View) -> bool:
+def _came_back(group: Group, record: GroupRecord, seen: Standing) -> bool:
     """Whether what was to go serves after all, and is what it should be; of a start that never was ready a probe says so."""
     if not (seen.whole and group.ready):
         return False  # the leader may be gone already
@@ -114,26 +114,26 @@ def _recorded(group: Group, record: GroupRecord, now: datetime) -> GroupRecord:
     )
 
 
-def _watched(group: Group, record: GroupRecord, ground: Circumstances) -> Step:
+def _watched(group: Group, record: GroupRecord, ground: Circumstances) -> Transition:
     """Nothing is recycled: every pod is left to the kubelet and its StatefulSet."""
     if group.ready:
         same = record.phase == READY and record.members == group.marks()
-        return Step(record if same else _recorded(group, _with_failure(group, record, ground), ground.now))
+        return Transition(record if same else _recorded(group, _with_failure(group, record, ground), ground.now))
     if record.incarnation and group.bound:
-        return Step(_with_failure(group, record, ground).to(NOT_READY, ground.now))
-    return Step(_with_failure(group, record, ground).to(STARTING if group.bound else PENDING, ground.now))
+        return Transition(_with_failure(group, record, ground).to(NOT_READY, ground.now))
+    return Transition(_with_failure(group, record, ground).to(STARTING if group.bound else PENDING, ground.now))
 
 
-def _coming(group: Group, record: GroupRecord, ground: Circumstances) -> Step:
+def _coming(group: Group, record: GroupRecord, ground: Circumstances) -> Transition:
     """A new start, of which nothing is recorded: it is waited for."""
     if record.incarnation and (strange := _drifted(group, record)):
         why = "it was made from a template that is not the revision's"
         failure = {**about(group, DRIFTED, why, ground.now), "podName": strange}
         return _recycle(record, failure, ground, group.marks())
     if not group.bound:
-        return Step(record.to(PENDING, ground.now))
+        return Transition(record.to(PENDING, ground.now))
     if group.held and not group.apart:  # no time runs: to load it anew would find the same
-        return Step(record.to(HELD, ground.now))
+        return Transition(record.to(HELD, ground.now))
     record = record.to(STARTING, ground.now)
     limit, why = ground.policy.start, f"the group did not become ready within {ground.policy.start:.0f} s"
     if group.apart:
@@ -141,7 +141,7 @@ def _coming(group: Group, record: GroupRecord, ground: Circumstances) -> Step:
         limit = min(APART, limit)
     left = limit - passed(record.since, ground.now)
     if left > 0:
-        return Step(record, left)
+        return Transition(record, left)
     return _recycle(record, late(group, why, ground.now), ground, group.marks())
 
 
@@ -155,36 +155,36 @@ def _drifted(group: Group, record: GroupRecord) -> str:
     return next((pod.name for rank, pod in strange if not record.ready_since or uid_of(record, rank) != pod.uid[:UID]), "")
 
 
-def _whole(group: Group, record: GroupRecord, ground: Circumstances) -> Step:
+def _whole(group: Group, record: GroupRecord, ground: Circumstances) -> Transition:
     """Every rank runs since the recorded start: it serves, or it hangs."""
     now, policy = ground.now, ground.policy
     if group.ready and not record.ready_since:
-        return Step(_recorded(group, record, now))
+        return Transition(_recorded(group, record, now))
     leader = group.pods[0]
     if leader.ready:
         return _ready(_replaced(group, record, ground), now)
     if ground.lost(leader.node):
-        return Step(record.to(NODE_LOST, now))
+        return Transition(record.to(NODE_LOST, now))
     if ground.systemic:
-        return Step(record.to(SYSTEMIC, now))  # and its clock begins anew when that is over
+        return Transition(record.to(SYSTEMIC, now))  # and its clock begins anew when that is over
     record = record.to(NOT_READY, now)
     left = policy.hang - passed(record.since, now)
     if left > 0 or ground.busy:
-        return Step(record, left if left > 0 else TURN)
+        return Transition(record, left if left > 0 else TURN)
     if not record.ready_since:
         return _recycle(record, late(group, "the leader never became ready", now), ground)
     why = f"the leader was ready, and then not for {policy.hang:.0f} s, while every rank ran"
     return _recycle(record, about(group, HUNG, why, now), ground)
 
 
-def _ready(record: GroupRecord, now: datetime) -> Step:
+def _ready(record: GroupRecord, now: datetime) -> Transition:
     """It serves; after some time its recycles are forgiven."""
     if record.phase != READY:
         record = replace(record.to(READY, now), ready_since=stamp(now))
     left = STABLE - passed(record.ready_since, now)
     if not record.in_a_row or left <= 0:
-        return Step(replace(record, in_a_row=0))
-    return Step(record, left)
+        return Transition(replace(record, in_a_row=0))
+    return Transition(record, left)
 
 
 def _replaced(group: Group, record: GroupRecord, ground: Circumstances) -> GroupRecord:
@@ -197,26 +197,26 @@ def _replaced(group: Group, record: GroupRecord, ground: Circumstances) -> Group
     return replace(_with_failure(group, record, ground), members={**record.members, **back})
 
 
-def _broken(group: Group, record: GroupRecord, seen: View, ground: Circumstances) -> Step:
+def _broken(group: Group, record: GroupRecord, seen: Standing, ground: Circumstances) -> Transition:
     """Some of the recorded start are left and some are not: the group cannot go on, unless it comes back by itself."""
     now = ground.now
     if seen.restarting:
         record = record.to(RESTARTING, now)
         left = ground.policy.self_heal - passed(record.since, now)
         if left > 0:
-            return Step(record, left)
+            return Transition(record, left)
         if group.ready and group.pods[0] not in seen.recorded:  # not probed: Ready beside any ranks, so it goes with them
             return _recycle(record, record.failure, ground, group.marks())
     elif seen.ending and group.leader is not None:
         left = -passed(group.leader.ends, now)
         if left > 0:
-            return Step(record.to(NOT_READY, now), left)
+            return Transition(record.to(NOT_READY, now), left)
     return _recycle(record, record.failure, ground)
 
 
 def _recycle(
     record: GroupRecord, failure: Failure | None, ground: Circumstances, never_ready: dict[str, str] | None = None
-) -> Step:
+) -> Transition:
     """Announce a recycle, unless it is too soon after the last one or there were too many.
 
     `never_ready`: the starts that have to go, where they are not the recorded ones.
@@ -224,13 +224,13 @@ def _recycle(
     now, record = ground.now, replace(record, failure=failure)
     gone = record if never_ready is None else replace(record, members=never_ready, ready_since="")
     if _exhausted(record, ground.policy):
-        return Step(gone.to(FAILED, now))
+        return Transition(gone.to(FAILED, now))
     if (left := pause(record.in_a_row) - passed(record.recycled_at, now)) > 0:
-        return Step(record if record.phase in (STARTING, RESTARTING) else record.to(NOT_READY, now), left)
+        return Transition(record if record.phase in (STARTING, RESTARTING) else record.to(NOT_READY, now), left)
     gone = replace(gone, recycles=record.recycles + 1, in_a_row=record.in_a_row + 1, recycled_at=stamp(now))
-    return Step(gone.to(RECYCLING, now))
+    return Transition(gone.to(RECYCLING, now))
 
 
-def _exhausted(record: GroupRecord, policy: Policy) -> bool:
+def _exhausted(record: GroupRecord, policy: RecoveryPolicy) -> bool:
     """Whether a group was recycled as often in a row as is allowed."""
     return policy.limit is not None and record.in_a_row >= policy.limit

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from ome_operator.core.reasons import Reason, Why
 from ome_operator.core.recovery.group import Group, view
-from ome_operator.core.recovery.policy import Policy
+from ome_operator.core.recovery.policy import RecoveryPolicy
 from ome_operator.core.recovery.record import (
     HELD,
     NOT_READY,
@@ -17,15 +17,19 @@ from ome_operator.core.recovery.record import (
     GroupRecord,
     passed,
 )
-from ome_operator.core.recovery.state_machine import Circumstances, Step, advance
+from ome_operator.core.recovery.state_machine import Circumstances, Transition, advance
 
 PLACING = 300.0
 """Seconds that pods usually have found their nodes within, autoscaled ones too."""
 
 
 def together(
-    groups: list[Group], before: Mapping[str, GroupRecord], policy: Policy, lost: Callable[[str], bool], now: datetime
-) -> tuple[dict[str, Step], list[Why]]:
+    groups: list[Group],
+    before: Mapping[str, GroupRecord],
+    policy: RecoveryPolicy,
+    lost: Callable[[str], bool],
+    now: datetime,
+) -> tuple[dict[str, Transition], list[Why]]:
     """All groups of a component: a fault of half of them is told, and only one at a time is recycled for a hang."""
     new = {one.name: GroupRecord(one.name, one.component, one.revision, one.number) for one in groups}
     records = {name: before.get(name, record).believed(now) for name, record in new.items()}
@@ -33,7 +37,7 @@ def together(
     known = [one for one in groups if records[one.name].incarnation]
     systemic = len(silent) > 1 and 2 * len(silent) >= len(known)
     pending = any(_pending(one, now) for one in records.values())
-    steps: dict[str, Step] = {}
+    steps: dict[str, Transition] = {}
     for one in groups:
         ground = Circumstances(policy, lost, now, systemic, busy=pending)
         steps[one.name] = advance(one, records[one.name], ground)
@@ -44,7 +48,7 @@ def together(
     return steps, [Why(Reason.SYSTEMIC_FAULT, f"{said}, though every rank runs: none is recycled; look at what they share")]
 
 
-def _silent(group: Group, record: GroupRecord, policy: Policy) -> bool:
+def _silent(group: Group, record: GroupRecord, policy: RecoveryPolicy) -> bool:
     """Whether a group does not serve although every rank runs since it did."""
     if record.phase not in (READY, NOT_READY, SYSTEMIC) or group.leader is None or group.leader.ready:
         return False

@@ -31,7 +31,7 @@ _LABEL = re.compile(r"metadata\.labels\['(.+)'\]")
 Rename = Callable[[Any], Any]
 
 
-class Place(NamedTuple):
+class RankKey(NamedTuple):
     """Where a pod stands in a service."""
 
     component: str
@@ -47,7 +47,7 @@ class Trial(NamedTuple):
     run: str
     headless: Manifest
     """Names the pods, and owns them: what somebody forgets goes with it."""
-    pods: Mapping[Place, Manifest]
+    pods: Mapping[RankKey, Manifest]
     disaggregated: bool
 
     @property
@@ -79,11 +79,11 @@ def trial(
         for group in range(groups[component]):
             for rank in range(role.size):
                 workload = role.leader if rank == 0 or role.worker is None else role.worker
-                made = _pod(workload["spec"]["template"], Place(component, group, rank), run, rename, place, service)
+                made = _pod(workload["spec"]["template"], RankKey(component, group, rank), run, rename, place, service)
                 life = timeout + place["seconds"] + MARGIN
                 made["spec"] |= {"activeDeadlineSeconds": life, "hostname": made["metadata"]["name"], "subdomain": name}
                 made["metadata"]["namespace"] = namespace
-                pods[Place(component, group, rank)] = made
+                pods[RankKey(component, group, rank)] = made
     # Nobody asks for the port: see core/render/services.py for why there is one.
     ports = [{"name": "http", "port": next(iter(roles.values())).port, "protocol": "TCP"}]
     spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {keys.PREFLIGHT_RUN: run}, "ports": ports}
@@ -99,7 +99,7 @@ def owned(pod: Manifest, headless: Manifest) -> Manifest:
     return {**pod, "metadata": {**pod["metadata"], "ownerReferences": [owner]}}
 
 
-def _pod(template: Manifest, place: Place, run: str, rename: Rename, known: Mapping[str, Any], service: str) -> Manifest:
+def _pod(template: Manifest, place: RankKey, run: str, rename: Rename, known: Mapping[str, Any], service: str) -> Manifest:
     """A pod of this template with the check in place of its containers; `known`: what the check knows of its group."""
     own = {keys.GROUP_INDEX: str(place.group), keys.POD_INDEX: str(place.rank)}
     labels = {**(template["metadata"].get("labels") or {}), **own}

@@ -31,7 +31,7 @@ RULES = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "wa
 
 @memoize_by_identity(1024)
 def access(owner: meta.Owner, composed: Composed) -> list[Manifest]:
-    """Role and RoleBinding of the routers of a service, and their ServiceAccount unless the user names one."""
+    """Role and RoleBinding of the routers of a service, and their ServiceAccount unless the user names his own."""
     name = names.component(owner.name, keys.ROUTER)
     theirs = composed.leader.get("serviceAccountName")
     labels = meta.labels(owner.name, keys.ROUTER)
@@ -60,7 +60,7 @@ def deployment(
     key: str = "false",
     collector: str = "",
 ) -> Manifest:
-    """The router Deployment of one slice; `leaders` has their addresses, by component, where it `names_leaders`.
+    """The router Deployment of a slice; `leaders` has their addresses, by component, where it `names_leaders`.
 
     `replaced`: how its pods are, from `replacement`.
     `besides`: labels that its engines carry too, so they come from what is stored: they restart no router while it lives.
@@ -155,7 +155,7 @@ def names_leaders(composed: Composed) -> bool:
 
 
 def _with_addresses(args: list[str], leaders: Mapping[str, Sequence[str]]) -> list[str]:
-    """The arguments, with each flag that refers to the leaders of a component once for every one of them."""
+    """The arguments, with each flag that refers to the leaders of a component once for each of them."""
     out: list[str] = []
     for flag in grouped(args):
         named = [name for name, reference in LEADER_ADDRESS.items() if any(reference in word for word in flag)]

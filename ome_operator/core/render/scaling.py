@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ome_operator import keys, names
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.render import meta
-from ome_operator.core.resolve.scaling import SCALERS, Policy
+from ome_operator.core.resolve.scaling import SCALERS, ReplicaPolicy
 from ome_operator.quantity import part
 from ome_operator.util.memoize import memoize_by_identity
 
@@ -26,7 +26,7 @@ def budget(owner: meta.Owner, component: str, revision: str, allowed: int) -> Ma
     return meta.manifest(owner, "policy/v1", "PodDisruptionBudget", name, selector, {"spec": spec})
 
 
-def allowed_disruptions(policy: Policy, groups: int) -> int:
+def allowed_disruptions(policy: ReplicaPolicy, groups: int) -> int:
     """Pods that may be evicted at once: user values count groups, and one eviction takes one group. Default 1.
 
     Percentages are rounded up, as the API rounds for budgets.
@@ -57,7 +57,7 @@ def role_scale_status(owner: meta.Owner, component: str, groups: int, ready: int
 
 
 @memoize_by_identity(1024)
-def autoscaler(owner: meta.Owner, component: str, policy: Policy) -> Manifest:
+def autoscaler(owner: meta.Owner, component: str, policy: ReplicaPolicy) -> Manifest:
     """HorizontalPodAutoscaler on the role's scale object; it cannot wake a role from zero, so it starts at 1."""
     name = names.component(owner.name, component)
     spec: Manifest = {
@@ -72,12 +72,12 @@ def autoscaler(owner: meta.Owner, component: str, policy: Policy) -> Manifest:
     return meta.manifest(owner, "autoscaling/v2", "HorizontalPodAutoscaler", name, labels, {"spec": spec})
 
 
-def _resource_metric(policy: Policy) -> Manifest:
+def _resource_metric(policy: ReplicaPolicy) -> Manifest:
     target = {"type": "Utilization", "averageUtilization": policy.scale_target or PERCENT}
     return {"type": "Resource", "resource": {"name": policy.scale_metric or "cpu", "target": target}}
 
 
-def advice(owner: meta.Owner, component: str, policy: Policy, groups: int, asked: int | None = None) -> list[str]:
+def advice(owner: meta.Owner, component: str, policy: ReplicaPolicy, groups: int, asked: int | None = None) -> list[str]:
     """What the user should know about the scaling and the budget that were asked for.
 
     `asked`: groups that the scale object asks for; None without.
@@ -109,7 +109,7 @@ def advice(owner: meta.Owner, component: str, policy: Policy, groups: int, asked
     return said
 
 
-def _of_autoscaler(component: str, name: str, namespace: str, policy: Policy) -> Iterator[str]:
+def _of_autoscaler(component: str, name: str, namespace: str, policy: ReplicaPolicy) -> Iterator[str]:
     """About a HorizontalPodAutoscaler that is made, or that is not."""
     field = f"spec.{component}"
     if policy.low >= policy.high or policy.scaler not in ("hpa", ""):

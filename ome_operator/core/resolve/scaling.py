@@ -13,7 +13,7 @@ FIELDS = (
 SCALERS = ("hpa", "keda", "external", "none")
 
 
-class Policy(NamedTuple):
+class ReplicaPolicy(NamedTuple):
     """Counts of a component, the service's value above the runtime's."""
 
     low: int
@@ -48,7 +48,7 @@ class Policy(NamedTuple):
         return self.scale_metric in ("", "cpu", "memory")
 
 
-def policy(service: InferenceService, runtime: Runtime | None, component: str) -> Policy:
+def policy(service: InferenceService, runtime: Runtime | None, component: str) -> ReplicaPolicy:
     """The policy of a component; an unset field of the service falls back to the runtime's component."""
     above: Component | None = getattr(service.spec, component)
     below: Component | None = getattr(runtime.spec, f"{component}_config") if runtime else None
@@ -56,7 +56,7 @@ def policy(service: InferenceService, runtime: Runtime | None, component: str) -
 
 
 @memoize_by_identity(2048)
-def _policy(above: Component | None, below: Component | None, annotated: str) -> Policy:
+def _policy(above: Component | None, below: Component | None, annotated: str) -> ReplicaPolicy:
     value: dict[str, Any] = {}
     for field in FIELDS:
         mine = getattr(above, field) if above else None
@@ -69,7 +69,7 @@ def _policy(above: Component | None, below: Component | None, annotated: str) ->
     hpa = dict((scaler.hpa if scaler else None) or {})
     # Without a class a metric says that an autoscaler is wanted. Room between the two counts alone does not.
     said = (scaler.class_ if scaler else None) or annotated or ("hpa" if value["scale_metric"] else "")
-    return Policy(
+    return ReplicaPolicy(
         low=low,
         high=high,
         min_available=value["min_available"],

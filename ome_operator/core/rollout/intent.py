@@ -21,15 +21,15 @@ from ome_operator.core.render.statefulsets import Stored, stamp, stored
 from ome_operator.core.resolve import traces
 from ome_operator.core.resolve.finetuned import mounted
 from ome_operator.core.resolve.inputs import Resolved
-from ome_operator.core.resolve.scaling import Policy, policy
+from ome_operator.core.resolve.scaling import ReplicaPolicy, policy
 from ome_operator.core.rollout import judging, shared_edits, target
 from ome_operator.core.rollout.fitting import UNASKED, Fitting, fitting
 from ome_operator.core.rollout.revisions import RevisionLedger, record
 from ome_operator.core.rollout.step import OPEN, Gate
 from ome_operator.core.rollout.strategy import Strategy, strategy
-from ome_operator.core.rollout.target import Target
+from ome_operator.core.rollout.target import TargetRevision
 from ome_operator.core.weights import mount
-from ome_operator.core.weights.availability import Availability, held
+from ome_operator.core.weights.availability import Availability, availability
 from ome_operator.names import digest
 from ome_operator.util.memoize import memoize_by_identity
 
@@ -41,13 +41,13 @@ class Intent:
     owner: meta.Owner
     resolved: Resolved
     """The service with what it refers to now."""
-    aim: Target
+    aim: TargetRevision
     ledger: RevisionLedger
     problems: tuple[Problem, ...]
     advice: tuple[str, ...]
     router: Composed | None
     """As rendered from today's runtime; None without a router, or while it cannot be rendered."""
-    policies: Mapping[str, Policy]
+    policies: Mapping[str, ReplicaPolicy]
     """Component -> counts; only components that the service names."""
     groups: Mapping[str, int]
     """Component -> wanted groups (router: replicas)."""
@@ -137,7 +137,7 @@ def _untraced(intent: Intent) -> tuple[str, ...]:
     return (why,) if why else ()
 
 
-def _epochs(snapshot: Snapshot, resolved: Resolved, aim: Target, ledger: RevisionLedger) -> dict[Ref, Epoch]:
+def _epochs(snapshot: Snapshot, resolved: Resolved, aim: TargetRevision, ledger: RevisionLedger) -> dict[Ref, Epoch]:
     """Who pins a revision asks for that revision alone, whatever is edited."""
     wish = ledger.data.get(aim.wish)
     if aim.pin or wish is None:
@@ -160,7 +160,7 @@ def _directories(snapshot: Snapshot, resolved: Resolved) -> list[str]:
     return [before or now for before, now in zip(kept, made, strict=True)]
 
 
-def _policies(service: InferenceService, resolved: Resolved) -> dict[str, Policy]:
+def _policies(service: InferenceService, resolved: Resolved) -> dict[str, ReplicaPolicy]:
     return {
         component: policy(service, resolved.runtime, component)
         for component in (keys.ENGINE, keys.DECODER, keys.ROUTER)
@@ -168,7 +168,7 @@ def _policies(service: InferenceService, resolved: Resolved) -> dict[str, Policy
     }
 
 
-def _groups(snapshot: Snapshot, component: str, counts: Policy) -> int:
+def _groups(snapshot: Snapshot, component: str, counts: ReplicaPolicy) -> int:
     """Wanted groups: what the scale object says within the bounds, or minReplicas."""
     if component == keys.ROUTER or not counts.scaled:
         return counts.low
@@ -194,7 +194,7 @@ _queued = memoize_by_identity(1024)(queues.queued)
 
 
 def _held(data: Mapping[str, Any], groups: Mapping[str, int], deps: Deps) -> Availability:
-    return held(mounted(data["inputs"]), _sizes(data, groups), deps, mount.directories(data))
+    return availability(mounted(data["inputs"]), _sizes(data, groups), deps, mount.directories(data))
 
 
 def _sizes(data: Mapping[str, Any], groups: Mapping[str, int]) -> list[tuple[int, int]]:

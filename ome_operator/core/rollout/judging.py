@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ome_operator import keys
-from ome_operator.core.observed.judging import Asked, Part, Refused
+from ome_operator.core.observed.judging import Asked, Objection, RenderedComponent
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.problem import Problem
@@ -60,7 +60,7 @@ def refusal(
     return Problem(ROLLED_OUT, Reason.CONFIGURATION_REFUSED, _sentence(new))
 
 
-def _sentence(refused: list[Refused]) -> str:
+def _sentence(refused: list[Objection]) -> str:
     told = "; ".join(each.sentence for each in refused[:TOLD])
     more = f"; and {len(refused) - TOLD} more" if len(refused) > TOLD else ""
     rules = ",".join(dict.fromkeys(each.rule for each in refused))
@@ -93,10 +93,10 @@ def _asked(
     )
 
 
-def _parts(owner: meta.Owner, data: Mapping[str, Any], router: Manifest | None) -> Iterator[Part]:
+def _parts(owner: meta.Owner, data: Mapping[str, Any], router: Manifest | None) -> Iterator[RenderedComponent]:
     roles = stored(data)
     for name, role in roles.items():
         pods = tuple(one["spec"]["template"] for one in stamp(owner, role, (0,)))
-        yield Part(name, title(name, keys.DECODER in roles), role.size, pods)
+        yield RenderedComponent(name, title(name, keys.DECODER in roles), role.size, pods)
     if router is not None:
-        yield Part(keys.ROUTER, keys.ROUTER, 1, (router["spec"]["template"],))
+        yield RenderedComponent(keys.ROUTER, keys.ROUTER, 1, (router["spec"]["template"],))

@@ -16,7 +16,7 @@ MOST_ROUTERS = 8
 """Beyond that a share is only as near as so many routers make it."""
 
 
-class Groups(NamedTuple):
+class GroupCounts(NamedTuple):
     """The groups of one role of one slice."""
 
     have: int
@@ -27,7 +27,7 @@ class Groups(NamedTuple):
     """Groups of which an object is left, those included that are on their way out: they hold accelerators."""
 
 
-Counts = Mapping[str, Groups]
+Counts = Mapping[str, GroupCounts]
 """Role -> its groups in one slice."""
 Share = dict[str, int]
 """Role -> groups that a slice is to have."""

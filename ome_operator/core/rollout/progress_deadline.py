@@ -13,7 +13,7 @@ from ome_operator.api import InferenceService
 from ome_operator.core.observed.slices import Slice
 from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.rollout.shared_edits import whole_before
-from ome_operator.core.rollout.target import Target
+from ome_operator.core.rollout.target import TargetRevision
 
 DEFAULT = "1h"
 """As long as the start-up probes of the shipped runtimes allow (360 times 10 s): loading a terabyte takes its time."""
@@ -39,7 +39,7 @@ class Clock(NamedTuple):
 STOPPED = Clock({})
 
 
-def clock(snapshot: Snapshot, aim: Target) -> Clock:
+def clock(snapshot: Snapshot, aim: TargetRevision) -> Clock:
     """The clock of the target's slice; a slice that was whole once is not new and has none."""
     service, now = snapshot.service, snapshot.now
     rollout = service.spec.rollout

@@ -5,7 +5,7 @@ from ome_operator.core.observed.slices import Slice
 from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.members import by_worth, left, ready_groups
-from ome_operator.core.rollout.planner import Counts, Groups, ReplicaCounts, Share
+from ome_operator.core.rollout.planner import Counts, GroupCounts, ReplicaCounts, Share
 from ome_operator.core.rollout.strategy import RECREATE, Strategy
 
 
@@ -42,7 +42,7 @@ def _counts(one: Slice, intent: Intent) -> Counts:
     return {role: groups(role, stored.size, one) for role, stored in intent.roles(one.revision).items()}
 
 
-def groups(role: str, size: int, one: Slice) -> Groups:
+def groups(role: str, size: int, one: Slice) -> GroupCounts:
     """The groups of a role of a slice, each of `size` pods, in the order of their worth."""
     order, ready = by_worth(role, size, one), ready_groups(role, size, one)
-    return Groups(len(order), tuple(number in ready for number in order), left(role, one))
+    return GroupCounts(len(order), tuple(number in ready for number in order), left(role, one))

@@ -18,7 +18,7 @@ WORKER_GRACE = 1
 """Seconds for ranks above 0 whose leader is gone."""
 
 
-class Step(NamedTuple):
+class Retirement(NamedTuple):
     """The next step of taking a slice away."""
 
     delete: tuple[Delete, ...]
@@ -26,7 +26,7 @@ class Step(NamedTuple):
     """What is going, for people; "" when nothing of the slice is left."""
 
 
-def retire(service: str, slice_: Slice) -> Step:
+def retire(service: str, slice_: Slice) -> Retirement:
     """The next step of taking a whole slice away."""
     routers = [child for child in slice_.workloads if child.kind == "Deployment"]
     leaders = [child for child in slice_.workloads if is_leader_set(child)]
@@ -36,16 +36,16 @@ def retire(service: str, slice_: Slice) -> Step:
     leader_pods = [pod for pod in slice_.pods if pod.component != keys.ROUTER and pod.rank == 0]
     rest = [pod for pod in slice_.pods if pod.component != keys.ROUTER and pod.rank > 0]
     if routers or router_pods:
-        return Step(_deletes(routers), _gone("router draining", slice_.revision, router_pods))
+        return Retirement(_deletes(routers), _gone("router draining", slice_.revision, router_pods))
     if leaders or leader_pods:
         guard = Guard(meta.requirement(meta.labels(service, keys.ROUTER, slice_.revision)))
-        return Step(_deletes(leaders, guard), _gone("leaders ending", slice_.revision, leader_pods))
+        return Retirement(_deletes(leaders, guard), _gone("leaders ending", slice_.revision, leader_pods))
     if workers:
         guard = Guard(meta.requirement({**meta.labels(service, revision=slice_.revision), keys.WORKER_INDEX: "0"}))
-        return Step(_deletes(workers, guard), _gone("workers ending", slice_.revision, rest))
+        return Retirement(_deletes(workers, guard), _gone("workers ending", slice_.revision, rest))
     if rest:  # only now: a StatefulSet that still exists would replace them
-        return Step(hurry(rest), _gone("workers ending", slice_.revision, rest))
-    return Step(_deletes(budgets), "")
+        return Retirement(hurry(rest), _gone("workers ending", slice_.revision, rest))
+    return Retirement(_deletes(budgets), "")
 
 
 def hurry(pods: Iterable[Pod]) -> tuple[Delete, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 from ome_operator import quantity
 from ome_operator.api import Invalid
 from ome_operator.core.observed.objects import Deps, Epoch, Ref
-from ome_operator.core.plan import Stand, State
+from ome_operator.core.plan import EditState, Stand
 from ome_operator.core.reasons import READY, RECOVERED, ROLLED_OUT
 from ome_operator.core.resolve.finetuned import BASE
 from ome_operator.core.resolve.identity import CHOSEN
@@ -95,11 +95,11 @@ def stands(
     out = {}
     for ref, epoch in now_at.items():
         if ref in waits:
-            out[ref] = Stand(epoch, State.FAILED if failed else State.PENDING, narrow=waits[ref])
+            out[ref] = Stand(epoch, EditState.FAILED if failed else EditState.PENDING, narrow=waits[ref])
         elif ref in proven:
-            out[ref] = Stand(epoch, State.DONE, _whole_since(proven[ref], recovered, now))
+            out[ref] = Stand(epoch, EditState.DONE, _whole_since(proven[ref], recovered, now))
         else:
-            out[ref] = Stand(epoch) if since is None else Stand(epoch, State.EQUAL, since)
+            out[ref] = Stand(epoch) if since is None else Stand(epoch, EditState.EQUAL, since)
     return out
 
 

@@ -7,7 +7,7 @@ from ome_operator.core.observed.slices import Slice, started
 from ome_operator.core.plan import Delete
 from ome_operator.core.reasons import Reason
 from ome_operator.core.rollout.planner import ReplicaCounts, Share, stay, step
-from ome_operator.core.rollout.retire import Step, retire
+from ome_operator.core.rollout.retire import Retirement, retire
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def _rolling(
     return RolloutStep(kept, deletes, alone, reason, ", ".join(waits), rolls=bool(reason))
 
 
-def _deletes(going: list[Step], running: bool) -> tuple[Delete, ...]:
+def _deletes(going: list[Retirement], running: bool) -> tuple[Delete, ...]:
     """What goes of the old slices in this pass.
 
     What is left of a slice without pods (budgets) tells that it may still be made whole.

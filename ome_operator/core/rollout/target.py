@@ -15,7 +15,7 @@ from ome_operator.core.reasons import ROLLED_OUT, Reason
 from ome_operator.core.rollout.shared_edits import whole_before
 
 
-class Target(NamedTuple):
+class TargetRevision(NamedTuple):
     """Where a service goes, and why not where it was asked to."""
 
     revision: str
@@ -57,11 +57,11 @@ class Target(NamedTuple):
 
 def target(
     pin: str, numbers: Mapping[str, int], whole: Iterable[str], rejected: Iterable[Mapping[str, Any]], retry: str
-) -> Target:
+) -> TargetRevision:
     """The revision that a service goes to.
 
     `numbers`: stored revisions in their order. `whole`: revisions that were complete last. `rejected`: as the status stores
-    them. `retry`: as in Target.
+    them. `retry`: as in TargetRevision.
 
     A rejection never ends by time: equal inputs are not tried twice.
     """
@@ -76,10 +76,10 @@ def target(
     out = {one["revision"] for one in counted} | {wish}
     back = max((one for one in whole if one in numbers and one not in out), key=numbers.__getitem__, default="")
     revision = back if back and _of(wish, counted) is not None else wish
-    return Target(revision, wish, pin, back, edit, retry, counted, problems)
+    return TargetRevision(revision, wish, pin, back, edit, retry, counted, problems)
 
 
-def of(service: InferenceService, numbers: Mapping[str, int]) -> Target:
+def of(service: InferenceService, numbers: Mapping[str, int]) -> TargetRevision:
     """The revision that a service goes to, from its spec, annotations and status."""
     pin = (service.spec.rollout.revision if service.spec.rollout else None) or ""
     rejected, retry = service.status.get("rejected") or (), service.annotations.get(keys.RETRY, "")

@@ -24,7 +24,7 @@ MOST = 1_000_000
 """The largest weight that the Gateway API takes."""
 
 
-class Traffic(NamedTuple):
+class TrafficSplit(NamedTuple):
     """Where the route of a service is to lead."""
 
     weights: Mapping[str, int]
@@ -42,7 +42,7 @@ class Allowed(NamedTuple):
     """Seconds until more may be."""
 
 
-def weigh(snapshot: Snapshot, step: RolloutStep, counts: ReplicaCounts, routed: bool) -> Traffic:
+def weigh(snapshot: Snapshot, step: RolloutStep, counts: ReplicaCounts, routed: bool) -> TrafficSplit:
     """The weights of the slices: their capacities as the rollout counts them.
 
     A slice that goes gets requests only where no slice that stays can answer. While no slice can, those that stay are alike.
@@ -55,13 +55,13 @@ def weigh(snapshot: Snapshot, step: RolloutStep, counts: ReplicaCounts, routed: 
     there = {name for revision in snapshot.slices if (name := _backend(snapshot, revision))}
     leads = {names.router(own, name): weight for name, weight in _chosen(snapshot, step, capacities).items()}
     if not routed or not leads or leads.keys() - there:
-        return Traffic({own: 1, **dict.fromkeys(sorted(there), 0)}, serving)
+        return TrafficSplit({own: 1, **dict.fromkeys(sorted(there), 0)}, serving)
     least = gcd(*leads.values())
     weights = {name: _fitting(leads.get(name, 0) // least, max(leads.values()) // least) for name in sorted(there)}
-    return Traffic(weights, serving)
+    return TrafficSplit(weights, serving)
 
 
-def allowed(snapshot: Snapshot, wanted: Traffic | None, deletes: Iterable[Delete]) -> Allowed:
+def allowed(snapshot: Snapshot, wanted: TrafficSplit | None, deletes: Iterable[Delete]) -> Allowed:
     """The deletions that break no request that comes through the route; `wanted` is None where no route is wanted.
 
     The router of a slice that can answer goes when the route has led elsewhere for some time, or when it is to lead there to

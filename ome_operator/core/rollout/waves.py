@@ -30,7 +30,7 @@ class Terms(NamedTuple):
     """Most services on their way at a time; 0: as many as the wave has."""
 
 
-class Turn(NamedTuple):
+class CurrentWave(NamedTuple):
     """Which wave it is."""
 
     wave: int
@@ -59,7 +59,9 @@ def sizes(waves: Iterable[str], total: int) -> list[int]:
     return ends
 
 
-def decide(terms: Terms, total: int, whole: Sequence[datetime], under_way: int, failed: int, now: datetime) -> Turn | None:
+def decide(
+    terms: Terms, total: int, whole: Sequence[datetime], under_way: int, failed: int, now: datetime
+) -> CurrentWave | None:
     """Which wave it is, and how many more services may begin; None without any service.
 
     `total`: services that the edit changes or has changed. `whole`: since when those are whole that are, sorted.
@@ -72,11 +74,11 @@ def decide(terms: Terms, total: int, whole: Sequence[datetime], under_way: int, 
             room = size - len(whole) - under_way - failed
             if terms.at_once:
                 room = min(room, terms.at_once - under_way)
-            return Turn(number, len(ends), size, 0 if failed else max(0, room))
+            return CurrentWave(number, len(ends), size, 0 if failed else max(0, room))
         baked = whole[size - 1] + timedelta(seconds=terms.bake)
         if number < len(ends) and now < baked:
-            return Turn(number, len(ends), size, 0, baked)
-    return Turn(len(ends), len(ends), total, 0) if ends else None
+            return CurrentWave(number, len(ends), size, 0, baked)
+    return CurrentWave(len(ends), len(ends), total, 0) if ends else None
 
 
 def wave_of(terms: Terms, total: int, place: int) -> tuple[int, int]:

@@ -12,7 +12,7 @@ SAID = {"GreaterThan": "older than ", "GreaterThanOrEqual": "up to "}
 """Operator of a runtime -> what it means for the version of a model."""
 
 
-class Release(NamedTuple):
+class ParsedVersion(NamedTuple):
     """A version in its parts."""
 
     numbers: tuple[int, int, int]
@@ -23,14 +23,14 @@ class Release(NamedTuple):
     """The prefix (`v` or none) and how many numbers are written."""
 
 
-def release(text: str) -> Release | None:
+def release(text: str) -> ParsedVersion | None:
     """A version, None for a text that is none."""
     found = _RELEASE.fullmatch(text)
     if found is None:
         return None
     written = [int(found[name]) for name in ("major", "minor", "patch") if found[name] is not None]
     major, minor, patch = written + [0] * (3 - len(written))
-    return Release((major, minor, patch), found["rest"] or "", (found["prefix"], len(written)))
+    return ParsedVersion((major, minor, patch), found["rest"] or "", (found["prefix"], len(written)))
 
 
 def ordered(left: str, right: str) -> bool:

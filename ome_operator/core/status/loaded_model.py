@@ -8,14 +8,14 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.status.progress import Progress
+from ome_operator.core.status.progress import RoleProgress
 
 FAILED = frozenset({"Failed"})
 """Phases of a group that is not brought back any more."""
 
 
 def loaded_model(
-    progress: Iterable[Progress], pods: Iterable[Pod], groups: Sequence[Mapping[str, Any]], invalid: bool
+    progress: Iterable[RoleProgress], pods: Iterable[Pod], groups: Sequence[Mapping[str, Any]], invalid: bool
 ) -> dict[str, Any]:
     """{} before there is a word to say. `groups`: as the status tells them. `invalid`: the spec has a problem."""
     engines = [role for role in progress if role.role.component != keys.ROUTER]

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys, names
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.observed.preflight import OWN, Checked, Finding
+from ome_operator.core.observed.preflight import OWN, Checked, PreflightFinding
 from ome_operator.core.reasons import PREFLIGHT, Reason
 from ome_operator.core.status.conditions import Condition
 
@@ -43,9 +43,9 @@ def checked(pods: Collection[Pod]) -> dict[str, GroupChecked]:
     return out
 
 
-def told(said: Mapping[int, Checked | None]) -> list[Finding]:
+def told(said: Mapping[int, Checked | None]) -> list[PreflightFinding]:
     """Each finding of a group once, however many of its ranks tell it; none is about `OWN`."""
-    out: dict[tuple[int, str, str], Finding] = {}
+    out: dict[tuple[int, str, str], PreflightFinding] = {}
     for number, checked in sorted(said.items()):
         for found in checked.findings if checked is not None else ():
             rank = number if found.rank == OWN else found.rank
@@ -53,7 +53,7 @@ def told(said: Mapping[int, Checked | None]) -> list[Finding]:
     return [out[key] for key in sorted(out)]
 
 
-def line(found: Finding, node: str) -> str:
+def line(found: PreflightFinding, node: str) -> str:
     """Whom a finding is about, on which node ("" where that is not known), why, and what to do."""
     where = f"rank {found.rank}" + (f" on node {node}" if node else "")
     return f"{where}: {found._replace(rank=OWN).sentence}"

@@ -44,7 +44,7 @@ class RoleProgressSpec(NamedTuple):
     """(kind, name) of its workloads."""
 
 
-class Progress(NamedTuple):
+class RoleProgress(NamedTuple):
     """How far a role is."""
 
     role: RoleProgressSpec
@@ -71,7 +71,7 @@ class Progress(NamedTuple):
         return f"{min(self.ready_pods, self.wanted)}/{self.wanted}"
 
 
-def progress(role: RoleProgressSpec, pods: Iterable[Pod], failures: Mapping[tuple[str, str], str]) -> Progress:
+def progress(role: RoleProgressSpec, pods: Iterable[Pod], failures: Mapping[tuple[str, str], str]) -> RoleProgress:
     """How far a role is, over all slices."""
     mine = [pod for pod in pods if pod.component == role.component]
     present = [pod for pod in mine if not pod.deleting]
@@ -82,8 +82,8 @@ def progress(role: RoleProgressSpec, pods: Iterable[Pod], failures: Mapping[tupl
     reason, sentence = _explain(role, mine, missing, failures)
     head = f"{role.title} {min(len(ready), role.groups * role.size)}/{role.groups * role.size}"
     if groups >= role.groups:
-        return Progress(role, len(ready), groups, Reason.READY, f"{head} pods ready", missing)
-    return Progress(role, len(ready), groups, reason, f"{head}: {sentence}" if sentence else head, missing)
+        return RoleProgress(role, len(ready), groups, Reason.READY, f"{head} pods ready", missing)
+    return RoleProgress(role, len(ready), groups, reason, f"{head}: {sentence}" if sentence else head, missing)
 
 
 def _explain(role: RoleProgressSpec, pods: list[Pod], missing: int, failures: Mapping[tuple[str, str], str]) -> Why:

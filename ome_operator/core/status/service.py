@@ -23,7 +23,7 @@ from ome_operator.core.reasons import (
 )
 from ome_operator.core.status import conditions as cond
 from ome_operator.core.status.loaded_model import loaded_model
-from ome_operator.core.status.progress import Progress
+from ome_operator.core.status.progress import RoleProgress
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Report:
     before: Mapping[str, Any]
     """The status stored now."""
     now: datetime
-    progress: tuple[Progress, ...] = ()
+    progress: tuple[RoleProgress, ...] = ()
     problems: tuple[Problem, ...] = ()
     advice: tuple[str, ...] = ()
     model: cond.Condition | None = None
@@ -108,7 +108,7 @@ def status(report: Report) -> dict[str, Any]:
     return out
 
 
-def _component(one: Progress, report: Report) -> dict[str, Any]:
+def _component(one: RoleProgress, report: Report) -> dict[str, Any]:
     groups = one.role.groups
     out: dict[str, Any] = {"ready": one.counts, "replicas": groups, "readyReplicas": min(one.ready_groups, groups)}
     if report.revision:

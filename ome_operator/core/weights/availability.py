@@ -8,7 +8,7 @@ from ome_operator.core.observed.objects import Deps
 from ome_operator.core.weights.mount import claim, placed, required_label
 
 
-class Held(NamedTuple):
+class LocalWeights(NamedTuple):
     """Weights that pods mount from the disk of a node: a model, or what was trained on it."""
 
     title: str
@@ -30,7 +30,7 @@ class Availability(NamedTuple):
     """Nodes that the groups need at least."""
     everywhere: bool
     """The weights come with a claim, so no node has to hold them."""
-    parts: tuple[Held, ...] = ()
+    parts: tuple[LocalWeights, ...] = ()
     """The weights one by one, without those that come with a claim."""
     known: bool = True
     """Whether nodes are read: else nobody can say, and nothing waits for it."""
@@ -57,12 +57,12 @@ class Availability(NamedTuple):
         return f"agents set the label {' and '.join(f'{part.label}=Ready' for part in parts)} on nodes that have the files"
 
     @property
-    def _short(self) -> tuple[Held, ...]:
+    def _short(self) -> tuple[LocalWeights, ...]:
         """The weights that are on too few nodes; () where each is on enough, though not on the same ones."""
         return () if self.enough else tuple(part for part in self.parts if part.have < self.need)
 
 
-def held(
+def availability(
     identities: Sequence[Mapping[str, str]], groups: Iterable[tuple[int, int]], deps: Deps, directories: Sequence[str] = ()
 ) -> Availability:
     """Nodes that hold the model of a revision and all that was trained on it, against the (groups, size) of its roles.
@@ -75,12 +75,12 @@ def held(
     need = sum(count * size for count, size in sizes if size > 1)
     need = max(need, 1 if any(count for count, _ in sizes) else 0)
     holders: list[AbstractSet[str]] = []
-    parts: list[Held] = []
+    parts: list[LocalWeights] = []
     for identity, directory in placed(identities, directories):
         if claim(identity["uri"]) is None:
             label = required_label(identity, directory)
             holders.append(deps.holders.get(label, frozenset()))
-            parts.append(Held(_title(identity), label, len(holders[-1]), bool(directory)))
+            parts.append(LocalWeights(_title(identity), label, len(holders[-1]), bool(directory)))
     if not parts:
         return Availability(0, need, True)
     together = len(holders[0]) if len(holders) == 1 else len(frozenset(holders[0]).intersection(*holders[1:]))

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from ome_operator.cli.generate import app, bookshelf
 from ome_operator.cookbook.ask import Ask, RefusedError
-from ome_operator.cookbook.layout import Plan, plan
+from ome_operator.cookbook.layout import Proposal, plan
 from ome_operator.cookbook.library import engine, engines
 from ome_operator.cookbook.manifests import manifests
 from tests.conftest import SOAK
@@ -21,7 +21,7 @@ SAMPLE = 60
 """Answers that the API server looks at; with OME_SOAK=1 all."""
 
 
-def answers(namespace: str) -> Iterator[Plan]:
+def answers(namespace: str) -> Iterator[Proposal]:
     """Every combination that is not refused, all for one namespace."""
     shelf = bookshelf()
     for name, versions in engines().items():

@@ -115,12 +115,12 @@ async def test_of_many_who_create_at_once_one_wins(client: Client) -> None:
 
 async def test_a_strangers_object_keeps_its_name_and_an_orphan_of_ours_is_adopted(client: Client) -> None:
     theirs = await client.create(manifest("ConfigMap"), "stranger")
-    refusal = controller_ref.claim(theirs, "kimi", "me").refusal
+    refusal = controller_ref.claim_object(theirs, "kimi", "me").refusal
     assert refusal is not None
     assert "last written by stranger" in refusal.message
     labels = {keys.MANAGED_BY: keys.MANAGER, keys.SERVICE: "kimi"}
     orphan = (await client.apply(manifest("ConfigMap", labels=labels))).body
-    assert controller_ref.claim(orphan, "kimi", "me").uid == orphan["metadata"]["uid"]
+    assert controller_ref.claim_object(orphan, "kimi", "me").uid == orphan["metadata"]["uid"]
 
 
 async def test_deletes_mean_one_uid(client: Client) -> None:

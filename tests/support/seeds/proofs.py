@@ -19,8 +19,8 @@ from ome_operator.core.benchmarkjob.job import PLAN, Images, wanted
 from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.core.sglang import convert
 from ome_operator.engines.flags import SWITCH
-from ome_operator.plan import explained
-from ome_operator.plan.constants import fitted
+from ome_operator.sizing import explained
+from ome_operator.sizing.constants import fitted
 from tests.support import parts
 from tests.support.seeds import words
 from tests.support.seeds.path import at

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ome_operator import keys
-from ome_operator.cache.occupancy import Made, Occupancy
+from ome_operator.cache.occupancy import Occupancy, PodOrigin
 from ome_operator.core.observed.objects import Pod
 from tests.unit.core.rollout.makers import pod
 
@@ -34,7 +34,9 @@ def test_it_is_what_a_walk_finds(states: list[Any]) -> None:
         occupancy.pod(before, known.get(name))
     for node in ("n1", "n2"):
         there = [each for each in known.values() if each.node == node and not each.over and each.component != keys.ROUTER]
-        assert occupancy.on(node) == Counter(Made("team", "svc", "r1", each.component, each.rank == 0) for each in there)
+        assert occupancy.on(node) == Counter(
+            PodOrigin("team", "svc", "r1", each.component, each.rank == 0) for each in there
+        )
 
 
 def test_only_nodes_where_something_moved_are_looked_at_again() -> None:

@@ -12,7 +12,7 @@ from ome_operator.cache.scope import Scope
 from ome_operator.controllers.catalog import CatalogReconciler
 from ome_operator.controllers.waves import WaveRegistry
 from ome_operator.core.observed.objects import Epoch, Ref
-from ome_operator.core.plan import Stand, State
+from ome_operator.core.plan import EditState, Stand
 from ome_operator.core.rollout.waves import Terms
 from ome_operator.kube.errors import Forbidden
 from ome_operator.machinery.workqueue import WorkQueue
@@ -48,10 +48,10 @@ class Rig:
     def changed(self, ref: Ref) -> None:
         self.asked.append(ref)
 
-    def tell(self, number: int, state: State, begun: bool = False) -> None:
-        since = self.now if state == State.DONE else None
+    def tell(self, number: int, state: EditState, begun: bool = False) -> None:
+        since = self.now if state == EditState.DONE else None
         stands = {RUNTIME: Stand(Epoch("u", 2), state, since)}
-        self.waves.tell(SERVICES[number], stands, asks=state != State.DONE, begun=begun)
+        self.waves.tell(SERVICES[number], stands, asks=state != EditState.DONE, begun=begun)
 
     async def look(self) -> tuple[dict[str, Any], list[str], float]:
         """What the status says, the reasons of the Events so far, and when the next pass is."""
@@ -66,13 +66,13 @@ class Rig:
 async def test_a_wave_is_told_and_looked_at_when_it_has_baked() -> None:
     rig = Rig()
     for number in range(3):
-        rig.tell(number, State.PENDING)
+        rig.tell(number, EditState.PENDING)
     assert rig.called == SERVICES[:1] and RUNTIME in rig.asked
     said, events, again = await rig.look()
     assert (said["state"], said["wave"], said["rolling"], events, again) == ("Rolling", 1, 1, ["WaveBegins"], 600.0)
     (event,) = rig.api.bodies("create")
     assert event["metadata"]["namespace"] == "default" and "namespace" not in event["involvedObject"]
-    rig.tell(0, State.DONE)
+    rig.tell(0, EditState.DONE)
     said, events, again = await rig.look()
     assert (said["state"], events, again) == ("Baking", ["WaveBegins", "WaveWhole"], 300.0)
     rig.now += timedelta(seconds=300)
@@ -84,18 +84,18 @@ async def test_a_wave_is_told_and_looked_at_when_it_has_baked() -> None:
 async def test_an_annotation_of_the_runtime_counts_more() -> None:
     rig = Rig(**{"ome.io/rollout-waves": "100%"})
     for number in range(3):
-        rig.tell(number, State.PENDING)
+        rig.tell(number, EditState.PENDING)
     assert (await rig.look())[0]["waves"] == 1 and rig.called == SERVICES
     rig = Rig(**{"ome.io/rollout-waves": "300%"})
     for number in range(3):
-        rig.tell(number, State.PENDING)
+        rig.tell(number, EditState.PENDING)
     assert (await rig.look())[0]["waves"] == 3 and rig.called == SERVICES[:1], "the default counts"
 
 
 async def test_half_a_picture_changes_no_status() -> None:
     """After a restart of the operator: what the status says is what the last operator saw."""
     rig = Rig()
-    rig.tell(0, State.PENDING)
+    rig.tell(0, EditState.PENDING)
     before, *_ = await rig.look()
     rig.waves = WaveRegistry(lambda _: Terms(), lambda: rig.now, rig.called.append, rig.changed)
     rig.passes._waves = rig.waves
@@ -108,8 +108,8 @@ async def test_the_waves_of_an_object_of_another_operator_go_on() -> None:
     """Its status is another's to write; the turns of our services are ours to give."""
     rig = Rig(labels={"ome.io/operator-class": "blue"})
     for number in range(3):
-        rig.tell(number, State.PENDING)
-    rig.tell(0, State.DONE)
+        rig.tell(number, EditState.PENDING)
+    rig.tell(0, EditState.DONE)
     _, _, again = await rig.look()
     assert again == 300.0 and not rig.api.calls
     rig.now += timedelta(seconds=300)
@@ -121,7 +121,7 @@ async def test_while_it_only_looks_it_writes_no_event() -> None:
     """It may not: its rights are those of a reader."""
     rig = Rig()
     rig.cluster._index.deps = replace(rig.cluster.deps(), observe=True)
-    rig.tell(0, State.PENDING)
+    rig.tell(0, EditState.PENDING)
     said, events, _ = await rig.look()
     assert said["wave"] == 1 and events == []
 
@@ -131,7 +131,7 @@ async def test_a_lost_event_is_no_lost_status(lost: bool) -> None:
     rig = Rig()
     if lost:
         rig.api.answers["create"] = Forbidden("no")
-    rig.tell(0, State.PENDING)
+    rig.tell(0, EditState.PENDING)
     said, *_ = await rig.look()
     assert said["rolling"] == 1
 
@@ -140,8 +140,8 @@ async def test_a_bake_that_ends_while_it_is_looked_at_calls_the_next() -> None:
     """The clock moves between any two looks at it: who sees the next wave has to call its services."""
     rig = Rig()
     for number in range(3):
-        rig.tell(number, State.PENDING)
-    rig.tell(0, State.DONE)
+        rig.tell(number, EditState.PENDING)
+    rig.tell(0, EditState.DONE)
     moments = iter([timedelta(seconds=299.9), timedelta(seconds=300.1), timedelta(seconds=301)])
     rig.waves._wall = lambda: makers.NOW + next(moments)
     _, _, again = await rig.look()

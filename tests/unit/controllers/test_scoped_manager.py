@@ -9,7 +9,7 @@ from ome_operator.cache.cluster_cache import KINDS
 from ome_operator.controllers.base import CORE
 from ome_operator.controllers.manager import Manager, Place
 from ome_operator.core.observed.objects import Epoch, Ref
-from ome_operator.core.plan import Stand, State
+from ome_operator.core.plan import EditState, Stand
 from ome_operator.machinery.metrics import Metrics
 from ome_operator.settings import Settings
 from tests.support import yamls
@@ -76,7 +76,7 @@ def test_a_service_of_an_absent_namespace_holds_up_nobody() -> None:
     made, _ = manager(watch_namespaces=("a", "b"))
     made.seen("InferenceService", service())
     waves, runtime, epoch = made._services.waves, Ref("ClusterServingRuntime", "", "rt"), Epoch("u", 2)
-    other, waits = Ref("InferenceService", "b", "svc"), {runtime: Stand(epoch, State.PENDING)}
+    other, waits = Ref("InferenceService", "b", "svc"), {runtime: Stand(epoch, EditState.PENDING)}
     waves.tell(REF, waits, asks=True, begun=True)
     waves.tell(other, waits, asks=True, begun=False)
     assert waves.ahead(other, {runtime: epoch})

@@ -8,7 +8,7 @@ from types import FrameType
 import pytest
 
 from ome_operator.core.observed.objects import Epoch, Ref
-from ome_operator.core.plan import Stand, State
+from ome_operator.core.plan import EditState, Stand
 from ome_operator.core.rollout.waves import Terms
 from tests.support.fleet import RUNTIME, START, Fleet, service
 
@@ -63,7 +63,7 @@ def test_a_failed_service_that_is_tried_again_goes_at_once_and_another_edit_star
     (first,) = fleet.begun
     fleet.failed.add(first)
     fleet.begun.clear()  # it went back
-    fleet.registry.tell(first, {RUNTIME: Stand(fleet.epoch, State.FAILED)}, asks=True, begun=False)
+    fleet.registry.tell(first, {RUNTIME: Stand(fleet.epoch, EditState.FAILED)}, asks=True, begun=False)
     assert fleet.registry.ahead(first, {RUNTIME: fleet.epoch}) == ""
     fleet.edit()
     fleet.hear_all()
@@ -140,7 +140,7 @@ def test_a_called_service_that_cannot_begin_passes_its_turn_on() -> None:
         fleet.hear(name)
     (first,) = fleet.called
     fleet.called.clear()
-    fleet.registry.tell(first, {RUNTIME: Stand(fleet.epoch, State.PENDING)}, asks=False, begun=False)
+    fleet.registry.tell(first, {RUNTIME: Stand(fleet.epoch, EditState.PENDING)}, asks=False, begun=False)
     (second,) = fleet.called
     assert second != first and fleet.told()["waiting"] == 19
     fleet.hear(second)
@@ -152,7 +152,7 @@ def test_a_service_that_lost_a_group_keeps_its_place_and_holds_up_the_next_wave(
     fleet = edited(20)
     (first,) = fleet.begun
     fleet.become_whole(first)
-    fleet.registry.tell(first, {RUNTIME: Stand(fleet.epoch, State.DONE, None)}, asks=False, begun=False)
+    fleet.registry.tell(first, {RUNTIME: Stand(fleet.epoch, EditState.DONE, None)}, asks=False, begun=False)
     fleet.wait(hours=1)
     assert not fleet.begun and (fleet.told()["state"], fleet.told()["rolling"]) == ("Rolling", 1)
     fleet.become_whole(first)
@@ -162,9 +162,9 @@ def test_a_service_that_lost_a_group_keeps_its_place_and_holds_up_the_next_wave(
 
 @pytest.mark.parametrize(
     ("state", "narrow", "begin", "counted"),
-    [(State.IDLE, False, 1, 20), (State.EQUAL, True, 1, 20), (State.EQUAL, False, 20, 120)],
+    [(EditState.IDLE, False, 1, 20), (EditState.EQUAL, True, 1, 20), (EditState.EQUAL, False, 20, 120)],
 )
-def test_what_services_prove_that_need_not_do_anything(state: State, narrow: bool, begin: int, counted: int) -> None:
+def test_what_services_prove_that_need_not_do_anything(state: EditState, narrow: bool, begin: int, counted: int) -> None:
     """A runtime that is put back as it was: those whom the edit had not reached are whole with it, so all others follow.
     Not for an edit that is about the accelerators of the others alone.
     """
@@ -172,11 +172,11 @@ def test_what_services_prove_that_need_not_do_anything(state: State, narrow: boo
     others = [service(number) for number in range(100, 200)]
     fleet.registry.expect(others)
     for name in fleet.services:
-        waits = Stand(fleet.epoch, State.PENDING, narrow=narrow)
+        waits = Stand(fleet.epoch, EditState.PENDING, narrow=narrow)
         fleet.registry.tell(name, {RUNTIME: waits}, asks=True, begun=False)
     for name in others:
         assert not fleet.called
-        since = START - timedelta(hours=1) if state == State.EQUAL else None
+        since = START - timedelta(hours=1) if state == EditState.EQUAL else None
         fleet.registry.tell(name, {RUNTIME: Stand(fleet.epoch, state, since)}, asks=False, begun=False)
     assert len(fleet.called) == begin
     assert (fleet.told()["services"], fleet.told()["rolling"]) == (counted, begin)
@@ -184,7 +184,7 @@ def test_what_services_prove_that_need_not_do_anything(state: State, narrow: boo
 
 def test_a_new_service_proves_an_edit_when_it_has_baked() -> None:
     fleet = edited(20)
-    new = Stand(fleet.epoch, State.EQUAL, fleet.now)
+    new = Stand(fleet.epoch, EditState.EQUAL, fleet.now)
     fleet.registry.tell(service(99), {RUNTIME: new}, asks=False, begun=False)
     fleet.wait(minutes=4)
     assert len(fleet.begun) == 1 and not fleet.called
@@ -198,7 +198,7 @@ def test_services_that_scale_are_no_news() -> None:
     fleet = edited(1)
     fleet.become_whole(*list(fleet.begun))
     fleet.changed.clear()
-    for state, since in ((State.EQUAL, START), (State.IDLE, None), (State.EQUAL, START)):
+    for state, since in ((EditState.EQUAL, START), (EditState.IDLE, None), (EditState.EQUAL, START)):
         fleet.registry.tell(service(99), {RUNTIME: Stand(fleet.epoch, state, since)}, asks=False, begun=False)
     assert not fleet.changed and fleet.told()["services"] == 1
 
@@ -210,7 +210,7 @@ def test_two_edits_at_a_time_are_waited_for_in_the_first_and_counted_in_both() -
     def hear(name: Ref) -> str:
         pending = {RUNTIME: fleet.epoch, MODEL: other}
         said = fleet.registry.ahead(name, pending)
-        stands = {ref: Stand(epoch, State.PENDING) for ref, epoch in pending.items()}
+        stands = {ref: Stand(epoch, EditState.PENDING) for ref, epoch in pending.items()}
         fleet.registry.tell(name, stands, asks=True, begun=not said)
         return said
 

@@ -14,7 +14,7 @@ from ome_operator import api, keys
 from ome_operator.cookbook.ask import Ask, RefusedError
 from ome_operator.cookbook.command import commands
 from ome_operator.cookbook.command import variables as meanings
-from ome_operator.cookbook.layout import Plan, plan
+from ome_operator.cookbook.layout import Proposal, plan
 from ome_operator.cookbook.library import Library, engine, engines
 from ome_operator.cookbook.manifests import manifests
 from ome_operator.cookbook.preset import in_pods, in_shell
@@ -45,7 +45,7 @@ def asks(shelf: Library) -> Iterator[Ask]:
                 )
 
 
-Outcome = tuple[Ask, Plan | str]
+Outcome = tuple[Ask, Proposal | str]
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def outcomes(shelf: Library) -> list[Outcome]:
     return [(ask, answer(ask, shelf)) for ask in asks(shelf)]
 
 
-def answer(ask: Ask, shelf: Library) -> Plan | str:
+def answer(ask: Ask, shelf: Library) -> Proposal | str:
     try:
         made = plan(ask, shelf)
         in_pods(made)  # a version may lack a parser
@@ -95,7 +95,7 @@ def test_every_combination_is_answered_or_refused_with_a_sentence(outcomes: list
 
 def test_every_answer_is_a_command_and_keeps_to_the_nodes(outcomes: list[Outcome]) -> None:
     for ask, made in outcomes:
-        if isinstance(made, Plan):
+        if isinstance(made, Proposal):
             text = commands(made)
             assert made.served.place in text
             assert "None" not in text and "{{" not in text
@@ -105,7 +105,7 @@ def test_every_answer_is_a_command_and_keeps_to_the_nodes(outcomes: list[Outcome
 
 def test_every_variable_of_an_engine_is_read_by_its_version(outcomes: list[Outcome]) -> None:
     """A variable that a version does not know has no effect, and nobody is told."""
-    for made in (one for _, one in outcomes if isinstance(one, Plan) and one.engine.name == "sglang"):
+    for made in (one for _, one in outcomes if isinstance(one, Proposal) and one.engine.name == "sglang"):
         for filled in (in_pods(made), in_shell(made)):
             names = {word.name for launch in filled.launches for word in launch.env if word.name.startswith("SGLANG_")}
             assert names <= made.engine.command_line.variables.keys(), made.engine.version
@@ -113,7 +113,7 @@ def test_every_variable_of_an_engine_is_read_by_its_version(outcomes: list[Outco
 
 def test_every_answer_is_yaml_that_the_operator_renders(outcomes: list[Outcome]) -> None:
     """All kinds parse, the runtime has the sizes of the plan, and a pass over the service has no advice."""
-    for made in (one for _, one in outcomes if isinstance(one, Plan)):
+    for made in (one for _, one in outcomes if isinstance(one, Proposal)):
         model, runtime, namespace, *files, service = yaml.load_all(manifests(made).all, Loader=yaml.CSafeLoader)
         assert [one["kind"] for one in files] == ["ConfigMap"] * len(files)
         assert namespace["metadata"]["name"] == service["metadata"]["namespace"]

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from ome_operator.cookbook.ask import Ask
-from ome_operator.cookbook.layout import Plan, plan
+from ome_operator.cookbook.layout import Proposal, plan
 from ome_operator.cookbook.library import Library
 from ome_operator.cookbook.manifests import manifests
 from ome_operator.cookbook.published import published
 from tests.support import parts
 
 
-def made(shelf: Library, **asked: Any) -> Plan:
+def made(shelf: Library, **asked: Any) -> Proposal:
     return plan(Ask(**{"hardware": "h200", "model": "instruct", **asked}), shelf)
 
 

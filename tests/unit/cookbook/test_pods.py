@@ -8,18 +8,18 @@ import pytest
 import yaml
 
 from ome_operator.cookbook.ask import Ask
-from ome_operator.cookbook.layout import Plan, plan
+from ome_operator.cookbook.layout import Proposal, plan
 from ome_operator.cookbook.library import Library
 from ome_operator.cookbook.manifests import manifests
 
 STACK_KIB = 65536
 
 
-def made(shelf: Library, **asked: Any) -> Plan:
+def made(shelf: Library, **asked: Any) -> Proposal:
     return plan(Ask(**{"hardware": "h200", "model": "instruct", **asked}), shelf)
 
 
-def components(planned: Plan) -> list[dict[str, Any]]:
+def components(planned: Proposal) -> list[dict[str, Any]]:
     spec = yaml.safe_load(manifests(planned).runtime)["spec"]
     return [spec[name] for name in ("engineConfig", "decoderConfig") if name in spec]
 

@@ -11,12 +11,12 @@ import yaml
 from ome_operator.cookbook import fit
 from ome_operator.cookbook.ask import Ask
 from ome_operator.cookbook.command import commands
-from ome_operator.cookbook.layout import Plan, plan
+from ome_operator.cookbook.layout import Proposal, plan
 from ome_operator.cookbook.library import Library
 from ome_operator.cookbook.manifests import manifests
 
 
-def made(shelf: Library, **asked: Any) -> Plan:
+def made(shelf: Library, **asked: Any) -> Proposal:
     return plan(Ask(**{"hardware": "h200", "model": "instruct", **asked}), shelf)
 
 

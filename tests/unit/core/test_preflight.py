@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.observed.preflight import OWN, Checked, Finding
+from ome_operator.core.observed.preflight import OWN, Checked, PreflightFinding
 from ome_operator.core.plan import Plan
 from ome_operator.core.recovery.policy import START
 from ome_operator.core.sync import sync
@@ -16,7 +16,7 @@ from ome_operator.describe.tree import tree
 from tests.support.shapes import Shape
 from tests.support.simulator import World, effects
 
-SHM = Finding("shm", OWN, "/dev/shm has 16 MiB, and 128 are needed", "mount more")
+SHM = PreflightFinding("shm", OWN, "/dev/shm has 16 MiB, and 128 are needed", "mount more")
 
 
 def seen(held: bool, later: float = 0.0, **more: Any) -> tuple[Plan, World]:

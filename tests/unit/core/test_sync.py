@@ -11,7 +11,7 @@ from ome_operator import keys
 from ome_operator.api import InferenceService
 from ome_operator.api.rollout import Rollout
 from ome_operator.core.observed.objects import Deps, Epoch, Observed, Ref, Refusal
-from ome_operator.core.plan import NEEDED, Plan, Stand, State
+from ome_operator.core.plan import NEEDED, EditState, Plan, Stand
 from ome_operator.core.rollout import revisions
 from ome_operator.core.sync import refuse_spec, sync
 from tests.support import parts
@@ -380,23 +380,25 @@ def test_a_service_proves_the_edit_that_it_became_whole_with() -> None:
     """A new service proves nothing, nor does an edit that changes none of its engines."""
     world = World(Shape().service(), numbered(Shape(), 1), 3)
     world.settle()
-    assert "reached" not in world.service.status and world.sync().stands[RUNTIME].state == State.EQUAL
+    assert "reached" not in world.service.status and world.sync().stands[RUNTIME].state == EditState.EQUAL
     world.deps, plans = numbered(Shape(image="b"), 2), stories(world)
     world.settle()
     states = [plan.stands[RUNTIME].state for plan in plans]
-    assert states == sorted(states, reverse=True) and {*states} == {State.PENDING, State.DONE}, "first pending, then done"
-    assert all((plan.rolls or bool(plan.check)) is (plan.stands[RUNTIME].state == State.PENDING) for plan in plans)
+    assert states == sorted(states, reverse=True) and {*states} == {EditState.PENDING, EditState.DONE}, (
+        "first pending, then done"
+    )
+    assert all((plan.rolls or bool(plan.check)) is (plan.stands[RUNTIME].state == EditState.PENDING) for plan in plans)
     (proof,) = world.service.status["reached"]
     at = datetime.fromisoformat(proof["time"])
     assert proof | {"time": ""} == {"kind": "ClusterServingRuntime", "name": "rt", "uid": "u", "generation": 2, "time": ""}
-    assert world.sync().stands[RUNTIME] == Stand(Epoch("u", 2), State.DONE, at)
+    assert world.sync().stands[RUNTIME] == Stand(Epoch("u", 2), EditState.DONE, at)
     world.now += timedelta(hours=1)
     world.edit(Shape(engines=2).service())
     world.settle()
     assert world.sync().stands[RUNTIME].since == at, "scaling up takes nothing of the proof"
     world.deps = numbered(Shape(image="b"), 3)
     world.settle()
-    assert world.sync().stands[RUNTIME].state == State.EQUAL and "reached" not in world.service.status
+    assert world.sync().stands[RUNTIME].state == EditState.EQUAL and "reached" not in world.service.status
 
 
 def test_a_revision_that_a_user_names_waits_for_nobody() -> None:
@@ -443,11 +445,11 @@ def test_what_did_not_become_whole_in_time_fails_the_edit(back: bool) -> None:
         pod.labels[keys.REVISION] == world.service.status["components"]["engine"].get("latestReadyRevision")
     )
     world.settle()
-    assert world.sync().stands[RUNTIME].state == State.FAILED
+    assert world.sync().stands[RUNTIME].state == EditState.FAILED
     assert conditions(world.sync())["RolledOut"][1] == ("RolledBack" if back else "ProgressDeadlineExceeded")
     world.deps = numbered(shape, 3)
     world.settle()
-    assert world.sync().stands[RUNTIME].state != State.FAILED, "the runtime was put back"
+    assert world.sync().stands[RUNTIME].state != EditState.FAILED, "the runtime was put back"
 
 
 def former(world: World, *, made: bool) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ome_operator.core.observed import revisions
-from ome_operator.core.rollout.target import Target, target
+from ome_operator.core.rollout.target import TargetRevision, target
 from ome_operator.describe.history import before, changed, lines
 from tests.unit.core.observed.test_revisions import stored
 
@@ -71,5 +71,5 @@ def test_every_revision_with_what_it_is_now() -> None:
         (target("a", NUMBERS, "a", (), ""), ""),
     ],
 )
-def test_an_undo_goes_to_what_worked_or_to_the_one_before(aim: Target, goes: str) -> None:
+def test_an_undo_goes_to_what_worked_or_to_the_one_before(aim: TargetRevision, goes: str) -> None:
     assert before(KNOWN, aim) == goes

@@ -9,7 +9,7 @@ from ome_operator.core.observed import from_api
 from ome_operator.core.observed.nodes import node
 from ome_operator.describe import cluster, overview, rollout
 from ome_operator.describe.actions import Shell
-from ome_operator.describe.rollout import Progress
+from ome_operator.describe.rollout import StageState
 from ome_operator.describe.states import State
 from tests.support import console
 
@@ -112,7 +112,7 @@ def test_a_node_without_gpus_services_or_weights_is_no_row() -> None:
 # --- rollouts ---------------------------------------------------------------------------------------------------------
 
 
-def rolled(status: str, reason: str) -> list[Progress]:
+def rolled(status: str, reason: str) -> list[StageState]:
     conditions = [{"type": "RolledOut", "status": status, "reason": reason, "message": "why"}]
     return [step.progress for step in rollout.steps({"status": {"conditions": conditions}})]
 
@@ -120,25 +120,25 @@ def rolled(status: str, reason: str) -> list[Progress]:
 @pytest.mark.parametrize(
     ("reason", "at", "how"),
     [
-        ("InvalidSpec", 0, Progress.STOPPED),
-        ("Paused", 1, Progress.STOPPED),
-        ("WaitingForModel", 2, Progress.NOW),
-        ("DoesNotFit", 3, Progress.STOPPED),
-        ("Checking", 4, Progress.NOW),
-        ("DryRunRefused", 4, Progress.STOPPED),
-        ("WaitingForTurn", 5, Progress.NOW),
-        ("RollingOut", 6, Progress.NOW),
-        ("ProgressDeadlineExceeded", 6, Progress.STOPPED),
-        ("RetiringOldSlice", 7, Progress.NOW),
+        ("InvalidSpec", 0, StageState.STOPPED),
+        ("Paused", 1, StageState.STOPPED),
+        ("WaitingForModel", 2, StageState.NOW),
+        ("DoesNotFit", 3, StageState.STOPPED),
+        ("Checking", 4, StageState.NOW),
+        ("DryRunRefused", 4, StageState.STOPPED),
+        ("WaitingForTurn", 5, StageState.NOW),
+        ("RollingOut", 6, StageState.NOW),
+        ("ProgressDeadlineExceeded", 6, StageState.STOPPED),
+        ("RetiringOldSlice", 7, StageState.NOW),
     ],
 )
-def test_a_rollout_is_at_the_step_that_its_reason_names(reason: str, at: int, how: Progress) -> None:
+def test_a_rollout_is_at_the_step_that_its_reason_names(reason: str, at: int, how: StageState) -> None:
     found = rolled("False", reason)
-    assert found == [Progress.DONE] * at + [how] + [Progress.LATER] * (7 - at)
+    assert found == [StageState.DONE] * at + [how] + [StageState.LATER] * (7 - at)
 
 
 def test_a_rollout_that_is_over_has_nothing_left() -> None:
-    assert set(rolled("True", "Complete")) == {Progress.DONE}
+    assert set(rolled("True", "Complete")) == {StageState.DONE}
     assert rollout.steps({}) == []
 
 

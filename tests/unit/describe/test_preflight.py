@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 from ome_operator import keys
-from ome_operator.core.render.on_demand import Place, Trial, trial
+from ome_operator.core.render.on_demand import RankKey, Trial, trial
 from ome_operator.describe.outcome import outcome
-from ome_operator.describe.preflight import Rank, in_place, lines, rank, report, standing
+from ome_operator.describe.preflight import Checkup, in_place, lines, rank, report, standing
 from tests.support import parts
 
 DOWN = {"check": "links", "rank": 1, "said": "port 1 of mlx5_2 is DOWN (Disabled), not ACTIVE", "fix": "look at its cable"}
@@ -22,11 +22,11 @@ def made(size: int = 2, decoder: bool = True, name: str = "svc", groups: int = 1
 
 TRIAL = made()
 RUNS = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
-FIRST, SECOND = Place("engine", 0, 0), Place("engine", 0, 1)
+FIRST, SECOND = RankKey("engine", 0, 0), RankKey("engine", 0, 1)
 
 
 def pod(
-    place: Place, node: str = "", state: dict[str, Any] | None = None, of: Trial = TRIAL, **status: Any
+    place: RankKey, node: str = "", state: dict[str, Any] | None = None, of: Trial = TRIAL, **status: Any
 ) -> dict[str, Any]:
     body = of.pods[place]
     boxes = [{"name": keys.RUNNER, "state": state}] if state is not None else []
@@ -34,18 +34,18 @@ def pod(
     return {**body, "spec": spec, "status": {"phase": "Pending", "containerStatuses": boxes, **status}}
 
 
-def unplaced(place: Place, of: Trial = TRIAL) -> dict[str, Any]:
+def unplaced(place: RankKey, of: Trial = TRIAL) -> dict[str, Any]:
     said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": FULL}
     return pod(place, of=of, conditions=[said])
 
 
-def done(place: Place, node: str, *findings: Any, of: Trial = TRIAL, **more: Any) -> dict[str, Any]:
+def done(place: RankKey, node: str, *findings: Any, of: Trial = TRIAL, **more: Any) -> dict[str, Any]:
     message = json.dumps({"preflight": 1, "rank": place.rank, "findings": findings, "more": 0})
     state = {"terminated": {"exitCode": 0, "message": message}}
     return pod(place, node, state, of, **{"phase": "Succeeded", **more})
 
 
-def ranks(*bodies: tuple[Place, dict[str, Any] | None], of: Trial = TRIAL) -> list[Rank]:
+def ranks(*bodies: tuple[RankKey, dict[str, Any] | None], of: Trial = TRIAL) -> list[Checkup]:
     return [rank(of, place, body) for place, body in bodies]
 
 

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from ome_operator.kube import errors
-from ome_operator.kube.podlogs import Line, Logs, Wanted
+from ome_operator.kube.podlogs import LogLine, Logs, Wanted
 from tests.support.answers import Handler, answers
 
 AT = "2026-01-01T00:00:00Z"
@@ -25,7 +25,7 @@ async def serving(handler: Handler) -> AsyncIterator[Logs]:
             await logs.close()
 
 
-async def lines(logs: Logs, wanted: Wanted) -> list[Line]:
+async def lines(logs: Logs, wanted: Wanted) -> list[LogLine]:
     return [line async for line in logs.lines("team", "p", "main", wanted)]
 
 

@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from ome_operator.lint.finding import Finding, Fix, Hit, Place
+from ome_operator.lint.finding import Finding, Fix, Hit, Location
 from ome_operator.lint.rules import RULES
 from ome_operator.lint.source import patch, spot
 
@@ -31,7 +31,7 @@ GONE = Fix("--enable-deepep-moe", "--moe-a2a-backend=deepep")
 
 
 def hit(object_: str = "ClusterServingRuntime a", fix: Fix | None = GONE) -> Hit:
-    return Hit(Place(object_, "spec"), "has no --enable-deepep-moe", "write", fix)
+    return Hit(Location(object_, "spec"), "has no --enable-deepep-moe", "write", fix)
 
 
 def test_the_line_of_a_finding() -> None:
@@ -39,7 +39,7 @@ def test_the_line_of_a_finding() -> None:
     assert spot(files, hit()) == ("a.yaml", 16)
     assert spot(files, hit(fix=None)) == ("a.yaml", 16), "by the flag in its sentence"
     assert spot(files, hit("InferenceService team/a")) == ("a.yaml", 7)
-    assert spot(files, Hit(Place("InferenceService a", "spec"), "nothing", "do")) == ("a.yaml", 1)
+    assert spot(files, Hit(Location("InferenceService a", "spec"), "nothing", "do")) == ("a.yaml", 1)
     assert spot(files, hit("ClusterBaseModel a")) is None
 
 

@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestServer
 
 from ome_operator.registry.clients import Pods, Router, api_server, engine_load
 from ome_operator.registry.pods import Odd
-from ome_operator.registry.reconcile import Target, Worker
+from ome_operator.registry.reconcile import WantedWorker, Worker
 
 
 class Server:
@@ -71,8 +71,8 @@ async def test_what_is_no_list_of_workers_is_none(
 async def test_adding_and_removing(server: Server, session: aiohttp.ClientSession) -> None:
     server.answers |= {"/workers": (202, {"worker_id": "7"}), "/workers/7": (202, {})}
     router = Router(session, server.url, "key", "for workers")
-    await router.add(Target("http://a:1", "prefill", 8998, "p", "u"))
-    await router.add(Target("http://b:1", "decode", None, "d", "v"))
+    await router.add(WantedWorker("http://a:1", "prefill", 8998, "p", "u"))
+    await router.add(WantedWorker("http://b:1", "decode", None, "d", "v"))
     await router.remove(Worker("7", "http://c:1", "decode", None, 0))
     await router.remove(Worker("8", "http://d:1", "decode", None, 0))  # 404: it is gone
     first = {"url": "http://a:1", "worker_type": "prefill", "bootstrap_port": 8998, "api_key": "for workers"}
@@ -84,13 +84,13 @@ async def test_adding_and_removing(server: Server, session: aiohttp.ClientSessio
     ]
     server.answers["/workers"] = 400, {"error": "bad"}
     with pytest.raises(Odd, match="bad"):
-        await router.add(Target("http://a:1", "prefill", 8998, "p", "u"))
+        await router.add(WantedWorker("http://a:1", "prefill", 8998, "p", "u"))
 
 
 async def test_workers_do_not_get_the_key_of_the_control_plane(server: Server, session: aiohttp.ClientSession) -> None:
     """The router shows it with every prompt: an engine, or whoever has its address, could then redirect prompts."""
     server.answers["/workers"] = 202, {"worker_id": "7"}
-    await Router(session, server.url, "key").add(Target("http://a:1", "decode", None, "p", "u"))
+    await Router(session, server.url, "key").add(WantedWorker("http://a:1", "decode", None, "p", "u"))
     assert server.sent == [("POST", "/workers", "Bearer key", {"url": "http://a:1", "worker_type": "decode"})]
 
 
@@ -103,7 +103,7 @@ async def test_a_router_that_wants_another_key_is_told_apart(server: Server, ses
 async def test_a_router_that_restarted_forgot_what_it_was_sent(server: Server, session: aiohttp.ClientSession) -> None:
     server.answers |= {"/workers": (202, {"worker_id": "7"}), "/workers/7": (200, {"job_status": {}})}
     router = Router(session, server.url, "")
-    await router.add(Target("http://a:1", "decode", None, "p", "u"))
+    await router.add(WantedWorker("http://a:1", "decode", None, "p", "u"))
     assert not await router.forgot("http://a:1")
     del server.answers["/workers/7"]
     assert await router.forgot("http://a:1")

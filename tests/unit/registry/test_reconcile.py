@@ -4,7 +4,16 @@ from typing import Any
 
 import pytest
 
-from ome_operator.registry.reconcile import Pod, RegistrySettings, RoleSpec, Step, Target, Worker, WorkerMemory, reconcile
+from ome_operator.registry.reconcile import (
+    Pod,
+    RegistrySettings,
+    RoleSpec,
+    WantedWorker,
+    Worker,
+    WorkerChanges,
+    WorkerMemory,
+    reconcile,
+)
 
 TERMS = RegistrySettings((RoleSpec("engine", "prefill", 30000, 2, "p"), RoleSpec("decoder", "decode", 30000, 1, "d")))
 NOW = 1000.0
@@ -32,19 +41,24 @@ def worker(url: str = P0, kind: str = "prefill", port: int | None = 8998, runnin
     return Worker(f"id-{url}", url, kind, port, running)
 
 
-def step(pods: Any = (), workers: Any = (), memory: WorkerMemory | None = None, now: float = NOW, **more: Any) -> Step:
+def step(
+    pods: Any = (), workers: Any = (), memory: WorkerMemory | None = None, now: float = NOW, **more: Any
+) -> WorkerChanges:
     """One call."""
     return reconcile(pods, workers, memory or WorkerMemory(), TERMS, now, **more)
 
 
-def removed(one: Step) -> list[tuple[str, str]]:
+def removed(one: WorkerChanges) -> list[tuple[str, str]]:
     """URLs and reasons."""
     return [(each.worker.url, each.why) for each in one.remove]
 
 
 def test_a_whole_group_is_added_as_what_it_is() -> None:
     done = step([*GROUP, decode()])
-    assert done.add == (Target(D0, "decode", None, "d-0", "u-d"), Target(P0, "prefill", 8998, "p-0-0", "u-p-0-0"))
+    assert done.add == (
+        WantedWorker(D0, "decode", None, "d-0", "u-d"),
+        WantedWorker(P0, "prefill", 8998, "p-0-0", "u-p-0-0"),
+    )
     assert not done.remove
 
 
@@ -183,7 +197,7 @@ def test_a_clock_that_was_set_back_makes_nothing_wait_for_it() -> None:
     assert step((GROUP[0], rank(1, started=NOW + hour))).add, "a rank that starts an hour from now started before"
 
 
-def strangers(one: Step) -> list[str]:
+def strangers(one: WorkerChanges) -> list[str]:
     """URLs of workers that nobody of ours put there."""
     return [each.worker.url for each in one.remove if each.stranger]
 

@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestServer
 from ome_operator.errors import UserError
 from ome_operator.storage import reach
 from ome_operator.storage.addresses import address, listed, place
-from ome_operator.storage.grants import Grant, Guard, Trust, grant
+from ome_operator.storage.grants import Grant, ModelGrant, Trust, grant
 from ome_operator.storage.http import session
 from ome_operator.storage.listing import Refused
 from ome_operator.storage.sources import Access, bucket, source
@@ -23,8 +23,8 @@ TOKEN = Grant(name="hf-token", hosts=("huggingface.co",), namespaces=("team-a",)
 TRUST = Trust(secrets={"hf-token": TOKEN})
 
 
-def guard(namespace: str = "team-a", key: str = "hf-token", uri: str = "hf://org/model", trust: Trust = TRUST) -> Guard:
-    return Guard(trust, namespace, key, uri)
+def guard(namespace: str = "team-a", key: str = "hf-token", uri: str = "hf://org/model", trust: Trust = TRUST) -> ModelGrant:
+    return ModelGrant(trust, namespace, key, uri)
 
 
 def test_a_secret_goes_where_an_administrator_says() -> None:
@@ -49,7 +49,7 @@ def test_a_secret_goes_where_an_administrator_says() -> None:
         ),
     ],
 )
-def test_and_nowhere_else(given: Guard, where: str, said: str) -> None:
+def test_and_nowhere_else(given: ModelGrant, where: str, said: str) -> None:
     with pytest.raises(Refused, match=said):
         given.shows(where)
 

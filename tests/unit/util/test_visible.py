@@ -19,7 +19,7 @@ from ome_operator.cli.output import Format, emit
 from ome_operator.core.observed.objects import Observed
 from ome_operator.describe.tree import tree
 from ome_operator.errors import UserError
-from ome_operator.kube.podlogs import Line
+from ome_operator.kube.podlogs import LogLine
 from ome_operator.util.log_format import configure
 from ome_operator.util.visible import everywhere, visible
 
@@ -106,7 +106,7 @@ def test_lines_of_containers(terminal: bool, capsys: pytest.CaptureFixture[str])
     """A program gets them as they are."""
     shown = _Shown(1, False)
     shown._terminal = terminal
-    shown("a", Line("", "\x1b[32mINFO\x1b[0m \x1b[2Jx\ty"))
+    shown("a", LogLine("", "\x1b[32mINFO\x1b[0m \x1b[2Jx\ty"))
     assert capsys.readouterr().out == ("a │ INFO ␛[2Jx\ty\n" if terminal else "a │ \x1b[32mINFO\x1b[0m \x1b[2Jx\ty\n")
 
 

@@ -26,7 +26,7 @@ from ome_operator.kube.resources import RESOURCES
 from ome_operator.settings import Settings
 from ome_operator.watch import handlers
 from ome_operator.watch.sink import CannotWatch, Watched
-from ome_operator.watch.told import Told
+from ome_operator.watch.told import Told, traced
 from tests.support.answers import answers
 from tests.support.deep import HERE, MOST, filled
 
@@ -167,6 +167,9 @@ def _cut(request: web.Request) -> None:
 
 class Everywhere(Told):
     """All that kopf asks for can be watched."""
+
+    def trace(self) -> aiohttp.TraceConfig:
+        return traced([self])
 
     async def there(self, path: str, *, refused: bool = False) -> bool:
         return True

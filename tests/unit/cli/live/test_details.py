@@ -7,11 +7,11 @@ import pytest
 
 from ome_operator.cli.live import details as reading
 from ome_operator.cli.live.details import details
-from ome_operator.cli.live.traffic import MOST, Traffic, leaders, port
+from ome_operator.cli.live.traffic import MOST, TrafficSamples, leaders, port
 from ome_operator.describe.actions import Shell
 from ome_operator.describe.causes import causes
 from ome_operator.kube.errors import Forbidden, KubeError, Transient
-from ome_operator.kube.podlogs import Line, Wanted
+from ome_operator.kube.podlogs import LogLine, Wanted
 from tests.support import console
 from tests.support.bodies import Cluster
 from tests.support.fake_api import FakeApi
@@ -24,12 +24,12 @@ ILL = "kimi-k2-instruct-decoder-44924f87-0-w-7"
 async def told(answers: dict[bool, Any], **more: Any) -> Any:
     """The log of the rank that crashes; `answers`: of the former container, or of the present."""
 
-    async def read(_: str, pod: str, __: str, wanted: Wanted) -> AsyncIterator[Line]:
+    async def read(_: str, pod: str, __: str, wanted: Wanted) -> AsyncIterator[LogLine]:
         answer = answers[wanted.previous]
         if isinstance(answer, KubeError):
             raise answer
         for text in answer:
-            yield Line("", text)
+            yield LogLine("", text)
 
     found = causes(BOARD.trees[KIMI], BOARD.bodies[KIMI]["status"]["conditions"], Shell())
     pods = {name.partition("/")[2]: body for name, body in BOARD.pods.items()}
@@ -76,8 +76,8 @@ def test_a_group_that_is_not_ready_is_not_asked() -> None:
     assert [(leader.pod.split("-")[3], leader.counts) for leader in leaders(BOARD.trees[KIMI], pods)] == [("engine", False)]
 
 
-async def sampled(cluster: Cluster, key: tuple[str, str]) -> Traffic:
-    board, found = cluster.seen(), Traffic()
+async def sampled(cluster: Cluster, key: tuple[str, str]) -> TrafficSamples:
+    board, found = cluster.seen(), TrafficSamples()
     pods = {name.partition("/")[2]: body for name, body in board.pods.items()}
     await found.sample(cluster.page, board.trees[key], pods, board.simulated, 1.0)
     return found

@@ -9,13 +9,13 @@ import pytest
 from ome_operator.cli.live import logs as asked
 from ome_operator.cli.live.logs import Source, follow, merged
 from ome_operator.kube import errors
-from ome_operator.kube.podlogs import Line, Logs, Wanted
+from ome_operator.kube.podlogs import LogLine, Logs, Wanted
 
-Script = list[Line | Exception]
+Script = list[LogLine | Exception]
 
 
-def at(second: int, text: str) -> Line:
-    return Line(f"2026-01-01T00:00:{second:02}.000000000Z", text)
+def at(second: int, text: str) -> LogLine:
+    return LogLine(f"2026-01-01T00:00:{second:02}.000000000Z", text)
 
 
 def source(pod: str) -> Source:
@@ -29,7 +29,7 @@ class Played:
         self.scripts = scripts
         self.asked: list[tuple[str, Wanted]] = []
 
-    async def lines(self, namespace: str, pod: str, container: str, wanted: Wanted) -> AsyncIterator[Line]:
+    async def lines(self, namespace: str, pod: str, container: str, wanted: Wanted) -> AsyncIterator[LogLine]:
         self.asked.append((pod, wanted))
         script = self.scripts[pod].pop(0) if self.scripts[pod] else [errors.NotFound(f"no pod {pod}")]
         for one in script:
@@ -46,7 +46,7 @@ class Seen:
         self.shown: list[tuple[str, str]] = []
         self.complaints: list[str] = []
 
-    def show(self, label: str, line: Line) -> None:
+    def show(self, label: str, line: LogLine) -> None:
         self.shown.append((label, line.text))
 
 

@@ -21,24 +21,24 @@ def live(
 
 
 def test_ours_by_uid_and_by_our_apply() -> None:
-    assert controller_ref.claim(live({"uid": "me"}, APPLIED), "kimi", "me") == controller_ref.Claim(uid="object")
+    assert controller_ref.claim_object(live({"uid": "me"}, APPLIED), "kimi", "me") == controller_ref.Ownership(uid="object")
 
 
 def test_of_this_service_but_made_by_another_operator() -> None:
-    found = controller_ref.claim(live({"uid": "me"}, THEIRS), "kimi", "me").refusal
+    found = controller_ref.claim_object(live({"uid": "me"}, THEIRS), "kimi", "me").refusal
     assert found is not None
     assert found.reason == "NameTaken"
     assert "made by manager: run `ome adopt service ns/kimi`" in found.message
 
 
 def test_of_a_former_service_of_this_name() -> None:
-    found = controller_ref.claim(live({"uid": "former"}, APPLIED), "kimi", "me").refusal
+    found = controller_ref.claim_object(live({"uid": "former"}, APPLIED), "kimi", "me").refusal
     assert found is not None
     assert found.reason == "Waiting"
 
 
 def test_an_orphan_of_ours_is_adopted() -> None:
-    assert controller_ref.claim(live(None, APPLIED), "kimi", "me") == controller_ref.Claim(uid="object")
+    assert controller_ref.claim_object(live(None, APPLIED), "kimi", "me") == controller_ref.Ownership(uid="object")
 
 
 def test_somebody_elses() -> None:
@@ -48,7 +48,7 @@ def test_somebody_elses() -> None:
         live(None, THEIRS),
         live(None, APPLIED, {keys.SERVICE: "other", keys.MANAGED_BY: keys.MANAGER}),
     ):
-        found = controller_ref.claim(other, "kimi", "me").refusal
+        found = controller_ref.claim_object(other, "kimi", "me").refusal
         assert found is not None
         assert found.reason == "NameTaken"
         assert "Service kimi" in found.message

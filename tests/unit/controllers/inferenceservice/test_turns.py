@@ -8,7 +8,7 @@ from ome_operator.controllers.base import Core
 from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.reconciler import InferenceServiceReconciler
 from ome_operator.core.observed.objects import Epoch, Observed, Ref
-from ome_operator.core.plan import Check, Plan, Stand, State
+from ome_operator.core.plan import Check, EditState, Plan, Stand
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.settings import Settings
 from tests.support.fake_api import FakeApi
@@ -40,7 +40,7 @@ class Rig:
 
     def sync(self, service: Any, _: Any, observed: Observed, __: Any) -> Plan:
         self.said[service.name] = observed.ahead({RUNTIME: EPOCH})
-        found = self.plans.get(service.name, plan(State.PENDING, rolls=True))
+        found = self.plans.get(service.name, plan(EditState.PENDING, rolls=True))
         if isinstance(found, Exception):
             raise found
         return found
@@ -56,8 +56,8 @@ def body(name: str) -> dict[str, Any]:
     return {**makers.BODY, "metadata": {**makers.BODY["metadata"], "name": name, "uid": f"uid-{name}"}}
 
 
-def plan(state: State, **more: Any) -> Plan:
-    since = makers.NOW if state == State.DONE else None
+def plan(state: EditState, **more: Any) -> Plan:
+    since = makers.NOW if state == EditState.DONE else None
     return Plan(stands={RUNTIME: Stand(EPOCH, state, since)}, status={"conditions": []}, **more)
 
 
@@ -79,7 +79,7 @@ async def test_the_first_begins_when_both_were_looked_at_and_the_second_when_it_
     assert "wave 1 of 2" in await rig.look(A) and A not in rig.woken, "nobody knows how the other stands"
     assert "wave 2 of 2" in await rig.look(B) and A in rig.woken
     assert await rig.look(A) == ""
-    rig.plans["a"] = plan(State.DONE)
+    rig.plans["a"] = plan(EditState.DONE)
     await rig.look(A)
     assert B not in rig.woken
     rig.now += timedelta(minutes=5)
@@ -100,10 +100,10 @@ async def test_who_was_called_keeps_its_turn_in_a_dry_run_and_loses_it_behind_a_
     rig = Rig()
     await rig.look(A)
     await rig.look(B)
-    rig.plans["a"] = plan(State.PENDING, check=(Check("r.1", ()),))
+    rig.plans["a"] = plan(EditState.PENDING, check=(Check("r.1", ()),))
     await rig.look(A)
     assert B not in rig.woken
-    rig.plans["a"] = plan(State.PENDING)
+    rig.plans["a"] = plan(EditState.PENDING)
     await rig.look(A)
     assert B in rig.woken
 

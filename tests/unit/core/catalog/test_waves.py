@@ -11,7 +11,7 @@ from ome_operator import keys
 from ome_operator.core.catalog.status import accelerator_status, model_status, runtime_status
 from ome_operator.core.catalog.waves import LISTED, Tally, events, status, steps
 from ome_operator.core.observed.objects import Ref
-from ome_operator.core.rollout.waves import Turn
+from ome_operator.core.rollout.waves import CurrentWave
 from tests.support import parts
 
 UNTIL = datetime(2026, 1, 1, 12, 5, tzinfo=UTC)
@@ -22,7 +22,7 @@ def service(number: int) -> Ref:
 
 
 def told(wave: int = 1, done: int = 0, rolling: int = 1, waiting: int = 9, failed: int = 0, **more: Any) -> dict[str, Any]:
-    turn = Turn(wave, 4, (1, 2, 5, 10)[wave - 1], 0, more.get("until"))
+    turn = CurrentWave(wave, 4, (1, 2, 5, 10)[wave - 1], 0, more.get("until"))
     return status(more.get("generation", 3), turn, Tally(done, rolling, waiting, tuple(service(n) for n in range(failed))))
 
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from ome_operator import keys
 from ome_operator.core.observed import from_api
-from ome_operator.core.observed.preflight import MANY, OWN, SAID, Checked, Finding, alone, began, read
+from ome_operator.core.observed.preflight import MANY, OWN, SAID, Checked, PreflightFinding, alone, began, read
 from tests.unit.core.observed.test_from_api_pod import body, container
 
 SHM = {"check": "shm", "rank": 3, "said": "/dev/shm has 16 MiB, and 128 are needed", "fix": "mount more"}
-FOUND = Finding("shm", 3, SHM["said"], "mount more")  # type: ignore[arg-type]
+FOUND = PreflightFinding("shm", 3, SHM["said"], "mount more")  # type: ignore[arg-type]
 
 
 def ended(message: str, code: int = 0) -> dict[str, Any]:

@@ -4,15 +4,15 @@ import time
 
 import pytest
 
-from ome_operator.core.placement.packing import Kind, Room, most, together
+from ome_operator.core.placement.packing import PodClass, Room, most, together
 
 GPU = "nvidia.com/gpu"
 EIGHT: Room = ((GPU, 8),)
 
 
-def kind(pods: int, gpus: int, *apart: int) -> Kind:
+def kind(pods: int, gpus: int, *apart: int) -> PodClass:
     """Pods with so many GPUs each."""
-    return Kind(pods, ((GPU, gpus),), frozenset(apart))
+    return PodClass(pods, ((GPU, gpus),), frozenset(apart))
 
 
 def places(room: Room, *takes: int, number: int = 1) -> list[tuple[Room, frozenset[int]]]:
@@ -34,7 +34,7 @@ def places(room: Room, *takes: int, number: int = 1) -> list[tuple[Room, frozens
         ([kind(3, 1)], places((), 0), None),
     ],
 )
-def test_places(kinds: list[Kind], nodes: list[tuple[Room, frozenset[int]]], found: int | None) -> None:
+def test_places(kinds: list[PodClass], nodes: list[tuple[Room, frozenset[int]]], found: int | None) -> None:
     assert together(kinds, nodes) == found
 
 

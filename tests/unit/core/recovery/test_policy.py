@@ -1,11 +1,11 @@
 """What users say about recovery, in the service and in its runtime."""
 
-from ome_operator.core.recovery.policy import FIRST, HANG, LAST, Policy, pause, policy
+from ome_operator.core.recovery.policy import FIRST, HANG, LAST, RecoveryPolicy, pause, policy
 from tests.support import parts
 
 
 def test_defaults() -> None:
-    assert policy(parts.service(engine={}), None, "engine") == Policy()
+    assert policy(parts.service(engine={}), None, "engine") == RecoveryPolicy()
 
 
 def test_the_service_wins_over_its_runtime_field_by_field() -> None:

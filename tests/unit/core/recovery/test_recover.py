@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ome_operator.core.observed.objects import Node, Observed, Pod, Termination
-from ome_operator.core.plan import NodeLost, Plan, sight
+from ome_operator.core.plan import NodeLost, Plan, fingerprint
 from ome_operator.core.recovery.record import stamp
 from ome_operator.core.sync import sync
 from tests.support import parts
@@ -87,7 +87,7 @@ def test_a_recycle_reads_the_pods_of_its_own_group_and_of_no_other(group: int, r
     (recycle,) = go(world, broken).recycle
     assert selected(world, recycle.selector) == {pod.name for pod in mine}
     assert {each.name for each in recycle.delete} == {pod.name for pod in mine if pod.rank != rank}
-    assert recycle.pods == {sight(pod) for pod in pods if pod.name in selected(world, recycle.selector)}
+    assert recycle.pods == {fingerprint(pod) for pod in pods if pod.name in selected(world, recycle.selector)}
 
 
 def selected(world: World, selector: str) -> set[str]:

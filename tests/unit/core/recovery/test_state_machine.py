@@ -10,13 +10,13 @@ from ome_operator.core.observed.objects import Pod, Termination
 from ome_operator.core.observed.preflight import Checked
 from ome_operator.core.recovery import record as rec
 from ome_operator.core.recovery.group import Group
-from ome_operator.core.recovery.policy import FIRST, STABLE, Policy
+from ome_operator.core.recovery.policy import FIRST, STABLE, RecoveryPolicy
 from ome_operator.core.recovery.record import GroupRecord, stamp
-from ome_operator.core.recovery.state_machine import APART, TURN, Circumstances, Step, advance
+from ome_operator.core.recovery.state_machine import APART, TURN, Circumstances, Transition, advance
 from ome_operator.core.recovery.systemic import PLACING, _pending, together
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-PLAIN = Policy()
+PLAIN = RecoveryPolicy()
 NEW = GroupRecord("g-0", "engine", "r", 0)
 
 
@@ -37,7 +37,9 @@ WHOLE = group(pod(0), pod(1))
 LOST = group(pod(0), pod(1, "1new"))
 
 
-def go(one: Group, record: GroupRecord, policy: Policy = PLAIN, later: float = 0.0, lost: bool = False, **more: Any) -> Step:
+def go(
+    one: Group, record: GroupRecord, policy: RecoveryPolicy = PLAIN, later: float = 0.0, lost: bool = False, **more: Any
+) -> Transition:
     """One pass."""
     return advance(one, record, Circumstances(policy, lambda _: lost, NOW + timedelta(seconds=later), **more))
 
@@ -81,7 +83,7 @@ def test_ranks_that_start_again_by_themselves_are_waited_for() -> None:
     assert (met.phase, met.recycles, met.incarnation) == (rec.READY, 0, 2)
     late = go(half, step.record, later=60).record
     assert (late.phase, late.recycles) == (rec.RECYCLING, 1)
-    at_once = go(half, READY, Policy(self_heal=0.0)).record
+    at_once = go(half, READY, RecoveryPolicy(self_heal=0.0)).record
     assert at_once.phase == rec.RECYCLING
 
 
@@ -172,7 +174,7 @@ def test_a_leader_that_ends_politely_keeps_its_ranks_until_it_is_gone() -> None:
 
 
 def test_recycles_in_a_row_wait_longer_and_longer_and_end_at_the_limit() -> None:
-    policy = Policy(limit=2)
+    policy = RecoveryPolicy(limit=2)
     first = go(LOST, READY, policy).record
     again = go(group(pod(0, "0new"), pod(1, "1new")), first, policy, later=5).record
     broken = group(pod(0, "0new"), pod(1, "1newer"))
@@ -227,7 +229,7 @@ def test_pods_of_a_drifted_template_go_with_their_group() -> None:
 
 
 def test_an_engine_that_survives_a_lost_rank_keeps_its_group() -> None:
-    elastic = Policy(spare=1)
+    elastic = RecoveryPolicy(spare=1)
     away = group(pod(0), pod(2), size=3)
     ready = go(group(pod(0), pod(1), pod(2), size=3), NEW, elastic).record
     assert go(away, ready, elastic).record == ready
@@ -243,7 +245,7 @@ def test_an_engine_that_survives_a_lost_rank_keeps_its_group() -> None:
 
 
 def test_none_recycles_nothing_and_still_tells() -> None:
-    off = Policy(recycles=False)
+    off = RecoveryPolicy(recycles=False)
     record = go(LOST, READY, off).record
     assert (record.phase, record.recycles, record.incarnation) == (rec.READY, 0, 2)
     assert record.failure and record.failure["reason"] == "PodReplaced"

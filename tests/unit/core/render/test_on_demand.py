@@ -9,7 +9,7 @@ from ome_operator import keys
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.placement.demand import demand
 from ome_operator.core.render import meta, services
-from ome_operator.core.render.on_demand import APPARMOR, Place, Trial, owned, trial
+from ome_operator.core.render.on_demand import APPARMOR, RankKey, Trial, owned, trial
 from ome_operator.core.render.statefulsets import Stored
 from ome_operator.describe.outcome import outcome
 from tests.support import parts, selectors
@@ -139,7 +139,7 @@ def test_the_check_is_its_only_work_and_it_ends_by_itself() -> None:
 
 def test_ranks_find_each_other_and_none_of_the_service() -> None:
     pods = made().pods
-    leader, worker = pods[Place("decoder", 0, 0)], pods[Place("decoder", 0, 1)]
+    leader, worker = pods[RankKey("decoder", 0, 0)], pods[RankKey("decoder", 0, 1)]
     facts = json.loads(env(worker)["OME_PREFLIGHT"])
     assert facts == {
         "rank": "$(LWS_WORKER_INDEX)",
@@ -152,7 +152,7 @@ def test_ranks_find_each_other_and_none_of_the_service() -> None:
         "gpus": 8,
     }
     assert (env(leader)["LWS_WORKER_INDEX"], env(worker)["LWS_WORKER_INDEX"]) == ("0", "1")
-    assert env(worker)["LWS_GROUP_INDEX"] == "0" and env(pods[Place("engine", 1, 1)])["LWS_GROUP_INDEX"] == "1"
+    assert env(worker)["LWS_GROUP_INDEX"] == "0" and env(pods[RankKey("engine", 1, 1)])["LWS_GROUP_INDEX"] == "1"
     assert env(leader)["LWS_LEADER_ADDRESS"] == f"$(POD_NAME).{NAME}.team"
     assert env(worker)["LWS_LEADER_ADDRESS"] == f"{NAME}-decoder-$(LWS_GROUP_INDEX)-0.{NAME}.team"
     assert env(leader)["ROLE"] == "decoder", "the kubelet would find no such label"
@@ -162,20 +162,20 @@ def test_ranks_find_each_other_and_none_of_the_service() -> None:
 
 def test_names_that_only_begin_alike_stay() -> None:
     said = ["--a=my-svc-pods.x", "--b=svc-podsy", "http://svc-pods:8080/", "svc-pods"]
-    pod = made(roles(runner={**BOX, "args": said})).pods[Place("engine", 0, 0)]
+    pod = made(roles(runner={**BOX, "args": said})).pods[RankKey("engine", 0, 0)]
     assert box(pod)["args"] == ["--a=my-svc-pods.x", "--b=svc-podsy", f"http://{NAME}:8080/", NAME]
 
 
 def test_a_service_that_is_looked_at_in_place_too_is_looked_at_a_single_time() -> None:
     """And what the check of its own mounts counts as no place that an init container fills."""
-    pod = made(roles({keys.PREFLIGHT: "Require"})).pods[Place("engine", 0, 0)]
+    pod = made(roles({keys.PREFLIGHT: "Require"})).pods[RankKey("engine", 0, 0)]
     assert "initContainers" not in pod["spec"] and json.loads(env(pod)["OME_PREFLIGHT"])["fetched"] == ["/cache"]
-    bare = made(roles({keys.PREFLIGHT: "Require"}, initContainers=[])).pods[Place("engine", 0, 0)]
+    bare = made(roles({keys.PREFLIGHT: "Require"}, initContainers=[])).pods[RankKey("engine", 0, 0)]
     assert "fetched" not in json.loads(env(bare)["OME_PREFLIGHT"])
 
 
 def test_keys_for_ssh_need_not_be_there_yet() -> None:
-    volumes = {each["name"]: each for each in made().pods[Place("engine", 0, 0)]["spec"]["volumes"]}
+    volumes = {each["name"]: each for each in made().pods[RankKey("engine", 0, 0)]["spec"]["volumes"]}
     assert volumes["ssh"]["secret"]["optional"] is True
 
 
@@ -196,19 +196,19 @@ def near(selector: Any, **more: Any) -> dict[str, Any]:
 def test_pods_of_a_run_stand_to_each_other_as_those_of_the_service(kind: str) -> None:
     other = near({"matchLabels": {"app": "cache"}})
     part = {REQUIRED: [near(OWN), other], PREFERRED: [{"weight": 7, "podAffinityTerm": near(OWN)}]}
-    pod = made(roles(affinity={kind: part})).pods[Place("engine", 0, 0)]
+    pod = made(roles(affinity={kind: part})).pods[RankKey("engine", 0, 0)]
     found = pod["spec"]["affinity"][kind]
     before = [near(OWN)] if kind == "podAntiAffinity" else []  # pods that serve have to be avoided, too
     assert found[REQUIRED] == [*before, near(MARKED), other]
     assert [each["podAffinityTerm"] for each in found[PREFERRED]] == [*before, near(MARKED)]
     assert all(each["weight"] == 7 for each in found[PREFERRED])
-    decode = made(roles(affinity={kind: part})).pods[Place("decoder", 0, 0)]["spec"]["affinity"][kind]
+    decode = made(roles(affinity={kind: part})).pods[RankKey("decoder", 0, 0)]["spec"]["affinity"][kind]
     assert decode[REQUIRED] == [near(OWN), other], "it is about others"
 
 
 def test_spread_and_keys_of_labels() -> None:
     spread = [{**near(OWN, matchLabelKeys=[keys.GROUP_INDEX]), "maxSkew": 1}]
-    pod = made(roles(topologySpreadConstraints=spread)).pods[Place("engine", 0, 0)]
+    pod = made(roles(topologySpreadConstraints=spread)).pods[RankKey("engine", 0, 0)]
     (found,) = pod["spec"]["topologySpreadConstraints"]
     assert found["labelSelector"] == MARKED and found["maxSkew"] == 1
     assert found["matchLabelKeys"] == [f"{keys.PREFLIGHT_LABEL}ome.io_group"]
@@ -217,13 +217,13 @@ def test_spread_and_keys_of_labels() -> None:
 
 def test_an_annotation_about_a_container_that_is_not_there_is_refused_by_kubernetes() -> None:
     about = {f"{APPARMOR}ome-container": "unconfined", f"{APPARMOR}exporter": "unconfined"}
-    pod = made(roles(annotations=about)).pods[Place("engine", 0, 0)]
+    pod = made(roles(annotations=about)).pods[RankKey("engine", 0, 0)]
     assert pod["metadata"]["annotations"] == {f"{APPARMOR}ome-container": "unconfined"}
 
 
 def test_a_pod_goes_with_its_service() -> None:
     headless = {**made().headless, "metadata": {"name": NAME, "uid": "u7"}}
-    pod = made().pods[Place("engine", 0, 0)]
+    pod = made().pods[RankKey("engine", 0, 0)]
     (owner,) = owned(pod, headless)["metadata"]["ownerReferences"]
     assert owner == {"apiVersion": "v1", "kind": "Service", "name": NAME, "uid": "u7"}
     assert "ownerReferences" not in pod["metadata"]

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from ome_operator.core.render import meta, scaling
-from ome_operator.core.resolve.scaling import Policy
+from ome_operator.core.resolve.scaling import ReplicaPolicy
 
 OWNER = meta.Owner("svc", "team", "u")
 
 
-def counts(**changed: Any) -> Policy:
+def counts(**changed: Any) -> ReplicaPolicy:
     """A policy of one group."""
-    return Policy(1, 1, None, None, "", 0, {}, "")._replace(**changed)
+    return ReplicaPolicy(1, 1, None, None, "", 0, {}, "")._replace(**changed)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from ome_operator.core.problem import ProblemError
 from ome_operator.core.resolve.scaling import policy
 from ome_operator.core.selection.accelerator import accelerated
-from ome_operator.core.weights.availability import held
+from ome_operator.core.weights.availability import availability
 from ome_operator.core.weights.mount import claim, mount, weights
 from tests.support import parts
 
@@ -97,12 +97,12 @@ def test_a_claim_needs_no_node_and_another_namespaces_is_refused() -> None:
     [([(1, 4), (1, 12)], 16), ([(3, 1), (2, 1)], 1), ([(2, 2), (5, 1)], 4), ([(0, 4)], 0), ([(0, 1)], 0), ([], 0)],
 )
 def test_nodes_that_groups_need(groups: list[tuple[int, int]], need: int) -> None:
-    found = held([identity("hf://a/b")], groups, parts.deps(parts.model(), nodes=4))
+    found = availability([identity("hf://a/b")], groups, parts.deps(parts.model(), nodes=4))
     assert (found.have, found.need, found.enough) == (4, need, need <= 4)
 
 
 def test_a_claim_is_everywhere() -> None:
-    assert held([identity("pvc://weights")], [(9, 9)], parts.deps()).enough
+    assert availability([identity("pvc://weights")], [(9, 9)], parts.deps()).enough
 
 
 def counts(above: dict[str, Any], below: dict[str, Any] | None = None, scaler: str = "") -> Any:

@@ -12,7 +12,7 @@ from ome_operator.controllers.base import CORE
 from ome_operator.controllers.manager import Manager
 from ome_operator.core.observed.judging import silent
 from ome_operator.core.observed.objects import Deps
-from ome_operator.core.plan import State
+from ome_operator.core.plan import EditState
 from ome_operator.lint import rules
 from ome_operator.lint.judge import ADVISED, Judge
 from ome_operator.machinery.metrics import Metrics
@@ -111,7 +111,9 @@ def test_a_new_service_makes_nothing_and_says_why() -> None:
 def test_other_services_of_the_runtime_wait_for_nobody_whose_edit_is_refused() -> None:
     found = edited(world(GOOD), BAD)
     plan = found.sync()
-    assert {stand.state for ref, stand in plan.stands.items() if "Runtime" in ref.kind} == {State.IDLE} and not plan.rolls
+    assert {stand.state for ref, stand in plan.stands.items() if "Runtime" in ref.kind} == {
+        EditState.IDLE
+    } and not plan.rolls
 
 
 def test_an_annotation_overrides_the_rule() -> None:

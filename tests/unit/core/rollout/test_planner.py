@@ -2,7 +2,7 @@
 
 import pytest
 
-from ome_operator.core.rollout.planner import Bounds, Counts, Groups, stay, step
+from ome_operator.core.rollout.planner import Bounds, Counts, GroupCounts, stay, step
 
 WANTED = {"engine": 3}
 SURGE = Bounds({"engine": 1}, {"engine": 0})
@@ -12,7 +12,7 @@ MISSING = Bounds({"engine": 0}, {"engine": 1})
 def some(have: int, ready: int | None = None, dying: int = 0) -> Counts:
     """Engine groups of a slice, those first that are ready, and so many more that are on their way out."""
     serves = have if ready is None else ready
-    return {"engine": Groups(have, (True,) * serves + (False,) * (have - serves), have + dying)}
+    return {"engine": GroupCounts(have, (True,) * serves + (False,) * (have - serves), have + dying)}
 
 
 def grown(bounds: Bounds, new: Counts, old: Counts) -> int:
@@ -57,6 +57,6 @@ def test_while_nothing_may_be_replaced_they_count_as_well() -> None:
 
 def test_each_role_has_its_own_room() -> None:
     wanted, bounds = {"engine": 2, "decoder": 2}, Bounds({"engine": 1, "decoder": 1}, {})
-    new = {"engine": Groups(1, (True,), 2), "decoder": Groups(1, (True,), 1)}
-    old = {"engine": Groups(1, (True,), 1), "decoder": Groups(1, (True,), 1)}
+    new = {"engine": GroupCounts(1, (True,), 2), "decoder": GroupCounts(1, (True,), 1)}
+    old = {"engine": GroupCounts(1, (True,), 1), "decoder": GroupCounts(1, (True,), 1)}
     assert step(wanted, "new", {"new": new, "old": old}, bounds)["new"] == {"engine": 1, "decoder": 2}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ome_operator.core.observed.objects import Epoch, Ref
-from ome_operator.core.plan import Stand, State
+from ome_operator.core.plan import EditState, Stand
 from ome_operator.core.rollout.shared_edits import pending, reached, shared_by, stands, whole_before
 
 RUNTIME, MODEL = Ref("ClusterServingRuntime", "", "rt"), Ref("BaseModel", "team", "m")
@@ -112,20 +112,20 @@ def equal(status: str, *more: dict[str, str], current: bool = True) -> Stand:
 def test_what_is_whole_with_the_object_as_it_is_is_equal_to_it() -> None:
     """Since it is ready: it may have waited for an edit that was taken back."""
     lost = {"type": "Recovered", "status": "False", "lastTransitionTime": "2026-01-01T11:00:00Z"}
-    assert equal("True") == Stand(Epoch("u", 3), State.EQUAL, NOW - timedelta(hours=2))
-    assert equal("False").state == equal("True", lost).state == State.IDLE
-    assert equal("True", current=False).state == State.IDLE, (
+    assert equal("True") == Stand(Epoch("u", 3), EditState.EQUAL, NOW - timedelta(hours=2))
+    assert equal("False").state == equal("True", lost).state == EditState.IDLE
+    assert equal("True", current=False).state == EditState.IDLE, (
         "its model is gone, so it goes on with what it was made of before"
     )
 
 
 def test_only_what_a_service_says_of_itself_makes_it_done() -> None:
-    assert stand() == Stand(Epoch("u", 3), State.IDLE)
-    assert stand(ENTRY) == Stand(Epoch("u", 3), State.DONE, NOW - timedelta(hours=1))
-    assert stand(ENTRY | {"generation": 2}).state == State.IDLE
-    assert stand(ENTRY, waits=(RUNTIME,)).state == State.PENDING
-    assert stand(ENTRY, waits=(RUNTIME,), failed=True).state == State.FAILED
-    assert stand(ENTRY, waits=(MODEL,), failed=True).state == State.DONE, "it failed with another edit"
+    assert stand() == Stand(Epoch("u", 3), EditState.IDLE)
+    assert stand(ENTRY) == Stand(Epoch("u", 3), EditState.DONE, NOW - timedelta(hours=1))
+    assert stand(ENTRY | {"generation": 2}).state == EditState.IDLE
+    assert stand(ENTRY, waits=(RUNTIME,)).state == EditState.PENDING
+    assert stand(ENTRY, waits=(RUNTIME,), failed=True).state == EditState.FAILED
+    assert stand(ENTRY, waits=(MODEL,), failed=True).state == EditState.DONE, "it failed with another edit"
 
 
 def test_a_service_that_lost_a_group_is_whole_since_the_group_is_back() -> None:

@@ -5,7 +5,7 @@ import pytest
 from ome_operator.core.observed.objects import Child
 from ome_operator.core.observed.slices import Slice
 from ome_operator.core.reasons import Reason
-from ome_operator.core.rollout.planner import Bounds, Groups, ReplicaCounts
+from ome_operator.core.rollout.planner import Bounds, GroupCounts, ReplicaCounts
 from ome_operator.core.rollout.step import OPEN, Gate, RolloutStep, decide
 from tests.unit.core.rollout.makers import BUDGET, LEADERS, ROUTER, pod
 
@@ -33,10 +33,10 @@ def decided(target: str, *present: Slice, gate: Gate = OPEN, ahead: str = "", bo
     return decide("svc", target, {one.revision: one for one in present}, gate, numbers, ahead)
 
 
-def groups(one: Slice) -> Groups:
+def groups(one: Slice) -> GroupCounts:
     """One that is ready while there are leaders."""
     have = int(LEADERS in one.workloads)
-    return Groups(have, (True,) * have, len(one.pods))
+    return GroupCounts(have, (True,) * have, len(one.pods))
 
 
 def test_a_first_slice_starts_at_once() -> None:

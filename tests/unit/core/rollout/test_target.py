@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ome_operator.core.rollout.target import Target, target
+from ome_operator.core.rollout.target import TargetRevision, target
 from tests.support.shapes import Shape
 from tests.support.simulator import World, effects
 
@@ -14,7 +14,9 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 STORED = {"a": 1, "b": 2, "c": 3}
 
 
-def to(pin: str = "", whole: str = "a", rejected: tuple[dict[str, Any], ...] = (), retry: str = "", **more: int) -> Target:
+def to(
+    pin: str = "", whole: str = "a", rejected: tuple[dict[str, Any], ...] = (), retry: str = "", **more: int
+) -> TargetRevision:
     """The target of a service with three revisions of which `whole` was complete last."""
     return target(pin, {**STORED, **more}, whole, rejected, retry)
 
@@ -39,7 +41,7 @@ FAILED = to().reject("ProgressDeadlineExceeded", "0/1 pods", NOW)
         (target("", {}, "", (), ""), ""),
     ],
 )
-def test_the_pin_or_the_newest_unless_it_was_rejected(aim: Target, revision: str) -> None:
+def test_the_pin_or_the_newest_unless_it_was_rejected(aim: TargetRevision, revision: str) -> None:
     assert aim.revision == revision
 
 

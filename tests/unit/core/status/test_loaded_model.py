@@ -8,7 +8,7 @@ import pytest
 from ome_operator.api.service_status import LoadedModel
 from ome_operator.core.observed.objects import Pod
 from ome_operator.core.status.loaded_model import loaded_model
-from ome_operator.core.status.progress import Progress
+from ome_operator.core.status.progress import RoleProgress
 from ome_operator.core.status.service import status
 from tests.unit.core.rollout.makers import pod
 from tests.unit.core.status.test_service import BASE, far
@@ -20,7 +20,7 @@ FAILED = {
 
 
 def said(
-    *progress: Progress, pods: tuple[Pod, ...] = (), groups: tuple[dict[str, Any], ...] = ()
+    *progress: RoleProgress, pods: tuple[Pod, ...] = (), groups: tuple[dict[str, Any], ...] = ()
 ) -> tuple[str, str, str, int]:
     """(transition, active state, target state, copies)."""
     found = loaded_model(progress, pods, groups, False)
@@ -41,7 +41,7 @@ def said(
         ((far("engine", 0, 0),), False, ("UpToDate", "Standby", "Standby", 0)),
     ],
 )
-def test_how_far_the_model_is(progress: tuple[Progress, ...], begun: bool, expected: tuple[str, str, str, int]) -> None:
+def test_how_far_the_model_is(progress: tuple[RoleProgress, ...], begun: bool, expected: tuple[str, str, str, int]) -> None:
     pods = (replaced(node="n" if begun else ""),)
     assert said(*progress, pods=pods) == expected
 

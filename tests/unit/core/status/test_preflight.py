@@ -3,16 +3,16 @@
 from typing import Any
 
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.observed.preflight import OWN, Checked, Finding
+from ome_operator.core.observed.preflight import OWN, Checked, PreflightFinding
 from ome_operator.core.status.preflight import LINES, beside, checked, condition
 from tests.unit.core.rollout.makers import pod
 
-SHM = Finding("shm", OWN, "/dev/shm has 16 MiB", "mount more")
+SHM = PreflightFinding("shm", OWN, "/dev/shm has 16 MiB", "mount more")
 ABOUT_1 = SHM._replace(rank=1)
-LATE = Finding("absent", 2, "rank 2 did not come", "look at its pod")
+LATE = PreflightFinding("absent", 2, "rank 2 did not come", "look at its pod")
 
 
-def rank(number: int, *found: Finding, held: bool = False, ready: bool = False, **more: Any) -> Pod:
+def rank(number: int, *found: PreflightFinding, held: bool = False, ready: bool = False, **more: Any) -> Pod:
     """A rank of decode group 4."""
     said = Checked(found, held) if found or held else None
     return pod(f"p{number}", number, 4, "decoder", ready=ready, **more)._replace(preflight=said, node=f"n{number}")

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.status.progress import Progress, RoleProgressSpec, progress
+from ome_operator.core.status.progress import RoleProgress, RoleProgressSpec, progress
 from ome_operator.names import title
 from tests.unit.core.rollout.makers import pod
 
@@ -24,8 +24,8 @@ def group(number: int, size: int, revision: str = "r1", ready: int | None = None
     ]
 
 
-def seen(wanted: RoleProgressSpec, *pods: Pod, **failures: str) -> Progress:
-    """Progress with these pods."""
+def seen(wanted: RoleProgressSpec, *pods: Pod, **failures: str) -> RoleProgress:
+    """RoleProgress with these pods."""
     return progress(wanted, pods, {("StatefulSet", name): said for name, said in failures.items()})
 
 

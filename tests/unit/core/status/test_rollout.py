@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from ome_operator.core.rollout.planner import Bounds, Groups, ReplicaCounts
+from ome_operator.core.rollout.planner import Bounds, GroupCounts, ReplicaCounts
 from ome_operator.core.rollout.step import RolloutStep
 from ome_operator.core.status.rollout import bounded, hold, words
 
@@ -10,9 +10,9 @@ NOW = datetime(2026, 1, 1)
 WANTED = {"engine": 2, "decoder": 4}
 
 
-def some(have: int, ready: int) -> Groups:
+def some(have: int, ready: int) -> GroupCounts:
     """Groups of which so many are ready."""
-    return Groups(have, tuple(number < ready for number in range(have)), have)
+    return GroupCounts(have, tuple(number < ready for number in range(have)), have)
 
 
 OLD = {"engine": some(2, 2), "decoder": some(3, 3)}
@@ -28,7 +28,7 @@ def test_what_is_new_and_what_goes() -> None:
 
 
 def test_what_is_broken_in_the_old_slice_may_hold_everything_up() -> None:
-    seen = {"old": {"engine": some(2, 1), "decoder": Groups(3, (True,) * 3, 4)}}
+    seen = {"old": {"engine": some(2, 1), "decoder": GroupCounts(3, (True,) * 3, 4)}}
     numbers = NUMBERS._replace(built=seen, seen=seen)
     decision = RolloutStep({"old": {"engine": 2, "decoder": 3}}, reason="RollingOut")
     assert words("new", decision, numbers) == "prefill 0/2 new, decode 0/4 new, old prefill 1/2 ready, old decode ending (1)"

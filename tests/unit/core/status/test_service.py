@@ -9,7 +9,7 @@ import pytest
 from ome_operator.core.problem import Problem
 from ome_operator.core.reasons import ENGINE_READY, MODEL_READY, READY, ROLLED_OUT, RUNTIME_READY
 from ome_operator.core.status import conditions as cond
-from ome_operator.core.status.progress import Progress, RoleProgressSpec
+from ome_operator.core.status.progress import RoleProgress, RoleProgressSpec
 from ome_operator.core.status.service import Report, events, status, urgent
 from tests.unit.core.rollout.makers import pod
 
@@ -17,11 +17,11 @@ NOW = datetime(2026, 1, 1)
 URL = "http://svc.team.svc.cluster.local:8080"
 
 
-def far(component: str, ready: int, groups: int = 1, reason: str = "Progressing") -> Progress:
+def far(component: str, ready: int, groups: int = 1, reason: str = "Progressing") -> RoleProgress:
     """A role of one-pod groups."""
     done = ready >= groups
     made = RoleProgressSpec(component, component, groups, 1, ())
-    return Progress(made, ready, ready, "Ready" if done else reason, f"{component} {ready}/{groups}", groups - ready)
+    return RoleProgress(made, ready, ready, "Ready" if done else reason, f"{component} {ready}/{groups}", groups - ready)
 
 
 DONE = (far("engine", 1), far("router", 1))

@@ -14,7 +14,7 @@ from ome_operator.core.observed.objects import Child, Deps, Observed
 from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.resolve.inputs import resolve
 from ome_operator.core.rollout.intent import Intent, choose
-from ome_operator.core.weights.availability import held
+from ome_operator.core.weights.availability import availability
 from ome_operator.core.weights.hostpaths import hosts
 from ome_operator.core.weights.mount import DECIDING, both, directory, mount, weights
 from ome_operator.names import revision_label, weights_digest
@@ -54,7 +54,7 @@ def test_what_is_fetched_for_a_namespace_lies_in_its_part_of_the_root() -> None:
     assert made.mount["mountPath"] == OWN["path"], "engines see what they always saw"
     label = revision_label("BaseModel", "team-a", "tiny", weights_digest(OWN))
     assert made.affinity == {"key": label, "operator": "In", "values": ["Ready"]}
-    assert held([OWN], [(1, 2)], Deps(holders={label: frozenset({"a", "b"})}), [where]).have == 2
+    assert availability([OWN], [(1, 2)], Deps(holders={label: frozenset({"a", "b"})}), [where]).have == 2
     assert hosts({"volumes": [made.volume]}) == {where}
 
 
@@ -123,8 +123,8 @@ def test_files_of_another_repository_belong_to_what_a_model_is() -> None:
 
 def test_nodes_are_counted_by_the_label_that_pods_require() -> None:
     deps = Deps(holders={WHOLE: frozenset({"a", "b"}), "models.ome.io/clusterbasemodel.tiny": frozenset({"c"})})
-    assert held([IDENTITY], [(1, 2)], deps, [DIGEST]).have == 2
-    assert held([IDENTITY], [(1, 2)], deps).have == 1
+    assert availability([IDENTITY], [(1, 2)], deps, [DIGEST]).have == 2
+    assert availability([IDENTITY], [(1, 2)], deps).have == 1
 
 
 def chosen(agents: bool, before: Observed | None = None) -> Intent:

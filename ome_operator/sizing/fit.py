@@ -1,4 +1,4 @@
-"""Fits the constants: `python -m ome_operator.plan.fit` reads data/calibration.csv, writes fitted.yaml, crossvalidated.csv.
+"""Fits the constants: `python -m ome_operator.sizing.fit` reads calibration.csv of data/, writes the two others there.
 
 Least squares of logarithms by Gauss and Newton with numerical derivatives. Each deviation is drawn to 0 by a prior, and
 a residual beyond `BEND` counts linearly: some runs waited for what the file does not say.
@@ -10,14 +10,14 @@ from pathlib import Path
 
 import yaml
 
-from ome_operator.plan import steps
-from ome_operator.plan.classes import DEPLOYMENT, ENGINE, FIGURES, GPU, MODEL
-from ome_operator.plan.constants import Constants
-from ome_operator.plan.loop import slots_keys
-from ome_operator.plan.predict import Prediction, predict
-from ome_operator.plan.refused import RefusedError
-from ome_operator.plan.rows import Row, shipped
-from ome_operator.plan.validate import figures
+from ome_operator.sizing import steps
+from ome_operator.sizing.classes import DEPLOYMENT, ENGINE, FIGURES, GPU, MODEL
+from ome_operator.sizing.constants import Constants
+from ome_operator.sizing.loop import slots_keys
+from ome_operator.sizing.predict import Prediction, predict
+from ome_operator.sizing.refused import RefusedError
+from ome_operator.sizing.rows import Row, shipped
+from ome_operator.sizing.validate import figures
 
 DATA = Path(__file__).parent / "data"
 BEND = 0.15
@@ -32,7 +32,7 @@ Errors = list[tuple[float, float]]
 """(logarithm of predicted / measured, weight)."""
 _TERMS = {"weights": 1.3, "cache": 1.3, "attention": 1.5, "matrices": 2.0}
 _LADDER = (0.1, 0.15, 0.15, 0.2, 0.2, 0.2, 0.2, 0.15, 0.1)
-"""Spread of the deviations of `steps.Place.keys`, from the general to the particular."""
+"""Spread of the deviations of `steps.ServingStack.keys`, from the general to the particular."""
 
 _SLOTS = (0.7, 0.3, 1.5, 0.5)
 """Spread of the logarithms of `loop.slots_keys`."""
@@ -211,7 +211,7 @@ def main() -> None:
     rows = shipped()
     whole = fit(rows)
     head = (
-        "# Written by `python -m ome_operator.plan.fit` from calibration.csv: logarithms of factors of the terms "
+        "# Written by `python -m ome_operator.sizing.fit` from calibration.csv: logarithms of factors of the terms "
         "in steps.py and loop.py.\n"
         "# A name is a term, or a deviation of an engine, GPU, precision or layout from it. docs/sizing.md says "
         "what they mean.\n"

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from ome_operator.plan.refused import RefusedError, nearest
+from ome_operator.sizing.refused import RefusedError, nearest
 
 GIB = 2**30
 
@@ -68,7 +68,7 @@ class Gpu:
 @cache
 def gpus() -> Mapping[str, Gpu]:
     """All that are known."""
-    text = (resources.files("ome_operator.plan") / "data" / "gpus.yaml").read_text(encoding="utf-8")
+    text = (resources.files("ome_operator.sizing") / "data" / "gpus.yaml").read_text(encoding="utf-8")
     data: dict[str, dict[str, Any]] = yaml.safe_load(text)
     return {
         spelling: found for name, said in data.items() for found in [_gpu(name, said)] for spelling in (name, *said["names"])

@@ -4,14 +4,14 @@ import math
 
 import pytest
 
-from ome_operator.plan import steps
-from ome_operator.plan.constants import fitted
-from ome_operator.plan.gpus import gpu, gpus
-from ome_operator.plan.shapes import shape
-from ome_operator.plan.steps import Place
-from ome_operator.plan.workers import Worker
+from ome_operator.sizing import steps
+from ome_operator.sizing.constants import fitted
+from ome_operator.sizing.gpus import gpu, gpus
+from ome_operator.sizing.shapes import shape
+from ome_operator.sizing.steps import ServingStack
+from ome_operator.sizing.workers import Worker
 
-K2 = Place(shape("Kimi-K2-Instruct"), gpu("h200"), "sglang")
+K2 = ServingStack(shape("Kimi-K2-Instruct"), gpu("h200"), "sglang")
 KINDS = [Worker(8, 1, 1), Worker(8, 1, 8), Worker(1, 8, 1), Worker(1, 8, 8), Worker(1, 96, 96), Worker(1, 1, 1)]
 
 

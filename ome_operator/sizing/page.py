@@ -1,13 +1,13 @@
-"""The tables of docs/sizing.md, from the data: `python -m ome_operator.plan.page` writes them into the page."""
+"""The tables of docs/sizing.md, from the data: `python -m ome_operator.sizing.page` writes them into the page."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ome_operator.plan.classes import DEPLOYMENT, ENGINE, ENOUGH, GPU, MODEL, Bar, bar, by_class, class_of, held, left_out
-from ome_operator.plan.constants import fitted
-from ome_operator.plan.gpus import gpus
-from ome_operator.plan.rows import Row, shipped
+from ome_operator.sizing.classes import DEPLOYMENT, ENGINE, ENOUGH, GPU, MODEL, Bar, bar, by_class, class_of, held, left_out
+from ome_operator.sizing.constants import fitted
+from ome_operator.sizing.gpus import gpus
+from ome_operator.sizing.rows import Row, shipped
 
 PAGE = Path(__file__).parents[2] / "docs" / "sizing.md"
 WAITS, OTHERS = "waits", "others"

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from ome_operator.plan import steps
-from ome_operator.plan.constants import Constants
-from ome_operator.plan.loop import Pair, Together
-from ome_operator.plan.refused import RefusedError
-from ome_operator.plan.rows import Row
+from ome_operator.sizing import steps
+from ome_operator.sizing.constants import Constants
+from ome_operator.sizing.loop import Pair, Together
+from ome_operator.sizing.refused import RefusedError
+from ome_operator.sizing.rows import Row
 
 
 @dataclass(frozen=True)

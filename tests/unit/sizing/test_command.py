@@ -37,7 +37,7 @@ def test_plans_that_a_person_can_read(name: str, update: bool) -> None:
     file = PLANS / f"{name}.txt"
     if update:
         file.write_text(found.stdout)
-    assert file.read_text() == found.stdout, "see `pytest tests/unit/plan --update-golden`"
+    assert file.read_text() == found.stdout, "see `pytest tests/unit/sizing --update-golden`"
 
 
 def test_sixteen_nodes_take_no_two_seconds() -> None:
@@ -144,11 +144,11 @@ def test_a_model_of_your_own(tmp_path: Path) -> None:
 
 def test_rows_of_ones_own_move_the_plan(tmp_path: Path) -> None:
     """A cluster whose decode is half as fast as the fit says."""
-    from ome_operator.plan.constants import fitted
-    from ome_operator.plan.fit import learn
-    from ome_operator.plan.predict import predict
-    from ome_operator.plan.rows import row
-    from tests.unit.plan.test_rows import GOOD, file
+    from ome_operator.sizing.constants import fitted
+    from ome_operator.sizing.fit import learn
+    from ome_operator.sizing.predict import predict
+    from ome_operator.sizing.rows import row
+    from tests.unit.sizing.test_rows import GOOD, file
 
     said = {**GOOD, "out_tps_per_decode_gpu": "", "in_tps_per_prefill_gpu": ""}
     rows = [{**said, "id": f"own_{at}", "concurrency": str(at), "tpot_ms": str(20 + at / 3)} for at in (8, 16, 32, 64)]
@@ -167,7 +167,7 @@ def test_rows_of_ones_own_move_the_plan(tmp_path: Path) -> None:
 
 
 def test_a_report(tmp_path: Path) -> None:
-    text = run("validate", ROOT / "ome_operator/plan/data/calibration.csv").stdout
+    text = run("validate", ROOT / "ome_operator/sizing/data/calibration.csv").stdout
     assert "163 rows: 162 answered, 1 refused." in text and "their errors are no test" in text
-    said = json.loads(run("validate", ROOT / "ome_operator/plan/data/calibration.csv", "-o", "json").stdout)
+    said = json.loads(run("validate", ROOT / "ome_operator/sizing/data/calibration.csv", "-o", "json").stdout)
     assert said["answered"] == 162 == len(said["predictions"]) and said["beyondFactorTwo"] == []

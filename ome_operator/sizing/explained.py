@@ -7,17 +7,17 @@ before it (DeepSeek R1 on 96 H100, 2025-05-05); cookbook/data/published.yaml has
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ome_operator.plan import steps
-from ome_operator.plan.classes import trust
-from ome_operator.plan.constants import Constants
-from ome_operator.plan.gpus import gpu
-from ome_operator.plan.layouts import Ask, layouts
-from ome_operator.plan.loop import Load, Pair, Role
-from ome_operator.plan.memory import DECODE, fit
-from ome_operator.plan.refused import RefusedError
-from ome_operator.plan.shapes import shape
-from ome_operator.plan.steps import Place
-from ome_operator.plan.workers import Worker
+from ome_operator.sizing import steps
+from ome_operator.sizing.classes import trust
+from ome_operator.sizing.constants import Constants
+from ome_operator.sizing.gpus import gpu
+from ome_operator.sizing.layouts import Ask, layouts
+from ome_operator.sizing.loop import Load, Pair, Role
+from ome_operator.sizing.memory import DECODE, fit
+from ome_operator.sizing.refused import RefusedError
+from ome_operator.sizing.shapes import shape
+from ome_operator.sizing.steps import ServingStack
+from ome_operator.sizing.workers import Worker
 
 GPUS, NODES, PREFILL_NODES, DECODE_NODES = 128, 16, 4, 12
 NODE_IN, NODE_OUT = 56_000, 24_000
@@ -36,9 +36,9 @@ class Said(NamedTuple):
     """From what, in a sentence."""
 
 
-def place() -> Place:
+def place() -> ServingStack:
     """Kimi K2 on H200, as it was published."""
-    return Place(shape("Kimi-K2-Instruct"), gpu("h200"), "sglang")
+    return ServingStack(shape("Kimi-K2-Instruct"), gpu("h200"), "sglang")
 
 
 def figures(c: Constants) -> Iterator[Said]:
@@ -59,7 +59,7 @@ def figures(c: Constants) -> Iterator[Said]:
     )
 
 
-def _sizes(here: Place) -> Iterator[Said]:
+def _sizes(here: ServingStack) -> Iterator[Said]:
     """Experts of a GPU, and attention inside of them."""
     experts = here.shape.experts
     yield Said("EP 32 with 12 experts a GPU", f"{experts} experts over 4 nodes of 8 GPUs: {experts} / 32 = {experts // 32}")
@@ -88,7 +88,7 @@ def _sums() -> Iterator[Said]:
     )
 
 
-def _rates(here: Place, c: Constants) -> Iterator[Said]:
+def _rates(here: ServingStack, c: Constants) -> Iterator[Said]:
     """Tokens a second of a node, beside what the model says."""
     read = IN / steps.prefill(here, PREFILL, IN, IN, c) / 32 * 8
     step = steps.decoder(here, DECODE_96, IN + OUT / 2, c)(BATCH * 96)
@@ -102,7 +102,7 @@ def _rates(here: Place, c: Constants) -> Iterator[Said]:
     )
 
 
-def _batch(here: Place, c: Constants) -> Iterator[Said]:
+def _batch(here: ServingStack, c: Constants) -> Iterator[Said]:
     """480 requests: of a rank, or of all."""
     room = fit(here.shape, here.gpu, DECODE_96, DECODE, 0.8).tokens
     yield Said(
@@ -117,7 +117,7 @@ def _batch(here: Place, c: Constants) -> Iterator[Said]:
     )
 
 
-def _ratio(here: Place, c: Constants) -> Said:
+def _ratio(here: ServingStack, c: Constants) -> Said:
     """Why 4 nodes to 12."""
     feed, eat = PREFILL_NODES * NODE_IN / IN, DECODE_NODES * NODE_OUT / OUT
     even = (NODE_OUT / OUT) / (NODE_IN / IN)
@@ -129,7 +129,7 @@ def _ratio(here: Place, c: Constants) -> Said:
     )
 
 
-def _agents(here: Place, c: Constants) -> Iterator[Said]:
+def _agents(here: ServingStack, c: Constants) -> Iterator[Said]:
     """The ratio for long prompts, and for prompts of which a part is cached."""
     for prompt, answer in LONG:
         for hit in HITS:
@@ -137,7 +137,7 @@ def _agents(here: Place, c: Constants) -> Iterator[Said]:
             yield Said(title, _balance(here, Load(prompt, answer, hit), c))
 
 
-def _few(here: Place, c: Constants) -> str:
+def _few(here: ServingStack, c: Constants) -> str:
     state = Pair(here, Role(1, PREFILL), Role(1, DECODE_96), [Load(IN, OUT)], c).closed(BATCH)
     return (
         f"the model says {state.rate * OUT:,.0f} tokens/s of answers, the first token after {state.ttft:.2f} s "
@@ -145,7 +145,7 @@ def _few(here: Place, c: Constants) -> str:
     )
 
 
-def _prices(here: Place) -> Iterator[Said]:
+def _prices(here: ServingStack) -> Iterator[Said]:
     def usd(gpus: int, price: float, tokens: int) -> float:
         return gpus * price / 3600 / tokens * 1e6
 
@@ -166,7 +166,7 @@ def _prices(here: Place) -> Iterator[Said]:
         )
 
 
-def _balance(here: Place, load: Load, c: Constants) -> str:
+def _balance(here: ServingStack, load: Load, c: Constants) -> str:
     """The best split of 16 nodes."""
     try:
         best = layouts(Ask(here, (load,), NODES), c)[0]

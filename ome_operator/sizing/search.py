@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from ome_operator.plan.constants import Constants
-from ome_operator.plan.layouts import Ask, layouts
-from ome_operator.plan.refused import RefusedError
+from ome_operator.sizing.constants import Constants
+from ome_operator.sizing.layouts import Ask, layouts
+from ome_operator.sizing.refused import RefusedError
 
 STEPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128)
 

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ome_operator.plan.classes import FIGURES, Bar, bars, class_of
-from ome_operator.plan.constants import Constants
-from ome_operator.plan.predict import Prediction, predict
-from ome_operator.plan.refused import RefusedError
-from ome_operator.plan.rows import Row, read, shipped
+from ome_operator.sizing.classes import FIGURES, Bar, bars, class_of
+from ome_operator.sizing.constants import Constants
+from ome_operator.sizing.predict import Prediction, predict
+from ome_operator.sizing.refused import RefusedError
+from ome_operator.sizing.rows import Row, read, shipped
 
 BEYOND = 2.0
 """No throughput and no TPOT of a known engine should be off by more than this factor."""

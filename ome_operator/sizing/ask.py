@@ -5,8 +5,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ome_operator.plan.loop import Load
-from ome_operator.plan.refused import RefusedError
+from ome_operator.sizing.loop import Load
+from ome_operator.sizing.refused import RefusedError
 
 _AMOUNT = re.compile(r"([+-]?\d+(?:[.,_]\d+)*)\s*([A-Za-z]*)")
 _TOKENS = {"": 1, "k": 1000, "K": 1000, "M": 10**6}

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-from ome_operator.plan.loop import Load, Role
-from ome_operator.plan.rows import Row, shipped
-from ome_operator.plan.steps import Place
+from ome_operator.sizing.loop import Load, Role
+from ome_operator.sizing.rows import Row, shipped
+from ome_operator.sizing.steps import ServingStack
 
 FIGURES = ("ttft", "tpot", "tokens")
 NARROW = 8
@@ -42,7 +42,7 @@ class Held:
     """Figure -> predicted / measured."""
 
 
-def class_of(place: Place, roles: Iterable[Role | None], mtp: bool = False) -> str:
+def class_of(place: ServingStack, roles: Iterable[Role | None], mtp: bool = False) -> str:
     """The class of a run: engine, GPU, precision, width, and whether drafts are known to have been on."""
     widest = max(role.worker.gpus for role in roles if role is not None)
     width = "narrow" if widest <= NARROW else "wide"
@@ -52,7 +52,7 @@ def class_of(place: Place, roles: Iterable[Role | None], mtp: bool = False) -> s
 @cache
 def held() -> tuple[Held, ...]:
     """All rows of the cross-validation."""
-    text = (resources.files("ome_operator.plan") / "data" / "crossvalidated.csv").read_text(encoding="utf-8")
+    text = (resources.files("ome_operator.sizing") / "data" / "crossvalidated.csv").read_text(encoding="utf-8")
     return tuple(
         Held(said["id"], said["left_out"], {name: float(said[name]) for name in FIGURES if said[name]})
         for said in csv.DictReader(io.StringIO(text))
@@ -104,7 +104,7 @@ class Trust:
     """Why no row is near; "" where one is."""
 
 
-def trust(place: Place, prefill: Role | None, decode: Role | None, load: Load) -> Trust:
+def trust(place: ServingStack, prefill: Role | None, decode: Role | None, load: Load) -> Trust:
     """The error bars of a prediction."""
     rows = shipped()
     if place.engine not in {row.place.engine for row in rows}:
@@ -130,7 +130,7 @@ def trust(place: Place, prefill: Role | None, decode: Role | None, load: Load) -
     return Trust(known, basis, "")
 
 
-def _far(place: Place, prefill: Role | None, decode: Role | None, load: Load, rows: Sequence[Row]) -> str:
+def _far(place: ServingStack, prefill: Role | None, decode: Role | None, load: Load, rows: Sequence[Row]) -> str:
     """Why no row is near; "" where one is."""
     here = [row for row in rows if (row.place.engine, row.place.gpu.name) == (place.engine, place.gpu.name)]
     here = [row for row in here if row.place.shape.precision == place.shape.precision]

@@ -5,10 +5,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ome_operator.plan import steps
-from ome_operator.plan.constants import Constants
-from ome_operator.plan.steps import Place
-from ome_operator.plan.workers import Worker
+from ome_operator.sizing import steps
+from ome_operator.sizing.constants import Constants
+from ome_operator.sizing.steps import ServingStack
+from ome_operator.sizing.workers import Worker
 
 _HALVINGS = 40
 _ALL = 1e9
@@ -54,7 +54,7 @@ class Load:
 
 
 @dataclass(frozen=True)
-class State:
+class SteadyState:
     """What goes on in the steady state: means over all requests."""
 
     rate: float
@@ -81,7 +81,7 @@ class State:
         return "queues" if self.ttft > 2 * self.own else "reads"
 
 
-def slots(place: Place, role: Role, c: Constants) -> float:
+def slots(place: ServingStack, role: Role, c: Constants) -> float:
     """How much longer a request waits for a place in decode than its fair share.
 
     Each worker takes an even share of all requests and the router chooses by chance: some wait while others have room.
@@ -89,7 +89,7 @@ def slots(place: Place, role: Role, c: Constants) -> float:
     return c.factor(*slots_keys(place, role.worker)) * (1 - 1 / role.copies)
 
 
-def slots_keys(place: Place, worker: Worker) -> tuple[str, ...]:
+def slots_keys(place: ServingStack, worker: Worker) -> tuple[str, ...]:
     """Names of the factors of `slots`."""
     engine, gpu, precision, kind = place.engine, place.gpu.name, place.shape.precision, worker.kind
     return "slots", f"slots.{engine}", f"slots.{engine}.{precision}.{kind}", f"slots.{engine}.{gpu}.{precision}.{kind}"
@@ -107,7 +107,7 @@ class _Loop(ABC):
     _copies: int
 
     def __init__(
-        self, place: Place, reads: Role, answers: Role, loads: Sequence[Load], c: Constants, room: float, mtp: bool
+        self, place: ServingStack, reads: Role, answers: Role, loads: Sequence[Load], c: Constants, room: float, mtp: bool
     ) -> None:
         worker = reads.worker
         self._service = sum(load.share * steps.prefill(place, worker, load.read, load.prompt, c) for load in loads)
@@ -133,7 +133,7 @@ class _Loop(ABC):
         ttft = base + share * self._later * tpot + self._wait * busy / (1 - busy) if busy < 1 else math.inf
         return rate, ttft, tpot
 
-    def closed(self, concurrency: float) -> State:
+    def closed(self, concurrency: float) -> SteadyState:
         """`concurrency` requests, each followed by another."""
         base = self.own + concurrency * self._burst
         share = self._slots / math.sqrt(max(1.0, concurrency / self._copies))
@@ -144,14 +144,16 @@ class _Loop(ABC):
             low, high = (low, batch) if batch + rate * ttft > concurrency else (batch, high)
         batch = (low + high) / 2
         rate, tpot = self._pace(batch)
-        return State(rate, (concurrency - batch) / rate, tpot, batch, self.most, self.own, concurrency / rate)
+        return SteadyState(rate, (concurrency - batch) / rate, tpot, batch, self.most, self.own, concurrency / rate)
 
-    def opened(self, wanted: float) -> State | None:
+    def opened(self, wanted: float) -> SteadyState | None:
         """`wanted` requests a second that come by chance; None where they are more than it can do."""
         found = self.highest(rate=wanted, busy=1 - 1e-6)
         return found if found.rate >= wanted * (1 - 1e-6) else None
 
-    def highest(self, tpot: float = math.inf, ttft: float = math.inf, rate: float = math.inf, busy: float = BUSY) -> State:
+    def highest(
+        self, tpot: float = math.inf, ttft: float = math.inf, rate: float = math.inf, busy: float = BUSY
+    ) -> SteadyState:
         """The most requests a second within these bounds."""
         most = min(rate, self.most * busy)
         low, high = 0.0, min(self._room, _ALL)
@@ -160,7 +162,7 @@ class _Loop(ABC):
             reached, first, each = self._at(batch, self.own, 0.0)
             low, high = (batch, high) if reached <= most and first <= ttft and each <= tpot else (low, batch)
         reached, first, each = self._at(low, self.own, 0.0)
-        return State(reached, first, each, low, self.most, self.own, first + self._later * each)
+        return SteadyState(reached, first, each, low, self.most, self.own, first + self._later * each)
 
 
 class Pair(_Loop):
@@ -168,7 +170,7 @@ class Pair(_Loop):
 
     def __init__(
         self,
-        place: Place,
+        place: ServingStack,
         prefill: Role,
         decode: Role,
         loads: Sequence[Load],
@@ -189,7 +191,7 @@ class Together(_Loop):
     """Engines that read and answer: a step of prefill stops decode on the same GPUs."""
 
     def __init__(
-        self, place: Place, both: Role, loads: Sequence[Load], c: Constants, room: float = math.inf, mtp: bool = False
+        self, place: ServingStack, both: Role, loads: Sequence[Load], c: Constants, room: float = math.inf, mtp: bool = False
     ) -> None:
         """`room`: requests that the cache holds, over all engines; `mtp`: with a draft token."""
         super().__init__(place, both, both, loads, c, room, mtp)

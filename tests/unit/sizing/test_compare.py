@@ -16,9 +16,9 @@ from ome_operator.cli.app import app
 from ome_operator.errors import UserError
 from ome_operator.kube.errors import Forbidden, NotFound
 from tests.support.fake_api import FakeApi
-from tests.unit.plan.test_command import K2, refused, run
-from tests.unit.plan.test_rows import GOOD
-from tests.unit.plan.test_rows import file as rows_file
+from tests.unit.sizing.test_command import K2, refused, run
+from tests.unit.sizing.test_rows import GOOD
+from tests.unit.sizing.test_rows import file as rows_file
 
 JOB = """
 kind: BenchmarkJob

@@ -9,9 +9,9 @@ from ome_operator.cookbook import layout as cookbook
 from ome_operator.cookbook.ask import WIDE, RefusedError
 from ome_operator.cookbook.ask import Ask as Question
 from ome_operator.cookbook.library import Library, engine
-from ome_operator.plan.layouts import Ask, Layout, Side
-from ome_operator.plan.steps import Place
-from ome_operator.plan.workers import Worker
+from ome_operator.sizing.layouts import Ask, Layout, Side
+from ome_operator.sizing.steps import ServingStack
+from ome_operator.sizing.workers import Worker
 
 _ENGINES = {"trtllm": "tensorrt-llm"}
 _PRECISIONS = {"fp8": "fp8", "int4": "fp4", "": "bf16"}
@@ -26,7 +26,7 @@ class Recipe:
 
     said: dict[str, Any]
     """Options of `ome generate`."""
-    plan: cookbook.Plan
+    plan: cookbook.Proposal
 
     @property
     def command(self) -> str:
@@ -53,7 +53,7 @@ def recipe(ask: Ask, layout: Layout, shelf: Library) -> Recipe:
     return Recipe(said, cookbook.plan(Question(**said), shelf))
 
 
-def _place(place: Place) -> dict[str, Any]:
+def _place(place: ServingStack) -> dict[str, Any]:
     named = _ENGINES.get(place.engine, place.engine)
     return {
         "hardware": place.gpu.name,

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ome_operator.plan.classes import FIGURES, Bar
-from ome_operator.plan.layouts import counted
-from ome_operator.plan.validate import Answer, Report
+from ome_operator.sizing.classes import FIGURES, Bar
+from ome_operator.sizing.layouts import counted
+from ome_operator.sizing.validate import Answer, Report
 
 SHOWN = 5
 _TITLES = {"ttft": "TTFT", "tpot": "TPOT", "tokens": "throughput"}

@@ -16,8 +16,8 @@ from ome_operator.modelinfo import architecture
 from ome_operator.modelinfo.extract import CONFIG, facts
 from ome_operator.modelinfo.json_fields import text_part
 from ome_operator.modelinfo.quantization import quantization
-from ome_operator.modelinfo.weight_sizes import Weights, weights
-from ome_operator.plan.refused import RefusedError, nearest
+from ome_operator.modelinfo.weight_sizes import WeightBytes, weights
+from ome_operator.sizing.refused import RefusedError, nearest
 
 _QUANTIZED: Mapping[str, Mapping[str, Any] | None] = {
     "bf16": None,
@@ -88,7 +88,7 @@ def _found(name: str) -> tuple[Mapping[str, Any], str]:
 
 @cache
 def _known() -> Mapping[str, dict[str, Any]]:
-    text = (resources.files("ome_operator.plan") / "data" / "models.yaml").read_text(encoding="utf-8")
+    text = (resources.files("ome_operator.sizing") / "data" / "models.yaml").read_text(encoding="utf-8")
     found: dict[str, dict[str, Any]] = yaml.safe_load(text)
     return found
 
@@ -115,7 +115,7 @@ def of(name: str, config: Mapping[str, Any], precision: str) -> Shape:
     active = count.routed * mixture.per_token / mixture.routed if mixture else 0.0
     embedding = (read.vocabulary or 0) * hidden
     if not mixture and precision == "fp4":  # of a dense model the matrices are quantized, of a mixture its experts alone
-        sizes = Weights(0, round((count.active - embedding) * _FP4) + 4 * embedding)
+        sizes = WeightBytes(0, round((count.active - embedding) * _FP4) + 4 * embedding)
     if seen.kv_lora_rank:
         rank, rope = seen.kv_lora_rank, seen.qk_rope_head_dim or 0
         pair = 2 * seen.heads * ((seen.qk_nope_head_dim or 0) + rope + (seen.v_head_dim or 0))

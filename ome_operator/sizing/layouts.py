@@ -7,13 +7,13 @@ from functools import cache
 
 from ome_operator.cookbook.library import engine as recipe
 from ome_operator.lint.memory import GIB
-from ome_operator.plan import steps
-from ome_operator.plan.constants import Constants
-from ome_operator.plan.loop import Load, Pair, Role, State, Together
-from ome_operator.plan.memory import BOTH, DECODE, PREFILL, Fit, fit
-from ome_operator.plan.refused import RefusedError
-from ome_operator.plan.steps import Place
-from ome_operator.plan.workers import Worker
+from ome_operator.sizing import steps
+from ome_operator.sizing.constants import Constants
+from ome_operator.sizing.loop import Load, Pair, Role, SteadyState, Together
+from ome_operator.sizing.memory import BOTH, DECODE, PREFILL, Fit, fit
+from ome_operator.sizing.refused import RefusedError
+from ome_operator.sizing.steps import ServingStack
+from ome_operator.sizing.workers import Worker
 
 WIDEST_TP = 16
 """GPUs over which tensor parallelism is planned; beyond it every layer waits for the network twice."""
@@ -28,7 +28,7 @@ MOST_BATCH = 1024
 class Ask:
     """What a service has to do."""
 
-    place: Place
+    place: ServingStack
     loads: tuple[Load, ...]
     nodes: int
     rate: float | None = None
@@ -69,7 +69,7 @@ class Layout:
     prefill: Side | None
     """None where the same engines read and answer."""
     decode: Side
-    state: State
+    state: SteadyState
 
     @property
     def nodes(self) -> int:
@@ -140,7 +140,7 @@ def _sizes(gpus: int, node: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys([*parts, *(nodes * node for nodes in range(1, gpus // node + 1))]))
 
 
-def workers(place: Place, gpus: int) -> Iterator[Worker]:
+def workers(place: ServingStack, gpus: int) -> Iterator[Worker]:
     """Every way in which a worker of at most so many GPUs can hold the model, whether it fits or not."""
     shape, gpu = place.shape, place.gpu
     seen = shape.facts.attention
@@ -169,7 +169,7 @@ def _sides(ask: Ask, stage: str, nodes: int) -> list[Side]:
     return out
 
 
-def share(place: Place, stage: str) -> float:
+def share(place: ServingStack, stage: str) -> float:
     """Of a GPU's memory for weights and cache: what `ome generate` writes for SGLang."""
     chosen = recipe("sglang")
     return chosen.shares.get(stage, chosen.shares["default"])
@@ -208,7 +208,7 @@ def _room(ask: Ask, side: Side) -> float:
     return min(MOST_BATCH, side.fit.tokens / each) * side.role.worker.dp * side.role.copies
 
 
-def _state(ask: Ask, prefill: Side, decode: Side, c: Constants) -> State | None:
+def _state(ask: Ask, prefill: Side, decode: Side, c: Constants) -> SteadyState | None:
     room = _room(ask, decode)
     if room < 1:
         return None
@@ -220,7 +220,7 @@ def _state(ask: Ask, prefill: Side, decode: Side, c: Constants) -> State | None:
     return pair.highest(ask.tpot, ask.ttft)
 
 
-def _together(ask: Ask, both: Side, c: Constants) -> State | None:
+def _together(ask: Ask, both: Side, c: Constants) -> SteadyState | None:
     room = _room(ask, both)
     if room < 1:
         return None
@@ -232,7 +232,7 @@ def _together(ask: Ask, both: Side, c: Constants) -> State | None:
     return loop.highest(ask.tpot, ask.ttft)
 
 
-def _good(ask: Ask, state: State) -> bool:
+def _good(ask: Ask, state: SteadyState) -> bool:
     return state.ttft <= ask.ttft * 1.0001 and state.tpot <= ask.tpot * 1.0001 and state.batch > 1e-6
 
 
@@ -259,7 +259,7 @@ def _why(ask: Ask, missed: Sequence[Layout]) -> str:
 
 
 def _constants() -> Constants:
-    from ome_operator.plan.constants import fitted
+    from ome_operator.sizing.constants import fitted
 
     return fitted()
 
@@ -282,7 +282,7 @@ def _short(ask: Ask) -> str:
     )
 
 
-def _fits(place: Place, nodes: int) -> bool:
+def _fits(place: ServingStack, nodes: int) -> bool:
     """Whether an engine on these nodes can hold it."""
     gpus = nodes * place.gpu.node
     found = (fit(place.shape, place.gpu, worker, BOTH, share(place, BOTH), 0) for worker in workers(place, gpus))

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ome_operator.plan.constants import fitted
-from ome_operator.plan.memory import DECODE, PREFILL, fit
-from ome_operator.plan.refused import RefusedError
-from ome_operator.plan.rows import COLUMNS, Row, row, shipped
-from ome_operator.plan.validate import validate
-from ome_operator.plan.workers import Worker, workers
+from ome_operator.sizing.constants import fitted
+from ome_operator.sizing.memory import DECODE, PREFILL, fit
+from ome_operator.sizing.refused import RefusedError
+from ome_operator.sizing.rows import COLUMNS, Row, row, shipped
+from ome_operator.sizing.validate import validate
+from ome_operator.sizing.workers import Worker, workers
 
 GOOD = dict(
     zip(

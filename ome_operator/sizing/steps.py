@@ -8,10 +8,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ome_operator.plan.constants import Constants
-from ome_operator.plan.gpus import Gpu
-from ome_operator.plan.shapes import Shape
-from ome_operator.plan.workers import Worker
+from ome_operator.sizing.constants import Constants
+from ome_operator.sizing.gpus import Gpu
+from ome_operator.sizing.shapes import Shape
+from ome_operator.sizing.workers import Worker
 
 LAYER = 10e-6
 """Seconds that a layer's launches and small kernels take: the unit of a fitted number."""
@@ -26,7 +26,7 @@ SENT, RETURNED = 1.0, 2.0
 
 
 @dataclass(frozen=True)
-class Place:
+class ServingStack:
     """What runs where."""
 
     shape: Shape
@@ -77,7 +77,7 @@ def _elsewhere(shape: Shape, gpu: Gpu, gpus: int) -> float:
     return domains * (1 - (1 - 1 / domains) ** shape.per_token) * (1 - 1 / domains)
 
 
-def decode_terms(place: Place, worker: Worker, batch: float, context: float) -> dict[str, float]:
+def decode_terms(place: ServingStack, worker: Worker, batch: float, context: float) -> dict[str, float]:
     """Seconds at peak of a decode step; `batch`: requests of a worker, `context`: tokens that each looks back at."""
     shape, gpu, kind = place.shape, place.gpu, worker.kind
     rank, gpus = batch / worker.dp, worker.gpus
@@ -106,14 +106,14 @@ def decode_terms(place: Place, worker: Worker, batch: float, context: float) -> 
     return out
 
 
-def decode_factors(place: Place, worker: Worker, c: Constants) -> dict[str, float]:
+def decode_factors(place: ServingStack, worker: Worker, c: Constants) -> dict[str, float]:
     """What each term of a decode step is multiplied by."""
     whole = c.factor(*place.keys("decode", worker))
     names = decode_terms(place, worker, 1, 1)
     return {name: whole * c.factor(f"decode.{name}", f"decode.{name}.{place.engine}") for name in names}
 
 
-def decoder(place: Place, worker: Worker, context: float, c: Constants) -> Callable[[float], float]:
+def decoder(place: ServingStack, worker: Worker, context: float, c: Constants) -> Callable[[float], float]:
     """Batch of a worker -> seconds of a decode step."""
     factors = decode_factors(place, worker, c)
     none, some = (decode_terms(place, worker, batch, context) for batch in (0.0, 1.0))
@@ -127,7 +127,7 @@ def decoder(place: Place, worker: Worker, context: float, c: Constants) -> Calla
     return lambda batch: fixed + each * batch + busy * busiest(shape, worker, batch) + experts * touched(shape, batch)
 
 
-def prefill_terms(place: Place, worker: Worker, length: float, prompt: float) -> dict[str, float]:
+def prefill_terms(place: ServingStack, worker: Worker, length: float, prompt: float) -> dict[str, float]:
     """Seconds at peak of all GPUs of a worker, when every rank has work, for the last `length` tokens of a prompt."""
     shape, gpu, kind = place.shape, place.gpu, worker.kind
     gpus, wire = worker.gpus, gpu.wire(worker.gpus)
@@ -141,7 +141,7 @@ def prefill_terms(place: Place, worker: Worker, length: float, prompt: float) ->
     }
 
 
-def prefill(place: Place, worker: Worker, length: float, prompt: float, c: Constants) -> float:
+def prefill(place: ServingStack, worker: Worker, length: float, prompt: float, c: Constants) -> float:
     """Seconds of a worker for each prompt, when prompts queue."""
     return c.factor(*place.keys("prefill", worker)) * sum(
         time * c.factor(f"prefill.{name}", f"prefill.{name}.{place.engine}")
@@ -149,7 +149,7 @@ def prefill(place: Place, worker: Worker, length: float, prompt: float, c: Const
     )
 
 
-def alone(place: Place, worker: Worker, length: float, prompt: float, c: Constants) -> float:
+def alone(place: ServingStack, worker: Worker, length: float, prompt: float, c: Constants) -> float:
     """Seconds until the first token of a prompt that meets no other: a rank's work is not shared by the other ranks."""
     ranks: float = worker.dp ** min(1.0, c.factor("alone.ranks"))
     return FIRST * c.factor("alone.fixed", f"alone.fixed.{place.engine}") + ranks * prefill(place, worker, length, prompt, c)

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from ome_operator.cookbook.roles import DECODE, PREFILL, redundant
 from ome_operator.lint.launch import Launch
-from ome_operator.lint.memory import DEFAULT_SHARE, FEWEST_TOKENS, GIB, Line, room
+from ome_operator.lint.memory import DEFAULT_SHARE, FEWEST_TOKENS, GIB, Allocation, room
 from ome_operator.lint.sglang import Sizes
-from ome_operator.plan.gpus import Gpu
-from ome_operator.plan.shapes import Shape
-from ome_operator.plan.workers import Worker
+from ome_operator.sizing.gpus import Gpu
+from ome_operator.sizing.shapes import Shape
+from ome_operator.sizing.workers import Worker
 
 __all__ = ["BOTH", "DECODE", "PREFILL", "Fit", "fit"]
 BOTH = "null"
@@ -24,7 +24,7 @@ SHARES = (0.85, 0.88, DEFAULT_SHARE, 0.93)
 class Fit:
     """A rank in a GPU."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[Allocation, ...]
     """What has to be there: weights and the smallest cache."""
     missing: float
     """Bytes; 0 or less where it fits."""

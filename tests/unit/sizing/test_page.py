@@ -2,12 +2,12 @@
 
 import pytest
 
-from ome_operator.plan.classes import DEPLOYMENT, FIGURES, held, left_out
-from ome_operator.plan.constants import fitted
-from ome_operator.plan.fit import fit, held_out, priors
-from ome_operator.plan.page import PAGE, TERMS, written
-from ome_operator.plan.rows import shipped
-from ome_operator.plan.validate import figures
+from ome_operator.sizing.classes import DEPLOYMENT, FIGURES, held, left_out
+from ome_operator.sizing.constants import fitted
+from ome_operator.sizing.fit import fit, held_out, priors
+from ome_operator.sizing.page import PAGE, TERMS, written
+from ome_operator.sizing.rows import shipped
+from ome_operator.sizing.validate import figures
 from tests.support.parts import ROOT
 
 HELD = {(each.id, each.left_out): each.ratios for each in held()}
@@ -30,7 +30,7 @@ def test_the_page_is_what_the_data_say(update: bool) -> None:
     text = PAGE.read_text(encoding="utf-8")
     if update:
         PAGE.write_text(text := made(text), encoding="utf-8")
-    assert made(text) == text, "see `pytest tests/unit/plan --update-golden`"
+    assert made(text) == text, "see `pytest tests/unit/sizing --update-golden`"
 
 
 def test_every_row_that_is_answered_was_left_out_once() -> None:
@@ -71,5 +71,5 @@ def test_errors_do_not_grow() -> None:
 
 
 def test_the_calibration_is_the_file_that_was_handed_over() -> None:
-    rows = (ROOT / "ome_operator/plan/data/calibration.csv").read_text(encoding="utf-8").splitlines()
+    rows = (ROOT / "ome_operator/sizing/data/calibration.csv").read_text(encoding="utf-8").splitlines()
     assert len(rows) == 164 and all(line.split(",")[1] for line in rows)

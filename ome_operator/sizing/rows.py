@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
 
-from ome_operator.plan import gpus, shapes
-from ome_operator.plan.ask import hit
-from ome_operator.plan.loop import Load, Role
-from ome_operator.plan.refused import RefusedError
-from ome_operator.plan.steps import Place
-from ome_operator.plan.workers import Worker, mislabelled, workers
+from ome_operator.sizing import gpus, shapes
+from ome_operator.sizing.ask import hit
+from ome_operator.sizing.loop import Load, Role
+from ome_operator.sizing.refused import RefusedError
+from ome_operator.sizing.steps import ServingStack
+from ome_operator.sizing.workers import Worker, mislabelled, workers
 
 COLUMNS = (
     "id", "source", "model", "engine", "version", "gpu", "precision", "isl", "osl", "mtp", "prefill", "p_gpus", "decode",
@@ -48,7 +48,7 @@ class Row:
     """What was run and measured; None for what a row does not have."""
 
     id: str
-    place: Place
+    place: ServingStack
     isl: float
     osl: float
     share: float
@@ -88,7 +88,7 @@ def engine(name: str) -> str:
 
 def shipped() -> list[Row]:
     """The rows that the constants are fitted on."""
-    text = (resources.files("ome_operator.plan") / "data" / "calibration.csv").read_text(encoding="utf-8")
+    text = (resources.files("ome_operator.sizing") / "data" / "calibration.csv").read_text(encoding="utf-8")
     found = list(read(text, "calibration.csv"))
     return [row for row in found if isinstance(row, Row)]
 
@@ -117,7 +117,9 @@ def row(said: Mapping[str, str]) -> Row:
     """A row from its cells."""
     precision = said["precision"].lower()
     precision = _PRECISIONS.get(precision, precision)
-    place = Place(shapes.shape(said["model"], precision), gpus.gpu(said["gpu"]), engine(said["engine"]), said["version"])
+    place = ServingStack(
+        shapes.shape(said["model"], precision), gpus.gpu(said["gpu"]), engine(said["engine"]), said["version"]
+    )
     prefill, decode = _role(said, "prefill", "p_gpus"), _role(said, "decode", "d_gpus")
     if mislabelled(said["decode"]) or mislabelled(said["prefill"]):
         prefill, decode = _whole(prefill), _whole(decode)

@@ -1,4 +1,4 @@
-"""The fitted numbers, by name. data/fitted.yaml has them, `python -m ome_operator.plan.fit` writes it."""
+"""The fitted numbers, by name. data/fitted.yaml has them, `python -m ome_operator.sizing.fit` writes it."""
 
 import math
 from collections.abc import Mapping
@@ -22,5 +22,5 @@ class Constants:
 @cache
 def fitted() -> Constants:
     """The shipped numbers."""
-    text = (resources.files("ome_operator.plan") / "data" / "fitted.yaml").read_text(encoding="utf-8")
+    text = (resources.files("ome_operator.sizing") / "data" / "fitted.yaml").read_text(encoding="utf-8")
     return Constants(yaml.safe_load(text)["constants"])

@@ -4,12 +4,12 @@ from typing import Any
 
 from ome_operator.cookbook.ask import RefusedError
 from ome_operator.cookbook.library import Library
-from ome_operator.plan.ask import means
-from ome_operator.plan.classes import FIGURES, Trust, trust
-from ome_operator.plan.gpus import Price
-from ome_operator.plan.layouts import Ask, Layout, Side
-from ome_operator.plan.loop import Load
-from ome_operator.plan.recipe import recipe
+from ome_operator.sizing.ask import means
+from ome_operator.sizing.classes import FIGURES, Trust, trust
+from ome_operator.sizing.gpus import Price
+from ome_operator.sizing.layouts import Ask, Layout, Side
+from ome_operator.sizing.loop import Load
+from ome_operator.sizing.recipe import recipe
 
 NAMES = {"ttft": "ttft", "tpot": "tpot", "tokens": "throughput"}
 

@@ -5,18 +5,18 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ome_operator.plan.answer import cost
-from ome_operator.plan.constants import fitted
-from ome_operator.plan.gpus import Price, gpu
-from ome_operator.plan.layouts import Ask, Layout, layouts
-from ome_operator.plan.loop import Load, Pair, Role
-from ome_operator.plan.refused import RefusedError
-from ome_operator.plan.shapes import shape
-from ome_operator.plan.steps import Place
-from ome_operator.plan.workers import Worker
+from ome_operator.sizing.answer import cost
+from ome_operator.sizing.constants import fitted
+from ome_operator.sizing.gpus import Price, gpu
+from ome_operator.sizing.layouts import Ask, Layout, layouts
+from ome_operator.sizing.loop import Load, Pair, Role
+from ome_operator.sizing.refused import RefusedError
+from ome_operator.sizing.shapes import shape
+from ome_operator.sizing.steps import ServingStack
+from ome_operator.sizing.workers import Worker
 
 places = st.builds(
-    Place,
+    ServingStack,
     st.sampled_from(["Kimi-K2-Instruct", "DeepSeek-R1", "Qwen3-235B-A22B"]).map(shape),
     st.sampled_from(["h200", "b200", "gb200", "mi300x"]).map(gpu),
     st.sampled_from(["sglang", "trtllm", "vllm"]),
@@ -36,14 +36,14 @@ def best(ask: Ask) -> Layout | None:
 
 
 @given(places, lengths, st.integers(2, FEW), st.integers(1, 4))
-def test_more_nodes_are_never_slower_in_all(place: Place, load: Load, nodes: int, more: int) -> None:
+def test_more_nodes_are_never_slower_in_all(place: ServingStack, load: Load, nodes: int, more: int) -> None:
     small, large = (best(Ask(place, (load,), count)) for count in (nodes, nodes + more))
     if small is not None:
         assert large is not None and large.state.rate >= small.state.rate * ROUNDED
 
 
 @given(places, lengths, st.integers(2, FEW), st.floats(1.0, 3.0), st.floats(1.0, 3.0))
-def test_longer_requests_are_never_cheaper(place: Place, load: Load, nodes: int, into: float, out: float) -> None:
+def test_longer_requests_are_never_cheaper(place: ServingStack, load: Load, nodes: int, into: float, out: float) -> None:
     long = Load(load.prompt * into, load.answer * out)
     short, longer = best(Ask(place, (load,), nodes)), best(Ask(place, (long,), nodes))
     if longer is not None:
@@ -52,7 +52,7 @@ def test_longer_requests_are_never_cheaper(place: Place, load: Load, nodes: int,
 
 @given(places, lengths, workers, workers, st.floats(1, 5000), st.floats(1.0, 4.0))
 def test_the_closed_loop_keeps_its_sums(
-    place: Place, load: Load, prefill: Worker, decode: Worker, concurrency: float, more: float
+    place: ServingStack, load: Load, prefill: Worker, decode: Worker, concurrency: float, more: float
 ) -> None:
     """Little's law, a rate that prefill can read, and no loss from more requests."""
     pair = Pair(place, Role(1, prefill), Role(2, decode), [load], fitted())
@@ -67,7 +67,7 @@ def test_the_closed_loop_keeps_its_sums(
 @given(st.floats(0.1, 20), st.floats(1.0, 5.0))
 def test_a_cheaper_hour_is_never_dearer(usd: float, times: float) -> None:
     load = Load(2000, 100)
-    layout = best(Ask(Place(shape("Kimi-K2-Instruct"), gpu("h200"), "sglang"), (load,), 8))
+    layout = best(Ask(ServingStack(shape("Kimi-K2-Instruct"), gpu("h200"), "sglang"), (load,), 8))
     assert layout is not None
     low, high = (cost(layout, load, Price(price, "", ""), 8) for price in (usd, usd * times))
     assert low and high
@@ -75,7 +75,7 @@ def test_a_cheaper_hour_is_never_dearer(usd: float, times: float) -> None:
 
 
 @given(places, lengths, st.floats(0.0, 0.95))
-def test_a_cached_prefix_never_costs(place: Place, load: Load, hit: float) -> None:
+def test_a_cached_prefix_never_costs(place: ServingStack, load: Load, hit: float) -> None:
     cached = Load(load.prompt, load.answer, hit)
     without, with_it = (
         Pair(place, Role(1, Worker(1, 8, 8)), Role(1, Worker(1, 8, 8)), [each], fitted()) for each in (load, cached)

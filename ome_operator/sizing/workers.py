@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from ome_operator.plan.refused import RefusedError
+from ome_operator.sizing.refused import RefusedError
 
 _WRITTEN = re.compile(r"(\d+)x\(tp(\d+) dp(\d+) etp(\d+) ep(\d+)\)(?: b(\d+))?")
 _SHORT = re.compile(r"(\d+)x(DEP|TEP|TP|DTP)(\d+)")

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ome_operator.plan.refused import RefusedError
-from ome_operator.plan.rows import COLUMNS, Row, read
-from ome_operator.plan.workers import workers
+from ome_operator.sizing.refused import RefusedError
+from ome_operator.sizing.rows import COLUMNS, Row, read
+from ome_operator.sizing.workers import workers
 
 _FIXED = re.compile(r"D\((\d+),(\d+)\)")
 _NORMAL = re.compile(r"N\((\d+),\d+\)/\((\d+),\d+\)")
