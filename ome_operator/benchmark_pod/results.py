@@ -34,27 +34,48 @@ def results(plan: Json, raw: Mapping[int, Json]) -> Json:
     return {"name": plan["name"], "target": plan["target"], "service": plan["service"], "runs": runs}
 
 
-def _run(told: Json, outcome: Json) -> Json:
-    """One run: counts, errors, and what was measured."""
+def _run(told: Json, outcome: Any) -> Json:
+    """One run: counts, errors, and what was measured. The image of the benchmark is a user's, and may have left anything."""
+    try:
+        return _read(told, outcome)
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+        why = f"the result of this run cannot be read: {type(error).__name__}: {error}"
+        return _read(told, {"error": why})
+
+
+def _read(told: Json, outcome: Any) -> Json:
     shared: Json = {"scenario": told["scenario"], "concurrency": told["concurrency"]}
     found = outcome.get("result")
     if found is None:
         said = _errors([str(outcome["error"])])
         return {**shared, "requests": 0, "failed": 1, "unfinished": 0, "errors": said, "metrics": {}}
     if told["program"] == "gsm8k":
-        metrics = {name: value for name, value in found.items() if name != "questions"}
-        return {**shared, "requests": found["questions"], "failed": 0, "unfinished": 0, "errors": [], "metrics": metrics}
-    errors: list[str] = [one for one in found["errors"] if one and one != CUT]
+        metrics = {name: value for name, value in found.items() if name != "questions" and _measured(value)}
+        return {
+            **shared,
+            "requests": _count(found["questions"]),
+            "failed": 0,
+            "unfinished": 0,
+            "errors": [],
+            "metrics": metrics,
+        }
+    errors = [str(error) for error in found["errors"] if error and error != CUT]
     if not found["completed"] and not errors:
         errors = ["no request was answered within maxTimePerIteration"]
     return {
         **shared,
-        "requests": found["completed"],
+        "requests": _count(found["completed"]),
         "failed": len(errors),
         "unfinished": found["errors"].count(CUT),
         "errors": _errors(errors),
         "metrics": {name: value for name, value in found.items() if name not in _ARGUMENTS and _measured(value)},
     }
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 2**53:
+        raise ValueError("a count is no whole number")
+    return value
 
 
 def _measured(value: Any) -> bool:

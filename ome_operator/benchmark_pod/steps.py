@@ -1,6 +1,7 @@
 """The two steps of the pod that are ours: what comes before the benchmark, and what becomes of its results."""
 
 import asyncio
+import contextlib
 import json
 import shutil
 from collections.abc import AsyncIterator, Mapping
@@ -89,7 +90,12 @@ async def _sent(store: Objects, name: str, data: bytes) -> None:
 
 
 def _raw(folder: Path) -> Mapping[int, Json]:
-    return {int(file.stem): json.loads(file.read_text()) for file in folder.glob("*.json")}
+    """What can be read: the container may have ended while it wrote, and its image is a user's."""
+    found = {}
+    for file in folder.glob("*.json"):
+        with contextlib.suppress(ValueError, RecursionError):
+            found[int(file.stem)] = json.loads(file.read_text())
+    return found
 
 
 def _access(place: Json, secret: Path) -> Access:

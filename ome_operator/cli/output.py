@@ -1,6 +1,5 @@
 """How the commands print: documents for programs, colours only for people at a terminal."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import datetime
@@ -12,7 +11,7 @@ import yaml
 from pydantic.alias_generators import to_camel
 from rich.console import Console
 
-from ome_operator.util.visible import visible
+from ome_operator.util.visible import document, visible
 
 
 class Format(StrEnum):
@@ -48,9 +47,7 @@ def emit(format_: Format, value: Any) -> None:
     """One document: JSON data, or objects of ours with their fields in camelCase."""
     value = _data(value)
     if format_ is Format.JSON:
-        text = json.dumps(value, indent=2, ensure_ascii=False)
-        plain = text.replace("\n", "").isprintable()  # a terminal obeys some characters that JSON may hold as they are
-        typer.echo(text if plain else json.dumps(value, indent=2))
+        typer.echo(document(value, indent=2))
     else:
         typer.echo(_yaml(value), nl=False)
 

@@ -33,6 +33,7 @@ from ome_operator.kube.resources import RESOURCES
 from ome_operator.lint.judge import Judge
 from ome_operator.machinery.metrics import Metrics
 from ome_operator.machinery.relist import Audit
+from ome_operator.machinery.rounds import rounds
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.settings import Settings
 from ome_operator.util import memoize
@@ -250,10 +251,13 @@ class Manager:
 
     async def _tidy(self) -> None:
         """Forget what nobody needs: every key has a pass meanwhile, which asks for what it needs again."""
-        while True:
+
+        async def forget() -> None:
             await asyncio.sleep(2 * self._settings.resync)
             self.cluster.tidy()
             memoize.forget_unused()
+
+        await rounds("tidying", forget, lambda: 0.0)
 
     async def _pass(self, ref: Ref) -> None:
         if self._outside(ref.namespace):

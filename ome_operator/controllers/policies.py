@@ -1,10 +1,11 @@
 """Whether the chart's admission policies hold this operator: in dry runs it tries what each of them has to refuse.
 
-They are what makes its token worth little (decisions 23). That a policy exists would prove nothing. Policies hold
-a user by name, so an operator that runs with the kubeconfig of somebody else is held by none of them.
+They are what makes its token worth little (decisions 23). That a policy exists would prove nothing. Policies hold a user
+by name, so an operator that runs with the kubeconfig of somebody else is held by none of them. Three cannot be tried:
+that of bindings refuses only foreign Roles that exist, and those of agents and of tenants' pods hold others. They are
+read by their names, with their bindings.
 """
 
-import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -14,14 +15,17 @@ from ome_operator import keys
 from ome_operator.cache.scope import Scope
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.kube.client import Client
-from ome_operator.kube.errors import KubeError
+from ome_operator.kube.errors import Forbidden, KubeError, NotFound
 from ome_operator.machinery.metrics import Metrics
+from ome_operator.machinery.rounds import rounds
 
 logger = logging.getLogger(__name__)
 
 NAME = "ome-operator-policy-probe"
 """Of objects that are never stored."""
 BINDS, ABSENT, UNKNOWN = "binds", "absent", "unknown"
+OTHERS = ("ome-agent", "ome-tenants")
+"""Policies of the chart that hold agents, and pods of tenants."""
 SOON = 60.0
 """Seconds until the next look where something could not be told: an API server that has just started refuses everything."""
 _REFUSED_BY = "ValidatingAdmissionPolicy 'ome-operator"
@@ -61,6 +65,14 @@ def _manifest(version: str, kind: str, metadata: Manifest, **body: Manifest) -> 
     return {"apiVersion": version, "kind": kind, "metadata": metadata, **body}
 
 
+def stands(policy: Manifest, binding: Manifest, user: str = "") -> bool:
+    """Whether a policy refuses, is bound, and names this user, if there is a user to name."""
+    spec, bound = policy.get("spec") or {}, binding.get("spec") or {}
+    fails = spec.get("failurePolicy", "Fail") == "Fail" and "Deny" in (bound.get("validationActions") or ())
+    named = any(f"'{user}'" in str(each.get("expression")) for each in spec.get("matchConditions") or ())
+    return fails and bound.get("policyName") == (policy.get("metadata") or {}).get("name") and (named or not user)
+
+
 class Policies:
     """Looks at the start and again and again: policies can be deleted while the operator runs."""
 
@@ -80,15 +92,19 @@ class Policies:
 
     async def run(self) -> None:
         """Look until cancelled."""
-        while True:
-            await self.look()
-            await asyncio.sleep(min(self._interval, SOON) if UNKNOWN in self.found.values() else self._interval)
+        await rounds("the look at admission policies", self.look, self._pause)
+
+    def _pause(self) -> float:
+        return min(self._interval, SOON) if UNKNOWN in self.found.values() else self._interval
 
     async def look(self) -> None:
         """Try every probe, and say what has changed."""
         node = await self._any_node() if self._scope.labels_nodes else ""
         tried = probes(self._scope, self._namespace, node, self._name)
-        before, self.found = self.found, {probe.policy: await self._tried(probe) for probe in tried}
+        found = {probe.policy: await self._tried(probe) for probe in tried}
+        if self._scope.cluster_kinds:  # else there is no right to read what is cluster-wide
+            found |= await self._read()
+        before, self.found = self.found, found
         if self.found == before:
             return
         if absent := [policy for policy, state in self.found.items() if state == ABSENT]:
@@ -111,6 +127,31 @@ class Policies:
             logger.info("whether the admission policy %s binds this operator is not known: %s", probe.policy, error)
             return UNKNOWN
         return ABSENT
+
+    async def _read(self) -> dict[str, str]:
+        """What is known of the policies that cannot be tried."""
+        try:
+            user = await self._client.who()
+        except KubeError:
+            return {f"{self._name}-bindings": UNKNOWN}
+        found = {f"{self._name}-bindings": await self._stands(f"{self._name}-bindings", user)}
+        if user.startswith("system:serviceaccount:"):  # whose right to read them says that the chart has them
+            found |= {name: await self._stands(name) for name in OTHERS}
+        return {name: state for name, state in found.items() if state}
+
+    async def _stands(self, name: str, user: str = "") -> str:
+        """What is known of a policy; "" where it holds others and may not be read: the chart has none."""
+        try:
+            policy = await self._client.get("ValidatingAdmissionPolicy", "", name)
+            binding = await self._client.get("ValidatingAdmissionPolicyBinding", "", name)
+        except NotFound:
+            return ABSENT
+        except KubeError as error:
+            if isinstance(error, Forbidden) and not user:
+                return ""
+            logger.info("whether the admission policy %s is there is not known: %s", name, error)
+            return UNKNOWN
+        return BINDS if stands(policy, binding, user) else ABSENT
 
     async def _any_node(self) -> str:
         try:

@@ -4,7 +4,6 @@ Who reads what is cluster-wide lists the Leases of all operators of its class. W
 a Lease in each of them, a claim, and finds those of others there.
 """
 
-import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Mapping
@@ -16,6 +15,7 @@ from ome_operator.cache.scope import Scope
 from ome_operator.kube.client import Client, Manifest
 from ome_operator.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from ome_operator.machinery.metrics import Metrics
+from ome_operator.machinery.rounds import rounds
 
 logger = logging.getLogger(__name__)
 
@@ -50,9 +50,8 @@ class Rivals:
 
     async def run(self) -> None:
         """Look for ever."""
-        while True:
-            await self.look()
-            await asyncio.sleep(EVERY if self._scope.cluster_kinds else CLAIM_EVERY)
+        every = EVERY if self._scope.cluster_kinds else CLAIM_EVERY
+        await rounds("the look for other operators", self.look, lambda: every)
 
     async def look(self) -> None:
         """Look once. What cannot be asked now is asked later."""

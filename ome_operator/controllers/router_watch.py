@@ -8,15 +8,16 @@ its length is bounded, no redirect is followed, and the operator shows it no tok
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable
 
 import aiohttp
-from prometheus_client.parser import text_string_to_metric_families
 
 from ome_operator import keys
 from ome_operator.cache.resources import SERVICE
 from ome_operator.controllers.base import WallClock
 from ome_operator.core.observed.objects import Pod, Ref, Strangers
+from ome_operator.machinery.rounds import rounds
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +25,10 @@ PAGE = 64 * 1024
 """Bytes of a page that are read."""
 TIMEOUT = aiohttp.ClientTimeout(total=3.0)
 AT_ONCE = 8
+_NUMBER = re.compile(
+    rf"^({keys.STRANGERS}_total|{keys.STRANGER_AT}) (-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)$", re.ASCII | re.MULTILINE
+)
+"""Its two lines, of which nothing else is read. The library's parser ends with an IndexError at some pages of others."""
 
 
 class RouterWatch:
@@ -39,15 +44,14 @@ class RouterWatch:
     ) -> None:
         self._pods, self._changed, self._wall, self._interval, self._port = pods, changed, wall, interval, port
         self._found: dict[str, Strangers] = {}
+        self._broken = False
         self.total = 0
         """Strangers that were found since the start, over all services."""
 
     async def run(self) -> None:
         """For ever."""
         async with aiohttp.ClientSession(timeout=TIMEOUT, headers={"User-Agent": keys.MANAGER}) as session:
-            while True:
-                await self.walk(session)
-                await asyncio.sleep(self._interval)
+            await rounds("the look at routers", lambda: self.walk(session), lambda: self._interval)
 
     async def walk(self, session: aiohttp.ClientSession) -> None:
         """Ask every router's registry once."""
@@ -57,7 +61,12 @@ class RouterWatch:
 
         async def item(pod: Pod) -> None:
             async with slots:
-                self._learn(pod, await self._ask(session, pod))
+                try:
+                    self._learn(pod, await self._ask(session, pod))
+                except Exception:  # a stranger's pod: it costs itself, and neither the others nor the operator
+                    if not self._broken:
+                        logger.exception("the registry of %s/%s breaks who reads it", pod.namespace, pod.name)
+                    self._broken = True
 
         async with asyncio.TaskGroup() as group:
             for pod in routers:
@@ -90,10 +99,8 @@ class RouterWatch:
 
 
 def read(text: str, now: float) -> Strangers | None:
-    """The two numbers of a registry's page; None where it has none. Raises ValueError. A time to come counts as now."""
-    values: Mapping[str, float] = {
-        sample.name: sample.value for family in text_string_to_metric_families(text) for sample in family.samples
-    }
+    """The two numbers of a registry's page; None where it has none. A time to come counts as now."""
+    values = {name: float(number) for name, number in _NUMBER.findall(text)}
     count, at = values.get(f"{keys.STRANGERS}_total", math.nan), values.get(keys.STRANGER_AT, math.nan)
     if not (math.isfinite(count) and math.isfinite(at)) or not 0 <= count < 2**53:
         return None

@@ -17,7 +17,7 @@ _TITLES = {ENGINE: "SGLang", ROUTER: "sglang-router"}
 def lacks(container: Mapping[str, Any], annotations: Mapping[str, str]) -> str:
     """Why the arguments cannot be added to a container, as a clause; "" where they can, or where both stand there already.
 
-    A program ends at an argument that it does not know, so nothing is tried (decisions 35).
+    A program ends at an argument that it does not know, so nothing is tried (decisions 36).
     """
     if not _missing(container):
         return ""

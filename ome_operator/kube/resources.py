@@ -28,7 +28,7 @@ def _ours(plural: str, *, namespaced: bool) -> ApiResource:
     return ApiResource(keys.API_VERSION, plural, namespaced)
 
 
-def _webhooks(plural: str) -> ApiResource:
+def _admission(plural: str) -> ApiResource:
     return ApiResource("admissionregistration.k8s.io/v1", plural, namespaced=False)
 
 
@@ -65,10 +65,12 @@ RESOURCES: dict[str, ApiResource] = {
     "ScaledObject": ApiResource("keda.sh/v1alpha1", "scaledobjects", namespaced=True),
     "SelfSubjectReview": ApiResource("authentication.k8s.io/v1", "selfsubjectreviews", namespaced=False),
     "Lease": ApiResource("coordination.k8s.io/v1", "leases", namespaced=True),
+    "ValidatingAdmissionPolicy": _admission("validatingadmissionpolicies"),
+    "ValidatingAdmissionPolicyBinding": _admission("validatingadmissionpolicybindings"),
     # Only `ome adopt` reads or writes these, with the rights of whoever calls it.
     "CustomResourceDefinition": ApiResource("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False),
-    "MutatingWebhookConfiguration": _webhooks("mutatingwebhookconfigurations"),
-    "ValidatingWebhookConfiguration": _webhooks("validatingwebhookconfigurations"),
+    "MutatingWebhookConfiguration": _admission("mutatingwebhookconfigurations"),
+    "ValidatingWebhookConfiguration": _admission("validatingwebhookconfigurations"),
     "EndpointSlice": ApiResource("discovery.k8s.io/v1", "endpointslices", namespaced=True),
     "Ingress": ApiResource("networking.k8s.io/v1", "ingresses", namespaced=True),
     "NetworkPolicy": ApiResource("networking.k8s.io/v1", "networkpolicies", namespaced=True),

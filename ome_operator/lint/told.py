@@ -1,6 +1,5 @@
 """Findings as text, JSON and SARIF."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 from ome_operator.lint.finding import Finding, Severity
 from ome_operator.lint.rules import RULES
 from ome_operator.lint.source import spot
-from ome_operator.util.visible import everywhere
+from ome_operator.util.visible import document, everywhere
 
 PAGE = "docs/rules.md"
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -43,7 +42,7 @@ def _paragraph(finding: Finding) -> str:
 
 def as_json(findings: Iterable[Finding], files: Mapping[str, str]) -> str:
     """For programs: a list of findings."""
-    return json.dumps([_plain(finding, files) for finding in findings], indent=2, ensure_ascii=False) + "\n"
+    return document([_plain(finding, files) for finding in findings], indent=2) + "\n"
 
 
 def _plain(finding: Finding, files: Mapping[str, str]) -> dict[str, Any]:
@@ -78,7 +77,7 @@ def sarif(findings: Sequence[Finding], files: Mapping[str, str], version: str) -
     ]
     driver = {"name": "ome lint", "version": version, "rules": rules}
     run = {"tool": {"driver": driver}, "results": [_result(finding, files) for finding in findings]}
-    return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=False) + "\n"
+    return document({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
 
 
 def _result(finding: Finding, files: Mapping[str, str]) -> dict[str, Any]:

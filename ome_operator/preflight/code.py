@@ -11,7 +11,7 @@ import zlib
 from functools import cache
 from importlib import resources
 
-MODULES = ("node", "verdict", "ports", "group", "check")
+MODULES = ("node", "said", "verdict", "ports", "group", "check")
 """Each imports only what stands before it."""
 BOOT = (
     "import base64,json,os,sys,types,zlib\n"

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from ome_operator.preflight import said as told
 from ome_operator.preflight.node import Json, Words, finding
 from ome_operator.preflight.ports import CHECK, REACH, Ports, engine_ports, listen, why
 from ome_operator.preflight.verdict import FAST, UNKNOWN, clocks, links, lost, slow, unreached
@@ -130,13 +131,13 @@ class Meeting:
             with line.socket:
                 line.send(self.hello())
                 while True:
-                    asked = line.read(self.deadline)
+                    asked = told.order(line.read(self.deadline))
                     if asked.get("do") == "end":
-                        return [dict(each) for each in asked["findings"]]
+                        return list(asked["findings"])
                     if asked.get("do") == "tell":
                         line.send({"findings": findings()})
                     else:
-                        step = self.steps.get(str(asked["do"]))
+                        step = self.steps.get(asked["do"])
                         line.send(step(asked) if step is not None else {})  # a rank may have no torch
         except (OSError, ValueError, KeyError, TypeError) as error:
             if not asked:
@@ -206,7 +207,7 @@ class Meeting:
             found += self._collective(lines, hellos)
         told = self._round(lines, {"do": "tell"}, {"findings": findings()})
         for rank, answer in told.items():
-            found += [{**each, "rank": rank} for each in answer.get("findings") or () if isinstance(each, dict)]
+            found += [{**each, "rank": rank} for each in answer.get("findings") or ()]
         found += [finding("meeting", f"it left the check before its end: {how}", "see the log of its check", rank)
                   for rank, how in sorted(self.gone.items())]  # fmt: skip
         for line in lines.values():
@@ -245,19 +246,15 @@ class Meeting:
     def _greet(self, connection: socket.socket, hellos: dict[int, Json], lines: dict[int, Line]) -> None:
         line = Line(connection)
         try:
-            said = line.read(time.monotonic() + 5)
-            rank, ports = int(said["rank"]), [int(port) for port in said["ports"]]
-            skew, left = float(said["clock"]) - time.time(), float(said["left"])
-            if not ports:
-                raise ValueError("no ports")
-        except (OSError, ValueError, KeyError, TypeError):
+            said = told.hello(line.read(time.monotonic() + 5), time.time())
+        except (OSError, ValueError):
             connection.close()  # nobody of ours
             return
-        if 0 < rank < self.size:
+        if 0 < (rank := said["rank"]) < self.size:
             # All end when the first of them has no time left.
-            self.deadline = min(self.deadline, time.monotonic() + max(left, TALK))
+            self.deadline = min(self.deadline, time.monotonic() + max(said["left"], TALK))
             lines[rank] = line
-            hellos[rank] = {**said, "ports": ports, "skew": skew}
+            hellos[rank] = said
 
     def _round(self, lines: dict[int, Line], asked: Json, own: Json | None = None) -> dict[int, Json]:
         """Every rank's answer; who does not answer is missing."""
@@ -265,7 +262,7 @@ class Meeting:
         def ask(item: tuple[int, Line]) -> tuple[int, Json]:
             try:
                 item[1].send(asked)
-                return item[0], item[1].read(self.deadline - 1)
+                return item[0], told.answer(item[1].read(self.deadline - 1))
             except (OSError, ValueError) as error:
                 self.gone.setdefault(item[0], str(error))
                 return item[0], {}

@@ -1,11 +1,10 @@
 """Log lines for people or for machines."""
 
-import json
 import logging
 import sys
 from datetime import UTC, datetime
 
-from ome_operator.util.visible import Visible
+from ome_operator.util.visible import Visible, document
 
 CONSOLE = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
@@ -23,7 +22,7 @@ class Json(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
+        return document(line)
 
 
 def configure(style: str, level: str) -> None:

@@ -1,5 +1,6 @@
 """Text of strangers for a terminal: what would move its cursor, hide something or forge a line is made visible."""
 
+import json
 import logging
 import unicodedata
 from collections.abc import Mapping
@@ -16,6 +17,12 @@ def visible(text: str, keep: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(item if item.isprintable() or item in keep else _symbol(item) for item in text)
+
+
+def document(value: Any, indent: int | None = None) -> str:
+    """A document that a program reads exactly: a terminal obeys some characters that JSON may hold as they are."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    return text if text.replace("\n", "").isprintable() else json.dumps(value, indent=indent)
 
 
 def everywhere(value: T) -> T:

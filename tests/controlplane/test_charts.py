@@ -391,3 +391,17 @@ def test_a_secret_by_its_name_alone_is_refused_with_the_form() -> None:
     given = json.dumps({**AGENT, "secrets": ["hf-token"]})
     done = helm("template", "ome", str(CHART), "--set", "image.repository=r/op", "--set-json", f"agent={given}")
     assert done.returncode and "Write {name: hf-token, hosts: [huggingface.co]" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("values", [{}, {"agent_enabled": True, "admissionPolicy_tenants": ["team-a"]}])
+def test_the_operator_may_read_the_policies_that_it_cannot_try(values: dict[str, Any]) -> None:
+    """By name, those alone that the chart has, and only to read."""
+    made = rendered(**values)
+    rules = only(made, "ClusterRole", "ome-operator")["rules"]
+    (rule,) = [rule for rule in rules if "admissionregistration.k8s.io" in rule["apiGroups"]]
+    assert rule["verbs"] == ["get"]
+    assert set(rule["resources"]) == {"validatingadmissionpolicies", "validatingadmissionpolicybindings"}
+    others = {"ome-agent", "ome-tenants"} if values else set()
+    assert set(rule["resourceNames"]) == {"ome-operator-bindings", *others}
+    there = {body["metadata"]["name"] for body in made if body["kind"].startswith("ValidatingAdmissionPolicy")}
+    assert set(rule["resourceNames"]) <= there and (others or not there & {"ome-agent", "ome-tenants"})

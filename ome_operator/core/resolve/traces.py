@@ -1,7 +1,7 @@
 """Where the engines and the router of a revision send their spans (docs/traces.md).
 
 Part of a revision, as the mode of the preflight is. A router has it from the revision of its slice, so that an edit of
-service or runtime restarts no router of a slice that serves (decisions 35); what stands on the router itself counts at once
+service or runtime restarts no router of a slice that serves (decisions 36); what stands on the router itself counts at once
 (decisions 5).
 """
 

@@ -107,11 +107,11 @@ def test_an_operator_says_whether_the_policies_bind_it(rig: Rig) -> None:
     log = rig.cluster.log("operator")
     try:
         for kubeconfig, binds, absent, words in (
-            (rig.kubeconfig, 5.0, 0.0, f"admission policies bind this operator, which runs as {USER}"),
+            (rig.kubeconfig, 6.0, 0.0, f"admission policies bind this operator, which runs as {USER}"),
             (
                 rig.cluster.kubeconfig,
                 0.0,
-                5.0,
+                6.0,
                 "admission policies do not bind this operator: ome-operator, ome-operator-objects",
             ),
         ):

@@ -8,12 +8,27 @@ import pytest
 
 from ome_operator.cache.scope import EVERYWHERE, Scope
 from ome_operator.controllers.policies import Policies, probes
-from ome_operator.kube.errors import Forbidden, Invalid, KubeError, ServerError
+from ome_operator.kube.errors import Forbidden, Invalid, KubeError, NotFound, ServerError
 from ome_operator.machinery.metrics import Metrics
 from tests.support.fake_api import Call, FakeApi
 
 NODES = [{"metadata": {"name": "n-1"}}]
 ME = {"status": {"userInfo": {"username": "kubernetes-admin"}}}
+AGENT = {"status": {"userInfo": {"username": "system:serviceaccount:home:ome-operator"}}}
+
+
+def policy(call: Call) -> dict[str, Any]:
+    """As the chart makes it, for either user."""
+    names = [f"request.userInfo.username == '{me['status']['userInfo']['username']}'" for me in (ME, AGENT)]
+    conditions = [{"name": "the-operator", "expression": " || ".join(names)}]
+    return {"metadata": {"name": call.name}, "spec": {"failurePolicy": "Fail", "matchConditions": conditions}}
+
+
+def binding(call: Call) -> dict[str, Any]:
+    return {"metadata": {"name": call.name}, "spec": {"policyName": call.name, "validationActions": ["Deny"]}}
+
+
+READ: dict[str, Any] = {"get ValidatingAdmissionPolicy": policy, "get ValidatingAdmissionPolicyBinding": binding}
 WORDS = "is forbidden: ValidatingAdmissionPolicy '{}' with binding '{}' denied request: the operator may not"
 
 
@@ -25,7 +40,7 @@ def refusing(call: Call) -> KubeError:
 
 async def looked(apply: Any, **answers: Any) -> tuple[Policies, str]:
     """After a look, and the metric."""
-    answers = {"apply": apply, "list_objects Node": NODES, "create SelfSubjectReview": ME, **answers}
+    answers = {"apply": apply, "list_objects Node": NODES, "create SelfSubjectReview": ME, **READ, **answers}
     made, metrics = Policies(FakeApi(answers), EVERYWHERE, "home", "ome-operator", 600.0), Metrics()
     made.watch_metrics(metrics)
     assert "ome_admission_policies{" not in await metrics.page(), "nothing is known yet"
@@ -36,8 +51,8 @@ async def looked(apply: Any, **answers: Any) -> tuple[Policies, str]:
 async def test_policies_that_refuse_bind(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         made, metrics = await looked(refusing)
-    assert set(made.found.values()) == {"binds"} and len(made.found) == 5
-    assert 'ome_admission_policies{state="binds"} 5.0' in metrics
+    assert set(made.found.values()) == {"binds"} and len(made.found) == 6
+    assert 'ome_admission_policies{state="binds"} 6.0' in metrics
     assert 'ome_admission_policies{state="absent"} 0.0' in metrics
     assert [record.levelname for record in caplog.records] == ["INFO"]
     assert "which runs as kubernetes-admin" in caplog.text
@@ -78,7 +93,7 @@ async def test_one_policy_that_is_deleted_later_is_told(caplog: pytest.LogCaptur
 )
 async def test_an_answer_that_proves_nothing_is_unknown(error: KubeError, caplog: pytest.LogCaptureFixture) -> None:
     made, metrics = await looked(error)
-    assert set(made.found.values()) == {"unknown"}
+    assert made.found.pop("ome-operator-bindings") == "binds" and set(made.found.values()) == {"unknown"}
     assert 'ome_admission_policies{state="unknown"} 5.0' in metrics
     assert [record for record in caplog.records if record.levelname == "WARNING"] == []
 
@@ -104,8 +119,8 @@ async def test_it_looks_again_and_soon_where_something_is_unknown(monkeypatch: p
             raise asyncio.CancelledError
         current[0] = next(answers)
 
-    monkeypatch.setattr("ome_operator.controllers.policies.asyncio.sleep", sleep)
-    api = FakeApi({"apply": lambda _: current[0], "list_objects Node": NODES, "create SelfSubjectReview": ME})
+    monkeypatch.setattr("ome_operator.machinery.rounds.asyncio.sleep", sleep)
+    api = FakeApi({"apply": lambda _: current[0], "list_objects Node": NODES, "create SelfSubjectReview": ME, **READ})
     with pytest.raises(asyncio.CancelledError):
         await Policies(api, EVERYWHERE, "home", "ome-operator", 600.0).run()
     assert waits == [60.0, 600.0]
@@ -121,3 +136,46 @@ def test_only_what_the_roles_allow_is_tried() -> None:
     places = [("ome-operator-blue-objects", "team-a"), ("ome-operator-blue-content", "team-a")]
     assert tried(Scope(("team-a", "team-b"), cluster_kinds=False)) == places
     assert tried(Scope(("team-a", "team-b"))) == [("ome-operator-blue", ""), *places]
+
+
+async def state_of(name: str, me: dict[str, Any], **answers: Any) -> str | None:
+    made, _ = await looked(refusing, **{"create SelfSubjectReview": me, **answers})
+    return made.found.get(name)
+
+
+BINDINGS, POLICY, BOUND = "ome-operator-bindings", "get ValidatingAdmissionPolicy", "get ValidatingAdmissionPolicyBinding"
+GONE = NotFound("no such policy", 404)
+
+
+@pytest.mark.parametrize("name", [BINDINGS, "ome-agent", "ome-tenants"])
+async def test_a_policy_that_cannot_be_tried_is_read(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert await state_of(name, AGENT) == "binds"
+    for what in (POLICY, BOUND):
+        usual = policy if what == POLICY else binding
+        gone: Any = {what: lambda call, usual=usual: GONE if call.name == name else usual(call)}
+        caplog.clear()
+        assert await state_of(name, AGENT, **gone) == "absent"
+        assert f"admission policies do not bind this operator: {name}. As" in caplog.text
+    warns = {"metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Warn"]}}
+    assert await state_of(name, AGENT, **{BOUND: warns}) == "absent"
+    assert await state_of(name, AGENT, **{POLICY: ServerError("not now", 500)}) == "unknown"
+
+
+async def test_the_policy_of_bindings_has_to_name_the_user() -> None:
+    stranger = {"status": {"userInfo": {"username": "somebody"}}}
+    assert await state_of(BINDINGS, stranger) == "absent"
+
+
+async def test_policies_that_the_chart_does_not_have_are_not_missed() -> None:
+    """Without them it gives no right to read them; an administrator may read everything, and proves nothing."""
+    refused: Any = {POLICY: lambda call: policy(call) if call.name == BINDINGS else Forbidden("no", 403)}
+    assert await state_of("ome-agent", AGENT, **refused) is None
+    assert await state_of("ome-tenants", ME, **{POLICY: GONE}) is None
+    assert await state_of(BINDINGS, AGENT, **{POLICY: Forbidden("no", 403)}) == "unknown"
+
+
+async def test_without_rights_on_what_is_cluster_wide_none_is_read() -> None:
+    api = FakeApi({"apply": Forbidden("no", 403)})
+    made = Policies(api, Scope(("team-a",), cluster_kinds=False), "home", "ome-operator", 600.0)
+    await made.look()
+    assert BINDINGS not in made.found

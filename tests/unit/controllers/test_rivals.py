@@ -1,5 +1,6 @@
 """Two operators of a class, as far as either can see."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -80,3 +81,14 @@ async def test_what_cannot_be_asked_is_no_rival() -> None:
     made = rivals(FakeApi({"list_objects": Forbidden("no")}), Scope())
     await made.look()
     assert made.found == {}
+
+
+async def test_a_lease_that_nobody_can_read_does_not_end_the_operator(caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever may write a Lease somewhere chooses its label, and so who reads it."""
+    odd = lease("ml")
+    odd["spec"]["leaseDurationSeconds"] = "soon"
+    api = FakeApi({"list_objects Lease": [odd]})
+    looking = asyncio.create_task(rivals(api, Scope()).run())
+    await asyncio.sleep(0.05)
+    assert not looking.done() and "the look for other operators failed" in caplog.text
+    looking.cancel()

@@ -1,5 +1,6 @@
 """The operator asks the registries beside routers for two numbers, whatever else answers there."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -7,6 +8,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ome_operator import keys
 from ome_operator.controllers.router_watch import PAGE, RouterWatch, read
@@ -16,6 +19,8 @@ from ome_operator.registry.metrics import RegistryMetrics
 from tests.support.simulator import START
 
 NOW = START.timestamp()
+NAMES = st.sampled_from([f"{keys.STRANGERS}_total", keys.STRANGER_AT])
+NUMBERS = st.floats() | st.integers() | st.from_regex(r"-?[0-9.e+-]{1,400}", fullmatch=True) | st.text(max_size=9)
 
 
 def pod(ip: str = "127.0.0.1", component: str = "router", **metadata: Any) -> Pod:
@@ -101,6 +106,8 @@ HOSTILE: dict[str, tuple[int, str, dict[str, str]]] = {
     "no number": (200, f"{keys.STRANGERS}_total NaN\n{keys.STRANGER_AT} NaN\n", {}),
     "an infinite number": (200, f"{keys.STRANGERS}_total +Inf\n{keys.STRANGER_AT} 1\n", {}),
     "a negative number": (200, f"{keys.STRANGERS}_total -4\n{keys.STRANGER_AT} 1\n", {}),
+    "what the library's parser breaks at": (200, 'a{b="c",\t="d"} 1', {}),
+    "a number without end": (200, f"{keys.STRANGERS}_total 1e{'9' * 5000}\n{keys.STRANGER_AT} {'9' * 9000}\n", {}),
     "without end": (200, "#" * (4 * PAGE) + "\n" + shown(5, NOW), {}),
 }
 
@@ -109,6 +116,30 @@ HOSTILE: dict[str, tuple[int, str, dict[str, str]]] = {
 async def test_whatever_answers_costs_nothing(page: Page, case: str) -> None:
     page.status, page.text, page.headers = HOSTILE[case]
     assert await page.walk() == {} and not page.news and len(page.asked) == 1
+
+
+async def test_a_pod_that_breaks_us_costs_itself_and_is_told_once(page: Page, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever breaks: the others are asked, and the next walk begins."""
+    page.text = shown(1, NOW)
+    page.pods = [pod(ip=ip, uid=uid) for uid, ip in (("a", "127.0.0.1"), ("b", "127.0.0.1"))]
+    heard = list[Ref]()
+
+    def changed(ref: Ref) -> None:
+        heard.append(ref)
+        raise IndexError("string index out of range")
+
+    watch = RouterWatch(lambda: page.pods, changed, lambda: START, 0.0, page.watch._port)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.3):
+            await watch.run()
+    assert len(heard) == 2 and len(page.asked) > 4
+    assert len([record for record in caplog.records if "breaks who reads it" in record.getMessage()]) == 1
+
+
+@given(st.text() | st.builds("{} {}\n{} {}".format, NAMES, NUMBERS, NAMES, NUMBERS))
+def test_any_text_is_two_numbers_or_nothing(text: str) -> None:
+    found = read(text, NOW)
+    assert found is None or (0 <= found.found < 2**53 and 0.0 <= found.at <= NOW)
 
 
 async def test_what_is_gone_is_forgotten_and_who_does_not_answer_keeps_what_was_known(page: Page) -> None:

@@ -1,12 +1,15 @@
 """JSON of any depth is read, on every Python that the package may be installed with."""
 
 import json
+import os
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -111,12 +114,31 @@ def python(version: str) -> str | None:
     return None
 
 
+def test_continuous_integration_has_every_python_of_the_metadata() -> None:
+    """There the proof below fails where an interpreter is missing; elsewhere it is skipped."""
+    job = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"]["test"]
+    assert job["env"]["OME_PYTHONS"].split() == list(VERSIONS)
+    (versions,) = [step["with"]["python-version"] for step in job["steps"] if "setup-python" in step.get("uses", "")]
+    assert sorted(versions.split()) == sorted(VERSIONS) and versions.split()[-1] == VERSIONS[0]
+    oldest = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
+    assert oldest == f">={VERSIONS[0]}"
+
+
+@pytest.mark.parametrize("version", ["3.11", "9.9"])
+def test_a_python_that_has_to_be_here_is_no_skip(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{__name__}.python", lambda _: None)
+    monkeypatch.setenv("OME_PYTHONS", version)
+    with pytest.raises(AssertionError, match="has to be here"):
+        test_any_depth_is_read_by_every_python(version, "512")
+
+
 @pytest.mark.parametrize("kib", ["512", "8192", "unlimited"])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_any_depth_is_read_by_every_python(version: str, kib: str) -> None:
     """In a process of its own, which a stack that is too small would end: its limits are others in each version."""
     interpreter = python(version)
     if interpreter is None:
+        assert version not in os.environ.get("OME_PYTHONS", "").split(), f"no Python {version}, which has to be here"
         pytest.skip(f"no Python {version} is on this machine")
     done = subprocess.run(
         ["bash", "-c", f'ulimit -Ss {kib} && exec "$@"', "bash", interpreter, "-I", "-c", f"{FIRST}\n{CHILD}"],

@@ -20,6 +20,9 @@ from ome_operator.core.observed.objects import Observed
 from ome_operator.describe.tree import tree
 from ome_operator.errors import UserError
 from ome_operator.kube.podlogs import LogLine
+from ome_operator.lint import told
+from ome_operator.lint.finding import Finding, Hit, Location
+from ome_operator.lint.rules import RULES
 from ome_operator.util.log_format import configure
 from ome_operator.util.visible import everywhere, visible
 
@@ -78,6 +81,34 @@ def test_a_log_line_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr().err
     assert "\x1b" not in said and "\x07" not in said
     assert said.splitlines()[0].endswith(f"WARNING test: model {SHOWN}")
+
+
+def test_a_log_line_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    """The chart's default: a person at a terminal reads it all the same, and `kubectl logs` passes it on."""
+    evil = EVIL + "\x9b31m \u202egood"
+    before = logging.root.handlers[:]
+    try:
+        configure("json", "INFO")
+        logging.getLogger("test").warning("model %s", evil)
+        logging.getLogger("test").warning("Kimi K2 – 中文 ✓")
+        try:
+            raise ValueError(evil)
+        except ValueError:
+            logging.getLogger("test").exception("broken")
+    finally:
+        logging.root.handlers[:] = before
+    said = capsys.readouterr().err
+    assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(said)
+    lines = [json.loads(line) for line in said.splitlines()]
+    assert [line["message"] for line in lines] == [f"model {evil}", "Kimi K2 – 中文 ✓", "broken"]
+    assert evil in lines[2]["exception"] and "中文" in said
+
+
+def test_findings_of_lint_are_exact_and_harmless() -> None:
+    rule = next(iter(RULES.values()))
+    found = Finding(rule, "team/s", Hit(Location(EVIL + "\x9b31m", "spec"), "says", "do it"))
+    for text in (told.as_json([found], {}), told.sarif([found], {}, "1")):
+        assert not {"\x1b", "\x07", "\x9b"} & set(text) and "PWNED" in text
 
 
 @pytest.mark.parametrize("output", Format)

@@ -1,0 +1,254 @@
+"""Every module that decodes what it did not write is known here, with the test that gives it anything.
+
+A module that begins to decode has to be added: `test_no_module_that_decodes_is_forgotten` fails until it is.
+"""
+
+import ast
+import json
+import math
+import socket
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from ome_operator.benchmark_pod import inside, inside_genai, steps
+from ome_operator.benchmark_pod.results import failed, results, summary
+from ome_operator.core.observed import from_api
+from ome_operator.core.observed import preflight as checks
+from ome_operator.preflight import said
+from ome_operator.preflight.group import Line, Meeting
+from ome_operator.preflight.node import Words
+from ome_operator.preflight.ports import Ports
+from ome_operator.preflight.verdict import clocks, links, lost, slow, unreached
+from ome_operator.util.json_pages import members
+from tests.property.test_parsers import ANY, broken, dumped, real, typed, with_declared
+from tests.support.parts import ROOT
+
+PARSERS, HERE = "tests/property/test_parsers.py", "tests/property/test_readers.py"
+INFORMER = "tests/unit/watch/test_informer.py"
+DECODES = frozenset({"loads", "raw_decode", "decoded", "json", "load_all"})
+"""What is called to make data of text or bytes."""
+READERS = {
+    "agent/manifest.py": f"{PARSERS}::test_manifests_on_a_disk",
+    "benchmark_pod/inside.py": f"{HERE}::test_what_a_benchmark_left",
+    "benchmark_pod/inside_genai.py": f"{HERE}::test_what_a_benchmark_left",
+    "benchmark_pod/steps.py": f"{HERE}::test_files_of_a_benchmark",
+    "core/benchmarkjob/traffic.py": f"{PARSERS}::test_objects_that_people_write",
+    "core/observed/managed_fields.py": f"{PARSERS}::test_facts_of_what_the_api_server_sends",
+    "core/observed/preflight.py": f"{HERE}::test_messages_of_checks",
+    "kube/client.py": "tests/unit/kube/test_client.py::test_an_object_as_deep_as_the_api_server_takes_is_an_answer",
+    "modelinfo/json_fields.py": f"{PARSERS}::test_files_of_models",
+    "preflight/group.py": f"{HERE}::test_what_ranks_say",
+    "registry/clients.py": f"{PARSERS}::test_answers_of_routers_and_engines",
+    "storage/hub.py": f"{PARSERS}::test_descriptions_of_hubs",
+    "storage/oci_artifact.py": f"{PARSERS}::test_credentials_of_registries",
+    "storage/oci_registry.py": f"{PARSERS}::test_manifests_of_registries",
+    "util/json_limits.py": "tests/unit/util/test_json_limits.py::test_any_depth_is_read",
+    "util/json_pages.py": f"{HERE}::test_pages_of_lists",
+    "util/kubeyaml.py": f"{PARSERS}::test_yaml",
+    "watch/informer.py": f"{INFORMER}::test_what_nobody_can_read_again_and_again_costs_its_own_event_alone",
+}
+"""Module -> its test."""
+OWN = {
+    "cli": "a command reads what its user names, and ends with a sentence or a traceback for the user alone",
+    "engines/flags.py": "what the repository ships; of a flag's value only whether it is JSON",
+    "kube/podlogs.py": "in a command",
+    "kube/podproxy.py": "in a command",
+    "plan": "figures that the repository ships; to decode is a phase of serving there",
+    "preflight/check.py": "what the operator put into the pod, and its own child process",
+    "preflight/node.py": "files of the rank's own pod; a check that fails says so, and the others go on",
+    "recorder/recording.py": "in a command",
+}
+"""Module or folder -> why it reads no strangers' words in a process that others depend on."""
+
+
+def decoding() -> set[str]:
+    """Modules of the operator that call what decodes."""
+    found = set()
+    for file in (ROOT / "ome_operator").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            called = node.func if isinstance(node, ast.Call) else node
+            if (isinstance(called, ast.Attribute) and called.attr in DECODES - {"json"}) or (
+                isinstance(node, ast.Call) and getattr(called, "attr", getattr(called, "id", "")) in DECODES
+            ):
+                found.add(file.relative_to(ROOT / "ome_operator").as_posix())
+    return found
+
+
+def test_no_module_that_decodes_is_forgotten() -> None:
+    found = {module for module in decoding() if module not in OWN and module.split("/")[0] not in OWN}
+    assert found == READERS.keys(), "give each a test that sends it anything, and its name to READERS"
+
+
+@pytest.mark.parametrize("test", sorted({*READERS.values()}))
+def test_each_has_a_test(test: str) -> None:
+    path, _, name = test.partition("::")
+    assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8")
+
+
+# --- what the API server stores of others ---------------------------------------------------------------------------------
+
+RECORD = {
+    "metadata": {"name": "n", "uid": "u", "resourceVersion": "7"},
+    "spec": {"remove": [{"directory": "/m/x", "offer": "o"}]},
+    "status": {
+        "models": [
+            {"kind": "BaseModel", "namespace": "n", "name": "m", "uri": "hf://a/b", "revision": "r", "state": "Ready",
+             "directories": ["/m/x"], "bytes": 1, "total": 2, "speed": 3, "message": "m", "verifiedAt": "", "facts": {}},
+        ],
+        "unused": [{"directory": "/m/x", "models": ["m"], "paths": ["/m/y"], "offer": "o"}],
+    },
+}  # fmt: skip
+
+
+@given(typed(RECORD))
+def test_records_of_agents(body: Any) -> None:
+    """As an API server lets them through: an agent may write what it likes of the types of the CRD."""
+    from_api.record(body)
+
+
+FOUND = {"check": "reach", "rank": 1, "said": "x", "fix": "y"}
+MESSAGE = {"preflight": 1, "rank": 0, "findings": [FOUND, FOUND], "failed": "", "more": 0}
+MESSAGES = (
+    st.text()
+    | (broken([MESSAGE]) | ANY).map(lambda body: dumped(body).decode(errors="replace"))
+    | st.tuples(broken([MESSAGE]), st.integers(0, 200)).map(lambda cut: dumped(cut[0]).decode()[: cut[1]])
+)
+
+
+@given(MESSAGES, st.none() | st.integers(-(2**31), 2**31), st.booleans())
+def test_messages_of_checks(message: str, code: int | None, before: bool) -> None:
+    ended = {"terminated": {"message": message, "exitCode": code}}
+    box = {"name": "ome-preflight", **({"lastState": ended} if before else {"state": ended})}
+    found = checks.read({"initContainerStatuses": [box]})
+    if found is not None:
+        assert len(found.findings) <= checks.MANY + 2
+        assert all(each.check and each.said and len(each.said) < 500 for each in found.findings)
+        assert found.sentence.replace("\ufffd", "").isprintable()
+
+
+@given(st.lists(ANY.map(dumped) | st.binary(max_size=40), max_size=3).map(b",".join))
+def test_pages_of_lists(items: bytes) -> None:
+    for page in (b'{"metadata":{},"items":[' + items + b"]}", items):
+        # Its list begins again, or the whole page is decoded.
+        with_declared(lambda page=page: list(members(page)), ValueError, TypeError, KeyError, RecursionError)
+
+
+# --- what ranks of a group say --------------------------------------------------------------------------------------------
+
+HELLO = {"rank": 1, "ports": [30000, 41000], "clock": 5.0, "left": 60.0, "link": 400.0}
+ANSWER = {
+    "failed": [[0, 30000, "refused"]], "to": 0, "rate": 1e9, "why": "no answer", "ready": True, "rates": {"0": 1e9},
+    "error": "x", "findings": [FOUND],
+}  # fmt: skip
+ORDERS = [
+    {"do": "reach", "ports": {"0": [30000, 41000]}},
+    {"do": "copy", "shift": 1, "ports": {"0": [30000], "1": [41000]}},
+    {"do": "torch", "host": "h", "seconds": 5.0},
+    {"do": "end", "findings": [FOUND]},
+    {"do": "tell"},
+]
+SAID = (broken([HELLO, ANSWER, *ORDERS]) | ANY).map(dumped) | st.binary(max_size=60)
+
+
+@given(SAID)
+def test_what_ranks_say(raw: bytes) -> None:
+    """Whatever comes to the port: a value that the rest of the check can use, or an error that it waits for."""
+    here, there = socket.socketpair()
+    with here, there:
+        there.sendall(raw.replace(b"\n", b" ")[:60_000] + b"\n")
+        there.shutdown(socket.SHUT_WR)
+        try:
+            heard = Line(here).read(time.monotonic() + 5)
+        except (OSError, ValueError):
+            return
+    for read in (said.hello, said.answer, said.order):
+        try:
+            found = read(heard, 5.0) if read is said.hello else read(heard)
+        except ValueError:
+            continue
+        _used(found if read is said.hello else {}, found if read is said.answer else {})
+        if read is said.order:
+            ports = [port for some in (found.get("ports") or {}).values() for port in some]
+            assert all(0 < port < 65536 for port in ports), "connecting to it would be an OverflowError"
+            json.dumps(found)
+
+
+@given(SAID)
+@example(dumped({**HELLO, "ports": [70_000]}))
+@example(dumped({**HELLO, "link": "fast"}))
+@example(dumped({**HELLO, "rank": math.inf}))
+def test_whoever_comes_to_rank_0(raw: bytes) -> None:
+    """A rank of the group, or nobody: rank 0 goes on with the others."""
+    meeting = Meeting({"rank": 0, "size": 3}, Words([]), cast(Ports, None), {}, time.monotonic() + 60)
+    here, there = socket.socketpair()
+    hellos: dict[int, Any] = {0: {**HELLO, "skew": 0.0}}
+    with here, there:
+        there.sendall(raw.replace(b"\n", b" ")[:60_000] + b"\n")
+        there.shutdown(socket.SHUT_WR)
+        meeting._greet(here, hellos, {})
+    assert hellos.keys() <= {0, 1, 2}
+    list(clocks(hellos)), list(links(hellos))
+    assert all(0 < port < 65536 for hello in hellos.values() for port in hello["ports"]), "connecting is an OverflowError"
+
+
+def _used(hello: Any, answer: Any) -> None:
+    """As rank 0 uses it."""
+    hellos = {0: {**HELLO, "skew": 0.0}, 1: {**HELLO, "skew": 0.0, **hello}, 2: {**HELLO, "skew": 0.0}}
+    list(clocks(hellos)), list(links(hellos))
+    list(unreached({0: {}, 1: answer, 2: {}}, str))
+    list(lost({(1, int(answer.get("to") or 0)): str(answer.get("why"))}, {1: answer}))
+    rates = {(1, int(answer.get("to") or 0)): float(answer.get("rate") or 0.0), (0, 1): 1e9, (2, 0): 1e9}
+    list(slow(rates)), list(slow({(1, taker): rate for taker, rate in (answer.get("rates") or {}).items()}))
+    for each in answer.get("findings") or ():
+        assert {*each} == {"check", "rank", "said", "fix"}
+
+
+# --- what a benchmark left ------------------------------------------------------------------------------------------------
+
+PLAN: Any = {
+    "name": "b", "target": "t", "service": "s",
+    "runs": [{"scenario": "D(1,1)", "concurrency": 1, "program": "serving"},
+             {"scenario": "gsm8k", "concurrency": 1, "program": "gsm8k"}],
+}  # fmt: skip
+GENAI = {
+    "aggregated_metrics": {
+        "num_completed_requests": 3, "requests_per_second": 1.0, "run_duration": 2.0,
+        "stats": {"ttft": {"mean": 1.0, "p50": 1.0, "p99": 2.0}, "tpot": {}, "e2e_latency": {"p90": 1.0}},
+    },
+    "individual_request_metrics": [{"error_code": 500, "error_message": "x"}, {"error_code": None}],
+    "_time_unit": "s",
+}  # fmt: skip
+SGLANG = {"completed": 3, "errors": ["", "x"], "median_ttft_ms": 1.0, "output_throughput": 2.0}
+LEFT = broken([{"result": SGLANG}, {"result": {"questions": 3, "accuracy": 0.5}}, {"error": "x"}]) | ANY
+
+
+@given(broken([GENAI]) | ANY, LEFT)
+def test_what_a_benchmark_left(told: Any, left: Any) -> None:
+    """A run that cannot be read is a run that failed, and the others have their results."""
+
+    def program(*_: Any) -> Any:
+        return inside_genai.result(real(told))
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(inside.PROGRAMS, "serving", program)
+        patched.setattr(inside.traceback, "print_exc", lambda: None)
+        made = inside.outcome(PLAN, PLAN["runs"][0], Path("x"))
+    assert made.keys() in ({"result"}, {"error"})
+    for raw in ({0: made, 1: real(left)}, {0: real(left)}):
+        found = results(PLAN, raw)
+        assert len(found["runs"]) == 2 and isinstance(failed(found), bool)
+        assert len(summary(found, "place").encode()) <= 4096 or "error" in summary(found, "place")
+
+
+@given(st.dictionaries(st.sampled_from(["0", "1", "x", "-1"]), ANY.map(dumped) | st.binary(max_size=40)))
+def test_files_of_a_benchmark(files: dict[str, bytes]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for name, data in files.items():
+            (Path(folder) / f"{name}.json").write_bytes(data)
+        results(PLAN, steps._raw(Path(folder)))

@@ -1,0 +1,30 @@
+"""No package that is locked may oblige who gets an image to more than its notice."""
+
+import re
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+LOCKED = re.findall(r"^([A-Za-z0-9_.-]+)==", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
+COPYLEFT = re.compile(r"\bA?GPL|\bLGPL|\bSSPL|Affero|General Public License|Server Side Public", re.IGNORECASE)
+ELSEWHERE = frozenset({"colorama", "httpx2-jsfetch"})
+"""For other platforms: they are in no image and not installed here."""
+
+
+def licence(found: metadata.PackageMetadata) -> str:
+    """All that a package says of it: an expression, words of its author, and classifiers."""
+    said = [found.get("License-Expression") or "", (found.get("License") or "")[:200]]
+    return "; ".join(filter(None, [*said, *(text for text in found.get_all("Classifier", []) if "License" in text)]))
+
+
+@pytest.mark.parametrize("package", [name for name in LOCKED if name not in ELSEWHERE])
+def test_a_locked_package_says_its_licence_and_it_is_no_gpl(package: str) -> None:
+    said = licence(metadata.metadata(package))
+    assert said and not COPYLEFT.search(said), said
+
+
+@pytest.mark.parametrize("said", ["GPL-3.0-only", "AGPL-3.0", "GNU General Public License v2 (GPLv2)", "LGPL-2.1"])
+def test_what_is_looked_for_is_found(said: str) -> None:
+    assert COPYLEFT.search(said)
