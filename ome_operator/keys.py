@@ -66,6 +66,9 @@ OBSERVE = f"{GROUP}/observe"
 PREFLIGHT = f"{GROUP}/preflight"
 """On a service, on a component, or in the spec of a runtime: Off, Warn or Require; whether pods are looked at before their
 engine starts (docs/preflight.md)."""
+TRACES = f"{GROUP}/otlp-traces-endpoint"
+"""On a service, on a component, or in the spec of a runtime: HOST:PORT of a collector to which engines and routers send
+their spans, or Off (docs/traces.md)."""
 
 PREFLIGHT_RUN = f"{GROUP}/preflight-run"
 """Label on what `ome preflight` makes and removes: which run made it. None of our labels stand beside it."""

@@ -250,8 +250,9 @@ def _router(snapshot: Snapshot, intent: Intent, revision: str, held: Held, repli
     besides = _besides(intent.roles(revision))
     said = snapshot.service.annotations.get(keys.ROUTER_KEY) or intent.router.annotations.get(keys.ROUTER_KEY) or ""
     key = said if snapshot.deps.router_keys else "false"
+    told = intent.collector(revision)
     return [
-        router.deployment(intent.owner, revision, intent.router, replicas, sidecar, leaders, replaced, besides, key),
+        router.deployment(intent.owner, revision, intent.router, replicas, sidecar, leaders, replaced, besides, key, told),
         scaling.budget(intent.owner, keys.ROUTER, revision, allowed),
     ]
 

@@ -136,6 +136,20 @@ class Versions:
         later = (each for each in known if version and _age(each) >= _age(version))
         return next(later, ("", *known)[-1])
 
+    def takes(self, engine: str, version: str, words: Sequence[str]) -> bool | None:
+        """Whether a version takes all these flags.
+
+        None where nobody knows: it is older or newer than all that there are data for, or those around it differ.
+        """
+        known = self.of(engine) if version else ()
+        around = (
+            [each for each in known if _age(each) <= _age(version)][-1:],
+            [each for each in known if _age(each) >= _age(version)][:1],
+        )
+        lines = [self.get(f"{engine}-{each}") for side in around for each in side]
+        said = {all(word in line.flags for word in words) for line in lines if line is not None}
+        return said.pop() if len(lines) == 2 and len(said) == 1 else None
+
     def elsewhere(self, engine: str, word: str) -> tuple[str, ...]:
         """The versions of an engine that have this flag."""
         lines = ((version, self.get(f"{engine}-{version}")) for version in self.of(engine))

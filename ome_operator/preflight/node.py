@@ -5,6 +5,7 @@ It runs in the engine's image: the standard library alone, and Python 3.10 or ne
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import json
 import os
@@ -82,7 +83,7 @@ class Pod:
 
     def checks(self) -> list[Callable[[], Iterator[Json]]]:
         """All of them but `devices`, which finds the links that `limits` looks at."""
-        return [self.paths, self.interfaces, self.gpus, self.limits, self.memory, self.weights]
+        return [self.paths, self.interfaces, self.gpus, self.limits, self.memory, self.weights, self.packages]
 
     def text(self, path: str) -> str:
         """A file below /sys or /proc, "" where it cannot be read."""
@@ -111,6 +112,13 @@ class Pod:
     def fetched(self, path: str | Path) -> bool:
         """Whether an init container would fill this path, and did not run: nothing is known of it."""
         return any(Path(path).is_relative_to(folder) for folder in self.config.get("fetched") or ())
+
+    def packages(self) -> Iterator[Json]:
+        """What SGLang imports for its traces; it ends a minute after its start without them."""
+        wanted = ("sdk", "exporter.otlp.proto.grpc", "exporter.otlp.proto.http")
+        if "--enable-trace" in self.words.words and not all(_imports("opentelemetry", *name.split(".")) for name in wanted):
+            yield finding("packages", "--enable-trace is there, and the image lacks OpenTelemetry's packages",
+                          "install sglang[tracing] into the image, or set ome.io/otlp-traces-endpoint to Off")  # fmt: skip
 
     def devices(self) -> Iterator[Json]:
         """RDMA devices: named and there, usable, up, at the rate of the others, with the GID that is asked for."""
@@ -251,6 +259,14 @@ class Pod:
                 for said in pool.map(_cut, [folder / name for name in sorted(names)]):
                     if said:
                         yield finding("weights", said, "fetch the file again; its size is not what it should be")
+
+
+def _imports(*names: str) -> bool:
+    """Whether there is a module of this name."""
+    try:
+        return importlib.util.find_spec(".".join(names)) is not None
+    except ImportError:  # what it is in is not there
+        return False
 
 
 def _devices(value: str) -> list[str]:

@@ -3,15 +3,39 @@
 Where another decision is meant: `pytest tests/incidents --update-golden`, after `ome replay FILE` has shown the difference.
 """
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ome_operator.recorder import decision, recording, replay
-from tests.support.incidents import INCIDENTS
+from tests.support.incidents import INCIDENTS, ROWS, UNSEEN
 
 HERE = Path(__file__).parent
+FAULTS = HERE.parents[1] / "docs" / "faults.md"
+BACK = ("is recycled (1st recycle)", "starts again (1st recycle)", "came back (1st recycle)")
+MEANT: dict[str, tuple[int, tuple[str, ...]]] = {
+    "operator-killed": (0, ("create StatefulSet", "drain Pod", "delete StatefulSet", "with 1 replicas")),
+    "requests-fail": (0, ("create Service svc", "ServerError: Service svc: HTTP 503", "create Service svc", "Ready True")),
+    "watches-lag": (2, (*BACK, "Ready True")),
+    "clock-jumps": (1, (*BACK, "Ready True")),
+    "clock-jumps-back": (1, (*BACK, "Ready True")),
+    "two-operators": (0, ("AnotherOperator True",)),
+    "stranger-edits-router": (0, ("change Deployment svc-router-",)),
+    "stranger-deletes-workers": (1, ("create StatefulSet", "rank 1 has no pod", *BACK[1:], "Ready True")),
+    "stranger-has-the-name": (0, ("NameTaken: Service svc: svc belongs to somebody else", "create Service svc")),
+    "node-tainted": (1, (*BACK, "Ready True")),
+    "node-deleted": (1, ("rank 0 has no pod", *BACK[1:], "Ready True")),
+    "node-lost": (1, ("on node node-0, which does not report", *BACK[1:], "Ready True")),
+    "template-edited": (4, ("being deleted", "TemplateDrift", "TemplateDrift", "TemplateDrift")),
+    "rank-exits": (1, ("starts again: container engine", "exited with code 137 (OOMKilled)", "recycle: delete Pod")),
+    "rank-hangs": (1, ("was ready and is not", "the leader was ready, and then not for 60 s", "recycle: delete Pod")),
+    "rank-evicted": (1, ("Evicted", *BACK[1:], "Ready True")),
+    "rank-deleted": (1, (*BACK, "Ready True")),
+    "group-drained": (1, (*BACK, "Ready True")),
+}
+"""Fault -> how often a group is recycled for it, and what is done and said, in this order, whoever wrote the file anew."""
 FILES = sorted(path.name for path in HERE.glob("*.json*"))
 
 
@@ -40,8 +64,28 @@ def again(found: recording.Recording, name: str) -> dict[str, Any]:
     return raw
 
 
-def test_each_fault_that_passes_can_see_has_a_recording() -> None:
-    assert {f"{name}.json.gz" for name in INCIDENTS} <= set(FILES)
+@pytest.mark.parametrize("name", INCIDENTS)
+def test_what_is_decided_about_a_fault_is_what_is_meant(name: str) -> None:
+    found = recording.decoded((HERE / f"{name}.json.gz").read_bytes())
+    told = [
+        line
+        for step in replay.replayed(found.services["team/svc"], False)
+        for line in (*step.steps, *(step.why if step.number > 1 else ()), *([step.error] if step.error else []))
+    ]
+    times, lines = MEANT[name]
+    assert {int(number) for line in told for number in re.findall(r"\((\d+)\w\w recycle\)", line)} == {*range(1, times + 1)}
+    assert (times > 0) == any(line.startswith("recycle: ") for line in told)
+    rest = iter(told)
+    missing = [wanted for wanted in lines if not any(wanted in line for line in rest)]
+    assert not missing, told
+
+
+def test_each_row_of_the_faults_has_a_recording_or_a_reason() -> None:
+    text = FAULTS.read_text().partition("## What is tried")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("|")][2:]
+    assert len(rows) > 10 and {*rows} == ROWS.keys() | UNSEEN.keys() and not ROWS.keys() & UNSEEN.keys()
+    assert sorted(name for names in ROWS.values() for name in names) == sorted(INCIDENTS) == sorted(MEANT)
+    assert {f"{name}.json.gz" for name in INCIDENTS} <= {*FILES}
 
 
 def test_a_recording_in_which_something_else_was_decided_is_told() -> None:

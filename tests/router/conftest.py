@@ -35,6 +35,8 @@ class Engine:
     def __init__(self, ip: str, mode: str) -> None:
         self.ip, self.mode, self.running = ip, mode, 0
         self.released = asyncio.Event()
+        self.traces: list[str] = []
+        """`traceparent` of each request."""
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
@@ -66,6 +68,7 @@ class Engine:
 
     async def _generate(self, request: web.Request) -> web.Response:
         self.running += 1
+        self.traces.append(request.headers.get("traceparent", ""))
         try:
             if (await request.json())["text"] == "held":
                 await self.released.wait()

@@ -1,6 +1,6 @@
 """Recordings of the faults of docs/faults.md, from the simulated cluster: `python -m tests.support.incidents` writes them.
 
-Faults that change nothing of what a pass sees (a write is cut off, the API server is gone) cannot be made here.
+Faults that change nothing of what a pass sees cannot be made here: `UNSEEN`.
 """
 
 from collections.abc import Callable, Iterator
@@ -8,13 +8,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from ome_operator.core.observed.objects import Node, Observed, Ref, Refusal, Termination
+from ome_operator.core.observed.objects import Node, Observed, Ref, Refusal, Taint, Termination
 from ome_operator.core.plan import Plan
 from ome_operator.core.sync import sync
 from ome_operator.recorder import recording
 from ome_operator.recorder.passes import Around, Ear
 from ome_operator.recorder.store import Recorder
-from tests.support.live import Live
+from tests.support.live import Live, LivePod
 from tests.support.shapes import Shape
 from tests.support.simulator import World
 
@@ -34,11 +34,12 @@ class Story:
         self.change: Change = lambda observed: observed
         """What the fault makes of what passes see."""
 
-    def passes(self, count: int) -> None:
-        """So many passes, with steps of the cluster in between."""
+    def passes(self, count: int, refused: tuple[str, str] | None = None) -> None:
+        """So many passes, with steps of the cluster in between. `refused`: the object that the API server does not take."""
         for _ in range(count):
             plan = self.look()
-            self.world.carry_out(plan)
+            taken = tuple(each for each in plan.apply if (each.kind, each.manifest["metadata"]["name"]) != refused)
+            self.world.carry_out(replace(plan, apply=taken))
             self.world.step()
 
     def look(self) -> Plan:
@@ -92,12 +93,13 @@ def operator_killed() -> Story:
 
 def requests_fail() -> Story:
     """The API server refuses the Service of a new service, then takes it."""
-    story = Story(Shape())
-    key = ("Service", "svc")
+    story, key = Story(Shape()), ("Service", "svc")
+    story.passes(1, key)
     story.change = lambda seen: replace(seen, refusals={**seen.refusals, key: Refusal("ServerError", "HTTP 503: try later")})
-    story.passes(3)
+    story.passes(3, key)
+    story.passes(1)  # it is taken; that it was refused is known until then
     story.change = lambda seen: seen
-    story.passes(9)
+    story.passes(8)
     return story
 
 
@@ -110,15 +112,19 @@ def watches_lag() -> Story:
     return story
 
 
-def clock_jumps_ahead() -> Story:
-    """By two days, while a group starts again."""
-    story = settled()
-    story.world.lose(story.leader())
-    story.passes(2)
-    story.world.now += timedelta(days=2)
-    story.passes(2)
-    story.world.now -= timedelta(days=2)
-    story.passes(12)
+def _clock(jump: timedelta) -> Callable[[], Story]:
+    """It jumps while a group starts again, and back to the true time."""
+
+    def story() -> Story:
+        found = settled()
+        found.world.lose(found.leader())
+        found.passes(2)
+        found.world.now += jump
+        found.passes(2)
+        found.world.now -= jump
+        found.passes(12)
+        return found
+
     return story
 
 
@@ -158,21 +164,54 @@ def stranger_has_the_name() -> Story:
     return story
 
 
-def node_lost() -> Story:
-    """The node of a leader does not report any more, and its pod is told to go."""
+LABELS = {"models.ome.io/clusterbasemodel.tiny": "Ready"}
+
+
+def _on_nodes() -> tuple[Story, LivePod, dict[str, Node]]:
+    """A service each of whose pods has a node, a leader of it, and the nodes."""
     story = settled()
     for number, pod in enumerate(story.world.pods.values()):
         pod.node = f"node-{number}"
-    labels = {"models.ome.io/clusterbasemodel.tiny": "Ready"}
-    nodes = {pod.node: Node(pod.node, 1, labels, True, 8) for pod in story.world.pods.values()}
+    nodes = {pod.node: Node(pod.node, 1, LABELS, True, 8) for pod in story.world.pods.values()}
     story.world.edit(deps=replace(story.world.deps, nodes=nodes))
     story.passes(2)
-    lost = story.world.pods[story.leader()]
-    story.world.edit(
-        deps=replace(story.world.deps, nodes={**nodes, lost.node: Node(lost.node, 2, labels, False, 8, alive=False)})
-    )
+    return story, story.world.pods[story.leader()], nodes
+
+
+def node_lost() -> Story:
+    """The node of a leader does not report any more, and its pod is told to go."""
+    story, lost, nodes = _on_nodes()
+    silent = Node(lost.node, 2, LABELS, False, 8, alive=False)
+    story.world.edit(deps=replace(story.world.deps, nodes={**nodes, lost.node: silent}))
     story.world.lose(lost.name)
     story.change = lambda seen: _changed(seen, lost.uid, ends=story.world.now.isoformat())
+    story.passes(12)
+    return story
+
+
+def node_tainted() -> Story:
+    """A taint drives the pod of a leader off its node, and keeps others away from it."""
+    story, lost, nodes = _on_nodes()
+    taint = Taint("test", "", "NoExecute")
+    story.world.edit(
+        deps=replace(story.world.deps, nodes={**nodes, lost.node: nodes[lost.node]._replace(version=2, taints=(taint,))})
+    )
+    story.world.lose(lost.name)
+    driven = {
+        "ready": False,
+        "reason": "DeletionByTaintManager",
+        "message": "Taint manager: deleting due to NoExecute taint",
+    }
+    story.change = lambda seen: _changed(seen, lost.uid, **driven)
+    story.passes(12)
+    return story
+
+
+def node_deleted() -> Story:
+    """A Node is deleted, and the pod that was on it at once, as its machine is gone."""
+    story, lost, nodes = _on_nodes()
+    story.world.edit(deps=replace(story.world.deps, nodes={name: nodes[name] for name in nodes if name != lost.node}))
+    del story.world.pods[lost.name]
     story.passes(12)
     return story
 
@@ -222,6 +261,14 @@ def _changed(seen: Observed, uid: str, **facts: object) -> Observed:
     return replace(seen, pods=tuple(pod._replace(**facts) if pod.uid == uid else pod for pod in seen.pods))
 
 
+def rank_deleted() -> Story:
+    """Somebody deletes the pod of a rank above 0."""
+    story = settled()
+    story.world.lose(story.leader(1).replace("-1-0", "-1-w-1"))
+    story.passes(AFTER)
+    return story
+
+
 def drained() -> Story:
     """Somebody deletes the pods of a group."""
     story = settled()
@@ -235,19 +282,41 @@ INCIDENTS: dict[str, Callable[[], Story]] = {
     "operator-killed": operator_killed,
     "requests-fail": requests_fail,
     "watches-lag": watches_lag,
-    "clock-jumps": clock_jumps_ahead,
+    "clock-jumps": _clock(timedelta(days=2)),
+    "clock-jumps-back": _clock(-timedelta(days=2)),
     "two-operators": two_operators,
     "stranger-edits-router": stranger_edits_the_router,
     "stranger-deletes-workers": stranger_deletes_a_stateful_set,
     "stranger-has-the-name": stranger_has_the_name,
     "node-lost": node_lost,
+    "node-tainted": node_tainted,
+    "node-deleted": node_deleted,
     "template-edited": template_edited,
     "rank-exits": _rank("exit"),
     "rank-hangs": _rank("hang"),
     "rank-evicted": _rank("eviction"),
+    "rank-deleted": rank_deleted,
     "group-drained": drained,
 }
-"""Name of the file -> what happens. The rows of docs/faults.md that passes can see."""
+"""Name of the file -> what happens."""
+ROWS: dict[str, tuple[str, ...]] = {
+    "operator killed": ("operator-killed",),
+    "requests fail": ("requests-fail",),
+    "watches break": ("watches-lag",),
+    "clock jumps": ("clock-jumps", "clock-jumps-back"),
+    "two operators lead at once": ("two-operators",),
+    "strangers edit and delete": ("stranger-edits-router", "stranger-deletes-workers", "stranger-has-the-name"),
+    "a node is tainted or deleted": ("node-tainted", "node-deleted", "node-lost"),
+    "template changed, rank lost": ("template-edited",),
+    "one failure, one recycle": ("rank-exits", "rank-hangs", "rank-evicted", "rank-deleted", "group-drained"),
+}
+"""Row of docs/faults.md -> its files."""
+UNSEEN: dict[str, str] = {
+    "API server killed": "a write without an answer is no part of what a pass sees; that what it sees is old: watches-lag",
+    "etcd stands still": "the same",
+    "frozen past its Lease": "no pass is made meanwhile, and whether writes may be sent is asked below the passes",
+}
+"""Row without a file -> why a pass cannot tell it from an undisturbed pass."""
 
 
 def files() -> Iterator[tuple[str, bytes]]:

@@ -91,7 +91,8 @@ def _service(**spec: Any) -> dict[str, Any]:
 def _runtime(name: str = "rt", size: int = 2, decoder: bool = True, **spec: Any) -> dict[str, Any]:
     runner = parts.container(args=["--port=30000", "--tp-size=2"], resources=_LIMITS)
     part = {"runner": runner, "minReplicas": 3, **({"worker": {"size": size - 1}} if size > 1 else {})}
-    router = {"runner": parts.container("router", args=[*_ROUTER])}
+    own = {"image": "own:sglang-router-0.3.2", "command": ["sglang-router"]}  # known to send spans, not known to take a key
+    router = {"runner": parts.container("router", args=[*_ROUTER], **own)}
     whole: dict[str, Any] = {"engineConfig": part, "routerConfig": router, "supportedModelFormats": [_FORMAT]}
     whole |= {"decoderConfig": part} if decoder else {}
     return _object("ClusterServingRuntime", name, {**whole, **spec})

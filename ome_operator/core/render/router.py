@@ -13,7 +13,7 @@ from ome_operator.api import Component
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.podspec.compose import Composed
 from ome_operator.core.podspec.flags import grouped
-from ome_operator.core.render import meta, router_key
+from ome_operator.core.render import meta, router_key, traces
 from ome_operator.core.render.pod_template import add_env, base_env
 from ome_operator.core.render.registry_sidecar import Sidecar, with_registry
 from ome_operator.engines.routers import HEALTH_INTERVAL, SELECTORS, sglang_router, takes_flags, takes_key
@@ -31,7 +31,7 @@ RULES = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "wa
 
 @memoize_by_identity(1024)
 def access(owner: meta.Owner, composed: Composed) -> list[Manifest]:
-    """Role and RoleBinding of the routers of a service, and their ServiceAccount unless the user names one."""
+    """Role and RoleBinding of the routers of a service, and their ServiceAccount unless the user names his own."""
     name = names.component(owner.name, keys.ROUTER)
     theirs = composed.leader.get("serviceAccountName")
     labels = meta.labels(owner.name, keys.ROUTER)
@@ -58,12 +58,14 @@ def deployment(
     replaced: Manifest | None = None,
     besides: tuple[tuple[str, str], ...] = (),
     key: str = "false",
+    collector: str = "",
 ) -> Manifest:
-    """The router Deployment of one slice; `leaders` has their addresses, by component, where it `names_leaders`.
+    """The router Deployment of a slice; `leaders` has their addresses, by component, where it `names_leaders`.
 
     `replaced`: how its pods are, from `replacement`.
     `besides`: labels that its engines carry too, so they come from what is stored: they restart no router while it lives.
     `key`: whether it gets a key for its control plane, as `takes_key` reads it.
+    `collector`: where it sends its spans, if it can; "" for nowhere.
     """
     pod = composed.leader
     main = _configured(pod["containers"][0], composed.config, base_env(owner.name, owner.namespace))
@@ -71,6 +73,8 @@ def deployment(
         main = {**main, "args": _with_addresses([str(word) for word in main["args"]], dict(leaders))}
     if takes_key(main, key):
         main = router_key.given(main, owner.name)
+    if collector and not untraced(composed):
+        main = traces.traced(main, collector, traces.Place(owner.name, owner.namespace, revision, keys.ROUTER))
     drains = _draining(main, pod)
     main = {"terminationMessagePolicy": "FallbackToLogsOnError", **own_slice(_watchful(main), revision), **drains}
     spec: Manifest = {"serviceAccountName": names.component(owner.name, keys.ROUTER), "enableServiceLinks": False, **pod}
@@ -89,6 +93,11 @@ def deployment(
         "template": template,
     }
     return meta.manifest(owner, "apps/v1", "Deployment", names.router(owner.name, revision), labels, {"spec": body})
+
+
+def untraced(composed: Composed) -> str:
+    """Why a router cannot send its spans, as a sentence; "" where it can."""
+    return traces.why_not(composed.leader["containers"][0], composed.annotations, keys.ROUTER)
 
 
 @memoize_by_identity(1024)
@@ -146,7 +155,7 @@ def names_leaders(composed: Composed) -> bool:
 
 
 def _with_addresses(args: list[str], leaders: Mapping[str, Sequence[str]]) -> list[str]:
-    """The arguments, with each flag that refers to the leaders of a component once for every one of them."""
+    """The arguments, with each flag that refers to the leaders of a component once for each of them."""
     out: list[str] = []
     for flag in grouped(args):
         named = [name for name, reference in LEADER_ADDRESS.items() if any(reference in word for word in flag)]

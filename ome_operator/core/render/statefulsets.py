@@ -15,9 +15,10 @@ from ome_operator import keys, names, quantity
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.podspec.compose import Composed, compose
 from ome_operator.core.podspec.queues import queued
-from ome_operator.core.render import meta, pod_template, preflight
+from ome_operator.core.render import meta, pod_template, preflight, traces
 from ome_operator.core.resolve.finetuned import mounted
 from ome_operator.core.resolve.preflight import OFF, mode
+from ome_operator.core.resolve.traces import endpoint
 from ome_operator.core.selection.accelerator import beneath
 from ome_operator.engines import servers
 from ome_operator.util.memoize import memoize_by_identity
@@ -67,11 +68,15 @@ def workloads(
         context = pod_template.Context(service, namespace, revision, mounted(inputs), accelerator, directories, labels)
         leader = pod_template.leader(context, composed)
         worker = pod_template.worker(context, composed) if composed.size > 1 else None
+        if collector := endpoint(inputs, component):
+            place = traces.Place(service, namespace, revision, names.title(component, keys.DECODER in inputs))
+            leader, worker, why = traces.group(leader, worker, collector, composed.annotations, place)
+            dropped += [why] if why else []
         main = leader["spec"]["containers"][0]
         if (looks := mode(inputs, component, looked)) != OFF:
-            place = preflight.group(service, namespace, revision, component, composed.size, pod_template.port(main, 0))
-            leader = {**leader, "spec": preflight.guarded(leader["spec"], looks, place)}
-            worker = worker and {**worker, "spec": preflight.guarded(worker["spec"], looks, place)}
+            facts = preflight.group(service, namespace, revision, component, composed.size, pod_template.port(main, 0))
+            leader = {**leader, "spec": preflight.guarded(leader["spec"], looks, facts)}
+            worker = worker and {**worker, "spec": preflight.guarded(worker["spec"], looks, facts)}
         out[component] = {
             "size": composed.size,
             "port": pod_template.port(main, 30000 if "decoder" in inputs else 8080),

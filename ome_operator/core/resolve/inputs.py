@@ -16,7 +16,7 @@ from ome_operator.core.podspec import queues
 from ome_operator.core.podspec.spelling import misspelled
 from ome_operator.core.problem import UNREAD, Problem
 from ome_operator.core.reasons import ENGINE_READY, MODEL_READY, RUNTIME_READY, Reason
-from ome_operator.core.resolve import preflight
+from ome_operator.core.resolve import preflight, traces
 from ome_operator.core.resolve.finetuned import BASE, fine_tuned, named
 from ome_operator.core.resolve.identity import CHOSEN
 from ome_operator.core.resolve.ignored_fields import in_service
@@ -130,7 +130,7 @@ def resolve(
     if runtime is not None:
         advice += unpaired(service, runtime)
     advice += misspelled(service, runtime)
-    advice += preflight.advice(service, runtime)
+    advice += preflight.advice(service, runtime) + traces.advice(service, runtime)
     problems = (*about_model, *about_runtime, *_shape(service), *lacking)
     labels = {} if inputs is None or model is None or runtime is None else ome_labels(model, runtime, named(service, deps))
     drift = {"runtime": of_runtime.drift, "model": of_model.drift}
@@ -170,6 +170,8 @@ def _inputs(
         out["queue"] = queue
     if mode := preflight.asked(service):
         out[preflight.STORED] = mode
+    if collector := traces.asked(service):
+        out[traces.STORED] = collector
     if spec.rollout is not None and spec.rollout.restarted_at:
         out["restartedAt"] = spec.rollout.restarted_at
     return out

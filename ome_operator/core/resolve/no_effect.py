@@ -205,7 +205,7 @@ _ON_SERVICES = frozenset(
         keys.RUNTIME_SYNC, keys.MODEL_SYNC, keys.RETRY, keys.ENGINE_NAME, keys.SOURCE_DIGEST, keys.BENCHMARK_NAMESPACES,
         keys.ROUTER_KEY, keys.FREEZE, keys.OBSERVE, keys.ENGINE_VERSION, keys.IGNORE_FIT,
         keys.LINT_IGNORE,
-        keys.PREFLIGHT,
+        keys.PREFLIGHT, keys.TRACES,
     }
 )  # fmt: skip
 _SHARED = frozenset({keys.WAVES, keys.BAKE})
@@ -220,11 +220,19 @@ READ: Mapping[str, frozenset[str]] = {
 READ_WHERE_EXPOSED = frozenset({keys.INGRESS_OFF, keys.INGRESS_DOMAIN, keys.INGRESS_MORE, keys.INGRESS_TEMPLATE})
 """Annotations of a service that are read where the operator makes Ingresses or HTTPRoutes."""
 _ON_ENGINES = _QUEUE | frozenset(
-    {keys.RDMA_INJECT, keys.RDMA_PROFILE, keys.RDMA_CONTAINER, keys.SSH_KEYS, keys.ENGINE_VERSION, keys.PREFLIGHT}
+    {
+        keys.RDMA_INJECT,
+        keys.RDMA_PROFILE,
+        keys.RDMA_CONTAINER,
+        keys.SSH_KEYS,
+        keys.ENGINE_VERSION,
+        keys.PREFLIGHT,
+        keys.TRACES,
+    }
 )
 READ_ON_PODS: Mapping[str, frozenset[str]] = {
     keys.ENGINE: _ON_ENGINES,
     keys.DECODER: _ON_ENGINES,
-    keys.ROUTER: _QUEUE | {keys.REGISTRY, keys.ROUTER_KEY, keys.ENGINE_VERSION},
+    keys.ROUTER: _QUEUE | {keys.REGISTRY, keys.ROUTER_KEY, keys.ENGINE_VERSION, keys.TRACES},
 }
 """Component -> annotations of it that something reads."""

@@ -16,7 +16,9 @@ from ome_operator.core.podspec.spelling import translated
 from ome_operator.core.problem import Problem, ProblemError
 from ome_operator.core.reasons import ROUTER_READY, RUNTIME_READY, Reason
 from ome_operator.core.render import meta
+from ome_operator.core.render.router import untraced
 from ome_operator.core.render.statefulsets import Stored, stamp, stored
+from ome_operator.core.resolve import traces
 from ome_operator.core.resolve.finetuned import mounted
 from ome_operator.core.resolve.inputs import Resolved
 from ome_operator.core.resolve.scaling import ReplicaPolicy, policy
@@ -79,6 +81,11 @@ class Intent:
         """The stored roles of a revision."""
         return stored(self.data.get(revision) or {})
 
+    def collector(self, revision: str) -> str:
+        """Where the router of a slice sends its spans, "" for nowhere."""
+        inputs = (self.data.get(revision) or {}).get("inputs") or {}
+        return traces.of_router(inputs, *self.resolved.router) if self.resolved.router is not None else ""
+
 
 def choose(snapshot: Snapshot, resolved: Resolved) -> Intent:
     """Decide which revision is wanted, record it if it is not stored, and say what it waits for."""
@@ -115,11 +122,19 @@ def choose(snapshot: Snapshot, resolved: Resolved) -> Intent:
         return intent
     enough = intent.held is None or intent.held.enough
     fit = fitting(snapshot, ledger.data, aim.revision, groups, enough)
-    intent = replace(intent, fit=fit, advice=(*intent.advice, *fit.advice))
+    intent = replace(intent, fit=fit, advice=(*intent.advice, *fit.advice, *_untraced(intent)))
     if snapshot.started(aim.revision):
         return replace(intent, gate=_no_room(intent)) if fit.held else intent
     gate, check = _gate(snapshot, intent)
     return replace(intent, gate=gate, check=check)
+
+
+def _untraced(intent: Intent) -> tuple[str, ...]:
+    """Why the router of the wanted revision sends no spans although somebody asks for them."""
+    if intent.router is None or not intent.collector(intent.target):
+        return ()
+    why = untraced(intent.router)
+    return (why,) if why else ()
 
 
 def _epochs(snapshot: Snapshot, resolved: Resolved, aim: TargetRevision, ledger: RevisionLedger) -> dict[Ref, Epoch]:

@@ -64,6 +64,7 @@ def test_what_an_init_container_would_fetch_is_not_missed_where_none_ran(tmp_pat
         (["--tokenizer-path=/no/such"], {}, "paths", "--tokenizer-path names /no/such"),
         (["--lora-paths", "a=/no/lora"], {}, "paths", "/no/lora"),
         ([], {"NCCL_TOPO_FILE": "/no/topo.xml"}, "paths", "NCCL_TOPO_FILE names /no/topo.xml"),
+        (["--enable-trace"], {}, "packages", "the image lacks OpenTelemetry's packages"),
     ],
 )
 def test_what_arguments_and_variables_name_is_looked_for(
@@ -73,6 +74,13 @@ def test_what_arguments_and_variables_name_is_looked_for(
     found = alone(tmp_path, *args, env=env)
     assert found.found == [(0, check)] and words in found.said
     assert found.message["findings"][0]["fix"] and found.code == 0, "Warn: the engine starts"
+
+
+def test_an_image_with_the_packages_for_traces_is_silent(tmp_path: Path) -> None:
+    for name in ("sdk", "exporter/otlp/proto/grpc", "exporter/otlp/proto/http"):
+        write(tmp_path, f"lib/opentelemetry/{name}/__init__.py", "")
+    env = {"PYTHONPATH": str(tmp_path / "lib")}
+    assert alone(tmp_path / "pod", "--enable-trace", env=env, isolated=False).found == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,68 @@
+"""Spans of a real sglang-router as the operator starts it reach a collector, and prefill and decode join its trace."""
+
+import sys
+from pathlib import Path
+
+import aiohttp
+
+from ome_local import ports
+from ome_operator.core.render.traces import Place, traced
+from ome_operator.engines.traces import lacks
+from tests.router.conftest import PORT, Engine, Process, until
+from tests.support.otlp import Collector
+
+CALLER = f"{0xABC:032x}"
+
+
+async def test_a_request_is_a_trace_through_router_prefill_and_decode(tmp_path: Path) -> None:
+    collector, engines = Collector(), [Engine("127.0.0.31", "prefill"), Engine("127.0.0.32", "decode")]
+    box = {
+        "image": "sglang-router:0.3.2",
+        "env": [{"name": "OTEL_RESOURCE_ATTRIBUTES", "value": "deployment.environment=test"}],
+    }
+    assert lacks(box, {}) == ""
+    box = traced(box, await collector.start(), Place("svc", "team", "r1", "router"))
+    env = {each["name"]: each["value"].replace("$(POD_NAME)", "svc-router-r1-x") for each in box["env"]}
+    port, metrics = ports.choose(2)
+    workers = [f"http://{engine.ip}:{PORT}" for engine in engines]
+    router = Process(
+        tmp_path / "router.log",
+        *("-m", "sglang_router.launch_router", "--pd-disaggregation", "--host=127.0.0.1", f"--port={port}"),
+        *("--prefill", workers[0], "8998", "--decode", workers[1], f"--prometheus-port={metrics}", *box["args"]),
+        env={"PATH": str(Path(sys.executable).parent), **env},
+    )
+    for engine in engines:
+        await engine.start()
+    await router.start()
+    try:
+        async with aiohttp.ClientSession() as session:
+
+            async def answers() -> bool:
+                headers = {"traceparent": f"00-{CALLER}-{1:016x}-01"}
+                url = f"http://127.0.0.1:{port}/generate"
+                try:
+                    async with session.post(url, json={"text": "0"}, headers=headers) as answer:
+                        return answer.status == 200
+                except aiohttp.ClientError:
+                    return False
+
+            async def told() -> bool:
+                return len(collector.spans) > 0
+
+            await until(answers, within=30)
+            await until(told, within=10)
+    finally:
+        await router.stop()
+        await collector.stop()
+        for engine in engines:
+            await engine.stop()
+    (span,) = [span for span in collector.spans if span.name == "http_request"]
+    assert [engine.traces for engine in engines] == [[f"00-{span.trace}-{span.id}-01"]] * 2, (
+        "prefill and decode are its children"
+    )
+    ours = {"ome.service": "svc", "ome.revision": "r1", "ome.role": "router", "k8s.namespace.name": "team"}
+    assert ours.items() <= span.resource.items() and span.resource["k8s.pod.name"] == "svc-router-r1-x"
+    assert 0 < span.seconds < 60
+    assert span.resource["deployment.environment"] == "test", "what the user says of a resource stays"
+    # Two facts of docs/traces.md about this version.
+    assert span.resource["service.name"] == "smg" and (span.parent, span.trace != CALLER) == ("", True)
