@@ -6,7 +6,7 @@ from pathlib import Path
 import aiohttp
 
 from ome_local import ports
-from ome_operator.core.render.traces import Place, traced
+from ome_operator.core.render.traces import SpanOrigin, traced
 from ome_operator.engines.traces import lacks
 from tests.router.conftest import PORT, Engine, Process, until
 from tests.support.otlp import Collector
@@ -21,7 +21,7 @@ async def test_a_request_is_a_trace_through_router_prefill_and_decode(tmp_path: 
         "env": [{"name": "OTEL_RESOURCE_ATTRIBUTES", "value": "deployment.environment=test"}],
     }
     assert lacks(box, {}) == ""
-    box = traced(box, await collector.start(), Place("svc", "team", "r1", "router"))
+    box = traced(box, await collector.start(), SpanOrigin("svc", "team", "r1", "router"))
     env = {each["name"]: each["value"].replace("$(POD_NAME)", "svc-router-r1-x") for each in box["env"]}
     port, metrics = ports.choose(2)
     workers = [f"http://{engine.ip}:{PORT}" for engine in engines]

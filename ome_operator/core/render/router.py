@@ -74,7 +74,7 @@ def deployment(
     if takes_key(main, key):
         main = router_key.given(main, owner.name)
     if collector and not untraced(composed):
-        main = traces.traced(main, collector, traces.Place(owner.name, owner.namespace, revision, keys.ROUTER))
+        main = traces.traced(main, collector, traces.SpanOrigin(owner.name, owner.namespace, revision, keys.ROUTER))
     drains = _draining(main, pod)
     main = {"terminationMessagePolicy": "FallbackToLogsOnError", **own_slice(_watchful(main), revision), **drains}
     spec: Manifest = {"serviceAccountName": names.component(owner.name, keys.ROUTER), "enableServiceLinks": False, **pod}

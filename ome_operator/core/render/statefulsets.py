@@ -69,7 +69,7 @@ def workloads(
         leader = pod_template.leader(context, composed)
         worker = pod_template.worker(context, composed) if composed.size > 1 else None
         if collector := endpoint(inputs, component):
-            place = traces.Place(service, namespace, revision, names.title(component, keys.DECODER in inputs))
+            place = traces.SpanOrigin(service, namespace, revision, names.title(component, keys.DECODER in inputs))
             leader, worker, why = traces.group(leader, worker, collector, composed.annotations, place)
             dropped += [why] if why else []
         main = leader["spec"]["containers"][0]

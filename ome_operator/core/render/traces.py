@@ -13,7 +13,7 @@ OF_GROUPS = {"ome.group": "$(LWS_GROUP_INDEX)", "ome.rank": "$(LWS_WORKER_INDEX)
 """Attributes that only engines have."""
 
 
-class Place(NamedTuple):
+class SpanOrigin(NamedTuple):
     """Where spans come from."""
 
     service: str
@@ -23,7 +23,7 @@ class Place(NamedTuple):
     """prefill, decode, engine or router."""
 
 
-def traced(container: Manifest, endpoint: str, place: Place) -> Manifest:
+def traced(container: Manifest, endpoint: str, place: SpanOrigin) -> Manifest:
     """The container that sends its spans to `endpoint`.
 
     Our variables stand behind all others, for they refer to them. What the user says of a resource stands behind what we say
@@ -47,7 +47,7 @@ def traced(container: Manifest, endpoint: str, place: Place) -> Manifest:
 
 
 def group(
-    leader: Manifest, worker: Manifest | None, endpoint: str, annotations: Mapping[str, str], place: Place
+    leader: Manifest, worker: Manifest | None, endpoint: str, annotations: Mapping[str, str], place: SpanOrigin
 ) -> tuple[Manifest, Manifest | None, str]:
     """Pod templates of a group that sends its spans, and ""; as they are, and why, where any of its ranks cannot."""
     ranks = [leader, *([worker] if worker is not None else [])]
@@ -58,7 +58,7 @@ def group(
     return made[0], made[1] if worker is not None else None, ""
 
 
-def _template(rank: Manifest, endpoint: str, place: Place) -> Manifest:
+def _template(rank: Manifest, endpoint: str, place: SpanOrigin) -> Manifest:
     main, *others = rank["spec"]["containers"]
     return {**rank, "spec": {**rank["spec"], "containers": [traced(main, endpoint, place), *others]}}
 

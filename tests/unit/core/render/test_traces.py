@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from ome_operator.core.render.traces import Place, group, traced
+from ome_operator.core.render.traces import SpanOrigin, group, traced
 
-PLACE = Place("svc", "team", "r1", "decode")
+PLACE = SpanOrigin("svc", "team", "r1", "decode")
 OURS = "ome.service=svc,ome.revision=r1,ome.role=decode,ome.group=$(LWS_GROUP_INDEX),ome.rank=$(LWS_WORKER_INDEX)"
 POD = "k8s.namespace.name=team,k8s.pod.name=$(POD_NAME)"
 SGLANG = {"image": "sglang:0.5.23", "command": ["sglang", "serve"]}
 
 
-def env(place: Place = PLACE, *theirs: dict[str, Any]) -> dict[str, Any]:
+def env(place: SpanOrigin = PLACE, *theirs: dict[str, Any]) -> dict[str, Any]:
     found = traced({**SGLANG, "env": list(theirs)}, "c:4317", place)["env"]
     return {each["name"]: each.get("value", each.get("valueFrom")) for each in found}
 
