@@ -1,0 +1,58 @@
+"""A Prometheus as tests ask it."""
+
+import json
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""Without a proxy that this machine may name."""
+
+
+class Prometheus:
+    """Its HTTP API."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def get(self, path: str, **query: str) -> Any:
+        """The data of an answer; what it refuses is an error."""
+        with _DIRECT.open(f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(query)}", timeout=10) as answer:
+            return json.loads(answer.read())["data"]
+
+    def ask(self, expression: str) -> list[dict[str, Any]]:
+        """Series of an expression, now."""
+        found: list[dict[str, Any]] = self.get("query", query=expression)["result"]
+        return found
+
+    def alerts(self, *states: str) -> set[str]:
+        """Names of the alerts in these states; without any: that fire."""
+        return {
+            each["labels"]["alertname"] for each in self.get("alerts")["alerts"] if each["state"] in (states or ("firing",))
+        }
+
+    def rules(self) -> set[str]:
+        """Names of the alerts that it knows."""
+        return {rule["name"] for group in self.get("rules")["groups"] for rule in group["rules"]}
+
+    def targets(self) -> dict[str, list[dict[str, str]]]:
+        """Job → labels of those that answer."""
+        found: dict[str, list[dict[str, str]]] = {}
+        for each in self.get("targets", state="active")["activeTargets"]:
+            if each["health"] == "up":
+                found.setdefault(each["labels"]["job"], []).append(each["labels"])
+        return found
+
+
+def until(what: str, seen: Callable[[], T], within_s: float = 30.0, every_s: float = 0.2) -> T:
+    """Poll until it is true; says what was awaited, and what was seen last."""
+    end = time.monotonic() + within_s
+    last: T | None = None
+    while time.monotonic() < end:
+        if last := seen():
+            return last
+        time.sleep(every_s)
+    raise AssertionError(f"{what}: not within {within_s:.0f} s (last: {last!r})")
