@@ -19,7 +19,7 @@ from tests.support import promql
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/alerts.md").read_text()
 ALERTS = {alert["alert"]: alert for alert in alerts.alerts()}
-OF_SCRAPES = {"namespace", "pod", "instance", "job", "container", "worker", "le", "tp_rank"}
+OF_SCRAPES = {"namespace", "pod", "instance", "job", "container", "worker", "le", "tp_rank", "status_code"}
 """Labels that Prometheus, or an engine, adds."""
 
 
