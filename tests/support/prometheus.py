@@ -1,10 +1,12 @@
-"""A Prometheus as tests ask it."""
+"""A Prometheus as tests ask it, and alert rules whose times are divided."""
 
 import json
+import re
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -56,3 +58,40 @@ def until(what: str, seen: Callable[[], T], within_s: float = 30.0, every_s: flo
             return last
         time.sleep(every_s)
     raise AssertionError(f"{what}: not within {within_s:.0f} s (last: {last!r})")
+
+
+# --- rules whose times are divided -----------------------------------------------------------------------------------------
+BY = 10
+UNITS = {"s": 1, "m": 60, "h": 3600}
+_RANGE = re.compile(r"\[(\d+)([smh])\]")
+_LIMIT = re.compile(r"> (\d+)\b(?!\.)")
+
+
+def divided(rules: Mapping[str, Any], by: float = BY, others: Mapping[str, float] = MappingProxyType({})) -> dict[str, Any]:
+    """Alert rules with `for`, windows, and limits in seconds divided; `others`: an alert → by what else than `by`."""
+
+    def rule(each: Mapping[str, Any]) -> dict[str, Any]:
+        parts = others.get(each["alert"], by)
+        return {**each, "expr": _shorter(each["expr"], parts), "for": _short(*_spelled(each["for"]), parts)}
+
+    return {"groups": [{**group, "rules": [rule(each) for each in group["rules"]]} for group in rules["groups"]]}
+
+
+def _shorter(expression: str, by: float) -> str:
+    """A comparison is of seconds where what is compared is a metric of seconds."""
+    parts = [_RANGE.sub(lambda found: f"[{_short(int(found[1]), found[2], by)}]", part) for part in expression.split(" or ")]
+    return " or ".join(
+        _LIMIT.sub(lambda found: f"> {int(found[1]) / by:g}", part) if _is_time(part) else part for part in parts
+    )
+
+
+def _is_time(part: str) -> bool:
+    return "_seconds" in part and "increase(" not in part
+
+
+def _spelled(text: str) -> tuple[int, str]:
+    return int(text[:-1]), text[-1]
+
+
+def _short(number: int, unit: str, by: float) -> str:
+    return f"{round(number * UNITS[unit] * 1000 / by)}ms"
