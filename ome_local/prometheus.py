@@ -28,19 +28,19 @@ def url(kept: Kept) -> str:
     return f"http://127.0.0.1:{kept.ports[NAME]}" if kept.spec.prometheus else ""
 
 
-def write(at: Layout, kept: Kept) -> bool:
-    """Its configuration; whether that has changed."""
+def write(at: Layout, kept: Kept, rules: Path | None = None, every: str = EVERY) -> bool:
+    """Its configuration, with the chart's rules where none are named; whether that has changed."""
     import yaml  # here, because `ome local kubectl` starts fast
 
     targets.folder(at).mkdir(parents=True, exist_ok=True, mode=0o700)
-    text, file = yaml.safe_dump(config(at, kept, shipped("charts") / RULES), sort_keys=False), _config(at)
+    text, file = yaml.safe_dump(config(at, kept, rules or shipped("charts") / RULES, every), sort_keys=False), _config(at)
     if file.exists() and file.read_text() == text:
         return False
     write_atomically(file, text)
     return True
 
 
-def config(at: Layout, kept: Kept, rules: Path, every: str = EVERY) -> dict[str, Any]:
+def config(at: Layout, kept: Kept, rules: Path, every: str) -> dict[str, Any]:
     """What it scrapes and evaluates. A target of a file names its job itself."""
     beside = {"targets": [f"127.0.0.1:{kept.ports['operator-metrics']}"]}
     files = {"files": [str(targets.folder(at) / "*.json")]}
