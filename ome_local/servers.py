@@ -47,8 +47,8 @@ def command(at: Layout, kept: Kept, name: str) -> list[str]:
     if name == prometheus.NAME:
         return prometheus.command(at, kept)
     if name == targets.NAME:
-        own = ("--dir", str(at.root), "--kubeconfig", str(prometheus.identity(at, kept)))
-        return [processes.PYTHON, "-m", "ome_local.targets", *own]
+        found_by = prometheus.identity(at, kept)
+        return [processes.PYTHON, "-m", "ome_local.targets", "--dir", str(at.root), "--kubeconfig", str(found_by)]
     program = components.PROGRAMS["apiserver" if name == SECOND else name]
     path = str(ensure.ensure([program], kept.spec.version)[program])
     match name:
