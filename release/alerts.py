@@ -18,12 +18,12 @@ _HEAD = """# Alerts
 `metrics.alerts.enabled` of the chart makes a PrometheusRule of these, for the Prometheus Operator;
 `metrics.alerts.disabled` names those that are left out, and `metrics.alerts.runbooks` is where this page is for those who
 are called. Without that operator, `charts/ome-resources/files/alerts.yaml` is a file of rules as Prometheus reads it; a
-cluster of `ome local up --with prometheus` loads that file. Each alert has a unit test of promtool in which the series of its
-fault fire it and no other, and in which it ends.
+cluster of `ome local up --with prometheus` loads that file. Each alert has a unit test of promtool, in which the series of
+its fault fire it and no other, and in which it ends.
 
 Faults that are real fire them in a real Prometheus, with all times divided by ten or more. That of OmeRouterErrors ran:
 engines that answer 500 fired it after 32 s, and it cleared 29 s after they were well, with its 5 minutes divided by ten
-(`tests/router/test_alert.py`). For 16 others `tests/controlplane/alerts/faults.py` has a fault, which has not run yet, and it
+(`tests/router/test_alert.py`). For 16 others `tests/controlplane/alerts/faults.py` has a fault, which has not run yet. It
 says of each other alert why it has none.
 
 The metrics are in [metrics](metrics.md), but for those of engines (`sglang:`, `vllm:`) and routers (`smg_`): these need

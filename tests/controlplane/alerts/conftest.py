@@ -16,8 +16,8 @@ from tests.support.prometheus import BY, Prometheus, divided, until
 from tests.support.rig import Rig
 
 OTHERS: Mapping[str, float] = {
-    "OmeServiceNotReady": 50,  # 90 s: longer than the other faults last
-    "OmeRolloutOld": 600,
+    "OmeServiceNotReady": 50,  # 90 s: longer than other faults keep a service from serving
+    "OmeRolloutOld": 100,  # 144 s: longer than that
     "OmeGangWaits": 360,
     "OmeGroupsRecycle": 20,
     "OmeGpusWasted": 60,

@@ -281,6 +281,9 @@ def _(bed: Bed) -> Iterator[None]:
     bed.later(rig.delete, "NodeModels", "", node)
     bed.later(rig.delete, "ClusterBaseModel", "", "fetched")
     storage = {"path": str(disk / "fetched"), "nodeSelector": {"kubernetes.io/hostname": node}}
+    other = {"spec": {"storage": {"nodeSelector": {"kubernetes.io/hostname": "h200-00"}}}}
+    rig.patch("ClusterBaseModel", "", "tiny", other)
+    bed.later(rig.patch, "ClusterBaseModel", "", "tiny", {"spec": {"storage": {"nodeSelector": None}}})
     model = yamls.model("fetched", "hf://org/model@nope")
     model["spec"]["storage"] |= storage
     with hubs.served(hubs.Hub(hubs.model(1, [20_000]))) as hub:
