@@ -23,7 +23,7 @@ its fault fire it and no other, and in which it ends.
 
 Faults that are real fire them in a real Prometheus, with all times divided by ten or more. That of OmeRouterErrors ran:
 engines that answer 500 fired it after 32 s, and it cleared 29 s after they were well, with its 5 minutes divided by ten
-(`tests/router/test_alert.py`). For 16 others `tests/controlplane/alerts/faults.py` has a fault, which has not run yet. It
+(`tests/router/test_alert.py`). For 17 others `tests/controlplane/alerts/faults.py` has a fault, which has not run yet. It
 says of each other alert why it has none.
 
 The metrics are in [metrics](metrics.md), but for those of engines (`sglang:`, `vllm:`) and routers (`smg_`): these need

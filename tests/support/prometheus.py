@@ -63,7 +63,8 @@ def until(what: str, seen: Callable[[], T], within_s: float = 30.0, every_s: flo
 # --- rules whose times are divided -----------------------------------------------------------------------------------------
 BY = 10
 UNITS = {"s": 1, "m": 60, "h": 3600}
-_RANGE = re.compile(r"\[(\d+)([smh])\]")
+_RANGE = re.compile(r"(?:(?<=\[)|(?<=offset ))(\d+)([smh])\b")
+"""Of a window, and of an offset."""
 _LIMIT = re.compile(r"> (\d+)\b(?!\.)")
 
 
@@ -79,7 +80,7 @@ def divided(rules: Mapping[str, Any], by: float = BY, others: Mapping[str, float
 
 def _shorter(expression: str, by: float) -> str:
     """A comparison is of seconds where what is compared is a metric of seconds."""
-    parts = [_RANGE.sub(lambda found: f"[{_short(int(found[1]), found[2], by)}]", part) for part in expression.split(" or ")]
+    parts = [_RANGE.sub(lambda found: _short(int(found[1]), found[2], by), part) for part in expression.split(" or ")]
     return " or ".join(
         _LIMIT.sub(lambda found: f"> {int(found[1]) / by:g}", part) if _is_time(part) else part for part in parts
     )

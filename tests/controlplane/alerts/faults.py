@@ -3,7 +3,6 @@
 What no fault here fires is listed with the reason.
 """
 
-import json
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -42,7 +41,6 @@ WITHOUT: Mapping[str, str] = {
     "OmeWatchSilent": "not tried yet: a watch that is silent, and that nobody opens anew",
     "OmeObjectsUnread": "the API server takes no object that the operator is known not to read",
     "OmeRouterStranger": "a router's registry is needed: simulated pods run none",
-    "OmeWeightsStall": "not tried yet: a hub that answers, and sends less than a byte a second",
     "OmeEngineQueue": _ENGINES,
     "OmeFirstTokenSlow": _ENGINES,
     "OmeCacheFull": _ENGINES,
@@ -202,11 +200,11 @@ def _(bed: Bed) -> Iterator[None]:
 
 @fault("OmeGroupsRecycle")
 def _(bed: Bed) -> Iterator[None]:
-    """A rank is lost four times, always beside a leader on the same node: a counter that begins at 1 hides its first."""
+    """A rank is lost three times, always beside a leader on the same node."""
     node = "h200-00"
     engine = {"lifecycle": {"selfHealTimeout": "1s"}, "leader": {"nodeSelector": {"kubernetes.io/hostname": node}}}
     namespace = served(bed, size=2, engine=engine)
-    for _number in range(4):
+    for _number in range(3):
         lost = next(pod for pod in engines(bed.rig, namespace) if "-w-" in pod["metadata"]["name"])
         bed.rig.delete("Pod", namespace, lost["metadata"]["name"])
         old = lost["metadata"]["uid"]
@@ -269,28 +267,65 @@ def _(bed: Bed) -> Iterator[None]:
     bed.rig.cluster.kubectl("uncordon", "h200-15")
 
 
+NODE = "h200-01"
+"""Where an agent runs."""
+
+
+@contextmanager
+def fetching(bed: Bed, uri: str, bytes_: int) -> Iterator[tuple[hubs.Hub, Callable[[], None]]]:
+    """A model that this node alone is to hold, its hub, and what starts the node's agent."""
+    rig, disk = bed.rig, bed.folder / uri.replace("/", "_")
+    bed.later(rig.cluster.kubectl, "label", "node", NODE, f"models.{keys.GROUP}/clusterbasemodel.fetched-")
+    bed.later(rig.delete, "NodeModels", "", NODE)
+    bed.later(rig.delete, "ClusterBaseModel", "", "fetched")
+    bed.later(rig.patch, "ClusterBaseModel", "", "tiny", {"spec": {"storage": {"nodeSelector": None}}})
+    elsewhere = {"nodeSelector": {"kubernetes.io/hostname": "h200-00"}}
+    rig.patch("ClusterBaseModel", "", "tiny", {"spec": {"storage": elsewhere}})
+    model = yamls.model("fetched", uri)
+    model["spec"]["storage"] |= {"path": str(disk / "fetched"), "nodeSelector": {"kubernetes.io/hostname": NODE}}
+    with hubs.served(hubs.Hub(hubs.model(1, [bytes_]))) as hub:
+        argv = [
+            sys.executable, "-m", "ome_operator", "agent", "--node", NODE, "--root", str(disk), "--endpoint", hub.url,
+            "--private-host", "127.0.0.1", "--private-host", "localhost", "--kubeconfig", str(rig.cluster.kubeconfig),
+            "--address", "127.0.0.1", "--port", "0",
+        ]  # fmt: skip
+        rig.create(model)
+        bed.later(rig.stop, process="agent")
+
+        def start() -> None:
+            rig.cluster.spawn("agent", argv)
+
+        yield hub, start
+
+
+def held(rig: Rig) -> list[dict[str, Any]]:
+    """What the node's agent says of models."""
+    found: list[dict[str, Any]] = (rig.get("NodeModels", "", NODE) or {}).get("status", {}).get("models", [])
+    return found
+
+
 @fault("OmeWeightsFailed")
 def _(bed: Bed) -> Iterator[None]:
     """An agent is to fetch a revision that the hub has not; then another that it has."""
-    rig, node, disk = bed.rig, "h200-01", bed.folder / "disk"
-    argv = [
-        sys.executable, "-m", "ome_operator", "agent", "--node", node, "--root", str(disk), "--private-host", "127.0.0.1",
-        "--private-host", "localhost", "--kubeconfig", str(rig.cluster.kubeconfig), "--address", "127.0.0.1", "--port", "0",
-    ]  # fmt: skip
-    bed.later(rig.cluster.kubectl, "label", "node", node, f"models.{keys.GROUP}/clusterbasemodel.fetched-")
-    bed.later(rig.delete, "NodeModels", "", node)
-    bed.later(rig.delete, "ClusterBaseModel", "", "fetched")
-    storage = {"path": str(disk / "fetched"), "nodeSelector": {"kubernetes.io/hostname": node}}
-    other = {"spec": {"storage": {"nodeSelector": {"kubernetes.io/hostname": "h200-00"}}}}
-    rig.patch("ClusterBaseModel", "", "tiny", other)
-    bed.later(rig.patch, "ClusterBaseModel", "", "tiny", {"spec": {"storage": {"nodeSelector": None}}})
-    model = yamls.model("fetched", "hf://org/model@nope")
-    model["spec"]["storage"] |= storage
-    with hubs.served(hubs.Hub(hubs.model(1, [20_000]))) as hub:
-        rig.cluster.spawn("agent", [*argv, "--endpoint", hub.url])
-        bed.later(rig.stop, process="agent")
-        rig.create(model)
-        rig.wait("it fails", lambda: "Failed" in json.dumps(rig.get("NodeModels", "", node) or {}), 60)
+    with fetching(bed, "hf://org/model@nope", 20_000) as (_hub, start):
+        start()
+        bed.rig.wait("it fails", lambda: [each["state"] for each in held(bed.rig)] == ["Failed"], 60)
         yield
-        rig.patch("ClusterBaseModel", "", "fetched", {"spec": {"storage": {"storageUri": "hf://org/model"}}})
-        rig.wait("it is whole", lambda: '"state": "Ready"' in json.dumps(rig.get("NodeModels", "", node) or {}), 60)
+        bed.rig.patch("ClusterBaseModel", "", "fetched", {"spec": {"storage": {"storageUri": "hf://org/model"}}})
+        bed.rig.wait("it is whole", lambda: [each["state"] for each in held(bed.rig)] == ["Ready"], 60)
+
+
+@fault("OmeWeightsStall")
+def _(bed: Bed) -> Iterator[None]:
+    """An agent is killed in the middle of a model, and comes back."""
+    with fetching(bed, "hf://org/model", 2_000_000) as (hub, start):
+        hub.rate = 50_000
+        start()
+        bed.rig.wait(
+            "it fetches", lambda: any(0 < each.get("bytes", 0) < each.get("total", 0) for each in held(bed.rig)), 60
+        )
+        bed.rig.stop(signal.SIGKILL, process="agent")
+        yield
+        hub.rate = 0
+        start()
+        bed.rig.wait("it is whole", lambda: [each["state"] for each in held(bed.rig)] == ["Ready"], 60)
