@@ -8,18 +8,12 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-import yaml
 from aiohttp import web
 
-from ome_local import ports, prometheus, targets
-from ome_local.binaries import debian
-from ome_local.binaries.releases import Unavailable
-from ome_local.components import PORTS
-from ome_local.layout import Layout
-from ome_local.spec import Kept, Spec
+from ome_local import ports, targets
 from release import alerts
 from tests.router.conftest import Process, until
-from tests.support.prometheus import Prometheus, divided
+from tests.support.prometheus import Prometheus, divided, running
 
 WITHIN_S = 120.0
 
@@ -83,34 +77,16 @@ async def router(engines: Engines, tmp_path: Path) -> AsyncIterator[tuple[int, i
 
 @pytest.fixture
 async def asked(router: tuple[int, int], tmp_path: Path) -> AsyncIterator[Prometheus]:
-    """All alert rules, and the router as its only target."""
-    try:
-        debian.prometheus()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    at, rules = Layout(tmp_path / "cluster"), tmp_path / "rules.yaml"
-    kept = Kept(Spec(prometheus=True), dict(zip(PORTS, ports.choose(len(PORTS)), strict=True)))
-    rules.write_text(yaml.safe_dump(divided(alerts.rules())))
-    prometheus.write(at, kept, rules, "1s")
-    target = {"targets": [f"127.0.0.1:{router[1]}"], "labels": {"job": "routers", "namespace": "team"}}
-    (targets.folder(at) / "router.json").write_text(json.dumps([target]))
-    log = (tmp_path / "prometheus.log").open("wb")
-    child = await asyncio.create_subprocess_exec(*prometheus.command(at, kept), stdout=log, stderr=log)
-    made = Prometheus(prometheus.url(kept))
+    """All alert rules, and the router as the only target that answers."""
+    with running(tmp_path, divided(alerts.rules())) as (made, at, _):
+        target = {"targets": [f"127.0.0.1:{router[1]}"], "labels": {"job": "routers", "namespace": "team"}}
+        (targets.folder(at) / "router.json").write_text(json.dumps([target]))
 
-    async def scrapes() -> bool:
-        try:
+        async def answers() -> bool:
             return bool(await asyncio.to_thread(made.targets))
-        except OSError:
-            return False
 
-    try:
-        await until(scrapes, 30)
+        await until(answers, 60)
         yield made
-    finally:
-        child.terminate()
-        await child.wait()
-        log.close()
 
 
 async def firing(asked: Prometheus) -> set[str]:

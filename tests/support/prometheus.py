@@ -2,12 +2,25 @@
 
 import json
 import re
+import subprocess
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
+
+import pytest
+import yaml
+
+from ome_local import ports, prometheus
+from ome_local.binaries import debian
+from ome_local.binaries.releases import Unavailable
+from ome_local.components import PORTS
+from ome_local.layout import Layout
+from ome_local.spec import Kept, Spec
 
 T = TypeVar("T")
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -58,6 +71,30 @@ def until(what: str, seen: Callable[[], T], within_s: float = 30.0, every_s: flo
             return last
         time.sleep(every_s)
     raise AssertionError(f"{what}: not within {within_s:.0f} s (last: {last!r})")
+
+
+@contextmanager
+def running(folder: Path, rules: Mapping[str, Any] | None = None) -> Iterator[tuple[Prometheus, Layout, Kept]]:
+    """The real program without a cluster, asking each second, with these rules or the chart's; skips where there is none."""
+    try:
+        debian.prometheus()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    at = Layout(folder / "cluster")
+    kept = Kept(Spec(prometheus=True), dict(zip(PORTS, ports.choose(len(PORTS)), strict=True)))
+    own = None
+    if rules:
+        own = folder / "rules.yaml"
+        own.write_text(yaml.safe_dump(rules))
+    prometheus.write(at, kept, own, "1s")
+    with (folder / "prometheus.log").open("wb") as log:
+        child = subprocess.Popen(prometheus.command(at, kept), stdout=log, stderr=log)
+    try:
+        until("it is ready", lambda: ports.answers("127.0.0.1", kept.ports[prometheus.NAME], "/-/ready"))
+        yield Prometheus(prometheus.url(kept)), at, kept
+    finally:
+        child.terminate()
+        child.wait()
 
 
 # --- rules whose times are divided -----------------------------------------------------------------------------------------
