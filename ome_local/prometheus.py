@@ -19,6 +19,10 @@ NAME = "prometheus"
 PROCESSES = (NAME, targets.NAME)
 EVERY = "5s"
 """A person who looks waits for no more than this."""
+_COLON = {
+    "source_labels": ["__name__"], "regex": "(sglang|vllm)_(.+)", "target_label": "__name__", "replacement": "${1}:${2}",
+}  # fmt: skip
+"""A newer prometheus_client tells a Prometheus before 3.0 `sglang_…` for `sglang:…`, as the chart's PodMonitor knows."""
 RULES = Path("ome-resources/files/alerts.yaml")
 """Below the charts: what the chart's PrometheusRule has."""
 
@@ -41,14 +45,21 @@ def write(at: Layout, kept: Kept, rules: Path | None = None, every: str = EVERY)
 
 
 def config(at: Layout, kept: Kept, rules: Path, every: str) -> dict[str, Any]:
-    """What it scrapes and evaluates. A target of a file names its job itself."""
+    """What it scrapes and evaluates. A target of a file names its job itself.
+
+    An operator's series of services have a namespace of their own, which is not that of its pod.
+    """
     beside = {"targets": [f"127.0.0.1:{kept.ports['operator-metrics']}"]}
-    files = {"files": [str(targets.folder(at) / "*.json")]}
-    operator = {"job_name": "operator", "static_configs": [beside], "file_sd_configs": [files]}
+
+    def of(names: str) -> list[dict[str, Any]]:
+        return [{"files": [str(targets.folder(at) / names)]}]
+
+    operator = {"job_name": "operator", "static_configs": [beside], "file_sd_configs": of(f"{targets.OPERATOR}*.json")}
+    pods = {"job_name": "pods", "file_sd_configs": of("pods*.json"), "metric_relabel_configs": [_COLON]}
     return {
         "global": {"scrape_interval": every, "scrape_timeout": every, "evaluation_interval": every},
         "rule_files": [str(rules)],
-        "scrape_configs": [operator],
+        "scrape_configs": [{**operator, "honor_labels": True}, pods],
     }
 
 

@@ -22,8 +22,9 @@ NAME = "prometheus-targets"
 REAL = "type!=kwok"
 """Nodes that are not simulated, by their labels."""
 _LEADERS = "ome.io/managed-by=ome-operator,component in (engine,decoder),leaderworkerset.sigs.k8s.io/worker-index=0"
+OPERATOR = "operator"
 PODS: Mapping[str, tuple[str, str]] = {
-    "operator": ("app.kubernetes.io/name=ome-operator", "metrics"),
+    OPERATOR: ("app.kubernetes.io/name=ome-operator", "metrics"),
     "engines": (_LEADERS, "http"),
     "routers": ("ome.io/managed-by=ome-operator,component=router", "metrics"),
 }
@@ -34,7 +35,7 @@ Target = dict[str, Any]
 
 
 def folder(at: Layout) -> Path:
-    """Of files `NAME.json` with targets. More may be written there at any time: for operators that tests start."""
+    """Of files with targets: operator*.json, and pods*.json. More may be written at any time, for what tests start."""
     return at.prometheus / "targets"
 
 
@@ -77,7 +78,10 @@ def run(at: Layout, kubeconfig: Path) -> None:
     while at.spec.exists():
         try:
             api = api or KubeApi.of(kubeconfig)
-            write(folder(at) / "pods.json", found(api))
+            every = found(api)
+            for name, is_operator in ((OPERATOR, True), ("pods", False)):
+                mine = [each for each in every if (each["labels"]["job"] == OPERATOR) is is_operator]
+                write(folder(at) / f"{name}.json", mine)
         except (ApiError, Unreachable, OSError, ValueError) as error:
             print(f"{error}; asking again", file=sys.stderr, flush=True)
         time.sleep(_LOOK_EVERY_S)

@@ -80,7 +80,7 @@ async def asked(router: tuple[int, int], tmp_path: Path) -> AsyncIterator[Promet
     """All alert rules, and the router as the only target that answers."""
     with running(tmp_path, divided(alerts.rules())) as (made, at, _):
         target = {"targets": [f"127.0.0.1:{router[1]}"], "labels": {"job": "routers", "namespace": "team"}}
-        (targets.folder(at) / "router.json").write_text(json.dumps([target]))
+        (targets.folder(at) / "pods-router.json").write_text(json.dumps([target]))
 
         async def answers() -> bool:
             return bool(await asyncio.to_thread(made.targets))

@@ -28,6 +28,7 @@ from tests.support.prometheus import Prometheus, until
 ROOT = Path(__file__).parents[3]
 LEADER = {"ome.io/managed-by": "ome-operator", "component": "engine", "leaderworkerset.sigs.k8s.io/worker-index": "0"}
 ROUTER = {"ome.io/managed-by": "ome-operator", "component": "router"}
+PAGE = 'ome_leader 1\nome_service_ready{namespace="a",service="b"} 1\nsglang_token_usage 1\n'
 OPERATOR = {"app.kubernetes.io/name": "ome-operator"}
 
 
@@ -116,7 +117,7 @@ def test_it_scrapes_operator_engines_and_routers_and_starts_again(
     """With the labels that panels and alerts ask for, by the rules of the chart; no simulated pod is asked."""
     at, kept = made
     with ExitStack() as stack:
-        port = stack.enter_context(served(lambda path: "ome_leader 1\n" if path == "/metrics" else "?"))
+        port = stack.enter_context(served(lambda path: PAGE if path == "/metrics" else "?"))
         pods = [
             pod("svc-engine-0", LEADER, port),
             pod("svc-engine-0-w-1", {**LEADER, "leaderworkerset.sigs.k8s.io/worker-index": "1"}, port),
@@ -127,7 +128,7 @@ def test_it_scrapes_operator_engines_and_routers_and_starts_again(
         stack.enter_context(served(kubernetes(pods), kept.ports["apiserver"], at.pki))
         for name in prometheus.PROCESSES:
             servers.start(at, kept, name)
-        (targets.folder(at) / "mine.json").write_text(json.dumps([{"targets": [f"127.0.0.1:{port}"]}]))
+        (targets.folder(at) / "operator-mine.json").write_text(json.dumps([{"targets": [f"127.0.0.1:{port}"]}]))
 
         asked = Prometheus(prometheus.url(kept))
         found = until("all answer", lambda: sum(map(len, asked.targets().values())) == 4 and asked.targets(), 30)
@@ -144,6 +145,9 @@ def test_it_scrapes_operator_engines_and_routers_and_starts_again(
         assert asked.rules() == {alert["alert"] for alert in alerts.alerts()}
         with urllib.request.urlopen(f"{asked.url}/classic/alerts", timeout=10) as page:
             assert b"OmeNobodyLeads" in page.read(), "people find the pages of Debian's package"
+        spaces = {each["metric"]["job"]: each["metric"]["namespace"] for each in asked.ask("ome_service_ready")}
+        assert len(asked.ask("sglang:token_usage")) == 2, "the name that panels ask for"
+        assert spaces == {"operator": "a", "engines": "team", "routers": "team"}, "an engine speaks for no other namespace"
         assert asked.ask('ome_leader{job="operator"}'), "what was scraped can be asked for"
 
         first = processes.find(at, prometheus.NAME)
@@ -182,7 +186,7 @@ def test_pods_are_those_of_the_charts_monitors() -> None:
     assert 'matchLabels: {ome.io/managed-by: ome-operator, leaderworkerset.sigs.k8s.io/worker-index: "0"}' in text
     assert "{key: component, operator: In, values: [engine, decoder]}" in text
     assert "matchLabels: {ome.io/managed-by: ome-operator, component: router}" in text
-    assert text.count("{port: http, path: /metrics") == 1 and text.count("{port: metrics, path: /metrics") == 1
+    assert text.count("- port: http\n      path: /metrics\n") == 1 and text.count("{port: metrics, path: /metrics") == 1
     assert {job: port for job, (_, port) in targets.PODS.items()} == {
         "operator": "metrics", "engines": "http", "routers": "metrics"
     }  # fmt: skip
