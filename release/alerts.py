@@ -32,8 +32,8 @@ _FAULTS = """## Faults
 
 Each ran once, on two cores beside other tests, in a Prometheus that asks every second; no other alert fired from the
 beginning of the fault until all was well. Seconds are from the fault until the alert fires, and from the fault's end until
-it has cleared, with times divided as said. `tests/controlplane/alerts/faults.py` has the faults (`make soak`), and says of each
-other alert why it has none; nine of them have not run yet.
+it has cleared, with times divided as said. `tests/controlplane/alerts/faults.py` has the faults (`make soak`), and says of
+each other alert why it has none; nine of them have not run yet.
 
 | alert | fault | divided by | fires | clears |
 |---|---|---|---|---|
