@@ -102,7 +102,7 @@ def numbers(asked: Prometheus, query: str) -> list[float]:
 
 
 def stream(url: str, body: dict[str, Any]) -> None:
-    """A chat to its end. The router tells engines not to count what comes by /generate; no stream, no time between tokens."""
+    """A chat to its end: without a stream engines measure no time between tokens."""
     sent = {"Content-Type": "application/json"}
     request = urllib.request.Request(url, json.dumps({**body, "stream": True}).encode(), sent)
     with DIRECT.open(request, timeout=60) as answer:
