@@ -7,6 +7,7 @@ from itertools import repeat
 from typing import Any
 
 from ome_local import cancel
+from ome_local.components import IDENTITIES as COMPONENTS
 from ome_local.components import POWERFUL
 from ome_local.kubeapi import ApiError, KubeApi
 from ome_local.layout import Layout
@@ -16,6 +17,7 @@ from ome_operator.errors import UserError
 
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 _DNS = "ome-local:coredns"
+_PROMETHEUS = "ome-local:prometheus"
 _NODES_WITHIN_S = 120.0
 _GRANTED_WITHIN_S = 30.0
 
@@ -49,6 +51,13 @@ def grant_names(api: KubeApi) -> None:
     ]
     api.create(f"{_RBAC}/clusterroles", {**_named("ClusterRole", _DNS), "rules": rules})
     _bind(api, _DNS, _DNS, IDENTITIES["coredns"][0])
+
+
+def grant_targets(api: KubeApi) -> None:
+    """What Prometheus reads to know whom it asks."""
+    rules = [{"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["get", "list", "watch"]}]
+    api.create(f"{_RBAC}/clusterroles", {**_named("ClusterRole", _PROMETHEUS), "rules": rules})
+    _bind(api, _PROMETHEUS, _PROMETHEUS, COMPONENTS["prometheus"][0])
 
 
 def _bind(api: KubeApi, name: str, role: str, user: str) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ome_local import layout, spec, tinymodel
+from ome_local import layout, options, spec, tinymodel
 from ome_local.binaries import ensure
 from ome_local.binaries.versions import CONTROL_PLANE, NODE
 from ome_local.cluster import Cluster, Row
@@ -60,8 +60,13 @@ def up(
     real_node: Annotated[
         bool, typer.Option("--real-node", help="Also a kubelet on this machine, node real-0; needs Linux and root.")
     ] = False,
+    extras: options.With = None,
 ) -> None:
-    """Create the cluster, or start what is missing of it. Options but --nodes and --kubernetes count when it is created."""
+    """Create the cluster, or start what is missing of it.
+
+    Options but --nodes, --kubernetes and --with count when it is created.
+    """
+    besides = options.extras(extras or ())
     cluster = Cluster.up(
         name,
         nodes=nodes,
@@ -74,12 +79,15 @@ def up(
         workers=workers,
         kubernetes=kubernetes,
         real_node=real_node,
+        **besides,
     )
     if kept := kept_otherwise(_given(ctx), cluster.kept.spec):
         typer.echo(f"Cluster {name} was made with {kept}, and keeps it: `ome local down{_option(name)}` first.", err=True)
     typer.echo(f"Cluster {name} is up{_nodes_in_words(cluster)}. To use it:")
     typer.echo(f"  export KUBECONFIG={cluster.kubeconfig}")
     typer.echo(f"  ome local kubectl{_option(name)} get nodes")
+    if cluster.prometheus:
+        typer.echo(f"Prometheus: {cluster.prometheus}")
 
 
 @app.command(epilog="Example: ome local down --name mine")
@@ -116,6 +124,8 @@ def status(name: Which = None) -> None:
     if ready:
         console.print(_node_line(cluster))
     console.print(table)
+    if cluster.prometheus:
+        console.print(f"Prometheus: {cluster.prometheus}")
     console.print(f"`ome local logs{_option(name)} NAME` shows what a process said.")
     others = [other for other in layout.known() if other != name]
     if others:

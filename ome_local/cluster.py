@@ -19,7 +19,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from ome_local import audit_log, creation, kubeconfig, lifecycle, processes, servers, spec, stages, tinymodel, tokens
+from ome_local import (
+    audit_log,
+    creation,
+    kubeconfig,
+    lifecycle,
+    processes,
+    prometheus,
+    servers,
+    spec,
+    stages,
+    tinymodel,
+    tokens,
+)
 from ome_local.binaries import ensure
 from ome_local.components import SERVERS
 from ome_local.kind import config as kind_config
@@ -49,6 +61,7 @@ class Row:
 class Cluster:
     """A cluster that exists. Component names: etcd, apiserver, controller-manager, scheduler, kwok, tokens.
 
+    With Prometheus also prometheus and prometheus-targets.
     With a real node also node (which holds its namespaces), containerd, kubelet, kube-proxy, coredns.
     """
 
@@ -88,6 +101,11 @@ class Cluster:
     def server(self) -> str:
         """The API server's address."""
         return str(load(self.kubeconfig)["clusters"][0]["cluster"]["server"])
+
+    @property
+    def prometheus(self) -> str:
+        """The URL of its Prometheus, "" where it has none."""
+        return prometheus.url(self.kept)
 
     def down(self) -> None:
         """End its processes and remove its files."""
@@ -181,7 +199,7 @@ class Cluster:
 
     def spawn(self, name: str, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Process:
         """Run a process that belongs to the cluster: `down` ends it, its words go to `log(name)`."""
-        if name in (*SERVERS, *COMPONENTS, servers.SECOND):
+        if name in (*SERVERS, *COMPONENTS, servers.SECOND, *prometheus.PROCESSES):
             raise UserError(f"{name} is a component of the cluster; choose another name for your process.")
         if processes.find(self.at, name):
             raise UserError(f"{name} runs already.")
@@ -266,6 +284,7 @@ class Cluster:
     def _own(self) -> tuple[str, ...]:
         """The components that are processes of ours."""
         own = SERVERS if not self.kept.spec.kind else SERVERS[4:]
+        own = (*own, *prometheus.PROCESSES) if self.kept.spec.prometheus else own
         return (*own, *COMPONENTS) if self.kept.network else own
 
     def _running(self, name: str) -> Process:

@@ -15,13 +15,17 @@ PROGRAMS = {
     "scheduler": "kube-scheduler",
     "kwok": "kwok",
 }
-PORTS = ("etcd", "etcd-peer", "apiserver", "apiserver-2", "controller-manager", "scheduler", "operator", "operator-metrics")
-"""The last two are for the operator that the demo and tests run beside the cluster."""
+PORTS = (
+    "etcd", "etcd-peer", "apiserver", "apiserver-2", "controller-manager", "scheduler", "operator", "operator-metrics",
+    "prometheus",
+)  # fmt: skip
+"""Those of the operator are for what the demo and tests run beside the cluster."""
 IDENTITIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "admin": ("admin", ("system:masters",)),
     "controller-manager": ("system:kube-controller-manager", ()),
     "scheduler": ("system:kube-scheduler", ()),
     "kwok": ("kwok", ()),
+    "prometheus": ("prometheus", ()),
 }
 """File of the certificate → user and groups. One user per component, so that the audit log tells them apart."""
 POWERFUL = ("system:kube-controller-manager", "kwok")

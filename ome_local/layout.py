@@ -105,6 +105,11 @@ class Layout:
         return self.root / "models"
 
     @property
+    def prometheus(self) -> Path:
+        """Configuration and data of Prometheus, where the cluster has it."""
+        return self.root / "prometheus"
+
+    @property
     def tokens(self) -> Path:
         """Requests for ServiceAccount tokens, the tokens, and kubeconfigs that use them."""
         return self.root / "tokens"

@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from ome_local import bootstrap, creation, layout, nodes, options, processes, servers, spec
-from ome_local.binaries import ensure, versions
+from ome_local import bootstrap, creation, layout, nodes, options, processes, prometheus, servers, spec
+from ome_local.binaries import debian, ensure, versions
 from ome_local.cancel import side_by_side
 from ome_local.components import SERVERS
 from ome_local.kind import config, furnish, life, program
@@ -41,12 +41,15 @@ def up(at: Layout, wanted: Spec, *, join: bool = True) -> Kept:
             f"Cluster {at.root.name} was made by an earlier build, and its etcd answers everybody on this machine: "
             f"`ome local down --name {at.root.name}` removes it, and `ome local up` makes another."
         )
-    had = replace(made.spec if made else wanted, kubernetes=wanted.kubernetes)
+    with_prometheus = wanted.prometheus or (made is not None and made.spec.prometheus)
+    had = replace(made.spec if made else wanted, kubernetes=wanted.kubernetes, prometheus=with_prometheus)
     if had.kind:
         program.require()
     if had.real_node:
         requirements.require()
     ensure.ensure(programs(had, join=join), had.version)
+    if had.prometheus:
+        debian.prometheus()
     with locked(at.root, create=True):
         with locked(namespaces.MACHINE, create=False) if had.real_node else contextlib.nullcontext():
             kept = _settle(at, wanted)
@@ -92,6 +95,7 @@ def _settle(at: Layout, wanted: Spec) -> Kept:
         accelerator=wanted.accelerator if not kept.spec.nodes else kept.spec.accelerator,
         gpus_per_node=wanted.gpus_per_node if not kept.spec.nodes else kept.spec.gpus_per_node,
         kubernetes=wanted.kubernetes,
+        prometheus=kept.spec.prometheus or wanted.prometheus,
     )
     if changed != kept:
         spec.save(at, changed)
@@ -112,6 +116,9 @@ def _start(at: Layout, kept: Kept, start_node: Callable[[RealNode], None]) -> Ku
     if kept.spec.kind:
         furnish.spare(api, _of_kind(at, kept))
         furnish.keep_addons(api)
+    if kept.spec.prometheus:
+        bootstrap.grant_targets(api)
+        names += prometheus.PROCESSES
     jobs = [partial(servers.start, at, kept, name) for name in names]
     if kept.network:
         bootstrap.grant_names(api)

@@ -1,14 +1,39 @@
 """Which options of `ome local up` go together, and with what a cluster was made. What is refused says what to leave out."""
 
+from collections.abc import Collection
+from typing import Annotated
+
+import typer
+
 from ome_local.binaries.versions import KUBERNETES, minor
 from ome_local.spec import Kept, Spec
 from ome_operator.errors import UserError
+
+EXTRAS = ("prometheus",)
+"""Programs that a cluster can have besides, by their fields in Spec."""
+
+
+With = Annotated[
+    list[str] | None, typer.Option("--with", metavar="PROGRAM", help=f"Also run this beside it: {', '.join(EXTRAS)}.")
+]
+
+
+def extras(named: Collection[str]) -> dict[str, bool]:
+    """The fields of Spec that `--with` names."""
+    if unknown := [word for word in named if word not in EXTRAS]:
+        raise UserError(f"--with {unknown[0]}: there is no such program; there is {', '.join(EXTRAS)}.")
+    return {name: name in named for name in EXTRAS}
 
 
 def check(name: str, kept: Kept | None, wanted: Spec) -> None:
     """Refuse what cannot be had; `kept`: with what the cluster of this name was made, if it is there."""
     if reason := refusal(name, kept.spec if kept else None, wanted):
         raise UserError(reason)
+    if wanted.prometheus and kept and "prometheus" not in kept.ports:
+        raise UserError(
+            f"--with prometheus: cluster {name} was made by an earlier build, which kept no port and no identity for it: "
+            "take it down first, or choose another."
+        )
 
 
 def refusal(name: str, kept: Spec | None, wanted: Spec) -> str:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from ome_local import cancel, components, creation, ports, processes
+from ome_local import cancel, components, creation, ports, processes, prometheus, targets
 from ome_local.binaries import ensure
 from ome_local.kubeapi import ApiError, KubeApi, Unreachable
 from ome_local.layout import Layout
@@ -19,6 +19,8 @@ DIRECT = {"NO_PROXY": "*", "no_proxy": "*"}
 
 def start(at: Layout, kept: Kept, name: str) -> None:
     """Start one process unless it runs, and wait until it serves, if it is a server that others need."""
+    if name == prometheus.NAME and prometheus.write(at, kept):
+        processes.stop(at, name)  # it reads its configuration once
     if processes.find(at, name) is None:
         _wait_free(kept.ports.get(name))
         processes.spawn(at, name, command(at, kept, name), DIRECT if kept.network else None)
@@ -27,6 +29,8 @@ def start(at: Layout, kept: Kept, name: str) -> None:
         wait(at, name, lambda: ports.listens("127.0.0.1", kept.ports["etcd"]), "accept connections")
     elif name.startswith("apiserver"):
         wait_ready(at, kept, name)
+    elif name == prometheus.NAME:
+        wait(at, name, lambda: ports.answers("127.0.0.1", kept.ports[name], "/-/ready"), "say that it is ready")
 
 
 def _wait_free(port: int | None, within_s: float = 5.0) -> None:
@@ -40,6 +44,11 @@ def command(at: Layout, kept: Kept, name: str) -> list[str]:
     """The whole command line of a process, by its short name."""
     if name == "tokens":
         return [processes.PYTHON, "-m", "ome_local.tokens", "--dir", str(at.root)]
+    if name == prometheus.NAME:
+        return prometheus.command(at, kept)
+    if name == targets.NAME:
+        found_by = prometheus.identity(at, kept)
+        return [processes.PYTHON, "-m", "ome_local.targets", "--dir", str(at.root), "--kubeconfig", str(found_by)]
     program = components.PROGRAMS["apiserver" if name == SECOND else name]
     path = str(ensure.ensure([program], kept.spec.version)[program])
     match name:

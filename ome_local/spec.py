@@ -31,6 +31,8 @@ class Spec:
     """Nodes of kind's beside its control plane, which takes no pods of ours then. None: it is the real node itself."""
     real_node: bool = False
     """A kubelet on this machine joins as real-0. The API server then listens on every address, so that pods reach it."""
+    prometheus: bool = False
+    """Prometheus beside the control plane; `up` again adds it."""
     kubernetes: str = ""
     """Version of the control plane; "" asks for that of the cluster, or for the usual."""
     demo: str = ""

@@ -17,12 +17,35 @@ _HEAD = """# Alerts
 
 `metrics.alerts.enabled` of the chart makes a PrometheusRule of these, for the Prometheus Operator;
 `metrics.alerts.disabled` names those that are left out, and `metrics.alerts.runbooks` is where this page is for those who
-are called. Without that operator, `charts/ome-resources/files/alerts.yaml` is a file of rules as Prometheus reads it. Each
-alert has a test in which its fault fires it and no other, and in which it ends.
+are called. Without that operator, `charts/ome-resources/files/alerts.yaml` is a file of rules as Prometheus reads it; a
+cluster of `ome local up --with prometheus` loads that file. Each alert has a unit test of promtool, in which the series of
+its fault fire it and no other, and in which it ends.
+
+Faults that are real fire them in a real Prometheus, with all times divided by ten or more ([which, and how soon](#faults)).
 
 The metrics are in [metrics](metrics.md), but for those of engines (`sglang:`, `vllm:`) and routers (`smg_`): these need
 `metrics.engines.podMonitor` and `metrics.routers.podMonitor`, and SGLang's `--enable-metrics`. Without them the alerts of
 that part never fire.
+"""
+
+_FAULTS = """## Faults
+
+Each ran once, on two cores beside other tests, in a Prometheus that asks every second; no other alert fired from the
+beginning of the fault until all was well. Seconds are from the fault until the alert fires, and from the fault's end until
+it has cleared, with times divided as said. `tests/controlplane/alerts/faults.py` has the faults (`make soak`), and says of
+each other alert why it has none; nine of them have not run yet.
+
+| alert | fault | divided by | fires | clears |
+|---|---|---|---|---|
+| OmeNobodyLeads | the operator is killed | 10 | 10 s | 1 s |
+| OmeRolloutFailed | the API server refuses an edit | 10 | 31 s | 0 s |
+| OmeGroupsFailed | a leader hangs, and its group may not be recycled | 10 | 9 s | 1 s |
+| OmeSystemicFault | both leaders are silent at once | 10 | 13 s | 1 s |
+| OmeGpusWasted | a leader with GPUs hangs, and nothing is recycled | 60 | 32 s | 1 s |
+| OmeGangWaits | two services want 12 of 16 nodes each | 360 | 16 s | 1 s |
+| OmeBrakeForgotten | a person freezes a service | 2880 | 21 s | 1 s |
+| OmeNodesUnready | a node is cordoned | 60 | 31 s | 2 s |
+| OmeRouterErrors | engines answer 500 to a real router (`tests/router/test_alert.py`) | 10 | 32 s | 28 s |
 """
 
 
@@ -78,7 +101,7 @@ def page() -> str:
         ]
         parts.append("\n".join([f"## {title}", "", "| alert | severity | what |", "|---|---|---|", *rows, ""]))
         parts += [_section(each) for each in group]
-    return "\n".join(parts)
+    return "\n".join([*parts, _FAULTS])
 
 
 def _section(alert: Mapping[str, Any]) -> str:

@@ -7,18 +7,24 @@ from pathlib import Path
 from ome_local import cancel
 from ome_local.binaries.ensure import cache_dir
 from ome_local.binaries.releases import Unavailable
+from ome_local.progress import step
 
 PROGRAMS = ("prometheus", "promtool")
+PAGES = "web"
+"""Files of Prometheus' pages."""
+_UNPACKED = {**{name: Path("usr/bin", name) for name in PROGRAMS}, PAGES: Path("usr/share/prometheus/web")}
+"""What is kept of the package, and where it is there."""
 
 
 def prometheus() -> dict[str, Path]:
-    """Where the two are. Raises Unavailable with the reason where they can not be had."""
+    """Where the two are, and PAGES where the programs do not find theirs. Raises Unavailable with the reason."""
     if found := _here():
         return found
     kept = cache_dir() / "prometheus-debian"
-    if not all((kept / name).exists() for name in PROGRAMS):
-        _fetch(kept)
-    return {name: kept / name for name in PROGRAMS}
+    if not all((kept / name).exists() for name in _UNPACKED):
+        with step("fetching Prometheus, a package of Debian"):
+            _fetch(kept)
+    return {name: kept / name for name in _UNPACKED}
 
 
 def _here() -> dict[str, Path]:
@@ -39,8 +45,8 @@ def _fetch(kept: Path) -> None:
         _run(["dpkg-deb", "-x", package.name, "tree"], folder)
         new = folder / "new"
         new.mkdir()
-        for name in PROGRAMS:
-            shutil.move(folder / "tree/usr/bin" / name, new / name)
+        for name, place in _UNPACKED.items():
+            shutil.move(folder / "tree" / place, new / name)
         shutil.rmtree(kept, ignore_errors=True)
         new.rename(kept)
 

@@ -21,7 +21,7 @@ from ome_operator.util.checkout import FOLDERS, checkout, shipped
 CLUSTER = "ome-demo"
 
 
-def run(within_s: float, *, name: str = CLUSTER, kind: bool = False) -> None:
+def run(within_s: float, *, name: str = CLUSTER, kind: bool = False, prometheus: bool = False) -> None:
     """Do all of it; a UserError names what did not become ready within the time."""
     check_ours(name)
     for folder in FOLDERS:
@@ -31,7 +31,7 @@ def run(within_s: float, *, name: str = CLUSTER, kind: bool = False) -> None:
     nowhere = "" if kind else requirements.why_not() or _without_images()
     wanted = Spec(
         nodes=16, accelerator="h200", start_delay_s=START_DELAY_S, demo=installation(), kind=kind,
-        real_node=not nowhere and not kind,
+        real_node=not nowhere and not kind, prometheus=prometheus,
     )  # fmt: skip
     besides = "" if nowhere else ", and a tiny model in real containers"
     print(f"Kimi K2 on 16 simulated nodes of 8 H200 GPUs{besides}", flush=True)
@@ -81,6 +81,7 @@ def _farewell(cluster: Cluster, service: Service) -> str:
     ome = command()
     kubectl, where = f"{ome} local kubectl --name {cluster.name}", f"-n {service.name}"
     option = "" if cluster.name == CLUSTER else f" --name {cluster.name}"
+    told = f"  Prometheus: {cluster.prometheus}\n" if cluster.prometheus else ""
     return (
         f"\nThe cluster stays up. To look around:\n"
         f"  {kubectl} get isvc -A\n"
@@ -89,5 +90,5 @@ def _farewell(cluster: Cluster, service: Service) -> str:
         f"  {kubectl} describe isvc {service.name} {where}\n"
         f"  {ome} local logs operator --name {cluster.name}\n"
         f"  export KUBECONFIG={cluster.kubeconfig}\n"
-        f"To remove it all: {ome} demo --down{option}"
+        f"{told}To remove it all: {ome} demo --down{option}"
     )

@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 
-from ome_local import layout, ports, processes, servers, stages
+from ome_local import layout, ports, processes, prometheus, servers, stages, targets
 from ome_local.cluster import Cluster
 from ome_local.kind import config
 from ome_local.kubeapi import ApiError, KubeApi, Unreachable
 from ome_local.servers import SECOND
 from ome_operator.errors import UserError
+from tests.support.prometheus import Prometheus
 
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -386,3 +387,29 @@ case "$1 $2" in "create cluster") while [ "$1" != --kubeconfig ]; do shift; done
         f"kind delete cluster --name {name} --kubeconfig {folder}/kubeconfig",
     ]
     assert layout.known() == ["own"]
+
+
+def test_prometheus_joins_and_starts_again(own: Cluster) -> None:
+    """It has the chart's alerts, is told by `status`, and its identity reads pods and nodes alone."""
+    assert own.prometheus == ""
+    with_it = Cluster.up("own", prometheus=True)
+    asked = Prometheus(with_it.prometheus)
+    assert "OmeNobodyLeads" in asked.rules()
+    assert {row.name for row in with_it.status() if row.pid} >= set(prometheus.PROCESSES)
+    may = {what: allowed(own, "prometheus", what) for what in ("pods", "nodes", "secrets")}
+    assert may == {"pods": True, "nodes": True, "secrets": False}
+    for name in prometheus.PROCESSES:
+        with_it.stop(name, signal.SIGKILL)
+    again = Cluster.up("own")
+    assert all(row.pid for row in again.status()), "without the option, too"
+    eventually(
+        "no pod of a simulated node is asked", lambda: json.loads((targets.folder(own.at) / "pods.json").read_text()) == []
+    )
+
+
+def allowed(cluster: Cluster, user: str, resource: str) -> bool:
+    """Whether this user may list these everywhere."""
+    group, asked = "authorization.k8s.io/v1", {"verb": "list", "resource": resource}
+    review = {"apiVersion": group, "kind": "SubjectAccessReview", "spec": {"user": user, "resourceAttributes": asked}}
+    answer = cluster.api().request("POST", f"/apis/{group}/subjectaccessreviews", review)
+    return bool(answer["status"]["allowed"])

@@ -3,7 +3,7 @@
 import re
 
 _LANGUAGE = """
-abs absent and avg by bool clamp count delta for group_left group_right histogram_quantile ignoring increase irate
+abs absent and avg by bool changes clamp count delta for group_left group_right histogram_quantile ignoring increase irate
 label_replace label_values le max min offset on or quantile rate scalar sort sum time topk unless vector without
 """
 WORDS = frozenset(_LANGUAGE.split())
@@ -14,7 +14,7 @@ _LISTS = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([
 def metrics(expression: str) -> set[str]:
     """Names of metrics: what is no word of the language, no label and no number."""
     bare = re.sub(r"\{[^}]*\}", "", _TEXT.sub('""', expression))
-    bare = _LISTS.sub("", re.sub(r"\[[^\]]*\]", "", bare))
+    bare = re.sub(r"\b\d[\w.]*", "", _LISTS.sub("", re.sub(r"\[[^\]]*\]", "", bare)))
     return {word for word in re.findall(r"[A-Za-z_:][\w:]*", bare) if word not in WORDS}
 
 

@@ -15,11 +15,12 @@ from ome_operator.engines import series
 from ome_operator.machinery.families import BY_NAME, HISTOGRAM
 from release import alerts
 from tests.support import promql
+from tests.support.prometheus import divided
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/alerts.md").read_text()
 ALERTS = {alert["alert"]: alert for alert in alerts.alerts()}
-OF_SCRAPES = {"namespace", "pod", "instance", "job", "container", "worker", "le", "tp_rank"}
+OF_SCRAPES = {"namespace", "pod", "instance", "job", "container", "worker", "le", "tp_rank", "status_code"}
 """Labels that Prometheus, or an engine, adds."""
 
 
@@ -33,8 +34,8 @@ def known() -> dict[str, set[str]]:
 
 
 def test_the_metrics_of_an_expression_are_found() -> None:
-    asked = 'sum by (le) (rate(a_total{b="x or y",c!~"d"}[5m])) / max(sglang:e) > 1e3 or absent(f) and vector(0)'
-    assert promql.metrics(asked) - {"e3"} == {"a_total", "sglang:e", "f"}
+    asked = 'sum by (le) (rate(a_total{b="x or y",c!~"d"}[5m])) / max(sglang:e) > 1e3 or absent(f offset 1h) and vector(0)'
+    assert promql.metrics(asked) == {"a_total", "sglang:e", "f"}
     assert promql.labels(asked) == {"a_total": {"b", "c"}} and promql.grouped(asked) == {"le"}
 
 
@@ -90,3 +91,18 @@ def test_an_alert_that_does_not_fire_is_seen(tmp_path: Path) -> None:
     (lost,) = [test for test in made["tests"] if test["name"] == "OmeRival"]
     lost["input_series"] = [each for each in lost["input_series"] if "rivals" not in each["series"]]
     assert run(tmp_path, {**made, "tests": [lost]}).returncode
+
+
+def test_rules_whose_times_are_divided_are_rules(tmp_path: Path) -> None:
+    """For tests with a real Prometheus: `for`, windows, and limits in seconds; counts, shares and buckets stay."""
+    program, made = promtool(), divided(alerts.rules(), 10, {"OmeGangWaits": 360})
+    (tmp_path / "alerts.yaml").write_text(yaml.safe_dump(made))
+    subprocess.run([program, "check", "rules", tmp_path / "alerts.yaml"], capture_output=True, check=True)
+    found = {rule["alert"]: (rule["for"], rule["expr"]) for group in made["groups"] for rule in group["rules"]}
+    assert found["OmeQueueGrows"] == (
+        "60000ms", 'max(ome_queue_depth{state="waiting"}) > 50 or max(ome_queue_oldest_seconds) > 6'
+    )  # fmt: skip
+    assert found["OmeGangWaits"] == ("833ms", "max(ome_gang_oldest_seconds) > 10")
+    assert found["OmeServiceNotReady"] == ("450000ms", ALERTS["OmeServiceNotReady"]["expr"])
+    assert found["OmeLoopStalls"][1] == ALERTS["OmeLoopStalls"]["expr"].replace("[10m]", "[60000ms]")
+    assert found["OmeRouterErrors"][1] == ALERTS["OmeRouterErrors"]["expr"].replace("[5m]", "[30000ms]")

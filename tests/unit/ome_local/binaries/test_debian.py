@@ -42,10 +42,12 @@ def test_what_apt_says_is_passed_on(tmp_path: Path) -> None:
 
 def test_a_package_is_unpacked_once(tmp_path: Path) -> None:
     program(tmp_path / "bin", "apt-get", ": > prometheus_2.42.0_amd64.deb")
-    made = "/bin/mkdir -p $3/usr/bin; for name in prometheus promtool; do echo $name > $3/usr/bin/$name; done"
-    program(tmp_path / "bin", "dpkg-deb", made)
+    made = "cd $3/usr/bin; for name in prometheus promtool; do echo $name > $name; done; echo web > ../share/prometheus/web"
+    program(tmp_path / "bin", "dpkg-deb", f"/bin/mkdir -p $3/usr/bin $3/usr/share/prometheus; {made}")
     found = debian.prometheus()
-    assert {name: path.read_text().strip() for name, path in found.items()} == {name: name for name in debian.PROGRAMS}
+    assert {name: path.read_text().strip() for name, path in found.items()} == {
+        name: name for name in (*debian.PROGRAMS, debian.PAGES)
+    }
     (tmp_path / "bin/apt-get").unlink()
     assert debian.prometheus() == found, "it is asked for once"
     assert [path.name for path in (tmp_path / "cache").iterdir()] == ["prometheus-debian"]

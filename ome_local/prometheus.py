@@ -1,0 +1,90 @@
+"""Prometheus of a local cluster: what it scrapes, by which rules it alerts, and its command line.
+
+It asks the operator that runs beside the cluster at its port, and pods of real nodes at their own addresses
+(ome_local/targets.py). With kind it reaches no pod, unless this machine has routes to them.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from ome_local import targets
+from ome_local.binaries import debian
+from ome_local.kubeconfig import write_atomically
+from ome_local.layout import Layout
+from ome_local.spec import Kept
+from ome_operator.util.checkout import shipped
+
+NAME = "prometheus"
+"""Of the process, of its port, and of its user at the API server."""
+PROCESSES = (NAME, targets.NAME)
+EVERY = "5s"
+"""A person who looks waits for no more than this."""
+_COLON = {
+    "source_labels": ["__name__"], "regex": "(sglang|vllm)_(.+)", "target_label": "__name__", "replacement": "${1}:${2}",
+}  # fmt: skip
+"""A newer prometheus_client tells a Prometheus before 3.0 `sglang_…` for `sglang:…`, as the chart's PodMonitor knows."""
+RULES = Path("ome-resources/files/alerts.yaml")
+"""Below the charts: what the chart's PrometheusRule has."""
+
+
+def url(kept: Kept) -> str:
+    """Where people and programs of this machine find it; "" where the cluster has none."""
+    return f"http://127.0.0.1:{kept.ports[NAME]}" if kept.spec.prometheus else ""
+
+
+def write(at: Layout, kept: Kept, rules: Path | None = None, every: str = EVERY) -> bool:
+    """Its configuration, with the chart's rules where none are named; whether that has changed."""
+    import yaml  # here, because `ome local kubectl` starts fast
+
+    targets.folder(at).mkdir(parents=True, exist_ok=True, mode=0o700)
+    text, file = yaml.safe_dump(config(at, kept, rules or shipped("charts") / RULES, every), sort_keys=False), _config(at)
+    if file.exists() and file.read_text() == text:
+        return False
+    write_atomically(file, text)
+    return True
+
+
+def config(at: Layout, kept: Kept, rules: Path, every: str) -> dict[str, Any]:
+    """What it scrapes and evaluates. A target of a file names its job itself.
+
+    An operator's series of services have a namespace of their own, which is not that of its pod.
+    """
+    beside = {"targets": [f"127.0.0.1:{kept.ports['operator-metrics']}"]}
+
+    def of(names: str) -> list[dict[str, Any]]:
+        return [{"files": [str(targets.folder(at) / names)]}]
+
+    operator = {"job_name": "operator", "static_configs": [beside], "file_sd_configs": of(f"{targets.OPERATOR}*.json")}
+    pods = {"job_name": "pods", "file_sd_configs": of("pods*.json"), "metric_relabel_configs": [_COLON]}
+    return {
+        "global": {"scrape_interval": every, "scrape_timeout": every, "evaluation_interval": every},
+        "rule_files": [str(rules)],
+        "scrape_configs": [{**operator, "honor_labels": True}, pods],
+    }
+
+
+def command(at: Layout, kept: Kept) -> list[str]:
+    """Its command line. It listens on loopback, and no page of another site may read it in a person's browser."""
+    address = f"127.0.0.1:{kept.ports[NAME]}"
+    programs = debian.prometheus()
+    pages = [f"--web.local-assets={programs[debian.PAGES]}"] if debian.PAGES in programs else []
+    return [
+        str(programs[NAME]),
+        f"--config.file={_config(at)}",
+        f"--storage.tsdb.path={at.prometheus / 'data'}",
+        "--storage.tsdb.retention.time=1d",
+        "--storage.tsdb.retention.size=512MB",
+        f"--web.listen-address={address}",
+        f"--web.cors.origin=http://{address}",
+        *pages,
+        "--log.level=warn",
+    ]
+
+
+def identity(at: Layout, kept: Kept) -> Path:
+    """The kubeconfig with which its targets are found."""
+    return at.kubeconfig if kept.spec.kind else at.component_kubeconfig(NAME)
+
+
+def _config(at: Layout) -> Path:
+    return at.prometheus / "prometheus.yaml"

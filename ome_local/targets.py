@@ -1,0 +1,107 @@
+"""The targets of a cluster's Prometheus: a small process that writes down which pods it asks, as long as the cluster is up.
+
+Debian's Prometheus cannot ask an API server by itself. Simulated pods answer nobody, so it is pods of real nodes alone, at
+their own addresses. Only the standard library, so that it stays small.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from ome_local.kubeapi import ApiError, KubeApi, Unreachable
+from ome_local.kubeconfig import write_atomically
+from ome_local.layout import Layout
+
+NAME = "prometheus-targets"
+"""Of the process."""
+REAL = "type!=kwok"
+"""Nodes that are not simulated, by their labels."""
+_LEADERS = "ome.io/managed-by=ome-operator,component in (engine,decoder),leaderworkerset.sigs.k8s.io/worker-index=0"
+OPERATOR = "operator"
+PODS: Mapping[str, tuple[str, str]] = {
+    OPERATOR: ("app.kubernetes.io/name=ome-operator", "metrics"),
+    "engines": (_LEADERS, "http"),
+    "routers": ("ome.io/managed-by=ome-operator,component=router", "metrics"),
+}
+"""Job → which pods, and the name of the port, as in charts/ome-resources/templates/metrics.yaml."""
+_LOOK_EVERY_S = 2.0
+Body = Mapping[str, Any]
+Target = dict[str, Any]
+
+
+def folder(at: Layout) -> Path:
+    """Of files with targets: operator*.json, and pods*.json. More may be written at any time, for what tests start."""
+    return at.prometheus / "targets"
+
+
+def found(api: KubeApi) -> list[Target]:
+    """Every pod that is asked now."""
+    names = {node["metadata"]["name"] for node in _listed(api, "nodes", REAL)}
+    if not names:
+        return []
+    running = f"&fieldSelector={quote('status.phase=Running')}"
+    return [
+        target
+        for job, (selector, port) in PODS.items()
+        for target in of_pods(_listed(api, "pods", selector, running), names, job, port)
+    ]
+
+
+def _listed(api: KubeApi, plural: str, selector: str, more: str = "") -> list[Body]:
+    items: list[Body] = api.get(f"/api/v1/{plural}?resourceVersion=0&labelSelector={quote(selector)}{more}")["items"]
+    return items
+
+
+def of_pods(pods: Collection[Body], nodes: Collection[str], job: str, port: str) -> Iterator[Target]:
+    """The ports of this name of pods on these nodes, with the labels that a PodMonitor gives them."""
+    for pod in pods:
+        address = pod["status"].get("podIP")
+        if not address or pod["spec"].get("nodeName") not in nodes:
+            continue
+        labels = {"job": job, "namespace": pod["metadata"]["namespace"], "pod": pod["metadata"]["name"]}
+        for container in pod["spec"]["containers"]:
+            for each in container.get("ports", ()):
+                if each.get("name") == port:
+                    where = f"[{address}]" if ":" in address else address
+                    told = {**labels, "container": container["name"]}
+                    yield {"targets": [f"{where}:{each['containerPort']}"], "labels": told}
+
+
+def run(at: Layout, kubeconfig: Path) -> None:
+    """Write them anew when they change, until the cluster's directory is gone. While nobody answers, the last ones stay."""
+    api: KubeApi | None = None
+    while at.spec.exists():
+        try:
+            api = api or KubeApi.of(kubeconfig)
+            every = found(api)
+            for name, is_operator in ((OPERATOR, True), ("pods", False)):
+                mine = [each for each in every if (each["labels"]["job"] == OPERATOR) is is_operator]
+                write(folder(at) / f"{name}.json", mine)
+        except (ApiError, Unreachable, OSError, ValueError) as error:
+            print(f"{error}; asking again", file=sys.stderr, flush=True)
+        time.sleep(_LOOK_EVERY_S)
+
+
+def write(file: Path, targets: list[Target]) -> None:
+    """Unless they are there."""
+    text = json.dumps(targets, indent=1) + "\n"
+    if not file.exists() or file.read_text() != text:
+        write_atomically(file, text)
+
+
+def main() -> None:
+    """Entry of the process."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dir", type=Path, required=True)
+    parser.add_argument("--kubeconfig", type=Path, required=True)
+    words = parser.parse_args()
+    run(Layout(words.dir), words.kubeconfig)
+
+
+if __name__ == "__main__":
+    main()

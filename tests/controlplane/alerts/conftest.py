@@ -1,0 +1,81 @@
+"""A control plane with our operator and a Prometheus that has the chart's alert rules, their times divided."""
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ome_local import ports, prometheus
+from ome_local.cluster import Cluster
+from release import alerts
+from tests.support import clusters, yamls
+from tests.support.prometheus import BY, Prometheus, divided, until
+from tests.support.rig import Rig
+
+OTHERS: Mapping[str, float] = {
+    "OmeServiceNotReady": 50,  # 90 s: longer than other faults keep a service from serving
+    "OmeRolloutOld": 100,  # 144 s: longer than that
+    "OmeGangWaits": 360,
+    "OmeGroupsRecycle": 20,
+    "OmeGpusWasted": 60,
+    "OmeNodesUnready": 60,
+    "OmeBrakeForgotten": 2880,
+    "OmeWatchSilent": 2,  # a watch that is well is silent for up to a minute
+}
+"""By what times are divided where it is not by ten: hours are too long, and no fault may outlast times of other alerts."""
+
+
+class Bed:
+    """What a fault is done to."""
+
+    def __init__(self, rig: Rig, asked: Prometheus, folder: Path) -> None:
+        self.rig, self.asked, self.folder = rig, asked, folder
+        self.tidy = ExitStack()
+        """What is done once a fault has ended and its alert has cleared."""
+        self._number = itertools.count()
+
+    def later(self, do: Callable[..., object], *words: object, **more: object) -> None:
+        """Do this once the alert has cleared; what is said last comes first."""
+        self.tidy.callback(do, *words, **more)
+
+    def operate(self, *more: str, kubeconfig: Path | None = None) -> None:
+        """An operator in the place of that which runs, with these options; it leads."""
+        self.rig.stop()
+        metrics = str(self.rig.cluster.kept.ports["operator-metrics"])
+        self.rig.start("operator", "--gang-timeout", "5", *more, "--metrics-port", metrics, kubeconfig=kubeconfig)
+        self.rig.leads()
+
+    def namespace(self) -> str:
+        """A new namespace, until all is tidied."""
+        name = f"fault-{next(self._number)}"
+        self.rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        self.later(self.rig.delete, "Namespace", "", name)
+        self.later(self.rig.wait, f"{name} is empty", lambda: not self.rig.all("Pod", name), 60)
+        return name
+
+
+@pytest.fixture(scope="package")
+def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+    with clusters.fresh("alerts") as cluster:
+        rig, folder = Rig(cluster), tmp_path_factory.mktemp("alerts")
+        rig.install()
+        for node in rig.all("Node", ""):
+            rig.patch("Node", "", node["metadata"]["name"], {"metadata": {"labels": yamls.READY}})
+        rig.create(yamls.model())
+        made = Bed(rig, Prometheus(begun(cluster, folder)), folder)
+        made.operate()
+        yield made
+
+
+def begun(cluster: Cluster, folder: Path) -> str:
+    """Prometheus with other rules than a cluster's own has, asking each second; its URL."""
+    at, kept, rules = cluster.at, cluster.kept.with_spec(prometheus=True), folder / "rules.yaml"
+    rules.write_text(yaml.safe_dump(divided(alerts.rules(), BY, OTHERS)))
+    prometheus.write(at, kept, rules, "1s")
+    cluster.spawn("prometheus-of-tests", prometheus.command(at, kept))
+    url = prometheus.url(kept)
+    until("Prometheus is ready", lambda: ports.answers("127.0.0.1", kept.ports[prometheus.NAME], "/-/ready"))
+    return url

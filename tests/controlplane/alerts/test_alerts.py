@@ -1,0 +1,47 @@
+"""Of the control-plane suite, and long (`make soak`): real faults fire alerts in a real Prometheus, their end clears them.
+
+Times of the rules are divided by ten, or as tests/controlplane/alerts/conftest.py says. promtool's unit tests of the same
+rules, with their times as they are, stand in tests/unit/release/test_alerts.py.
+"""
+
+import time
+
+import pytest
+
+from release import alerts
+from tests.conftest import SOAK, Tables
+from tests.controlplane.alerts.conftest import Bed
+from tests.controlplane.alerts.faults import FAULTS, WITHOUT
+from tests.support.prometheus import until
+
+WITHIN_S = 240.0
+LONG = pytest.mark.skipif(not SOAK, reason="takes minutes for each alert: `make soak` runs it")
+
+
+def test_every_alert_has_a_fault_or_says_why_not() -> None:
+    every = [alert["alert"] for alert in alerts.alerts()]
+    assert sorted([*FAULTS, *WITHOUT]) == sorted(every)
+    assert sum(fault.alone for fault in FAULTS.values()) >= 12
+
+
+@LONG
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("alert", FAULTS)
+def test_a_fault_fires_its_alert_and_its_end_clears_it(bed: Bed, alert: str, tables: Tables) -> None:
+    """And no other alert, from the beginning of the fault until all is well."""
+    asked = bed.asked
+    until("nothing fires before", lambda: not asked.alerts(), WITHIN_S)
+    began = time.monotonic()
+    with bed.tidy:
+        with FAULTS[alert].happens(bed):
+            broken = time.monotonic()
+            until(f"{alert} fires", lambda: alert in asked.alerts(), WITHIN_S)
+            fired = time.monotonic()
+        mended = time.monotonic()
+        until("nothing fires any more", lambda: not asked.alerts(), WITHIN_S)
+        cleared = time.monotonic()
+    took = f"{fired - broken:>6.0f} s to fire {cleared - mended:>6.0f} s to clear"
+    tables.setdefault("faults and alerts", []).append(f"{alert:<28}{took}")
+    seen = asked.ask(f'max_over_time(ALERTS{{alertstate="firing"}}[{int(cleared - began) + 1}s])')
+    told = {each["metric"]["alertname"] for each in seen}
+    assert told == {alert} if FAULTS[alert].alone else alert in told, told

@@ -1,0 +1,146 @@
+"""Of the node suite: every query of the dashboards, asked of a real Prometheus beside a service that runs in containers.
+
+The queries are those of the files that the chart carries. One service works, and others are in the states that panels show.
+"""
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import pytest
+
+from ome_local import prometheus, spec
+from ome_local.cluster import Cluster
+from ome_operator import keys
+from tests.node.conftest import Steps
+from tests.node.serving.conftest import DIRECT, MINUTES, ON_OUR_NODE, post
+from tests.support import yamls
+from tests.support.prometheus import Prometheus, until
+from tests.support.rig import ROOT, Rig
+
+pytestmark = [MINUTES, ON_OUR_NODE]
+BOARDS = sorted((ROOT / "charts/ome-resources/files/dashboards").glob("*.json"))
+NAMESPACE = SERVICE = "kimi-k2-tiny"
+OTHERS = "panels"
+"""The namespace of services that are not Ready, or frozen."""
+
+
+class Query(NamedTuple):
+    """A query of a panel."""
+
+    board: str
+    panel: str
+    legend: str
+
+
+VLLM, TENSORRT = "the demo has no vLLM", "the demo has no TensorRT-LLM"
+EMPTY: Mapping[Query, str] = {
+    **{
+        Query("service", panel, "vLLM {{pod}}"): VLLM
+        for panel in ("Time to first token (90 %)", "Between two tokens (90 %)", "Whole request (90 %)")
+    },
+    Query("service", "Time to first token (90 %)", "TensorRT-LLM {{pod}}"): TENSORRT,
+}
+"""Why a query has no data here. A query that gets some has to leave this list."""
+
+
+def queries() -> dict[Query, str]:
+    """As Grafana asks them for the service that works."""
+    found: dict[Query, str] = {}
+    for file in BOARDS:
+        for panel in json.loads(file.read_text())["panels"]:
+            for target in panel.get("targets", ()):
+                query = Query(file.stem, panel["title"], target["legendFormat"])
+                assert query not in found
+                found[query] = target["expr"].replace("$namespace", NAMESPACE).replace("$service", SERVICE)
+    return found
+
+
+def variables() -> dict[str, str]:
+    """Name of a dashboard's variable → the selector of the series whose label it is."""
+    found: dict[str, str] = {}
+    for file in BOARDS:
+        for each in json.loads(file.read_text())["templating"]["list"]:
+            if each["type"] == "query":
+                selector, _, label = each["query"].removeprefix("label_values(").removesuffix(")").rpartition(", ")
+                assert label == each["name"]
+                found[label] = selector.replace("$namespace", NAMESPACE)
+    return found
+
+
+@pytest.fixture(scope="module")
+def asked(serving: Rig, tiny: str, steps: Steps) -> Iterator[Prometheus]:
+    """A Prometheus that joins the cluster, and ends with this module."""
+    kept = serving.cluster.kept
+    with steps.measure("Prometheus joins the cluster"):
+        with_it = Cluster.up(serving.cluster.name, **{**vars(kept.spec), "prometheus": True})
+    yield Prometheus(with_it.prometheus)
+    for name in prometheus.PROCESSES:
+        with_it.stop(name)
+    spec.save(with_it.at, with_it.kept.with_spec(prometheus=False))
+
+
+@pytest.fixture(scope="module")
+def states(serving: Rig) -> Iterator[None]:
+    """A service whose model nobody has, and which is frozen."""
+    serving.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OTHERS}})
+    body = yamls.service(OTHERS, "waits", "nobody-has-this", model="nobody-has-this")
+    body["metadata"]["annotations"] = {keys.FREEZE: "true"}
+    serving.create(body)
+    yield
+    serving.delete("InferenceService", OTHERS, "waits")
+    serving.delete("Namespace", "", OTHERS)
+
+
+def numbers(asked: Prometheus, query: str) -> list[float]:
+    """Of its series; a panel shows nothing for what is no number."""
+    found = [float(each["value"][1]) for each in asked.ask(query)]
+    return [each for each in found if each == each]
+
+
+def stream(url: str, body: dict[str, Any]) -> None:
+    """A chat to its end: without a stream engines measure no time between tokens."""
+    sent = {"Content-Type": "application/json"}
+    request = urllib.request.Request(url, json.dumps({**body, "stream": True}).encode(), sent)
+    with DIRECT.open(request, timeout=60) as answer:
+        answer.read()
+
+
+def test_every_query_of_a_panel_has_data(serving: Rig, asked: Prometheus, states: None, tiny: str) -> None:
+    every = queries()
+    assert len({query.board for query in every}) == 3 and set(EMPTY) <= set(every)
+
+    def empty() -> set[Query]:
+        """After some more requests and passes: rates are of the last minutes."""
+        serving.patch("InferenceService", OTHERS, "waits", {"metadata": {"labels": {"at": str(int(time.time()))}}})
+        for number in range(4):
+            message = {"role": "user", "content": f"Request {number}: the future of AI is"}
+            stream(f"{tiny}/v1/chat/completions", {"model": SERVICE, "messages": [message], "max_tokens": 24})
+        return {query for query, text in every.items() if not numbers(asked, text)}
+
+    end = until("every query has been asked", lambda: (found := empty()) <= set(EMPTY) and [found], 180, 2.0)
+    assert end[0] == set(EMPTY), f"these have data now: {sorted(set(EMPTY) - end[0])}"
+
+
+def test_what_a_dashboard_lets_people_choose_is_there(asked: Prometheus, states: None) -> None:
+    chosen = {label: {each["metric"].get(label) for each in asked.ask(text)} for label, text in variables().items()}
+    assert chosen["namespace"] >= {NAMESPACE, OTHERS} and chosen["service"] == {SERVICE}
+
+
+def test_engines_and_routers_are_scraped_and_no_simulated_pod(asked: Prometheus) -> None:
+    def pods() -> dict[str, int]:
+        return {job: len(found) for job, found in asked.targets().items()}
+
+    until("operator, prefill, decode and router", lambda: pods() == {"operator": 1, "engines": 2, "routers": 1}, 60)
+
+
+def test_what_a_client_gets_wrong_is_no_error_of_a_router(asked: Prometheus, tiny: str) -> None:
+    """The alert OmeRouterErrors counts answers of the server's side (5xx) alone."""
+    answered = f'sum(smg_http_responses_total{{namespace="{NAMESPACE}",status_code=~"4.."}})'
+    before = sum(numbers(asked, answered))
+    with pytest.raises(urllib.error.HTTPError, match="HTTP Error 4"):
+        post(f"{tiny}/generate", {"text": "x", "sampling_params": {"max_new_tokens": -5}})
+    until("it is counted as the client's", lambda: sum(numbers(asked, answered)) > before, 30)

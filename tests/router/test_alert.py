@@ -1,0 +1,138 @@
+"""OmeRouterErrors in a real Prometheus, its times divided by ten, beside a real router whose engines fail."""
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from ome_local import ports, targets
+from release import alerts
+from tests.router.conftest import Process, until
+from tests.support.prometheus import Prometheus, divided, running
+
+WITHIN_S = 120.0
+
+
+class Engines:
+    """A prefill and a decode engine: both answer every request alike."""
+
+    def __init__(self) -> None:
+        self.status = 200
+        self._runners: list[web.AppRunner] = []
+
+    async def start(self, mode: str) -> int:
+        """Another engine listens; its port."""
+
+        async def answer(_: web.Request) -> web.Response:
+            return web.json_response({"text": "", "meta_info": {}}, status=self.status)
+
+        async def info(_: web.Request) -> web.Response:
+            return web.json_response({"disaggregation_mode": mode, "model_path": "m", "tp_size": 1, "dp_size": 1})
+
+        async def well(_: web.Request) -> web.Response:
+            return web.Response(text="ok")
+
+        app = web.Application()
+        app.router.add_routes([web.get("/health", well), web.get("/server_info", info), web.get("/model_info", info)])
+        app.router.add_post("/generate", answer)
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        self._runners.append(runner)
+        return int(runner.addresses[0][1])
+
+    async def stop(self) -> None:
+        """Both are gone."""
+        for runner in self._runners:
+            await runner.cleanup()
+
+
+@pytest.fixture
+async def engines() -> AsyncIterator[Engines]:
+    made = Engines()
+    yield made
+    await made.stop()
+
+
+@pytest.fixture
+async def router(engines: Engines, tmp_path: Path) -> AsyncIterator[tuple[int, int]]:
+    """Its port, and that of its metrics."""
+    prefill, decode = [await engines.start(mode) for mode in ("prefill", "decode")]
+    port, metrics = ports.choose(2)
+    process = Process(
+        tmp_path / "router.log", "-m", "sglang_router.launch_router", "--host=127.0.0.1", f"--port={port}",
+        "--pd-disaggregation", "--policy=round_robin", "--prefill", f"http://127.0.0.1:{prefill}", "8998",
+        "--decode", f"http://127.0.0.1:{decode}", "--prometheus-host=127.0.0.1", f"--prometheus-port={metrics}",
+        "--worker-startup-check-interval=1", "--disable-circuit-breaker", "--retry-max-retries=1",
+    )  # fmt: skip
+    await process.start()
+    yield port, metrics
+    await process.stop(signal.SIGTERM)
+
+
+@pytest.fixture
+async def asked(router: tuple[int, int], tmp_path: Path) -> AsyncIterator[Prometheus]:
+    """All alert rules, and the router as the only target that answers."""
+    with running(tmp_path, divided(alerts.rules())) as (made, at, _):
+        target = {"targets": [f"127.0.0.1:{router[1]}"], "labels": {"job": "routers", "namespace": "team"}}
+        (targets.folder(at) / "pods-router.json").write_text(json.dumps([target]))
+
+        async def answers() -> bool:
+            return bool(await asyncio.to_thread(made.targets))
+
+        await until(answers, 60)
+        yield made
+
+
+async def firing(asked: Prometheus) -> set[str]:
+    """But for the operator that is not here."""
+    return await asyncio.to_thread(asked.alerts) - {"OmeNobodyLeads"}
+
+
+async def test_failing_engines_fire_it_and_what_clients_get_wrong_does_not(
+    engines: Engines, router: tuple[int, int], asked: Prometheus
+) -> None:
+    answered: set[int] = set()
+
+    async def load() -> None:
+        async with aiohttp.ClientSession() as session:
+            while True:
+                async with session.post(f"http://127.0.0.1:{router[0]}/generate", json={"text": "x"}) as answer:
+                    answered.add(answer.status)
+                await asyncio.sleep(0.2)
+
+    async def is_asked() -> bool:
+        return bool(await asyncio.to_thread(asked.ask, "rate(smg_router_requests_total[30s]) > 0"))
+
+    async def is_fired() -> bool:
+        return await firing(asked) == {"OmeRouterErrors"}
+
+    async def is_quiet() -> bool:
+        return not await firing(asked)
+
+    loading = asyncio.create_task(load())
+    try:
+        await until(is_asked, WITHIN_S)
+        engines.status = 400
+        pending = 'ALERTS{alertname="OmeRouterErrors"}'
+        refused = 'sum(increase(smg_http_responses_total{status_code="400"}[30s])) > 100'
+
+        async def clients_are_wrong() -> bool:
+            return bool(await asyncio.to_thread(asked.ask, refused))
+
+        await until(clients_are_wrong, WITHIN_S)
+        assert not await asyncio.to_thread(asked.ask, pending), "requests that are wrong are no failure of the router"
+        assert answered == {200, 400}
+        engines.status = 500
+        took = await until(is_fired, WITHIN_S)
+        engines.status = 200
+        cleared = await until(is_quiet, WITHIN_S)
+        print(f"OmeRouterErrors: {took:.0f} s to fire, {cleared:.0f} s to clear, with times divided by ten")
+    finally:
+        loading.cancel()
+        await asyncio.gather(loading, return_exceptions=True)

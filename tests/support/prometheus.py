@@ -1,0 +1,136 @@
+"""A Prometheus as tests ask it, and alert rules whose times are divided."""
+
+import json
+import re
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+import pytest
+import yaml
+
+from ome_local import ports, prometheus
+from ome_local.binaries import debian
+from ome_local.binaries.releases import Unavailable
+from ome_local.components import PORTS
+from ome_local.layout import Layout
+from ome_local.spec import Kept, Spec
+
+T = TypeVar("T")
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""Without a proxy that this machine may name."""
+
+
+class Prometheus:
+    """Its HTTP API."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def get(self, path: str, **query: str) -> Any:
+        """The data of an answer; what it refuses is an error."""
+        with _DIRECT.open(f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(query)}", timeout=10) as answer:
+            return json.loads(answer.read())["data"]
+
+    def ask(self, expression: str) -> list[dict[str, Any]]:
+        """Series of an expression, now."""
+        found: list[dict[str, Any]] = self.get("query", query=expression)["result"]
+        return found
+
+    def alerts(self, *states: str) -> set[str]:
+        """Names of the alerts in these states; without any: that fire."""
+        return {
+            each["labels"]["alertname"] for each in self.get("alerts")["alerts"] if each["state"] in (states or ("firing",))
+        }
+
+    def rules(self) -> set[str]:
+        """Names of the alerts that it knows."""
+        return {rule["name"] for group in self.get("rules")["groups"] for rule in group["rules"]}
+
+    def targets(self) -> dict[str, list[dict[str, str]]]:
+        """Job → labels of those that answer."""
+        found: dict[str, list[dict[str, str]]] = {}
+        for each in self.get("targets", state="active")["activeTargets"]:
+            if each["health"] == "up":
+                found.setdefault(each["labels"]["job"], []).append(each["labels"])
+        return found
+
+
+def until(what: str, seen: Callable[[], T], within_s: float = 30.0, every_s: float = 0.2) -> T:
+    """Poll until it is true; says what was awaited, and what was seen last."""
+    end = time.monotonic() + within_s
+    last: T | None = None
+    while time.monotonic() < end:
+        if last := seen():
+            return last
+        time.sleep(every_s)
+    raise AssertionError(f"{what}: not within {within_s:.0f} s (last: {last!r})")
+
+
+@contextmanager
+def running(folder: Path, rules: Mapping[str, Any] | None = None) -> Iterator[tuple[Prometheus, Layout, Kept]]:
+    """The real program without a cluster, asking each second, with these rules or the chart's; skips where there is none."""
+    try:
+        debian.prometheus()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    at = Layout(folder / "cluster")
+    kept = Kept(Spec(prometheus=True), dict(zip(PORTS, ports.choose(len(PORTS)), strict=True)))
+    own = None
+    if rules:
+        own = folder / "rules.yaml"
+        own.write_text(yaml.safe_dump(rules))
+    prometheus.write(at, kept, own, "1s")
+    with (folder / "prometheus.log").open("wb") as log:
+        child = subprocess.Popen(prometheus.command(at, kept), stdout=log, stderr=log)
+    try:
+        until("it is ready", lambda: ports.answers("127.0.0.1", kept.ports[prometheus.NAME], "/-/ready"))
+        yield Prometheus(prometheus.url(kept)), at, kept
+    finally:
+        child.terminate()
+        child.wait()
+
+
+# --- rules whose times are divided -----------------------------------------------------------------------------------------
+BY = 10
+UNITS = {"s": 1, "m": 60, "h": 3600}
+_RANGE = re.compile(r"(?:(?<=\[)|(?<=offset ))(\d+)([smh])\b")
+"""Of a window, and of an offset."""
+_LIMIT = re.compile(r"> (\d+)\b(?!\.)")
+
+
+def divided(rules: Mapping[str, Any], by: float = BY, others: Mapping[str, float] = MappingProxyType({})) -> dict[str, Any]:
+    """Alert rules with `for`, windows, and limits of ages divided; `others`: an alert → by what else than `by`."""
+
+    def rule(each: Mapping[str, Any]) -> dict[str, Any]:
+        parts = others.get(each["alert"], by)
+        return {**each, "expr": _shorter(each["expr"], parts), "for": _short(*_spelled(each["for"]), parts)}
+
+    return {"groups": [{**group, "rules": [rule(each) for each in group["rules"]]} for group in rules["groups"]]}
+
+
+def _shorter(expression: str, by: float) -> str:
+    """A comparison is of seconds where what is compared is a metric of seconds."""
+    parts = [_RANGE.sub(lambda found: _short(int(found[1]), found[2], by), part) for part in expression.split(" or ")]
+    return " or ".join(
+        _LIMIT.sub(lambda found: f"> {int(found[1]) / by:g}", part) if _is_time(part) else part for part in parts
+    )
+
+
+def _is_time(part: str) -> bool:
+    """Not how long something takes: what is slow is as slow in a test."""
+    return "_seconds" in part and "increase(" not in part and "quantile" not in part
+
+
+def _spelled(text: str) -> tuple[int, str]:
+    return int(text[:-1]), text[-1]
+
+
+def _short(number: int, unit: str, by: float) -> str:
+    return f"{round(number * UNITS[unit] * 1000 / by)}ms"

@@ -1,0 +1,52 @@
+"""What a real Prometheus makes of the dashboards' queries, where it scrapes an operator's page with every metric on it."""
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from release import dashboards
+from tests.support.metrics import everything
+from tests.support.prometheus import Prometheus, running, until
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """It has scraped the page twice."""
+    rig = everything()
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(rig.text().encode())
+
+        def log_message(self, format: str, *args: object) -> None: ...
+
+    with running(tmp_path_factory.mktemp("prometheus")) as (made, _, kept):
+        server = ThreadingHTTPServer(("127.0.0.1", kept.ports["operator-metrics"]), Page)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        until("it has scraped", lambda: made.ask("count_over_time(ome_leader[1m]) > 1"))
+        yield made
+        server.shutdown()
+        server.server_close()
+
+
+def test_every_query_is_accepted(asked: Prometheus) -> None:
+    for _, _, query in dashboards.queries():
+        asked.ask(query.replace("$namespace", "team").replace("$service", "svc"))
+
+
+def test_every_query_of_the_operators_own_metrics_has_series(asked: Prometheus) -> None:
+    def empty() -> set[str]:
+        return {
+            f"{board}: {panel['title']}: {legend}"
+            for board, each in dashboards.data().items()
+            for panels in each["rows"].values()
+            for panel in panels
+            for legend, query in panel["queries"].items()
+            if "of" not in panel and not asked.ask(query.replace("$namespace", "team").replace("$service", "svc"))
+        }
+
+    until("every query has series", lambda: not empty())
