@@ -49,7 +49,9 @@ class Recovery:
 
 
 def recover(snapshot: Snapshot, intent: Intent, held: Held, *, frozen: bool = False) -> Recovery:
-    """Decide about every group that is `held`; `frozen`: nobody carries it out now, so it is told as what would be done."""
+    """Decide about every group that is `held`; `frozen`: nobody carries it out now, so it is told as what would be done, and
+    no event says that it was.
+    """
     service, now = snapshot.service, snapshot.now
     roles = scope(snapshot, intent, held)
     policies = {component: policy(service, intent.resolved.runtime, component) for component in (keys.ENGINE, keys.DECODER)}
@@ -68,9 +70,9 @@ def recover(snapshot: Snapshot, intent: Intent, held: Held, *, frozen: bool = Fa
         groups=tuple(written([*after.values(), *_carried(before, after, roles, snapshot.slices.keys())])),
         recycle=tuple(one for one in recycle if one.delete),
         delete=force.delete,
-        events=tuple(messages.event(after[name], groups[name]) for name in begun),
+        events=() if frozen else tuple(messages.event(after[name], groups[name]) for name in begun),
         condition=messages.condition(after, groups, policies, [*systemic, *force.stuck], frozen=frozen),
-        urgent=bool(begun) or any(_moved(before.get(name), one) for name, one in after.items()),
+        urgent=not frozen and (bool(begun) or any(_moved(before.get(name), one) for name, one in after.items())),
         again=min(waits, default=None),
         begun=tuple(f"{groups[name].title} of revision {groups[name].revision}" for name in begun),
     )

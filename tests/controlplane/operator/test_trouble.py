@@ -214,7 +214,8 @@ def test_a_runtime_edit_reaches_its_services_in_waves(rig: Rig, namespace: str, 
     said = waves(rig, single)
     assert (said["wave"], said["waves"], said["done"], said["services"], said["failed"]) == (2, 2, 3, 3, 0)
     told = [item["reason"] for item in rig.all("Event", "default") if item["involvedObject"]["name"] == single]
-    assert (told.count("WaveBegins"), told.count("WaveStopped")) == (2, 0) and told.count("WaveWhole") >= 2
+    # An event follows what was written, and the operator was killed when the first wave had been: its event may be lost.
+    assert (told.count("WaveBegins"), told.count("WaveStopped")) == (2, 0) and told.count("WaveWhole") >= 1
 
 
 def waves(rig: Rig, runtime: str) -> dict[str, Any]:

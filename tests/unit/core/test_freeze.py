@@ -186,6 +186,17 @@ def test_a_group_more_waits_and_nobody_says_that_it_is_created() -> None:
     assert told["EngineReady"] == told["Ready"] == ("False", "Frozen") and told["RouterReady"] == ("True", "Ready")
 
 
+def test_no_event_says_that_a_group_was_recycled_that_only_would_be() -> None:
+    world = settled()
+    lost = next(pod for pod in world.pods.values() if pod.rank == 1 and pod.labels[keys.COMPONENT] == keys.ENGINE)
+    world.lose(lost.name)
+    while not (lost.name in world.pods and world.pods[lost.name].uid != lost.uid):
+        assert world.step(), "its StatefulSet makes it anew"
+    said = {event.reason for event in go(world, "freeze").events}
+    assert "GroupRecycled" not in said and "Frozen" in said
+    assert "GroupRecycled" in {event.reason for event in world.sync().events}
+
+
 def test_a_pass_that_repeats_says_the_same() -> None:
     """Otherwise each pass would write a status, and that would be a pass."""
     world = settled()
