@@ -13,6 +13,7 @@ from ome_local.cluster import Cluster
 from ome_operator.api import InferenceService, Invalid, Model, crds
 from ome_operator.api.kinds import KINDS, Kind
 from ome_operator.errors import UserError
+from tests.support import clusters
 from tests.unit.api import known
 from tests.unit.api.test_parse import HUBS, PATHS, SIZES
 
@@ -223,6 +224,7 @@ def test_a_scale_object_is_scaled_as_anything_else(served: Cluster) -> None:
     ]
 
 
+@pytest.mark.skipif(clusters.MINOR < 32, reason="kubectl 1.31 applies no subresource")
 def test_two_writers_apply_to_one_status(served: Cluster) -> None:
     """Conditions are told apart by type: what one manager applies does not take away another's."""
     served.apply(body("InferenceService", {"model": {"name": "m"}}, "two"))

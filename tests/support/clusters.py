@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ome_local import layout, lifecycle
+from ome_local.binaries import versions
 from ome_local.cluster import Cluster
 from ome_local.processes import started_at
 
+MINOR = versions.minor(versions.kubernetes(os.environ.get(lifecycle.VERSION, versions.KUBERNETES)))
+"""Of the Kubernetes that the control-plane tests run on: 34 of 1.34.2. docs/production.md says what differs."""
 _NAME = re.compile(r"test-[a-z]+-(\d+)")
 
 

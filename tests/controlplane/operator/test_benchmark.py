@@ -128,12 +128,11 @@ def test_a_refused_pod_is_told(rig: Rig, empty: str) -> None:
 
 def test_the_operators_token_makes_no_other_jobs(rig: Rig, namespace: str) -> None:
     """Whatever its Role allows; see the chart's admission policy."""
-    for labels in ("", "ome.io/benchmark: x, ome.io/managed-by: ome-operator"):
-        pod = "{restartPolicy: Never, containers: [{name: c, image: i}]}"
-        body = (
-            f"{{apiVersion: batch/v1, kind: Job, metadata: {{name: mine, labels: {{{labels}}}}}, "
-            f"spec: {{template: {{spec: {pod}}}}}}}"
-        )
+    for labels in ({}, {"ome.io/benchmark": "x", "ome.io/managed-by": "ome-operator"}):
+        pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
+        metadata = {"name": "mine", "labels": labels}
+        job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": {"spec": pod}}}
+        body = json.dumps(job)
         with pytest.raises(UserError, match="may only write Jobs"):
             config = f"--kubeconfig={rig.kubeconfig}"  # applied as the operator does: its audit log is counted
             rig.cluster.kubectl("apply", "--server-side", "-n", namespace, "-f", "-", config, stdin=body)

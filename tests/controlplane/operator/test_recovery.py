@@ -227,7 +227,8 @@ def test_a_lost_node_costs_the_groups_on_it_one_recycle(
     settled(rig, namespace)
     before = pods(rig, namespace)
     nodes = {key: [pod["spec"]["nodeName"] for _, pod in sorted(members.items())] for key, members in before.items()}
-    node = next(worker for leader, worker in nodes.values() if leader != worker)
+    apart = [worker for leader, worker in nodes.values() if leader != worker]
+    node = next(iter(apart), nodes["engine", 0][0])  # the scheduler of 1.37 puts both ranks of a group on a node
     hit = {key for key, of_group in nodes.items() if node in of_group}
     with account.fault(f"node {happens.__name__}"), happens(rig, node):
         for _, number in hit:
