@@ -88,7 +88,7 @@ def test_monitors() -> None:
     made = rendered(metrics={"podMonitor": True, "monitorLabels": {"release": "prometheus"}, "interval": "30s"})
     monitor = only(made, "PodMonitor")
     assert monitor["metadata"]["labels"]["release"] == "prometheus"
-    assert monitor["spec"]["podMetricsEndpoints"] == [{"port": "metrics", "interval": "30s"}]
+    assert monitor["spec"]["podMetricsEndpoints"] == [{"port": "metrics", "honorLabels": True, "interval": "30s"}]
     assert not [body for body in rendered() if body["kind"].endswith("Monitor")]
 
 
@@ -225,7 +225,7 @@ def test_with_watch_namespaces_nothing_namespaced_is_in_a_cluster_role() -> None
     everywhere, cluster = only(rendered(), "ClusterRole", "ome-operator"), only(made, "ClusterRole", "ome-operator")
     assert {kind for kind, _ in granted(cluster)} == {
         "clusterbasemodels", "clusterservingruntimes", "acceleratorclasses", "finetunedweights", "nodes", "nodemodels",
-        "leases",
+        "validatingadmissionpolicies", "validatingadmissionpolicybindings", "leases",
         "clusterbasemodels/status", "clusterservingruntimes/status", "acceleratorclasses/status", "finetunedweights/status",
     }  # fmt: skip
     assert {("nodes", "patch"), ("nodemodels", "patch")} & granted(cluster) == set(), "without agents nobody labels a node"
