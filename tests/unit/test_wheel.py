@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.unit.plan.test_compare import JOB
 
 from tests.support.parts import ROOT
+from tests.unit.sizing.test_compare import JOB
 
 UV = Path(sys.executable).parent / "uv"
 PARTS: Mapping[str, Mapping[str, Any]] = yaml.safe_load((ROOT / "tests/data/commands.yaml").read_text())
