@@ -5,23 +5,12 @@ from dataclasses import dataclass
 
 from ome_operator import keys, names
 from ome_operator.api import InferenceService
+from ome_operator.core.advice import advice
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.observed.slices import Slice
 from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.plan import ApplyStatus, Create, EnsureSecret
-from ome_operator.core.podspec import queues
-from ome_operator.core.render import (
-    exposure,
-    meta,
-    networkpolicy,
-    probes,
-    rdma,
-    registry_sidecar,
-    router,
-    scaling,
-    services,
-    ssh,
-)
+from ome_operator.core.render import exposure, meta, networkpolicy, registry_sidecar, router, scaling, services
 from ome_operator.core.render.pod_template import port
 from ome_operator.core.render.statefulsets import Stored, sets, stamp
 from ome_operator.core.resolve.ome_labels import carried
@@ -100,7 +89,7 @@ def desired(
         front=front,
         scales=frozenset(names.component(intent.owner.name, name) for name in scaled),
         progress=far,
-        advice=_advice(snapshot, intent, scaled, far),
+        advice=advice(snapshot, intent, scaled, far),
         held=held,
         traffic=traffic,
         missing=tuple(key for one in far if one.missing for key in one.role.workloads if key in snapshot.observed.children),
@@ -305,47 +294,6 @@ def _scale_status(
         if child.content != wanted["status"]:
             out.append(ApplyStatus(wanted))
     return tuple(out)
-
-
-def _advice(
-    snapshot: Snapshot, intent: Intent, scaled: Mapping[str, object], far: tuple[RoleProgress, ...]
-) -> tuple[str, ...]:
-    service = snapshot.service
-    said = [*intent.advice, *services.advice(service.annotations)]
-    said += exposure.advice(intent.owner, snapshot.deps.exposure, service.annotations)
-    if service.spec.router is not None:
-        said += router.advice(service.spec.router, "spec.router")
-        if (runtime := intent.resolved.runtime) is not None:
-            said += router.advice(runtime.spec.router_config, f"runtime {runtime.name}: spec.routerConfig")
-    for name, one in intent.policies.items():
-        scale = snapshot.controlled("RoleScale", names.component(intent.owner.name, name)) if name in scaled else None
-        asked = scale.replicas if scale is not None and not scale.deleting else None
-        said += scaling.advice(intent.owner, name, one, intent.groups[name], asked)
-    said += _unmetered(snapshot, intent, far)
-    data = intent.data.get(intent.target) or {}
-    said += data.get("dropped") or ()
-    for part in (data.get("workloads") or {}).values():
-        template = part["leader"]["spec"]["template"]
-        boxes = [one["name"] for one in template["spec"]["containers"]]
-        said += rdma.advice(template["metadata"].get("annotations") or {}, boxes)
-        said += ssh.advice(template)
-        said += queues.advice(
-            template["metadata"].get("annotations") or {}, str(template["spec"].get("schedulerName") or "")
-        )
-        if part["worker"]:
-            said += probes.advice(part["worker"]["spec"]["template"]["spec"])
-    return tuple(dict.fromkeys(one for one in said if one))
-
-
-def _unmetered(snapshot: Snapshot, intent: Intent, far: tuple[RoleProgress, ...]) -> list[str]:
-    """What our autoscalers say that cannot scale. Pods that start have no metrics yet, so only whole roles are looked at."""
-    said = []
-    for role in (one.role.component for one in far if one.complete):
-        name = names.component(intent.owner.name, role)
-        found = snapshot.controlled("HorizontalPodAutoscaler", name)
-        if found is not None and found.message and intent.policies[role].autoscaled:
-            said.append(f"HorizontalPodAutoscaler {name} does not scale: {found.message}")
-    return said
 
 
 def selector(owner: meta.Owner, revision: str) -> str:
