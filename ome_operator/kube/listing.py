@@ -28,3 +28,13 @@ async def listed(
         return [{"apiVersion": RESOURCES[kind].api_version, "kind": spelled(kind), **body} for body in found]
 
     return [body for bodies in await asyncio.gather(*map(of, kinds)) for body in bodies]
+
+
+async def listed_around(
+    client: Client, kinds: Collection[str], namespaces: Iterable[str], *, optional: Collection[str] = ()
+) -> list[Manifest]:
+    """Of these kinds all that is cluster-wide, and the rest in these namespaces ("" for everywhere)."""
+    there = await listed(client, [kind for kind in kinds if not RESOURCES[kind].namespaced], optional=optional)
+    for namespace in namespaces:
+        there += await listed(client, [kind for kind in kinds if RESOURCES[kind].namespaced], namespace, optional=optional)
+    return there

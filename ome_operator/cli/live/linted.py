@@ -13,7 +13,6 @@ from ome_operator.core.observed.objects import Manifest, Ref
 from ome_operator.core.resolve.inputs import resolve
 from ome_operator.describe.outcome import Outcome, outcome
 from ome_operator.engines.flags import Versions, packaged
-from ome_operator.kube.resources import RESOURCES
 from ome_operator.lint import rules
 from ome_operator.lint.finding import Severity
 from ome_operator.lint.judge import SAID_ALREADY, refusals
@@ -71,13 +70,11 @@ async def on_a_cluster(client: "Client", namespace: str, name: str, versions: Ve
     Whoever may not read a kind gets no answer: without its runtime a service would seem to lack it.
     """
     from ome_operator.cli.live.trees import found  # loads kubernetes, which files need not
-    from ome_operator.kube.listing import listed
+    from ome_operator.kube.listing import listed_around
 
-    kinds = (SERVICE, *CATALOG, *SHORT)
     asked = [await found(client, namespace, name)] if name else []
-    here = await listed(client, [kind for kind in kinds if RESOURCES[kind].namespaced], namespace)
-    there = await listed(client, [kind for kind in kinds if not RESOURCES[kind].namespaced])
-    cluster = gather([*there, *here, *asked], model_agent=False)
+    there = await listed_around(client, (SERVICE, *CATALOG, *SHORT), [namespace])
+    cluster = gather([*there, *asked], model_agent=False)
     wanted = [kept.ref for kept in cluster.services() if name in ("", kept.ref.name)]
     return list(of_services(cluster, wanted, versions))
 

@@ -20,7 +20,7 @@ from ome_operator.describe.preflight import Checkup, rank, standing
 from ome_operator.errors import Unanswered
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import Conflict, Forbidden, KubeError, NotFound, Transient
-from ome_operator.kube.listing import listed
+from ome_operator.kube.listing import listed, listed_around
 from ome_operator.kube.resources import RESOURCES
 
 PAUSE = 1.0
@@ -77,12 +77,9 @@ async def of_service(client: Client, namespace: str, name: str, roles: Collectio
 
 async def _cluster(client: Client, namespaces: Collection[str], given: Sequence[Manifest]) -> EventHandler:
     """What services may refer to, and what was given: it counts more than what the cluster has."""
-    kinds = (*CATALOG, *SHORT)
-    there = await listed(client, [*(kind for kind in kinds if not RESOURCES[kind].namespaced), "Node", RECORD],
-                         optional=("Node", RECORD))  # fmt: skip
-    for namespace in sorted(namespaces):
-        here = await listed(client, [kind for kind in CATALOG if RESOURCES[kind].namespaced], namespace)
-        there += here
+    # No short forms of these namespaces: what is made of them are services, and would be looked at.
+    kinds = (*CATALOG, *(kind for kind in SHORT if not RESOURCES[kind].namespaced), "Node", RECORD)
+    there = await listed_around(client, kinds, sorted(namespaces), optional=("Node", RECORD))
     agent = any(body["kind"] == RECORD for body in there)
     return gather([*there, *given], model_agent=agent)
 
