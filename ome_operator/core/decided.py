@@ -1,4 +1,4 @@
-"""What one pass over a service has decided, before it is written down as a plan and told in the status."""
+"""What a pass over a service has decided, before it is written down as a plan and told in the status."""
 
 from dataclasses import dataclass
 

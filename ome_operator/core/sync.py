@@ -64,10 +64,10 @@ def _worked_on(snapshot: Snapshot, as_written: InferenceService, held: Brake | N
     """The plan for a service; where something holds it, what of the plan is carried out, and the rest in its status."""
     decided = _decide(snapshot, as_written, frozen=held is not None)
     work = _work(decided)
-    report_ = report(decided, work)
+    found = report(decided, work)
     if held is None:
-        return _told(decided, work, status(report_))
-    plan = _told(decided, work, status(freeze.told(report_, held, snapshot)))
+        return _told(decided, work, status(found))
+    plan = _told(decided, work, status(freeze.told(found, held, snapshot)))
     less = freeze.allowed(plan, held, snapshot)
     recycled = (f"recycle {group}" for group in decided.recovery.begun)
     steps = [*_ways(snapshot, decided.intent), *freeze.would(plan, less), *recycled]

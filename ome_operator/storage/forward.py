@@ -34,7 +34,7 @@ class Where(NamedTuple):
 
 
 class Forward:
-    """One step, for one store."""
+    """A step, for a single store."""
 
     def __init__(self, address: str) -> None:
         (name, port), scheme = place(address), address.partition("://")[0].lower()
@@ -86,7 +86,7 @@ class Forward:
                 await _both(client, server)
 
     async def _reach(self) -> socket.socket:
-        """A connection to the host, behind a proxy of the environment if there is one, which connects then."""
+        """A connection to the host, behind the proxy of the environment if it names any, which connects then."""
         if self._proxy is None:
             return await _connected(self._only.host, self._only.port)
         server = await _connected(self._proxy.hostname or "", self._proxy.port or 80)
