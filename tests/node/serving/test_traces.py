@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from ome_local.realnode.spec import NAME as NODE
 from ome_operator import keys
 from tests.node.conftest import Steps
 from tests.node.serving.conftest import MINUTES, ON_OUR_NODE, READY_WITHIN_S, SINGLE, address, reached, remove, tokens
@@ -44,8 +43,7 @@ class Listening:
 
 @pytest.fixture(scope="module")
 def listening(serving: Rig) -> Iterator[Listening]:
-    node = serving.get("Node", "", NODE) or {}
-    found = Listening(next(each["address"] for each in node["status"]["addresses"] if each["type"] == "InternalIP"))
+    found = Listening(serving.cluster.node.host)
     yield found
     found.stop()
 
