@@ -49,6 +49,15 @@ versions: cluster-tools ## The same control-plane tests on other Kubernetes (by 
 	@for v in 1.31 1.37; do OME_KUBERNETES=$$v $(BIN)/python -m pytest tests/controlplane $(ARGS); done
 	@OME_VERSIONS=1 $(BIN)/python -m pytest tests/controlplane/versions $(ARGS)
 
+packages: setup ## The unit tests with the oldest and the newest packages that pyproject.toml allows
+	@for which in lowest-direct highest; do \
+		to=build/packages/$$which; \
+		$(BIN)/uv venv --quiet --clear --python $(BIN)/python $$to && \
+		$(BIN)/uv pip install --quiet --python $$to/bin/python --resolution $$which -e '.[agent]' && \
+		$(BIN)/uv pip install --quiet --python $$to/bin/python --group dev && \
+		$$to/bin/python -m pytest tests/unit tests/golden tests/property $(ARGS) || exit 1; \
+	done
+
 e2e: setup ## The node suite: real pods on this machine, then in Docker on kind (Linux and root)
 	@OME_E2E=1 $(BIN)/python -m pytest tests/node tests/unit/cli/ui/test_browser.py $(ARGS)
 	@OME_E2E=kind $(BIN)/python -m pytest tests/node/kind tests/node/serving $(ARGS)
