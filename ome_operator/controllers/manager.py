@@ -15,7 +15,7 @@ from ome_operator.cache.cluster_cache import KINDS, LABELLED, RECORD
 from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.resources import BENCHMARK, CATALOG, SERVICE, SHORT
 from ome_operator.cache.scope import Scope
-from ome_operator.controllers.base import Core, WallClock
+from ome_operator.controllers.base import Core
 from ome_operator.controllers.benchmarkjob import BenchmarkJobReconciler
 from ome_operator.controllers.catalog import CatalogReconciler
 from ome_operator.controllers.eyes import Eyes
@@ -37,6 +37,7 @@ from ome_operator.machinery.rounds import rounds
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.settings import Settings
 from ome_operator.util import memoize
+from ome_operator.util.wall_clock import WallClock
 from ome_operator.watch.coverage import Coverage
 from ome_operator.watch.sink import Body, Watched
 
