@@ -49,9 +49,6 @@ from tests.support.stages import NODES, Bodies
 IMAGES = job.Images("sglang:1", "tools:1")
 
 
-# --- what reads them ----------------------------------------------------------------------------------------------------
-
-
 def parsed(bodies: Bodies) -> tuple[InferenceService, Deps]:
     """The service, and what it may refer to. Raises AssertionError for what cannot be read."""
     found = [parts.good(kind.parse(bodies[name])) for name, kind in _KINDS.items() if name in bodies]

@@ -4,10 +4,7 @@ from typing import Any
 
 import pytest
 
-from ome_operator.api import (
-    Invalid,
-    Model,
-)
+from ome_operator.api import Invalid, Model
 from ome_operator.core.selection import model_profile
 
 

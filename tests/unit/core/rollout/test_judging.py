@@ -1,4 +1,4 @@
-"""New revisions that SGLang's parser would end are not rolled out; what is stored is never asked whether it may run."""
+"""New revisions that SGLang's parser would end are not rolled out, and whose word that is."""
 
 import random
 from dataclasses import replace
@@ -16,17 +16,7 @@ from ome_operator.machinery.metrics import Metrics
 from ome_operator.settings import Settings
 from tests.support.fake_api import FakeApi
 from tests.support.simulator import START, World
-from tests.unit.core.rollout.judged import (
-    BAD,
-    GOOD,
-    OFFICIAL,
-    deps,
-    edited,
-    refused,
-    revisions,
-    service,
-    world,
-)
+from tests.unit.core.rollout.judged import BAD, GOOD, OFFICIAL, deps, edited, refused, revisions, service, world
 
 ENDS = (BAD, "--no-such-flag", "--kv-cache-dtype=fp4", "--tp-size 1")
 IGNORES = {keys.LINT_IGNORE: "flag-removed"}

@@ -10,8 +10,6 @@ from ome_operator.lint.judge import ADVISED, Judge
 from tests.support.simulator import World
 from tests.unit.core.rollout.judged import BAD, GOOD, deps, edited, refused, revision_names, revisions, service, world
 
-# --- revisions of before the rule --------------------------------------------------------------------------------
-
 
 def before_the_rule(*args: str) -> World:
     """A service that an operator without the rule started, with the operator of today."""
