@@ -10,7 +10,6 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Coroutine, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -19,7 +18,7 @@ import aiohttp
 from ome_operator import keys
 from ome_operator.cache.cluster_cache import KINDS
 from ome_operator.controllers import former_exposure, start
-from ome_operator.controllers.base import CORE, Core, WallClock
+from ome_operator.controllers.base import CORE, Core
 from ome_operator.controllers.manager import WRITTEN, Manager, scope_of, watched
 from ome_operator.controllers.policies import Policies
 from ome_operator.controllers.rivals import Rivals
@@ -35,6 +34,7 @@ from ome_operator.machinery import collector, health, watchdog
 from ome_operator.machinery.metrics import Metrics
 from ome_operator.machinery.watchdog import Complaints, Stall
 from ome_operator.settings import Settings
+from ome_operator.util.wall_clock import WallClock, now
 from ome_operator.watch.coverage import Coverage, How
 from ome_operator.watch.sink import CannotWatch, Watched
 
@@ -43,11 +43,6 @@ logger = logging.getLogger(__name__)
 
 FIRST_PASSES = 120.0
 """Seconds in which everything that was listed has had a pass."""
-
-
-def now() -> datetime:
-    """The wall clock of the process, in UTC: the only place where it is read for passes and the Lease."""
-    return datetime.now(UTC)
 
 
 class Operator:

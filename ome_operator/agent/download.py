@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 
 from ome_operator.agent.fetching import Downlink, Fetching
@@ -22,6 +21,7 @@ from ome_operator.agent.turns import Over, TurnOver
 from ome_operator.agent.unpack import unpack
 from ome_operator.storage.hashes import BLOCK, Checker
 from ome_operator.storage.listing import Listing, Refused, RemoteFile, Source, SourceError, Unranged, Unreachable
+from ome_operator.util.wall_clock import WallClock, now
 
 logger = logging.getLogger(__name__)
 
@@ -75,9 +75,10 @@ class Download:
         node: str = "",
         namespace: str = "",
         over: Over = lambda: False,
+        wall: WallClock = now,
     ) -> None:
         self._uri, self._source, self._store, self._limits, self._progress = uri, source, store, limits, progress
-        self._node, self._namespace, self._over = node, namespace, over
+        self._node, self._namespace, self._over, self._wall = node, namespace, over, wall
         self._line = Downlink(asyncio.Semaphore(limits.files), limits.throttle, progress)
         self._jitter: Callable[[], float] = random.random
         self._paused = False
@@ -111,7 +112,7 @@ class Download:
             raise Failed(wrong[0] + (f" (and {len(wrong) - 1} more files)" if len(wrong) > 1 else ""))
         if self._paused:
             raise TurnOver
-        return await asyncio.to_thread(store.publish, self._uri, listing, datetime.now(UTC).isoformat(timespec="seconds"))
+        return await asyncio.to_thread(store.publish, self._uri, listing, self._wall().isoformat(timespec="seconds"))
 
     def _free(self) -> int:
         """Bytes that this fetch may take."""
@@ -176,8 +177,8 @@ class Download:
                     pieces = False
                     continue
                 except Unreachable as error:
-                    now = self._store.have(one.file)
-                    attempt, have = (0, now) if now > have else (attempt + 1, have)
+                    came = self._store.have(one.file)
+                    attempt, have = (0, came) if came > have else (attempt + 1, have)
                     if attempt >= self._limits.tries:
                         return f"{one.file.name}: {error}"
                     await self._pause(attempt, error)

@@ -11,13 +11,13 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ome_operator.agent.manifest import read
 from ome_operator.agent.owners import FORMER, homes, whose
 from ome_operator.agent.store import size_below
+from ome_operator.util.wall_clock import WallClock, now
 
 logger = logging.getLogger(__name__)
 
@@ -40,8 +40,10 @@ class Directory(NamedTuple):
 class Leftovers:
     """What lies below the roots, and since when nobody names it."""
 
-    def __init__(self, roots: Collection[str], after: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._roots, self._after, self._clock = [Path(one) for one in roots], after, clock
+    def __init__(
+        self, roots: Collection[str], after: float, clock: Callable[[], float] = time.monotonic, wall: WallClock = now
+    ) -> None:
+        self._roots, self._after, self._clock, self._wall = [Path(each) for each in roots], after, clock, wall
         self._found: tuple[Directory, ...] = ()
         self._looked_at = -1e9
         self._since: dict[str, float] = {}
@@ -53,8 +55,8 @@ class Leftovers:
 
     async def look(self) -> None:
         """See what is there."""
-        if (now := self._clock()) - self._looked_at > LOOK_EVERY:
-            self._looked_at = now  # before the look: what changes meanwhile asks for another
+        if (tick := self._clock()) - self._looked_at > LOOK_EVERY:
+            self._looked_at = tick  # before the look: what changes meanwhile asks for another
             try:
                 self._found = await asyncio.to_thread(_find, self._roots)
             except OSError as error:
@@ -62,10 +64,10 @@ class Leftovers:
 
     def unused(self, named: Collection[str], *, offer: bool) -> list[dict[str, Any]]:
         """The part of the record about directories that are not `named`; nothing new is offered without `offer`."""
-        now, left = self._clock(), [one for one in self._found if one.path not in named]
-        self._since = {one.path: self._since.get(one.path, now) for one in left}
-        due = {path for path, since in self._since.items() if 0 < self._after <= now - since and offer}
-        self._offers = {path: self._offers.get(path) or datetime.now(UTC).isoformat() for path in sorted(due)}
+        tick, left = self._clock(), [one for one in self._found if one.path not in named]
+        self._since = {one.path: self._since.get(one.path, tick) for one in left}
+        due = {path for path, since in self._since.items() if 0 < self._after <= tick - since and offer}
+        self._offers = {path: self._offers.get(path) or self._wall().isoformat() for path in sorted(due)}
         return [_entry(one, self._offers.get(one.path, "")) for one in left]
 
     @property

@@ -30,6 +30,7 @@ from ome_operator.kube.resources import RESOURCES
 from ome_operator.machinery.quota import Quota
 from ome_operator.machinery.relist import Audit
 from ome_operator.machinery.workqueue import WorkQueue
+from ome_operator.util.wall_clock import WallClock, now
 from ome_operator.watch.informer import Informer
 from ome_operator.watch.sink import CannotWatch, Watched
 
@@ -58,8 +59,11 @@ AUDIT_DEBOUNCE = 1.0
 class Agent:
     """One process on one node; the sink of its watches."""
 
-    def __init__(self, settings: AgentSettings, client: Client) -> None:
+    def __init__(
+        self, settings: AgentSettings, client: Client, wall: WallClock = now, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._node, self._settings, self._client = settings.node, settings, client
+        self._wall, self._clock = wall, clock
         self._models: dict[str, Held] = {}
         self._unread: dict[str, str] = {}
         """UID -> kind of models that this agent cannot read, so that it does not know what they name."""
@@ -77,14 +81,14 @@ class Agent:
             debounce=AUDIT_DEBOUNCE,
         )
         self._works: dict[str, Work] = {}
-        self._leftovers = Leftovers(settings.roots, settings.remove_after)
+        self._leftovers = Leftovers(settings.roots, settings.remove_after, wall=wall)
         self._namespaces = Namespaces(self._uid_of)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._turns = Turns(settings.models, settings.turn)
         self._labels: Mapping[str, str] = {}
         self._written: Mapping[str, Any] | None = None
         self._written_at = self._looked_at = -1e9
-        self._ticked_at = time.monotonic()
+        self._ticked_at = self._clock()
         self._failures, self._report_from = 0, 0.0
 
     # --- the sink -----------------------------------------------------------------------------------------------------
@@ -130,7 +134,7 @@ class Agent:
 
     async def _passes(self, complete: asyncio.Event) -> None:
         while True:
-            self._ticked_at = time.monotonic()
+            self._ticked_at = self._clock()
             try:
                 if self._ticked_at - self._looked_at > LOOK_EVERY:
                     await self._look()
@@ -138,12 +142,12 @@ class Agent:
                 self._keep()
                 # A record with half of the models would take labels away.
                 whole = complete.is_set() and not self._namespaces.waiting
-                if whole and time.monotonic() >= self._report_from:
+                if whole and self._clock() >= self._report_from:
                     await self._report()
                     self._failures = 0
             except KubeError as error:
                 self._failures += 1
-                self._report_from = time.monotonic() + min(REFUSED_LAST, TICK * 2 ** min(self._failures, 10))
+                self._report_from = self._clock() + min(REFUSED_LAST, TICK * 2 ** min(self._failures, 10))
                 logger.info("the API server: %s", error)
             except Exception as error:  # what is fetched goes on
                 if repr(error) != self._failure:
@@ -153,13 +157,13 @@ class Agent:
 
     def alive(self) -> tuple[bool, str]:
         """Whether the loop goes on."""
-        age = time.monotonic() - self._ticked_at
+        age = self._clock() - self._ticked_at
         return age < 120, "ok" if age < 120 else f"no pass for {age:.0f} s"
 
     async def _look(self) -> str:
         """Learn the labels of this node; the UID of its Node."""
         node = await self._client.get("Node", "", self._node)
-        self._labels, self._looked_at = node["metadata"].get("labels") or {}, time.monotonic()
+        self._labels, self._looked_at = node["metadata"].get("labels") or {}, self._clock()
         return from_api.uid(node)
 
     async def _uid_of(self, namespace: str) -> str:
@@ -192,7 +196,7 @@ class Agent:
                 work.refuse(said)
                 if task := self._tasks.pop(uid, None):
                     task.cancel()
-            elif uid not in self._tasks and work.due <= time.monotonic() and not self._comes(work):
+            elif uid not in self._tasks and work.due <= self._clock() and not self._comes(work):
                 self._tasks[uid] = asyncio.create_task(self._pass(uid, work))
         self._broken = broken
 
@@ -242,7 +246,7 @@ class Agent:
         work = self._works.get(uid)
         if work is None or work.identity != weights(model):
             self._leave(uid)
-            work = self._works[uid] = Work(model, self._settings)
+            work = self._works[uid] = Work(model, self._settings, self._wall)
         work.refresh(model)
         return work
 
@@ -267,14 +271,14 @@ class Agent:
         named = {str(one.store.root) for one in self._works.values()}
         unused = self._leftovers.unused(named, offer=not self._unread and not self._broken)
         said = record.status(self._entries(), unused)
-        now = time.monotonic()
+        tick = self._clock()
         # While we offer to remove something the record is written often: the answer says whether we may.
-        if said == self._written and now - self._written_at < (PROGRESS_EVERY if self._leftovers.offers else AGAIN_EVERY):
+        if said == self._written and tick - self._written_at < (PROGRESS_EVERY if self._leftovers.offers else AGAIN_EVERY):
             return
-        if self._written is not None and not record.flips(self._written, said) and now - self._written_at < PROGRESS_EVERY:
+        if self._written is not None and not record.flips(self._written, said) and tick - self._written_at < PROGRESS_EVERY:
             return
         answer = await self._write(said)
-        self._written, self._written_at = said, now
+        self._written, self._written_at = said, tick
         await self._leftovers.remove((answer.get("spec") or {}).get("remove") or ())
 
     def _entries(self) -> Iterator[Mapping[str, Any]]:
@@ -311,7 +315,7 @@ async def run(settings: AgentSettings, connection: Connection, stop: asyncio.Eve
     """Run an agent until it is stopped; the exit code. `serve` is given the agent once it can answer probes."""
     client = Client(connection, connections=4, manager=keys.AGENT)
     session = connection.session(limit=0, agent=keys.AGENT)
-    agent = Agent(settings, client)
+    agent = Agent(settings, client, wall=now)
     kinds = [Watched(kind, RESOURCES[kind].group, RESOURCES[kind].version, RESOURCES[kind].plural) for kind in PARSE]
     informer = Informer(kinds, agent, session=session, server=connection.server, server_timeout=600)
 

@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from ome_operator.core.weights.mount import weights
 from ome_operator.storage.grants import ModelGrant, Trust
 from ome_operator.storage.listing import Refused, Source
 from ome_operator.storage.sources import Access, source
+from ome_operator.util.wall_clock import WallClock, now
 
 logger = logging.getLogger(__name__)
 
@@ -71,8 +72,8 @@ class AgentSettings:
 class Work:
     """One model, as its spec is now."""
 
-    def __init__(self, model: record.Held, settings: AgentSettings) -> None:
-        self.model, self._settings = model, settings
+    def __init__(self, model: record.Held, settings: AgentSettings, wall: WallClock = now) -> None:
+        self.model, self._settings, self._wall = model, settings, wall
         self.identity = weights(model)
         self._uri, self._misplaced = self.identity.uri, settings.places.misplaced(model)
         self.store: Store = settings.places.store(model)
@@ -94,9 +95,9 @@ class Work:
     def report(self) -> record.Report:
         """How it stands."""
         if self._report.state == record.UPDATING:
-            now = self._progress
-            self._report.bytes, self._report.total, self._report.speed = now.bytes, now.total, now.speed
-            self._report.revision = now.revision
+            so_far = self._progress
+            self._report.bytes, self._report.total, self._report.speed = so_far.bytes, so_far.total, so_far.speed
+            self._report.revision = so_far.revision
         return self._report
 
     def refresh(self, model: record.Held) -> None:
@@ -157,11 +158,11 @@ class Work:
         if self._pin() not in ("", manifest.revision):
             self.store.damage()
             return None
-        if _age(manifest.verified_at) < self._settings.verify_every:
+        if _age(manifest.verified_at, self._wall()) < self._settings.verify_every:
             return manifest
         damage = verify(self.store.root, manifest, sample=self._settings.sample, chance=random.Random())
         if not damage:
-            fresh = manifest._replace(verified_at=_now())
+            fresh = manifest._replace(verified_at=self._wall().isoformat(timespec="seconds"))
             self.store.write(fresh)
             return fresh
         logger.error("%s is damaged on this disk: %s: %s", shortened(self._uri), shortened(damage[0].name), damage[0].why)
@@ -181,7 +182,15 @@ class Work:
             found = self._settings.peers(found, namespace)
         progress, node = self._progress, settings.node
         download = Download(
-            self._uri, found, self.store, settings.limits, progress, node=node, namespace=namespace, over=over
+            self._uri,
+            found,
+            self.store,
+            settings.limits,
+            progress,
+            node=node,
+            namespace=namespace,
+            over=over,
+            wall=self._wall,
         )
         began = time.monotonic()
         logger.info("fetching %s for %s %s", shortened(self._uri), self.model.kind, self.model.name)
@@ -243,13 +252,9 @@ def _secret(folder: Path, name: str) -> dict[str, str]:
     return {one.name: one.read_text() for one in place.iterdir() if one.is_file()}
 
 
-def _age(moment: str) -> float:
-    """Seconds since a moment; what is none is long ago."""
+def _age(moment: str, at: datetime) -> float:
+    """Seconds from a moment to `at`; what is none is long ago."""
     try:
-        return (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()
+        return (at - datetime.fromisoformat(moment)).total_seconds()
     except (ValueError, TypeError):  # no time, or a time without its zone
         return math.inf
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -20,6 +20,7 @@ from ome_operator.core.sync import refuse_spec, sync
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import KubeError
 from ome_operator.machinery.workqueue import WorkQueue
+from ome_operator.util.wall_clock import WallClock
 
 logger = logging.getLogger(__name__)
 
@@ -27,8 +28,6 @@ Status = dict[str, Any]
 Sync = Callable[[InferenceService, Deps, Observed, datetime], Plan]
 Refuse = Callable[[dict[str, object], int, str, str, datetime], Plan]
 """Status so far, generation, reason, sentence, now -> the plan for an object that cannot be read or handled."""
-WallClock = Callable[[], datetime]
-"""The time of day, with its zone."""
 
 
 @dataclass(frozen=True)

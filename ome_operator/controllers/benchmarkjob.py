@@ -8,7 +8,7 @@ from ome_operator.api import InferenceService, Invalid
 from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.resources import JOB, SERVICE, Resource
 from ome_operator.controllers import events
-from ome_operator.controllers.base import Status, StatusReconciler, WallClock
+from ome_operator.controllers.base import Status, StatusReconciler
 from ome_operator.core.benchmarkjob import job
 from ome_operator.core.benchmarkjob import status as benchmark_status
 from ome_operator.core.observed import from_api
@@ -18,6 +18,7 @@ from ome_operator.core.reasons import NOTHING, Reason, Why
 from ome_operator.kube import errors
 from ome_operator.kube.client import Client
 from ome_operator.machinery.workqueue import WorkQueue
+from ome_operator.util.wall_clock import WallClock
 
 LOOK_S = 15.0
 """Seconds between two looks at the pod of a Job that runs: that an image cannot be pulled is no event of the Job."""

@@ -12,13 +12,14 @@ from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.resources import HELD, RUNTIMES, Resource
 from ome_operator.cache.scope import EVERYWHERE, Scope
 from ome_operator.controllers import events as kube_events
-from ome_operator.controllers.base import CORE, Core, Status, StatusReconciler, WallClock
+from ome_operator.controllers.base import CORE, Core, Status, StatusReconciler
 from ome_operator.controllers.waves import WaveRegistry
 from ome_operator.core.catalog import waves
 from ome_operator.core.observed.objects import Ref
 from ome_operator.core.reasons import Reason
 from ome_operator.kube.client import Client
 from ome_operator.machinery.workqueue import WorkQueue
+from ome_operator.util.wall_clock import WallClock
 
 
 class CatalogReconciler(StatusReconciler):

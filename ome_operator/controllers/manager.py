@@ -15,7 +15,7 @@ from ome_operator.cache.cluster_cache import KINDS, LABELLED, RECORD
 from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.resources import BENCHMARK, CATALOG, SERVICE, SHORT
 from ome_operator.cache.scope import Scope
-from ome_operator.controllers.base import Core, WallClock
+from ome_operator.controllers.base import Core
 from ome_operator.controllers.benchmarkjob import BenchmarkJobReconciler
 from ome_operator.controllers.catalog import CatalogReconciler
 from ome_operator.controllers.eyes import Eyes
@@ -37,6 +37,7 @@ from ome_operator.machinery.rounds import rounds
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.settings import Settings
 from ome_operator.util import memoize
+from ome_operator.util.wall_clock import WallClock
 from ome_operator.watch.coverage import Coverage
 from ome_operator.watch.sink import Body, Watched
 
@@ -93,6 +94,20 @@ def _settled(settings: Settings) -> Deps:
     )
 
 
+def _queue(settings: Settings, is_long: Callable[[Ref], bool]) -> WorkQueue[Ref]:
+    """The queue of passes."""
+    return WorkQueue(
+        workers=settings.workers,
+        is_long=is_long,
+        long_runs=settings.long_passes,
+        group=lambda ref: ref.namespace,
+        first=settings.backoff_first,
+        last=settings.backoff_last,
+        spacing=settings.child_spacing,
+        jitter=random.random,
+    )
+
+
 class Manager:
     """What the leader knows and does; the sink of its watches."""
 
@@ -111,16 +126,7 @@ class Manager:
         """Of the namespaces that are named, those of which everything was told."""
         self._running = False
         self._settings, self._client, self._metrics = settings, client, metrics
-        self._queue: WorkQueue[Ref] = WorkQueue(
-            workers=settings.workers,
-            is_long=self._makes_everything,
-            long_runs=settings.long_passes,
-            group=lambda ref: ref.namespace,
-            first=settings.backoff_first,
-            last=settings.backoff_last,
-            spacing=settings.child_spacing,
-            jitter=random.random,
-        )
+        self._queue = _queue(settings, self._makes_everything)
         self.cluster = EventHandler(self._enqueue, core.models_of, core.runtimes_of, _settled(settings))
         known = self.cluster, client
         executor = Executor(client, self.cluster, settings.guard_delay)
@@ -134,18 +140,20 @@ class Manager:
         images = job.Images(settings.benchmark_image, settings.tools_image, settings.pull_secrets)
         self._benchmarks = BenchmarkJobReconciler(*status_only, images)
         self._node_models = NodeModelsReconciler(*known, self._queue, settings.resync, scope)
-        self._audits: WorkQueue[Place] = WorkQueue(workers=1, first=5.0, last=60.0, jitter=random.random)
-        self._audit = Audit(
+        self._audit = self._audit_of(settings)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._unread: Counter[str] = Counter()
+
+    def _audit_of(self, settings: Settings) -> Audit[Place]:
+        return Audit(
             self._places(""),
             known=self._known,
             listed=lambda place: self.listed(*place),
             gone=lambda place, uid: self.cluster.gone(place.kind, uid),
-            queue=self._audits,
+            queue=WorkQueue(workers=1, first=5.0, last=60.0, jitter=random.random),
             interval=settings.audit_interval,
             debounce=settings.audit_debounce,
         )
-        self._tasks: list[asyncio.Task[None]] = []
-        self._unread: Counter[str] = Counter()
 
     # --- the sink ---------------------------------------------------------------------------------------------------
 

@@ -15,9 +15,9 @@ import aiohttp
 
 from ome_operator import keys
 from ome_operator.cache.resources import SERVICE
-from ome_operator.controllers.base import WallClock
 from ome_operator.core.observed.objects import Pod, Ref, Strangers
 from ome_operator.machinery.rounds import rounds
+from ome_operator.util.wall_clock import WallClock
 
 logger = logging.getLogger(__name__)
 

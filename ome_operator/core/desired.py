@@ -236,12 +236,12 @@ def _router(snapshot: Snapshot, intent: Intent, revision: str, held: Held, repli
     allowed = scaling.allowed_disruptions(intent.policies[keys.ROUTER], replicas)
     runtime = intent.resolved.runtime
     replaced = router.replacement(snapshot.service.spec.router, runtime.spec.router_config if runtime else None)
-    besides = _besides(intent.roles(revision))
     said = snapshot.service.annotations.get(keys.ROUTER_KEY) or intent.router.annotations.get(keys.ROUTER_KEY) or ""
     key = said if snapshot.deps.router_keys else "false"
-    told = intent.collector(revision)
+    labels = _besides(intent.roles(revision))
+    settings = router.RouterSettings(leaders, replaced, labels, key, intent.collector(revision))
     return [
-        router.deployment(intent.owner, revision, intent.router, replicas, sidecar, leaders, replaced, besides, key, told),
+        router.deployment(intent.owner, revision, intent.router, replicas, sidecar, settings),
         scaling.budget(intent.owner, keys.ROUTER, revision, allowed),
     ]
 

@@ -29,6 +29,9 @@ METADATA_PAGE = 200
 """Objects of a page of metadata: a node has some 25 kB of it, and a page is decoded as a whole."""
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
+METHODS = {"get": "GET", "list": "GET", "create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}
+"""Verb of Kubernetes -> method of HTTP."""
+
 NOT_SENT = "not sent, for another operator may lead by now"
 ONLY_OBSERVED = "not sent, for this operator only observes"
 
@@ -75,7 +78,7 @@ class Client:
 
     async def get(self, kind: str, namespace: str, name: str) -> Manifest:
         """The live object, by a consistent read."""
-        body, _ = await self._send("get", kind, "GET", path(kind, namespace, name), name=name)
+        body, _ = await self._send("get", kind, path(kind, namespace, name), name=name)
         return body
 
     async def list_objects(
@@ -109,7 +112,7 @@ class Client:
         if field_selector:
             query["fieldSelector"] = field_selector
         while True:
-            page, _ = await self._send("list", kind, "GET", path(kind, namespace), query=query, accept=accept)
+            page, _ = await self._send("list", kind, path(kind, namespace), query=query, accept=accept)
             query["continue"] = (page.get("metadata") or {}).get("continue") or ""
             yield page.get("items") or []
             if not query["continue"]:
@@ -130,7 +133,7 @@ class Client:
             query["dryRun"] = "All"
         where = path(kind, metadata.get("namespace", ""), metadata["name"], subresource)
         body, headers = await self._send(
-            "patch", kind, "PATCH", where, name=metadata["name"], query=query, body=manifest, content=APPLY
+            "patch", kind, where, name=metadata["name"], query=query, body=manifest, content=APPLY
         )
         return Applied(body, warnings(headers))
 
@@ -138,21 +141,21 @@ class Client:
         """POST a new object; AlreadyExists when the name is taken."""
         kind, namespace = manifest["kind"], manifest["metadata"].get("namespace", "")
         query = {"fieldManager": manager or self._manager}
-        body, _ = await self._send("create", kind, "POST", path(kind, namespace), query=query, body=manifest)
+        body, _ = await self._send("create", kind, path(kind, namespace), query=query, body=manifest)
         return body
 
     async def update(self, manifest: Manifest, manager: str = keys.MANAGER) -> Manifest:
         """PUT an object; its resourceVersion makes it a compare-and-swap."""
         kind, metadata = manifest["kind"], manifest["metadata"]
         where, query = path(kind, metadata.get("namespace", ""), metadata["name"]), {"fieldManager": manager}
-        body, _ = await self._send("update", kind, "PUT", where, name=metadata["name"], query=query, body=manifest)
+        body, _ = await self._send("update", kind, where, name=metadata["name"], query=query, body=manifest)
         return body
 
     async def patch_merge(self, kind: str, namespace: str, name: str, uid: str, patch: Manifest) -> Manifest:
         """A JSON merge patch of exactly the object of this UID."""
         body = {**patch, "metadata": {**patch.get("metadata", {}), "uid": uid}}
         where, query = path(kind, namespace, name), {"fieldManager": self._manager}
-        answer, _ = await self._send("patch", kind, "PATCH", where, name=name, query=query, body=body, content=MERGE)
+        answer, _ = await self._send("patch", kind, where, name=name, query=query, body=body, content=MERGE)
         return answer
 
     async def delete(self, kind: str, namespace: str, name: str, uid: str, grace: int | None = None) -> Manifest:
@@ -163,14 +166,14 @@ class Client:
         options: Manifest = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
         if grace is not None:
             options["gracePeriodSeconds"] = grace
-        body, _ = await self._send("delete", kind, "DELETE", path(kind, namespace, name), name=name, body=options)
+        body, _ = await self._send("delete", kind, path(kind, namespace, name), name=name, body=options)
         return body
 
     async def request_token(self, namespace: str, account: str, seconds: int) -> Manifest:
         """The status of a TokenRequest: a token of a ServiceAccount, and until when the API server lets it live."""
         where = path("ServiceAccount", namespace, account, "token")
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": seconds}}
-        answer, _ = await self._send("create", "ServiceAccount", "POST", where, name=account, body=body)
+        answer, _ = await self._send("create", "ServiceAccount", where, name=account, body=body)
         return dict(answer.get("status") or {})
 
     async def who(self) -> str:
@@ -181,7 +184,7 @@ class Client:
     async def served(self, api_version: str) -> frozenset[str]:
         """Plural names of the kinds that the API server serves now in a group and version."""
         try:
-            body, _ = await self._send("get", "APIResourceList", "GET", f"/apis/{api_version}")
+            body, _ = await self._send("get", "APIResourceList", f"/apis/{api_version}")
         except errors.NotServed:
             return frozenset()
         return frozenset(one["name"] for one in body.get("resources") or ())
@@ -190,7 +193,6 @@ class Client:
         self,
         verb: str,
         kind: str,
-        method: str,
         where: str,
         *,
         name: str = "",
@@ -200,11 +202,32 @@ class Client:
         accept: str = "application/json",
     ) -> tuple[Manifest, Any]:
         """The answer and its headers; `name` is that of the object that is meant, if it is one."""
+        method = METHODS[verb]
         if self._only_statuses and method != "GET" and not where.endswith("/status"):
             raise errors.Forbidden(f"{method} {where}: {ONLY_OBSERVED}")
         data = None if body is None else encoded(body)
         headers = {"Accept": accept} if data is None else {"Accept": accept, "Content-Type": content}
-        url = self.connection.server + where
+        code, raw, told = await self._exchange(verb, kind, where, query, data, headers)
+        try:
+            answer = decoded(raw) if raw else {}
+        except ValueError:
+            answer = f"{method} {where}: {raw.decode(errors='replace').strip()}"
+        if code >= 300 or not isinstance(answer, dict):
+            asked = (RESOURCES[kind].plural, name) if name else ("", "")
+            raise errors.from_response(code, answer, told.get("Retry-After", ""), asked)
+        return answer, told
+
+    async def _exchange(
+        self,
+        verb: str,
+        kind: str,
+        where: str,
+        query: Mapping[str, str] | None,
+        data: bytes | None,
+        headers: Mapping[str, str],
+    ) -> tuple[int, bytes, Any]:
+        """Status code, body and headers of any answer, counted; raises Transient where there is none."""
+        method, url = METHODS[verb], self.connection.server + where
         async with self._slots:
             if method != "GET" and self._may_write is not None and not self._may_write():
                 raise errors.Transient(f"{method} {where}: {NOT_SENT}")
@@ -214,7 +237,7 @@ class Client:
                     method, url, params=query, data=data, headers=headers, timeout=self._timeout
                 ) as response:
                     code = response.status
-                    raw = await response.read()
+                    return code, await response.read(), response.headers
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 if isinstance(error.__cause__, errors.Transient):
                     raise error.__cause__ from None  # of the fence
@@ -222,14 +245,6 @@ class Client:
             finally:
                 if self._count is not None:
                     self._count(verb, kind, code, time.monotonic() - started)
-        try:
-            answer = decoded(raw) if raw else {}
-        except ValueError:
-            answer = f"{method} {where}: {raw.decode(errors='replace').strip()}"
-        if code >= 300 or not isinstance(answer, dict):
-            asked = (RESOURCES[kind].plural, name) if name else ("", "")
-            raise errors.from_response(code, answer, response.headers.get("Retry-After", ""), asked)
-        return answer, response.headers
 
 
 def _fence(may_write: Callable[[], bool]) -> aiohttp.TraceConfig:

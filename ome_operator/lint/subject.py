@@ -135,22 +135,21 @@ def subject(
     versions: Versions,
     memory: Mapping[str, int],
     labels: Mapping[str, Mapping[str, str]],
-    *,
-    problems: tuple[str, ...] = (),
-    advice: str = "",
     alone: bool = False,
 ) -> Subject:
-    """A service from the pods that the operator would make for it. `alone`: it was made up to look at its runtime."""
+    """A service from the pods that the operator would make for it. `alone`: it was made up to look at its runtime.
+
+    What the operator itself says of it (`problems`, `advice`) is for the caller to add.
+    """
     return Subject(
         service="" if alone else f"{service.namespace}/{service.name}",
         runtime=f"{runtime.kind} {runtime.name}" if runtime is not None else "",
         roles=tuple(_role(part, service, runtime, versions, alone) for part in parts),
         model=model,
-        problems=problems,
+        problems=(),
         versions=versions,
         memory=memory,
         labels=labels,
-        advice="" if alone else advice,
         ignored=ignored(service.annotations),
     )
 

@@ -9,6 +9,7 @@ import json
 import logging
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,10 +56,12 @@ class SidecarSettings:
 
 
 class Registry:
-    """One process beside one router."""
+    """One process beside one router; `wall` is the time of day, in seconds since the epoch."""
 
-    def __init__(self, settings: SidecarSettings, session: aiohttp.ClientSession) -> None:
-        self._settings, self._session = settings, session
+    def __init__(
+        self, settings: SidecarSettings, session: aiohttp.ClientSession, wall: Callable[[], float] = time.time
+    ) -> None:
+        self._settings, self._session, self._wall = settings, session, wall
         stems = {role.component: role.stem for role in settings.registry.roles}
         self._pods = Pods(session, settings.server, settings.namespace, settings.selector, settings.account, stems)
         self._router = Router(session, settings.router, settings.key, settings.worker_key)
@@ -100,7 +103,7 @@ class Registry:
         fresh = await self._look()
         if self._known is None:
             return self._settings.interval
-        step = reconcile(self._known, workers, self._memory, self._settings.registry, time.time(), fresh)
+        step = reconcile(self._known, workers, self._memory, self._settings.registry, self._wall(), fresh)
         self._memory, self._leaders = step.memory, step.leaders
         self._count_strangers(step)
         changed = await self._change_router(step)
@@ -155,7 +158,7 @@ class Registry:
         new = found.keys() - self._strangers
         for worker in (found[one] for one in sorted(new)):
             logger.warning("a stranger in the router's list: %s (%s)", worker.url, worker.worker_type)
-        self._metrics.found(len(new), time.time())
+        self._metrics.found(len(new), self._wall())
         self._strangers = frozenset(found)
 
     async def _ask_engines(self) -> None:
@@ -206,7 +209,7 @@ class Registry:
 async def run(settings: SidecarSettings) -> None:
     """Run until the router beside us is gone and we were told to stop; raises PortTaken."""
     async with aiohttp.ClientSession(timeout=TIMEOUT, headers={"User-Agent": "ome-registry"}) as session:
-        registry = Registry(settings, session)
+        registry = Registry(settings, session, wall=time.time)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, registry.stop)
         routes = {"/healthz": registry.alive, "/metrics": registry.metrics, "/workers": registry.workers}

@@ -166,13 +166,9 @@ def reconcile(
     `fresh` is False when the pods are an old list, because the API server does not answer: then nothing is removed, and
     only an empty router, which has just started, is filled.
     """
-    pods = tuple(pods)
-    listed: dict[str, list[Worker]] = {}
-    for worker in workers:
-        listed.setdefault(worker.base, []).append(worker)
+    pods, listed = tuple(pods), _by_address(workers)
     leaders = _leaders(pods, settings)
     unready = {pod.uid: min(memory.unready.get(pod.uid, now), now) for pod, _, _ in leaders if not pod.ready}
-    sent = {url: min(at, now) for url, at in memory.asked.items()}
     judged = [
         (pod, _target(pod, role, settings), _judge(pod, ranks, role, settings, unready, now)) for pod, role, ranks in leaders
     ]
@@ -185,9 +181,9 @@ def reconcile(
     stay, missing = {**held, **wanted}, [url for url in wanted if url not in listed]
     ours = _ours(pods, memory, settings, now)
     remove = _surplus(listed, stay, memory, because, ours)
-    due = [url for url in missing if now - sent.get(url, -settings.retry) >= settings.retry]
+    asked = {url: min(memory.asked[url], now) for url in missing if url in memory.asked}
+    due = [url for url in missing if url not in asked or now - asked[url] >= settings.retry]
     add = tuple(wanted[url] for url in due if fresh or not listed or url in memory.refill)
-    asked = {url: sent[url] for url in missing if url in sent}
     return WorkerChanges(
         add=add,
         remove=remove if fresh else (),
@@ -200,6 +196,14 @@ def reconcile(
             ours if fresh else memory.ours,
         ),
     )
+
+
+def _by_address(workers: Iterable[Worker]) -> dict[str, list[Worker]]:
+    """Entries of the router's list by the address of their pod; of a data-parallel worker there are several."""
+    listed: dict[str, list[Worker]] = {}
+    for worker in workers:
+        listed.setdefault(worker.base, []).append(worker)
+    return listed
 
 
 def _ours(pods: Iterable[Pod], memory: WorkerMemory, settings: RegistrySettings, now: float) -> dict[str, float]:

@@ -3,165 +3,16 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aiohttp import web
 
 from ome_operator import names
-from ome_operator.agent import loop, namespaces
-from ome_operator.agent.download import Limits
-from ome_operator.agent.loop import Agent
-from ome_operator.agent.peers import Giver, Swarm, serve
-from ome_operator.agent.work import AgentSettings
-from ome_operator.kube.errors import Forbidden, NotFound, Transient
-from ome_operator.storage.grants import Trust
-from ome_operator.storage.listing import Source
-from tests.support.fake_api import Call, FakeApi
-from tests.support.hub import COMMIT, Hub, model, served
+from tests.support.hub import COMMIT, served
+from tests.support.town import BAD, BIG, EVIL, GOOD, URI, Node, Town, hubs, quickly, running, until
 
-URI, API = "hf://org/model", "ome.io/v1beta1"
-GOOD = model(1, [300_000, 40_000])
-EVIL = {"config.json": b"{}", "evil.py": b"EVIL" * 10, "model-00001-of-00002.safetensors": b"EVIL" * 75_000}
-BAD = "badbad" + "0" * 34
-
-
-class Town(Hub):
-    """A hub with several repositories, each of them at its own commit."""
-
-    def __init__(self, repositories: dict[str, dict[str, bytes]], commit: str = COMMIT) -> None:
-        super().__init__({})
-        self.repositories, self.commit = repositories, commit
-
-    def app(self) -> web.Application:
-        app = web.Application(middlewares=[self._seen])
-        app.router.add_get("/api/models/{owner}/{repo}/revision/{revision}", self._model)
-        app.router.add_get("/{owner}/{repo}/resolve/{revision}/{name:.+}", self._resolve)
-        app.router.add_get("/cdn/{name:.+}", self._bytes)
-        return app
-
-    def _repository(self, request: web.Request) -> tuple[dict[str, bytes], str]:
-        every = {name: data for files in self.repositories.values() for name, data in files.items()}
-        named = f"{request.match_info.get('owner')}/{request.match_info.get('repo')}"
-        return self.repositories.get(named, every), self.commit
-
-    def asked(self) -> set[str]:
-        """Repositories that somebody asked for."""
-        return {"/".join(path.split("/")[3:5]) for path, _ in self.tokens if path.startswith("/api/models/")}
-
-
-class Node:
-    """A node's disk and the loop of its agent; the operator's part, pins, says the test."""
-
-    def __init__(self, root: Path, hub: str, **more: Any) -> None:
-        self.root, self.record, self._made = root, dict[str, Any](), 0
-        root.mkdir(parents=True, exist_ok=True)
-        self._uids: dict[tuple[str, str], str] = {}
-        self.spaces: dict[str, str | None] = {}
-        """UIDs of namespaces that were made again; None for those that are not there."""
-        limits = Limits(first=0.001, last=0.01, tries=2, wrong=2)
-        self.settings = AgentSettings(
-            roots=(str(root),), secrets=root.parent / "secrets", endpoint=hub, limits=limits, node="n", again=0.2,
-            trust=Trust(private_hosts=frozenset({"127.0.0.1", "localhost"})), **more,
-        )  # fmt: skip
-        self.api = self._api()
-        self.agent = Agent(self.settings, self.api)
-
-    def _api(self) -> FakeApi:
-        def applied(call: Call) -> None:
-            self.record = dict(call.body.get("status") or {})
-
-        node = {"metadata": {"uid": "uid-of-n", "labels": {}}}
-        listed = [{"uid": uid} for uid in self._uids.values()]
-
-        def space(call: Call) -> Any:
-            uid = self.spaces.get(call.name, f"uid-of-{call.name}")
-            return {"metadata": {"uid": uid}} if uid else NotFound("no such namespace", 404)
-
-        return FakeApi({"get": node, "get Namespace": space, "apply": applied, "list_metadata": lambda _: listed})
-
-    def apply(
-        self, kind: str, name: str, uri: str, path: str, *, namespace: str = "", pin: str = "", **storage: Any
-    ) -> None:
-        """A model as the agent's watch shows it; a later model is younger."""
-        self._made += 1
-        known = self._uids.setdefault((namespace, name), f"uid-{self._made}")
-        stamp = f"2026-01-01T00:00:{int(known[4:]):02}Z"
-        own = {"namespace": namespace} if namespace else {}
-        metadata = {"name": name, "uid": known, "creationTimestamp": stamp, **own}
-        spec: dict[str, Any] = {"storage": {"storageUri": uri, "path": path, **storage}}
-        if kind == "FineTunedWeight":
-            spec |= {"baseModelRef": {"name": "x"}, "modelType": "LoRA", "hyperParameters": {}}
-        status = {"weights": {"uri": uri, "revision": pin}} if pin else {}
-        self.agent.seen(kind, {"apiVersion": API, "kind": kind, "metadata": metadata, "spec": spec, "status": status})
-
-    def delete(self, kind: str, name: str, namespace: str = "") -> None:
-        """The model is gone."""
-        self.agent.deleted(kind, {"metadata": {"name": name, "uid": self._uids.pop((namespace, name))}})
-
-    def said(self, name: str) -> dict[str, Any]:
-        """The record's entry of a model."""
-        return next((item for item in self.record.get("models") or () if item["name"] == name), {})
-
-    async def settled(self, **states: str) -> None:
-        """Wait until the record says so of each model, which may have dashes for its underscores."""
-        await until(lambda: all(self.said(name.replace("_", "-")).get("state") == state for name, state in states.items()))
-
-    def files(self, path: Path | str) -> dict[str, bytes]:
-        """What lies below a path of the node."""
-        below = self.root / path
-        return {str(file.relative_to(below)): file.read_bytes() for file in below.rglob("*") if file.is_file()}
-
-    def fetched(self, namespace: str) -> list[dict[str, bytes]]:
-        """Files of every directory that was fetched for a namespace."""
-        home = self.root / ".namespaces" / namespace / ".ome"
-        return [self.files(file) for file in sorted(home.iterdir()) if file.is_dir()] if home.is_dir() else []
-
-
-async def until(true: Callable[[], bool]) -> None:
-    """Wait for it."""
-    for _ in range(3000):
-        if true():
-            return
-        await asyncio.sleep(0.02)
-    raise TimeoutError
-
-
-@asynccontextmanager
-async def running(*nodes: Node) -> AsyncIterator[None]:
-    """The loops of these nodes."""
-    complete = asyncio.Event()
-    complete.set()
-    tasks = [asyncio.create_task(node.agent.run(complete)) for node in nodes]
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for node in nodes:
-            await node.agent.close()
-
-
-@pytest.fixture(autouse=True)
-def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pass every few milliseconds, and records at once."""
-    for name, seconds in (("TICK", 0.02), ("PROGRESS_EVERY", 0.02), ("AGAIN_EVERY", 0.1)):
-        monkeypatch.setattr(loop, name, seconds)
-    monkeypatch.setattr(namespaces, "UNUSED_EVERY", 0.05)
-
-
-@pytest.fixture
-def hubs() -> Iterator[tuple[Town, Town]]:
-    """The real hub, and the tenant's, which has other files under the same name and commit."""
-    with ExitStack() as stack:
-        yield (
-            stack.enter_context(served(Town({"org/model": GOOD}))),
-            stack.enter_context(served(Town({"org/model": EVIL}))),
-        )
+__all__ = ["hubs", "quickly"]
 
 
 async def test_s1a_a_tenant_that_comes_first_does_not_fill_the_directory_of_a_cluster_wide_model(
@@ -257,7 +108,6 @@ def forged(name: str, data: bytes) -> dict[str, bytes]:
     return {f"files/{name}": data, "journal": json.dumps(line).encode() + b"\n"}
 
 
-BIG = "model-00001-of-00002.safetensors"
 WRONG = b"EVIL" * (len(GOOD[BIG]) // 4)
 
 
@@ -385,105 +235,6 @@ async def test_the_first_of_the_administrators_models_has_its_path(tmp_path: Pat
         await node.settled(a_younger="Ready", alike="Failed")
 
 
-class Secretive(Town):
-    """Says what a model consists of, and gives nobody its files: as a hub does with models that ask for a licence."""
-
-    async def _bytes(self, request: web.Request, headers: dict[str, str] | None = None) -> web.StreamResponse:
-        return web.Response(status=403)
-
-
-@pytest.mark.parametrize("peers", [False, True], ids=["this disk", "another node"])
-async def test_a_hash_is_no_proof_of_possession(tmp_path: Path, hubs: tuple[Town, Town], peers: bool) -> None:
-    """A tenant lists the hashes of another tenant's model; of a cluster-wide model it may have the bytes."""
-    real, _ = hubs
-    shared = {"shared.safetensors": b"for everybody" * 5_000}
-    real.repositories |= {"org/shared": shared}
-    first = Node(tmp_path / "first" / "raid", real.url)
-    with served(Secretive({"org/model": GOOD, "org/shared": shared})) as liar:
-        async with running(first):
-            first.apply("BaseModel", "private", URI, f"{first.root}/private", namespace="team-b")
-            first.apply("ClusterBaseModel", "shared", "hf://org/shared", f"{first.root}/shared")
-            await first.settled(private="Ready", shared="Ready")
-            runner, port = await serve(Giver(first.settings.roots, "t"), "127.0.0.1", 0)
-
-            async def found() -> list[str]:
-                return [f"http://127.0.0.1:{port}"]
-
-            def among(source: Source, namespace: str) -> Source:
-                return Swarm(source, found, "t", namespace=namespace)
-
-            second = Node(tmp_path / "two" / "raid", real.url, peers=among)
-            node = second if peers else first
-            async with running(*([second] if peers else [])):
-                for name, repo in (("thief", "model"), ("honest", "shared")):
-                    storage = {"parameters": {"endpoint": liar.url}}
-                    path = f"{node.root}/{name}"
-                    node.apply("BaseModel", name, f"hf://org/{repo}", path, namespace="team-a", **storage)
-                await node.settled(thief="Failed", honest="Ready")
-                if peers:  # whose own it is gets it from there
-                    storage = {"parameters": {"endpoint": liar.url}}
-                    node.apply("BaseModel", "own", URI, f"{node.root}/own", namespace="team-b", **storage)
-                    await node.settled(own="Ready")
-            await runner.cleanup()
-    assert not [files for files in node.fetched("team-a") if BIG in files]
-
-
-@pytest.mark.parametrize("seen", [True, False], ids=["it was seen to be gone", "the agent was down meanwhile"])
-async def test_a_namespace_that_was_made_again_gets_nothing_of_the_former(
-    tmp_path: Path, hubs: tuple[Town, Town], seen: bool
-) -> None:
-    """By the very same model: neither as files that are whole, nor by their hashes, nor in the namespace's folder."""
-    real, _ = hubs
-    node, place = Node(tmp_path / "raid", real.url), tmp_path / "raid" / ".namespaces" / "team-a"
-    async with running(node):
-        node.apply("BaseModel", "private", URI, f"{node.root}/private", namespace="team-a")
-        await node.settled(private="Ready")
-        if seen:
-            node.delete("BaseModel", "private", "team-a")
-            node.spaces["team-a"] = None
-            await until(lambda: not place.exists())
-    with served(Secretive({"org/model": GOOD})) as liar:
-        again = Node(tmp_path / "raid", liar.url)
-        again.spaces["team-a"] = "another"
-        async with running(again):
-            again.apply("BaseModel", "private", URI, f"{node.root}/private", namespace="team-a")
-            await again.settled(private="Failed")
-            assert not again.said("private").get("directories")
-            (unused,) = again.record["unused"]
-            assert "/.namespaces/.former/team-a.uid-of-team-a/" in unused["directory"] and "models" not in unused
-    assert not [files for files in node.fetched("team-a") if BIG in files]
-
-
-async def test_what_cannot_be_told_about_a_namespace_takes_no_model_away(tmp_path: Path, hubs: tuple[Town, Town]) -> None:
-    """A restart of the agent while the API server answers about models and not about namespaces."""
-    real, _ = hubs
-    node = Node(tmp_path / "raid", real.url)
-    async with running(node):
-        node.apply("BaseModel", "first", URI, f"{node.root}/first", namespace="team-a")
-        await node.settled(first="Ready")
-    again = Node(tmp_path / "raid", real.url)
-    silent = Transient("no answer", 500)
-    again.api.answers |= {"get Namespace": silent}
-    async with running(again):
-        again.apply("BaseModel", "first", URI, f"{node.root}/first", namespace="team-a")
-        await asyncio.sleep(0.3)
-        assert again.record == {}
-        again.api.answers |= {"get Namespace": Forbidden("no such right", 403)}
-        await again.settled(first="Ready")
-
-
-async def test_models_of_a_namespace_share_bytes_through_proven_hashes(tmp_path: Path, hubs: tuple[Town, Town]) -> None:
-    real, _ = hubs
-    node = Node(tmp_path / "raid", real.url)
-    async with running(node):
-        node.apply("BaseModel", "first", URI, f"{node.root}/first", namespace="team-a")
-        node.apply("BaseModel", "two", f"{URI}@v1", f"{node.root}/two", namespace="team-a")
-        node.apply("BaseModel", "three", URI, f"{node.root}/three", namespace="team-a")
-        await node.settled(first="Ready", two="Ready", three="Ready")
-    assert node.fetched("team-a") == [GOOD] * 3
-    assert len([sent for sent in real.sent if sent.name == BIG]) <= 2, "URIs that are equal wait for each other"
-
-
 async def test_a_directory_with_another_manifest_is_left_alone(tmp_path: Path, hubs: tuple[Town, Town]) -> None:
     real, _ = hubs
     node = Node(tmp_path / "raid", real.url)
@@ -500,17 +251,3 @@ async def test_a_directory_with_another_manifest_is_left_alone(tmp_path: Path, h
         await again.settled(first="Failed")
         assert "says that it holds hf://of/others of x: move it away" in again.said("first")["message"]
     assert {file.name: file.stat().st_ino for file in manifest.with_suffix("").iterdir()} == inodes
-
-
-@pytest.mark.parametrize(
-    ("path", "state"), [("by-hand", "Ready"), (".namespaces/team-b/x", "Failed"), (".namespaces/team-a/x", "Ready")]
-)
-async def test_local_files_of_another_namespace_are_not_looked_at(tmp_path: Path, path: str, state: str) -> None:
-    node = Node(tmp_path / "raid", "http://127.0.0.1:9")
-    folder = node.root / path
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text('{"architectures": ["DeepseekV3ForCausalLM"]}')
-    async with running(node):
-        node.apply("BaseModel", "local", f"local://{folder}", str(folder), namespace="team-a")
-        await node.settled(local=state)
-        assert ("facts" in node.said("local")) is (state == "Ready")

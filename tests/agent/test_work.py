@@ -4,7 +4,9 @@ import asyncio
 import ssl
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -187,12 +189,17 @@ def test_nothing_is_written_outside_the_roots(here: Here, tmp_path: Path) -> Non
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_damage_is_found_and_mended(here: Here) -> None:
-    here.work(here.model())
+def test_damage_is_found_and_mended_when_files_are_looked_at_again(here: Here) -> None:
+    clock = SimpleNamespace(now=datetime(2026, 1, 1, tzinfo=UTC))
+    work = Work(here.model(), here.settings, lambda: clock.now)
+    asyncio.run(work.run())
+    assert work.report().verified_at == "2026-01-01T00:00:00+00:00"
     broken = here.root / "m" / BIG
     broken.write_bytes(broken.read_bytes()[:-1])
-    settings = replace(here.settings, verify_every=0.0)
-    work = Work(here.model(), settings)
+    clock.now += timedelta(seconds=here.settings.verify_every - 1)
     asyncio.run(work.run())
-    assert work.report().state == "Ready"
+    assert broken.read_bytes() != here.hub.files[BIG], "too early"
+    clock.now += timedelta(seconds=1)
+    asyncio.run(work.run())
     assert broken.read_bytes() == here.hub.files[BIG]
+    assert (work.report().state, work.report().verified_at) == ("Ready", "2026-01-01T06:00:00+00:00")

@@ -15,7 +15,7 @@ from ome_operator.api.kinds import KINDS, Kind
 from ome_operator.errors import UserError
 from tests.support import clusters
 from tests.unit.api import known
-from tests.unit.api.test_parse import HUBS, PATHS, SIZES
+from tests.unit.api.test_parse_models import HUBS, PATHS, SIZES
 
 SPACE = "test-crds"
 

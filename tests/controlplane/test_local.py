@@ -1,17 +1,13 @@
 """`ome local` for real: a cluster of its own beside the session's, driven through every move that tests rely on."""
 
-import http.client
 import json
 import os
 import signal
-import ssl
 import subprocess
 import time
-import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,9 +17,8 @@ from ome_local.kind import config
 from ome_local.kubeapi import ApiError, KubeApi, Unreachable
 from ome_local.servers import SECOND
 from ome_operator.errors import UserError
+from tests.support.local import asked, eventually, pod, ready, statefulset, trusting
 from tests.support.prometheus import Prometheus
-
-PODS = "/api/v1/namespaces/default/pods"
 
 
 @pytest.fixture(scope="module")
@@ -35,52 +30,6 @@ def own(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     yield cluster
     cluster.down()
     patch.undo()
-
-
-def eventually(what: str, seen: Callable[[], bool], within_s: float = 30.0) -> None:
-    """Poll until it is so."""
-    until = time.monotonic() + within_s
-    while not seen():
-        assert time.monotonic() < until, f"not within {within_s} s: {what}"
-        time.sleep(0.1)
-
-
-def statefulset(name: str, replicas: int = 1, **labels: str) -> dict[str, Any]:
-    """Pods of one GPU each."""
-    container = {"name": "c", "image": "example.com/none:1", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "replicas": replicas,
-            "podManagementPolicy": "Parallel",
-            "serviceName": name,
-            "selector": {"matchLabels": {"app": name}},
-            "template": {
-                "metadata": {"labels": {"app": name, **labels}},
-                "spec": {"containers": [container], "terminationGracePeriodSeconds": 30},
-            },
-        },
-    }
-
-
-def ready(cluster: Cluster, name: str) -> int:
-    """Ready pods of a StatefulSet; -1 while the API server does not answer."""
-    try:
-        found = cluster.api().get(f"/apis/apps/v1/namespaces/default/statefulsets/{name}")
-    except (ApiError, Unreachable):
-        return -1
-    return int(found["status"].get("readyReplicas", 0))
-
-
-def pod(cluster: Cluster, name: str) -> dict[str, Any] | None:
-    """The pod, or None."""
-    try:
-        return dict(cluster.api().get(f"{PODS}/{name}"))
-    except ApiError as error:
-        assert error.code == 404
-        return None
 
 
 def test_life_of_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,25 +135,6 @@ def _writes(cluster: Cluster) -> bool:
 READ, WRITE = "/v3/kv/range", "/v3/kv/put"
 EVERYTHING = json.dumps({"key": "AA==", "range_end": "AA=="}).encode()
 PUT = json.dumps({"key": "L3g=", "value": "AA=="}).encode()
-
-
-def asked(url: str, body: bytes, context: ssl.SSLContext | None = None) -> str:
-    """What etcd answers; "" where it answers nothing, or refuses."""
-    handlers = [urllib.request.ProxyHandler({}), *([urllib.request.HTTPSHandler(context=context)] if context else [])]
-    try:
-        with urllib.request.build_opener(*handlers).open(urllib.request.Request(url, body), timeout=5) as answer:
-            return str(answer.read().decode())
-    except (OSError, http.client.HTTPException):
-        return ""
-
-
-def trusting(file: Path | None = None) -> ssl.SSLContext:
-    """A client that takes any server, with this certificate."""
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    if file is not None:
-        context.load_cert_chain(f"{file}.crt", f"{file}.key")
-    return context
 
 
 def test_no_user_of_this_machine_reads_or_writes_etcd(own: Cluster) -> None:

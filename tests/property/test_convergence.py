@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ome_operator import keys
+from tests.support.effects import effects
 from tests.support.shapes import Shape, lags, seeds, shapes
-from tests.support.simulator import World, effects
+from tests.support.simulator import World
 
 
 def settled(shape: Shape, seed: int, strict: bool = False, lag: int = 0) -> World:

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from ome_operator import keys
 from ome_operator.core.observed.objects import Deps
+from tests.support.effects import effects
 from tests.support.shapes import Shape, edit, grow, lags, reshape, seeds, shapes
-from tests.support.simulator import World, effects
+from tests.support.simulator import World
 
 WHEN = "2026-11-24T15:40:00Z by alice"
 OF_PODS = ("StatefulSet", "Deployment", "ControllerRevision", "PodDisruptionBudget", "HorizontalPodAutoscaler", "RoleScale")

@@ -26,7 +26,7 @@ from ome_operator.preflight.node import Words
 from ome_operator.preflight.ports import Ports
 from ome_operator.preflight.verdict import clocks, links, lost, slow, unreached
 from ome_operator.util.json_pages import members
-from tests.property.test_parsers import ANY, broken, dumped, real, typed, with_declared
+from tests.support.odd_json import ANY, broken, dumped, real, typed, with_declared
 from tests.support.parts import ROOT
 
 PARSERS, HERE = "tests/property/test_parsers.py", "tests/property/test_readers.py"

@@ -22,6 +22,7 @@ from ome_operator.core.plan import Apply, Delete, Guard, NodeLost, Patch, Plan, 
 from ome_operator.core.sync import sync
 from ome_operator.names import digest
 from tests.support import invariants, routing
+from tests.support.effects import effects
 from tests.support.live import Key, Live, LivePod
 from tests.support.selectors import matches
 
@@ -341,17 +342,3 @@ class World:
     def condition(self, type_: str) -> Mapping[str, Any]:
         """A condition of the service, {} when it has none."""
         return next((one for one in self.service.status.get("conditions", ()) if one["type"] == type_), {})
-
-
-def effects(plan: Plan) -> tuple[str, ...]:
-    """What a plan would change, in words."""
-    applies = (*plan.first, *plan.apply)
-    said = [f"apply {one.manifest['kind']} {one.manifest['metadata']['name']}" for one in applies]
-    said += [f"secret {one.manifest['metadata']['name']}" for one in plan.ensure_secret]
-    said += [f"create {one.manifest['metadata']['name']}" for one in plan.create]
-    said += [f"status {one.manifest['metadata']['name']}" for one in plan.apply_status]
-    said += [f"patch {one.kind} {one.name}" for one in plan.patch]
-    said += [f"delete {one.kind} {one.name}" for one in plan.delete]
-    said += [f"recycle {delete.name}" for one in plan.recycle for delete in one.delete]
-    said += [f"check {one.revision}" for one in plan.check]
-    return tuple(said)

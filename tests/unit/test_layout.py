@@ -1,6 +1,7 @@
 """Unit tests stand in folders as the packages that they test: who knows a room knows where its tests are.
 
-A class has its name for itself, so that a search finds a single class.
+A class has its name for itself, so that a search finds a single class. Modules and functions are small enough to be
+read as a whole.
 """
 
 import ast
@@ -18,6 +19,11 @@ SHARED = 38
 """How many names of classes of both packages stand twice or more: the number may only sink."""
 ROOM = 5
 """How far the count may lie below before the number has to follow: several branches sink it at the same time."""
+
+FUNCTION, PARAMETERS, MODULE = 50, 8, 350
+"""The most lines of a function, parameters of a function and lines of a module. A command (`cli`) has as many options as
+users need, and a constructor (`__init__`) gets as many parts as it puts together.
+"""
 
 
 def folders(root: Path, files: str = "*.py") -> set[str]:
@@ -58,3 +64,49 @@ def test_a_name_is_counted_over_all_files(tmp_path: Path) -> None:
     for file, text in {"a.py": "class A: ...\nclass B: ...", "b.py": "class B:\n    class C: ..."}.items():
         (tmp_path / file).write_text(text)
     assert shared(tmp_path.glob("*.py")) == {"B"}
+
+
+def oversized(name: str, text: str) -> list[str]:
+    """Functions of a module that have too many lines or parameters."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        lines, given = (node.end_lineno or 0) - node.lineno + 1, node.args
+        names = [
+            each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg) if each
+        ]
+        count = len([each for each in names if each not in ("self", "cls")])
+        if lines > FUNCTION:
+            found.append(f"{name}:{node.lineno} {node.name} has {lines} lines")
+        if count > PARAMETERS and node.name != "__init__":
+            found.append(f"{name}:{node.lineno} {node.name} has {count} parameters")
+    return found
+
+
+def modules(*folders: str) -> dict[str, str]:
+    """Python files of these folders of the repository, and their texts."""
+    paths = (path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    return {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in paths}
+
+
+def test_functions_are_small_outside_of_commands() -> None:
+    files = modules("ome_operator", "ome_local")
+    checked = {name: text for name, text in files.items() if "cli" not in Path(name).with_suffix("").parts}
+    assert [said for name, text in checked.items() for said in oversized(name, text)] == []
+
+
+def test_modules_are_small() -> None:
+    files = modules("ome_operator", "ome_local", "tests", *BESIDE)
+    counted = {name: len(text.splitlines()) for name, text in files.items()}
+    assert {name: lines for name, lines in counted.items() if lines > MODULE} == {}
+
+
+def test_lines_and_parameters_of_a_function_are_counted() -> None:
+    def function(name: str, parameters: str, lines: int) -> list[str]:
+        return oversized("a.py", f"class A:\n  async def {name}(self, {parameters}):\n" + "    ...\n" * (lines - 1))
+
+    most = "a, b, /, c, d, *e, f, g, **h"
+    assert function("run", most, FUNCTION) == []
+    assert function("run", f"z, {most}", FUNCTION + 1) == ["a.py:2 run has 51 lines", "a.py:2 run has 9 parameters"]
+    assert function("__init__", f"z, {most}", FUNCTION) == []

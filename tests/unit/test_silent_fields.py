@@ -29,8 +29,9 @@ from ome_operator.core.resolve.no_effect import (
     Unless,
 )
 from ome_operator.core.sync import sync
-from tests.support import parts, stages
+from tests.support import parts, readings
 from tests.support.fields import Body, Field, fields, merged, with_value
+from tests.support.simulator import START
 from tests.support.stages import ALONE, CHOSEN, MEASURED, NAMED, OLDER, SHORT, Bodies
 
 Look = Callable[[Bodies, Bodies], str]
@@ -43,23 +44,24 @@ def _now(look: Callable[[Bodies], str]) -> Look:
 
 def _kept(before: Bodies, bodies: Bodies) -> str:
     edit = {"spec": {"engineConfig": {"runner": {"image": "engine:2"}}}}
-    return stages.later(before, bodies, edit={"runtime": edit})
+    return readings.later(before, bodies, edit={"runtime": edit})
 
 
 def _stuck(before: Bodies, bodies: Bodies) -> str:
-    return stages.later(before, bodies, ready=False)
+    return readings.later(before, bodies, ready=False)
 
 
-FRESH, CATALOG = _now(stages.fresh), _now(stages.catalog)
-_OF_BENCHMARK, _OF_SHORT = [(MEASURED, _now(stages.benchmark))], [(SHORT, _now(stages.short))]
+FRESH, CATALOG = _now(readings.fresh), _now(readings.catalog)
+_OF_BENCHMARK, _OF_SHORT = [(MEASURED, _now(readings.benchmark))], [(SHORT, _now(readings.short))]
 PARTS: Mapping[str, tuple[str, list[tuple[Bodies, Look]]]] = {
     "InferenceService": (
-        "service", [(NAMED, FRESH), (ALONE, FRESH), (CHOSEN, FRESH), (NAMED, stages.later), (NAMED, _stuck), (NAMED, _kept)]
+        "service",
+        [(NAMED, FRESH), (ALONE, FRESH), (CHOSEN, FRESH), (NAMED, readings.later), (NAMED, _stuck), (NAMED, _kept)],
     ),
-    "ClusterServingRuntime": ("runtime", [(NAMED, FRESH), (ALONE, FRESH), (CHOSEN, FRESH), (NAMED, stages.later)]),
-    "ClusterBaseModel": ("model", [(CHOSEN, FRESH), (CHOSEN, CATALOG), (CHOSEN, _now(stages.fetched))]),
-    "AcceleratorClass": ("gpu", [(CHOSEN, FRESH), (CHOSEN, CATALOG), (CHOSEN, _now(stages.generated))]),
-    "FineTunedWeight": ("lora", [(ALONE, FRESH), (ALONE, CATALOG), (ALONE, _now(stages.fetched))]),
+    "ClusterServingRuntime": ("runtime", [(NAMED, FRESH), (ALONE, FRESH), (CHOSEN, FRESH), (NAMED, readings.later)]),
+    "ClusterBaseModel": ("model", [(CHOSEN, FRESH), (CHOSEN, CATALOG), (CHOSEN, _now(readings.fetched))]),
+    "AcceleratorClass": ("gpu", [(CHOSEN, FRESH), (CHOSEN, CATALOG), (CHOSEN, _now(readings.generated))]),
+    "FineTunedWeight": ("lora", [(ALONE, FRESH), (ALONE, CATALOG), (ALONE, _now(readings.fetched))]),
     "BenchmarkJob": ("benchmark", _OF_BENCHMARK),
     "sglang.ai ClusterBaseModel": ("short", _OF_SHORT),
     "sglang.ai Serving": ("serving", _OF_SHORT),
@@ -194,7 +196,7 @@ def bodies(part: str, stage: Bodies, field: Field) -> Iterator[Body]:
 
 def accepted(part: str, body: Body) -> bool:
     """Whether the object can be read."""
-    return not isinstance(stages.PARSED[part].parse(body), Invalid)
+    return not isinstance(readings.PARSED[part].parse(body), Invalid)
 
 
 def differs(look: Look, before: Bodies, after: Bodies) -> bool:
@@ -215,7 +217,7 @@ def seen(look: Look, before: Bodies, bodies: Bodies) -> str:
 
 def advice(part: str, bodies: Bodies) -> str:
     """The condition Advice of an object."""
-    status = stages.status(part, bodies)
+    status = readings.status(part, bodies)
     return next((str(item["message"]) for item in status["conditions"] if item["type"] == "Advice"), "")
 
 
@@ -238,9 +240,9 @@ def test_the_list_names_fields_that_exist() -> None:
 
 
 def test_a_restart_on_demand_makes_a_revision() -> None:
-    service, deps = stages.parsed(NAMED)
-    again, _ = stages.parsed({**NAMED, "service": merged(NAMED["service"], {"spec": {"rollout": {"restartedAt": "now"}}})})
-    names = [sync(item, deps, Observed(), stages.START).first[0].manifest["metadata"]["name"] for item in (service, again)]
+    service, deps = readings.parsed(NAMED)
+    again, _ = readings.parsed({**NAMED, "service": merged(NAMED["service"], {"spec": {"rollout": {"restartedAt": "now"}}})})
+    names = [sync(item, deps, Observed(), START).first[0].manifest["metadata"]["name"] for item in (service, again)]
     assert names[0] != names[1]
 
 
@@ -256,7 +258,7 @@ def test_what_autoscalers_and_the_operator_write_is_read() -> None:
 def test_what_we_ship_says_nothing_without_effect() -> None:
     for path in sorted((parts.ROOT / "config").rglob("*.yaml")):
         for body in parts.read(path):
-            assert (path.name, stages.without_effect(body)) == (path.name, ())
+            assert (path.name, readings.without_effect(body)) == (path.name, ())
 
 
 # --- annotations ---------------------------------------------------------------------------------------------------------
@@ -291,9 +293,9 @@ def test_every_annotation_of_a_service_is_read_or_told(note: str) -> None:
 def test_annotations_about_ingresses_are_read_where_ingresses_are_made(note: str) -> None:
     def seen(notes: Body) -> tuple[str, str]:
         service = merged(NAMED["service"], {"metadata": {"annotations": notes}})
-        found, deps = stages.parsed({**NAMED, "service": service})
-        plan = sync(found, replace(deps, exposure=Exposure("Ingress", "a.org")), Observed(), stages.START)
-        return stages.plain(plan), str(plan.status["conditions"])
+        found, deps = readings.parsed({**NAMED, "service": service})
+        plan = sync(found, replace(deps, exposure=Exposure("Ingress", "a.org")), Observed(), START)
+        return readings.plain(plan), str(plan.status["conditions"])
 
     (before, _), (after, said) = seen({}), seen({note: NOTES["InferenceService"][note]})
     assert before != after and "has no effect" not in said
@@ -314,7 +316,7 @@ def test_every_annotation_of_pods_is_read_or_told(note: str, component: str) -> 
         return re.sub(r'"annotations": \{\}, ', "", text)
 
     before, after = having(asked), having({**asked, note: value})
-    found = bare(stages.fresh(before)) != bare(stages.fresh(after))
+    found = bare(readings.fresh(before)) != bare(readings.fresh(after))
     assert found != (f"annotation {note} of spec.{component} has no effect" in advice("service", after))
     assert found == (note in READ_ON_PODS[component])
 

@@ -1,6 +1,7 @@
 """What the rules of `ome lint` look at: services and runtimes of files, or services of a cluster, as they would run."""
 
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ome_operator import keys
@@ -100,18 +101,9 @@ def _subject(service: InferenceService, cluster: EventHandler, versions: Version
     runtime = resolved.runtime if isinstance(resolved.runtime, Runtime) else None
     model = model_facts(resolved.model, deps.well_known) if isinstance(resolved.model, Model) and not alone else None
     parts = tuple(_parts(comes_to))
-    return subject(
-        service,
-        runtime,
-        parts,
-        model,
-        versions,
-        gpu_memory(comes_to.inputs, runtime, parts, deps.accelerators),
-        node_labels(deps.accelerators),
-        problems=comes_to.problems,
-        advice=comes_to.advice,
-        alone=alone,
-    )
+    memory = gpu_memory(comes_to.inputs, runtime, parts, deps.accelerators)
+    looked_at = subject(service, runtime, parts, model, versions, memory, node_labels(deps.accelerators), alone)
+    return replace(looked_at, problems=comes_to.problems, advice="" if alone else comes_to.advice)
 
 
 def _parts(found: Outcome) -> Iterator[RenderedComponent]:

@@ -12,7 +12,7 @@ from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.resources import SERVICE, Resource
 from ome_operator.controllers import events as kube_events
 from ome_operator.controllers import status_writer
-from ome_operator.controllers.base import CORE, Core, WallClock
+from ome_operator.controllers.base import CORE, Core
 from ome_operator.controllers.inferenceservice import autoscalers, journal, starting
 from ome_operator.controllers.inferenceservice.execution import Execution, Result
 from ome_operator.controllers.inferenceservice.executor import Executor
@@ -34,6 +34,7 @@ from ome_operator.kube.client import Client
 from ome_operator.kube.errors import KubeError
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.settings import Settings
+from ome_operator.util.wall_clock import WallClock
 
 logger = logging.getLogger(__name__)
 

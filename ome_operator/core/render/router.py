@@ -6,7 +6,7 @@ and updated in place, so that a log level never reloads a terabyte of weights (d
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ome_operator import keys, names, quantity
 from ome_operator.api import Component
@@ -27,6 +27,21 @@ ROLLING, RECREATE = "RollingUpdate", "Recreate"
 T = TypeVar("T")
 GRACE = "--shutdown-grace-period-secs"
 RULES = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
+
+
+class RouterSettings(NamedTuple):
+    """What a router gets besides its own pod spec: from its slice, its service and the operator."""
+
+    leaders: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Addresses of the leaders, by component, where it `names_leaders`."""
+    replaced: Manifest | None = None
+    """How its pods are, from `replacement`."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """What its engines carry too, so they come from what is stored: they restart no router while it lives."""
+    key: str = "false"
+    """Whether it gets a key for its control plane, as `takes_key` reads it."""
+    collector: str = ""
+    """Where it sends its spans, if it can; "" for nowhere."""
 
 
 @memoize_by_identity(1024)
@@ -54,45 +69,42 @@ def deployment(
     composed: Composed,
     replicas: int,
     sidecar: Sidecar,
-    leaders: tuple[tuple[str, tuple[str, ...]], ...] = (),
-    replaced: Manifest | None = None,
-    besides: tuple[tuple[str, str], ...] = (),
-    key: str = "false",
-    collector: str = "",
+    settings: RouterSettings,
 ) -> Manifest:
-    """The router Deployment of a slice; `leaders` has their addresses, by component, where it `names_leaders`.
-
-    `replaced`: how its pods are, from `replacement`.
-    `besides`: labels that its engines carry too, so they come from what is stored: they restart no router while it lives.
-    `key`: whether it gets a key for its control plane, as `takes_key` reads it.
-    `collector`: where it sends its spans, if it can; "" for nowhere.
-    """
+    """The router Deployment of a slice."""
     pod = composed.leader
-    main = _configured(pod["containers"][0], composed.config, base_env(owner.name, owner.namespace))
-    if leaders:
-        main = {**main, "args": _with_addresses([str(word) for word in main["args"]], dict(leaders))}
-    if takes_key(main, key):
-        main = router_key.given(main, owner.name)
-    if collector and not untraced(composed):
-        main = traces.traced(main, collector, traces.SpanOrigin(owner.name, owner.namespace, revision, keys.ROUTER))
-    drains = _draining(main, pod)
-    main = {"terminationMessagePolicy": "FallbackToLogsOnError", **own_slice(_watchful(main), revision), **drains}
+    main = _container(owner, revision, composed, settings)
     spec: Manifest = {"serviceAccountName": names.component(owner.name, keys.ROUTER), "enableServiceLinks": False, **pod}
     spec["containers"] = [main, *pod["containers"][1:]]
     spec.setdefault("terminationGracePeriodSeconds", ENDPOINT_LAG + _grace(main) + 10)
     spec = with_registry(spec, owner, revision, composed.annotations, sidecar)
     labels = meta.labels(owner.name, keys.ROUTER, revision)
-    template: Manifest = {"metadata": {"labels": {**dict(besides), **composed.labels, **labels}}, "spec": spec}
+    template: Manifest = {"metadata": {"labels": {**dict(settings.labels), **composed.labels, **labels}}, "spec": spec}
     if composed.annotations:
         template["metadata"]["annotations"] = dict(composed.annotations)
     body = {
         "replicas": replicas,
         "revisionHistoryLimit": 1,
-        **(replaced or replacement(None, None)),
+        **(settings.replaced or replacement(None, None)),
         "selector": {"matchLabels": labels},
         "template": template,
     }
     return meta.manifest(owner, "apps/v1", "Deployment", names.router(owner.name, revision), labels, {"spec": body})
+
+
+def _container(owner: meta.Owner, revision: str, composed: Composed, settings: RouterSettings) -> Manifest:
+    """The main container."""
+    pod = composed.leader
+    main = _configured(pod["containers"][0], composed.config, base_env(owner.name, owner.namespace))
+    if settings.leaders:
+        main = {**main, "args": _with_addresses([str(word) for word in main["args"]], dict(settings.leaders))}
+    if takes_key(main, settings.key):
+        main = router_key.given(main, owner.name)
+    if settings.collector and not untraced(composed):
+        origin = traces.SpanOrigin(owner.name, owner.namespace, revision, keys.ROUTER)
+        main = traces.traced(main, settings.collector, origin)
+    drains = _draining(main, pod)
+    return {"terminationMessagePolicy": "FallbackToLogsOnError", **own_slice(_watchful(main), revision), **drains}
 
 
 def untraced(composed: Composed) -> str:

@@ -66,30 +66,41 @@ def workloads(
         composed = queued(compose(component, inputs["runtime"], inputs[component]), (inputs.get("queue") or {}).items())
         accelerator = beneath((inputs.get("accelerator") or {}).get(component) or {}, inputs[component])
         context = pod_template.Context(service, namespace, revision, mounted(inputs), accelerator, directories, labels)
-        leader = pod_template.leader(context, composed)
-        worker = pod_template.worker(context, composed) if composed.size > 1 else None
-        if collector := endpoint(inputs, component):
-            place = traces.SpanOrigin(service, namespace, revision, names.title(component, keys.DECODER in inputs))
-            leader, worker, why = traces.group(leader, worker, collector, composed.annotations, place)
-            dropped += [why] if why else []
-        main = leader["spec"]["containers"][0]
-        if (looks := mode(inputs, component, looked)) != OFF:
-            facts = preflight.group(service, namespace, revision, component, composed.size, pod_template.port(main, 0))
-            leader = {**leader, "spec": preflight.guarded(leader["spec"], looks, facts)}
-            worker = worker and {**worker, "spec": preflight.guarded(worker["spec"], looks, facts)}
-        out[component] = {
-            "size": composed.size,
-            "port": pod_template.port(main, 30000 if "decoder" in inputs else 8080),
-            "leader": _leader_set(context, composed, leader),
-            "worker": _worker_set(context, composed, worker) if worker else None,
-        }
-        dropped += composed.dropped
-        if context.weights[1:] and not servers.takes_adapters(composed.leader["containers"][0]):
-            dropped.append(
-                f"{component}: fineTunedWeights are mounted, but the engine gets them as arguments only when it is a known "
-                "one that takes them and no shell starts it: name their directories in its args"
-            )
+        out[component], lost = _role(context, composed, inputs, looked)
+        dropped += lost
     return out, tuple(dict.fromkeys(dropped))
+
+
+def _role(
+    context: pod_template.Context, composed: Composed, inputs: Mapping[str, Any], looked: str
+) -> tuple[Manifest, list[str]]:
+    """What is stored of a component, and what was dropped on the way."""
+    component, lost = composed.component, list[str]()
+    whose = context.service, context.namespace, context.revision
+    leader = pod_template.leader(context, composed)
+    worker = pod_template.worker(context, composed) if composed.size > 1 else None
+    if collector := endpoint(inputs, component):
+        origin = traces.SpanOrigin(*whose, names.title(component, keys.DECODER in inputs))
+        leader, worker, why = traces.group(leader, worker, collector, composed.annotations, origin)
+        lost += [why] if why else []
+    main = leader["spec"]["containers"][0]
+    if (looks := mode(inputs, component, looked)) != OFF:
+        facts = preflight.group(*whose, component, composed.size, pod_template.port(main, 0))
+        leader = {**leader, "spec": preflight.guarded(leader["spec"], looks, facts)}
+        worker = worker and {**worker, "spec": preflight.guarded(worker["spec"], looks, facts)}
+    lost += composed.dropped
+    if context.weights[1:] and not servers.takes_adapters(composed.leader["containers"][0]):
+        lost.append(
+            f"{component}: fineTunedWeights are mounted, but the engine gets them as arguments only when it is a known "
+            "one that takes them and no shell starts it: name their directories in its args"
+        )
+    role = {
+        "size": composed.size,
+        "port": pod_template.port(main, 30000 if "decoder" in inputs else 8080),
+        "leader": _leader_set(context, composed, leader),
+        "worker": _worker_set(context, composed, worker) if worker else None,
+    }
+    return role, lost
 
 
 @memoize_by_identity(1024)

@@ -73,13 +73,14 @@ def record(
             write = (manifest(owner, matched.name, number, matched.data),)
         else:
             current = True
-    recorded = {one["metadata"]["name"] for one in write}
-    write += tuple(  # orphans are adopted by applying them again
-        manifest(owner, one.name, one.number, one.data)
-        for one in usable
-        if not one.child.owner and one.child.name not in recorded
-    )
-    return RevisionLedger(data, numbers, write, problems, current)
+    return RevisionLedger(data, numbers, write + _adopted(owner, usable, write), problems, current)
+
+
+def _adopted(owner: meta.Owner, usable: Sequence[Revision], written: Sequence[Manifest]) -> tuple[Manifest, ...]:
+    """Orphans, which are adopted by applying them again, except those that are `written` anyway."""
+    already = {each["metadata"]["name"] for each in written}
+    orphans = [each for each in usable if not each.child.owner and each.child.name not in already]
+    return tuple(manifest(owner, each.name, each.number, each.data) for each in orphans)
 
 
 def _render(

@@ -15,10 +15,10 @@ import pytest
 from ome_local.cluster import Cluster
 from ome_local.ports import choose
 from ome_local.servers import SECOND
-from ome_operator import app
 from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
 from ome_operator.kube.leader_election import Election, ElectionSettings, Lost
+from ome_operator.util.wall_clock import now
 from tests.controlplane.process.conftest import CRDS
 from tests.support.manager import service, until
 
@@ -119,7 +119,7 @@ async def test_a_leader_that_lost_the_lease_ends(cluster: Cluster, client: Clien
 
 async def test_two_candidates(client: Client) -> None:
     def candidate(name: str) -> Election:
-        return Election(client, ElectionSettings("default", "contest", name, duration=2, renew=1.9, retry=0.2), app.now)
+        return Election(client, ElectionSettings("default", "contest", name, duration=2, renew=1.9, retry=0.2), now)
 
     a, b = candidate("a"), candidate("b")
     await a.acquire()

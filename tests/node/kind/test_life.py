@@ -13,8 +13,8 @@ from ome_local import layout, lifecycle
 from ome_local.cluster import Cluster
 from ome_local.kind import config, life
 from ome_operator.errors import UserError
-from tests.controlplane.test_local import eventually, ready, statefulset
 from tests.node.conftest import Steps
+from tests.support.local import eventually, ready, statefulset
 from tests.support.rig import is_ready
 
 SILENCE_S = 75.0

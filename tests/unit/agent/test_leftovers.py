@@ -1,6 +1,7 @@
 """Directories that no model names: what is said of them, and what may be removed."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ class Clocked:
 
     def __init__(self, home: Path, after: float) -> None:
         self.now = 1000.0
-        self.it = Leftovers([str(home.parent)], after, lambda: self.now)
+        self.it = Leftovers([str(home.parent)], after, lambda: self.now, lambda: datetime.fromtimestamp(self.now, UTC))
         self._named = {str(home / NEW)}
 
     async def says(self, seconds: float = 0.0, offer: bool = True, also: str = "") -> list[dict[str, Any]]:
@@ -89,6 +90,7 @@ async def test_it_is_offered_after_a_while_without_a_name(home: Path) -> None:
     assert "offer" not in (await clocked.says(59.0))[0]
     (said,) = await clocked.says(2.0)
     offer = said["offer"]
+    assert offer == "1970-01-01T00:17:41+00:00", "when it was made"
     assert (await clocked.says(5.0))[0]["offer"] == offer, "the same offer until it is answered"
     assert await clocked.says(also=str(home / OLD)) == [], "a model names it again"
     assert "offer" not in (await clocked.says(59.0))[0], "from the beginning"

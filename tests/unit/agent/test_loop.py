@@ -265,10 +265,9 @@ def test_what_another_keeps_from_its_path_is_tried_when_it_goes(tmp_path: Path) 
     assert work.due < time.monotonic()
 
 
-async def test_a_record_that_vanished_is_back_in_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_record_that_vanished_is_back_in_half_a_minute() -> None:
     api, clock = server(), SimpleNamespace(now=1000.0)
-    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: clock.now))
-    agent = Agent(AgentSettings(node="n", roots=()), api)
+    agent = Agent(AgentSettings(node="n", roots=()), api, clock=lambda: clock.now)
     for number in (1, 2):
         await agent._look()
         await agent._report()

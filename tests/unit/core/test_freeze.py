@@ -24,8 +24,9 @@ from ome_operator.core.plan import (
     Recycle,
 )
 from ome_operator.core.sync import sync
+from tests.support.effects import effects
 from tests.support.shapes import Shape
-from tests.support.simulator import World, effects
+from tests.support.simulator import World
 
 FROZEN, OBSERVED = Brake(False, "frozen", "thaw it"), Brake(True, "observed", "go on")
 SHAPE = Shape(size=2, engines=2)

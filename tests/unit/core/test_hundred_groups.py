@@ -10,7 +10,8 @@ from ome_operator.api import InferenceService
 from ome_operator.core.observed.termination import tail
 from ome_operator.core.plan import Plan
 from tests.support import parts
-from tests.support.simulator import World, effects
+from tests.support.effects import effects
+from tests.support.simulator import World
 
 NAME = "kimi-k2-instruct-0905-prefill-and-decode-in-europe"
 """As long as the name of a service may be."""

@@ -13,8 +13,9 @@ from ome_operator.core.recovery.policy import START
 from ome_operator.core.sync import sync
 from ome_operator.describe.diagnosis import trouble
 from ome_operator.describe.tree import tree
+from tests.support.effects import effects
 from tests.support.shapes import Shape
-from tests.support.simulator import World, effects
+from tests.support.simulator import World
 
 SHM = PreflightFinding("shm", OWN, "/dev/shm has 16 MiB, and 128 are needed", "mount more")
 

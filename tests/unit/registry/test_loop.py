@@ -54,14 +54,14 @@ async def test_a_stranger_counts_once_however_often_its_removal_fails(
     server.answers["/workers"] = 200, {"workers": []}
     settings = RegistrySettings((RoleSpec("engine", "regular", 30000, 1, "p"),))
     urls = {"router": server.url, "server": server.url, "namespace": "team", "selector": ""}
-    registry = Registry(SidecarSettings(**urls, registry=settings, account=tmp_path), session)
+    registry = Registry(SidecarSettings(**urls, registry=settings, account=tmp_path), session, lambda: 1234.0)
     await registry._pass()
     thief = {"id": "9", "url": "http://thief:1", "worker_type": "regular"}
     server.answers |= {"/workers": (200, {"workers": [thief]}), "/workers/9": (500, {})}
     for _ in range(3):
         await registry._pass()
     page = registry.metrics()[1]
-    assert f"{keys.STRANGERS}_total 1.0" in page and f"{keys.STRANGER_AT} 0.0" not in page
+    assert f"{keys.STRANGERS}_total 1.0" in page and f"{keys.STRANGER_AT} 1234.0" in page
     assert caplog.text.count("a stranger in the router's list: http://thief:1 (regular)") == 1
     server.answers["/workers"] = 200, {"workers": []}
     await registry._pass()

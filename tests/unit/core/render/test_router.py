@@ -20,7 +20,7 @@ def composed(written: dict[str, Any] | None = None, **box: Any) -> Composed:
 
 def deployed(written: dict[str, Any] | None = None, replicas: int = 1, **box: Any) -> dict[str, Any]:
     """Its Deployment."""
-    return router.deployment(OWNER, "r1", composed(written, **box), replicas, Sidecar(""))
+    return router.deployment(OWNER, "r1", composed(written, **box), replicas, Sidecar(""), router.RouterSettings())
 
 
 FORMS: dict[str, tuple[list[str], list[str]]] = {
@@ -75,7 +75,9 @@ def test_a_router_is_given_every_leader_in_its_arguments() -> None:
     ]
     box = composed(args=args)
     assert router.names_leaders(box)
-    found = router.deployment(OWNER, "r1", box, 1, Sidecar(""), TOLD)["spec"]["template"]["spec"]["containers"][0]["args"]
+    settings = router.RouterSettings(leaders=TOLD)
+    made = router.deployment(OWNER, "r1", box, 1, Sidecar(""), settings)
+    found = made["spec"]["template"]["spec"]["containers"][0]["args"]
     prefill = ["--prefill", "http://p0:1", "8998", "--prefill", "http://p1:1", "8998"]
     assert found == ["--mini-lb", *prefill, "--decode=http://d0:1"]
 
@@ -205,5 +207,6 @@ def test_the_service_says_more_than_the_runtime_about_its_replacement() -> None:
     above = Component.read({"deploymentStrategy": {"rollingUpdate": {"maxSurge": 2}}})
     assert router.replacement(None, below) == {"strategy": {"type": "Recreate"}, "minReadySeconds": 3}
     assert router.replacement(above, below)["strategy"]["rollingUpdate"]["maxSurge"] == 2
-    spec = router.deployment(OWNER, "r1", composed(), 1, Sidecar(""), (), router.replacement(None, below))["spec"]
+    settings = router.RouterSettings(replaced=router.replacement(None, below))
+    spec = router.deployment(OWNER, "r1", composed(), 1, Sidecar(""), settings)["spec"]
     assert spec["minReadySeconds"] == 3 and "rollingUpdate" not in spec["strategy"]

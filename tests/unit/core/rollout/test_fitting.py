@@ -10,9 +10,10 @@ from ome_operator.core.observed.objects import Deps, Node, Observed, Taint
 from ome_operator.core.plan import Plan
 from ome_operator.core.sync import sync
 from tests.support import parts
+from tests.support.effects import effects
 from tests.support.scheduler import Scheduler
 from tests.support.shapes import Shape
-from tests.support.simulator import START, World, effects
+from tests.support.simulator import START, World
 
 SHAPE = Shape(size=2, engines=2, decoders=2)
 """Eight pods of a GPU each, and a router."""

@@ -1,7 +1,6 @@
-"""New revisions that SGLang's parser would end are not rolled out; what is stored is never asked whether it may run."""
+"""New revisions that SGLang's parser would end are not rolled out, and whose word that is."""
 
 import random
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,67 +9,17 @@ import pytest
 from ome_operator import keys
 from ome_operator.controllers.base import CORE
 from ome_operator.controllers.manager import Manager
-from ome_operator.core.observed.judging import silent
-from ome_operator.core.observed.objects import Deps
 from ome_operator.core.plan import EditState
 from ome_operator.lint import rules
-from ome_operator.lint.judge import ADVISED, Judge
+from ome_operator.lint.judge import Judge
 from ome_operator.machinery.metrics import Metrics
 from ome_operator.settings import Settings
-from tests.support import parts
 from tests.support.fake_api import FakeApi
 from tests.support.simulator import START, World
+from tests.unit.core.rollout.judged import BAD, GOOD, OFFICIAL, deps, edited, refused, revisions, service, world
 
-GOOD, BAD = "--mem-fraction-static=0.8", "--enable-deepep-moe"
-OFFICIAL = "docker.io/lmsysorg/sglang:v0.5.23"
 ENDS = (BAD, "--no-such-flag", "--kv-cache-dtype=fp4", "--tp-size 1")
 IGNORES = {keys.LINT_IGNORE: "flag-removed"}
-
-
-def service(groups: int = 1, notes: Mapping[str, str] | None = None, **more: Any) -> Any:
-    """A service with so many groups."""
-    return parts.service(engine={"minReplicas": groups}, annotations=dict(notes or {}), **more)
-
-
-def deps(*args: str, image: str = OFFICIAL, judge: Any = None, command: list[str] | None = None) -> Deps:
-    """What it refers to: an engine with these arguments."""
-    box = parts.container(
-        image=image,
-        command=command or ["python3", "-m", "sglang.launch_server"],
-        args=["--model-path=$(MODEL_PATH)", "--host=0.0.0.0", "--port=8080", *args],
-        resources={"limits": {"nvidia.com/gpu": 1}},
-    )
-    runtime = parts.runtime(engineConfig={"runner": box})
-    return replace(parts.deps(parts.model(), runtime), judge=judge or Judge())
-
-
-def world(*args: str, notes: Mapping[str, str] | None = None, **more: Any) -> World:
-    """A service that has settled."""
-    made = World(service(notes=notes), deps(*args, **more), 1)
-    made.settle()
-    return made
-
-
-def edited(before: World, *args: str, judge: Any = None, **more: Any) -> World:
-    """The same after an edit of its runtime."""
-    before.edit(deps=deps(*args, judge=judge or before.deps.judge, **more))
-    before.settle()
-    return before
-
-
-def refused(found: World) -> bool:
-    """Whether it says so."""
-    return bool(found.condition("RolledOut")["reason"] == "ConfigurationRefused")
-
-
-def revisions(found: World) -> int:
-    """How many are stored."""
-    return sum(kind == "ControllerRevision" for kind, _ in found.children)
-
-
-def revision_names(found: World) -> set[str]:
-    """The stored revisions."""
-    return {one.labels[keys.REVISION] for (kind, _), one in found.children.items() if kind == "ControllerRevision"}
 
 
 def test_what_would_end_on_every_gpu_is_not_rolled_out_and_what_serves_goes_on() -> None:
@@ -168,80 +117,6 @@ def test_a_repair_is_never_refused() -> None:
     del found.children[gone]
     found.settle()
     assert gone in found.children and refused(found)
-
-
-# --- revisions of before the rule --------------------------------------------------------------------------------
-
-
-def before_the_rule(*args: str) -> World:
-    """A service that an operator without the rule started, with the operator of today."""
-    found = world(*args, judge=silent)
-    assert found.condition("Ready")["status"] == "True"
-    found.edit(deps=replace(found.deps, judge=Judge()))
-    found.settle()
-    return found
-
-
-def test_a_rule_that_came_with_an_upgrade_is_advice_for_what_runs() -> None:
-    found = before_the_rule(BAD)
-    assert not refused(found) and revisions(found) == 1
-    assert found.condition("Ready")["status"] == "True"
-    assert "flag-removed: sglang 0.5.23 has no --enable-deepep-moe" in found.condition("Advice")["message"]
-
-
-def test_and_no_reason_to_refuse_the_next_edit() -> None:
-    found = edited(before_the_rule(BAD), BAD, GOOD)
-    assert not refused(found) and revisions(found) == 2
-    edited(found, BAD, GOOD, "--enable-ep-moe")
-    assert refused(found) and "--enable-ep-moe" in found.condition("RolledOut")["message"]
-    assert "--enable-deepep-moe" not in found.condition("RolledOut")["message"], "only what is new"
-
-
-def test_nor_a_restart() -> None:
-    found = before_the_rule(BAD)
-    found.edit(service(rollout={"restartedAt": "2026-01-02T00:00:00Z"}))
-    found.settle()
-    assert not refused(found) and revisions(found) == 2
-
-
-@pytest.mark.parametrize("pinned", [True, False])
-def test_going_back_to_a_stored_revision_is_never_refused(pinned: bool) -> None:
-    found = world(BAD, judge=silent)
-    old = found.service.status["revision"]
-    edited(found, GOOD, judge=Judge())
-    assert found.service.status["revision"] != old
-    if pinned:
-        found.edit(service(rollout={"revision": old}))
-        found.settle()
-    else:
-        edited(found, BAD)
-    assert found.service.status["revision"] == old and not refused(found)
-    assert found.condition("Ready")["status"] == "True"
-
-
-def test_a_pin_while_an_edit_is_refused() -> None:
-    """As `ome undo` sets it: what is pinned is complete, and the refused edit waits behind the pin."""
-    found = edited(edited(world(GOOD), "--mem-fraction-static=0.7"), BAD)
-    (first,) = revision_names(found) - {found.service.status["revision"]}
-    found.edit(service(rollout={"revision": first}))
-    found.settle()
-    assert found.service.status["revision"] == first and found.condition("RolledOut")["status"] == "True"
-    assert "beside the pin" in found.condition("Advice")["message"] and BAD in found.condition("Advice")["message"]
-    assert found.condition("Ready")["status"] == "True"
-
-
-def test_a_stored_revision_that_waits_goes_on_while_a_later_edit_is_refused() -> None:
-    found = world(GOOD)
-    first = found.service.status["revision"]
-    found.edit(service(rollout={"paused": True}), deps("--mem-fraction-static=0.7", judge=found.deps.judge))
-    found.settle()
-    assert revisions(found) == 2
-    edited(found, BAD)
-    assert refused(found)
-    found.edit(service())
-    found.settle()
-    assert refused(found) and found.service.status["revision"] != first
-    assert {one.labels[keys.REVISION] for one in found.pods.values()} == {found.service.status["revision"]}
 
 
 # --- who refuses --------------------------------------------------------------------------------
@@ -362,9 +237,3 @@ def test_nor_does_any_other_bug_of_the_rules_stop_a_service(monkeypatch: pytest.
     found = edited(world(GOOD), BAD)
     assert not refused(found) and found.condition("RolledOut")["status"] == "True"
     assert "said nothing (KeyError)" in found.condition("Advice")["message"]
-
-
-def test_advice_is_short_and_names_the_command_that_tells_all() -> None:
-    found = before_the_rule(*(f"--no-such-flag-{number}={'x' * 900}" for number in range(60)))
-    said = found.condition("Advice")["message"]
-    assert "`ome lint svc` tells them" in said and len(said) < (ADVISED + 1) * 320

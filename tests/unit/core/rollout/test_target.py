@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from ome_operator.core.rollout.target import TargetRevision, target
+from tests.support.effects import effects
 from tests.support.shapes import Shape
-from tests.support.simulator import World, effects
+from tests.support.simulator import World
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 STORED = {"a": 1, "b": 2, "c": 3}

@@ -1,0 +1,128 @@
+"""What models of a namespace fetched is the namespace's own, on this node and among its peers (docs/tenancy.md)."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from ome_operator.agent.peers import Giver, Swarm, serve
+from ome_operator.kube.errors import Forbidden, Transient
+from ome_operator.storage.listing import Source
+from tests.support.hub import served
+from tests.support.town import BIG, GOOD, URI, Node, Town, hubs, quickly, running, until
+
+__all__ = ["hubs", "quickly"]
+
+
+class Secretive(Town):
+    """Says what a model consists of, and gives nobody its files: as a hub does with models that ask for a licence."""
+
+    async def _bytes(self, request: web.Request, headers: dict[str, str] | None = None) -> web.StreamResponse:
+        return web.Response(status=403)
+
+
+@pytest.mark.parametrize("peers", [False, True], ids=["this disk", "another node"])
+async def test_a_hash_is_no_proof_of_possession(tmp_path: Path, hubs: tuple[Town, Town], peers: bool) -> None:
+    """A tenant lists the hashes of another tenant's model; of a cluster-wide model it may have the bytes."""
+    real, _ = hubs
+    shared = {"shared.safetensors": b"for everybody" * 5_000}
+    real.repositories |= {"org/shared": shared}
+    first = Node(tmp_path / "first" / "raid", real.url)
+    with served(Secretive({"org/model": GOOD, "org/shared": shared})) as liar:
+        async with running(first):
+            first.apply("BaseModel", "private", URI, f"{first.root}/private", namespace="team-b")
+            first.apply("ClusterBaseModel", "shared", "hf://org/shared", f"{first.root}/shared")
+            await first.settled(private="Ready", shared="Ready")
+            runner, port = await serve(Giver(first.settings.roots, "t"), "127.0.0.1", 0)
+
+            async def found() -> list[str]:
+                return [f"http://127.0.0.1:{port}"]
+
+            def among(source: Source, namespace: str) -> Source:
+                return Swarm(source, found, "t", namespace=namespace)
+
+            second = Node(tmp_path / "two" / "raid", real.url, peers=among)
+            node = second if peers else first
+            async with running(*([second] if peers else [])):
+                for name, repo in (("thief", "model"), ("honest", "shared")):
+                    storage = {"parameters": {"endpoint": liar.url}}
+                    path = f"{node.root}/{name}"
+                    node.apply("BaseModel", name, f"hf://org/{repo}", path, namespace="team-a", **storage)
+                await node.settled(thief="Failed", honest="Ready")
+                if peers:  # whose own it is gets it from there
+                    storage = {"parameters": {"endpoint": liar.url}}
+                    node.apply("BaseModel", "own", URI, f"{node.root}/own", namespace="team-b", **storage)
+                    await node.settled(own="Ready")
+            await runner.cleanup()
+    assert not [files for files in node.fetched("team-a") if BIG in files]
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["it was seen to be gone", "the agent was down meanwhile"])
+async def test_a_namespace_that_was_made_again_gets_nothing_of_the_former(
+    tmp_path: Path, hubs: tuple[Town, Town], seen: bool
+) -> None:
+    """By the very same model: neither as files that are whole, nor by their hashes, nor in the namespace's folder."""
+    real, _ = hubs
+    node, place = Node(tmp_path / "raid", real.url), tmp_path / "raid" / ".namespaces" / "team-a"
+    async with running(node):
+        node.apply("BaseModel", "private", URI, f"{node.root}/private", namespace="team-a")
+        await node.settled(private="Ready")
+        if seen:
+            node.delete("BaseModel", "private", "team-a")
+            node.spaces["team-a"] = None
+            await until(lambda: not place.exists())
+    with served(Secretive({"org/model": GOOD})) as liar:
+        again = Node(tmp_path / "raid", liar.url)
+        again.spaces["team-a"] = "another"
+        async with running(again):
+            again.apply("BaseModel", "private", URI, f"{node.root}/private", namespace="team-a")
+            await again.settled(private="Failed")
+            assert not again.said("private").get("directories")
+            (unused,) = again.record["unused"]
+            assert "/.namespaces/.former/team-a.uid-of-team-a/" in unused["directory"] and "models" not in unused
+    assert not [files for files in node.fetched("team-a") if BIG in files]
+
+
+async def test_what_cannot_be_told_about_a_namespace_takes_no_model_away(tmp_path: Path, hubs: tuple[Town, Town]) -> None:
+    """A restart of the agent while the API server answers about models and not about namespaces."""
+    real, _ = hubs
+    node = Node(tmp_path / "raid", real.url)
+    async with running(node):
+        node.apply("BaseModel", "first", URI, f"{node.root}/first", namespace="team-a")
+        await node.settled(first="Ready")
+    again = Node(tmp_path / "raid", real.url)
+    silent = Transient("no answer", 500)
+    again.api.answers |= {"get Namespace": silent}
+    async with running(again):
+        again.apply("BaseModel", "first", URI, f"{node.root}/first", namespace="team-a")
+        await asyncio.sleep(0.3)
+        assert again.record == {}
+        again.api.answers |= {"get Namespace": Forbidden("no such right", 403)}
+        await again.settled(first="Ready")
+
+
+async def test_models_of_a_namespace_share_bytes_through_proven_hashes(tmp_path: Path, hubs: tuple[Town, Town]) -> None:
+    real, _ = hubs
+    node = Node(tmp_path / "raid", real.url)
+    async with running(node):
+        node.apply("BaseModel", "first", URI, f"{node.root}/first", namespace="team-a")
+        node.apply("BaseModel", "two", f"{URI}@v1", f"{node.root}/two", namespace="team-a")
+        node.apply("BaseModel", "three", URI, f"{node.root}/three", namespace="team-a")
+        await node.settled(first="Ready", two="Ready", three="Ready")
+    assert node.fetched("team-a") == [GOOD] * 3
+    assert len([sent for sent in real.sent if sent.name == BIG]) <= 2, "URIs that are equal wait for each other"
+
+
+@pytest.mark.parametrize(
+    ("path", "state"), [("by-hand", "Ready"), (".namespaces/team-b/x", "Failed"), (".namespaces/team-a/x", "Ready")]
+)
+async def test_local_files_of_another_namespace_are_not_looked_at(tmp_path: Path, path: str, state: str) -> None:
+    node = Node(tmp_path / "raid", "http://127.0.0.1:9")
+    folder = node.root / path
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text('{"architectures": ["DeepseekV3ForCausalLM"]}')
+    async with running(node):
+        node.apply("BaseModel", "local", f"local://{folder}", str(folder), namespace="team-a")
+        await node.settled(local=state)
+        assert ("facts" in node.said("local")) is (state == "Ready")

@@ -1,0 +1,188 @@
+"""What the chart allows to the operator, to agents, to users and to tenants; no cluster is asked."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.support.chart import AGENT, CHART, helm, names, only, pod, rendered
+
+
+def test_helm_test_may_touch_nothing_but_its_service() -> None:
+    """Its rights come and go with it, and it passes `restricted`."""
+    made = rendered()
+    role = only(made, "Role", "ome-test")
+    assert role["rules"][1]["resourceNames"] == ["ome-test"]
+    assert {body["kind"] for body in made if "helm.sh/hook" in (body["metadata"].get("annotations") or {})} == {
+        "ServiceAccount", "Role", "RoleBinding", "Pod",
+    }  # fmt: skip
+    (box,) = only(made, "Pod")["spec"]["containers"]
+    compile(box["args"][0], "helm-test.py", "exec")
+    assert not [body for body in rendered(operator={"external": True}) if body["kind"] == "Pod"]
+
+
+def test_the_agents_own_namespace_is_no_tenants() -> None:
+    """Its pods write on the nodes: with the policy there would be no agents."""
+    done = helm("template", "ome", str(CHART), "-n", "ome", "--set", "image.repository=r/op,admissionPolicy.tenants={ome}")
+    assert done.returncode != 0 and "admissionPolicy.tenants names ome" in done.stderr
+
+
+def test_the_policy_for_tenants_knows_the_roots() -> None:
+    made = rendered(agent={"roots": ["/raid"]}, admissionPolicy_tenants=["team-a"])
+    policy = only(made, "ValidatingAdmissionPolicy", "ome-tenants")["spec"]
+    assert policy["variables"][0] == {"name": "roots", "expression": '["/raid"]'}
+    (selected,) = policy["matchConstraints"]["namespaceSelector"]["matchExpressions"]
+    assert selected["values"] == ["team-a"]
+    assert not [body for body in rendered() if body["metadata"]["name"] == "ome-tenants"]
+
+
+def test_an_operator_that_observes_may_write_statuses_and_its_lease_alone() -> None:
+    made = rendered(operator_observe=True, rbac_ownerReferencesPermissionEnforcement=True, exposure_kind="Ingress")
+    args = pod(made)["containers"][0]["args"]
+    assert "--observe" in args and not [word for word in args if word.startswith("--observe-namespace")]
+    roles = [body for body in made if body["kind"] in ("ClusterRole", "Role") and body["metadata"]["name"] in _bound(made)]
+    writes = {
+        (resource, verb)
+        for role in roles
+        for rule in role["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        if verb not in ("get", "list", "watch")
+    }
+    assert {(resource, verb) for resource, verb in writes if not resource.endswith("/status")} == {
+        ("leases", "create"),
+        ("leases", "update"),
+    }
+    assert ("inferenceservices/status", "patch") in writes and ("rolescales/status", "patch") not in writes
+
+
+def _bound(made: list[dict[str, Any]]) -> set[str]:
+    """Names of the roles that the operator's account has."""
+    return {
+        body["roleRef"]["name"]
+        for body in made
+        if body["kind"] in ("ClusterRoleBinding", "RoleBinding") and body["subjects"][0]["name"] == "ome-operator"
+    }
+
+
+def granted(role: dict[str, Any]) -> set[tuple[str, str]]:
+    return {(kind, verb) for rule in role["rules"] for kind in rule["resources"] for verb in rule["verbs"]}
+
+
+def test_with_watch_namespaces_nothing_namespaced_is_in_a_cluster_role() -> None:
+    made = rendered(watchNamespaces=["a", "b"])
+    everywhere, cluster = only(rendered(), "ClusterRole", "ome-operator"), only(made, "ClusterRole", "ome-operator")
+    assert {kind for kind, _ in granted(cluster)} == {
+        "clusterbasemodels", "clusterservingruntimes", "acceleratorclasses", "finetunedweights", "nodes", "nodemodels",
+        "validatingadmissionpolicies", "validatingadmissionpolicybindings", "leases",
+        "clusterbasemodels/status", "clusterservingruntimes/status", "acceleratorclasses/status", "finetunedweights/status",
+    }  # fmt: skip
+    assert {("nodes", "patch"), ("nodemodels", "patch")} & granted(cluster) == set(), "without agents nobody labels a node"
+    roles = [body for body in made if body["kind"] == "Role" and body["metadata"]["name"] == "ome-operator"]
+    assert [body["metadata"]["namespace"] for body in roles] == ["a", "b"]
+    assert roles[0]["rules"] != roles[1]["rules"], "each may read its own namespace"
+    both = granted(roles[0]) | granted(cluster)
+    assert ("leases", "create") not in both, "claims are for those without a ClusterRole"
+    assert granted(everywhere) - both == {("nodes", "patch"), ("nodemodels", "patch")}
+    assert names(made, "ClusterRole") == {
+        ("", name) for name in ("ome-operator", "ome-edit", "ome-view", "ome-catalog-view")
+    }
+    args = pod(made)["containers"][0]["args"]
+    assert {"--watch-namespace=a", "--watch-namespace=b"} <= set(args) and "--no-cluster-wide-kinds" not in args
+
+
+def test_a_team_can_have_all_of_it_in_its_own_namespaces() -> None:
+    values = {"watchNamespaces": ["a"], "clusterWideKinds": False}
+    made = rendered(**values, admissionPolicy_enabled=False, rbac_aggregateToUserRoles=False)
+    assert [body["kind"] for body in made if "namespace" not in body["metadata"]] == []
+    assert "--no-cluster-wide-kinds" in pod(made)["containers"][0]["args"]
+
+
+def test_every_policy_fails_closed_and_names_its_user() -> None:
+    """Where a policy cannot be evaluated the request is refused; a group of users would be wider than an account."""
+    values = {"agent": {"enabled": True, "image": {"repository": "r/agent"}}, "admissionPolicy": {"tenants": ["team-a"]}}
+    made = rendered(**values)
+    policies = [body for body in made if body["kind"] == "ValidatingAdmissionPolicy"]
+    assert len(policies) >= 8 and {body["spec"]["failurePolicy"] for body in policies} == {"Fail"}
+    bindings = [body["spec"] for body in made if body["kind"] == "ValidatingAdmissionPolicyBinding"]
+    assert {body["policyName"] for body in bindings} == {body["metadata"]["name"] for body in policies}
+    assert all(body["validationActions"] == ["Deny"] for body in bindings)
+    for body in policies:
+        said = json.dumps(body["spec"].get("matchConditions") or [])
+        of_tenants = body["metadata"]["name"].endswith("tenants")
+        assert of_tenants or "request.userInfo.username == 'system:serviceaccount:ome:" in said, body["metadata"]["name"]
+        assert "userInfo.groups" not in json.dumps(body["spec"])
+
+
+def rules(made: list[dict[str, Any]], prefix: str) -> list[dict[str, Any]]:
+    roles = [
+        body for body in made if body["kind"] in ("Role", "ClusterRole") and body["metadata"]["name"].startswith(prefix)
+    ]
+    assert roles, prefix
+    return [rule for body in roles for rule in body["rules"]]
+
+
+def test_no_right_lets_the_operator_grow_and_of_secrets_it_makes_some() -> None:
+    """docs/security.md: what the operator may do."""
+    made = rendered()
+    rights = {(what, verb) for rule in rules(made, "ome-operator") for what in rule["resources"] for verb in rule["verbs"]}
+    assert not {verb for _, verb in rights} & {"escalate", "bind", "impersonate", "deletecollection", "*"}
+    assert {verb for what, verb in rights if what == "secrets"} == {"create"}
+    assert {verb for what, verb in rights if what == "pods"} == {"get", "list", "watch", "patch", "delete"}
+    assert not {verb for what, verb in rights if what in ("clusterbasemodels", "inferenceservices")} & {"delete"}
+    assert not [body for body in made if "Webhook" in body["kind"]]
+    without = rules(rendered(rbac={"createSecrets": False}), "ome-operator")
+    assert not [rule for rule in without if "secrets" in rule["resources"]]
+
+
+def test_people_who_may_make_workloads_may_make_services_and_administrators_the_rest() -> None:
+    """docs/security.md: who can do what."""
+    made = rendered()
+    written = {what for rule in rules(made, "ome-edit") for what in rule["resources"]}
+    assert {"inferenceservices", "basemodels", "servingruntimes", "benchmarkjobs"} <= written
+    assert not [what for what in written if what.startswith("cluster") or what in ("finetunedweights", "nodemodels")]
+    edit = only(made, "ClusterRole", "ome-edit")
+    assert {key.rpartition("-")[2] for key in edit["metadata"]["labels"] if "aggregate-to" in key} == {"edit", "admin"}
+    none = rendered(rbac={"aggregateToUserRoles": False})
+    assert not [body for body in none if body["metadata"]["name"] == "ome-edit"]
+
+
+def test_pods_of_the_chart_may_do_little() -> None:
+    """docs/security.md: the operator's pod, and what an agent may do."""
+    made = rendered(agent={**AGENT, "roots": ["/raid"]}, networkPolicy={"enabled": True})
+    operator, agent = pod(made), pod(made, "DaemonSet")
+    for spec in (operator, agent):
+        (box,) = spec["containers"]
+        context = box["securityContext"]
+        assert context["readOnlyRootFilesystem"] and not context["allowPrivilegeEscalation"]
+        assert context["capabilities"] == {"drop": ["ALL"]}
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert operator["securityContext"]["runAsNonRoot"] and operator["securityContext"].get("runAsUser", 65532) == 65532
+    assert agent["securityContext"]["runAsUser"] == 0
+    assert [volume["hostPath"]["path"] for volume in agent["volumes"] if "hostPath" in volume] == ["/raid"]
+    secrets = {what for rule in rules(made, "ome-agent") for what in rule["resources"]}
+    assert "secrets" not in secrets and "pods" not in secrets
+    (rule,) = only(made, "NetworkPolicy")["spec"]["ingress"]
+    assert {port["port"] for port in rule["ports"]} == {"metrics", "health"}
+
+
+def test_policies_of_networks_are_held_where_they_are_made() -> None:
+    for on in (False, True):
+        held = [body for body in rendered(networkPolicy={"services": on}) if body["kind"] == "ValidatingAdmissionPolicy"]
+        named = [body["metadata"]["name"] for body in held if "networkpolicies" in json.dumps(body["spec"])]
+        assert ("ome-operator" in named) is on
+        assert ("pods with the label" in json.dumps([body for body in held if body["metadata"]["name"] in named])) is on
+
+
+@pytest.mark.parametrize("values", [{}, {"agent_enabled": True, "admissionPolicy_tenants": ["team-a"]}])
+def test_the_operator_may_read_the_policies_that_it_cannot_try(values: dict[str, Any]) -> None:
+    """By name, those alone that the chart has, and only to read."""
+    made = rendered(**values)
+    rules = only(made, "ClusterRole", "ome-operator")["rules"]
+    (rule,) = [rule for rule in rules if "admissionregistration.k8s.io" in rule["apiGroups"]]
+    assert rule["verbs"] == ["get"]
+    assert set(rule["resources"]) == {"validatingadmissionpolicies", "validatingadmissionpolicybindings"}
+    others = {"ome-agent", "ome-tenants"} if values else set()
+    assert set(rule["resourceNames"]) == {"ome-operator-bindings", *others}
+    there = {body["metadata"]["name"] for body in made if body["kind"].startswith("ValidatingAdmissionPolicy")}
+    assert set(rule["resourceNames"]) <= there and (others or not there & {"ome-agent", "ome-tenants"})

@@ -1,0 +1,44 @@
+"""The operator's chart as helm renders it; no cluster is asked."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ome_local.binaries import ensure
+
+CHART = Path(__file__).parents[2] / "charts/ome-resources"
+
+
+def helm(*words: str) -> "subprocess.CompletedProcess[str]":
+    program = ensure.ensure(["helm"])["helm"]
+    return subprocess.run([str(program), *words], capture_output=True, text=True, check=False)
+
+
+def rendered(**values: Any) -> list[dict[str, Any]]:
+    """The objects of the chart with these values."""
+    given = [
+        word for name, value in values.items() for word in ("--set-json", f"{name.replace('_', '.')}={json.dumps(value)}")
+    ]
+    done = helm("template", "ome", str(CHART), "-n", "ome", "--set", "image.repository=r/op", *given)
+    assert done.returncode == 0, done.stderr
+    return [body for body in yaml.safe_load_all(done.stdout) if body]
+
+
+def only(objects: list[dict[str, Any]], kind: str, name: str = "") -> dict[str, Any]:
+    (found,) = [body for body in objects if body["kind"] == kind and name in ("", body["metadata"]["name"])]
+    return found
+
+
+def pod(objects: list[dict[str, Any]], kind: str = "Deployment") -> dict[str, Any]:
+    found: dict[str, Any] = only(objects, kind)["spec"]["template"]["spec"]
+    return found
+
+
+def names(objects: list[dict[str, Any]], *kinds: str) -> set[tuple[str, str]]:
+    return {(body["metadata"].get("namespace", ""), body["metadata"]["name"]) for body in objects if body["kind"] in kinds}
+
+
+AGENT = {"enabled": True, "image": {"repository": "r/agent"}}

@@ -1,0 +1,79 @@
+"""What tests of `ome local` ask of a cluster and of its etcd."""
+
+import http.client
+import ssl
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ome_local.cluster import Cluster
+from ome_local.kubeapi import ApiError, Unreachable
+
+PODS = "/api/v1/namespaces/default/pods"
+
+
+def eventually(what: str, seen: Callable[[], bool], within_s: float = 30.0) -> None:
+    """Poll until it is so."""
+    until = time.monotonic() + within_s
+    while not seen():
+        assert time.monotonic() < until, f"not within {within_s} s: {what}"
+        time.sleep(0.1)
+
+
+def statefulset(name: str, replicas: int = 1, **labels: str) -> dict[str, Any]:
+    """Pods of one GPU each."""
+    container = {"name": "c", "image": "example.com/none:1", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "replicas": replicas,
+            "podManagementPolicy": "Parallel",
+            "serviceName": name,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name, **labels}},
+                "spec": {"containers": [container], "terminationGracePeriodSeconds": 30},
+            },
+        },
+    }
+
+
+def ready(cluster: Cluster, name: str) -> int:
+    """Ready pods of a StatefulSet; -1 while the API server does not answer."""
+    try:
+        found = cluster.api().get(f"/apis/apps/v1/namespaces/default/statefulsets/{name}")
+    except (ApiError, Unreachable):
+        return -1
+    return int(found["status"].get("readyReplicas", 0))
+
+
+def pod(cluster: Cluster, name: str) -> dict[str, Any] | None:
+    """The pod, or None."""
+    try:
+        return dict(cluster.api().get(f"{PODS}/{name}"))
+    except ApiError as error:
+        assert error.code == 404
+        return None
+
+
+def asked(url: str, body: bytes, context: ssl.SSLContext | None = None) -> str:
+    """What etcd answers; "" where it answers nothing, or refuses."""
+    handlers = [urllib.request.ProxyHandler({}), *([urllib.request.HTTPSHandler(context=context)] if context else [])]
+    try:
+        with urllib.request.build_opener(*handlers).open(urllib.request.Request(url, body), timeout=5) as answer:
+            return str(answer.read().decode())
+    except (OSError, http.client.HTTPException):
+        return ""
+
+
+def trusting(file: Path | None = None) -> ssl.SSLContext:
+    """A client that takes any server, with this certificate."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if file is not None:
+        context.load_cert_chain(f"{file}.crt", f"{file}.key")
+    return context

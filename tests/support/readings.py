@@ -1,0 +1,242 @@
+"""What everything that reads objects makes of them, as a text: two texts differ where a field was read."""
+
+import asyncio
+import json
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from datetime import timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ome_operator import keys
+from ome_operator.agent import work
+from ome_operator.agent.nodes import belongs
+from ome_operator.agent.places import Roots
+from ome_operator.api import (
+    AcceleratorClass,
+    BenchmarkJob,
+    FineTunedWeight,
+    InferenceService,
+    Model,
+    Runtime,
+    Serving,
+    SglangModel,
+)
+from ome_operator.cookbook.library import library
+from ome_operator.core.benchmarkjob import job
+from ome_operator.core.benchmarkjob.status import benchmark_status
+from ome_operator.core.catalog.status import accelerator_status, model_status, runtime_status
+from ome_operator.core.observed.objects import Deps, Observed, Ref
+from ome_operator.core.plan import Plan
+from ome_operator.core.reasons import NOTHING
+from ome_operator.core.recovery.policy import policy
+from ome_operator.core.resolve.ignored_fields import ignored
+from ome_operator.core.sglang import convert
+from ome_operator.core.sync import sync
+from ome_operator.storage.grants import Grant, Trust
+from ome_operator.storage.listing import Refused, Source
+from ome_operator.storage.sources import Access
+from tests.support import parts
+from tests.support.fields import merged
+from tests.support.simulator import START, World
+from tests.support.stages import NODES, Bodies
+
+IMAGES = job.Images("sglang:1", "tools:1")
+
+
+def parsed(bodies: Bodies) -> tuple[InferenceService, Deps]:
+    """The service, and what it may refer to. Raises AssertionError for what cannot be read."""
+    found = [parts.good(kind.parse(bodies[name])) for name, kind in _KINDS.items() if name in bodies]
+    deps = parts.deps(*[item for item in found if isinstance(item, Model | Runtime | AcceleratorClass)])
+    weights = {item.name: item for item in found if isinstance(item, FineTunedWeight)}
+    deps = replace(deps, nodes=NODES, weights=weights, holders=_Everywhere(), model_agent=True)
+    return parts.good(InferenceService.parse(bodies["service"])), deps
+
+
+_KINDS: dict[str, Any] = {
+    "runtime": Runtime, "second": Runtime, "model": Model, "gpu": AcceleratorClass, "rival": AcceleratorClass,
+    "lora": FineTunedWeight,
+}  # fmt: skip
+
+
+PARSED: Mapping[str, Any] = {
+    **_KINDS, "service": InferenceService, "benchmark": BenchmarkJob, "short": SglangModel, "serving": Serving,
+}  # fmt: skip
+
+
+class _Everywhere(dict[str, frozenset[str]]):
+    """Every node holds everything."""
+
+    def get(self, key: str, default: Any = None) -> frozenset[str]:  # type: ignore[override]
+        return frozenset(NODES)
+
+    def __missing__(self, key: str) -> frozenset[str]:
+        return frozenset(NODES)
+
+
+def fresh(bodies: Bodies) -> str:
+    """The first pass, and how groups that fail are treated."""
+    service, deps = parsed(bodies)
+    plan = sync(service, deps, Observed(), START)
+    runtime = deps.runtimes[Ref("ClusterServingRuntime", "", "rt")]
+    assert isinstance(runtime, Runtime)
+    failing = [policy(service, runtime, component) for component in (keys.ENGINE, keys.DECODER)]
+    return f"{plain(plan)}{failing}"
+
+
+def later(before: Bodies, bodies: Bodies, *, ready: bool = True, edit: Bodies | None = None) -> str:
+    """A pass when the service was whole as it was `before`, and an edit came: at once, or when its new pods did not come up
+    for three hours. `edit`: another than that of the engine's image.
+    """
+    key = json.dumps(before, sort_keys=True)
+    world = _whole(key) if ready else _stuck(key)
+    service, deps = parsed({name: merged(bodies[name], (edit or EDIT).get(name, {})) for name in bodies})
+    service = replace(service, status=world.service.status, uid=world.service.uid, generation=2)
+    observed, now = world.observed(), world.now + timedelta(hours=0 if ready else 3)
+    first = sync(service, deps, observed, now)
+    passed = replace(observed, checks={item.revision: "" for item in first.check})
+    return plain(first) + plain(sync(service, deps, passed, now))
+
+
+EDIT: Bodies = {"service": {"spec": {"engine": {"runner": {"image": "engine:2"}}}}}
+
+
+@cache
+def _whole(bodies: str) -> World:
+    service, deps = parsed(json.loads(bodies))
+    world = World(service, deps, 1)
+    world.settle()
+    return world
+
+
+@cache
+def _stuck(bodies: str) -> World:
+    before = json.loads(bodies)
+    service, deps = parsed(before)
+    world = World(service, deps, 1)
+    world.settle()
+    world.healthy = lambda _: False
+    edited, _ = parsed({**before, "service": merged(before["service"], EDIT["service"])})
+    world.edit(edited)
+    world.run(40)
+    return world
+
+
+def generated(bodies: Bodies) -> str:
+    """The hardware that `ome generate` makes of accelerator classes."""
+    classes = [parts.good(AcceleratorClass.parse(bodies[name])) for name in ("gpu", "rival")]
+    known = library((), classes, {}).hardware.values()
+    return repr([[value for value in vars(item).values() if not isinstance(value, AcceleratorClass)] for item in known])
+
+
+def fetched(bodies: Bodies) -> str:
+    """What an agent asks for, of every model and all weights."""
+    asked: list[Any] = []
+
+    def source(uri: str, access: Access) -> Source:
+        asked.append((uri, access))
+        raise Refused("that was all")
+
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(work, "source", source)
+        patch.setattr(Roots, "detour", lambda *_: "")  # this machine has no such roots
+        secret = Path(folder) / "elsewhere/token"
+        secret.parent.mkdir()
+        secret.write_text("secret")
+        trust = Trust(secrets={"elsewhere": Grant(name="elsewhere", hosts=("huggingface.co",))})
+        settings = work.AgentSettings(secrets=Path(folder), trust=trust, roots=("/models", "/mnt/models"))
+        for name in sorted({"model", "lora"} & bodies.keys()):
+            asyncio.run(work.Work(parts.good(_KINDS[name].parse(bodies[name])), settings).run())
+    return repr(asked)
+
+
+def catalog(bodies: Bodies) -> str:
+    """Statuses of models, runtimes and accelerator classes, and the nodes that are to have the weights."""
+    out: list[Any] = []
+    for name in bodies.keys() & _KINDS.keys():
+        item = parts.good(_KINDS[name].parse(bodies[name]))
+        if isinstance(item, Runtime):
+            out.append(unadvised(runtime_status(item, (), START)))
+        elif isinstance(item, AcceleratorClass):
+            out.append(unadvised(accelerator_status(item, NODES.values(), START)))
+        else:
+            out.append(unadvised(model_status(item, (), frozenset(), START)))
+            out.append([belongs(item, node.name, node.labels) for node in NODES.values()])
+    return json.dumps(out, sort_keys=True, default=str)
+
+
+def unadvised(status: Mapping[str, Any]) -> dict[str, Any]:
+    """A status without sentences that say of something that it has no effect."""
+    kept = []
+    for item in status.get("conditions") or ():
+        said = [sentence for sentence in item["message"].split("; ") if " has no effect" not in sentence]
+        if said or item["type"] != "Advice":
+            kept.append({**item, "message": "; ".join(said)})
+    return {**status, "conditions": kept}
+
+
+def benchmark(bodies: Bodies) -> str:
+    """The Job of a BenchmarkJob, and its status."""
+    item = parts.good(BenchmarkJob.parse(bodies["benchmark"]))
+    service, deps = parsed(bodies)
+    url = {"url": "http://svc", "conditions": [{"type": "Ready", "status": "True"}]}
+    named = item.spec.endpoint.inference_service
+    there = named is not None and (named.namespace, named.name) == (service.namespace, service.name)
+    manifest, why = job.wanted(IMAGES, item, replace(service, status=url) if there else None, deps)
+    status = benchmark_status(item, None, [], why, START)
+    return json.dumps([manifest, unadvised(status)], sort_keys=True, default=str)
+
+
+def status(part: str, bodies: Bodies) -> Mapping[str, Any]:
+    """The status of an object."""
+    item = parts.good(PARSED[part].parse(bodies[part]))
+    if isinstance(item, InferenceService):
+        return sync(*parsed(bodies), Observed(), START).status
+    if isinstance(item, Runtime):
+        return runtime_status(item, (), START)
+    if isinstance(item, AcceleratorClass):
+        return accelerator_status(item, (), START)
+    if isinstance(item, BenchmarkJob):
+        return benchmark_status(item, None, [], NOTHING, START)
+    return model_status(item, (), frozenset(), START)
+
+
+def without_effect(body: dict[str, Any]) -> tuple[str, ...]:
+    """What of a shipped object has no effect."""
+    kinds = (InferenceService, Runtime, Model, AcceleratorClass, FineTunedWeight, BenchmarkJob)
+    found = [kind for kind in kinds if body["kind"] in kind.KINDS]
+    return ignored(parts.good(found[0].parse(body))) if found else ()
+
+
+def short(bodies: Bodies) -> str:
+    """What the kinds of sglang.ai become."""
+    _, deps = parsed(bodies)
+    found = [SglangModel.parse(bodies["short"]), Serving.parse(bodies["serving"])]
+    made = [convert.wanted(parts.good(item), deps) for item in found]
+    return re.sub(r'"ome.io/source": "\w+"', "", json.dumps(made, sort_keys=True))
+
+
+def plain(plan: Plan) -> str:
+    """A plan without what follows from every change of a revision's inputs: its name, digests, and the inputs themselves.
+
+    Sentences that say of a field that it has no effect are left out, too, and how it stands to what it shares.
+    """
+    said = asdict(replace(plan, status=unadvised(plan.status), stands={}))
+    mine = [item["manifest"] for part in ("first", "apply") for item in said[part]]
+    named = {item["metadata"]["labels"].get(keys.REVISION) for item in mine} - {None}
+    for item in mine:
+        item["metadata"].get("annotations", {}).pop(keys.HASH, None)
+        if item["kind"] == "ControllerRevision":
+            del item["data"]["inputs"]
+    for check in said["check"]:
+        named.add(check["revision"].partition(".")[0])
+        check["revision"] = ""
+    text = json.dumps(said, sort_keys=True, default=str)
+    for name in named:
+        text = text.replace(name, "REVISION")
+    return text

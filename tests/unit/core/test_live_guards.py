@@ -1,0 +1,53 @@
+"""What would be wrong beside a pod that the cache does not show is guarded by a live read."""
+
+from dataclasses import replace
+
+import pytest
+
+from ome_operator.core.observed.objects import Observed
+from tests.support.shapes import Shape
+from tests.support.simulator import World
+from tests.unit.core.passes import sets, settled
+
+
+class Blind(World):
+    """A cluster whose pods the cache does not show."""
+
+    def observed(self) -> Observed:
+        """Everything but the pods."""
+        return replace(super().observed(), pods=())
+
+
+def blinded(world: World) -> Blind:
+    """The same cluster, seen without its pods."""
+    blind = Blind(world.service, world.deps, 5)
+    blind.children, blind.pods = world.children, world.pods
+    return blind
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_new_slice_is_not_created_on_a_caches_word(size: int) -> None:
+    """The guard is read live: pods of the old slice are there though nobody sees them."""
+    world = blinded(settled(Shape(size=size, router=False)))
+    world.edit(deps=Shape(size=size, image="b").deps())
+    for _ in range(6):
+        world.carry_out(world.sync())  # the world refuses StatefulSets beside pods of another revision
+    target = world.service.status["revision"].rpartition("→")[2]
+    assert target not in sets(world)
+    world.pods.clear()
+    for _ in range(2):
+        world.carry_out(world.sync())
+    assert sets(world) == {target}
+
+
+def test_workers_are_not_taken_from_a_leader_on_a_caches_word() -> None:
+    world = blinded(settled(Shape(size=2, engines=2, router=False)))
+    world.edit(Shape(size=2, engines=1, router=False).service())
+    for _ in range(4):
+        world.carry_out(world.sync())  # the world refuses to delete workers before their leader
+    left = [name for kind, name in world.children if kind == "StatefulSet"]
+    (gone,) = [name for name in left if name.endswith("-w") and name.removesuffix("-w") not in left]
+    assert len(left) == 3
+    del world.pods[f"{gone.removesuffix('-w')}-0"]
+    world.carry_out(world.sync())
+    assert [name for kind, name in world.children if kind == "StatefulSet"] == [name for name in left if name != gone]
