@@ -209,7 +209,7 @@ def test_other_names_get_none() -> None:
 def test_more_than_anybody_has_is_refused(option: str) -> None:
     done = run(*BASE, option, "999999999999")
     assert done.exit_code == 2
-    assert option in done.output and re.search(r"(equal to |<=)\d+\b", done.output), done.output  # as typer's version says it
+    assert option in done.output and re.search(r"(equal to |<=)\d+\b", done.output), done.output  # by the version of typer
 
 
 @pytest.mark.parametrize(
