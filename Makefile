@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup cluster-tools test versions e2e lint format demo demo-down bench soak crds charts well-known lock clean \
+.PHONY: help setup cluster-tools test versions packages e2e lint format demo demo-down bench soak crds charts well-known lock clean \
 	release release-images release-outputs release-sign release-page release-check
 
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -54,7 +54,7 @@ packages: setup ## The unit tests with the oldest and the newest packages that p
 		to=build/packages/$$which; \
 		$(BIN)/uv venv --quiet --clear --python $(BIN)/python $$to && \
 		$(BIN)/uv pip install --quiet --python $$to/bin/python --resolution $$which -e '.[agent]' && \
-		$(BIN)/uv pip install --quiet --python $$to/bin/python --group dev && \
+		$(BIN)/uv pip install --quiet --python $$to/bin/python --group dev uv && \
 		$$to/bin/python -m pytest tests/unit tests/golden tests/property $(ARGS) || exit 1; \
 	done
 
