@@ -180,7 +180,7 @@ class PlacementStatus(Spec):
     waiting: Annotated[dict[str, int] | None, ATOMIC_MAP] = None
     """Component to the groups that are not made for now."""
     since: str | None = None
-    """When the present try, or the wait for the next, began; empty while its pods hold no node and nobody else wants these."""
+    """When the present try, or the wait for the next, began; empty while its pods hold no node and nobody wants it."""
     first: str | None = None
     """When it began to wait."""
     tries: int | None = None

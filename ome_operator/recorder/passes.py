@@ -171,7 +171,7 @@ def _of(asked: Asked) -> Judged:
 
 
 def looked_at(made: Pass) -> Mapping[str, Node]:
-    """The nodes that a pass may rest on: all where it asked for room, waited for it or ranked classes, else those of its pods."""
+    """The nodes that a pass may rest on: all where it asked or waited for room or ranked classes, else those of its pods."""
     deps, waits = made.deps, made.service.status.get("placement")
     if made.decided.nodes or made.decided.error or waits or deps.accelerators:
         return deps.nodes

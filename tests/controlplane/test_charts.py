@@ -220,6 +220,15 @@ def granted(role: dict[str, Any]) -> set[tuple[str, str]]:
     return {(kind, verb) for rule in role["rules"] for kind in rule["resources"] for verb in rule["verbs"]}
 
 
+@pytest.mark.parametrize(
+    ("values", "seconds"), [({}, 60), ({"placement_timeout": 300}, 300), ({"placement_gangs": False}, 0)]
+)
+def test_gangs_are_on_and_can_be_switched_off(values: dict[str, Any], seconds: float) -> None:
+    """As for an operator that is started as a process (`tests/unit/test_production.py`)."""
+    args = pod(rendered(**values))["containers"][0]["args"]
+    assert [word for word in args if word.startswith("--gang-timeout")] == [f"--gang-timeout={seconds}"]
+
+
 def test_with_watch_namespaces_nothing_namespaced_is_in_a_cluster_role() -> None:
     made = rendered(watchNamespaces=["a", "b"])
     everywhere, cluster = only(rendered(), "ClusterRole", "ome-operator"), only(made, "ClusterRole", "ome-operator")

@@ -297,6 +297,15 @@ def test_an_upgrade_takes_nothing_from_what_serves(beside: tuple[Claim, ...]) ->
     assert before <= world.alive().keys()
 
 
+def test_who_waits_has_its_pods_again_when_gangs_are_switched_off() -> None:
+    world = alone(4, 3)
+    later(world, 70)
+    assert world.alive() == {} and world.service.status["placement"]
+    world.edit(deps=replace(world.deps, gang_timeout=0.0))
+    world.run(5)
+    assert len(world.alive()) == 4 and not world.service.status.get("placement")
+
+
 def test_what_a_quota_said_is_told_while_it_waits() -> None:
     """The objects that were told so are gone."""
     world = alone(4, 2)

@@ -99,7 +99,7 @@ def trying(record: Record | None, seen: Seen) -> Numbers:
 
 
 def _tried(record: Record, seen: Seen, missing: Numbers, contested: bool, timeout: float, now: datetime) -> Decision:
-    """A gang was made: is it bound by now? Time counts against who holds nodes; who holds none gives back for others only."""
+    """A gang was made: is it bound by now? Who holds no node gives back for others only."""
     told, idle = now.isoformat(timespec="seconds"), not record.since
     if all(count <= record.waiting.get(role, 0) for role, count in missing.items()):
         # It is, and others of the service wait.

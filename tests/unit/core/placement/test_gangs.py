@@ -60,7 +60,7 @@ def idle(hours: float = 1.0) -> Record:
 
 
 def test_pods_that_hold_no_node_stay_for_autoscalers_and_preemption_to_see() -> None:
-    """Of autoscalers that say nothing, while volumes are made, while the scheduler is down: giving back would free nothing."""
+    """For autoscalers that say nothing, while volumes are made, while the scheduler is down: they free nothing."""
     assert idle(24).waiting == {}
 
 
