@@ -263,6 +263,20 @@ def test_pods_on_no_node_are_taken_back_only_for_others(rival: Claim | None) -> 
     assert world.alive() == ({} if makes_way else before)
 
 
+@pytest.mark.parametrize("placed", [0, 3])
+def test_who_is_frozen_keeps_nobody_from_nodes(placed: int) -> None:
+    """It can give nothing back for as long as that lasts: those that wait have their turn beside it."""
+    world = alone(4, placed)
+    claim = world.sync().claim
+    assert claim is not None and claim.trying
+    world.edit(replace(world.service, annotations={keys.FREEZE: "me"}))
+    before = world.alive()
+    later(world, 600)
+    assert world.sync().claim is None and world.alive() == before
+    world.edit(replace(world.service, annotations={}))
+    assert world.sync().claim is not None
+
+
 def test_nodes_that_come_after_an_hour_have_their_time_from_the_first_on() -> None:
     world = alone(4, 0)
     later(world, 3600)

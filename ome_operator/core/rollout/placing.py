@@ -66,8 +66,8 @@ def place(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held: bool) 
     seen = _seen(roles, share, served, found)
     before, told = _record(snapshot, found), snapshot.observed.turn
     if held or (before is not None and not before.trying and not any(share.values())):  # or what it gave back still ends
-        placing = _placing(snapshot, roles, seen, served, Decision(before), {})
-        return placing if before is None or before.trying else placing._replace(claim=None)  # no turn is spent on it
+        # No turn is spent on it, and nobody waits for room that only it could give back.
+        return _placing(snapshot, roles, seen, served, Decision(before), {})._replace(claim=None)
     replaces = any(started(other) for name, other in snapshot.slices.items() if name != target)
     new = before is None and not replaces and not any(members.existing(name, found) for name in roles)
     wanted = new or (before is not None and before.trying and not seen.half)
