@@ -289,6 +289,22 @@ def test_nodes_that_come_after_an_hour_have_their_time_from_the_first_on() -> No
     assert world.alive() == before
 
 
+@pytest.mark.parametrize("ranks", [0, 1])
+def test_a_further_group_is_given_back_alone_and_only_where_it_holds_a_node(ranks: int) -> None:
+    """As an autoscaler of pods asks for it: the groups that are there are placed, whether they have served or not."""
+    shape = Shape(size=2, engines=2, decoders=1, router=False)
+    world = World(shape.service(), replace(shape.deps(), nodes=Race({"a": shape}, 6, 1).nodes, gang_timeout=TIMEOUT), 1)
+    world.healthy = lambda _: False
+    world.run(5)
+    further = [pod for pod in world.pods.values() if role(pod) == "engine" and pod.group == 1]
+    for number, pod in enumerate(world.pods.values()):
+        pod.node = "" if pod in further[ranks:] else f"n{number}"
+    before = world.alive().keys()
+    later(world, 600)
+    gone = {pod.name for pod in further} if ranks else set()
+    assert world.alive().keys() == before - gone
+
+
 @pytest.mark.parametrize("beside", [(), (WAITS,)])
 def test_an_upgrade_takes_nothing_from_what_serves(beside: tuple[Claim, ...]) -> None:
     """The default came with a new version: services that run have no record of it, and some have just lost a rank."""
