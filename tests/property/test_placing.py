@@ -382,10 +382,11 @@ def test_a_newcomer_of_a_better_priority_class_tries_at_once() -> None:
         assert claim is not None and claim.priority_class == mine
         return claim.trying
 
-    need = Need(("engine",), "engine", Demand(requests=(("nvidia.com/gpu", 1),)), 9)
+    need = Need(("engine",), "engine", Demand(requests=(("nvidia.com/gpu", 1),)), 3)
     waits = Claim("ns/w", (need,), trying=False, priority=10, priority_class="low")
     assert not first("", waits)
     assert first("high", waits)
     assert not first("low", waits)
     tries = waits._replace(key="ns/x", trying=True)
     assert first("low", waits._replace(priority=5, priority_class="worse"), tries), "it is better than all that wait"
+    assert first("", waits._replace(needs=(need._replace(pods=4),))), "who can never fit keeps nobody waiting"

@@ -13,6 +13,7 @@ from ome_operator import keys
 from ome_operator.core.observed.slices import Slice, group_number, is_leader_set, started
 from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.placement.demand import elsewhere
+from ome_operator.core.placement.fit import lacks
 from ome_operator.core.placement.gangs import Decision, Numbers, Record, Seen, advance, gang, rested, trying
 from ome_operator.core.placement.turns import Claim, contested
 from ome_operator.core.plan import Delete
@@ -97,16 +98,19 @@ def _seen(roles: Mapping[str, Stored], share: Numbers, served: Mapping[str, froz
 
 def _contested(snapshot: Snapshot, roles: Mapping[str, Stored], share: Numbers, new: bool) -> bool:
     """Whether a newcomer waits for its turn, too, or what is there and holds no node makes way: for those that wait, and for
-    the room that a service which serves makes for itself. A newcomer of a PriorityClass that is not known to be no better
-    than those of all who wait tries at once: preemption has to see its pods.
+    the room that a service which serves makes for itself. A newcomer waits for nobody whom the nodes of the cluster cannot
+    hold; of a PriorityClass that is not known to be no better than those of all who wait it tries at once: preemption has to
+    see its pods.
     """
+    nodes = snapshot.deps.nodes
     rivals = [claim for claim in snapshot.observed.turn.rivals if not claim.trying or (claim.serves and not new)]
+    rivals = [claim for claim in rivals if not (new and lacks(claim.needs, nodes))]
     if new and (mine := _priority_class(roles)):
         known = max(
             (claim.priority for claim in snapshot.observed.turn.rivals if claim.priority_class == mine), default=None
         )
         rivals = [claim for claim in rivals if known is not None and claim.priority >= known]
-    return bool(rivals) and contested(needs(roles, share, snapshot.service.namespace, True), rivals, snapshot.deps.nodes)
+    return bool(rivals) and contested(needs(roles, share, snapshot.service.namespace, True), rivals, nodes)
 
 
 def _refused(snapshot: Snapshot) -> str:
