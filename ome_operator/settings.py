@@ -89,9 +89,9 @@ class Settings:
     """Seconds for which the services of a wave have to be whole before the next begins."""
     max_concurrent_services: int = 0
     """Most services that a shared edit replaces at the same time; 0: as many as the wave has."""
-    gang_timeout: float = 0.0
-    """Seconds in which the first groups of a service, and each later group, have to be on nodes as a whole; else they give
-    back what they have, and wait for their turn. 0: never."""
+    gang_timeout: float = 60.0
+    """Seconds in which the first groups of a service, and each later group, have to be on nodes as a whole, from the first
+    rank there on; else they give back what they have, and wait for their turn. 0: never."""
 
     lint_refuse: bool = True
     """New revisions that SGLang's own argument parser would end are not rolled out: a wrong refusal costs an annotation, a

@@ -180,7 +180,7 @@ class PlacementStatus(Spec):
     waiting: Annotated[dict[str, int] | None, ATOMIC_MAP] = None
     """Component to the groups that are not made for now."""
     since: str | None = None
-    """When the present try, or the wait for the next, began."""
+    """When the present try, or the wait for the next, began; empty while its pods hold no node and nobody wants it."""
     first: str | None = None
     """When it began to wait."""
     tries: int | None = None
@@ -191,6 +191,8 @@ class PlacementStatus(Spec):
     """Whether it seemed to fit when the present try began."""
     priority: int | None = None
     """Priority of its pods, by their PriorityClass."""
+    refused: str | None = None
+    """Why pods could not be created in its last try, as with a quota."""
 
 
 class GroupStatus(Spec):
@@ -310,7 +312,7 @@ class ServiceStatus(Spec):
     groups: Annotated[list[GroupStatus] | None, ATOMIC] = None
     """Groups with their starts and failures."""
     placement: PlacementStatus | None = None
-    """Only where placement.gangs of the chart is on, and while groups are not on nodes."""
+    """Only while groups are not on nodes, and placement.gangs of the chart is not switched off."""
     progress: RolloutProgress | None = None
     """Only while the new slice is not whole."""
     rejected: Annotated[list[RejectedRevision] | None, ATOMIC] = None

@@ -249,7 +249,9 @@ def _waiting(placing: Placing, want: Desired) -> Iterator[Problem]:
         if groups and not each.complete:
             why = placing.waits or "its turn: it has just given back what it had, or others come first"
             of = f" ({groups} of {each.role.groups} groups)" if each.role.groups > 1 else ""
-            yield Problem(CONDITION[each.role.component], Reason.WAITING_FOR_ROOM, f"{each.role.title}{of} waits for {why}")
+            before = f"; in its last try pods could not be created: {placing.refused}" if placing.refused else ""
+            said = f"{each.role.title}{of} waits for {why}{before}"
+            yield Problem(CONDITION[each.role.component], Reason.WAITING_FOR_ROOM, said)
 
 
 def _urls(intent: Intent, want: Desired) -> dict[str, str]:

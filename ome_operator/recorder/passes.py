@@ -171,9 +171,9 @@ def _of(asked: Asked) -> Judged:
 
 
 def looked_at(made: Pass) -> Mapping[str, Node]:
-    """The nodes that a pass may rest on: all where it asked for room or ranked classes, else those of its pods."""
-    deps = made.deps
-    if made.decided.nodes or made.decided.error or deps.gang_timeout or deps.accelerators:
+    """The nodes that a pass may rest on: all where it asked or waited for room or ranked classes, else those of its pods."""
+    deps, waits = made.deps, made.service.status.get("placement")
+    if made.decided.nodes or made.decided.error or waits or deps.accelerators:
         return deps.nodes
     mine = {pod.node for pod in made.observed.pods}
     return {name: node for name, node in deps.nodes.items() if name in mine}

@@ -127,6 +127,15 @@ def test_namespaces_that_are_observed_are_told_to_the_operator() -> None:
     assert {"--observe-namespace=a", "--observe-namespace=b"} <= set(args) and "--observe" not in args
 
 
+@pytest.mark.parametrize(
+    ("values", "seconds"), [({}, 60), ({"placement_timeout": 300}, 300), ({"placement_gangs": False}, 0)]
+)
+def test_gangs_are_on_and_can_be_switched_off(values: dict[str, Any], seconds: float) -> None:
+    """As for an operator that is started as a process (`tests/unit/test_production.py`)."""
+    args = pod(rendered(**values))["containers"][0]["args"]
+    assert [word for word in args if word.startswith("--gang-timeout")] == [f"--gang-timeout={seconds}"]
+
+
 def test_two_classes_share_no_name() -> None:
     """In the same namespace, with everything that a release can have."""
     more = {"operator_replicas": 2, "networkPolicy_enabled": True, "metrics_podMonitor": True, "operatorClass": "team-b"}

@@ -69,8 +69,10 @@ class Service:
     def seen(self) -> Seen:
         """As a pass sees it."""
         ranks = Counter((pod.role, pod.group) for pod in self.pods if pod.node and pod.ends is None)
-        bound = Counter(role for (role, _), count in ranks.items() if count >= self.sizes[role])
-        return Seen(self.wanted, bound, Counter(role for role, _ in self.served))
+        whole = {(role, group) for (role, group), count in ranks.items() if count >= self.sizes[role]}
+        founded = {role for role, _ in whole | self.served} == self.wanted.keys()
+        half = bool(ranks.keys() - self.served - (whole if founded else set()))
+        return Seen(self.wanted, Counter(role for role, _ in whole), Counter(role for role, _ in self.served), half)
 
     def claim(self, now: datetime) -> Claim | None:
         """What it wants of the nodes."""
@@ -135,13 +137,16 @@ class Cluster:
         free = {name: less(node, held.get(name, {})) for name, node in self.nodes.items()}
         told = turns(claims.values(), self.nodes, free, self.now)
         new = service.record is None and not service.pods
-        blocked = contested(service.needs(service.wanted), others, self.nodes)
+        blocked = contested(service.needs(service.wanted), [claim for claim in others if not claim.trying], self.nodes)
+        seen, tries = service.seen(), service.record is not None and service.record.trying
         decision = advance(
-            service.record, service.seen(), turn=told.granted.get(service.name), contested=new and blocked,
+            service.record, seen, turn=told.granted.get(service.name), contested=blocked and (new or tries),
             timeout=TIMEOUT, now=self.now,
         )  # fmt: skip
         if new and not blocked:
             assert not held_back(decision), "an uncontested creation does not wait"
+        if tries and not blocked and not seen.half:
+            assert not decision.failed, "pods that hold no node and keep nobody away stay for autoscalers to see"
         if decision.failed:
             self.read |= {name: self.second + 300 for name, until in self.strangers.items() if self.second < until}
         self._carry_out(service, decision)
@@ -310,8 +315,8 @@ def test_a_gang_that_can_never_fit_disturbs_nobody() -> None:
     cluster = Cluster({f"n{at}": "a" for at in range(4)}, [never, other], 1)
     while cluster.second < 3600:
         cluster.step()
-    assert cluster.placed["other"] < 60 and never.record is not None and not never.record.trying
-    assert len(other.served) == 2
+    assert cluster.placed["other"] < 60 and len(other.served) == 2
+    assert not any(pod.node for pod in never.pods)
 
 
 def test_a_scale_up_that_finds_room_for_some_keeps_these() -> None:
@@ -320,4 +325,5 @@ def test_a_scale_up_that_finds_room_for_some_keeps_these() -> None:
     for _ in range(40):
         cluster.step()
     assert service.seen().bound == {"prefill": 1, "decode": 3}
-    assert service.record is not None and service.record.waiting == {"decode": 1}
+    assert len(service.pods) == 5, "the last holds no node, and is seen by autoscalers"
+    assert service.record is not None and service.record.trying and service.record.since == ""

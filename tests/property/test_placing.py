@@ -1,174 +1,21 @@
 """Whole services that race for nodes: passes of `sync`, the arbiter of the shell, and a scheduler that binds pod by pod."""
 
-import random
-from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ome_operator import keys
-from ome_operator.cache.cluster_cache import ClusterCache
-from ome_operator.cache.occupancy import Occupancy
-from ome_operator.controllers.inferenceservice.foreign_pods import ForeignPods
-from ome_operator.controllers.inferenceservice.gangs import Gangs
-from ome_operator.core.observed.objects import Deps, Node, Pod, Ref, Turn
+from ome_operator.core.observed.objects import Turn
 from ome_operator.core.placement.demand import Demand
 from ome_operator.core.placement.fit import Need
 from ome_operator.core.placement.turns import Claim
 from tests.support import parts
-from tests.support.fake_api import FakeApi
-from tests.support.live import LivePod
+from tests.support.placing import TIMEOUT, Race, role
 from tests.support.shapes import Shape
 from tests.support.simulator import World
-
-TIMEOUT = 60.0
-ROOM = (("nvidia.com/gpu", 1), ("pods", 110))
-LABELS = {"models.ome.io/clusterbasemodel.tiny": "Ready"}
-
-
-def role(pod: LivePod) -> str:
-    """Its component."""
-    return pod.labels[keys.COMPONENT]
-
-
-class Known:
-    """What the arbiter reads of the cluster."""
-
-    roles = ClusterCache.roles
-
-    def __init__(self, race: "Race") -> None:
-        self.race, self.children = race, {"ControllerRevision": self}
-        self._seen: dict[str, Pod] = {}
-        self._held = Occupancy()
-
-    def deps(self) -> Deps:
-        """Of any service."""
-        return self.race.worlds["a"].deps
-
-    @property
-    def pods(self) -> list[Pod]:
-        """Of all services, each in a namespace of its own."""
-        found = []
-        for name, world in self.race.worlds.items():
-            found += [pod.facts(world.service)._replace(namespace=name) for pod in world.pods.values()]
-        return found
-
-    @property
-    def occupancy(self) -> Occupancy:
-        """Told of what has changed."""
-        now = {f"{pod.namespace}/{pod.uid}": pod for pod in self.pods}
-        for uid in self._seen.keys() | now.keys():
-            self._held.pod(self._seen.get(uid), now.get(uid))
-        self._seen = now
-        return self._held
-
-    def find(self, ref: Ref) -> None:
-        """Nobody asks whether it serves."""
-
-    def group(self, key: tuple[str, str]) -> list[Any]:
-        """Children of a kind."""
-        world = self.race.worlds[key[0]]
-        return [child.facts(world.service) for child in world.children.values() if child.key[0] == "ControllerRevision"]
-
-
-class Race:
-    """Services that want the same nodes."""
-
-    def __init__(self, shapes: dict[str, Shape], nodes: int, seed: int) -> None:
-        self.chance = random.Random(seed)
-        on = {f"n{at}": Node(f"n{at}", 1, LABELS, True, 1, room=ROOM) for at in range(nodes)}
-        self.worlds = {
-            name: World(shape.service(), replace(shape.deps(), nodes=on, gang_timeout=TIMEOUT), seed)
-            for name, shape in shapes.items()
-        }
-        self.shapes, self.nodes = shapes, on
-        self.woken: set[str] = set()
-        known: Any = Known(self)
-        self.gangs = Gangs(
-            known, ForeignPods(FakeApi({}), lambda: 0.0, lambda _: False), lambda ref: self.woken.add(ref.name)
-        )
-        self.half: dict[str, float] = {}
-        self.seconds = 0.0
-        for name, world in self.worlds.items():
-            world.healthy = partial(self.healthy, name)
-
-    def healthy(self, name: str, pod: LivePod) -> bool:
-        """Whether a pod may become ready: with all ranks of its group on nodes."""
-        if role(pod) == keys.ROUTER:
-            return True
-        ranks = [other for other in self.worlds[name].pods.values() if (role(other), other.group) == (role(pod), pod.group)]
-        placed = sum(bool(rank.node) and not rank.deleting for rank in ranks)
-        return placed == self.shapes[name].size and self.chance.random() < 0.3
-
-    def step(self) -> None:
-        """A second: passes in any order, some pods are bound, and the controllers do something."""
-        names = list(self.worlds)
-        self.chance.shuffle(names)
-        for name in names:
-            world = self.worlds[name]
-            for _ in range(self.chance.randint(1, 2)):  # a pass may come again before its status was written
-                status = world.service.status
-                world.turn = self.gangs.turn(Ref("InferenceService", name, name), status, world.now)
-                plan = world.sync()
-                claim = plan.claim and plan.claim._replace(key=name)
-                self.gangs.tell(Ref("InferenceService", name, name), claim)
-                served = self.serving(name)
-                world.carry_out(plan)
-                if self.chance.random() < 0.2:
-                    world.service = replace(world.service, status=status)  # it could not be written
-                assert not {pod for pod in served if self.worlds[name].pods[pod].deleting}, "a serving group is taken back"
-            world.step()
-            self.bind()
-            world.now += timedelta(seconds=1)
-        self.seconds += 1
-        self.look()
-
-    def bind(self) -> None:
-        """The scheduler."""
-        everybody = [pod for world in self.worlds.values() for pod in world.pods.values()]
-        pending = [pod for pod in everybody if not pod.node and not pod.deleting and role(pod) != keys.ROUTER]
-        self.chance.shuffle(pending)
-        for pod in pending[: self.chance.randint(0, 3)]:
-            free = [name for name in self.nodes if name not in {other.node for other in everybody}]
-            pod.node = self.chance.choice(free) if free else ""
-
-    def serving(self, name: str) -> set[str]:
-        """Pods of groups that serve: whole groups, where there is such a group of every role."""
-        pods = [pod for pod in self.worlds[name].pods.values() if role(pod) != keys.ROUTER]
-        ready = Counter((role(pod), pod.group) for pod in pods if pod.ready and not pod.deleting)
-        whole = {group for group, count in ready.items() if count == self.shapes[name].size}
-        if len({component for component, _ in whole}) < 2:
-            return set()
-        return {pod.name for pod in pods if (role(pod), pod.group) in whole}
-
-    def look(self) -> None:
-        """Nobody holds half for more than one and a half timeouts."""
-        for name, world in self.worlds.items():
-            pods = [pod for pod in world.pods.values() if role(pod) != keys.ROUTER]
-            mine = [pod for pod in pods if pod.name not in self.serving(name)]
-            if any(pod.node for pod in mine) and any(not pod.node for pod in mine):
-                self.half.setdefault(name, self.seconds)
-                assert self.seconds - self.half[name] <= 1.5 * TIMEOUT, f"{name} holds half"
-            else:
-                self.half.pop(name, None)
-
-    def whole(self) -> set[str]:
-        """Services that are Ready."""
-        return {name for name, world in self.worlds.items() if world.condition("Ready").get("status") == "True"}
-
-    def delete(self, name: str) -> None:
-        """A user deletes a service."""
-        world = self.worlds[name]
-        world.pods.clear()
-        world.children.clear()
-        world.service = replace(world.service, deleting=True)
-        self.gangs.tell(Ref("InferenceService", name, name), None)
-        self.gangs.freed()
 
 
 @settings(max_examples=8)
@@ -256,10 +103,11 @@ def test_a_newcomer_of_a_better_priority_class_tries_at_once() -> None:
         assert claim is not None and claim.priority_class == mine
         return claim.trying
 
-    need = Need(("engine",), "engine", Demand(requests=(("nvidia.com/gpu", 1),)), 9)
+    need = Need(("engine",), "engine", Demand(requests=(("nvidia.com/gpu", 1),)), 3)
     waits = Claim("ns/w", (need,), trying=False, priority=10, priority_class="low")
     assert not first("", waits)
     assert first("high", waits)
     assert not first("low", waits)
     tries = waits._replace(key="ns/x", trying=True)
     assert first("low", waits._replace(priority=5, priority_class="worse"), tries), "it is better than all that wait"
+    assert first("", waits._replace(needs=(need._replace(pods=4),))), "who can never fit keeps nobody waiting"

@@ -26,7 +26,8 @@ async def inspect(
     lasts: float,
 ) -> None:
     """Read the events of the namespace once a try, which `lasts` so many seconds, is about to end; what was found counts
-    until the next try.
+    until the next try. What was said of a pod before counts as long as the pod exists: an autoscaler speaks once, and nodes
+    come minutes later.
     """
     since = _trying_since(resource)
     began = quantity.moment(since, now) if since and lasts else None
@@ -39,7 +40,7 @@ async def inspect(
         logger.info("cannot read events in %s: %s", ref.namespace, error)
         return
     pods = cluster.pods_of(ref.namespace, ref.name)
-    if any(not pod.node and pod.uid in found and found[pod.uid] >= began for pod in pods):
+    if any(not pod.node and pod.uid in found for pod in pods):
         memory.coming = since
 
 

@@ -17,7 +17,7 @@ from ome_operator.controllers.inferenceservice.free_room import FreeRoom
 from ome_operator.core.observed.objects import NO_TURN, Ref, Turn
 from ome_operator.core.placement.fit import Needs, Nodes, suit
 from ome_operator.core.placement.packing import most
-from ome_operator.core.placement.turns import Claim, Turns, turns
+from ome_operator.core.placement.turns import Claim, Turns, contested, turns
 from ome_operator.core.placement.words import awaited
 from ome_operator.core.reasons import READY
 from ome_operator.core.status import conditions as cond
@@ -43,16 +43,17 @@ class Gangs:
 
     def turn(self, ref: Ref, status: Mapping[str, Any], now: datetime) -> Turn:
         """What a service with this status is told."""
-        rivals = tuple(claim for other, claim in self._claims.items() if other != ref)
+        everybody = self._claims.items()
+        rivals = tuple(claim for other, claim in everybody if other != ref and (_asks(claim) or claim.priority_class))
         mine, waited = self._claims.get(ref), _waited(status)
-        found = self._turns(now)
         since, sure = self._granted.get(ref, ("", False))
         if waited and since == waited:
             return Turn(sure, rivals)
         if mine is None:
             return Turn(rivals=rivals) if rivals else NO_TURN
-        if mine.trying and now.timestamp() - mine.since < self._cluster.deps().gang_timeout:
+        if mine.trying and (not mine.since or now.timestamp() - mine.since < self._cluster.deps().gang_timeout):
             return Turn(rivals=rivals)
+        found = self._turns(now)
         if mine.trying or not waited or mine.key not in found.granted:
             return Turn(None, rivals, self._why(mine))
         self._granted[ref] = waited, found.granted[mine.key]
@@ -68,6 +69,8 @@ class Gangs:
         if before != claim:
             self._told += 1
             self.freed(ref)
+            if claim is not None and _asks(claim) and not (before is not None and _asks(before)):
+                self._make_way(claim)
 
     def freed(self, but: Ref | None = None) -> None:
         """Something left a node, or wants less: a single service that waits looks again, and finds whose turn it is."""
@@ -75,6 +78,16 @@ class Gangs:
             if ref != but and not claim.trying:
                 self._wake(ref)
                 return
+
+    def _make_way(self, claim: Claim) -> None:
+        """Wake those that hold no node, and have pods only to be seen: another asks for nodes that they may go on."""
+        nodes, answers = self._cluster.deps().nodes, dict[Needs, bool]()
+        for ref, each in self._claims.items():
+            if each.trying and not each.serves and not each.since:
+                if each.needs not in answers:
+                    answers[each.needs] = contested(each.needs, [claim], nodes)
+                if answers[each.needs]:
+                    self._wake(ref)
 
     async def look(self, claim: Claim) -> None:
         """A try failed: read what strangers hold on the nodes that seemed to have room for it."""
@@ -121,6 +134,11 @@ class Gangs:
     def _serves(self, namespace: str, name: str) -> bool:
         resource = self._cluster.find(Ref(SERVICE, namespace, name))
         return resource is not None and cond.is_true(READY, resource.status)
+
+
+def _asks(claim: Claim) -> bool:
+    """Whether those that hold no node make way for it."""
+    return claim.serves or not claim.trying
 
 
 def _seemed(needs: Needs, free: Nodes) -> Iterable[str]:

@@ -21,17 +21,20 @@ class Record(NamedTuple):
     waiting: Numbers
     """Groups that are not made for now."""
     since: str
-    """When the present try, or the wait for the next, began, in RFC 3339."""
+    """When the present try, or the wait for the next, began, in RFC 3339; "" of a try whose time is over and that holds no
+    node: its pods stay for autoscalers and preemption to see, until others want the nodes."""
     tries: int = 0
     """Tries in a row that failed although it had seemed to fit."""
     first: str = ""
-    """When it began to wait, however often it has tried since; "" where it never has."""
+    """When it began to wait, with pods or without, however often it has tried since; "" where it never has."""
     trying: bool = True
     """Whether a gang is made and not bound as a whole; else the turn is waited for."""
     sure: bool = False
     """Whether it seemed to fit when the present try began."""
     priority: int = 0
     """Of its pods, as the API server gave it to them; kept while it has none."""
+    refused: str = ""
+    """Why pods could not be created when its last try ended, as with a quota; the objects that were told so are gone."""
 
 
 class Seen(NamedTuple):
@@ -42,6 +45,8 @@ class Seen(NamedTuple):
     """Groups of which every rank is on a node."""
     served: Numbers
     """Groups that have served, whether they are whole now or not: nothing of these is ever given back."""
+    half: bool = True
+    """Whether a rank of what is not placed is on a node."""
 
 
 class Decision(NamedTuple):
@@ -61,7 +66,7 @@ def advance(
     """The next state of a service's gangs.
 
     `turn`: of a gang that may try now, whether it seems to fit; else None. `contested`: others wait for nodes that it wants,
-    so a first try needs a turn, too. `timeout`: seconds that a gang has to be bound in.
+    so a first try needs a turn, too, and what holds no node makes way. `timeout`: seconds that a gang has to be bound in.
     """
     missing = _missing(seen)
     if not any(missing.values()):
@@ -73,7 +78,7 @@ def advance(
         return Decision(Record(_held_back(missing), told, first=told, trying=False), 0.0)
     record = record._replace(waiting=_within(record.waiting, missing))
     if record.trying:
-        return _tried(record, seen, missing, timeout, now)
+        return _tried(record, seen, missing, contested, timeout, now)
     return Decision(record) if turn is None else Decision(_begun(record, seen, turn, now), timeout)
 
 
@@ -93,22 +98,22 @@ def trying(record: Record | None, seen: Seen) -> Numbers:
     return {role: count for role, count in made.items() if count > 0}
 
 
-def _tried(record: Record, seen: Seen, missing: Numbers, timeout: float, now: datetime) -> Decision:
-    """A gang was made: is it bound by now?"""
+def _tried(record: Record, seen: Seen, missing: Numbers, contested: bool, timeout: float, now: datetime) -> Decision:
+    """A gang was made: is it bound by now? Who holds no node gives back for others only."""
+    told, idle = now.isoformat(timespec="seconds"), not record.since
     if all(count <= record.waiting.get(role, 0) for role, count in missing.items()):
         # It is, and others of the service wait.
-        told = now.isoformat(timespec="seconds")
         return Decision(record._replace(since=told, tries=0, first=told, trying=False))
     since = quantity.moment(record.since, now) or now
     left = timeout - (now - since).total_seconds()
-    if left > 0:
+    if left > 0 and (seen.half or not idle):
         return Decision(record._replace(since=since.isoformat(timespec="seconds")), left)
-    told = now.isoformat(timespec="seconds")
-    back = _held_back(missing)
-    given_back = record._replace(
-        waiting=back, since=told, tries=record.tries + record.sure, first=record.first or told, trying=False, sure=False
-    )
-    return Decision(given_back, failed=True)
+    first = record.first or told
+    if not (seen.half or contested):
+        return Decision(record._replace(since="", first=first))
+    waiting, tries = _held_back(missing), record.tries + record.sure
+    given_back = record._replace(waiting=waiting, since=told, tries=tries, first=first, trying=False, sure=False)
+    return Decision(given_back, failed=not idle)
 
 
 def _begun(record: Record, seen: Seen, sure: bool, now: datetime) -> Record:

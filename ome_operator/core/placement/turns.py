@@ -75,9 +75,7 @@ def turns(claims: Iterable[Claim], nodes: Nodes, free: Nodes, now: datetime) -> 
         asked = _plain(claim.needs), here is kept
         if asked not in known:
             known[asked] = bool(here.nodes) and fits(beside(promised, asked[0]), here)
-        if (known[asked] and claim.rested) or (
-            _blind(claim, now) and not contested(claim.needs, active, nodes, waiting=False)
-        ):
+        if (known[asked] and claim.rested) or (_blind(claim, now) and not contested(claim.needs, active, nodes)):
             granted[claim.key] = known[asked]
             promised = merged(beside(promised, asked[0]))
             active.append(claim._replace(trying=True))
@@ -87,10 +85,10 @@ def turns(claims: Iterable[Claim], nodes: Nodes, free: Nodes, now: datetime) -> 
     return Turns(granted, waits)
 
 
-def contested(needs: Needs, others: Iterable[Claim], nodes: Nodes, *, waiting: bool = True) -> bool:
-    """Whether others wait (or try) for nodes that these pods may go on: then a newcomer waits for its turn, too."""
-    rivals = {_plain(claim.needs) for claim in others if claim.trying != waiting}
-    return any(suit(needs, node) and any(suit(other, node) for other in rivals) for node in nodes.values())
+def contested(needs: Needs, others: Iterable[Claim], nodes: Nodes) -> bool:
+    """Whether others want nodes that these pods may go on."""
+    rivals = {_plain(claim.needs) for claim in others}
+    return bool(rivals) and any(suit(needs, node) and any(suit(other, node) for other in rivals) for node in nodes.values())
 
 
 def _why(claim: Claim, fit: bool, keeper: Claim | None, granted: Mapping[str, bool]) -> str:

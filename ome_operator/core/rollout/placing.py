@@ -13,6 +13,7 @@ from ome_operator import keys
 from ome_operator.core.observed.slices import Slice, group_number, is_leader_set, started
 from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.placement.demand import elsewhere
+from ome_operator.core.placement.fit import lacks
 from ome_operator.core.placement.gangs import Decision, Numbers, Record, Seen, advance, gang, rested, trying
 from ome_operator.core.placement.turns import Claim, contested
 from ome_operator.core.plan import Delete
@@ -27,7 +28,9 @@ from ome_operator.core.rollout.step import RolloutStep
 ON_DEMAND = 1200.0
 """Seconds that a gang has whose nodes come on demand: a cloud needs minutes for a machine with GPUs."""
 LOOK = 30.0
-"""Seconds until a gang that waits looks again, should no event have woken it."""
+"""Seconds until a gang that waits, with pods or without, looks again, should no event have woken it."""
+LONGEST = 300
+"""Characters that a status keeps of why pods could not be created."""
 
 
 class Placing(NamedTuple):
@@ -43,6 +46,8 @@ class Placing(NamedTuple):
     again: float | None = None
     waits: str = ""
     """For what it waits, "" where it does not, or nobody knows."""
+    refused: str = ""
+    """Why pods could not be created in its last try."""
 
 
 PLACED = Placing({}, {}, {})
@@ -59,37 +64,59 @@ def place(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held: bool) 
         return PLACED
     found = snapshot.slices.get(target, Slice(target, (), ()))
     served = _served(snapshot, roles, share, found)
-    bound = {name: len(members.on_nodes(name, role.size, found)) for name, role in roles.items()}
-    seen = Seen(share, bound, {name: len(numbers) for name, numbers in served.items()})
+    seen = _seen(roles, share, served, found)
     before, told = _record(snapshot, found), snapshot.observed.turn
     if held or (before is not None and not before.trying and not any(share.values())):  # or what it gave back still ends
-        placing = _placing(snapshot, roles, seen, served, Decision(before), {})
-        return placing if before is None or before.trying else placing._replace(claim=None)  # no turn is spent on it
+        # No turn is spent on it, and nobody waits for room that only it could give back.
+        return _placing(snapshot, roles, seen, served, Decision(before), {})._replace(claim=None)
     replaces = any(started(other) for name, other in snapshot.slices.items() if name != target)
     new = before is None and not replaces and not any(members.existing(name, found) for name in roles)
+    wanted = new or (before is not None and before.trying and not seen.half)
     on_demand = told.coming or snapshot.service.annotations.get(keys.IGNORE_FIT) == "true"
     decision = advance(
         before,
         seen,
         turn=told.sure,
-        contested=new and _contested(snapshot, roles, share),
+        contested=wanted and _contested(snapshot, roles, share, new),
         timeout=ON_DEMAND if on_demand else deps.gang_timeout,
         now=snapshot.now,
     )
+    if decision.failed and decision.record is not None:
+        decision = decision._replace(record=decision.record._replace(refused=_refused(snapshot)))
     return _placing(snapshot, roles, seen, served, decision, _room(snapshot, intent, roles))
 
 
-def _contested(snapshot: Snapshot, roles: Mapping[str, Stored], share: Numbers) -> bool:
-    """Whether a newcomer waits for its turn, too. Of a PriorityClass that is not known to be no better than those of all who
-    wait it tries at once: preemption has to see its pods.
+def _seen(roles: Mapping[str, Stored], share: Numbers, served: Mapping[str, frozenset[int]], found: Slice) -> Seen:
+    """The groups as they are on nodes."""
+    bound = {name: members.on_nodes(name, role.size, found) for name, role in roles.items()}
+    founded = all(bound[name] | served[name] for name in roles if share.get(name))
+    placed = {name: served[name] | (bound[name] if founded else frozenset()) for name in roles}
+    pods = (pod for name in roles for pod in members.pods(name, found) if pod.group not in placed[name])
+    half = any(pod.node and not pod.deleting for pod in pods)
+    return Seen(share, {name: len(bound[name]) for name in roles}, {name: len(served[name]) for name in roles}, half)
+
+
+def _contested(snapshot: Snapshot, roles: Mapping[str, Stored], share: Numbers, new: bool) -> bool:
+    """Whether a newcomer waits for its turn, too, or what is there and holds no node makes way: for those that wait, and for
+    the room that a service which serves makes for itself. A newcomer waits for nobody whom the nodes of the cluster cannot
+    hold; of a PriorityClass that is not known to be no better than those of all who wait it tries at once: preemption has to
+    see its pods.
     """
-    rivals = [claim for claim in snapshot.observed.turn.rivals if not claim.trying]
-    if mine := _priority_class(roles):
+    nodes = snapshot.deps.nodes
+    rivals = [claim for claim in snapshot.observed.turn.rivals if not claim.trying or (claim.serves and not new)]
+    rivals = [claim for claim in rivals if not (new and lacks(claim.needs, nodes))]
+    if new and (mine := _priority_class(roles)):
         known = max(
             (claim.priority for claim in snapshot.observed.turn.rivals if claim.priority_class == mine), default=None
         )
         rivals = [claim for claim in rivals if known is not None and claim.priority >= known]
-    return contested(needs(roles, share, snapshot.service.namespace, True), rivals, snapshot.deps.nodes)
+    return bool(rivals) and contested(needs(roles, share, snapshot.service.namespace, True), rivals, nodes)
+
+
+def _refused(snapshot: Snapshot) -> str:
+    """Why the pods of a StatefulSet could not be created."""
+    told, there = snapshot.observed.failures.items(), snapshot.observed.children
+    return next((why[:LONGEST] for key, why in told if why and key[0] == "StatefulSet" and key in there), "")
 
 
 def _priority_class(roles: Mapping[str, Stored]) -> str:
@@ -137,11 +164,11 @@ def _placing(
         priority_class=pods,
         failed=decision.failed,
     )
-    again = decision.again if record.trying or decision.again is not None else LOOK
+    again = LOOK if decision.again is None else decision.again
     waits = "" if record.trying else snapshot.observed.turn.waits
     revision = next(iter(roles.values())).leader["metadata"]["labels"][keys.REVISION]
     stored = {"revision": revision, **record._asdict()}
-    return Placing(stored, record.waiting, served, claim if groups else None, again, waits)
+    return Placing(stored, record.waiting, served, claim if groups else None, again, waits, record.refused)
 
 
 def _record(snapshot: Snapshot, found: Slice) -> Record | None:

@@ -5,9 +5,11 @@ import tracemalloc
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from ome_operator.core.observed.objects import Node, Observed, Ref
 from ome_operator.core.sync import sync
-from ome_operator.recorder.passes import Around, Ear, Pass
+from ome_operator.recorder.passes import Around, Ear, Pass, looked_at
 from ome_operator.recorder.store import PASSES, Recorder
 from tests.support.shapes import Shape
 from tests.support.simulator import World
@@ -97,6 +99,19 @@ def test_a_table_of_nodes_counts_once_for_all_services_and_goes_with_the_last() 
     for number in range(2):
         kept.forget(ref(number))
     assert kept.bytes == 0
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_nodes_are_written_where_a_pass_rests_on_them(waits: bool) -> None:
+    """With gangs, which are on by default: not 5,000 nodes for each pass of a service that is placed."""
+    nodes = {f"n{number}": Node(f"n{number}", 1, {}, True, 8) for number in range(10)}
+    deps = replace(WORLD.deps, nodes=nodes, gang_timeout=60.0)
+    stored = {"placement": {"revision": WORLD.service.status["revision"], "waiting": {"engine": 1}, "trying": False}}
+    service = replace(WORLD.service, status={**WORLD.service.status, **(stored if waits else {})})
+    on = tuple(pod._replace(node=f"n{number % 2}") for number, pod in enumerate(SEEN.pods))
+    ear = Ear(service, deps, replace(SEEN, pods=on))
+    found = ear.heard(WORLD.now, sync(service, ear.deps, ear.observed, WORLD.now), Around())
+    assert looked_at(found).keys() == (nodes.keys() if waits else {"n0", "n1"})
 
 
 def test_what_is_counted_is_at_least_what_is_held() -> None:

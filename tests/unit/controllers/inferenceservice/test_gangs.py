@@ -8,8 +8,8 @@ from ome_operator.cache.occupancy import Occupancy
 from ome_operator.controllers.inferenceservice import gangs as module
 from ome_operator.controllers.inferenceservice.foreign_pods import ForeignPods
 from ome_operator.controllers.inferenceservice.gangs import Gangs
-from ome_operator.core.observed.objects import Deps, Node, Ref
-from ome_operator.core.placement.demand import Demand
+from ome_operator.core.observed.objects import NO_TURN, Deps, Node, Ref
+from ome_operator.core.placement.demand import Demand, Expression
 from ome_operator.core.placement.fit import Need
 from ome_operator.core.placement.turns import Claim
 from tests.support.fake_api import FakeApi
@@ -136,3 +136,31 @@ def test_what_is_missing_is_said_from_the_moment_on_in_which_a_try_may_end() -> 
     tries = {"placement": {"trying": True, "since": "T0"}}
     assert made.turn(A, tries, NOW).waits == ""
     assert made.turn(A, tries, NOW + timedelta(seconds=60)).waits == "engine needs 4 nodes: there are 3 nodes"
+
+
+def test_who_holds_no_node_makes_way_for_who_asks_for_the_same_nodes_alone() -> None:
+    made, woken = gangs(2)
+    idle = claim(A, 2, trying=True)._replace(since=0.0)
+    made.tell(A, idle)
+    elsewhere = Need(("engine",), "engine", Demand(selector=(Expression("pool", "In", ("x",)),)), 1)
+    made.tell(B, claim(B, 1)._replace(needs=(elsewhere,)))
+    made.tell(B, claim(B, 1, trying=True))
+    assert woken == []
+    made.tell(B, claim(B, 1))
+    assert woken == ["a"]
+    made.tell(B, claim(B, 2))
+    assert woken == ["a"], "it was told"
+    made.tell(B, None)
+    made.tell(B, claim(B, 1, trying=True)._replace(serves=True))
+    assert woken == ["a", "a"]
+
+
+def test_a_pass_costs_nothing_of_what_others_want_while_nobody_waits(monkeypatch: Any) -> None:
+    """A thousand services come up, and none of them carries the claims of all others."""
+    made, _ = gangs(4)
+    monkeypatch.setattr(module, "turns", None)
+    for at in range(100):
+        made.tell(Ref("InferenceService", "ns", f"s{at}"), claim(B, 1, trying=True))
+    assert made.turn(A, {}, NOW) == NO_TURN
+    made.tell(B, claim(B, 9))
+    assert made.turn(A, {}, NOW).rivals == (claim(B, 9),), "whose turn it is, who waits asks"

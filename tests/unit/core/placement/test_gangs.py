@@ -42,3 +42,49 @@ def test_the_priority_of_its_pods_is_kept_while_it_has_none() -> None:
     assert ended.record is not None and ended.record.priority == 7
     again = after(ended.record, 100, 60, turn=True)
     assert again.record is not None and again.record.trying and again.record.priority == 7
+
+
+PENDING = ASKED._replace(half=False)
+HALF = Seen({"engine": 1, "decoder": 1}, {"engine": 1}, {}, half=True)
+
+
+def idle(hours: float = 1.0) -> Record:
+    """Of a service whose pods have held no node for so long."""
+    record = after(None, 0, 60, PENDING).record
+    for second in (59, 60, 3600 * hours):
+        decision = after(record, second, 60, PENDING)
+        assert decision.record is not None and decision.record.trying and not decision.failed
+        record = decision.record
+    assert record is not None and record.since == ""
+    return record
+
+
+def test_pods_that_hold_no_node_stay_for_autoscalers_and_preemption_to_see() -> None:
+    """For autoscalers that say nothing, while volumes are made, while the scheduler is down: they free nothing."""
+    assert idle(24).waiting == {}
+
+
+def test_the_time_of_a_try_begins_when_its_first_rank_comes_to_a_node() -> None:
+    """The nodes of an autoscaler come one by one."""
+    begun = after(idle(), 4000, 60, HALF)
+    assert begun.again == 60 and begun.record is not None and begun.record.trying
+    going = after(begun.record, 4059, 60, HALF)
+    assert going.again == 1
+    ended = after(going.record, 4060, 60, HALF)
+    assert ended.failed and ended.record is not None and ended.record.waiting == {"engine": 1, "decoder": 1}
+
+
+def test_pods_that_hold_no_node_make_way_for_others_and_lose_no_place_in_the_order() -> None:
+    now = NOW + timedelta(seconds=7200)
+    made_way = advance(idle(), PENDING, turn=None, contested=True, timeout=60, now=now)
+    assert made_way.record is not None and made_way.record.waiting == {"engine": 1, "decoder": 1}
+    assert not made_way.failed, "no try ended: nobody reads what strangers hold"
+    assert made_way.record.first == (NOW + timedelta(seconds=60)).isoformat()
+
+
+def test_a_try_that_is_contested_has_its_time_all_the_same() -> None:
+    record = after(None, 0, 60, PENDING).record
+    for second, trying in ((30, True), (60, False)):
+        now = NOW + timedelta(seconds=second)
+        record = advance(record, PENDING, turn=None, contested=True, timeout=60, now=now).record
+        assert record is not None and record.trying is trying

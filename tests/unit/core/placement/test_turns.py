@@ -95,11 +95,11 @@ def test_why_it_waits() -> None:
     assert sorted(told) == ["", "", "", "nodes are kept for large just now"], "in ten of forty minutes"
 
 
-def test_a_newcomer_is_contested_by_those_that_wait_for_its_nodes() -> None:
+def test_who_wants_the_same_nodes_contests_them() -> None:
     on = nodes(a=2, b=2)
     assert contested(needs(1), [claim("w", 3, "a")], on)
     assert not contested(needs(1, "b"), [claim("w", 3, "a")], on)
-    assert not contested(needs(1), [claim("w", 3, "a", trying=True)], on)
+    assert not contested(needs(1), [], on)
 
 
 def test_a_thousand_that_wait_for_the_same_are_a_single_question(monkeypatch: Any) -> None:

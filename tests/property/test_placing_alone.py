@@ -1,0 +1,141 @@
+"""A whole service whose pods get few nodes, or none: passes of `sync` beside rivals that only ask."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from ome_operator import keys
+from ome_operator.core.observed.objects import Turn
+from ome_operator.core.placement.demand import Demand
+from ome_operator.core.placement.fit import Need
+from ome_operator.core.placement.turns import Claim
+from tests.support.placing import TIMEOUT, Race, role
+from tests.support.shapes import Shape
+from tests.support.simulator import World
+
+
+def alone(nodes: int, placed: int, size: int = 2) -> World:
+    """A service without others; so many of its pods are on nodes."""
+    shape = Shape(size=size, engines=1, decoders=1, router=False)
+    world = World(shape.service(), replace(shape.deps(), nodes=Race({"a": shape}, nodes, 1).nodes, gang_timeout=TIMEOUT), 1)
+    world.healthy = lambda _: False
+    world.run(5)
+    assert len(world.alive()) == 2 * size
+    put(world, placed)
+    return world
+
+
+def put(world: World, placed: int) -> None:
+    """So many pods are on nodes."""
+    for number, pod in enumerate(world.pods.values()):
+        pod.node = f"n{number}" if number < placed else ""
+
+
+def later(world: World, seconds: float) -> None:
+    """Time passes, with a pass every few seconds."""
+    until = world.now + timedelta(seconds=seconds)
+    while world.now < until:
+        world.now += timedelta(seconds=5)
+        world.run(1)
+
+
+WAITS = Claim("ns/w", (Need(("engine",), "engine", Demand(requests=(("nvidia.com/gpu", 1),)), 9),), trying=False)
+
+
+@pytest.mark.parametrize("rival", [None, WAITS, WAITS._replace(trying=True, serves=True), WAITS._replace(trying=True)])
+def test_pods_on_no_node_are_taken_back_only_for_others(rival: Claim | None) -> None:
+    """Who waits for the same nodes, or who serves and makes room: there the pods would take half of what becomes free."""
+    world = alone(4, 0)
+    before = world.alive()
+    later(world, 3600)
+    assert world.alive() == before
+    world.turn = Turn(rivals=(rival,) if rival else ())
+    world.run(10)
+    makes_way = rival is not None and (rival.serves or not rival.trying)
+    assert world.alive() == ({} if makes_way else before)
+
+
+@pytest.mark.parametrize("placed", [0, 3])
+def test_who_is_frozen_keeps_nobody_from_nodes(placed: int) -> None:
+    """It can give nothing back for as long as that lasts: those that wait have their turn beside it."""
+    world = alone(4, placed)
+    claim = world.sync().claim
+    assert claim is not None and claim.trying
+    world.edit(replace(world.service, annotations={keys.FREEZE: "me"}))
+    before = world.alive()
+    later(world, 600)
+    assert world.sync().claim is None and world.alive() == before
+    world.edit(replace(world.service, annotations={}))
+    assert world.sync().claim is not None
+
+
+def test_nodes_that_come_after_an_hour_have_their_time_from_the_first_on() -> None:
+    world = alone(4, 0)
+    later(world, 3600)
+    before = world.alive()
+    put(world, 1)
+    later(world, 50)
+    assert world.alive() == before
+    put(world, 4)
+    later(world, 3600)
+    assert world.alive() == before
+
+
+@pytest.mark.parametrize("ranks", [0, 1])
+def test_a_further_group_is_given_back_alone_and_only_where_it_holds_a_node(ranks: int) -> None:
+    """As an autoscaler of pods asks for it: the groups that are there are placed, whether they have served or not."""
+    shape = Shape(size=2, engines=2, decoders=1, router=False)
+    world = World(shape.service(), replace(shape.deps(), nodes=Race({"a": shape}, 6, 1).nodes, gang_timeout=TIMEOUT), 1)
+    world.healthy = lambda _: False
+    world.run(5)
+    further = [pod for pod in world.pods.values() if role(pod) == "engine" and pod.group == 1]
+    for number, pod in enumerate(world.pods.values()):
+        pod.node = "" if pod in further[ranks:] else f"n{number}"
+    before = world.alive().keys()
+    later(world, 600)
+    gone = {pod.name for pod in further} if ranks else set()
+    assert world.alive().keys() == before - gone
+
+
+@pytest.mark.parametrize("beside", [(), (WAITS,)])
+def test_an_upgrade_takes_nothing_from_what_serves(beside: tuple[Claim, ...]) -> None:
+    """The default came with a new version: services that run have no record of it, and some have just lost a rank."""
+    shape = Shape(size=2, engines=2, decoders=1, router=False)
+    nodes = Race({"a": shape}, 6, 1).nodes
+    world = World(shape.service(), replace(shape.deps(), nodes=nodes), 1)
+    world.run(1)
+    while world.condition("Ready").get("status") != "True":
+        world.run(1)
+        for number, pod in enumerate(world.pods.values()):
+            pod.node = f"n{number}"
+    assert "placement" not in world.service.status
+    lost = next(pod for pod in world.pods.values() if role(pod) == "decoder")
+    lost.node, lost.ready = "", False
+    world.healthy = lambda pod: pod is not lost
+    before = world.alive().keys() - {lost.name}
+    world.turn = Turn(rivals=beside)
+    world.edit(deps=replace(world.deps, gang_timeout=TIMEOUT))
+    later(world, 3600)
+    assert before <= world.alive().keys()
+
+
+def test_who_waits_has_its_pods_again_when_gangs_are_switched_off() -> None:
+    world = alone(4, 3)
+    later(world, 70)
+    assert world.alive() == {} and world.service.status["placement"]
+    world.edit(deps=replace(world.deps, gang_timeout=0.0))
+    world.run(5)
+    assert len(world.alive()) == 4 and not world.service.status.get("placement")
+
+
+def test_what_a_quota_said_is_told_while_it_waits() -> None:
+    """The objects that were told so are gone."""
+    world = alone(4, 2)
+    key = next(key for key in world.children if key[0] == "StatefulSet")
+    plain = world.observed
+    world.observed = lambda: replace(plain(), failures={key: "exceeded quota: gpus"})  # type: ignore[method-assign]
+    later(world, 70)
+    assert world.alive() == {}
+    said = world.condition("EngineReady")["message"]
+    assert said.endswith("; in its last try pods could not be created: exceeded quota: gpus")
