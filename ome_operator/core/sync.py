@@ -19,7 +19,7 @@ from ome_operator.core.observed.objects import Deps, Observed, Ref
 from ome_operator.core.observed.slices import nameless
 from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.plan import Plan
-from ome_operator.core.reasons import ANOTHER, ORDER, READY, Reason
+from ome_operator.core.reasons import ANOTHER, ORDER, READY, ROLLED_OUT, Reason
 from ome_operator.core.recovery.recover import recover
 from ome_operator.core.report import report
 from ome_operator.core.resolve.inputs import resolve
@@ -118,7 +118,7 @@ def _told(decided: Decided, work: Plan, said: dict[str, Any]) -> Plan:
     before = snapshot.service.status
     # By what is said now: no event follows our own write of the status, and others wait for this service's turn to end.
     waits = _pending(snapshot, intent, said)
-    failed = intent.aim.rejection is not None or decided.clock.left == 0
+    failed = intent.aim.rejection is not None or decided.clock.left == 0 or _refused(said)
     return replace(
         work,
         status=said,
@@ -129,6 +129,12 @@ def _told(decided: Decided, work: Plan, said: dict[str, Any]) -> Plan:
             intent.epochs, waits, failed=failed, current=intent.current, status=said, now=snapshot.now
         ),
     )
+
+
+def _refused(status: Mapping[str, Any]) -> bool:
+    """Whether what was asked for cannot begin until somebody edits it."""
+    why = {each["type"]: each["reason"] for each in status["conditions"]}.get(ROLLED_OUT)
+    return why in (Reason.DRY_RUN_REFUSED, Reason.CONFIGURATION_REFUSED)
 
 
 def _ways(snapshot: Snapshot, intent: Intent) -> Iterator[str]:

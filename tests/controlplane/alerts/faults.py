@@ -74,9 +74,12 @@ def _(bed: Bed) -> Iterator[None]:
     there, absent = bed.namespace(), "not-there"
     bed.later(bed.rig.delete, "Namespace", "", absent)
     bed.later(bed.operate)
+    bed.later(bed.rig.install)
+    bed.rig.install(f"watchNamespaces={{{there}}}")
     bed.operate("--watch-namespace", there, "--watch-namespace", absent)
     yield
     bed.rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": absent}})
+    bed.rig.install(f"watchNamespaces={{{there},{absent}}}")
     bed.rig.wait("it is watched", lambda: bed.asked.ask(f'ome_namespace_watched{{namespace="{absent}"}} == 1'), 60)
 
 

@@ -151,3 +151,19 @@ def test_what_did_not_become_whole_in_time_fails_the_edit(back: bool) -> None:
     world.deps = numbered(shape, 3)
     world.settle()
     assert world.sync().stands[RUNTIME].state != EditState.FAILED, "the runtime was put back"
+
+
+def test_an_edit_that_is_refused_fails_before_it_begins() -> None:
+    """Else its wave would be told to roll for ever, and nobody would look."""
+    world = World(Shape().service(), numbered(Shape(), 1), 3)
+    world.settle()
+    world.verdict = lambda revision: "Invalid: imagePullPolicy"
+    world.deps = numbered(Shape(image="b"), 2)
+    world.settle()
+    assert conditions(world.sync())["RolledOut"] == ("False", "DryRunRefused")
+    assert world.sync().stands[RUNTIME].state == EditState.FAILED and conditions(world.sync())["Ready"][0] == "True"
+    world.verdict = lambda revision: ""
+    world.deps = numbered(Shape(image="c"), 3)
+    assert world.sync().stands[RUNTIME].state == EditState.PENDING, "another edit is another try"
+    world.settle()
+    assert world.sync().stands[RUNTIME].state == EditState.DONE
