@@ -30,21 +30,30 @@ that part never fire.
 
 _FAULTS = """## Faults
 
-Each ran once, on two cores beside other tests, in a Prometheus that asks every second; no other alert fired from the
-beginning of the fault until all was well. Seconds are from the fault until the alert fires, and from the fault's end until
-it has cleared, with times divided as said. `tests/controlplane/alerts/faults.py` has the faults (`make soak`), and says of
-each other alert why it has none; nine of them have not run yet.
+Each ran (2026-11-25) on two cores beside other tests, in a Prometheus that asks every second. No other alert fired from the
+beginning of the fault until all was well, but OmeRolloutFailed with OmeWaveStopped. Seconds are from the fault until the
+alert fires, and from the fault's end until it has cleared, with times divided as said.
+`tests/controlplane/alerts/faults.py` has the faults (`make soak`), and says of each other alert why it has none.
 
 | alert | fault | divided by | fires | clears |
 |---|---|---|---|---|
 | OmeNobodyLeads | the operator is killed | 10 | 10 s | 1 s |
+| OmeNamespaceNotWatched | the operator is to watch a namespace that is not there | 10 | 30 s | 0 s |
+| OmeRival | another operator of the same class runs | 10 | 91 s | 30 s |
+| OmePoliciesAbsent | the operator runs as an administrator, whom no policy binds | 10 | 91 s | 0 s |
+| OmeServiceNotReady | nobody has the model of a service | 50 | 91 s | 1 s |
 | OmeRolloutFailed | the API server refuses an edit | 10 | 31 s | 0 s |
-| OmeGroupsFailed | a leader hangs, and its group may not be recycled | 10 | 9 s | 1 s |
-| OmeSystemicFault | both leaders are silent at once | 10 | 13 s | 1 s |
-| OmeGpusWasted | a leader with GPUs hangs, and nothing is recycled | 60 | 32 s | 1 s |
-| OmeGangWaits | two services want 12 of 16 nodes each | 360 | 16 s | 1 s |
+| OmeRolloutOld | an edit asks for nodes that there are not | 100 | 151 s | 1 s |
+| OmeWaveStopped | the API server refuses an edit of a runtime for every service | 10 | 31 s | 1 s |
+| OmeGroupsFailed | a leader hangs, and its group may not be recycled | 10 | 9 s | 0 s |
+| OmeSystemicFault | both leaders are silent at once | 10 | 13 s | 2 s |
+| OmeGroupsRecycle | a rank is lost three times, beside a leader on the same node | 20 | 0 s | 159 s |
+| OmeGpusWasted | a leader with GPUs hangs, and nothing is recycled | 60 | 31 s | 1 s |
+| OmeGangWaits | two services want 12 of 16 nodes each | 360 | 17 s | 0 s |
 | OmeBrakeForgotten | a person freezes a service | 2880 | 21 s | 1 s |
-| OmeNodesUnready | a node is cordoned | 60 | 31 s | 2 s |
+| OmeNodesUnready | a node is cordoned | 60 | 32 s | 1 s |
+| OmeWeightsFailed | an agent is to fetch a revision that the hub has not | 10 | 62 s | 1 s |
+| OmeWeightsStall | an agent is killed in the middle of a model | 10 | 121 s | 1 s |
 | OmeRouterErrors | engines answer 500 to a real router (`tests/router/test_alert.py`) | 10 | 32 s | 28 s |
 """
 
