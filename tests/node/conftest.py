@@ -85,14 +85,11 @@ def ours() -> None:
 def real(request: pytest.FixtureRequest, steps: Steps, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Real nodes that have the image of busybox: one beside two simulated ones of 8 H200 GPUs, or two workers of kind's."""
     clusters.sweep()
-    if ON_KIND:
-        request.getfixturevalue("docker")
-        with workers(steps) as cluster:
-            yield cluster
-    else:
-        request.getfixturevalue("machine")
-        with node_of_ours(steps, tmp_path_factory.mktemp("busybox")) as cluster:
-            yield cluster
+    request.getfixturevalue("docker" if ON_KIND else "machine")
+    with workers(steps) if ON_KIND else node_of_ours(steps) as cluster:
+        with steps.measure("image of busybox"):
+            cluster.load_image(busybox.image(tmp_path_factory.mktemp("busybox")))
+        yield cluster
 
 
 @contextmanager
@@ -110,7 +107,7 @@ def workers(steps: Steps) -> Iterator[Cluster]:
 
 
 @contextmanager
-def node_of_ours(steps: Steps, folder: Path) -> Iterator[Cluster]:
+def node_of_ours(steps: Steps) -> Iterator[Cluster]:
     """The node is a kubelet on this machine."""
     with steps.measure("packages"):
         requirements.require()
@@ -120,8 +117,6 @@ def node_of_ours(steps: Steps, folder: Path) -> Iterator[Cluster]:
     try:
         with steps.measure("up, until the node is Ready"):
             cluster = Cluster.up(name, nodes=2, real_node=True)
-        with steps.measure("image of busybox"):
-            cluster.load_image(busybox.image(folder))
         yield cluster
     finally:
         with steps.measure("down"):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ome_local.realnode.spec import NAME, PLACED
+from ome_local.realnode.spec import PLACED
 from tests.node.serving.test_benchmarks import sample
 from tests.support import yamls
 from tests.support.busybox import REFERENCE
@@ -21,7 +21,7 @@ WATCHED_S = 45.0
 
 @pytest.fixture(scope="module")
 def place(serving: Rig) -> Iterator[str]:
-    """A namespace, a runtime of small pods for the real node, and a model of which the node has no directory."""
+    """A namespace, a runtime of small pods for real nodes, and a model of which no node has a directory."""
     serving.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
     box = {**yamls.container(image=REFERENCE), "command": ["/bin/sh", "-c", ENDS], "args": []}
     box["readinessProbe"] = {"exec": {"command": ["/bin/sh", "-c", "exit 1"]}}  # else it is ready until it ends
@@ -33,11 +33,12 @@ def place(serving: Rig) -> Iterator[str]:
     nope = yamls.model("nope")
     nope["spec"]["storage"]["path"] = "/var/lib/ome/models/nope"
     serving.cluster.apply(nope)
-    serving.cluster.kubectl("label", "node", NAME, "models.ome.io/clusterbasemodel.nope=Ready")
+    nodes = ("label", "node", *serving.cluster.real_nodes)
+    serving.cluster.kubectl(*nodes, "models.ome.io/clusterbasemodel.nope=Ready")
     yield SPACE
     serving.cluster.kubectl("delete", "namespace", SPACE)
     serving.cluster.kubectl("delete", "clusterservingruntime/ends", "clusterbasemodel/nope")
-    serving.cluster.kubectl("label", "node", NAME, "models.ome.io/clusterbasemodel.nope-")
+    serving.cluster.kubectl(*nodes, "models.ome.io/clusterbasemodel.nope-")
 
 
 def test_a_model_whose_directory_is_not_there(serving: Rig, place: str) -> None:
