@@ -1,20 +1,24 @@
-"""What `ome generate` writes, on a real API server and with the operator."""
+"""What `ome generate` and `ome plan` write, on a real API server and with the operator."""
 
 import itertools
 import random
+import re
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
+import pytest
 import yaml
 from typer.testing import CliRunner
 
+from ome_operator.cli.app import app as ome
 from ome_operator.cli.generate import app, bookshelf
 from ome_operator.cookbook.ask import Ask, RefusedError
 from ome_operator.cookbook.layout import Proposal, plan
 from ome_operator.cookbook.library import engine, engines
 from ome_operator.cookbook.manifests import manifests
 from tests.conftest import SOAK
-from tests.support.rig import Rig
+from tests.support.rig import ROOT, Rig
 
 MODEL = "kimi-k2-instruct"
 SAMPLE = 60
@@ -51,11 +55,39 @@ def generated(name: str, *options: str) -> str:
     return made.stdout
 
 
-def test_what_is_piped_into_kubectl_becomes_ready(rig: Rig) -> None:
-    """Two copies of TP 16 behind a router, and prefill (two groups) and decode apart, side by side on 12 of 16 nodes."""
+@pytest.fixture
+def everywhere(rig: Rig) -> None:
+    """Every node has the model."""
     for node in rig.all("Node", ""):
         label = {f"models.ome.io/clusterbasemodel.{MODEL}": "Ready"}
         rig.patch("Node", "", node["metadata"]["name"], {"metadata": {"labels": label}})
+
+
+def test_the_plan_of_the_page_becomes_ready(rig: Rig, everywhere: None, tmp_path: Path) -> None:
+    """docs/sizing.md: from the lengths of requests to a service on simulated nodes, by the page's own command."""
+    page = (ROOT / "docs/sizing.md").read_text(encoding="utf-8")
+    (words,) = re.findall(r'^plan="ome (plan [^"]+)"$', page, re.MULTILINE)
+    (told,) = re.findall(r"agents\.yaml +# (.+)$", page, re.MULTILINE)
+    assert told == "4 groups of 2 nodes for prefill, a group of 7 for decode"
+    planned = CliRunner().invoke(ome, [*words.split(), "-o", "yaml"])
+    assert planned.exit_code == 0, planned.output
+    file = tmp_path / "agents.yaml"
+    file.write_text(planned.stdout)
+    linted = CliRunner().invoke(ome, ["lint", "-f", str(file), "--strict"])
+    assert linted.exit_code == 0, linted.output
+    try:
+        rig.cluster.kubectl("apply", "-f", str(file))
+        status = rig.ready(MODEL, MODEL, 60)["status"]
+        assert {component: part["ready"] for component, part in status["components"].items()} == {
+            "engine": "8/8", "decoder": "7/7", "router": "1/1",
+        }  # fmt: skip
+        assert [group["phase"] for group in status["groups"]] == ["Ready"] * 5
+    finally:
+        gone(rig, MODEL)
+
+
+def test_what_is_piped_into_kubectl_becomes_ready(rig: Rig, everywhere: None) -> None:
+    """Two copies of TP 16 behind a router, and prefill (two groups) and decode apart, side by side on 12 of 16 nodes."""
     options = {
         "generated-tp": ("--strategy", "tp", "--tp", "16", "--nodes", "4", "--tool-call-parser"),
         "generated-pd": ("--strategy", "pd", "--prefill-nodes", "4", "--decode-nodes", "4", "--prefill-groups", "2"),
@@ -74,10 +106,15 @@ def test_what_is_piped_into_kubectl_becomes_ready(rig: Rig) -> None:
             pods = [one for one in rig.all("Pod", name) if one["metadata"]["labels"]["component"] != "router"]
             assert {one["spec"]["nodeSelector"]["nvidia.com/gpu.product"] for one in pods} == {"NVIDIA-H200"}
     finally:
-        for name in options:
-            rig.delete("InferenceService", name, name)
-        for name in options:
-            rig.wait(f"{name} gone", lambda name=name: not rig.all("Pod", name), 60)
-        for runtime in rig.all("ClusterServingRuntime", ""):
-            if runtime["metadata"]["name"].startswith("generated"):
-                rig.delete("ClusterServingRuntime", "", runtime["metadata"]["name"])
+        gone(rig, *options)
+
+
+def gone(rig: Rig, *names: str) -> None:
+    """Services, each in a namespace of its own name, and runtimes that `ome generate` made for them."""
+    for name in names:
+        rig.delete("InferenceService", name, name)
+    for name in names:
+        rig.wait(f"{name} gone", lambda name=name: not rig.all("Pod", name), 60)
+    for runtime in rig.all("ClusterServingRuntime", ""):
+        if runtime["metadata"]["name"].startswith(names):
+            rig.delete("ClusterServingRuntime", "", runtime["metadata"]["name"])
