@@ -20,7 +20,8 @@ def labelled(found: Labelled) -> Iterator[Row]:
         )
         slowest = max(wave.edits_s, default=0.0)
         yield Row(
-            f"  the slowest of {len(wave.edits_s)} edits of a service meanwhile",
+            f"  the slowest of {len(wave.edits_s)} edits of a service meanwhile (floor: as many bare writes)",
+            f"{max(wave.floors_s):.2f} s" if wave.floors_s else "",
             operator=f"{slowest:.2f} s" if wave.edits_s else "none ended",
             aim=f"<= {EDIT_S:g} s",
             met=bool(wave.edits_s) and slowest <= EDIT_S,

@@ -3,6 +3,7 @@ edit of a service waits meanwhile.
 """
 
 import asyncio
+import itertools
 import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -21,6 +22,10 @@ LISTED = ("Node", KIND, "ClusterServingRuntime", "InferenceService", "Pod", "Sta
 CHANGES = 20
 """Labels of a node that change one after the other in the second wave."""
 EDIT_EVERY_S, POLL_S, WITHIN_S = 0.5, 0.02, 60.0
+WRITES = 2
+"""That an edit costs one after the other: the user's of the spec, and the operator's of the status."""
+
+BARE = "written-by-a-bare-client"
 
 Change = tuple[str, Manifest]
 """A node, and its labels that change."""
@@ -52,7 +57,7 @@ async def _wave(at: Bed, process: Operator, what: str, changes: list[Change], la
     if not await at.settle():
         raise Late(f"labels {what}: the operator did not come to rest before")
     before, began = process.usage().cpu_s, time.monotonic()
-    async with _edits(at.api) as waited:
+    async with _edits(at.api) as (waited, floors):
         await together(
             changes, lanes, lambda change: at.api.merge("Node", "", change[0], {"metadata": {"labels": change[1]}})
         )
@@ -60,33 +65,40 @@ async def _wave(at: Bed, process: Operator, what: str, changes: list[Change], la
         await asyncio.sleep(EDIT_EVERY_S)
     if not await at.settle():
         raise Late(f"labels {what}: the operator does not come to rest")
-    return Labels(what, len(changes), took, process.usage().cpu_s - before, tuple(waited))
+    return Labels(what, len(changes), took, process.usage().cpu_s - before, tuple(waited), tuple(floors))
 
 
 @asynccontextmanager
-async def _edits(api: Api) -> AsyncIterator[list[float]]:
-    """Edits of a service, again and again, and the seconds until the operator had acted on each."""
-    waited: list[float] = []
+async def _edits(api: Api) -> AsyncIterator[tuple[list[float], list[float]]]:
+    """Edits of a service, again and again: the seconds until the operator had acted on each, and of a bare client's writes
+    beside it, which say what the API server alone costs.
+    """
+    waited, floors = list[float](), list[float]()
 
     async def edit() -> None:
-        most = 1
-        while True:
-            most = 3 - most
+        for number in itertools.count():
             sent = time.monotonic()
-            change = {"spec": {"engine": {"maxReplicas": most}}}
+            change = {"spec": {"engine": {"maxReplicas": 1 + number % 2}}}
             made = await api.merge("InferenceService", NAMESPACE, name(0), change)
             await _acted(api, made["metadata"]["generation"])
-            waited.append(time.monotonic() - sent)
+            acted = time.monotonic()
+            for write in range(WRITES):
+                note = {"metadata": {"annotations": {"bench.example.com/write": f"{number}-{write}"}}}
+                await api.merge("ConfigMap", NAMESPACE, BARE, note)
+            waited.append(acted - sent)
+            floors.append(time.monotonic() - acted)
             await asyncio.sleep(EDIT_EVERY_S)
 
+    await api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": BARE, "namespace": NAMESPACE}})
     task = asyncio.create_task(edit())
     try:
-        yield waited
+        yield waited, floors
     finally:
         if task.done():
             task.result()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+        await api.delete("ConfigMap", NAMESPACE, BARE)
 
 
 async def _acted(api: Api, generation: int) -> None:

@@ -213,6 +213,8 @@ class Labels:
     """Of the operator, until it wrote nothing more."""
     edits_s: tuple[float, ...]
     """Of edits of a service meanwhile, each from its request until the operator had acted on it."""
+    floors_s: tuple[float, ...] = ()
+    """Beside each edit: as many writes as it costs, one after the other, by a bare client."""
 
 
 @dataclass(frozen=True)
