@@ -230,7 +230,7 @@ def _become(program: str, name: str | None, words: list[str]) -> None:
     """Replace this process, so that signals, the terminal and the exit code are the program's own."""
     cluster = Cluster.open(layout.chosen(name))
     path = str(cluster.program(program))
-    os.execve(path, [path, *words], cluster.environment())
+    os.execve(path, [path, *words], cluster.environment())  # noqa: S606 a program of the cluster, without a shell
 
 
 def _given(ctx: typer.Context) -> dict[str, Any]:

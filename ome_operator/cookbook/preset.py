@@ -122,7 +122,7 @@ def _filled(plan: Proposal, *, leaders: list[str], **words: Any) -> Filled:
             **words,
         )
     )
-    data = yaml.load(text, Loader=_LOADER)
+    data = yaml.load(text, Loader=_LOADER)  # noqa: S506 a safe loader
     launches = tuple(_launch(one["component"], one) for one in data["launches"])
     for launch in launches:
         for flag in (*launch.flags, *(launch.worker.flags if launch.worker else ())):

@@ -90,7 +90,7 @@ def document(text: str) -> Any:
 def plain(text: str) -> str:
     """A text as it stands in YAML: with quotes only where YAML would read something else without."""
     try:
-        same = text not in _BOOLS and yaml.load(text, Loader=_Loader) == text
+        same = text not in _BOOLS and yaml.load(text, Loader=_Loader) == text  # noqa: S506 a safe loader
     except yaml.YAMLError:
         same = False
     return text if same else json.dumps(text)

@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
-TOKEN = "token"
+TOKEN = "token"  # noqa: S105 the name of it
 """The parameter of the address that is opened first."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
