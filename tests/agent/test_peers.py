@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestServer
 from yarl import URL
 
 from ome_operator.agent.download import Download, Limits
-from ome_operator.agent.peers import Giver, Swarm, serve
+from ome_operator.agent.peers import UPLOADS, Giver, Swarm, serve
 from ome_operator.agent.places import Roots
 from ome_operator.agent.progress import Progress
 from ome_operator.agent.store import Store
@@ -170,6 +170,33 @@ def test_what_a_stranger_is_answered(shown: str, asked: str, status: int, hub: H
             await runner.cleanup()
 
     assert asyncio.run(ask()) == status
+
+
+@pytest.mark.parametrize(("given", "by_peer"), [(UPLOADS - 1, True), (UPLOADS, False)])
+def test_a_peer_gives_so_many_files_at_once(given: int, by_peer: bool, hub: Hub, tmp_path: Path) -> None:
+    """Whoever asks for more is refused, by HEAD and by GET, and takes the file from the hub."""
+    giver = Giver([str(tmp_path / "a")], TOKEN)
+
+    async def ask() -> tuple[set[int], int, int]:
+        await fetch(hub, tmp_path / "a", [])
+        (proven, *_) = place(tmp_path / "a").manifest().files  # type: ignore[union-attr]
+        runner, port = await serve(giver, "127.0.0.1", 0)
+        giver.busy, before, peer = given, hub.total, f"http://127.0.0.1:{port}"
+        where, headers = f"{peer}/files/{proven.hash}", {"Authorization": f"Bearer {TOKEN}"}
+        statuses: set[int] = set()
+        try:
+            for method in ("HEAD", "GET"):
+                async with aiohttp.request(method, where, headers=headers) as answer:
+                    statuses.add(answer.status)
+                    await answer.read()
+            swarm = await fetch(hub, tmp_path / "b", [peer])
+            return statuses, swarm.fetched, hub.total - before
+        finally:
+            await runner.cleanup()
+
+    statuses, fetched, sent = asyncio.run(ask())
+    assert statuses == {200 if by_peer else 503}
+    assert (sent == hub.size) is not by_peer and (fetched > 0) is by_peer
 
 
 def test_a_file_of_which_only_the_size_is_known_is_asked_of_the_source(hub: Hub, tmp_path: Path) -> None:
