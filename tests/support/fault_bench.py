@@ -162,7 +162,7 @@ class Field:
         requests, writes = self.proxy.requests, self.proxy.writes
         self._struck = time.monotonic()
         step.act(life)
-        right_at = self._learn(life) if number == len(self.right) else self._wait_right(life, number, poke, writes)
+        right_at = self._learn(life, writes) if number == len(self.right) else self._wait_right(life, number, poke, writes)
         cost = Cost(right_at - self._struck, self.proxy.requests - requests, self.proxy.writes - writes)
         after = life.starts()
         lost = {place for place, start in before.items() if not step.concerns(place) and after.get(place) != start}
@@ -172,10 +172,12 @@ class Field:
         above = (here - usual for here, usual in zip(cost[1:], self.usual[number][1:], strict=True))
         self.account.costs[self._kind].append(Cost(cost.seconds, *above))
 
-    def _learn(self, life: Life) -> float:
-        """Remember what there is when all is well and nothing is written any more, and since when."""
+    def _learn(self, life: Life, begun: int) -> float:
+        """Remember what there is when all is well and nothing is written any more, and since when. `begun`: how many writes
+        there were before the step, for on a busy machine the first look may come after the last write.
+        """
         state, since = life.state(), time.monotonic()
-        begun, writes, wrote_at, end = self.proxy.writes, self.proxy.writes, since, since + 3 * RIGHT_WITHIN_S
+        writes, wrote_at, end = self.proxy.writes, since, since + 3 * RIGHT_WITHIN_S
         while (now := time.monotonic()) < wrote_at + QUIET_S or writes == begun or not well(state):
             if self.proxy.writes != writes:
                 writes, wrote_at = self.proxy.writes, now
