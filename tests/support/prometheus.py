@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+import signal
 import subprocess
 import time
 import urllib.parse
@@ -15,9 +17,10 @@ from typing import Any, TypeVar
 import pytest
 import yaml
 
-from ome_local import ports, prometheus
+from ome_local import ports, prometheus, spec
 from ome_local.binaries import debian
 from ome_local.binaries.releases import Unavailable
+from ome_local.cluster import Cluster
 from ome_local.components import PORTS
 from ome_local.layout import Layout
 from ome_local.spec import Kept, Spec
@@ -95,6 +98,28 @@ def running(folder: Path, rules: Mapping[str, Any] | None = None) -> Iterator[tu
     finally:
         child.terminate()
         child.wait()
+
+
+@contextmanager
+def joined(cluster: Cluster, rules: Mapping[str, Any] | None = None) -> Iterator[Prometheus]:
+    """A cluster's own Prometheus while the block runs, with these rules or the chart's."""
+    with_it = Cluster.up(cluster.name, **{**vars(cluster.kept.spec), "prometheus": True})
+    made = Prometheus(with_it.prometheus)
+    try:
+        if rules:
+            own = with_it.at.prometheus / "rules.yaml"
+            own.write_text(yaml.safe_dump(rules))
+            prometheus.write(with_it.at, with_it.kept, own)
+            process = with_it.process(prometheus.NAME)
+            assert process is not None
+            process.signal(signal.SIGHUP)  # it reads its configuration again
+            until("it knows the rules", lambda: str(own) in made.get("status/config")["yaml"])
+        yield made
+    finally:
+        for name in prometheus.PROCESSES:
+            with_it.stop(name)
+        spec.save(with_it.at, with_it.kept.with_spec(prometheus=False))
+        shutil.rmtree(with_it.at.prometheus / "data")  # whoever joins within five minutes would still see its last values
 
 
 # --- rules whose times are divided -----------------------------------------------------------------------------------------

@@ -8,17 +8,16 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import pytest
 
-from ome_local import prometheus, spec
-from ome_local.cluster import Cluster
 from ome_operator import keys
 from tests.node.conftest import Steps
 from tests.node.serving.conftest import DIRECT, MINUTES, ON_OUR_NODE, post
 from tests.support import yamls
-from tests.support.prometheus import Prometheus, until
+from tests.support.prometheus import Prometheus, joined, until
 from tests.support.rig import ROOT, Rig
 
 pytestmark = [MINUTES, ON_OUR_NODE]
@@ -74,13 +73,10 @@ def variables() -> dict[str, str]:
 @pytest.fixture(scope="module")
 def asked(serving: Rig, tiny: str, steps: Steps) -> Iterator[Prometheus]:
     """A Prometheus that joins the cluster, and ends with this module."""
-    kept = serving.cluster.kept
-    with steps.measure("Prometheus joins the cluster"):
-        with_it = Cluster.up(serving.cluster.name, **{**vars(kept.spec), "prometheus": True})
-    yield Prometheus(with_it.prometheus)
-    for name in prometheus.PROCESSES:
-        with_it.stop(name)
-    spec.save(with_it.at, with_it.kept.with_spec(prometheus=False))
+    with ExitStack() as stack:
+        with steps.measure("Prometheus joins the cluster"):
+            made = stack.enter_context(joined(serving.cluster))
+        yield made
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,134 @@
+"""Of the node suite: load on a real engine fires the alerts of engines in a real Prometheus, and its end clears them.
+
+Times of the rules are divided by ten, or as tests/controlplane/alerts/conftest.py says; other thresholds are as they are.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import NamedTuple
+
+import aiohttp
+import pytest
+
+from release import alerts
+from tests.conftest import Tables
+from tests.controlplane.alerts.conftest import OTHERS
+from tests.node.conftest import Steps
+from tests.node.serving.conftest import MINUTES, ON_OUR_NODE, READY_WITHIN_S, address, remove, tokens
+from tests.node.serving.test_agent import engine
+from tests.support import yamls
+from tests.support.prometheus import BY, Prometheus, divided, joined, until
+from tests.support.rig import Rig
+from tests.support.traffic import generate
+
+WITHIN_S = 240.0
+pytestmark = [MINUTES, ON_OUR_NODE, pytest.mark.timeout(READY_WITHIN_S + 3 * WITHIN_S, func_only=True)]
+SPACE = "alerts-tiny"
+CACHE = 1024
+"""Tokens."""
+FLAGS = (
+    "--enable-metrics",
+    f"--max-total-tokens={CACHE}",
+    "--max-running-requests=2",
+    # It tells its gauges with each prefill, and then not in the moment between two requests, when the cache is free.
+    "--decode-log-interval=10000",
+)
+
+
+class Load(NamedTuple):
+    """Clients, each of which asks again once it is answered."""
+
+    clients: int
+    prompt: int
+    """Its tokens, the same in each request: the engine keeps them once, as long as any request has them."""
+    answer: int
+    """Tokens, up to two more by the client: not all requests may end at once."""
+
+
+LOADS: Mapping[str, Load] = {
+    "OmeEngineQueue": Load(clients=110, prompt=8, answer=1),
+    "OmeFirstTokenSlow": Load(clients=90, prompt=8, answer=400),
+    "OmeCacheFull": Load(clients=4, prompt=CACHE - 14, answer=3),
+}
+"""Each fires its alert alone: waits are short in the first, the queue in the others, and only the last needs the cache."""
+
+
+async def ask(url: str, load: Load) -> None:
+    """Until it is cancelled, or its time is over. Connections close then, and the engine aborts what they asked."""
+
+    async def client(number: int) -> None:
+        options = {"temperature": 0, "max_new_tokens": load.answer + number % 3, "ignore_eos": True}
+        while True:
+            answer = await generate(session, url, "x" * load.prompt, WITHIN_S, sampling_params=options)
+            assert not answer.error, answer.error
+
+    many = aiohttp.TCPConnector(limit=0)
+    async with asyncio.timeout(WITHIN_S), aiohttp.ClientSession(connector=many) as session, asyncio.TaskGroup() as clients:
+        for number in range(load.clients):
+            clients.create_task(client(number))
+
+
+@asynccontextmanager
+async def loaded(url: str, load: Load) -> AsyncIterator[asyncio.Task[None]]:
+    """While the block runs; an error of the load is raised when it ends."""
+    asking = asyncio.create_task(ask(url, load))
+    try:
+        yield asking
+    finally:
+        asking.cancel()
+        with suppress(asyncio.CancelledError):
+            await asking
+
+
+@pytest.fixture(scope="module")
+def url(serving: Rig, steps: Steps) -> Iterator[str]:
+    """An engine with room for little."""
+    runtime = engine()
+    runtime["metadata"]["name"] = SPACE
+    runner = runtime["spec"]["engineConfig"]["runner"]
+    runner["args"] += FLAGS
+    # Before anything imports prometheus_client: else what is counted of requests is on no page.
+    runner["env"].append({"name": "PROMETHEUS_MULTIPROC_DIR", "value": "/tmp"})
+    serving.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}, runtime)
+    try:
+        with steps.measure("service with a small cache, apply to Ready"):
+            serving.create(yamls.service(SPACE, SPACE, SPACE, "engine", model="kimi-k2-tiny"))
+            serving.ready(SPACE, SPACE, READY_WITHIN_S)
+        found = address(serving, SPACE, SPACE)
+        serving.wait("tokens", lambda: tokens(found, "Hello", 1), 60)
+        yield found
+    finally:
+        remove(serving, SPACE)
+        serving.delete("ClusterServingRuntime", "", SPACE)
+
+
+@pytest.fixture(scope="module")
+def asked(serving: Rig, url: str) -> Iterator[Prometheus]:
+    """Prometheus with divided times, once it has asked operator and engine."""
+    with joined(serving.cluster, divided(alerts.rules(), BY, OTHERS)) as made:
+        for series in ("ome_leader", f'sglang:num_queue_reqs{{namespace="{SPACE}"}}'):
+            until(f"{series} is there", lambda series=series: made.ask(series), 60)
+        yield made
+
+
+async def seen(what: str, holds: Callable[[], bool]) -> float:
+    """Seconds until it holds."""
+    began = time.monotonic()
+    await asyncio.to_thread(until, what, holds, WITHIN_S, 1.0)
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize("alert", LOADS)
+async def test_load_fires_its_alert_and_its_end_clears_it(url: str, asked: Prometheus, alert: str, tables: Tables) -> None:
+    """And no other alert, from the beginning of the load until all is well."""
+    await seen("nothing fires before", lambda: not asked.alerts())
+    began = time.monotonic()
+    async with loaded(url, LOADS[alert]) as asking:
+        fires = await seen(f"{alert} fires", lambda: asking.done() or alert in asked.alerts())
+    clears = await seen("nothing fires any more", lambda: not asked.alerts())
+    took = f"divided by {OTHERS.get(alert, BY)} {fires:>6.0f} s to fire {clears:>6.0f} s to clear"
+    tables.setdefault("load on an engine, and alerts", []).append(f"{alert:<28}{took}")
+    told = asked.ask(f'max_over_time(ALERTS{{alertstate="firing"}}[{int(time.monotonic() - began) + 1}s])')
+    assert {each["metric"]["alertname"] for each in told} == {alert}
