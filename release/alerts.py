@@ -33,7 +33,7 @@ _FAULTS = """## Faults
 Each ran (2026-11-25) on two cores beside other tests, in a Prometheus that asks every second. No other alert fired from the
 beginning of the fault until all was well, but OmeRolloutFailed with OmeWaveStopped. Seconds are from the fault until the
 alert fires, and from the fault's end until it has cleared, with times divided as said.
-`tests/controlplane/alerts/faults.py` has the faults (`make soak`), and says of each other alert why it has none.
+`tests/controlplane/alerts/faults/` has the faults (`make soak`), and says of each other alert why it has none.
 
 | alert | fault | divided by | fires | clears |
 |---|---|---|---|---|
