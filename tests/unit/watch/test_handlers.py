@@ -6,6 +6,8 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import kopf
 import pytest
@@ -18,7 +20,7 @@ from ome_operator.cache.resources import SHORT
 from ome_operator.controllers.manager import WRITTEN
 from ome_operator.kube.resources import RESOURCES
 from ome_operator.settings import Settings
-from ome_operator.watch import handlers
+from ome_operator.watch import handlers, told
 from ome_operator.watch.sink import CannotWatch, Watched
 from ome_operator.watch.told import Told
 from tests.support.deep import HERE, MOST
@@ -61,6 +63,24 @@ async def test_kopf_watches_what_people_write_and_sends_nothing_but_reads() -> N
     assert asked == {each.path for each in ALL}, "no CRDs, no namespaces, no peers"
     assert operating.exception() is None
     assert process.stopped == 1
+
+
+def test_a_watch_that_is_opened_again_and_tells_nothing_gives_no_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy may answer each at once, and hold back what it tells: OmeWatchSilent has to see that."""
+    clock, kind = [0.0], "InferenceService"
+    monkeypatch.setattr(told, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    made = Told(ALL, Process("", ALL), lambda _: asyncio.sleep(0, set()), interval=1.0)
+    watches: list[Any] = [SimpleNamespace(total_bytes=0) for _ in range(3)]
+    made.answered(SERVICES, {}, watches[0])
+    for clock[0], content in zip((10.0, 80.0, 150.0), watches, strict=True):
+        made.answered(SERVICES, {"watch": "true"}, content)
+    assert made.last_event[kind] == 0.0
+    watches[2].total_bytes, clock[0] = 7, 160.0
+    assert made.last_event[kind] == 160.0
+    watches[2].total_bytes, clock[0] = 9, 170.0
+    made.answered(SERVICES, {"watch": "true"}, watches[0])
+    clock[0] = 180.0
+    assert made.last_event[kind] == 170.0, "what came right before the next was opened counts"
 
 
 async def test_a_refused_token_ends_no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
