@@ -23,7 +23,7 @@ OTHERS: Mapping[str, float] = {
     "OmeGpusWasted": 60,
     "OmeNodesUnready": 60,
     "OmeBrakeForgotten": 2880,
-    "OmeWatchSilent": 2,  # a watch that is well is silent for up to a minute
+    "OmeWatchSilent": 4,  # a watch that is well is silent for up to a minute
 }
 """By what times are divided where it is not by ten: hours are too long, and no fault may outlast times of other alerts."""
 
@@ -41,11 +41,12 @@ class Bed:
         """Do this once the alert has cleared; what is said last comes first."""
         self.tidy.callback(do, *words, **more)
 
-    def operate(self, *more: str, kubeconfig: Path | None = None) -> None:
-        """An operator in the place of that which runs, with these options; it leads."""
+    def operate(self, *more: str, program: str = "ome_operator", kubeconfig: Path | None = None) -> None:
+        """An operator in the place of that which runs, with these options; it leads. `program`: its module."""
         self.rig.stop()
         metrics = str(self.rig.cluster.kept.ports["operator-metrics"])
-        self.rig.start("operator", "--gang-timeout", "5", *more, "--metrics-port", metrics, kubeconfig=kubeconfig)
+        options = ("--gang-timeout", "5", *more, "--metrics-port", metrics)
+        self.rig.start("operator", *options, program=program, kubeconfig=kubeconfig)
         self.rig.leads()
 
     def namespace(self) -> str:

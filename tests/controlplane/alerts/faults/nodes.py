@@ -1,17 +1,20 @@
-"""Of nodes, and of weights that an agent fetches."""
+"""Of nodes, of weights that an agent fetches, and of what agents say."""
 
+import copy
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ome_local.kubeapi import ApiError
 from ome_operator import keys
 from tests.controlplane.alerts.conftest import Bed
 from tests.controlplane.alerts.faults.known import fault
 from tests.support import hub as hubs
 from tests.support import yamls
-from tests.support.rig import Rig
+from tests.support.kubelet import MERGE
+from tests.support.rig import Rig, path
 
 
 @fault("OmeNodesUnready")
@@ -84,3 +87,34 @@ def _(bed: Bed) -> Iterator[None]:
         hub.rate = 0
         start()
         bed.rig.wait("it is whole", lambda: [each["state"] for each in held(bed.rig)] == ["Ready"], 60)
+
+
+RECORDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodemodels.ome.io"
+
+
+@fault("OmeObjectsUnread")
+def _(bed: Bed) -> Iterator[None]:
+    """An agent of another version writes its record, whose models are a map there; the CRD lets any status be."""
+    rig = bed.rig
+    before = rig.api.get(RECORDS)["spec"]["versions"]
+    opened = copy.deepcopy(before)
+    opened[0]["schema"]["openAPIV3Schema"]["properties"]["status"] = {
+        "type": "object", "x-kubernetes-preserve-unknown-fields": True
+    }  # fmt: skip
+    bed.later(rig.api.request, "PATCH", RECORDS, {"spec": {"versions": before}}, MERGE)
+    rig.api.request("PATCH", RECORDS, {"spec": {"versions": opened}}, MERGE)
+    rig.create({"apiVersion": keys.API_VERSION, "kind": "NodeModels", "metadata": {"name": NODE}})
+    status = {"models": {"ClusterBaseModel/tiny": {"state": "Ready"}}}
+
+    def taken() -> bool:
+        try:
+            rig.api.request("PATCH", f"{path('NodeModels', '', NODE)}/status", {"status": status}, MERGE)
+        except ApiError as error:
+            if error.code == 422:  # it knows the old schema yet
+                return False
+            raise
+        return True
+
+    rig.wait("the API server takes it", taken)
+    yield
+    rig.delete("NodeModels", "", NODE)

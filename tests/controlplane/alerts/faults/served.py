@@ -9,14 +9,14 @@ from tests.support.rig import Manifest, Rig
 SERVICE = "svc"
 
 
-def served(bed: Bed, size: int = 1, gpus: int = 0, **spec: Any) -> str:
+def served(bed: Bed, size: int = 1, gpus: int = 0, name: str = SERVICE, **spec: Any) -> str:
     """A service that is Ready; its namespace, which is its runtime's name too."""
     namespace = bed.namespace()
     bed.rig.create(yamls.runtime(namespace, size=size, gpus=gpus))
     bed.later(bed.rig.delete, "ClusterServingRuntime", "", namespace)
     bed.later(bed.rig.clear, namespace)
-    bed.rig.create(yamls.service(namespace, SERVICE, namespace, **spec))
-    bed.rig.ready(namespace, SERVICE, 60)
+    bed.rig.create(yamls.service(namespace, name, namespace, **spec))
+    bed.rig.ready(namespace, name, 60)
     return namespace
 
 
