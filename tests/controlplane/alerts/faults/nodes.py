@@ -1,6 +1,7 @@
 """Of nodes, of weights that an agent fetches, and of what agents say."""
 
 import copy
+import itertools
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -104,17 +105,17 @@ def _(bed: Bed) -> Iterator[None]:
     bed.later(rig.api.request, "PATCH", RECORDS, {"spec": {"versions": before}}, MERGE)
     rig.api.request("PATCH", RECORDS, {"spec": {"versions": opened}}, MERGE)
     rig.create({"apiVersion": keys.API_VERSION, "kind": "NodeModels", "metadata": {"name": NODE}})
-    status = {"models": {"ClusterBaseModel/tiny": {"state": "Ready"}}}
+    number = itertools.count()
 
-    def taken() -> bool:
+    def unread() -> bool:
+        status = {"models": {"ClusterBaseModel/tiny": {"bytes": next(number)}}}
         try:
             rig.api.request("PATCH", f"{path('NodeModels', '', NODE)}/status", {"status": status}, MERGE)
         except ApiError as error:
-            if error.code == 422:  # it knows the old schema yet
-                return False
-            raise
-        return True
+            if error.code != 422:  # it knows the old schema yet; and for a moment it prunes what it tells by that
+                raise
+        return bool(bed.asked.ask("ome_watch_unread_total > 0"))
 
-    rig.wait("the API server takes it", taken)
+    rig.wait("the operator cannot read it", unread, 60)
     yield
     rig.delete("NodeModels", "", NODE)
