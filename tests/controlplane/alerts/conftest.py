@@ -23,7 +23,7 @@ OTHERS: Mapping[str, float] = {
     "OmeGpusWasted": 60,
     "OmeNodesUnready": 60,
     "OmeBrakeForgotten": 2880,
-    "OmeWatchSilent": 4,  # a watch that is well is silent for up to a minute
+    "OmeWatchSilent": 2,  # watches of quiet kinds were silent for 125 s: without news there is no bookmark, either
 }
 """By what times are divided where it is not by ten: hours are too long, and no fault may outlast times of other alerts."""
 
@@ -48,6 +48,7 @@ class Bed:
         options = ("--gang-timeout", "5", *more, "--metrics-port", metrics)
         self.rig.start("operator", *options, program=program, kubeconfig=kubeconfig)
         self.rig.leads()
+        self.rig.wait("Prometheus has asked it", lambda: self.asked.ask("ome_leader == 1"))
 
     def namespace(self) -> str:
         """A new namespace, until all is tidied."""
