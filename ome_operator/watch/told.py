@@ -165,7 +165,7 @@ class Told:
     @property
     def last_event(self) -> Mapping[str, float]:
         """Kind -> monotonic time of the last sign of life of its watch: bytes that came since the last look count, for
-        bookmarks, of which there is one each minute, reach no handler.
+        bookmarks reach no handler.
         """
         for kind in self._streams:
             self._hear(kind)
