@@ -6,6 +6,7 @@ with 1 when it lost the Lease or cannot watch any more: starting again costs lis
 
 import asyncio
 import contextlib
+import importlib
 import logging
 import os
 import signal
@@ -67,6 +68,7 @@ class Operator:
         self._connection = connection = await Connection.open(settings.kubeconfig, settings.context)
         async with contextlib.AsyncExitStack() as stack:
             await self._serve(stack)
+            await asyncio.to_thread(_load)
             loop, told = asyncio.get_running_loop(), Complaints(self._metrics.stalls.observe)
             dog, sleep = watchdog.begin(
                 loop, stalled=told, dead=_end, lag=self._metrics.lags.observe, patience=settings.silence
@@ -295,6 +297,14 @@ class Operator:
         if not self._stop.is_set():
             logger.info("stopping: %s", number.name)
         self._stop.set()
+
+
+def _load() -> None:
+    """Import kopf in a thread: that takes half a second of CPU, and on a busy machine the event loop would stand still for
+    more than a second. What fails here fails again where it becomes a sentence.
+    """
+    with contextlib.suppress(Exception):
+        importlib.import_module("ome_operator.watch.handlers")
 
 
 def _end(stall: Stall) -> None:

@@ -69,24 +69,25 @@ class StatusReconciler(ABC):
         self._bugs.pop(ref, None)
         self._queue.forget(ref)
 
-    async def reconcile(self, ref: Ref) -> None:
-        """One pass."""
+    async def reconcile(self, ref: Ref) -> bool:
+        """One pass; whether nothing failed that nobody foresaw."""
         resource = self._cluster.find(ref)
         if resource is None or resource.deleting:
             self.forget(ref)
-            return
+            return True
         try:
             again = await self.reconcile_resource(resource)
         except KubeError as error:
             delay = self._queue.retry(ref, at_least=error.retry_after)
             logger.info("%s %s/%s: again in %.0f s: %s", ref.kind, ref.namespace, ref.name, delay, error)
-            return
+            return True
         except Exception as error:
             await self._broke(resource, error)
-            return
+            return False
         self._bugs.pop(ref, None)
         self._queue.succeeded(ref)
         self._queue.add(ref, again)
+        return True
 
     async def _broke(self, resource: Resource, error: Exception) -> None:
         """Say that a pass failed for a reason that only a person can end, and try again later."""

@@ -278,10 +278,10 @@ class Manager:
             BENCHMARK: self._benchmarks.reconcile,
             **dict.fromkeys(SHORT, self._sglang.reconcile),
         }
-        reconcile: Callable[[Ref], Awaitable[None]] = passes.get(ref.kind, self._catalog.reconcile)
+        reconcile: Callable[[Ref], Awaitable[bool]] = passes.get(ref.kind, self._catalog.reconcile)
         try:
-            await reconcile(ref)
-            result = "ok"
+            if await reconcile(ref):
+                result = "ok"
         finally:
             self._metrics.passed(ref.kind, result, time.monotonic() - started)
             self._eyes.passed(ref)

@@ -31,16 +31,18 @@ class NodeModelsReconciler:
         self._cluster, self._client, self._queue, self._resync, self._scope = cluster, client, queue, resync, scope
         self._removals = WeightsGC(cluster, client)
 
-    async def reconcile(self, ref: Ref) -> None:
-        """One pass. A node whose record went away keeps its labels: its files did not go."""
+    async def reconcile(self, ref: Ref) -> bool:
+        """One pass: True, for what nobody foresees raises. A node whose record went away keeps its labels: its files did
+        not go.
+        """
         record, resource = self._cluster.record(ref.name), self._cluster.node(ref.name)
         if record is None or resource is None or not self._scope.labels_nodes:
             self._queue.forget(ref)
-            return
+            return True
         held = self._cluster.held()
         if held is not None and held.observed:  # who does not only observe is another process, and begins with all records
             self._queue.forget(ref)
-            return
+            return True
         wanted = settled(
             resource, node_models.labels(record.holdings, self._pins(record), record.unused, self._cluster.used)
         )
@@ -55,10 +57,11 @@ class NodeModelsReconciler:
         except KubeError as error:
             delay = self._queue.retry(ref, at_least=error.retry_after)
             logger.info("cannot act on the record of node %s (again in %.0f s): %s", ref.name, delay, error)
-            return
+            return True
         self._queue.succeeded(ref)
         delay = CROWDED_AGAIN if len(wanted) >= node_models.MOST else self._resync
         self._queue.add(ref, OFFERED_AGAIN if any(one.offer for one in record.unused) else delay)
+        return True
 
     def _pins(self, record: NodeRecord) -> dict[Ref, node_models.Pin]:
         """Those of the models that a record names."""

@@ -52,7 +52,7 @@ FAMILIES: Mapping[str, tuple[Family, ...]] = MappingProxyType(
             Family("ome_watch_events_total", COUNTER, "Events of watches", ("kind",)),
             Family(
                 "ome_watch_event_age_seconds", GAUGE,
-                "Seconds since the last sign of life of a watch, of which there is one each minute", ("kind",),
+                "Seconds since the last sign of life of a watch: one each minute, fewer in quiet kinds", ("kind",),
             ),
             Family("ome_watch_unread_total", COUNTER, "Objects and events that nobody could read", ("kind",)),
             Family(

@@ -34,7 +34,8 @@ NOT_SERVED_TRIES = 12
 PAGE = 500
 """Objects of a page."""
 SILENCE = 70.0
-"""Bookmarks come every minute; a connection that is silent for longer is dead."""
+"""Bookmarks come every minute where there is a newer version; a connection that is silent for longer is dead, or has nothing
+to tell, and costs a request."""
 PAUSE = 0.1
 """Seconds between two watches, for the case that something ends each at once."""
 WELL = 60.0
@@ -70,7 +71,7 @@ class Informer:
         if not kinds:
             self.complete.set()
         self.last_event: dict[str, float] = {}
-        """Kind -> monotonic time of the last sign of life of its watch; there is one each minute."""
+        """Kind -> monotonic time of the last sign of life of its watch."""
         self.events: Counter[str] = Counter()
         """Kind -> how many events came."""
         self.unread: Counter[str] = Counter()

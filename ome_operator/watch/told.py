@@ -140,26 +140,35 @@ class Told:
         return next((kind for tail, kind in self._paths.items() if path.endswith(tail)), None)
 
     def answered(self, path: str, query: Mapping[str, str], content: aiohttp.StreamReader) -> None:
-        """A request of kopf's was answered with 200."""
+        """A request of kopf's was answered with 200. That a watch was opened is no sign of life: kopf opens it anew when it
+        was silent, and what stands between us and the API server may hold back all that it tells.
+        """
         kind = self._kind(path)
         if kind is None:
             return
-        self._last[kind] = time.monotonic()
         if "watch" in query:
+            self._hear(kind)
             self._streams[kind] = (content, 0)
-        elif "continue" not in query:
+            return
+        self._last[kind] = time.monotonic()
+        if "continue" not in query:
             self._lists[kind] += 1
             if self._lists[kind] > 1:
                 self._sink.relisted(kind)
 
+    def _hear(self, kind: str) -> None:
+        """Note whether the watch of a kind has brought bytes since the last look."""
+        content, before = self._streams.get(kind, (None, 0))
+        if content is not None and content.total_bytes != before:
+            self._streams[kind], self._last[kind] = (content, content.total_bytes), time.monotonic()
+
     @property
     def last_event(self) -> Mapping[str, float]:
         """Kind -> monotonic time of the last sign of life of its watch: bytes that came since the last look count, for
-        bookmarks, of which there is one each minute, reach no handler.
+        bookmarks reach no handler.
         """
-        for kind, (content, before) in self._streams.items():
-            if content.total_bytes != before:
-                self._streams[kind], self._last[kind] = (content, content.total_bytes), time.monotonic()
+        for kind in self._streams:
+            self._hear(kind)
         return self._last
 
 

@@ -1,7 +1,7 @@
 """A proxy between an operator and the real API server, for tests that break what lies between them.
 
 It speaks plain HTTP on loopback and TLS with the API server, and passes the operator's token through. A judge decides about
-every request; watches can be cut, held back, or told that they are too old.
+every request: it fails, is lost, or comes late. Watches can be cut, held back, or told that they are too old.
 """
 
 import asyncio
@@ -63,7 +63,13 @@ class Unheard(NamedTuple):
     """Called when it was carried out."""
 
 
-Verdict = Answer | Cut | Unheard | None
+class Late(NamedTuple):
+    """The request arrives after so many seconds."""
+
+    seconds: float
+
+
+Verdict = Answer | Cut | Unheard | Late | None
 Judge = Callable[[Sent], Verdict]
 
 
@@ -151,6 +157,17 @@ class Proxy:
         """Watches tell nothing for so long; then what was held back comes at once, or never, and they expire."""
         self._loop.call_soon_threadsafe(self._hold, seconds, lose)
 
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """Watches tell nothing while the context is open, those that are opened meanwhile neither: each is answered at once,
+        and what it tells comes when the context ends.
+        """
+        self._loop.call_soon_threadsafe(self._flowing.clear)
+        try:
+            yield
+        finally:
+            self._loop.call_soon_threadsafe(self._flowing.set)
+
     def _hold(self, seconds: float, lose: bool) -> None:
         self._flowing.clear()
         if lose:
@@ -171,6 +188,8 @@ class Proxy:
             return _refused(verdict)
         if isinstance(verdict, Cut):
             return _abort(request)
+        if isinstance(verdict, Late):
+            await asyncio.sleep(verdict.seconds)
         url = URL(f"{self._cluster['server']}{request.raw_path}", encoded=True)
         headers = {name: value for name, value in request.headers.items() if name not in HOP}
         body = await request.read() or None

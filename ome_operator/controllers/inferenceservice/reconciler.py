@@ -89,12 +89,12 @@ class InferenceServiceReconciler:
                 self.waves.forget(resource.ref)
                 self._gangs.tell(resource.ref, None)
 
-    async def reconcile(self, ref: Ref) -> None:
-        """One pass."""
+    async def reconcile(self, ref: Ref) -> bool:
+        """One pass; whether nothing failed that nobody foresaw."""
         resource = self._cluster.find(ref)
         if resource is None or resource.deleting:
             self._forget(ref)  # owner references remove what there is
-            return
+            return True
         memory = self._memory(resource)
         result, tried = Result(), set[Key]()
         now, lasts = self._wall(), self._settings.gang_timeout
@@ -112,15 +112,17 @@ class InferenceServiceReconciler:
                 break
             resource = self._cluster.find(ref)
             if resource is None:
-                return
+                return True
         await self._write_status(resource, memory, plan, result)
         self._requeue_after(ref, plan, result, memory)
+        return not memory.bug
 
     # --- asking -----------------------------------------------------------------------------------------------------
 
     def _plan(self, resource: Resource, memory: ServiceMemory, result: Result) -> Plan:
         now = self._wall()
         if isinstance(resource.parsed, Invalid):
+            memory.bug = ""
             return self._refused(resource, Reason.INVALID_SPEC, resource.parsed.why, now)
         ear = None
         try:

@@ -54,8 +54,8 @@ async def test_a_bug_of_ours_is_a_condition_and_one_traceback(
 ) -> None:
     api, queue, passes, ref = world(kind, monkeypatch)
     with caplog.at_level(logging.INFO):
-        await passes.reconcile(ref)
-        await passes.reconcile(ref)
+        assert not await passes.reconcile(ref)
+        assert not await passes.reconcile(ref)
     ((condition,),) = [one["status"]["conditions"] for one in api.bodies("apply")]
     assert (condition["type"] in ("Ready", "Complete"), condition["status"]) == (True, "False")
     assert (condition["reason"], condition["message"]) == ("InternalError", BUG)

@@ -1,5 +1,6 @@
 """The manager with namespaces that come and go, and with objects of other classes."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,7 +10,8 @@ from ome_operator.cache.cluster_cache import KINDS
 from ome_operator.controllers.base import CORE
 from ome_operator.controllers.manager import Manager, Place
 from ome_operator.core.observed.objects import Epoch, Ref
-from ome_operator.core.plan import EditState, Stand
+from ome_operator.core.plan import EditState, Plan, Stand
+from ome_operator.kube.errors import KubeError
 from ome_operator.machinery.metrics import Metrics
 from ome_operator.settings import Settings
 from tests.support import yamls
@@ -47,8 +49,9 @@ async def test_passes_of_a_namespace_begin_when_it_is_whole_and_end_when_it_is_a
     made, _ = manager(watch_namespaces=("a", "b"))
     passes: list[Ref] = []
 
-    async def reconcile(ref: Ref) -> None:
+    async def reconcile(ref: Ref) -> bool:
         passes.append(ref)
+        return True
 
     monkeypatch.setattr(made._services, "reconcile", reconcile)
     made.seen("InferenceService", service())
@@ -60,6 +63,32 @@ async def test_passes_of_a_namespace_begin_when_it_is_whole_and_end_when_it_is_a
     await made._pass(REF)
     assert passes == [REF]
     assert made.cluster.find(REF) is not None, "what is known stays until the namespace was listed anew"
+
+
+async def test_a_bug_of_ours_is_a_failed_pass_and_what_the_api_server_refuses_is_none() -> None:
+    """OmePassesFail counts them: a service that says InternalError was a pass that ended well for it."""
+    bugs = [True]
+
+    def sync(*_: Any) -> Plan:
+        if bugs:
+            raise KeyError("a bug")
+        return Plan(status={"conditions": []})
+
+    api = FakeApi({"apply": KubeError("the server is away", 503)})
+    metrics = Metrics()
+    made = Manager(Settings(), replace(CORE, sync=sync), api, metrics, lambda: datetime.now(UTC), KINDS)
+    made.seen("InferenceService", service())
+
+    async def counted() -> dict[str, float]:
+        await made._pass(REF)
+        labels = ({"kind": "InferenceService", "result": result} for result in ("ok", "error"))
+        return {each["result"]: metrics.registry.get_sample_value("ome_passes_total", each) or 0.0 for each in labels}
+
+    assert await counted() == {"ok": 0.0, "error": 1.0}
+    assert await counted() == {"ok": 0.0, "error": 2.0}
+    bugs.clear()
+    assert await counted() == {"ok": 1.0, "error": 2.0}
+    assert "apply" in {verb for verb, *_ in api.calls}, "the status was refused all the same"
 
 
 def test_an_audit_looks_only_where_lists_can_be_asked_for() -> None:

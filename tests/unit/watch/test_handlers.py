@@ -4,21 +4,23 @@ import asyncio
 import json
 import re
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import kopf
 import pytest
 
 import ome_operator
-from ome_operator import keys, watch
-from ome_operator.app import run
+from ome_operator import app, keys, watch
 from ome_operator.cache.cluster_cache import KINDS
 from ome_operator.cache.resources import SHORT
 from ome_operator.controllers.manager import WRITTEN
 from ome_operator.kube.resources import RESOURCES
 from ome_operator.settings import Settings
-from ome_operator.watch import handlers
+from ome_operator.watch import handlers, told
 from ome_operator.watch.sink import CannotWatch, Watched
 from ome_operator.watch.told import Told
 from tests.support.deep import HERE, MOST
@@ -61,6 +63,24 @@ async def test_kopf_watches_what_people_write_and_sends_nothing_but_reads() -> N
     assert asked == {each.path for each in ALL}, "no CRDs, no namespaces, no peers"
     assert operating.exception() is None
     assert process.stopped == 1
+
+
+def test_a_watch_that_is_opened_again_and_tells_nothing_gives_no_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy may answer each at once, and hold back what it tells: OmeWatchSilent has to see that."""
+    clock, kind = [0.0], "InferenceService"
+    monkeypatch.setattr(told, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    made = Told(ALL, Process("", ALL), lambda _: asyncio.sleep(0, set()), interval=1.0)
+    watches: list[Any] = [SimpleNamespace(total_bytes=0) for _ in range(3)]
+    made.answered(SERVICES, {}, watches[0])
+    for clock[0], content in zip((10.0, 80.0, 150.0), watches, strict=True):
+        made.answered(SERVICES, {"watch": "true"}, content)
+    assert made.last_event[kind] == 0.0
+    watches[2].total_bytes, clock[0] = 7, 160.0
+    assert made.last_event[kind] == 160.0
+    watches[2].total_bytes, clock[0] = 9, 170.0
+    made.answered(SERVICES, {"watch": "true"}, watches[0])
+    clock[0] = 180.0
+    assert made.last_event[kind] == 170.0, "what came right before the next was opened counts"
 
 
 async def test_a_refused_token_ends_no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,6 +233,38 @@ async def test_a_kind_that_kopf_does_not_list_is_noticed() -> None:
         await told.run()
 
 
+def nowhere(folder: Path) -> Settings:
+    """Of an operator whose API server does not answer."""
+    kubeconfig = folder / "kubeconfig"
+    kubeconfig.write_text("""
+apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{name: c, context: {cluster: c, user: u}}]
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
+users: [{name: u, user: {token: t}}]
+""")
+    return Settings(kubeconfig=kubeconfig, address="127.0.0.1", health_port=0, metrics_port=0)
+
+
+async def test_kopf_is_loaded_beside_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the loop that was a stall of a second on a busy machine, at each start."""
+    loaded: dict[str, int] = {}
+
+    def load(name: str) -> None:
+        loaded[name] = threading.get_ident()
+
+    def begin(*_: Any, **__: Any) -> Any:
+        assert loaded, "before anybody looks for stalls"
+        raise TimeoutError("this far")
+
+    monkeypatch.setattr(app, "importlib", SimpleNamespace(import_module=load))
+    monkeypatch.setattr(app, "watchdog", SimpleNamespace(begin=begin))
+    with pytest.raises(TimeoutError, match="this far"):
+        await app.run(nowhere(tmp_path))
+    assert loaded.keys() == {"ome_operator.watch.handlers"} and threading.get_ident() not in loaded.values()
+
+
 @pytest.mark.parametrize("changed", ["a name is gone", "an argument is gone"])
 async def test_another_kopf_than_the_one_we_know_is_a_sentence(
     changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -223,17 +275,7 @@ async def test_another_kopf_than_the_one_we_know_is_a_sentence(
         monkeypatch.setitem(sys.modules, "ome_operator.watch.handlers", None)
     else:
         monkeypatch.setattr(kopf, "operator", lambda *, registry: None)
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text("""
-apiVersion: v1
-kind: Config
-current-context: c
-contexts: [{name: c, context: {cluster: c, user: u}}]
-clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
-users: [{name: u, user: {token: t}}]
-""")
-    settings = Settings(kubeconfig=kubeconfig, address="127.0.0.1", health_port=0, metrics_port=0)
-    assert await run(settings) == 1
+    assert await app.run(nowhere(tmp_path)) == 1
     (said,) = [record for record in caplog.records if record.levelname == "CRITICAL"]
     assert said.getMessage().startswith("stopping: kopf: ")
     assert not said.exc_info

@@ -1,0 +1,20 @@
+"""A real fault for each alert that a control plane with simulated nodes can have: it lasts while its context is open.
+
+What no fault here fires is listed with the reason.
+"""
+
+from collections.abc import Mapping
+
+from tests.controlplane.alerts.faults import api_server, bugs, nodes, operator, services
+from tests.controlplane.alerts.faults.known import FAULTS
+
+__all__ = ["FAULTS", "WITHOUT", "api_server", "bugs", "nodes", "operator", "services"]
+
+_ENGINES = "tests/node/serving/test_engine_alerts.py has its fault, with a real engine"
+WITHOUT: Mapping[str, str] = {
+    "OmeRouterStranger": "tests/router/test_stranger_alert.py has its fault, with a real router and its registry",
+    "OmeEngineQueue": _ENGINES,
+    "OmeFirstTokenSlow": _ENGINES,
+    "OmeCacheFull": _ENGINES,
+    "OmeRouterErrors": "tests/router/test_alert.py has its fault, with a real router",
+}

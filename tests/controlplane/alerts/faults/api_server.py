@@ -1,0 +1,104 @@
+"""Of the API server, and of the way to it: a proxy stands between it and the operator, and the Lease passes untouched."""
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from tests.controlplane.alerts.conftest import Bed
+from tests.controlplane.alerts.faults.known import fault
+from tests.support import yamls
+from tests.support.kubelet import MERGE
+from tests.support.proxy import Answer, Late, Proxy, Sent, Verdict
+from tests.support.rig import path
+
+KIND = "ClusterBaseModel"
+"""A pass over it writes its status alone, and no alert asks whether nodes hold a model that nobody uses."""
+
+
+def proxied(bed: Bed) -> Proxy:
+    """An operator behind a proxy, in the place of that which runs, until all is tidied."""
+    proxy = Proxy(bed.rig.kubeconfig)
+    proxy.start()
+    bed.later(proxy.stop)
+    bed.later(bed.operate)
+    bed.operate(kubeconfig=proxy.kubeconfig(bed.folder / "proxied.kubeconfig"))
+    return proxy
+
+
+def models(bed: Bed, count: int) -> list[str]:
+    """New models, until all is tidied; their names."""
+    names = [f"model-{number}" for number in range(count)]
+    for name in names:
+        bed.later(bed.rig.delete, KIND, "", name)
+        bed.rig.create(yamls.model(name, f"hf://test/{name}"))
+    return names
+
+
+def late(seconds: float) -> Callable[[Sent], Verdict]:
+    """Each write comes so late, and each live read."""
+    return lambda sent: None if sent.lease or sent.watch else Late(seconds)
+
+
+@contextmanager
+def again(every_s: float, do: Callable[[int], object]) -> Iterator[None]:
+    """Do this again and again, with the number of the time, while the context is open."""
+    over = threading.Event()
+
+    def run() -> None:
+        for number in itertools.count():
+            do(number)
+            if over.wait(every_s):
+                return
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run)
+        try:
+            yield
+        finally:
+            over.set()
+            running.result()
+
+
+@fault("OmeRequestsFail")
+def _(bed: Bed) -> Iterator[None]:
+    """The API server answers each write with 500 while statuses of 100 new models are to be written."""
+    proxy = proxied(bed)
+    with proxy.judging(lambda sent: Answer(500, "InternalError") if sent.writes else None):
+        models(bed, 100)
+        yield
+
+
+@fault("OmePassesSlow")
+def _(bed: Bed) -> Iterator[None]:
+    """Each request comes 12 s late while models are edited: fewer than there can be passes at once, so none waits."""
+    proxy, api = proxied(bed), bed.rig.cluster.api()
+    names = models(bed, 8)
+
+    def edit(number: int) -> None:
+        body = {"spec": {"displayName": f"edit {number}"}}
+        api.request("PATCH", path(KIND, "", names[number % len(names)]), body, MERGE)
+
+    with proxy.judging(late(12.0)), again(3.0, edit):
+        yield
+
+
+@fault("OmeQueueGrows")
+def _(bed: Bed) -> Iterator[None]:
+    """Each request comes 8 s late, and 150 models are new: ten passes go on at once, and none takes 10 s."""
+    proxy = proxied(bed)
+    with proxy.judging(late(8.0)):
+        models(bed, 150)
+        yield
+
+
+@fault("OmeWatchSilent")
+def _(bed: Bed) -> Iterator[None]:
+    """Watches are answered and tell nothing, those that are opened anew too, as behind a proxy that keeps answers back."""
+    proxy = proxied(bed)
+    with proxy.holding():
+        yield
+        for kind in ("Pod", "InferenceService"):  # a watch of ours, and a watch of kopf's
+            firing = f'ALERTS{{alertname="OmeWatchSilent",alertstate="firing",kind="{kind}"}}'
+            bed.rig.wait(f"it fires for {kind}", lambda firing=firing: bed.asked.ask(firing), 60)

@@ -1,0 +1,30 @@
+"""Of the operator's own code: the bugs are put there by tests/support/operator_with_bugs.py, for none is known."""
+
+from collections.abc import Iterator
+
+from tests.controlplane.alerts.conftest import Bed
+from tests.controlplane.alerts.faults.known import fault
+from tests.controlplane.alerts.faults.served import served
+from tests.support.operator_with_bugs import RAISES, STANDS_STILL
+
+PROGRAM = "tests.support.operator_with_bugs"
+
+
+@fault("OmePassesFail")
+def _(bed: Bed) -> Iterator[None]:
+    """An operator with a bug: passes over a service raise what nobody foresaw."""
+    namespace = served(bed, name=RAISES)
+    bed.operate(program=PROGRAM)
+    bed.rig.says(namespace, RAISES, "Ready", "InternalError")
+    yield
+    bed.operate()
+    bed.rig.ready(namespace, RAISES, 60)
+
+
+@fault("OmeLoopStalls")
+def _(bed: Bed) -> Iterator[None]:
+    """An operator with a bug: a pass over a service stands still for 1.5 s, and the event loop with it."""
+    served(bed, name=STANDS_STILL)
+    bed.operate(program=PROGRAM)
+    yield
+    bed.operate()

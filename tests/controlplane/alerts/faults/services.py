@@ -1,0 +1,153 @@
+"""Of services, their rollouts and groups."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from typer.testing import CliRunner
+
+from ome_operator.cli.app import app
+from tests.controlplane.alerts.conftest import Bed
+from tests.controlplane.alerts.faults.known import fault
+from tests.controlplane.alerts.faults.served import SERVICE, engines, served
+from tests.support import yamls
+from tests.support.kubelet import silent, write_status
+from tests.support.rig import Manifest, Rig
+
+
+def edit(bed: Bed, namespace: str, **engine: Any) -> None:
+    """Change its engine."""
+    bed.rig.patch("InferenceService", namespace, SERVICE, {"spec": {"engine": engine}})
+
+
+def speaks(status: Manifest) -> None:
+    """The readiness probe succeeds again."""
+    for each in status["conditions"]:
+        if each["type"] in ("Ready", "ContainersReady"):
+            each["status"] = "True"
+    status["containerStatuses"][0]["ready"] = True
+
+
+@fault("OmeServiceNotReady")
+def _(bed: Bed) -> Iterator[None]:
+    """Nobody has its model; then somebody has."""
+    namespace = bed.namespace()
+    bed.rig.create(yamls.runtime(namespace))
+    bed.later(bed.rig.delete, "ClusterServingRuntime", "", namespace)
+    bed.later(bed.rig.clear, namespace)
+    bed.rig.create(yamls.service(namespace, SERVICE, namespace, model="nobody-has-this"))
+    yield
+    bed.rig.patch("InferenceService", namespace, SERVICE, {"spec": {"model": {"name": "tiny"}}})
+    bed.rig.ready(namespace, SERVICE, 60)
+
+
+@fault("OmeRolloutFailed")
+def _(bed: Bed) -> Iterator[None]:
+    """The API server refuses an edit, and what served serves on."""
+    namespace = served(bed)
+    edit(bed, namespace, runner={"imagePullPolicy": "Sometimes"})
+    bed.rig.says(namespace, SERVICE, "RolledOut", "DryRunRefused", "imagePullPolicy")
+    yield
+    edit(bed, namespace, runner={"imagePullPolicy": "Always"})
+    bed.rig.wait("it rolls", lambda: bed.rig.condition(namespace, SERVICE, "RolledOut").get("status") == "True", 60)
+
+
+@fault("OmeRolloutOld")
+def _(bed: Bed) -> Iterator[None]:
+    """An edit asks for nodes that there are not, so it waits, and what served serves on."""
+    namespace = served(bed)
+    edit(bed, namespace, nodeSelector={"test.example.com/pool": "b"})
+    yield
+    edit(bed, namespace, nodeSelector=None)
+    bed.rig.wait("it ends", lambda: bed.rig.condition(namespace, SERVICE, "RolledOut").get("status") == "True", 60)
+
+
+@fault("OmeWaveStopped", alone=False)
+def _(bed: Bed) -> Iterator[None]:
+    """An edit of a runtime that the API server refuses for every service; OmeRolloutFailed fires with it."""
+    namespace = served(bed)
+    refused = {"engineConfig": {"runner": {"imagePullPolicy": "Sometimes"}}}
+    bed.rig.patch("ClusterServingRuntime", "", namespace, {"spec": refused})
+    yield
+    well = {"engineConfig": {"runner": {"imagePullPolicy": "Always"}}}
+    bed.rig.patch("ClusterServingRuntime", "", namespace, {"spec": well})
+
+
+@fault("OmeGroupsFailed")
+def _(bed: Bed) -> Iterator[None]:
+    """A leader hangs, and its group may not be recycled."""
+    namespace = served(bed, engine={"lifecycle": {"hangTimeout": "2s", "maxRecycles": 0}})
+    (leader,) = engines(bed.rig, namespace)
+    write_status(bed.rig, leader, silent)
+    yield
+    bed.rig.delete("Pod", namespace, leader["metadata"]["name"])
+    bed.rig.ready(namespace, SERVICE, 60)
+
+
+@fault("OmeSystemicFault")
+def _(bed: Bed) -> Iterator[None]:
+    """Both leaders are silent at once, until they speak again."""
+    namespace = served(bed, engine={"minReplicas": 2, "lifecycle": {"hangTimeout": "5m"}})
+    for leader in engines(bed.rig, namespace):
+        write_status(bed.rig, leader, silent)
+    yield
+    for leader in engines(bed.rig, namespace):
+        write_status(bed.rig, leader, speaks)
+    bed.rig.ready(namespace, SERVICE, 60)
+
+
+@fault("OmeGroupsRecycle")
+def _(bed: Bed) -> Iterator[None]:
+    """A rank is lost three times, always beside a leader on the same node."""
+    node = "h200-00"
+    engine = {"lifecycle": {"selfHealTimeout": "1s"}, "leader": {"nodeSelector": {"kubernetes.io/hostname": node}}}
+    namespace = served(bed, size=2, engine=engine)
+    for _number in range(3):
+        lost = next(pod for pod in engines(bed.rig, namespace) if "-w-" in pod["metadata"]["name"])
+        bed.rig.delete("Pod", namespace, lost["metadata"]["name"])
+        old = lost["metadata"]["uid"]
+        bed.rig.wait("the pod is gone", lambda old=old: old not in str(engines(bed.rig, namespace)))
+        bed.rig.wait("the service serves", lambda: whole(bed.rig, namespace), 60)
+    yield
+
+
+def whole(rig: Rig, namespace: str) -> bool:
+    """Whether every group is Ready, and the service too."""
+    status = (rig.get("InferenceService", namespace, SERVICE) or {}).get("status", {})
+    groups = status.get("groups", ())
+    return bool(groups) and all(each["phase"] == "Ready" for each in groups) and len(engines(rig, namespace)) == 2
+
+
+@fault("OmeGpusWasted")
+def _(bed: Bed) -> Iterator[None]:
+    """A leader with GPUs hangs, and nothing is recycled."""
+    namespace = served(bed, gpus=8, engine={"lifecycle": {"restartPolicy": "None"}})
+    (leader,) = engines(bed.rig, namespace)
+    write_status(bed.rig, leader, silent)
+    yield
+    write_status(bed.rig, leader, speaks)
+    bed.rig.ready(namespace, SERVICE, 60)
+
+
+@fault("OmeGangWaits")
+def _(bed: Bed) -> Iterator[None]:
+    """Two services want 12 of 16 nodes each."""
+    namespace = served(bed, size=12, gpus=8)
+    bed.rig.create(yamls.service(namespace, "other", namespace))
+    yield
+    bed.rig.delete("InferenceService", namespace, SERVICE)
+    bed.rig.ready(namespace, "other", 120)
+
+
+@fault("OmeBrakeForgotten")
+def _(bed: Bed) -> Iterator[None]:
+    """A person freezes a service, and thaws it."""
+    namespace = served(bed)
+    ome(bed.rig, "freeze", f"{namespace}/{SERVICE}", "--why", "a test")
+    yield
+    ome(bed.rig, "thaw", f"{namespace}/{SERVICE}")
+
+
+def ome(rig: Rig, *words: str) -> None:
+    """A command against the rig's cluster, which has to succeed."""
+    done = CliRunner().invoke(app, [*words, "--kubeconfig", str(rig.cluster.kubeconfig)])
+    assert done.exit_code == 0, (done.output, done.exception)

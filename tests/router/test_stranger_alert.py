@@ -1,0 +1,93 @@
+"""OmeRouterStranger in a real Prometheus, beside a real router, its registry, and what the operator asks that registry."""
+
+import asyncio
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ome_local import targets
+from ome_operator import keys
+from ome_operator.controllers.router_watch import RouterWatch
+from ome_operator.core.observed import from_api
+from ome_operator.core.observed.objects import Ref
+from ome_operator.machinery import health
+from ome_operator.machinery.metrics import Metrics
+from release import alerts
+from tests.router.conftest import PORT, until
+from tests.router.test_strangers import THIEF, Place, place
+from tests.support.prometheus import BY, Prometheus, divided, running
+
+WITHIN_S = 120.0
+DIVIDED_BY = 60
+"""It clears half an hour after the last stranger."""
+ALERT = "OmeRouterStranger"
+
+
+def router_pod() -> dict[str, object]:
+    """The router's, as the API server would tell of it."""
+    labels = {keys.SERVICE: "svc", "component": keys.ROUTER}
+    metadata = {"namespace": "team", "name": "svc-router", "uid": "u", "labels": labels}
+    return {"metadata": metadata, "status": {"podIP": "127.0.0.1"}}
+
+
+class Operator:
+    """The part of it that asks registries, and its page of metrics."""
+
+    def __init__(self, here: Place) -> None:
+        pods, self.told = [from_api.pod(router_pod())], list[Ref]()
+        self._watch = RouterWatch(lambda: pods, self.told.append, lambda: datetime.now(UTC), 1.0, here.page)
+        self._metrics = Metrics()
+        self._metrics.leader.set(1)
+        self._metrics.ask("ome_router_strangers_total", lambda: {(): self._watch.total})
+
+    async def start(self) -> int:
+        """Ask each second; the port of the page."""
+
+        async def shown() -> health.Answer:
+            return True, await self._metrics.page()
+
+        self._walking = asyncio.create_task(self._watch.run())
+        self._served, port = await health.serve("127.0.0.1", 0, {"/metrics": shown})
+        return port
+
+    async def stop(self) -> None:
+        """Ask no more."""
+        self._walking.cancel()
+        await asyncio.gather(self._walking, return_exceptions=True)
+        await self._served.cleanup()
+
+
+async def test_a_worker_that_somebody_adds_fires_it(tmp_path: Path) -> None:
+    """A router without a key of ours: with it nobody can (tests/router/test_strangers.py)."""
+    async with place(tmp_path, note="false") as here:
+        operator = Operator(here)
+        port = await operator.start()
+        rules = divided(alerts.rules(), BY, {ALERT: DIVIDED_BY})
+        try:
+            with running(tmp_path, rules) as (asked, at, _):
+                target = {"targets": [f"127.0.0.1:{port}"], "labels": {"job": targets.OPERATOR}}
+                (targets.folder(at) / "operator-test.json").write_text(json.dumps([target]))
+                await _fires_and_clears(here, operator, asked)
+        finally:
+            await operator.stop()
+
+
+async def _fires_and_clears(here: Place, operator: Operator, asked: Prometheus) -> None:
+    async def counted() -> bool:
+        return bool(await asyncio.to_thread(asked.ask, "count_over_time(ome_router_strangers_total[1m]) > 3"))
+
+    async def fires() -> bool:
+        return await asyncio.to_thread(asked.alerts) == {ALERT}
+
+    async def quiet() -> bool:
+        return not await asyncio.to_thread(asked.alerts)
+
+    await until(counted, WITHIN_S)
+    await until(quiet, WITHIN_S)
+    body = {"url": f"http://{THIEF}:{PORT}", "worker_type": "regular"}
+    async with here.session.post(f"{here.url}/workers", json=body) as answer:
+        assert answer.status < 300, "else this test proves nothing"
+    took = await until(fires, WITHIN_S)
+    assert operator.told == [Ref("InferenceService", "team", "svc")]
+    cleared = await until(quiet, WITHIN_S)
+    print(f"{ALERT}: {took:.0f} s to fire, {cleared:.0f} s to clear, with times divided by {DIVIDED_BY}")
