@@ -64,8 +64,8 @@ bugs that the tests put into the operator, for none is known that would do the s
 | OmeWeightsFailed | an agent is to fetch a revision that the hub has not | 10 | 62 s | 1 s |
 | OmeWeightsStall | an agent is killed in the middle of a model | 10 | 121 s | 1 s |
 | OmeRouterStranger | somebody adds a worker to a real router (`tests/router/test_stranger_alert.py`) | 60 | 3 s | 29 s |
-| OmeEngineQueue | 110 clients ask a real engine that runs two requests at a time (`tests/node/serving/test_engine_alerts.py`) | 10 | 68 s | 5 s |
-| OmeFirstTokenSlow | 90 clients want 400 tokens each of the same engine | 10 | 115 s | 65 s |
+| OmeEngineQueue | 110 clients ask a real engine that runs two requests at a time | 10 | 68 s | 5 s |
+| OmeFirstTokenSlow | 90 clients want 400 tokens each of it | 10 | 115 s | 65 s |
 | OmeCacheFull | four clients share a prompt of 1,010 tokens, the cache has 1,024 | 10 | 99 s | 5 s |
 | OmeRouterErrors | engines answer 500 to a real router (`tests/router/test_alert.py`) | 10 | 32 s | 28 s |
 """
