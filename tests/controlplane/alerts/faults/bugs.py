@@ -23,7 +23,7 @@ def _(bed: Bed) -> Iterator[None]:
 
 @fault("OmeLoopStalls")
 def _(bed: Bed) -> Iterator[None]:
-    """An operator with a bug: a pass over a service stands still for 1.5 s, and the event loop with it."""
+    """An operator with a bug: a pass over a service computes for 1.5 s, and the event loop stands still."""
     served(bed, name=STANDS_STILL)
     bed.operate(program=PROGRAM)
     yield
