@@ -47,7 +47,8 @@ class Bed:
         self.rig.stop()
         metrics = str(self.rig.cluster.kept.ports["operator-metrics"])
         options = ("--gang-timeout", "5", *more, "--metrics-port", metrics)
-        self.rig.start("operator", *options, program=program, kubeconfig=kubeconfig)
+        env = {"TMPDIR": str(self.folder)}  # for what the flight recorder writes of a bug
+        self.rig.start("operator", *options, program=program, kubeconfig=kubeconfig, env=env)
         self.rig.leads()
         self.rig.wait("Prometheus has asked it", lambda: self.asked.ask("ome_leader == 1"))
 
