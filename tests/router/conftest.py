@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,6 +18,11 @@ from tests.support.rig import PATIENCE
 
 PORT = 30000
 """Of engines: each has an address of its own, as pods do."""
+
+
+def address(number: int) -> str:
+    """A loopback address that no other process of tests has: files of this folder run side by side."""
+    return f"127.{os.getpid() // 256 % 256}.{os.getpid() % 256}.{number}"
 
 
 async def until(holds: Callable[[], Awaitable[bool]], within: float) -> float:
@@ -161,10 +167,10 @@ class Stage:
         self.engines = {
             ip: Engine(ip, mode)
             for ip, mode in (
-                ("127.0.0.11", "prefill"),
-                ("127.0.0.12", "prefill"),
-                ("127.0.0.21", "decode"),
-                ("127.0.0.22", "decode"),
+                (address(11), "prefill"),
+                (address(12), "prefill"),
+                (address(21), "decode"),
+                (address(22), "decode"),
             )
         }
         self.url = f"http://127.0.0.1:{port}"
@@ -220,14 +226,14 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
     whole = Stage(tmp_path)
     for one in whole.engines.values():
         await one.start()
-    whole.api.run("p-0", "engine", "127.0.0.11")
-    whole.api.run("d-0", "decoder", "127.0.0.21")
-    whole.api.run("d-1", "decoder", "127.0.0.22")
+    whole.api.run("p-0", "engine", address(11))
+    whole.api.run("d-0", "decoder", address(21))
+    whole.api.run("d-1", "decoder", address(22))
     await whole.api.start()
     await whole.registry.start()
     await whole.router.start()
     try:
-        await whole.lists("127.0.0.11", "127.0.0.21", "127.0.0.22", within=20)
+        await whole.lists(address(11), address(21), address(22), within=20)
         yield whole
     finally:
         for process in (whole.registry, whole.router):

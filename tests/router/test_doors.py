@@ -10,10 +10,10 @@ import aiohttp
 import pytest
 
 from ome_local import ports
-from tests.router.conftest import PORT, Engine, Process, until
+from tests.router.conftest import PORT, Engine, Process, address, until
 from tests.support.rig import ROOT
 
-ENGINE = "127.0.0.41"
+ENGINE = address(41)
 FIRST, SECOND = "first-0123456789abcdef", "second-0123456789abcdef"
 FLAGS = {
     "none": (),

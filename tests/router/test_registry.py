@@ -3,9 +3,9 @@
 import asyncio
 import signal
 
-from tests.router.conftest import Stage, until
+from tests.router.conftest import Stage, address, until
 
-P, D, E = "127.0.0.11", "127.0.0.21", "127.0.0.22"
+P, D, E = address(11), address(21), address(22)
 
 
 async def test_a_worker_that_died_while_nobody_watched_is_out_in_time(stage: Stage) -> None:
@@ -26,7 +26,7 @@ async def test_a_worker_that_died_while_nobody_watched_is_out_in_time(stage: Sta
         return stage.api.asked["token"] == "Bearer newer"
 
     async def told() -> bool:
-        return "removed http://127.0.0.22:30000 (decode): no pod of this slice has this address" in stage.registry.log()
+        return f"removed http://{E}:30000 (decode): no pod of this slice has this address" in stage.registry.log()
 
     await until(newer, within=5)
     await until(told, within=5)

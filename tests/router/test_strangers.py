@@ -17,12 +17,12 @@ from ome_operator import keys
 from ome_operator.core.observed.objects import Observed
 from ome_operator.core.render.registry_sidecar import NAME
 from ome_operator.core.sync import sync
-from tests.router.conftest import PORT, Api, Engine, Process, until
+from tests.router.conftest import PORT, Api, Engine, Process, address, until
 from tests.support import parts
 from tests.support.rig import PATIENCE
 from tests.support.simulator import START
 
-WORKER, THIEF = "127.0.0.31", "127.0.0.66"
+WORKER, THIEF = address(31), address(66)
 KEY = "0123456789abcdef"
 SECONDS = 20
 """How long the review tried it."""

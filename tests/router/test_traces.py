@@ -8,14 +8,14 @@ import aiohttp
 from ome_local import ports
 from ome_operator.core.render.traces import SpanOrigin, traced
 from ome_operator.engines.traces import lacks
-from tests.router.conftest import PORT, Engine, Process, until
+from tests.router.conftest import PORT, Engine, Process, address, until
 from tests.support.otlp import Collector
 
 CALLER = f"{0xABC:032x}"
 
 
 async def test_a_request_is_a_trace_through_router_prefill_and_decode(tmp_path: Path) -> None:
-    collector, engines = Collector(), [Engine("127.0.0.31", "prefill"), Engine("127.0.0.32", "decode")]
+    collector, engines = Collector(), [Engine(address(31), "prefill"), Engine(address(32), "decode")]
     box = {
         "image": "sglang-router:0.3.2",
         "env": [{"name": "OTEL_RESOURCE_ATTRIBUTES", "value": "deployment.environment=test"}],
