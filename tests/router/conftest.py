@@ -158,6 +158,12 @@ class Process:
         return self._log.read_text(errors="replace")
 
 
+def router_process(folder: Path, port: int, metrics: int, *flags: str, env: dict[str, str] | None = None) -> Process:
+    """A real sglang-router that is not started yet."""
+    here = "--host=127.0.0.1", f"--port={port}", f"--prometheus-port={metrics}"
+    return Process(folder / "router.log", "-m", "sglang_router.launch_router", *here, *flags, env=env)
+
+
 class Stage:
     """All of it."""
 
@@ -178,11 +184,8 @@ class Stage:
         account.mkdir()
         (account / "token").write_text("secret\n")
         self.token = account / "token"
-        self.router = Process(
-            folder / "router.log",
-            *("-m", "sglang_router.launch_router", "--pd-disaggregation", "--host=127.0.0.1", f"--port={port}"),
-            *(f"--prometheus-port={metrics}", "--health-check-interval-secs=5", "--worker-startup-check-interval=1"),
-        )
+        quick = "--health-check-interval-secs=5", "--worker-startup-check-interval=1"
+        self.router = router_process(folder, port, metrics, "--pd-disaggregation", *quick)
         self.registry = Process(
             folder / "registry.log",
             *("-m", "ome_operator", "registry", f"--router={self.url}", "--namespace=team", "--selector=a=b,c=d"),

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from ome_local import ports, targets
 from release import alerts
-from tests.router.conftest import Process, until
+from tests.router.conftest import router_process, until
 from tests.support.prometheus import Prometheus, divided, running
 
 WITHIN_S = 120.0
@@ -64,11 +64,11 @@ async def router(engines: Engines, tmp_path: Path) -> AsyncIterator[tuple[int, i
     """Its port, and that of its metrics."""
     prefill, decode = [await engines.start(mode) for mode in ("prefill", "decode")]
     port, metrics = ports.choose(2)
-    process = Process(
-        tmp_path / "router.log", "-m", "sglang_router.launch_router", "--host=127.0.0.1", f"--port={port}",
-        "--pd-disaggregation", "--policy=round_robin", "--prefill", f"http://127.0.0.1:{prefill}", "8998",
-        "--decode", f"http://127.0.0.1:{decode}", "--prometheus-host=127.0.0.1", f"--prometheus-port={metrics}",
-        "--worker-startup-check-interval=1", "--disable-circuit-breaker", "--retry-max-retries=1",
+    process = router_process(
+        tmp_path, port, metrics, "--pd-disaggregation", "--policy=round_robin",
+        "--prefill", f"http://127.0.0.1:{prefill}", "8998", "--decode", f"http://127.0.0.1:{decode}",
+        "--prometheus-host=127.0.0.1", "--worker-startup-check-interval=1",
+        "--disable-circuit-breaker", "--retry-max-retries=1",
     )  # fmt: skip
     await process.start()
     yield port, metrics

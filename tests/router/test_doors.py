@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from ome_local import ports
-from tests.router.conftest import PORT, Engine, Process, address, until
+from tests.router.conftest import PORT, Engine, address, router_process, until
 from tests.support.rig import ROOT
 
 ENGINE = address(41)
@@ -56,10 +56,8 @@ HEAD, *ROWS = table()
 async def router(folder: Path, *flags: str) -> AsyncIterator[str]:
     """Its address, once it serves."""
     port, metrics = ports.choose(2)
-    process = Process(
-        folder / "router.log", "-m", "sglang_router.launch_router", "--host=127.0.0.1", f"--port={port}",
-        f"--prometheus-port={metrics}", f"--worker-urls=http://{ENGINE}:{PORT}", "--worker-startup-check-interval=1", *flags,
-    )  # fmt: skip
+    workers = f"--worker-urls=http://{ENGINE}:{PORT}", "--worker-startup-check-interval=1"
+    process = router_process(folder, port, metrics, *workers, *flags)
     engine, url = Engine(ENGINE, "null"), f"http://127.0.0.1:{port}"
     await engine.start()
     await process.start()

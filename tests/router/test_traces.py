@@ -8,7 +8,7 @@ import aiohttp
 from ome_local import ports
 from ome_operator.core.render.traces import SpanOrigin, traced
 from ome_operator.engines.traces import lacks
-from tests.router.conftest import PORT, Engine, Process, address, until
+from tests.router.conftest import PORT, Engine, address, router_process, until
 from tests.support.otlp import Collector
 
 CALLER = f"{0xABC:032x}"
@@ -25,12 +25,9 @@ async def test_a_request_is_a_trace_through_router_prefill_and_decode(tmp_path: 
     env = {each["name"]: each["value"].replace("$(POD_NAME)", "svc-router-r1-x") for each in box["env"]}
     port, metrics = ports.choose(2)
     workers = [f"http://{engine.ip}:{PORT}" for engine in engines]
-    router = Process(
-        tmp_path / "router.log",
-        *("-m", "sglang_router.launch_router", "--pd-disaggregation", "--host=127.0.0.1", f"--port={port}"),
-        *("--prefill", workers[0], "8998", "--decode", workers[1], f"--prometheus-port={metrics}", *box["args"]),
-        env={"PATH": str(Path(sys.executable).parent), **env},
-    )
+    words = "--pd-disaggregation", "--prefill", workers[0], "8998", "--decode", workers[1], *box["args"]
+    env = {"PATH": str(Path(sys.executable).parent), **env}
+    router = router_process(tmp_path, port, metrics, *words, env=env)
     for engine in engines:
         await engine.start()
     await router.start()
