@@ -70,13 +70,26 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
             terminalreporter.line(line)
 
 
-# --- side by side: `pytest -n 2` ------------------------------------------------------------------------------------------
-TOGETHER = ("tests/node", *(f"tests/controlplane{folder}" for folder in ("/operator", "/adopt", "/process", "")))
-"""Folders whose files share a cluster; any other file can go by itself."""
+# --- side by side: `pytest -n 4` ------------------------------------------------------------------------------------------
+TOGETHER = ("tests/node", *(f"tests/controlplane/{folder}" for folder in ("operator", "namespaces", "process", "adopt", "")))
+"""Folders whose files share a cluster, the longest first; any other file can go by itself."""
+LARGE, FIRST_LETTERS = "tests/controlplane/operator/test_", ("r", "f", "a")
+"""Three clusters for a folder of many files, which mostly wait: from `r` on, from `f` on, and the others."""
+LONG = ("tests/router", "tests/unit/preflight", "tests/unit/test_wheel.py", "tests/property", "tests/lint")
+"""What comes next. Most of it waits for seconds, and the many short tests behind it fill what it leaves of the cores."""
 
 
 def _unit(nodeid: str) -> str:
-    return next((folder for folder in TOGETHER if nodeid.startswith(f"{folder}/")), nodeid.split("::")[0])
+    """What goes to a process as a whole."""
+    if nodeid.startswith(LARGE):
+        return LARGE + next(letter for letter in FIRST_LETTERS if nodeid.removeprefix(LARGE) >= letter)
+    return next((folder for folder in TOGETHER if nodeid.startswith(f"{folder.rstrip('/')}/")), nodeid.split("::")[0])
+
+
+def _place(nodeid: str) -> int:
+    """The smaller the sooner."""
+    first = (*TOGETHER, *LONG)
+    return next((place for place, folder in enumerate(first) if nodeid.startswith(folder)), len(first))
 
 
 class Units(LoadScopeScheduling):
@@ -95,6 +108,5 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Units:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The longest first, where several run side by side."""
-    longest = {folder: place for place, folder in enumerate(TOGETHER)}
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: longest.get(_unit(item.nodeid), len(longest)))
+        items.sort(key=lambda item: _place(item.nodeid))

@@ -21,7 +21,7 @@ from ome_operator.core.placement.turns import Claim, contested, less, turns
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 TIMEOUT = 5
-STORIES = 1000 if os.environ.get("OME_SOAK") else 200
+STORIES = 1000 if os.environ.get("OME_SOAK") else 80
 GPU = "nvidia.com/gpu"
 ROLES = ("prefill", "decode")
 

@@ -29,17 +29,16 @@ from ome_operator.storage import hub, oci_artifact, sha256sums
 from ome_operator.storage.listing import Refused, SourceError, listing
 from ome_operator.util import kubeyaml
 from tests.support.odd_json import ANY, VALUES, broken, dumped, real, typed, with_declared
-from tests.support.parts import ROOT
+from tests.support.parts import catalog
 
 
 def _documents() -> dict[str, list[Any]]:
     """What the repository ships of each kind."""
     found: dict[str, list[Any]] = {kind: [] for kind in PARSE}
-    for file in sorted((ROOT / "config").rglob("*.yaml")):
-        for one in yaml.safe_load_all(file.read_text()):
-            kind = {"Model": "SglangModel"}.get(one.get("kind"), one.get("kind")) if isinstance(one, dict) else None
-            if kind in found and len(found[kind]) < 8:
-                found[kind].append(one)
+    for one in catalog():
+        kind = {"Model": "SglangModel"}.get(one["kind"], one["kind"])
+        if kind in found and len(found[kind]) < 8:
+            found[kind].append(one)
     spec = {"storage": {"storageUri": "hf://a/b", "path": "/m/x", "nodeSelector": {"a": "b"}, "nodeAffinity": AFFINITY}}
     metadata = {"name": "n", "namespace": "team", "uid": "u", "resourceVersion": "7", "generation": 1}
     for kind, some in found.items():

@@ -12,6 +12,8 @@ from ome_operator.core.weights.mount import weights
 from tests.support import yamls
 
 ROOT = Path(__file__).parents[2]
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""Of YAML that is ours; each process of tests reads all of config/."""
 NAMESPACE, NAME, UID = "team", "svc", "uid-of-svc"
 
 
@@ -109,19 +111,20 @@ def shipped(sample: str) -> tuple[InferenceService, Deps]:
 
 def in_config(name: str, *kinds: str) -> dict[str, Any] | None:
     """The object of `config` that has this name and one of these kinds."""
-    found = [one for one in _config() if one["kind"] in kinds and one["metadata"]["name"] == name]
+    found = [one for one in catalog() if one["kind"] in kinds and one["metadata"]["name"] == name]
     assert len(found) <= 1, f"{name} is there more than once"
     return found[0] if found else None
 
 
 @cache
-def _config() -> list[dict[str, Any]]:
+def catalog() -> list[dict[str, Any]]:
+    """Every object of `config`."""
     return [one for path in sorted((ROOT / "config").rglob("*.yaml")) for one in read(path) if one]
 
 
 def read(path: Path) -> list[dict[str, Any]]:
     """The documents of a YAML file."""
-    return list(yaml.safe_load_all(path.read_text()))
+    return list(yaml.load_all(path.read_text(), LOADER))
 
 
 def good(parsed: Any) -> Any:

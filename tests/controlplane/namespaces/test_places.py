@@ -22,8 +22,6 @@ HERE = "watchNamespaces={team-a,team-b}"
 FLAGS = ("--watch-namespace", "team-a", "--watch-namespace", "team-b")
 Right = tuple[str, str, str]
 RARE: set[Right] = {
-    ("", "pods", "delete"),
-    *(("autoscaling", "horizontalpodautoscalers", verb) for verb in ("get", "create", "patch", "delete")),
     ("networking.k8s.io", "ingresses", "delete"),
     *(("gateway.networking.k8s.io", "httproutes", verb) for verb in ("list", "delete")),
 }

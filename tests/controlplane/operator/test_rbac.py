@@ -1,4 +1,4 @@
-"""The operator's Role against what it really did: the last file of the suite, the audit log of all of it is the evidence."""
+"""The operator's Role against what it really did: the audit log of its cluster is the evidence."""
 
 import yaml
 
@@ -20,17 +20,24 @@ def asked(rig: Rig, since: int = 0) -> list[Request]:
 
 
 def live_through_everything(rig: Rig, namespace: str) -> None:
-    """Every effect that a plan can have: created, adopted, edited, scaled, without router, with a full history."""
-    engine = {"minReplicas": 2, "maxReplicas": 3, "annotations": {"ome.io/ssh-keys": "ssh"}}
+    """Every effect that a plan can have: created, recycled, adopted, edited, scaled, without router, with a full history."""
+    engine = {"minReplicas": 2, "maxReplicas": 3, "scaleMetric": "cpu", "annotations": {"ome.io/ssh-keys": "ssh"}}
     body = yamls.service(namespace, "role", "w-pairs", engine=engine)
     rig.create(body)
     rig.ready(namespace, "role")
     rig.wait("scale status", lambda: (rig.get("RoleScale", namespace, "role-engine") or {}).get("status"))
+    lose_a_rank(rig, namespace)
     rig.delete("InferenceService", namespace, "role", propagationPolicy="Orphan")
     rig.wait("deleted", lambda: rig.get("InferenceService", namespace, "role") is None)
     rig.create(body)
     rig.ready(namespace, "role", 40)
-    rig.patch("InferenceService", namespace, "role", {"spec": {"engine": {"minReplicas": 1, "maxReplicas": 1}}})
+    rig.patch(
+        "InferenceService",
+        namespace,
+        "role",
+        {"spec": {"engine": {"minReplicas": 1, "maxReplicas": 1, "scaleMetric": None}}},
+    )
+    rig.wait("no autoscaler", lambda: not rig.all("HorizontalPodAutoscaler", namespace))
     rig.wait("one group", lambda: len(rig.all("Pod", namespace, "component=engine")) == 2)
     rig.patch("InferenceService", namespace, "role", {"spec": {"router": None}})
     ours = "ome.io/managed-by=ome-operator"  # the chart may have bound a Role here, too
@@ -49,6 +56,17 @@ def live_through_everything(rig: Rig, namespace: str) -> None:
         return owners.count("InferenceService")  # StatefulSets make ControllerRevisions too
 
     rig.wait("ten revisions kept", lambda: kept() == 10)
+
+
+def lose_a_rank(rig: Rig, namespace: str) -> None:
+    """Its group is recycled: the operator deletes the other rank."""
+    leader = rig.all("Pod", namespace, "component=engine,ome.io/group=0,apps.kubernetes.io/pod-index=0")[0]["metadata"]
+    others = rig.all("Pod", namespace, "component=engine,ome.io/group=0,apps.kubernetes.io/pod-index=1")
+    rig.delete("Pod", namespace, others[0]["metadata"]["name"])
+    rig.wait(
+        "the leader is another", lambda: (rig.get("Pod", namespace, leader["name"]) or {}).get("metadata", leader) != leader
+    )
+    rig.ready(namespace, "role", 40)
 
 
 def look_at_every_kind(rig: Rig, namespace: str) -> None:
@@ -113,6 +131,15 @@ def label_a_node(rig: Rig) -> None:
     rig.wait("label", lambda: rig.cluster.kubectl(*asked) == "Failed")
 
 
+def allow_a_removal(rig: Rig) -> None:
+    """Of a directory that an agent offers, and that nobody mounts."""
+    node = rig.all("Node", "")[0]["metadata"]["name"]
+    offered = {"directory": "/models/.ome/unused", "offer": "2026-01-01T00:00:00Z"}
+    merge = "application/merge-patch+json"
+    rig.api.request("PATCH", f"/apis/ome.io/v1beta1/nodemodels/{node}/status", {"status": {"unused": [offered]}}, merge)
+    rig.wait("leave", lambda: (rig.get("NodeModels", "", node) or {})["spec"].get("remove") == [offered])
+
+
 def forget_what_led_here(rig: Rig, namespace: str) -> None:
     """An operator that made Ingresses and HTTPRoutes left some of both; the chart's value is none by now."""
     rig.cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(yamls.route_crd()))
@@ -136,6 +163,7 @@ def test_the_role_is_what_the_operator_needs_and_no_more(rig: Rig, namespace: st
     rig.create(yamls.runtime("w-pairs", size=2))
     live_through_everything(rig, namespace)
     look_at_every_kind(rig, namespace)
+    allow_a_removal(rig)
     forget_what_led_here(rig, namespace)
     rig.delete("ClusterServingRuntime", "", "w-pairs")
     rig.quiet()

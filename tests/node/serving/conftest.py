@@ -24,13 +24,10 @@ FEW = 5
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 """Without a proxy that this machine may name."""
 
-FULL = bool(os.environ.get("OME_E2E"))
-"""`make e2e`: what takes minutes runs too."""
-
 ON_OUR_NODE = pytest.mark.usefixtures("ours")
 """Of this machine's folders and processes: skipped where nodes are kind's."""
 
-MINUTES = pytest.mark.skipif(not FULL, reason="takes minutes: `make e2e` runs it")
+MINUTES = pytest.mark.skipif("OME_E2E" not in os.environ, reason="takes minutes: `make e2e` runs it")
 
 
 @pytest.fixture(scope="package")

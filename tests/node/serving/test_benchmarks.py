@@ -12,14 +12,14 @@ import yaml
 
 from ome_local.realnode.spec import PLACED
 from tests.node.conftest import Steps
-from tests.node.serving.conftest import FULL, MINUTES, ON_OUR_NODE
+from tests.node.serving.conftest import MINUTES, ON_OUR_NODE
 from tests.support.rig import ROOT, Manifest, Rig
 
 SAMPLES = ROOT / "config/samples/benchmark"
 OUT = Path("/var/lib/ome/benchmarks")
 USER = 65532
 NAMESPACE = "kimi-k2-tiny"
-pytestmark = ON_OUR_NODE
+pytestmark = [MINUTES, ON_OUR_NODE]
 ENDED_WITHIN_S = 240.0
 
 
@@ -66,10 +66,9 @@ def ended(rig: Rig, body: Manifest, steps: Steps) -> Manifest:
 
 def test_requests_of_given_lengths(serving: Rig, tiny: str, out: Path, steps: Steps) -> None:
     """Two sizes at one and at four in flight: counted in the status, written as JSON and as a page."""
-    short = {} if FULL else {"trafficScenarios": ["D(32,16)"], "maxRequestsPerIteration": 4}
-    status = ended(serving, sample("kimi-k2-tiny.yaml", "speed", **short), steps)
+    status = ended(serving, sample("kimi-k2-tiny.yaml", "speed"), steps)
     assert status["state"] == "Completed", status
-    report, each = status["report"], 4 if not FULL else 8
+    report, each = status["report"], 8
     assert [(one["concurrency"], one["requests"]) for one in report["results"][:2]] == [(1, each), (4, each)]
     assert report["failed"] == 0 and float(report["ttft"]) > 0 and float(report["tokensPerSecond"]) > 0
     found = json.loads((out / "speed/results.json").read_text())
@@ -79,7 +78,6 @@ def test_requests_of_given_lengths(serving: Rig, tiny: str, out: Path, steps: St
     steps.note("tokens per second, 4 in flight", report["tokensPerSecond"])
 
 
-@MINUTES
 @pytest.mark.parametrize(("file", "requests"), [("kimi-k2-latency.yaml", 10), ("kimi-k2-throughput.yaml", 40)])
 def test_the_benchmarks_of_the_seeds(serving: Rig, tiny: str, out: Path, steps: Steps, file: str, requests: int) -> None:
     """Conversations instead of ShareGPT's, and fewer of them."""
@@ -89,7 +87,6 @@ def test_the_benchmarks_of_the_seeds(serving: Rig, tiny: str, out: Path, steps: 
     assert (status["state"], status["report"]["requests"]) == ("Completed", requests), status
 
 
-@MINUTES
 def test_questions(serving: Rig, tiny: str, out: Path, steps: Steps) -> None:
     """GSM8K's script with sums of one digit: random weights know none, but are asked and judged."""
     data = {"storageUri": f"local://{OUT}/data/sums.jsonl"}
@@ -100,7 +97,6 @@ def test_questions(serving: Rig, tiny: str, out: Path, steps: Steps) -> None:
     assert 0 <= float(status["report"]["accuracy"]) <= 1
 
 
-@MINUTES
 def test_the_time_is_up_and_the_common_format(serving: Rig, tiny: str, out: Path, steps: Steps) -> None:
     """Chat completions of any server; more requests than a minute has room for."""
     url = {"endpoint": {"url": f"http://{NAMESPACE}.{NAMESPACE}/v1", "apiFormat": "openai", "modelName": NAMESPACE}}
@@ -120,7 +116,6 @@ def test_the_time_is_up_and_the_common_format(serving: Rig, tiny: str, out: Path
     assert report["requests"] > 0 and report["requests"] + report["unfinished"] == 5000
 
 
-@MINUTES
 def test_requests_that_fail_make_the_job_failed(serving: Rig, tiny: str, out: Path, steps: Steps) -> None:
     """Prompts that are longer than the model's context are refused by the server."""
     long = {"trafficScenarios": ["D(9000,4)"], "numConcurrency": [1], "maxRequestsPerIteration": 2}

@@ -5,8 +5,6 @@ import subprocess
 import urllib.request
 from typing import Any
 
-import openai
-
 from ome_local.realnode.spec import PLACED
 from tests.node.conftest import Steps
 from tests.node.serving.conftest import DIRECT, FEW, GROUPS, MINUTES, come_up, post, remove, tokens
@@ -69,6 +67,8 @@ def test_a_tool_is_called(tiny: str) -> None:
 
 def test_the_client_of_the_seeds(tiny: str) -> None:
     """The program of the fourth seed, as far as its answer does not depend on a model that thinks."""
+    import openai  # a second for each process of tests
+
     direct = openai.DefaultHttpxClient(trust_env=False)
     client = openai.OpenAI(base_url=f"{tiny}/v1", api_key="EMPTY", http_client=direct)
     response = client.chat.completions.create(
@@ -130,6 +130,7 @@ def of_one_server(rig: Rig, ranks: int) -> dict[str, list[int]]:
         rig.delete("Pod", "default", f"alone-{ranks}")
 
 
+@MINUTES
 def test_prefill_and_decode_say_what_one_server_says(serving: Rig, tiny: str) -> None:
     assert {prompt: tokens(tiny, prompt) for prompt in PROMPTS} == of_one_server(serving, 1)
 

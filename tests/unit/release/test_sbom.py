@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 
 from ome_operator.errors import UserError
 from release.sbom import bom, pinned, wheel_bom
@@ -33,13 +32,20 @@ Version: 3.11.2-1+b1
 """
 
 
+def valid(text: str) -> None:
+    """By the schema of its format."""
+    from cyclonedx.validation.json import JsonStrictValidator  # it compiles 38 grammars: seconds for each process of tests
+
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+
+
 def test_packages_of_debian_and_of_python() -> None:
     """Those that are installed; of a file in several layers the last."""
     yaml = b"Metadata-Version: 2.1\nName: PyYAML\nVersion: 6.0\n\nwords"
     dpkg = "var/lib/dpkg/status"
     files = [(dpkg, b""), (dpkg, STATUS), ("usr/lib/PyYAML-6.0.dist-info/METADATA", yaml)]
     text = bom("ome-operator", "1.2.3", files)
-    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    valid(text)
     made = json.loads(text)
     assert made["bomFormat"] == "CycloneDX"
     own = made["metadata"]["component"]
@@ -78,7 +84,7 @@ def test_a_wheel_names_what_it_needs_as_it_was_locked(tmp_path: Path) -> None:
     needs = ("aiohttp>=3.10", "uvloop>=0.21; sys_platform != 'win32'", "huggingface_hub>=2.4; extra == 'agent'")
     made = wheel(tmp_path, *needs)
     text = wheel_bom(made, OPERATOR, AGENT)
-    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    valid(text)
     bill = json.loads(text)
     own = bill["metadata"]["component"]
     assert (own["purl"], own["type"]) == ("pkg:pypi/ome-operator@1.2.3", "application")

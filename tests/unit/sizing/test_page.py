@@ -8,10 +8,11 @@ from ome_operator.sizing.fit import fit, held_out, priors
 from ome_operator.sizing.page import PAGE, TERMS, written
 from ome_operator.sizing.rows import shipped
 from ome_operator.sizing.validate import figures
+from tests.conftest import SOAK
 from tests.support.parts import ROOT
 
 HELD = {(each.id, each.left_out): each.ratios for each in held()}
-AGAIN = ("cfg666", "cfg481", "lmsys_h100_prefill_2k")
+AGAIN = ("cfg666", "cfg481", "lmsys_h100_prefill_2k") if SOAK else ("cfg481",)
 """Deployments that the test leaves out again; all of them take five minutes."""
 
 
