@@ -137,7 +137,7 @@ def allow_a_removal(rig: Rig) -> None:
     offered = {"directory": "/models/.ome/unused", "offer": "2026-01-01T00:00:00Z"}
     merge = "application/merge-patch+json"
     rig.api.request("PATCH", f"/apis/ome.io/v1beta1/nodemodels/{node}/status", {"status": {"unused": [offered]}}, merge)
-    rig.wait("leave", lambda: (rig.get("NodeModels", "", node) or {})["spec"].get("remove") == [offered])
+    rig.wait("leave", lambda: (rig.get("NodeModels", "", node) or {}).get("spec", {}).get("remove") == [offered])
 
 
 def forget_what_led_here(rig: Rig, namespace: str) -> None:
