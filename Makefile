@@ -5,6 +5,9 @@ SHELL := /bin/bash
 .PHONY: help setup cluster-tools test versions packages e2e lint format demo demo-down bench soak crds charts well-known lock clean \
 	release release-images release-outputs release-sign release-page release-check
 
+# Containers and agents set it: each process would compile 1,500 modules anew, a second of a core, and tests start hundreds.
+unexport PYTHONDONTWRITEBYTECODE
+
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	if $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then echo $$p; break; fi; done)
 BIN := .venv/bin

@@ -174,17 +174,20 @@ class Field:
 
     def _learn(self, life: Life, begun: int) -> float:
         """Remember what there is when all is well and nothing is written any more, and since when. `begun`: how many writes
-        there were before the step, for on a busy machine the first look may come after the last write.
+        there were before the step, for on a busy machine the first look may come after the last write. A look takes a while:
+        what was written meanwhile may be missing in it.
         """
-        state, since = life.state(), time.monotonic()
-        writes, wrote_at, end = self.proxy.writes, since, since + 3 * RIGHT_WITHIN_S
-        while (now := time.monotonic()) < wrote_at + QUIET_S or writes == begun or not well(state):
+        state, writes, now = life.state(), begun, time.monotonic()
+        since = wrote_at = now
+        end = now + 3 * RIGHT_WITHIN_S
+        while now < wrote_at + QUIET_S or writes == begun or not well(state):
+            assert now < end, f"all is not well without any fault: {state}"
+            time.sleep(LOOK_EVERY_S)
+            fresh, now = life.state(), time.monotonic()
             if self.proxy.writes != writes:
                 writes, wrote_at = self.proxy.writes, now
-            assert now < end, f"all is not well without any fault: {state}"
-            if (fresh := life.state()) != state:
+            if fresh != state:
                 state, since = fresh, now
-            time.sleep(LOOK_EVERY_S)
         self.right.append(state)
         return since
 
