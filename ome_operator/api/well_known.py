@@ -19,6 +19,7 @@ from ome_operator.api.invalid import Invalid, invalid
 from ome_operator.api.learned import Facts, Named, Quantization
 from ome_operator.api.model import Model, ModelSpec
 from ome_operator.api.values import Name
+from ome_operator.util.kubeyaml import document
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = Path("config/models")
@@ -117,7 +118,7 @@ def _made(files: Iterable[tuple[str, str]]) -> WellKnown | Invalid:
     models: list[KnownModel] = []
     for name, text in files:
         try:
-            models += KnownModels.read(yaml.safe_load(text) or {"models": []}).models
+            models += KnownModels.read(document(text) or {"models": []}).models
         except ValidationError as error:
             return Invalid(f"{name}: {invalid(error.errors(include_url=False)).why}")
         except yaml.YAMLError as error:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import yaml
 from typer.core import TyperCommand
 
 from ome_operator.api import AcceleratorClass, Model
@@ -18,6 +17,7 @@ from ome_operator.cookbook.library import Library, engines, library
 from ome_operator.cookbook.library import engine as known_engine
 from ome_operator.errors import UserError
 from ome_operator.util.checkout import shipped
+from ome_operator.util.kubeyaml import documents
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 YAML = "yaml"
@@ -140,7 +140,7 @@ def bookshelf() -> Library:
     config = shipped("config")
     for path in sorted(config.glob("[am]*/**/*.yaml")):
         text = path.read_text(encoding="utf-8")
-        for body in yaml.safe_load_all(text):
+        for body in documents(text):
             parsed: Any = (AcceleratorClass if body["kind"] in AcceleratorClass.KINDS else Model).parse(body)
             if isinstance(parsed, Model):
                 models.append((parsed, text))
@@ -154,7 +154,7 @@ def _samples(config: Path) -> dict[str, str]:
     out: dict[str, str] = {}
     for path in sorted((config / "samples" / "isvc").rglob("*.yaml")):
         shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-        for body in yaml.safe_load_all(path.read_text(encoding="utf-8")):
+        for body in documents(path.read_text(encoding="utf-8")):
             if body["kind"] == "InferenceService":
                 out.setdefault(body["spec"]["model"]["name"], str(shown))
     return out
@@ -194,7 +194,7 @@ def _lint(text: str) -> tuple[str, ...]:
     from ome_operator.cli.live.linted import lines
     from ome_operator.cli.manifests import catalogue, read
 
-    bodies = [body for body in yaml.safe_load_all(text) if body["kind"] in KNOWN]
+    bodies = [body for body in documents(text) if body["kind"] in KNOWN]
     beside = read(catalogue([Path("config/accelerators")]), "default")
     cluster = gather([*beside, *bodies], model_agent=False)
     return lines(cluster, [kept.ref for kept in cluster.services()], "`ome lint -f` with the same files")

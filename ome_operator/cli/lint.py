@@ -9,8 +9,7 @@ import typer
 from ome_operator import __version__
 from ome_operator.cli.completing import services
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, meant, missing, on_cluster
-from ome_operator.cli.manifests import STDIN, catalogue, files_in, read
-from ome_operator.cli.render import SERVICES
+from ome_operator.cli.manifests import STDIN, catalogue, files_in, read, read_beside
 from ome_operator.errors import Unanswered, UserError
 
 if TYPE_CHECKING:
@@ -137,8 +136,7 @@ def _offline(files: list[Path], catalog: list[Path] | None, namespace: str, vers
     from ome_operator.cli.live.linted import subjects
 
     given = read(files, namespace)
-    beside = [body for body in read(_catalog(catalog), namespace) if body["kind"] not in SERVICES]
-    looked_at = list(subjects(given, beside, versions))
+    looked_at = list(subjects(given, read_beside(_catalog(catalog), files, namespace), versions))
     if not looked_at:
         raise Unanswered(f"no InferenceService and no runtime in {', '.join(map(str, files))}: nothing to look at.")
     return looked_at

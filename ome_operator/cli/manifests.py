@@ -17,6 +17,8 @@ from ome_operator.util.json_limits import deeper, larger
 from ome_operator.util.kubeyaml import LEVELS, VALUES, documents
 
 STDIN = Path("-")
+SERVICES = ("InferenceService", "Serving")
+"""Kinds that refer to the others."""
 _SERVERS: Mapping[str, type] = {"uid": str, "generation": int, "deletionTimestamp": str}
 """Metadata that a server adds and that we look at, and what it is then. Owners and writers say nothing without a cluster."""
 
@@ -32,6 +34,13 @@ def catalogue(paths: Iterable[Path] | None) -> list[Path]:
 def read(paths: Iterable[Path], namespace: str) -> list[Manifest]:
     """The objects of ours in these files and folders; `namespace` for those that name none. Others are passed over."""
     return read_all(paths, namespace)[0]
+
+
+def read_beside(paths: Iterable[Path], given: Iterable[Path], namespace: str) -> list[Manifest]:
+    """What services refer to, from files that are not among those given: these are read already."""
+    known = {one.resolve() for one in files_in(given)}
+    found = read((one for one in files_in(paths) if one.resolve() not in known), namespace)
+    return [one for one in found if one["kind"] not in SERVICES]
 
 
 def read_all(paths: Iterable[Path], namespace: str) -> tuple[list[Manifest], frozenset[str]]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ome_operator.cli.manifests import catalogue, read
+from ome_operator.cli.manifests import catalogue, read, read_beside
 from ome_operator.cli.options import preflight_mode, roots
 from ome_operator.cli.output import Format, complain, emit_objects
 from ome_operator.errors import Unanswered
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 _DEFAULTS = Settings()
-SERVICES = ("InferenceService", "Serving")
 
 Files = Annotated[
     list[Path], typer.Option("--filename", "-f", help="YAML file, folder, or - for standard input; may be repeated.")
@@ -54,7 +53,7 @@ def render(
     from ome_operator.cli.live.linted import lines
 
     given = read(files, namespace)
-    beside = [one for one in read(catalogue(catalog), namespace) if one["kind"] not in SERVICES]
+    beside = read_beside(catalogue(catalog), files, namespace)
     looked = preflight_mode(preflight)
     cluster = gather(
         [*beside, *given], sidecar_image, model_agent=model_agent, agent_roots=roots(agent_root), preflight=looked

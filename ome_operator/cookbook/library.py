@@ -10,8 +10,6 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-import yaml
-
 from ome_operator import quantity
 from ome_operator.api import AcceleratorClass, Facts, Model
 from ome_operator.cookbook.ask import RefusedError
@@ -19,6 +17,7 @@ from ome_operator.engines import servers
 from ome_operator.engines.flags import CommandLine, command_line
 from ome_operator.modelinfo.extract import CONFIG, facts
 from ome_operator.modelinfo.weight_sizes import WeightBytes, weights
+from ome_operator.util.kubeyaml import document
 
 
 @dataclass(frozen=True)
@@ -218,7 +217,7 @@ def source(name: str) -> str:
 
 @cache
 def _data(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(source(name))
+    found: dict[str, Any] = document(source(name))
     return found
 
 

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import yaml
-
 from ome_operator.cookbook.fit import RoleFit
 from ome_operator.cookbook.library import source
+from ome_operator.util.kubeyaml import document
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Published:
 @cache
 def published() -> tuple[Published, ...]:
     """All that is recorded."""
-    data: list[dict[str, Any]] = yaml.safe_load(source("published.yaml"))
+    data: list[dict[str, Any]] = document(source("published.yaml"))
     return tuple(
         Published(
             asked=each["for"],

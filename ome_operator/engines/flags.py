@@ -14,6 +14,8 @@ from typing import Any, NamedTuple, Protocol
 
 import yaml
 
+from ome_operator.util.kubeyaml import document
+
 SWITCH, VALUE, OPTIONAL, VALUES, ANY = "switch", "value", "optional", "values", "any"
 """What follows a flag: nothing, a word, a word or nothing, words, words or nothing."""
 _INT = r"[+-]?\d+(_\d+)*"
@@ -174,7 +176,7 @@ def command_line(name: str) -> CommandLine:
 def replaced(engine: str) -> Mapping[str, str]:
     """Flag that a version of an engine does not take or will lose -> what to write instead."""
     text = (resources.files(__package__) / "data" / "replaced.yaml").read_text(encoding="utf-8")
-    found: Mapping[str, str] = yaml.safe_load(text).get(engine) or {}
+    found: Mapping[str, str] = document(text).get(engine) or {}
     return found
 
 
@@ -191,7 +193,7 @@ def _files(folder: _Folder) -> dict[str, Any]:
 def _parsed(name: str, file: Any) -> CommandLine:
     try:
         text = file.read_text(encoding="utf-8")
-        data = json.loads(text) if file.name.endswith(".json") else yaml.safe_load(text)
+        data = json.loads(text) if file.name.endswith(".json") else document(text)
         flags = [_flag(flag, said) for flag, said in data["flags"].items()]
         return CommandLine(
             flags={spelling: flag for flag in reversed(flags) for spelling in _spellings(flag)},

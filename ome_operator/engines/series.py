@@ -5,10 +5,9 @@ from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple
 
-import yaml
-
 from ome_operator.engines.routers import parts
 from ome_operator.engines.servers import server
+from ome_operator.util.kubeyaml import document
 
 
 class Series(NamedTuple):
@@ -24,7 +23,7 @@ class Series(NamedTuple):
 def known() -> Mapping[str, Series]:
     """All engines and routers that there are data for, by name."""
     text = (resources.files(__package__) / "data" / "series.yaml").read_text(encoding="utf-8")
-    return {name: Series(each["flag"], frozenset(each["series"])) for name, each in yaml.safe_load(text).items()}
+    return {name: Series(each["flag"], frozenset(each["series"])) for name, each in document(text).items()}
 
 
 def lacks(container: Mapping[str, Any]) -> str:

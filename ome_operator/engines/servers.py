@@ -8,10 +8,9 @@ from importlib import resources
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-import yaml
-
 from ome_operator import quantity
 from ome_operator.engines.routers import parts, value
+from ome_operator.util.kubeyaml import document
 
 
 class Pinned(NamedTuple):
@@ -59,7 +58,7 @@ def known() -> tuple[Server, ...]:
     """All servers that there are data for, by name."""
     folder = resources.files(__package__) / "data" / "servers"
     files = {one.name.removesuffix(".yaml"): one for one in folder.iterdir() if one.name.endswith(".yaml")}
-    return tuple(_read(name, yaml.safe_load(files[name].read_text(encoding="utf-8"))) for name in sorted(files))
+    return tuple(_read(name, document(files[name].read_text(encoding="utf-8"))) for name in sorted(files))
 
 
 def takes_flags(container: Mapping[str, Any]) -> bool:

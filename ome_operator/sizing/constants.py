@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 
-import yaml
+from ome_operator.util.kubeyaml import document
 
 
 class Constants:
@@ -23,4 +23,4 @@ class Constants:
 def fitted() -> Constants:
     """The shipped numbers."""
     text = (resources.files("ome_operator.sizing") / "data" / "fitted.yaml").read_text(encoding="utf-8")
-    return Constants(yaml.safe_load(text)["constants"])
+    return Constants(document(text)["constants"])

@@ -6,9 +6,8 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-import yaml
-
 from ome_operator.sizing.refused import RefusedError, nearest
+from ome_operator.util.kubeyaml import document
 
 GIB = 2**30
 
@@ -69,7 +68,7 @@ class Gpu:
 def gpus() -> Mapping[str, Gpu]:
     """All that are known."""
     text = (resources.files("ome_operator.sizing") / "data" / "gpus.yaml").read_text(encoding="utf-8")
-    data: dict[str, dict[str, Any]] = yaml.safe_load(text)
+    data: dict[str, dict[str, Any]] = document(text)
     return {
         spelling: found for name, said in data.items() for found in [_gpu(name, said)] for spelling in (name, *said["names"])
     }

@@ -7,8 +7,6 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-import yaml
-
 from ome_operator.api.learned import Facts
 from ome_operator.cookbook.library import widths
 from ome_operator.lint.subject import ModelFacts
@@ -18,6 +16,7 @@ from ome_operator.modelinfo.json_fields import text_part
 from ome_operator.modelinfo.quantization import quantization
 from ome_operator.modelinfo.weight_sizes import WeightBytes, weights
 from ome_operator.sizing.refused import RefusedError, nearest
+from ome_operator.util.kubeyaml import document
 
 _QUANTIZED: Mapping[str, Mapping[str, Any] | None] = {
     "bf16": None,
@@ -89,7 +88,7 @@ def _found(name: str) -> tuple[Mapping[str, Any], str]:
 @cache
 def _known() -> Mapping[str, dict[str, Any]]:
     text = (resources.files("ome_operator.sizing") / "data" / "models.yaml").read_text(encoding="utf-8")
-    found: dict[str, dict[str, Any]] = yaml.safe_load(text)
+    found: dict[str, dict[str, Any]] = document(text)
     return found
 
 

@@ -17,12 +17,20 @@ VALUES = 500_000
 """Of one object, at most: an API server takes no two megabytes, but aliases can name the same part again and again."""
 _OPEN = 200
 """Brackets that stand open in a text at once, at most; there may be some in texts, where they mean nothing."""
-_NOT_THERE = ("timestamp", "binary", "set", "omap", "pairs")
-_GONE = frozenset(f"tag:yaml.org,2002:{one}" for one in ("timestamp", "value"))
+_UNLIKE = re.compile(
+    r"[^\n\r -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"  # tabs and other control characters
+    r"|[!?]|[|>][-+0-9]*#"  # tags, marks of keys, comments at once after the mark of a block
+)
+"""What the two parsers of PyYAML may not take the same."""
+_LET_THROUGH = (ValueError, TypeError, AttributeError, LookupError)
+"""Of a broken key, or of a value that is none of its tag: PyYAML makes no errors of its own of them."""
+_TAG = "tag:yaml.org,2002:"
+_NOT_THERE = tuple(_TAG + one for one in ("timestamp", "binary", "set", "omap", "pairs"))
+_GONE = frozenset(_TAG + one for one in ("timestamp", "value"))
 
 
-class _Loader(yaml.SafeLoader):
-    """Of plain YAML."""
+class _Values(yaml.constructor.SafeConstructor, yaml.resolver.Resolver):
+    """What texts, numbers and tags mean, for every reader below."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - the parent declares it so
         first: [(tag, form) for tag, form in found if tag not in _GONE]
@@ -55,23 +63,60 @@ class _Loader(yaml.SafeLoader):
             raise yaml.constructor.ConstructorError(None, None, said, node.start_mark)
         return value
 
+    yaml_constructors = {  # noqa: RUF012 - as above
+        **yaml.SafeLoader.yaml_constructors,
+        **dict.fromkeys(_NOT_THERE, refuse),
+        _TAG + "int": number,
+        _TAG + "float": fraction,
+    }
 
-for _tag in _NOT_THERE:
-    _Loader.add_constructor(f"tag:yaml.org,2002:{_tag}", _Loader.refuse)
-_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.number)
-_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.fraction)
+
+class _Loader(_Values, yaml.SafeLoader):
+    """All of it in Python, whose recursion ends with an error. What it refuses is refused, with its words."""
+
+
+def _quick() -> Any:
+    """A loader whose scanner and parser are C; None where PyYAML has none.
+
+    Its composer is Python's: that in C recurses until the process dies.
+    """
+    if not yaml.__with_libyaml__:
+        return None
+
+    class Quick(_Values, yaml.composer.Composer, yaml.CSafeLoader):
+        def __init__(self, text: str) -> None:
+            yaml.CSafeLoader.__init__(self, text)
+            yaml.composer.Composer.__init__(self)
+
+    return Quick
+
+
+_QUICK = _quick()
 
 
 def documents(text: str) -> Iterator[Any]:
     """Every document of a text. Raises yaml.YAMLError, with the line where it is known."""
     if line := _too_deep(text):
         raise yaml.YAMLError(f"line {line} opens more than {_OPEN} lists or maps in each other: write fewer")
+    if (found := _quickly(text)) is not None:
+        yield from found
+        return
     try:
         yield from yaml.load_all(text, Loader=_Loader)
     except RecursionError as error:
         raise yaml.YAMLError(f"it has more than {LEVELS} lists or maps in each other: write fewer") from error
-    except (ValueError, TypeError, AttributeError) as error:  # what PyYAML lets through of a broken number or key
+    except _LET_THROUGH as error:
         raise yaml.YAMLError(f"a value is none: {error}") from error
+
+
+def _quickly(text: str) -> list[Any] | None:
+    """The documents; None where the loader in Python has to say what they are, or what is wrong with them."""
+    if _QUICK is None or _UNLIKE.search(text):
+        return None
+    try:
+        return list(yaml.load_all(text, Loader=_QUICK))
+    except (yaml.YAMLError, RecursionError, *_LET_THROUGH):
+        return None
 
 
 def document(text: str) -> Any:
@@ -90,7 +135,7 @@ def document(text: str) -> Any:
 def plain(text: str) -> str:
     """A text as it stands in YAML: with quotes only where YAML would read something else without."""
     try:
-        same = text not in _BOOLS and yaml.load(text, Loader=_Loader) == text  # noqa: S506 a safe loader
+        same = text not in _BOOLS and list(documents(text)) == [text]
     except yaml.YAMLError:
         same = False
     return text if same else json.dumps(text)

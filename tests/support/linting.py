@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ome_operator.cli.live.linted import subjects
-from ome_operator.cli.manifests import read
-from ome_operator.cli.render import SERVICES
+from ome_operator.cli.manifests import read, read_beside
 from ome_operator.engines.flags import packaged
 from ome_operator.lint import rules
 from ome_operator.lint.finding import Finding, Severity
@@ -20,7 +19,7 @@ LINT = ROOT / "tests/lint"
 @cache
 def catalog() -> list[dict[str, Any]]:
     """Models, runtimes and accelerator classes that come with `ome`."""
-    return [body for body in read([ROOT / "config"], "default") if body["kind"] not in SERVICES]
+    return read_beside([ROOT / "config"], [], "default")
 
 
 def looked_at(bodies: Iterable[Mapping[str, Any]]) -> list[Subject]:

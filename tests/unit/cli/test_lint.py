@@ -1,13 +1,17 @@
 """`ome lint`: exit codes, forms, fixes and bad input."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from ome_operator.cli import manifests
 from ome_operator.cli.app import app
 from ome_operator.errors import Unanswered, UserError
+from ome_operator.util.kubeyaml import documents
 from tests.support.parts import ROOT
 
 CORPUS = ROOT / "tests/lint/corpus"
@@ -34,6 +38,20 @@ def run(*words: object, stdin: str | None = None) -> Result:
 )
 def test_exit_codes(words: list[object], code: int) -> None:
     assert run("-f", *words).exit_code == code
+
+
+def test_a_file_that_is_given_and_in_the_catalog_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts: list[str] = []
+
+    def read(text: str) -> Iterator[Any]:
+        texts.append(text)
+        return documents(text)
+
+    monkeypatch.setattr(manifests, "documents", read)
+    given = "../config/samples", ROOT / "config/runtimes/srt"
+    monkeypatch.chdir(ROOT / "docs")
+    assert run("-f", given[0], "-f", given[1], "--catalog", ROOT / "config").exit_code == 0
+    assert sorted(texts) == sorted(file.read_text() for file in (ROOT / "config").rglob("*.yaml"))
 
 
 def test_what_people_read() -> None:

@@ -1,12 +1,32 @@
-"""YAML as Kubernetes reads it."""
+"""YAML as Kubernetes reads it, by the parser of libyaml and by that in Python."""
 
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from ome_operator.util import kubeyaml
 from ome_operator.util.kubeyaml import document, documents, plain
+from tests.support.parts import ROOT
+
+
+@pytest.fixture(autouse=True, params=["libyaml", "python"])
+def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Which parser of PyYAML reads: every test runs with either."""
+    if request.param == "python":
+        monkeypatch.setattr(kubeyaml, "_QUICK", None)
+    elif not yaml.__with_libyaml__:
+        pytest.skip("this PyYAML has no libyaml")
+    return str(request.param)
+
+
+@pytest.mark.parametrize("file", sorted(ROOT.glob("config/**/*.yaml")), ids=str)
+def test_what_the_repository_ships_needs_no_second_parser(parser: str, file: Path) -> None:
+    text = file.read_text()
+    assert (kubeyaml._quickly(text) is not None) == (parser == "libyaml")
+    assert list(documents(text)) == list(yaml.load_all(text, Loader=kubeyaml._Loader))
 
 
 @pytest.mark.parametrize(
@@ -50,9 +70,16 @@ def test_what_kubernetes_does_not_read_is_said_with_its_line(text: str, words: s
     assert "line 2" in str(refused.value)
 
 
+@pytest.mark.parametrize("text", ["!!bool a", "!!int ''", "!!float ''"])
+def test_a_value_that_is_none_of_its_tag_is_refused(text: str) -> None:
+    with pytest.raises(yaml.YAMLError, match="a value is none"):
+        list(documents(text))
+
+
 def test_what_is_too_deep_is_said_soon() -> None:
     before = time.process_time()
-    for text in ("- " * 1500 + "a", "{" * 50_000):
+    steps = "\n".join(" " * indent + "a:" for indent in range(1500))
+    for text in ("- " * 1500 + "a", "- " * 500_000, "? " * 500_000, steps, "{" * 50_000, "{a: " * 50_000):
         with pytest.raises(yaml.YAMLError, match="lists or maps in each other: write fewer"):
             list(documents(text))
     assert time.process_time() - before < 5
