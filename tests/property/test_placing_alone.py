@@ -82,6 +82,24 @@ def test_nodes_that_come_after_an_hour_have_their_time_from_the_first_on() -> No
     assert world.alive() == before
 
 
+def test_what_gives_back_waits_for_no_leader() -> None:
+    """All StatefulSets go in a pass, and in the next the pods of workers, though leaders still end. A worker that is deleted
+    while its StatefulSet is there would come back.
+    """
+    world = alone(4, 3)
+    world.now += timedelta(seconds=61)
+    plan = world.sync()
+    ranks = {pod.name: keys.WORKER_INDEX in pod.labels for pod in world.pods.values()}
+    leaders = {name for name, leads in ranks.items() if leads}
+    stored = {key for key in world.children if key[0] == "StatefulSet"}
+    assert len(stored) == 4 and len(leaders) == 2
+    assert {(one.kind, one.name) for one in plan.delete} == stored | {("Pod", name) for name in leaders}
+    assert not any(one.guard for one in plan.delete)
+    world.carry_out(plan)
+    assert leaders <= world.pods.keys()
+    assert {one.name for one in world.sync().delete} == ranks.keys() - leaders
+
+
 @pytest.mark.parametrize("ranks", [0, 1])
 def test_a_further_group_is_given_back_alone_and_only_where_it_holds_a_node(ranks: int) -> None:
     """As an autoscaler of pods asks for it: the groups that are there are placed, whether they have served or not."""
