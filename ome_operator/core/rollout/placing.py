@@ -216,8 +216,8 @@ def without_gangs(placing: Placing, component: str, found: Slice) -> Slice:
 def give_back(placing: Placing, component: str, kept: tuple[int, ...], found: Slice) -> tuple[Delete, ...]:
     """The groups of a role that were made and are to wait now: their StatefulSets, and the pods that none makes anew.
 
-    Workers wait for no leader, as they do in a group that may have answered (`retire.leftovers`): for as long they would hold
-    their nodes, and their pods that hold none would take the leader's.
+    No worker waits for its leader to end, as in a group that may have answered (`retire.leftovers`): it would hold its node
+    longer, and a worker that has none would take the leader's.
     """
     if not placing.withheld:
         return ()
