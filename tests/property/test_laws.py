@@ -27,10 +27,10 @@ def live(kind: str, labels: dict[str, str] = LEADERS, owner: str = parts.UID, **
     return Live(body, "uid", 1, owner, "", "")
 
 
-def pod(labels: dict[str, str] = LEADERS, group: int = 1, draining: str = "") -> LivePod:
-    """A pod that is ready."""
+def pod(labels: dict[str, str] = LEADERS, group: int = 1, draining: str = "", ready: bool = True) -> LivePod:
+    """A pod."""
     place = {keys.GROUP_INDEX: str(group), keys.POD_INDEX: "0"}
-    return LivePod(f"p-{group}", "p", {**labels, **place}, "svc", "uid", 30, True, draining=draining)
+    return LivePod(f"p-{group}", "p", {**labels, **place}, "svc", "uid", 30, ready, draining=draining)
 
 
 def sets(replicas: int = 1, template: str = "a") -> dict[str, Any]:
@@ -88,6 +88,8 @@ HELD = Deps(frozen="true")
 GROUP = {"kind": "StatefulSet", "metadata": {"name": "svc-engine-1"}}
 SEEN = {"conditions": [{"type": "Frozen", "reason": "Frozen"}]}
 MARKS = Patch("Pod", "p", "uid", {"metadata": {"annotations": {keys.DRAINING: "now"}}})
+ROLE = (keys.ENGINE,)
+"""Of a slice whose gangs give back what they have."""
 BREACHES: list[tuple[Callable[..., None], tuple[Any, ...], dict[str, Any]]] = [
     (laws.a_pass_changes_no_input_and_decides_the_same_again, (1, 2, Plan(), Plan()), {}),
     (laws.a_pass_changes_no_input_and_decides_the_same_again, (1, 1, Plan(), Plan(requeue_after=1.0)), {}),
@@ -109,6 +111,7 @@ BREACHES: list[tuple[Callable[..., None], tuple[Any, ...], dict[str, Any]]] = [
     (laws.the_selector_of_a_deployment_never_changes, (live("Deployment", **sets(2)), sets(2, "b")), {}),
     (laws.nothing_of_somebody_else_is_deleted, (SERVICE, live("Service", owner="somebody")), {}),
     (laws.leaders_go_before_their_workers, ([pod()], live("StatefulSet", WORKERS)), {}),
+    (laws.leaders_go_before_their_workers, ([pod()], live("StatefulSet", WORKERS), ROLE), {}),
     (laws.a_leader_that_routers_know_is_drained_before_it_stops, ([pod(), pod(ROUTER)], live("StatefulSet"), START), {}),
     (laws.a_leader_that_routers_know_is_drained_before_it_stops, ([*JUST_NOW, pod(ROUTER)], live("StatefulSet"), START), {}),
     (laws.a_number_is_given_again_only_when_nothing_of_its_group_is_left, ([live("StatefulSet", WORKERS)], [], AGAIN), {}),
@@ -134,6 +137,8 @@ def test_what_is_allowed_is_no_breach() -> None:
     laws.a_leader_that_routers_know_is_drained_before_it_stops(routed, live("StatefulSet"), START)
     laws.a_leader_that_routers_know_is_drained_before_it_stops([pod()], live("StatefulSet"), START)
     laws.leaders_go_before_their_workers([pod(group=0)], live("StatefulSet", WORKERS))
+    laws.leaders_go_before_their_workers([pod(ready=False)], live("StatefulSet", WORKERS), ROLE)
+    laws.leaders_go_before_their_workers([pod()], live("StatefulSet", WORKERS), (*ROLE, keys.DECODER))
     laws.nothing_of_a_stateful_set_changes(live("StatefulSet", **sets()), sets())
     laws.a_number_is_given_again_only_when_nothing_of_its_group_is_left([BESIDE], [pod(group=0)], AGAIN)
     laws.a_number_is_given_again_only_when_nothing_of_its_group_is_left([], [pod()], AGAIN)

@@ -82,6 +82,52 @@ def test_nodes_that_come_after_an_hour_have_their_time_from_the_first_on() -> No
     assert world.alive() == before
 
 
+def test_what_gives_back_waits_for_no_leader() -> None:
+    """All StatefulSets go in a pass, and in the next the pods of workers, though leaders still end. A worker that is deleted
+    while its StatefulSet is there would come back.
+    """
+    world = alone(4, 3)
+    world.now += timedelta(seconds=61)
+    plan = world.sync()
+    ranks = {pod.name: keys.WORKER_INDEX in pod.labels for pod in world.pods.values()}
+    leaders = {name for name, leads in ranks.items() if leads}
+    stored = {key for key in world.children if key[0] == "StatefulSet"}
+    assert len(stored) == 4 and len(leaders) == 2
+    assert {(one.kind, one.name) for one in plan.delete} == stored | {("Pod", name) for name in leaders}
+    assert not any(one.guard for one in plan.delete)
+    world.carry_out(plan)
+    assert leaders <= world.pods.keys()
+    assert {one.name for one in world.sync().delete} == ranks.keys() - leaders
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_what_could_not_be_deleted_of_a_gang_goes_in_the_next_pass(leads: bool) -> None:
+    """StatefulSets of leaders, or of workers, stay in the first: a pod that these would make anew goes after them."""
+    world = alone(4, 3)
+    world.now += timedelta(seconds=61)
+    plan = world.sync()
+    sets = {key[1]: keys.WORKER_INDEX in child.labels for key, child in world.children.items() if key[0] == "StatefulSet"}
+    stay = {name for name, leader in sets.items() if leader is leads}
+    world.carry_out(replace(plan, delete=tuple(one for one in plan.delete if one.name not in stay)))
+    then = world.sync().delete
+    assert {one.name for one in then if one.kind == "StatefulSet"} == stay
+    workers = {pod.name for pod in world.pods.values() if keys.WORKER_INDEX not in pod.labels}
+    assert {one.name for one in then if one.kind == "Pod"} & workers == (workers if leads else set())
+    world.run(10)
+    assert world.pods == {} and world.service.status["placement"]["waiting"]
+
+
+def test_pods_that_the_collector_deletes_first_have_their_grace_shortened() -> None:
+    """It lets a worker end within its own grace period, for which a node is held that nobody uses."""
+    world = alone(4, 3)
+    world.now += timedelta(seconds=61)
+    world.carry_out(world.sync())
+    for pod in world.pods.values():
+        pod.deleting = True
+    workers = {pod.name for pod in world.pods.values() if keys.WORKER_INDEX not in pod.labels}
+    assert {(one.name, one.grace) for one in world.sync().delete} == {(name, 1) for name in workers}
+
+
 @pytest.mark.parametrize("ranks", [0, 1])
 def test_a_further_group_is_given_back_alone_and_only_where_it_holds_a_node(ranks: int) -> None:
     """As an autoscaler of pods asks for it: the groups that are there are placed, whether they have served or not."""

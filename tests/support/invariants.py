@@ -113,8 +113,7 @@ def a_leader_that_routers_know_is_drained_before_it_stops(
         return
     pods = [pod for pod in pods if pod.labels[keys.REVISION] == found.labels[keys.REVISION]]
     routed = any(pod.labels[keys.COMPONENT] == keys.ROUTER for pod in pods)
-    leading = {pod.labels[keys.COMPONENT] for pod in pods if pod.ready and keys.WORKER_INDEX in pod.labels}
-    if {*roles} - leading:
+    if {*roles} - _leading(pods):
         return
     for pod in pods:
         mine = pod.workload_uid == found.uid and pod.labels[keys.COMPONENT] != keys.ROUTER
@@ -123,12 +122,24 @@ def a_leader_that_routers_know_is_drained_before_it_stops(
             assert (now - datetime.fromisoformat(pod.draining)).total_seconds() >= NOTICE
 
 
-def leaders_go_before_their_workers(pods: Iterable[LivePod], found: Live) -> None:
-    """The StatefulSet of a group's workers is deleted when the leader of this group is gone (decisions 9)."""
+def leaders_go_before_their_workers(pods: Iterable[LivePod], found: Live, roles: Collection[str] = ()) -> None:
+    """The StatefulSet of a group's workers is deleted when the leader of this group is gone (decisions 9).
+
+    Where gangs give back what they have (docs/placement.md), all of a group goes at once that serves nobody: its leader is
+    not ready, or another of the `roles` of its slice has no ready leader at all.
+    """
     if found.key[0] != "StatefulSet" or _leads(found):
         return
-    left = [pod.name for pod in pods if _same_group(pod.labels, found.labels) and keys.WORKER_INDEX in pod.labels]
-    assert not left, f"workers of {left} go before their leader"
+    pods = [pod for pod in pods if pod.labels[keys.REVISION] == found.labels[keys.REVISION]]
+    left = [pod for pod in pods if _same_group(pod.labels, found.labels) and keys.WORKER_INDEX in pod.labels]
+    if roles:
+        left = [] if {*roles} - _leading(pods) else [pod for pod in left if pod.ready]
+    assert not left, f"workers of {[pod.name for pod in left]} go before their leader"
+
+
+def _leading(pods: Iterable[LivePod]) -> set[str]:
+    """The roles that have a ready leader."""
+    return {pod.labels[keys.COMPONENT] for pod in pods if pod.ready and keys.WORKER_INDEX in pod.labels}
 
 
 def a_number_is_given_again_only_when_nothing_of_its_group_is_left(

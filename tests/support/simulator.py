@@ -181,9 +181,9 @@ class World:
         if found is None or found.uid != one.uid:
             return
         invariants.nothing_of_somebody_else_is_deleted(self.service, found)
-        invariants.leaders_go_before_their_workers(self.pods.values(), found)
+        roles = self._roles(found.labels[keys.REVISION]) if self.deps.gang_timeout else ()
+        invariants.leaders_go_before_their_workers(self.pods.values(), found, roles)
         if not self.lag:
-            roles = self._roles(found.labels[keys.REVISION]) if self.deps.gang_timeout else ()
             invariants.a_leader_that_routers_know_is_drained_before_it_stops(self.pods.values(), found, self.now, roles)
         del self.children[found.key]
 

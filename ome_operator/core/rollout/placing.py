@@ -214,16 +214,18 @@ def without_gangs(placing: Placing, component: str, found: Slice) -> Slice:
 
 
 def give_back(placing: Placing, component: str, kept: tuple[int, ...], found: Slice) -> tuple[Delete, ...]:
-    """The leaders of the groups of a role that were made and are to wait now: their StatefulSets, and their pods at once.
+    """The groups of a role that were made and are to wait now: their StatefulSets, and the pods that none makes anew.
 
-    Their workers follow as those of every group that goes (`retire.leftovers`), which takes a second more.
+    No worker waits for its leader to end, as in a group that may have answered (`retire.leftovers`): it would hold its node
+    longer, and a worker that has none would take the leader's.
     """
     if not placing.withheld:
         return ()
     stays = {*kept, *placing.served.get(component, ())}
-    leaders = [child for child in members.sets(component, found) if is_leader_set(child) and not child.deleting]
-    pods = [pod for pod in members.pods(component, found) if pod.rank == 0 and pod.group not in stays]
+    goes = [child for child in members.sets(component, found) if not child.deleting and group_number(child) not in stays]
+    remade = {group_number(child) for child in goes if not is_leader_set(child)}
+    pods = [pod for pod in members.pods(component, found) if pod.group not in stays]
     return (
-        *(Delete(child.kind, child.name, child.uid) for child in leaders if group_number(child) not in stays),
-        *hurry(pods),
+        *(Delete(child.kind, child.name, child.uid) for child in goes),
+        *hurry(pod for pod in pods if pod.rank == 0 or pod.group not in remade),
     )
