@@ -17,7 +17,7 @@ SOAK = bool(os.environ.get("OME_SOAK"))
 settings.register_profile(
     "ome",
     derandomize=not SOAK,
-    max_examples=5000 if SOAK else 40,
+    max_examples=5000 if SOAK else 25,
     deadline=None,
     print_blob=True,
     phases=(Phase.explicit, Phase.generate, Phase.shrink),

@@ -16,7 +16,7 @@ from tests.support.scheduler import Scheduler
 from tests.support.shapes import Shape, seeds, shapes
 from tests.support.simulator import World
 
-STORIES = 100_000 if os.environ.get("OME_SOAK") else 500
+STORIES = 100_000 if os.environ.get("OME_SOAK") else 250
 """Each is one service with one to four edits, most of them while the one before is still rolled out."""
 SEED = int(os.environ.get("OME_SEED", "6"))
 
