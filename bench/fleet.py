@@ -71,7 +71,8 @@ async def run(grows: str, size: Size) -> Fleet:
     fleet, crowd = _Fleet(), Crowd(size)
     beat = asyncio.create_task(fleet.beat())
     waves = [await fleet.wave("start", lambda: fleet.start(crowd))]
-    at_rest = _resident_mib()
+    with fleet.besides():
+        at_rest = _resident_mib()
     nodes, models, services = range(size.all_nodes), range(size.models), range(size.services)
     later: dict[str, tuple[str, Callable[[], list[Manifest]]]] = {
         "labels go": (NODE, lambda: [crowd.node(each) for each in nodes]),
@@ -140,7 +141,7 @@ class _Fleet(Client):
         return time.thread_time() - self._aside
 
     @contextlib.contextmanager
-    def _besides(self) -> Iterator[None]:
+    def besides(self) -> Iterator[None]:
         """What is no work of the operator's."""
         began = time.thread_time()
         try:
@@ -157,7 +158,7 @@ class _Fleet(Client):
 
     async def wave(self, what: str, work: Callable[[], Any]) -> Wave:
         """What a wave of events costs, with the passes that follow."""
-        with self._besides():
+        with self.besides():
             gc.collect()
         self._longest, began = 0.0, self._now()
         await work()
@@ -165,7 +166,7 @@ class _Fleet(Client):
 
     async def start(self, crowd: Crowd) -> None:
         """Lists of all kinds, and all passes."""
-        with self._besides():
+        with self.besides():
             for kind, bodies in crowd.everything():
                 self._lines[kind] = asyncio.Queue()
                 self._pages[kind] = list(_pages(bodies))
@@ -179,7 +180,7 @@ class _Fleet(Client):
         self.watch = asyncio.create_task(informer.run())
         collector.patient()
         await informer.complete.wait()
-        with self._besides():
+        with self.besides():
             self._pages.clear()
         collector.listed()
         await self._passes()
@@ -187,11 +188,13 @@ class _Fleet(Client):
 
     async def tell(self, kind: str, bodies: Callable[[], list[Manifest]], what: str = "MODIFIED") -> None:
         """Events of a kind, as a watch brings them."""
-        with self._besides():
+        with self.besides():
             lines = [encoded({"type": what, "object": body}) + b"\n" for body in bodies()]
-        share = -(-len(lines) // ROUNDS) or 1
-        for at in range(0, len(lines), share):
-            for chunk in _chunks(lines[at : at + share]):
+            share = -(-len(lines) // ROUNDS) or 1
+            rounds = [list(_chunks(lines[at : at + share])) for at in range(0, len(lines), share)]
+            del lines
+        for chunks in rounds:
+            for chunk in chunks:
                 self._lines[kind].put_nowait(chunk)
             await self._lines[kind].join()
             await self._passes()
@@ -217,7 +220,7 @@ class _Fleet(Client):
         if status_writer.differs(found, plan.status, self._said.get(ref, ("", ""))):
             self._said[ref] = await status_writer.write(self, self.cluster, found, plan.status) or ("", "")
         if ref not in self._observed:
-            with self._besides():
+            with self.besides():
                 self._observed[ref] = steady(found.parsed, self.cluster.deps())[1]
 
     # --- the sink -----------------------------------------------------------------------------------------------------
