@@ -38,9 +38,9 @@ def read(paths: Iterable[Path], namespace: str) -> list[Manifest]:
 
 def read_beside(paths: Iterable[Path], given: Iterable[Path], namespace: str) -> list[Manifest]:
     """What services refer to, from files that are not among those given: these are read already."""
-    known = {one.resolve() for one in files_in(given)}
-    found = read((one for one in files_in(paths) if one.resolve() not in known), namespace)
-    return [one for one in found if one["kind"] not in SERVICES]
+    known = {file.resolve() for file in files_in(given)}
+    found = read((file for file in files_in(paths) if file.resolve() not in known), namespace)
+    return [body for body in found if body["kind"] not in SERVICES]
 
 
 def read_all(paths: Iterable[Path], namespace: str) -> tuple[list[Manifest], frozenset[str]]:

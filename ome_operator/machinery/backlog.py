@@ -14,7 +14,7 @@ SLICE = 0.005
 """Seconds that such runs may go on for before they rest: a timer for each run would cost as much as the run."""
 
 
-class Share:
+class TimeShare:
     """At most this part of the time, in slices, while somebody else has work; all of it while nobody has."""
 
     def __init__(self, share: float, piece: float = SLICE) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Hashable
 from itertools import count
 from typing import Generic, NamedTuple, TypeVar
 
-from ome_operator.machinery.backlog import Backlog, Share
+from ome_operator.machinery.backlog import Backlog, TimeShare
 
 K = TypeVar("K", bound=Hashable)
 Entries = deque[tuple[float, K]]
@@ -66,7 +66,7 @@ class Schedule(Generic[K]):
         self._busy: set[K] = set()
         self._busy_long: set[K] = set()
         self._started: dict[K, float] = {}
-        self._backlog, self._share, self._shared_runs = Backlog(group), Share(shared.share), shared.runs
+        self._backlog, self._share, self._shared_runs = Backlog(group), TimeShare(shared.share), shared.runs
         self._busy_shared: set[K] = set()
         self._last_was_shared = False
         self._rest_at = -math.inf

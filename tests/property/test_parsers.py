@@ -35,10 +35,10 @@ from tests.support.parts import catalog
 def _documents() -> dict[str, list[Any]]:
     """What the repository ships of each kind."""
     found: dict[str, list[Any]] = {kind: [] for kind in PARSE}
-    for one in catalog():
-        kind = {"Model": "SglangModel"}.get(one["kind"], one["kind"])
+    for body in catalog():
+        kind = {"Model": "SglangModel"}.get(body["kind"], body["kind"])
         if kind in found and len(found[kind]) < 8:
-            found[kind].append(one)
+            found[kind].append(body)
     spec = {"storage": {"storageUri": "hf://a/b", "path": "/m/x", "nodeSelector": {"a": "b"}, "nodeAffinity": AFFINITY}}
     metadata = {"name": "n", "namespace": "team", "uid": "u", "resourceVersion": "7", "generation": 1}
     for kind, some in found.items():

@@ -111,7 +111,7 @@ def shipped(sample: str) -> tuple[InferenceService, Deps]:
 
 def in_config(name: str, *kinds: str) -> dict[str, Any] | None:
     """The object of `config` that has this name and one of these kinds."""
-    found = [one for one in catalog() if one["kind"] in kinds and one["metadata"]["name"] == name]
+    found = [body for body in catalog() if body["kind"] in kinds and body["metadata"]["name"] == name]
     assert len(found) <= 1, f"{name} is there more than once"
     return found[0] if found else None
 

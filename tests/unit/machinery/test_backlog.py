@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ome_operator.machinery.backlog import Share
+from ome_operator.machinery.backlog import TimeShare
 from ome_operator.machinery.schedule import ALONE, Schedule, Shared
 from tests.unit.machinery.test_schedule import of
 
@@ -103,7 +103,7 @@ def test_while_nobody_else_has_work_it_is_all_of_the_time() -> None:
 
 
 def test_a_share_counts_what_was_spent_beyond_a_slice() -> None:
-    share = Share(0.25, 0.01)
+    share = TimeShare(0.25, 0.01)
     share.spent(0.0, 0.006, alone=False)
     assert share.again == 0.0
     share.spent(1.0, 0.024, alone=False)
