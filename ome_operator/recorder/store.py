@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from ome_operator.api import InferenceService
 from ome_operator.core.observed.objects import Deps, Observed, Ref
 from ome_operator.recorder.passes import Pass
+from ome_operator.util.memoize import memoize_by_identity
 
 PASSES = 20
 """Passes that are kept of a service at most."""
@@ -191,7 +192,14 @@ def _replaced(before: Pass, after: Pass) -> int:
     found += _difference(before.decided.status, after.decided.status)
     for part in _SEEN:
         found += _difference(getattr(before.observed, part), getattr(after.observed, part))
-    return found + sum(_difference(getattr(before.deps, part), getattr(after.deps, part)) for part in _REFERRED)
+    return found + sum(_no_more(getattr(before.deps, part), getattr(after.deps, part)) for part in _REFERRED)
+
+
+def _no_more(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> int:
+    """Bytes of what services may refer to and one refers to no more. Many had the same object before its edit."""
+    if old is new:
+        return 0
+    return getsizeof(old) + sum(_size_of_shared(value) for key, value in old.items() if value is not new.get(key))
 
 
 def _difference(old: Any, new: Any) -> int:
@@ -204,6 +212,11 @@ def _difference(old: Any, new: Any) -> int:
         kept = set(map(id, new))
         return getsizeof(old) + sum(_size(value) for value in old if id(value) not in kept)
     return _size(old)
+
+
+@memoize_by_identity(16)
+def _size_of_shared(value: Any) -> int:
+    return _size(value)
 
 
 def _size(value: Any) -> int:
