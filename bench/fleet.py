@@ -24,7 +24,7 @@ from bench.crowd import MODEL, NODE, RECORD, SERVICE, Crowd, Size, encoded
 from bench.processes import resident_mib
 from bench.results import Fleet, Wave
 from bench.scenarios import Manifest
-from ome_operator.cache.event_handler import EventHandler
+from ome_operator.cache.event_handler import EventHandler, Haste
 from ome_operator.controllers import status_writer
 from ome_operator.controllers.base import CORE
 from ome_operator.controllers.catalog import CatalogReconciler
@@ -105,7 +105,7 @@ class _Fleet(Client):
         self.largest = 0
         """Bytes of the largest status that was written."""
         self._dirty: dict[Ref, None] = {}
-        self.cluster = EventHandler(lambda ref, _: self._dirty.update({ref: None}), CORE.models_of, CORE.runtimes_of, Deps())
+        self.cluster = EventHandler(self._note, CORE.models_of, CORE.runtimes_of, Deps())
         self.deleted = lambda kind, body: self.cluster.gone(kind, body["metadata"]["uid"])
         self._queue: WorkQueue[Ref] = WorkQueue(workers=1, first=1.0, last=9.0, jitter=lambda: 0.5)
         self._catalog = CatalogReconciler(self.cluster, self, self._queue, 600.0, lambda: NOW)
@@ -114,6 +114,9 @@ class _Fleet(Client):
         self._observed: dict[Ref, Observed] = {}
         self._pages: dict[str, list[bytes]] = {}
         self._lines: dict[str, asyncio.Queue[bytes]] = {}
+
+    def _note(self, ref: Ref, haste: Haste) -> None:
+        self._dirty.update(dict.fromkeys(self.cluster.concerned(ref) if haste == Haste.SHARED else (ref,)))
 
     # --- the API server ---------------------------------------------------------------------------------------------
 

@@ -63,12 +63,18 @@ class Settings:
     long_passes: int = 4
     """Among them, passes over services of which nothing exists yet. Each applies a dozen objects, so four keep an API server
     busy; more only let status writes wait longer in line (measured: 31 s from a service's last pod to Ready with 8 of 8)."""
+    shared_passes: int = 4
+    """Among them, passes that an edit of a shared object caused (decisions 37): others find workers however many services
+    share it."""
+    shared_share: float = 0.2
+    """Part of the event loop's time that these get while there is other work."""
     child_delay: float = 0.1
     """A burst of pod events becomes one pass. What turns a service Ready, the last of its pods, waits for nothing."""
     child_spacing: float = 0.25
     """At least so long between two passes of a key that only its children made dirty."""
     catalog_delay: float = 1.0
-    """Statuses of models, runtimes and accelerator classes wait so long: a hundred new services are one write."""
+    """Statuses of models, runtimes and accelerator classes wait so long: a hundred new services are one write. An edit of
+    such an object is looked at, and told to its services, at once, and so long after the former."""
     backoff_first: float = 0.5
     backoff_last: float = 300.0
     resync: float = 600.0

@@ -6,6 +6,7 @@ Fed by the watch, by the answers to our own writes, and by audits.
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from enum import Enum, auto
 from typing import Any
 
 from ome_operator import keys
@@ -33,9 +34,20 @@ from ome_operator.core.observed.objects import Child, Deps, Manifest, Node, Node
 from ome_operator.core.selection.capability import carries
 from ome_operator.machinery.quota import Entry
 
-Enqueue = Callable[[Ref, bool], None]
-"""Called with a dirty key and whether somebody waits for it: who edited the object, or who needs a service whose last pod
-has become ready (else it is any other consequence)."""
+
+class Haste(Enum):
+    """Who waits for what is dirty."""
+
+    AWAITED = auto()
+    """Who edited the object, or who needs a service whose last pod has become ready."""
+    SOON = auto()
+    """Nobody in particular."""
+    SHARED = auto()
+    """All whom the object concerns are dirty, and not the object: somebody edited it."""
+
+
+Enqueue = Callable[[Ref, Haste], None]
+"""Called with what is dirty."""
 
 
 class EventHandler(ClusterCache):
@@ -118,9 +130,9 @@ class EventHandler(ClusterCache):
         self._index.deps = replace(self._index.deps, frozen=frozen)
         for kind in (SERVICE, BENCHMARK, *SHORT):
             for resource in self.resources[kind]:
-                self._enqueue(resource.ref, True)
+                self._enqueue(resource.ref, Haste.AWAITED)
         for node in self.records.groups():
-            self._enqueue(Ref(RECORD, "", node), False)
+            self._enqueue(Ref(RECORD, "", node), Haste.SOON)
 
     def waits_for_nodes(self, service: Ref, waits: bool) -> None:
         """Whether the last pass over a service rested on which nodes there are: then a change of any makes it dirty."""
@@ -137,8 +149,14 @@ class EventHandler(ClusterCache):
         return super().deps()
 
     def users(self, ref: Ref) -> tuple[Ref, ...]:
-        """Services that refer to an object, sorted."""
-        return tuple(sorted(self._referrers.of(ref)))
+        """Services that refer to an object."""
+        return self._referrers.of(ref)
+
+    def concerned(self, ref: Ref) -> tuple[Ref, ...]:
+        """Services that must look at an edited object."""
+        if ref.kind in ACCELERATORS:
+            return tuple(each.ref for each in self.services())
+        return self._referrers.concerned(ref)
 
     def used(self, ref: Ref) -> bool:
         """Whether a service refers to an object."""
@@ -179,13 +197,13 @@ class EventHandler(ClusterCache):
             self._dirty_service(child_group(child))
             return
         for ref in self._index.benchmarks(JOB, child.namespace, child.name):
-            self._enqueue(ref, False)
+            self._enqueue(ref, Haste.SOON)
 
     def _dirty_service(self, group: tuple[str, str], whole: bool = False) -> None:
         """Its pods or children changed; `whole`: the last of its pods has become ready."""
         namespace, name = group
         if name:
-            self._enqueue(Ref(SERVICE, namespace, name), whole)
+            self._enqueue(Ref(SERVICE, namespace, name), Haste.AWAITED if whole else Haste.SOON)
 
     def _seen_resource(self, kind: str, body: Mapping[str, Any]) -> None:
         old = self.resources[kind].get(from_api.uid(body))
@@ -206,23 +224,21 @@ class EventHandler(ClusterCache):
         one = new or old
         assert one is not None
         edit = old is None or new is None or old.uid != new.uid or edited(old) != edited(new)
-        self._enqueue(one.ref, edit)
+        self._enqueue(one.ref, Haste.AWAITED if edit else Haste.SOON)
         self._behind(one.ref, edit)
         if one.ref.kind in (*SHORT, BENCHMARK):
             return
         self._requeue_referred(old, new)
         if edit and one.ref.kind != SERVICE:
             self._edited.add(one.ref)
-            everybody = one.ref.kind in ACCELERATORS
-            for user in (each.ref for each in self.services()) if everybody else self._referrers.concerned(one.ref):
-                self._enqueue(user, True)
+            self._enqueue(one.ref, Haste.SHARED)
 
     def _requeue_referred(self, old: Resource | None, new: Resource | None) -> None:
         """Re-enqueue objects whose set of users changed: what a service refers to, or what was chosen for it."""
         one = new or old
         if one is not None and one.ref.kind == SERVICE:
             for ref in self._referrers.changed(one.ref, old, new):
-                self._enqueue(ref, False)
+                self._enqueue(ref, Haste.SOON)
 
     def _behind(self, ref: Ref, edit: bool) -> None:
         """What a model or service that changed was made of, and the benchmarks that wait for it; everything that is not made
@@ -235,15 +251,15 @@ class EventHandler(ClusterCache):
             mine += self._index.unmade
         for one in mine:
             if self.find(one) is not None:
-                self._enqueue(one, False)
+                self._enqueue(one, Haste.SOON)
 
     def _record_changed(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
         """The node, and those models of which its agent says something else than before."""
         before, after = ({each.ref: each for each in (record.holdings if record else ())} for record in (old, new))
-        self._enqueue(Ref(RECORD, "", (new or old).node), False)  # type: ignore[union-attr]
+        self._enqueue(Ref(RECORD, "", (new or old).node), Haste.SOON)  # type: ignore[union-attr]
         for ref in before | after:
             if ref.kind in HELD and before.get(ref) != after.get(ref):
-                self._enqueue(ref, False)
+                self._enqueue(ref, Haste.SOON)
 
     def _seen_node(self, body: Mapping[str, Any]) -> None:
         resource = NodeResource(from_api.uid(body), from_api.version(body), node_facts.node(body))
@@ -256,13 +272,13 @@ class EventHandler(ClusterCache):
         goes the services of its pods; accelerator classes count it, and some services wait for any change of a node.
         """
         for service in self._for_nodes:
-            self._enqueue(service, False)
+            self._enqueue(service, Haste.SOON)
         for resource in (each for kind in ACCELERATORS for each in self.resources[kind]):
             if _counted(resource, old) != _counted(resource, new):
-                self._enqueue(resource.ref, False)
+                self._enqueue(resource.ref, Haste.SOON)
         relabelled = new is not None and (old is None or (old.labels, old.ours) != (new.labels, new.ours))
         if new is not None and relabelled and self.record(new.name) is not None:
-            self._enqueue(Ref(RECORD, "", new.name), False)
+            self._enqueue(Ref(RECORD, "", new.name), Haste.SOON)
         if old is not None and (new is None or new.alive != old.alive):
             for group in {
                 pod_group(pod) for uid in self._index.on_node(old.name) if (pod := self.pods.get(uid)) is not None
@@ -273,9 +289,9 @@ class EventHandler(ClusterCache):
             found = self.find(ref)
             if found is not None and not self.quota.beyond(found.uid):
                 self._woken.add(ref)
-                self._enqueue(ref, False)
+                self._enqueue(ref, Haste.SOON)
                 for user in self._referrers.of(ref):
-                    self._enqueue(user, False)
+                    self._enqueue(user, Haste.SOON)
 
 
 def _counted(accelerator: Resource, node: Node | None) -> tuple[bool, int] | None:

@@ -12,7 +12,7 @@ from ome_operator import keys
 from ome_operator.api import Invalid, well_known
 from ome_operator.api.well_known import WellKnown
 from ome_operator.cache.cluster_cache import KINDS, LABELLED, RECORD
-from ome_operator.cache.event_handler import EventHandler
+from ome_operator.cache.event_handler import EventHandler, Haste
 from ome_operator.cache.resources import BENCHMARK, CATALOG, SERVICE, SHORT
 from ome_operator.cache.scope import Scope
 from ome_operator.controllers.base import Core
@@ -32,8 +32,10 @@ from ome_operator.kube.client import Client
 from ome_operator.kube.resources import RESOURCES
 from ome_operator.lint.judge import Judge
 from ome_operator.machinery.metrics import Metrics
+from ome_operator.machinery.pace import PACE
 from ome_operator.machinery.relist import Audit
 from ome_operator.machinery.rounds import rounds
+from ome_operator.machinery.schedule import Shared
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.settings import Settings
 from ome_operator.util import memoize
@@ -103,7 +105,7 @@ def _queue(settings: Settings, is_long: Callable[[Ref], bool]) -> WorkQueue[Ref]
         group=lambda ref: ref.namespace,
         first=settings.backoff_first,
         last=settings.backoff_last,
-        spacing=settings.child_spacing,
+        shared=Shared(settings.shared_share, settings.shared_passes),
         jitter=random.random,
     )
 
@@ -127,6 +129,8 @@ class Manager:
         self._running = False
         self._settings, self._client, self._metrics = settings, client, metrics
         self._queue = _queue(settings, self._makes_everything)
+        self._edits: WorkQueue[Ref] = WorkQueue(workers=1, first=1.0, last=60.0, jitter=random.random)
+        """Edited objects whose services are to be told."""
         self.cluster = EventHandler(self._enqueue, core.models_of, core.runtimes_of, _settled(settings))
         known = self.cluster, client
         executor = Executor(client, self.cluster, settings.guard_delay)
@@ -189,7 +193,7 @@ class Manager:
         if self._running:
             self._services.seed(namespace)
         for ref in self.cluster.refs(namespace):
-            self._enqueue(ref, False)
+            self._enqueue(ref, Haste.SOON)
 
     def away(self, namespace: str) -> None:
         """A namespace is not watched any more. What is known of it stays for the day when it comes again, and nothing is
@@ -217,13 +221,25 @@ class Manager:
         """Whether nothing of a service is there yet."""
         return ref.kind == SERVICE and not any(self.cluster.children["StatefulSet"].group((ref.namespace, ref.name)))
 
-    def _enqueue(self, ref: Ref, awaited: bool) -> None:
-        if awaited:
-            self._queue.add(ref)
+    def _enqueue(self, ref: Ref, haste: Haste) -> None:
+        settings = self._settings
+        if haste == Haste.SHARED:
+            if self._running:  # until then every service is dirty anyway
+                self._edits.add(ref, spaced=settings.catalog_delay)
+        elif haste == Haste.AWAITED:
+            self._queue.add(ref, spaced=settings.catalog_delay if ref.kind in CATALOG else 0.0)
         elif ref.kind == SERVICE:
-            self._queue.add(ref, self._settings.child_delay, spaced=True)
+            self._queue.add(ref, settings.child_delay, spaced=settings.child_spacing)
         else:
-            self._queue.add(ref, self._settings.catalog_delay)
+            self._queue.add(ref, settings.catalog_delay)
+
+    async def _tell_concerned(self, ref: Ref) -> None:
+        """An object was edited: whom it concerns is dirty."""
+        for service in self.cluster.concerned(ref):
+            self._queue.add_shared(service)
+            await PACE.breathe()
+        if self.cluster.find(ref) is None:
+            self._edits.forget(ref)
 
     async def listed(self, kind: str, namespace: str = "") -> set[str]:
         """UIDs of all objects of a kind that we watch in a place, by a consistent list of metadata."""
@@ -239,6 +255,7 @@ class Manager:
         logger.info("watching %d services, %d pods", len(self.cluster.resources[SERVICE]), len(self.cluster.pods))
         self._tasks = [
             asyncio.create_task(self._queue.run(self._pass), name="passes"),
+            asyncio.create_task(self._edits.run(self._tell_concerned), name="edits"),
             asyncio.create_task(self._audit.run(), name="audits"),
             asyncio.create_task(self._tidy(), name="tidy"),
         ]
@@ -250,6 +267,7 @@ class Manager:
         """Take no more keys, and let running passes end."""
         for task in self._tasks:
             task.cancel()
+        await self._edits.drain(grace)
         if not await self._queue.drain(grace):
             logger.warning("passes were cut off")
 

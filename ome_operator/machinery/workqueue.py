@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
-from ome_operator.machinery.schedule import Schedule
+from ome_operator.machinery.schedule import EVERYTHING, Schedule, Shared
 
 logger = logging.getLogger(__name__)
 
@@ -29,13 +29,13 @@ class WorkQueue(Generic[K]):
         first: float,
         last: float,
         jitter: Callable[[], float],
-        spacing: float = 0.0,
         is_long: Callable[[K], bool] = lambda _: False,
         long_runs: float = math.inf,
         group: Callable[[K], Hashable] = lambda _: None,
+        shared: Shared = EVERYTHING,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._schedule: Schedule[K] = Schedule(spacing, is_long, long_runs, group)
+        self._schedule: Schedule[K] = Schedule(is_long, long_runs, group, shared)
         self._slots = asyncio.Semaphore(workers)
         self._first, self._last, self._jitter, self._clock = first, last, jitter, clock
         self._failures: dict[K, int] = {}
@@ -57,9 +57,14 @@ class WorkQueue(Generic[K]):
         """How many keys are being worked on."""
         return self._schedule.busy
 
-    def add(self, key: K, after: float = 0.0, *, spaced: bool = False) -> None:
-        """The key is dirty."""
+    def add(self, key: K, after: float = 0.0, *, spaced: float = 0.0) -> None:
+        """The key is dirty; see `Schedule.add`."""
         self._schedule.add(key, self._clock(), after, spaced=spaced)
+        self._changed.set()
+
+    def add_shared(self, key: K) -> None:
+        """The key is dirty by an edit that others share: it can wait."""
+        self._schedule.add_shared(key, self._clock())
         self._changed.set()
 
     def retry(self, key: K, first: float | None = None, at_least: float = 0.0) -> float:
@@ -88,10 +93,12 @@ class WorkQueue(Generic[K]):
         while True:
             await self._slots.acquire()
             key = await self._next()
+            began = self._clock()
             task = asyncio.create_task(self._work(key, handle))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             await asyncio.sleep(0)
+            self._schedule.spent(now := self._clock(), now - began)
 
     async def drain(self, grace: float) -> bool:
         """Wait for the runs in progress, at most so long; whether all ended."""

@@ -71,7 +71,7 @@ class InferenceServiceReconciler:
         cluster.child_gone = self._child_gone
         self._scale_ups = kube_events.scale_ups(client, clock, wall)
         foreign = ForeignPods(client, clock, cluster.holds_room)
-        self._gangs = Gangs(cluster, foreign, lambda ref: self._queue.add(ref, self._settings.child_delay, spaced=True))
+        self._gangs = Gangs(cluster, foreign, self._add_soon)
         cluster.room_freed = self._gangs.freed
         self.flight = Flight(settings.recorder_bytes, wall)
         self.strangers: Callable[[Iterable[Pod]], Mapping[str, Strangers]] = lambda _: {}
@@ -285,7 +285,7 @@ class InferenceServiceReconciler:
 
     def _requeue_after(self, ref: Ref, plan: Plan, result: Result, memory: ServiceMemory) -> None:
         if result.wrote or result.status_changed:
-            self._queue.add(ref, self._settings.child_delay, spaced=True)
+            self._add_soon(ref)
         # What is due until a status tells of it stays due while none may be written.
         soonest = self._settings.guard_delay if memory.held_up else 0.0
         if result.error is not None:
@@ -297,6 +297,9 @@ class InferenceServiceReconciler:
         for after in (result.requeue_after, plan.requeue_after, self._settings.resync):
             if after is not None:
                 self._queue.add(ref, max(after, soonest))
+
+    def _add_soon(self, ref: Ref) -> None:
+        self._queue.add(ref, self._settings.child_delay, spaced=self._settings.child_spacing)
 
     def _memory(self, resource: Resource) -> ServiceMemory:
         """A new incarnation of a name starts with an empty memory."""

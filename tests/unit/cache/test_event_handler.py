@@ -6,24 +6,25 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.api import InferenceService, Invalid
-from ome_operator.cache.event_handler import EventHandler
+from ome_operator.cache.event_handler import EventHandler, Haste
 from ome_operator.core.observed.objects import Child, Deps, Ref
 from ome_operator.core.resolve.inputs import model_refs, runtime_refs
 from ome_operator.core.selection.model_profile import known
 
 SERVICE = Ref("InferenceService", "ns", "kimi")
 MODEL = Ref("ClusterBaseModel", "", "k2")
+AWAITED, SHARED, SOON = Haste.AWAITED, Haste.SHARED, Haste.SOON
 
 
 class Told:
     """A cluster and what it has enqueued."""
 
     def __init__(self) -> None:
-        self.dirty: list[tuple[Ref, bool]] = []
-        self.cluster = EventHandler(lambda ref, edit: self.dirty.append((ref, edit)), model_refs, runtime_refs)
+        self.dirty: list[tuple[Ref, Haste]] = []
+        self.cluster = EventHandler(lambda *told: self.dirty.append(told), model_refs, runtime_refs)
         self.versions = 0
 
-    def see(self, kind: str, name: str, **parts: Any) -> list[tuple[Ref, bool]]:
+    def see(self, kind: str, name: str, **parts: Any) -> list[tuple[Ref, Haste]]:
         """What seeing a body makes dirty."""
         self.versions += 1
         self.dirty.clear()
@@ -53,45 +54,47 @@ SPEC = {"model": {"name": "k2", "kind": "ClusterBaseModel"}, "runtime": {"name":
 
 
 def test_an_edit_of_a_service_is_its_own_key_and_those_of_what_it_names(told: Told) -> None:
-    assert (SERVICE, True) in told.see("InferenceService", "kimi", spec={"engine": {}}, metadata={"generation": 2})
-    assert (MODEL, False) in told.dirty, "one user less"
+    assert (SERVICE, AWAITED) in told.see("InferenceService", "kimi", spec={"engine": {}}, metadata={"generation": 2})
+    assert (MODEL, SOON) in told.dirty, "one user less"
     assert told.cluster.users(MODEL) == ()
 
 
 def test_an_edit_of_a_model_concerns_exactly_its_users(told: Told) -> None:
     told.see("InferenceService", "other", spec={"engine": {}})
     edited = told.see("ClusterBaseModel", "k2", metadata={"namespace": "", "generation": 2}, spec=MODEL_SPEC)
-    assert edited == [(MODEL, True), (SERVICE, True)]
+    assert edited == [(MODEL, AWAITED), (MODEL, SHARED)]
+    assert told.cluster.concerned(MODEL) == (SERVICE,)
     assert told.see("ClusterBaseModel", "k2", metadata={"namespace": "", "generation": 2}, spec=MODEL_SPEC) == []
 
 
 def test_a_service_without_a_runtime_looks_at_every_runtime(told: Told) -> None:
     told.see("InferenceService", "any", spec={"engine": {}})
-    dirty = [ref for ref, _ in told.see("ClusterServingRuntime", "new", metadata={"namespace": ""}, spec={})]
-    assert dirty == [Ref("ClusterServingRuntime", "", "new"), Ref("InferenceService", "ns", "any")]
+    new = Ref("ClusterServingRuntime", "", "new")
+    assert told.see("ClusterServingRuntime", "new", metadata={"namespace": ""}, spec={}) == [(new, AWAITED), (new, SHARED)]
+    assert told.cluster.concerned(new) == (Ref("InferenceService", "ns", "any"),)
 
 
 @pytest.mark.parametrize("kind", ["ServiceAccount", "Pod"])
 def test_what_is_labelled_for_another_service_concerns_the_one_that_lost_it(told: Told, kind: str) -> None:
     other = Ref("InferenceService", "ns", "other")
     told.see(kind, "w", metadata=child_labels())
-    assert told.see(kind, "w", metadata={"labels": {keys.SERVICE: "other"}}) == [(other, False), (SERVICE, False)]
+    assert told.see(kind, "w", metadata={"labels": {keys.SERVICE: "other"}}) == [(other, SOON), (SERVICE, SOON)]
 
 
 def test_a_child_concerns_its_service_when_its_facts_change(told: Told) -> None:
-    assert told.see("StatefulSet", "w", metadata=child_labels(), spec={"replicas": 1}) == [(SERVICE, False)]
+    assert told.see("StatefulSet", "w", metadata=child_labels(), spec={"replicas": 1}) == [(SERVICE, SOON)]
     assert told.see("StatefulSet", "w", metadata=child_labels(), spec={"replicas": 1}, status={"replicas": 1}) == []
-    assert told.see("StatefulSet", "w", metadata=child_labels(), spec={"replicas": 2}) == [(SERVICE, False)]
+    assert told.see("StatefulSet", "w", metadata=child_labels(), spec={"replicas": 2}) == [(SERVICE, SOON)]
     assert told.cluster.children_of("ns", "kimi")["StatefulSet", "w"].replicas == 2
     told.dirty.clear()
     told.cluster.gone("StatefulSet", "uid-w")
-    assert told.dirty == [(SERVICE, False)]
+    assert told.dirty == [(SERVICE, SOON)]
     assert told.cluster.children_of("ns", "kimi") == {}
 
 
 def test_a_hpa_whose_status_moves_is_no_news(told: Told) -> None:
     kind = "HorizontalPodAutoscaler"
-    assert told.see(kind, "h", metadata=child_labels(), status={"currentReplicas": 1}) == [(SERVICE, False)]
+    assert told.see(kind, "h", metadata=child_labels(), status={"currentReplicas": 1}) == [(SERVICE, SOON)]
     for number in range(3):
         assert told.see(kind, "h", metadata=child_labels(), status={"currentReplicas": number}) == []
 
@@ -101,16 +104,16 @@ def test_a_node_concerns_the_services_that_wait_for_nodes_and_no_others(told: To
     ready = {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "1"}], "allocatable": {"cpu": "8"}}
     told.see("InferenceService", "other", spec={"engine": {}})
     told.cluster.waits_for_nodes(SERVICE, True)
-    assert told.see("Node", "n", status=ready) == [(SERVICE, False)]
+    assert told.see("Node", "n", status=ready) == [(SERVICE, SOON)]
     beats = {**ready, "conditions": [{**ready["conditions"][0], "lastHeartbeatTime": "2"}]}  # type: ignore[dict-item]
     assert told.see("Node", "n", status=beats) == []
-    assert told.see("Node", "n", status=ready, metadata={"labels": {"gpu": "H100"}}) == [(SERVICE, False)]
+    assert told.see("Node", "n", status=ready, metadata={"labels": {"gpu": "H100"}}) == [(SERVICE, SOON)]
     taints = [{"key": "a", "effect": "NoSchedule"}]
-    assert told.see("Node", "n", status=ready, spec={"taints": taints}) == [(SERVICE, False)]
-    assert told.see("Node", "n", status={**ready, "allocatable": {"cpu": "9"}}) == [(SERVICE, False)]
+    assert told.see("Node", "n", status=ready, spec={"taints": taints}) == [(SERVICE, SOON)]
+    assert told.see("Node", "n", status={**ready, "allocatable": {"cpu": "9"}}) == [(SERVICE, SOON)]
     told.dirty.clear()
     told.cluster.gone("Node", "uid-n")
-    assert told.dirty == [(SERVICE, False)]
+    assert told.dirty == [(SERVICE, SOON)]
     told.cluster.waits_for_nodes(SERVICE, False)
     assert told.see("Node", "m", status=ready) == []
 
@@ -119,7 +122,7 @@ def test_a_node_concerns_models_only_when_what_it_holds_changes(told: Told) -> N
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
     label = {keys.MODEL_LABEL_PREFIX + "clusterbasemodel.k2": "Ready"}
     assert told.see("Node", "n", status=ready) == []
-    assert told.see("Node", "n", status=ready, metadata={"labels": label}) == [(MODEL, False), (SERVICE, False)]
+    assert told.see("Node", "n", status=ready, metadata={"labels": label}) == [(MODEL, SOON), (SERVICE, SOON)]
     assert told.cluster.deps().holders == {"models.ome.io/clusterbasemodel.k2": frozenset({"n"})}
     assert told.see("Node", "n", status={**ready, "images": []}, metadata={"labels": label}) == []
     same = told.cluster.deps()
@@ -144,9 +147,9 @@ def test_an_edit_just_before_our_status_write_is_looked_at(told: Told) -> None:
     edited = {"generation": 2}
     told.dirty.clear()
     told.cluster.wrote("InferenceService", body("kimi", 50, spec=SPEC, status={"url": "x"}, metadata=edited))
-    assert told.dirty == [(SERVICE, True)]
+    assert told.dirty == [(SERVICE, AWAITED)]
     told.cluster.seen("InferenceService", body("kimi", 49, spec=SPEC, metadata=edited))
-    assert told.dirty == [(SERVICE, True)]
+    assert told.dirty == [(SERVICE, AWAITED)]
 
 
 def test_a_runtime_that_we_chose_has_a_user_at_once(told: Told) -> None:
@@ -155,7 +158,7 @@ def test_a_runtime_that_we_chose_has_a_user_at_once(told: Told) -> None:
     told.see("InferenceService", "any", spec={"engine": {}})
     told.dirty.clear()
     told.cluster.wrote("InferenceService", body("any", 50, spec={"engine": {}}, status={"runtime": "first"}))
-    assert [ref.name for ref in told.cluster.users(first)] == ["any"] and (first, False) in told.dirty
+    assert [ref.name for ref in told.cluster.users(first)] == ["any"] and (first, SOON) in told.dirty
     told.cluster.wrote("InferenceService", body("any", 51, spec={"engine": {}}, status={"runtime": "second"}))
     assert (told.cluster.users(first), len(told.cluster.users(second))) == ((), 1)
 
@@ -174,7 +177,7 @@ def test_facts_of_a_models_new_weights_are_read_again(told: Told) -> None:
     told.dirty.clear()
     told.cluster.wrote("ClusterBaseModel", learned(61, "oci://mirror/a"))
     assert known(told.cluster.deps().models[MODEL]).architecture == "LlamaForCausalLM"
-    assert (SERVICE, True) in told.dirty
+    assert (MODEL, SHARED) in told.dirty
 
 
 def test_a_label_that_we_put_on_again_before_its_loss_was_told(told: Told) -> None:
@@ -205,8 +208,8 @@ def test_a_late_answer_does_not_hide_what_somebody_changed_since(told: Told) -> 
 def test_a_node_that_is_seen_after_its_record_gets_its_labels(told: Told) -> None:
     told.see("NodeModels", "n", metadata={"namespace": ""})
     record, ready = Ref("NodeModels", "", "n"), {"conditions": [{"type": "Ready", "status": "True"}]}
-    assert told.see("Node", "n", status=ready) == [(record, False)]
-    assert told.see("Node", "n", status=ready, metadata={"labels": {"zone": "a"}}) == [(record, False)]
+    assert told.see("Node", "n", status=ready) == [(record, SOON)]
+    assert told.see("Node", "n", status=ready, metadata={"labels": {"zone": "a"}}) == [(record, SOON)]
 
 
 @pytest.mark.parametrize("status", ["Unknown", None])
@@ -218,14 +221,14 @@ def test_a_node_that_comes_or_goes_concerns_the_services_of_its_pods(told: Told,
         told.cluster.gone("Node", "uid-n")
     else:
         told.see("Node", "n", status={"conditions": [{"type": "Ready", "status": status}]})
-    assert told.dirty == [(SERVICE, False)]
+    assert told.dirty == [(SERVICE, SOON)]
 
 
 def test_a_cordoned_node_that_holds_a_model_counts(told: Told) -> None:
     cordoned = {"spec": {"unschedulable": True}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
     label = {keys.MODEL_LABEL_PREFIX + "clusterbasemodel.k2": "Ready"}
     told.see("Node", "n", **cordoned)
-    assert told.see("Node", "n", metadata={"labels": label}, **cordoned) == [(MODEL, False), (SERVICE, False)]
+    assert told.see("Node", "n", metadata={"labels": label}, **cordoned) == [(MODEL, SOON), (SERVICE, SOON)]
 
 
 def test_an_answer_that_is_older_than_what_was_seen_is_no_edit(told: Told) -> None:
@@ -252,8 +255,8 @@ def test_a_name_that_was_used_before_means_the_newest_object(told: Told) -> None
 
 
 def test_our_own_status_of_a_model_reaches_its_short_form() -> None:
-    dirty: list[tuple[Ref, bool]] = []
-    cluster = EventHandler(lambda ref, edit: dirty.append((ref, edit)), model_refs, runtime_refs)
+    dirty: list[tuple[Ref, Haste]] = []
+    cluster = EventHandler(lambda *told: dirty.append(told), model_refs, runtime_refs)
     metadata = {"name": "chat", "uid": "short", "resourceVersion": "5"}
     cluster.seen("SglangModel", {"metadata": metadata, "spec": {"source": {"huggingface": {"repo": "a/b"}}}})
     body = {"metadata": {**metadata, "uid": "model"}, "spec": {"storage": {"storageUri": "hf://a/b"}}}
@@ -261,40 +264,40 @@ def test_our_own_status_of_a_model_reaches_its_short_form() -> None:
     dirty.clear()
     body["metadata"]["resourceVersion"] = "7"
     cluster.wrote("ClusterBaseModel", {**body, "status": {"state": "Ready"}})
-    assert dirty == [(Ref("SglangModel", "", "chat"), False)]
+    assert dirty == [(Ref("SglangModel", "", "chat"), SOON)]
 
 
 def test_a_record_concerns_its_node_and_the_models_that_it_names(told: Told) -> None:
     entry = {"kind": "ClusterBaseModel", "name": "k2", "uri": "hf://a/b", "state": "Updating", "bytes": 1}
     node = Ref("NodeModels", "", "n")
     here = {"namespace": ""}
-    assert told.see("NodeModels", "n", metadata=here, status={"models": [entry]}) == [(node, False), (MODEL, False)]
+    assert told.see("NodeModels", "n", metadata=here, status={"models": [entry]}) == [(node, SOON), (MODEL, SOON)]
     assert told.cluster.holdings(MODEL)["n"].bytes == 1
     assert told.see("NodeModels", "n", metadata=here, status={"models": [entry]}) == []
-    assert told.see("NodeModels", "n", metadata=here) == [(node, False), (MODEL, False)], "it is gone from there"
+    assert told.see("NodeModels", "n", metadata=here) == [(node, SOON), (MODEL, SOON)], "it is gone from there"
     assert told.cluster.holdings(MODEL) == {}
 
 
 def test_a_label_of_one_revision_concerns_its_model(told: Told) -> None:
     label = {keys.MODEL_LABEL_PREFIX + "clusterbasemodel.k2.0123abcd": "Ready"}
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
-    assert told.see("Node", "n", status=ready, metadata={"labels": label}) == [(MODEL, False), (SERVICE, False)]
+    assert told.see("Node", "n", status=ready, metadata={"labels": label}) == [(MODEL, SOON), (SERVICE, SOON)]
 
 
 def test_the_last_pod_that_turns_ready_is_waited_for(told: Told) -> None:
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
     told.see("Pod", "a", metadata=child_labels())
     told.see("Pod", "b", metadata=child_labels())
-    assert told.see("Pod", "a", metadata=child_labels(), status=ready) == [(SERVICE, False)]
-    assert told.see("Pod", "b", metadata=child_labels(), status=ready) == [(SERVICE, True)]
-    assert told.see("Pod", "b", metadata=child_labels()) == [(SERVICE, False)]
+    assert told.see("Pod", "a", metadata=child_labels(), status=ready) == [(SERVICE, SOON)]
+    assert told.see("Pod", "b", metadata=child_labels(), status=ready) == [(SERVICE, AWAITED)]
+    assert told.see("Pod", "b", metadata=child_labels()) == [(SERVICE, SOON)]
 
 
 def test_models_beyond_the_number_of_their_namespace_count_for_nobody() -> None:
     """The oldest count. Whoever crosses the border has a pass, and so have the services that use it."""
-    dirty: list[tuple[Ref, bool]] = []
+    dirty: list[tuple[Ref, Haste]] = []
     settled = Deps(models_per_namespace=2)
-    cluster = EventHandler(lambda ref, edit: dirty.append((ref, edit)), model_refs, runtime_refs, settled)
+    cluster = EventHandler(lambda *told: dirty.append(told), model_refs, runtime_refs, settled)
 
     def see(name: str, day: int) -> dict[str, Any]:
         one = body(name, day, metadata={"creationTimestamp": f"2026-01-0{day}T00:00:00Z"}, spec=MODEL_SPEC)
@@ -305,7 +308,7 @@ def test_models_beyond_the_number_of_their_namespace_count_for_nobody() -> None:
     def beyond() -> set[str]:
         return {ref.name for ref, one in cluster.deps().models.items() if isinstance(one, Invalid)}
 
-    user = Ref("InferenceService", "ns", "user")
+    user, third = Ref("InferenceService", "ns", "user"), Ref("BaseModel", "ns", "third")
     cluster.seen("InferenceService", body("user", 1, spec={**SPEC, "model": {"name": "third", "kind": "BaseModel"}}))
     for day in range(1, 6):
         cluster.seen("ClusterBaseModel", body(f"wide{day}", 1, metadata={"namespace": ""}, spec=MODEL_SPEC))
@@ -314,14 +317,15 @@ def test_models_beyond_the_number_of_their_namespace_count_for_nobody() -> None:
     assert beyond() == set()
     first = see("first", 1)
     assert beyond() == {"third"}
-    assert {(Ref("BaseModel", "ns", "third"), True), (user, True)} <= set(dirty)
-    said = cluster.deps().models[Ref("BaseModel", "ns", "third")]
+    assert {(third, AWAITED), (third, SHARED)} <= set(dirty)
+    assert cluster.concerned(third) == (user,)
+    said = cluster.deps().models[third]
     assert isinstance(said, Invalid) and "the namespace ns has more than 2 BaseModels" in said.why
     see("fourth", 4)
     assert beyond() == {"third", "fourth"}
     cluster.gone("BaseModel", first["metadata"]["uid"])
     assert beyond() == {"fourth"}
-    assert (user, True) in dirty
+    assert (third, SHARED) in dirty
     dirty.clear()
     cluster.seen("BaseModel", second)
     assert not dirty

@@ -119,6 +119,7 @@ async def test_nobody_begins_with_a_shared_edit_before_what_is_watched_was_looke
     """Of a namespace that is not whole no pass runs: it must hold up nobody."""
     made, _ = manager(watch_namespaces=("a", "b"))
     monkeypatch.setattr(made._queue, "run", ended)
+    monkeypatch.setattr(made._edits, "run", ended)
     monkeypatch.setattr(made._audit, "run", ended)
     monkeypatch.setattr(made, "_tidy", ended)
     for namespace in ("a", "b"):

@@ -50,12 +50,12 @@ def test_keys_come_in_the_order_of_their_times() -> None:
 
 
 def test_spaced_wishes_keep_a_distance_from_the_last_run_but_edits_do_not() -> None:
-    s: Schedule[str] = Schedule(spacing=4.0)
-    s.add("a", 10.0, 1.0, spaced=True)
+    s: Schedule[str] = Schedule()
+    s.add("a", 10.0, 1.0, spaced=4.0)
     assert s.next_due() == 11.0, "the first run needs no distance"
     assert s.pop(11.0) == "a"
     s.done("a")
-    s.add("a", 12.0, 1.0, spaced=True)
+    s.add("a", 12.0, 1.0, spaced=4.0)
     assert s.next_due() == 15.0
     s.add("a", 12.0)
     assert s.pop(12.0) == "a"

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from ome_operator.machinery.schedule import Shared
 from ome_operator.machinery.workqueue import WorkQueue
 
 
@@ -67,6 +68,38 @@ async def test_the_loop_has_a_turn_between_two_keys() -> None:
         turns += 1
         await asyncio.sleep(0)
     assert len(set(done)) == 10
+    task.cancel()
+
+
+async def test_runs_that_can_wait_rest_while_others_have_work() -> None:
+    clock, done, gate = Clock(), list[str](), asyncio.Event()
+    q: WorkQueue[str] = WorkQueue(
+        workers=9, first=1.0, last=8.0, jitter=lambda: 0.5, shared=Shared(share=0.2, runs=4), clock=clock
+    )
+
+    async def handle(key: str) -> None:
+        if key == "other":
+            await gate.wait()
+        clock.now += 0.006  # what it keeps the loop for
+        done.append(key)
+
+    task = asyncio.create_task(q.run(handle))
+    q.add("other")
+    await turn()
+    for number in range(5):
+        q.add_shared(f"a{number}")
+    await turn()
+    assert (done, q.depth) == (["a0"], 4)
+    clock.now += 0.024  # four times as long
+    q.add_shared("a4")
+    await turn()
+    assert (done, q.depth) == (["a0", "a1"], 3)
+    gate.set()
+    await turn()
+    clock.now += 60.0
+    q.add_shared("a4")
+    await turn()
+    assert sorted(done) == ["a0", "a1", "a2", "a3", "a4", "other"], "nobody else has work"
     task.cancel()
 
 

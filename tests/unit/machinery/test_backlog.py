@@ -1,0 +1,185 @@
+"""Keys that can wait; time is a number here."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ome_operator.machinery.backlog import Share
+from ome_operator.machinery.schedule import ALONE, Schedule, Shared
+from tests.unit.machinery.test_schedule import of
+
+
+def schedule(share: float = 1.0, runs: float = 100, **others: object) -> Schedule[str]:
+    return Schedule(group=of, shared=Shared(share, runs), **others)  # type: ignore[arg-type]
+
+
+def run(s: Schedule[str], now: float, seconds: float = 0.0) -> str | None:
+    """A whole run, which waits for nothing."""
+    if (key := s.pop(now)) is not None:
+        s.spent(now, seconds)
+        s.done(key)
+    return key
+
+
+def test_an_edit_that_comes_during_the_runs_of_the_former_asks_each_key_once() -> None:
+    s = schedule()
+    for key in ("a1", "a2", "a3"):
+        s.add_shared(key, 0.0)
+    assert run(s, 0.0) == "a1"
+    for key in ("a1", "a2", "a3"):
+        s.add_shared(key, 1.0)
+    assert [run(s, 1.0) for _ in range(4)] == ["a2", "a3", "a1", None], "who has seen the former edit alone is last"
+
+
+def test_an_edit_during_the_run_of_a_key_is_another_run() -> None:
+    s = schedule()
+    s.add_shared("a1", 0.0)
+    assert s.pop(0.0) == "a1"
+    s.add_shared("a1", 0.0)
+    assert (s.pop(1.0), s.next_due()) == (None, None), "not before it is done"
+    s.done("a1")
+    assert (run(s, 1.0), run(s, 1.0)) == ("a1", None)
+
+
+def test_what_cannot_wait_takes_turns_with_what_can() -> None:
+    s = schedule()
+    for number in range(5000):
+        s.add_shared(f"noisy{number}", 0.0)
+    for number in range(3):
+        s.add(f"quiet{number}", 1.0)
+    assert [run(s, 1.0) for _ in range(6)] == ["noisy0", "quiet0", "noisy1", "quiet1", "noisy2", "quiet2"]
+
+
+def test_groups_take_turns_among_what_can_wait() -> None:
+    s = schedule()
+    for number in range(5000):
+        s.add_shared(f"noisy{number}", 0.0)
+    s.add_shared("quiet1", 1.0)
+    assert [run(s, 2.0) for _ in range(3)] == ["noisy0", "quiet1", "noisy1"]
+
+
+def test_a_run_sees_every_edit_before_it() -> None:
+    s = schedule()
+    s.add("a1", 0.0)
+    s.add_shared("a1", 0.0)
+    assert (s.ready(0.0), run(s, 0.0), run(s, 0.0)) == (1, "a1", None)
+    s.add("a1", 0.0, 600.0)
+    s.add_shared("a1", 1.0)
+    assert (s.ready(1.0), s.late(3.0), run(s, 1.0)) == (1, 2.0, "a1")
+    assert (s.next_due(), s.ready(700.0)) == (None, 0), "a later wish was fulfilled by that run"
+
+
+def test_while_others_have_work_it_is_a_share_of_the_time() -> None:
+    s = schedule(share=0.2)
+    for number in range(100):
+        s.add_shared(f"a{number}", 0.0)
+    s.add("b1", 0.0)
+    assert [run(s, 0.0, 0.004) for _ in range(4)] == ["a0", "b1", "a1", "a2"]
+    assert run(s, 0.0) is None, "8 ms were spent since b1 began, more than a slice"
+    again = s.next_due()
+    assert again == pytest.approx(0.032), "four times as long"
+    assert run(s, again - 0.001) is None
+    s.add("b1", 0.01)
+    assert run(s, 0.01) == "b1", "others do not rest"
+    assert run(s, again) == "a3"
+
+
+def test_while_nobody_else_has_work_it_is_all_of_the_time() -> None:
+    s = schedule(share=0.2)
+    for number in range(200):
+        s.add_shared(f"a{number}", 0.0)
+    s.add("b1", 0.0)
+    assert (s.pop(0.0), s.pop(0.0)) == ("a0", "b1")
+    s.done("a0")
+    s.spent(0.0, 0.0)
+    now = 5.0
+    assert run(s, now, 0.006) == "a1"
+    assert s.next_due() == pytest.approx(now + 0.024), "b1 still has its run"
+    s.done("b1")
+    now += ALONE
+    for _ in range(100):
+        assert run(s, now, 0.006) is not None
+        now += 0.006
+
+
+def test_a_share_counts_what_was_spent_beyond_a_slice() -> None:
+    share = Share(0.25, 0.01)
+    share.spent(0.0, 0.006, alone=False)
+    assert share.again == 0.0
+    share.spent(1.0, 0.024, alone=False)
+    assert share.again == pytest.approx(1.09)
+
+
+def test_only_so_many_at_once() -> None:
+    """Those that write wait for the API server; workers are left for others meanwhile."""
+    s = schedule(runs=2)
+    for key in ("a1", "a2", "a3"):
+        s.add_shared(key, 0.0)
+    assert (s.pop(0.0), s.pop(0.0), s.pop(0.0), s.next_due()) == ("a1", "a2", None, None)
+    s.add("b1", 0.0)
+    assert s.pop(0.0) == "b1"
+    s.done("a1")
+    assert s.pop(0.0) == "a3"
+
+
+def test_long_runs_are_counted_together() -> None:
+    s = schedule(is_long=lambda key: of(key) != "short", long_runs=1)
+    s.add("a1", 0.0)
+    s.add_shared("b1", 0.0)
+    assert (s.pop(0.0), s.pop(0.0), s.next_due()) == ("b1", None, None)
+    s.add_shared("c1", 0.0)
+    s.add_shared("short1", 0.0)
+    assert s.pop(0.0) == "short1", "a group whose next run is long holds up no other"
+    s.done("b1")
+    assert s.pop(0.0) == "a1"
+    s.done("a1")
+    assert s.pop(0.0) == "c1"
+
+
+def test_wishes_that_others_overtook_are_not_kept() -> None:
+    """Each run wishes for another in ten minutes: a million of them were kept while a runtime was edited all the time."""
+    s = schedule()
+    for turn in range(10_000):
+        s.add_shared("a1", float(turn))
+        assert run(s, float(turn)) == "a1"
+        s.add("a1", float(turn), 600.0)
+    assert len(s._later) < 1000
+    assert s.next_due() == 9_999.0 + 600.0
+
+
+STEPS = st.tuples(st.sampled_from(["add", "shared", "pop", "done", "forget"]), st.integers(0, 8), st.integers(0, 3))
+
+
+@given(st.lists(STEPS, max_size=80), st.sampled_from([0.2, 1.0]))
+def test_each_key_that_is_dirty_has_a_run_after_that(steps: list[tuple[str, int, int]], share: float) -> None:
+    """No edit is lost, whatever comes between; and nothing runs that is not dirty."""
+    s = schedule(share, runs=2, is_long=lambda key: key.endswith("1"), long_runs=2)
+    dirty, busy, now = set[str](), list[str](), 0.0
+    for what, number, after in steps:
+        key, now = f"{'abc'[number % 3]}{number}", now + after
+        if what == "add":
+            s.add(key, now, after)
+            dirty.add(key)
+        elif what == "shared":
+            s.add_shared(key, now)
+            dirty.add(key)
+        elif what == "forget":
+            s.forget(key)
+            dirty.discard(key)
+        elif what == "done" and busy:
+            s.done(busy.pop(0))
+        elif what == "pop" and (got := s.pop(now)) is not None:
+            s.spent(now, 0.01)
+            dirty.remove(got)
+            busy.append(got)
+            assert busy.count(got) == 1
+    for key in busy:
+        s.done(key)
+    while (due := s.next_due()) is not None:
+        now = max(now, due)
+        key = s.pop(now)
+        assert key is not None, "what is due can be had, or the loop would spin"
+        s.spent(now, 0.01)
+        dirty.remove(key)
+        s.done(key)
+    assert dirty == set()
