@@ -63,6 +63,21 @@ class _Values(yaml.constructor.SafeConstructor, yaml.resolver.Resolver):
             raise yaml.constructor.ConstructorError(None, None, said, node.start_mark)
         return value
 
+    merged = 0
+    """Pairs that merge keys have copied."""
+
+    def flatten_mapping(self, node: Any) -> None:
+        """What `<<` names is copied into each map that names it, so few lines can be a map without end."""
+        for key, value in node.value:
+            for part in (value.value if isinstance(value, yaml.SequenceNode) else [value]) if key.tag == _TAG + "merge" else ():
+                if isinstance(part, yaml.MappingNode):
+                    self.flatten_mapping(part)
+                    self.merged += len(part.value)
+                if self.merged > VALUES:
+                    said = f"merge keys (<<) copy more than {VALUES} values: write what you need there"
+                    raise yaml.constructor.ConstructorError(None, None, said, key.start_mark)
+        super().flatten_mapping(node)
+
     yaml_constructors = {  # noqa: RUF012 - as above
         **yaml.SafeLoader.yaml_constructors,
         **dict.fromkeys(_NOT_THERE, refuse),
