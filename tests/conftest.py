@@ -72,11 +72,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 # --- side by side: `pytest -n 4` ------------------------------------------------------------------------------------------
 TOGETHER = ("tests/node", *(f"tests/controlplane/{folder}" for folder in ("operator", "namespaces", "process", "adopt", "")))
-"""Folders whose files share a cluster, the longest first; any other file can go by itself."""
+"""Folders whose files share a cluster; any other file can go by itself."""
 LARGE, FIRST_LETTERS = "tests/controlplane/operator/test_", ("r", "f", "a")
 """Three clusters for a folder of many files, which mostly wait: from `r` on, from `f` on, and the others."""
-LONG = ("tests/router", "tests/unit/preflight", "tests/unit/test_wheel.py", "tests/property", "tests/lint")
-"""What comes next. Most of it waits for seconds, and the many short tests behind it fill what it leaves of the cores."""
+WAIT = ("tests/router", "tests/unit/preflight")
+"""They wait for seconds again and again: they come early, so that others use the cores meanwhile."""
+FIRST = (*TOGETHER[:3], *WAIT, *TOGETHER[3:], "tests/unit/test_wheel.py", "tests/property", "tests/lint")
+"""The longest first; the many short files fill what is left in the end."""
 
 
 def _unit(nodeid: str) -> str:
@@ -88,8 +90,7 @@ def _unit(nodeid: str) -> str:
 
 def _place(nodeid: str) -> int:
     """The smaller the sooner."""
-    first = (*TOGETHER, *LONG)
-    return next((place for place, folder in enumerate(first) if nodeid.startswith(folder)), len(first))
+    return next((place for place, folder in enumerate(FIRST) if nodeid.startswith(folder)), len(FIRST))
 
 
 class Units(LoadScopeScheduling):

@@ -69,7 +69,9 @@ class _Values(yaml.constructor.SafeConstructor, yaml.resolver.Resolver):
     def flatten_mapping(self, node: Any) -> None:
         """What `<<` names is copied into each map that names it, so few lines can be a map without end."""
         for key, value in node.value:
-            for part in (value.value if isinstance(value, yaml.SequenceNode) else [value]) if key.tag == _TAG + "merge" else ():
+            for part in (
+                (value.value if isinstance(value, yaml.SequenceNode) else [value]) if key.tag == _TAG + "merge" else ()
+            ):
                 if isinstance(part, yaml.MappingNode):
                     self.flatten_mapping(part)
                     self.merged += len(part.value)

@@ -118,3 +118,16 @@ def test_a_document_has_bounds(text: str, said: str) -> None:
     with pytest.raises(yaml.YAMLError, match=said):
         document(text)
     assert (document(""), document("a: [1]\n")) == (None, {"a": [1]})
+
+
+def test_merge_keys_make_no_map_without_end() -> None:
+    """Each line doubles what the line before has, and Python's own loader would go on for hours."""
+    lines = [
+        "a0: &a0 {k: 1}",
+        *(f"a{number}: &a{number} {{<<: [*a{number - 1}, *a{number - 1}]}}" for number in range(1, 40)),
+    ]
+    began = time.monotonic()
+    with pytest.raises(yaml.YAMLError, match="merge keys"):
+        list(documents("\n".join(lines)))
+    assert time.monotonic() - began < 20
+    assert document("a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}")["b"] == {"x": 1, "y": 3}
