@@ -6,7 +6,11 @@ from bench.figures import exponent
 from bench.results import Eyed, Fleet, Labelled
 from bench.rows import Row
 
-EXPONENT, STALL_S, LABELS_S, EDIT_S, REST_MIB, SCRAPE_MS = 1.1, 0.25, 5.0, 1.0, 600, 100.0
+EXPONENT, STALL_S, LABELS_S, REST_MIB, SCRAPE_MS = 1.1, 0.25, 5.0, 600, 100.0
+EDIT_S, EDIT_TIMES = 1.0, 2.0
+"""An edit is acted on within so many seconds while labels are set, or so many times the same requests of a bare client
+where these alone take longer: the API server answers nobody faster then.
+"""
 
 
 def labelled(found: Labelled) -> Iterator[Row]:
@@ -18,13 +22,14 @@ def labelled(found: Labelled) -> Iterator[Row]:
             aim=f"<= {LABELS_S:g} s",
             met=wave.cpu_s <= LABELS_S,
         )
-        slowest = max(wave.edits_s, default=0.0)
+        slowest, floor = max(wave.edits_s, default=0.0), max(wave.floors_s, default=0.0)
         yield Row(
-            f"  the slowest of {len(wave.edits_s)} edits of a service meanwhile (floor: as many bare writes)",
-            f"{max(wave.floors_s):.2f} s" if wave.floors_s else "",
+            f"  the slowest of {len(wave.edits_s)} edits of a service meanwhile (floor: as many bare requests)",
+            f"{floor:.2f} s" if floor else "",
             operator=f"{slowest:.2f} s" if wave.edits_s else "none ended",
-            aim=f"<= {EDIT_S:g} s",
-            met=bool(wave.edits_s) and slowest <= EDIT_S,
+            ratio=f"{slowest / floor:.2f} x" if floor else "",
+            aim=f"<= {EDIT_S:g} s or {EDIT_TIMES:g} x",
+            met=bool(wave.edits_s) and slowest <= max(EDIT_S, EDIT_TIMES * floor),
         )
     yield Row("start (floor: its lists and their decoding)", f"{found.lists_s:.2f} s", f"{found.start_s:.2f} s")
     yield Row("peak memory", operator=f"{found.peak_mib:.0f} MiB")

@@ -22,8 +22,8 @@ LISTED = ("Node", KIND, "ClusterServingRuntime", "InferenceService", "Pod", "Sta
 CHANGES = 20
 """Labels of a node that change one after the other in the second wave."""
 EDIT_EVERY_S, POLL_S, WITHIN_S = 0.5, 0.02, 60.0
-WRITES = 2
-"""That an edit costs one after the other: the user's of the spec, and the operator's of the status."""
+WRITES = 3
+"""That an edit costs one after the other: the user's of the spec, the operator's of the RoleScale and of the status."""
 
 BARE = "written-by-a-bare-client"
 
@@ -71,20 +71,21 @@ async def _wave(at: Bed, process: Operator, what: str, changes: list[Change], la
 @asynccontextmanager
 async def _edits(api: Api) -> AsyncIterator[tuple[list[float], list[float]]]:
     """Edits of a service, again and again: the seconds until the operator had acted on each, and of a bare client's writes
-    beside it, which say what the API server alone costs.
+    beside it and the read that shows them, which say what the API server alone costs.
     """
     waited, floors = list[float](), list[float]()
 
     async def edit() -> None:
         for number in itertools.count():
             sent = time.monotonic()
-            change = {"spec": {"engine": {"maxReplicas": 1 + number % 2}}}
+            change = {"spec": {"engine": {"maxReplicas": 2 - number % 2}}}
             made = await api.merge("InferenceService", NAMESPACE, name(0), change)
             await _acted(api, made["metadata"]["generation"])
             acted = time.monotonic()
             for write in range(WRITES):
                 note = {"metadata": {"annotations": {"bench.example.com/write": f"{number}-{write}"}}}
                 await api.merge("ConfigMap", NAMESPACE, BARE, note)
+            await api.get("ConfigMap", NAMESPACE, BARE)
             waited.append(acted - sent)
             floors.append(time.monotonic() - acted)
             await asyncio.sleep(EDIT_EVERY_S)

@@ -144,7 +144,7 @@ def test_a_file_that_holds_no_figures_is_a_sentence(tmp_path: Path, text: str | 
     assert said in done.stderr and str(file) in done.stderr and "Traceback" not in done.stderr
 
 
-EDITS = "  the slowest of {} edits of a service meanwhile (floor: as many bare writes)"
+EDITS = "  the slowest of {} edits of a service meanwhile (floor: as many bare requests)"
 
 
 def test_labels_that_cost_too_much_and_edits_that_wait() -> None:
@@ -159,6 +159,13 @@ def test_labels_that_cost_too_much_and_edits_that_wait() -> None:
 def test_a_wave_in_which_no_edit_ended_has_not_met_the_aim() -> None:
     found = rows(Results(labelled=Labelled(300, 207, 20, [Labels("at once", 300, 2.0, 1.5, ())], 0.5, 0.7, 150.0)))
     assert found[EDITS.format(0)].met is False
+
+
+@pytest.mark.parametrize(("edit", "floor", "met"), [(0.9, 0.1, True), (1.9, 1.0, True), (2.1, 1.0, False)])
+def test_an_edit_waits_for_the_operator_and_not_for_a_busy_api_server(edit: float, floor: float, met: bool) -> None:
+    wave = Labels("at once", 300, 2.0, 1.5, (edit,), (floor,))
+    found = rows(Results(labelled=Labelled(300, 207, 20, [wave], 0.5, 0.7, 150.0)))
+    assert found[EDITS.format(1)].met is met
 
 
 def test_a_scrape_that_stalls_the_loop_is_seen() -> None:
