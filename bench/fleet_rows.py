@@ -8,8 +8,8 @@ from bench.rows import Row
 
 EXPONENT, STALL_S, LABELS_S, REST_MIB, SCRAPE_MS = 1.1, 0.25, 5.0, 600, 100.0
 EDIT_S, EDIT_TIMES = 1.0, 2.0
-"""Within which an edit is acted on while labels are set: seconds, or times the same requests of a bare client where these
-alone take longer. The API server answers nobody faster then.
+"""An edit is acted on within so many seconds while labels are set, or so many times the same requests of a bare client
+where these alone take longer: the API server answers nobody faster then.
 """
 
 
