@@ -70,7 +70,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
             terminalreporter.line(line)
 
 
-# --- side by side: `pytest -n 4` ------------------------------------------------------------------------------------------
+# --- side by side: `pytest -n 3` ------------------------------------------------------------------------------------------
 TOGETHER = ("tests/node", *(f"tests/controlplane/{folder}" for folder in ("operator", "namespaces", "process", "adopt", "")))
 """Folders whose files share a cluster; any other file can go by itself."""
 LARGE, FIRST_LETTERS = "tests/controlplane/operator/test_", ("r", "f", "a")

@@ -16,6 +16,7 @@ from tests.support.fault_bench import Account, Disturb, Field
 from tests.support.rig import Rig
 from tests.support.scenario import RUNTIMES
 
+pytestmark = pytest.mark.timeout(900)  # what else runs on the machine makes each of its steps longer
 SEED = 6
 LIVES = 12 if SOAK else 1
 """Of each test."""

@@ -251,5 +251,10 @@ def rolled(rig: Rig, namespace: str, name: str) -> str:
 
 
 def waits(rig: Rig, namespace: str) -> str | None:
-    """The service that waits for its turn."""
-    return next((name for name in ("one", "two") if rolled(rig, namespace, name) == "WaitingForTurn"), None)
+    """The service that waits for the second wave; that of the first may say for a moment that it waits, too."""
+    return next((name for name in ("one", "two") if "wave 2 of 2" in told(rig, namespace, name)), None)
+
+
+def told(rig: Rig, namespace: str, name: str) -> str:
+    """The message of its RolledOut."""
+    return str(rig.condition(namespace, name, "RolledOut").get("message", ""))
