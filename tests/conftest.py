@@ -71,7 +71,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 # --- side by side: `pytest -n 3` ------------------------------------------------------------------------------------------
-TOGETHER = ("tests/node", *(f"tests/controlplane/{folder}" for folder in ("operator", "namespaces", "process", "adopt", "")))
+TOGETHER = (
+    "tests/node/", *(f"tests/controlplane/{folder}" for folder in ("operator/", "namespaces/", "process/", "adopt/", "")),
+)  # fmt: skip
 """Folders whose files share a cluster; any other file can go by itself."""
 LARGE, FIRST_LETTERS = "tests/controlplane/operator/test_", ("r", "f", "a")
 """Three clusters for a folder of many files, which mostly wait: from `r` on, from `f` on, and the others."""
@@ -85,7 +87,7 @@ def _unit(nodeid: str) -> str:
     """What goes to a process as a whole."""
     if nodeid.startswith(LARGE):
         return LARGE + next(letter for letter in FIRST_LETTERS if nodeid.removeprefix(LARGE) >= letter)
-    return next((folder for folder in TOGETHER if nodeid.startswith(f"{folder.rstrip('/')}/")), nodeid.split("::")[0])
+    return next((folder for folder in TOGETHER if nodeid.startswith(folder)), nodeid.split("::")[0])
 
 
 def _place(nodeid: str) -> int:

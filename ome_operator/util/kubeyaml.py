@@ -68,16 +68,19 @@ class _Values(yaml.constructor.SafeConstructor, yaml.resolver.Resolver):
 
     def flatten_mapping(self, node: Any) -> None:
         """What `<<` names is copied into each map that names it, so few lines can be a map without end."""
-        for key, value in node.value:
-            for part in (
-                (value.value if isinstance(value, yaml.SequenceNode) else [value]) if key.tag == _TAG + "merge" else ()
-            ):
-                if isinstance(part, yaml.MappingNode):
-                    self.flatten_mapping(part)
-                    self.merged += len(part.value)
-                if self.merged > VALUES:
-                    said = f"merge keys (<<) copy more than {VALUES} values: write what you need there"
-                    raise yaml.constructor.ConstructorError(None, None, said, key.start_mark)
+        named = [
+            (key, part)
+            for key, value in node.value
+            if key.tag == _TAG + "merge"
+            for part in (value.value if isinstance(value, yaml.SequenceNode) else [value])
+            if isinstance(part, yaml.MappingNode)
+        ]
+        for key, part in named:
+            self.flatten_mapping(part)
+            self.merged += len(part.value)
+            if self.merged > VALUES:
+                said = f"merge keys (<<) copy more than {VALUES} values: write what you need there"
+                raise yaml.constructor.ConstructorError(None, None, said, key.start_mark)
         super().flatten_mapping(node)
 
     yaml_constructors = {  # noqa: RUF012 - as above

@@ -4,6 +4,7 @@ import yaml
 
 from ome_local import stages
 from ome_local.audit_log import Request
+from tests.controlplane.operator.test_recovery import delete, pods, uids
 from tests.support import yamls
 from tests.support.rig import IMAGE, ROOT, USER, Rig
 
@@ -31,12 +32,8 @@ def live_through_everything(rig: Rig, namespace: str) -> None:
     rig.wait("deleted", lambda: rig.get("InferenceService", namespace, "role") is None)
     rig.create(body)
     rig.ready(namespace, "role", 40)
-    rig.patch(
-        "InferenceService",
-        namespace,
-        "role",
-        {"spec": {"engine": {"minReplicas": 1, "maxReplicas": 1, "scaleMetric": None}}},
-    )
+    fixed = {"minReplicas": 1, "maxReplicas": 1, "scaleMetric": None}
+    rig.patch("InferenceService", namespace, "role", {"spec": {"engine": fixed}})
     rig.wait("no autoscaler", lambda: not rig.all("HorizontalPodAutoscaler", namespace))
     rig.wait("one group", lambda: len(rig.all("Pod", namespace, "component=engine")) == 2)
     rig.patch("InferenceService", namespace, "role", {"spec": {"router": None}})
@@ -60,12 +57,14 @@ def live_through_everything(rig: Rig, namespace: str) -> None:
 
 def lose_a_rank(rig: Rig, namespace: str) -> None:
     """Its group is recycled: the operator deletes the other rank."""
-    leader = rig.all("Pod", namespace, "component=engine,ome.io/group=0,apps.kubernetes.io/pod-index=0")[0]["metadata"]
-    others = rig.all("Pod", namespace, "component=engine,ome.io/group=0,apps.kubernetes.io/pod-index=1")
-    rig.delete("Pod", namespace, others[0]["metadata"]["name"])
-    rig.wait(
-        "the leader is another", lambda: (rig.get("Pod", namespace, leader["name"]) or {}).get("metadata", leader) != leader
-    )
+    before = pods(rig, namespace)["engine", 0]
+    delete(rig, before[1])
+
+    def others() -> bool:
+        now = pods(rig, namespace).get(("engine", 0), {})
+        return now.keys() == before.keys() and not {*uids(now).values()} & {*uids(before).values()}
+
+    rig.wait("both ranks are others", others)
     rig.ready(namespace, "role", 40)
 
 
@@ -125,18 +124,22 @@ def label_a_node(rig: Rig) -> None:
     records, node = "/apis/ome.io/v1beta1/nodemodels", rig.all("Node", "")[0]["metadata"]["name"]
     rig.api.request("POST", records, {"apiVersion": yamls.API, "kind": "NodeModels", "metadata": {"name": node}})
     model = {"kind": "ClusterBaseModel", "name": "told", "uri": "hf://a/b", "state": "Failed", "message": "no"}
-    merge = "application/merge-patch+json"
-    rig.api.request("PATCH", f"{records}/{node}/status", {"status": {"models": [model]}}, merge)
+    report(rig, node, {"models": [model]})
     asked = ("get", "node", node, "-o", r"jsonpath={.metadata.labels.models\.ome\.io/clusterbasemodel\.told}")
     rig.wait("label", lambda: rig.cluster.kubectl(*asked) == "Failed")
+
+
+def report(rig: Rig, node: str, status: dict[str, object]) -> None:
+    """What an agent writes into its record."""
+    where, merge = f"/apis/ome.io/v1beta1/nodemodels/{node}/status", "application/merge-patch+json"
+    rig.api.request("PATCH", where, {"status": status}, merge)
 
 
 def allow_a_removal(rig: Rig) -> None:
     """Of a directory that an agent offers, and that nobody mounts."""
     node = rig.all("Node", "")[0]["metadata"]["name"]
     offered = {"directory": "/models/.ome/unused", "offer": "2026-01-01T00:00:00Z"}
-    merge = "application/merge-patch+json"
-    rig.api.request("PATCH", f"/apis/ome.io/v1beta1/nodemodels/{node}/status", {"status": {"unused": [offered]}}, merge)
+    report(rig, node, {"unused": [offered]})
     rig.wait("leave", lambda: (rig.get("NodeModels", "", node) or {}).get("spec", {}).get("remove") == [offered])
 
 

@@ -80,7 +80,8 @@ def test_a_rank_that_never_starts_ends_all_others(tmp_path: Path) -> None:
     begun = time.monotonic()
     found = together(tmp_path, 4, of, {3: None}, mode="Require")  # type: ignore[dict-item]
     # On a busy machine the copy of another rank may be slow, and is found before.
-    assert [(each.code, each.found[-1]) for each in found] == [(1, (3, "absent"))] * 3
+    but_slow = [(each.code, [(rank, what) for rank, what in each.found if what != "copy"]) for each in found]
+    assert but_slow == [(1, [(3, "absent")])] * 3
     assert all("rank 3 did not come within 2 s" in each.said for each in found)
     assert time.monotonic() - begun < 25
 
