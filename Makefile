@@ -14,8 +14,6 @@ BIN := .venv/bin
 READY := .venv/.ready
 UV := uv==0.13.8
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-# The tests start hundreds of processes: each would compile everything anew.
-unexport PYTHONDONTWRITEBYTECODE
 # More words for the program behind a target: make test ARGS="-k rollout"
 ARGS ?=
 # Of a release: its version, and the registry (with a path) that it is pushed to. PUSH= makes it for that registry and does not push.
