@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from ome_operator.core.observed.objects import Epoch, Manifest, Pod, Ref
+from ome_operator.core.placement.fit import Needs
 from ome_operator.core.placement.turns import Claim
 
 NEEDED = ("Service", "Role", "RoleBinding")
@@ -132,6 +133,16 @@ class Check:
 
 
 @dataclass(frozen=True)
+class Look:
+    """Read live what is free on nodes before something that serves goes for pods that need others than it holds; the answer
+    comes back in `Observed.checks`.
+    """
+
+    key: str
+    needs: Needs
+
+
+@dataclass(frozen=True)
 class Event:
     """A Kubernetes Event about the service."""
 
@@ -172,6 +183,7 @@ class Plan:
     """Everything that one pass wants done for one service, in the order of the fields; the status comes last."""
 
     check: tuple[Check, ...] = ()
+    look: tuple[Look, ...] = ()
     first: tuple[Apply, ...] = ()
     """ControllerRevisions, applied one after the other before `apply`: a slice is stamped from what is stored."""
     ensure_secret: tuple[EnsureSecret, ...] = ()

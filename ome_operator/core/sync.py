@@ -25,6 +25,7 @@ from ome_operator.core.report import report
 from ome_operator.core.resolve.inputs import resolve
 from ome_operator.core.rollout import progress_deadline, revisions, shared_edits
 from ome_operator.core.rollout.intent import Intent, choose
+from ome_operator.core.rollout.making_room import with_room
 from ome_operator.core.rollout.placing import place
 from ome_operator.core.rollout.replicas import replica_counts
 from ome_operator.core.rollout.step import decide, without
@@ -83,7 +84,9 @@ def _decide(snapshot: Snapshot, as_written: InferenceService, *, frozen: bool) -
     clock = progress_deadline.STOPPED if frozen else progress_deadline.clock(snapshot, intent.aim)
     # How many groups does each slice have now, and how many may it have after this pass?
     counts = replica_counts(snapshot, intent)
-    step = decide(service.name, intent.target, snapshot.slices, intent.gate, counts, _ahead(snapshot, intent, pending))
+    ahead = _ahead(snapshot, intent, pending)
+    intent = intent if ahead else with_room(snapshot, intent, counts.bounds)
+    step = decide(service.name, intent.target, snapshot.slices, intent.gate, counts, ahead)
     # Which of the wanted groups wait for nodes?
     placing = place(snapshot, intent, step, held=frozen)
     step = without(step, intent.target, placing.withheld)
@@ -102,6 +105,7 @@ def _work(decided: Decided) -> Plan:
     return replace(
         written,
         check=intent.check,
+        look=intent.look,
         apply_status=want.scale_status,
         delete=(*written.delete, *recovery.delete),
         recycle=recovery.recycle,

@@ -18,6 +18,7 @@ from ome_operator import keys
 from ome_operator.api import InferenceService
 from ome_operator.core.observed.brake import brake
 from ome_operator.core.observed.objects import NO_TURN, Deps, Manifest, Observed, Pod, Refusal
+from ome_operator.core.placement.fit import Needs
 from ome_operator.core.plan import Apply, Delete, Guard, NodeLost, Patch, Plan, Recycle, fingerprint
 from ome_operator.core.sync import sync
 from ome_operator.names import digest
@@ -45,6 +46,8 @@ class World:
         self.healthy: Callable[[LivePod], bool] = lambda _: True
         self.verdict: Callable[[str], str] = lambda _: ""
         """Revision -> answer of the dry run."""
+        self.room: Callable[[Needs], str] = lambda _: ""
+        """What is found of the room on nodes."""
         self.now = START
         self.strict = False
         """Whether every pass is checked to be pure and deterministic (slow)."""
@@ -90,6 +93,8 @@ class World:
         invariants.a_service_that_is_held_is_only_told_of(self.service, self.deps, plan)
         for check in plan.check:
             self.checks[check.revision] = self.verdict(check.revision.partition(".")[0])
+        for look in plan.look:
+            self.checks[look.key] = self.room(look.needs)
         stored = [self._apply(one) for one in plan.first]
         if all(stored):
             for one in plan.apply:

@@ -1,6 +1,7 @@
 """What an edit would do to a live cluster: reads it, asks the pure side, and tries new workloads on the API server."""
 
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -13,8 +14,11 @@ from ome_operator.cli.live import dry_run
 from ome_operator.cli.live.cluster_from_manifests import gather, over, ref
 from ome_operator.cli.live.linted import lines
 from ome_operator.cli.live.trees import OURS, selector
-from ome_operator.core.observed.objects import Manifest, Observed, Ref
-from ome_operator.core.plan import Check
+from ome_operator.controllers.inferenceservice.foreign_pods import ForeignPods
+from ome_operator.core.observed.objects import Manifest, Node, Observed, Pod, Ref
+from ome_operator.core.placement.turns import has_room, less, roomy
+from ome_operator.core.placement.words import without_room
+from ome_operator.core.plan import Check, Look
 from ome_operator.core.reasons import ROLLED_OUT, Reason
 from ome_operator.core.sync import sync
 from ome_operator.describe.outcome import SURVIVES
@@ -75,11 +79,21 @@ async def _waits(client: Client, after: EventHandler, which: Ref) -> str:
     service: InferenceService = _parsed(after, which)
     observed = Observed(there.children_of(*which[1:]), there.pods_of(*which[1:]))
     plan = sync(service, after.deps(), observed, datetime.now(UTC))
-    if plan.check:
-        checks = {check.revision: await _tried(client, check) for check in plan.check}
-        plan = sync(service, after.deps(), replace(observed, checks=checks), datetime.now(UTC))
+    while asked := {check.revision: await _tried(client, check) for check in plan.check} | {
+        look.key: await _room(client, look, after.deps().nodes, there.pods_of(*which[1:])) for look in plan.look
+    }:
+        observed = replace(observed, checks={**observed.checks, **asked})
+        plan = sync(service, after.deps(), observed, datetime.now(UTC))
     said = next((one for one in plan.status["conditions"] if one["type"] == ROLLED_OUT), None)
     return str(said["message"]) if said and said["reason"] not in _SOON else ""
+
+
+async def _room(client: Client, look: Look, nodes: Mapping[str, Node], mine: Sequence[Pod]) -> str:
+    """What keeps pods from room on nodes, "" where nothing does, or this person may not read what pods hold there."""
+    others = ForeignPods(client, time.monotonic, {pod.uid for pod in mine}.__contains__)
+    await others.read(roomy(look.needs, nodes))
+    free = {name: less(node, others.on(name)) for name, node in nodes.items()}
+    return "" if has_room(look.needs, (), free) else without_room(look.needs, nodes, free, lambda _: ())
 
 
 async def _tried(client: Client, check: Check) -> str:

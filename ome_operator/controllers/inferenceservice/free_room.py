@@ -42,9 +42,17 @@ class FreeRoom:
         self.version += bool(moved)
         return self._free
 
-    def _held(self, node: str) -> Mapping[str, int]:
+    def without(self, namespace: str, service: str) -> Mapping[str, Node]:
+        """As it would be without the pods of a service."""
+        free, nodes = self.nodes(), self._cluster.deps().nodes
+        mine = {pod.node for pod in self._cluster.pods_of(namespace, service)} & nodes.keys()
+        return {**free, **{name: less(nodes[name], self._held(name, (namespace, service))) for name in mine}}
+
+    def _held(self, node: str, but: tuple[str, str] | None = None) -> Mapping[str, int]:
         held = Counter(self._foreign.on(node))
         for made, count in self._cluster.occupancy.on(node).items():
+            if (made.namespace, made.service) == but:
+                continue
             for resource, amount in self._asked(node, made):
                 held[resource] += amount * count
         return held

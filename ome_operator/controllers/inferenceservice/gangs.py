@@ -5,7 +5,7 @@ is, is decided for all services at once, and again only when something has chang
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -15,10 +15,9 @@ from ome_operator.cache.resources import SERVICE
 from ome_operator.controllers.inferenceservice.foreign_pods import ForeignPods
 from ome_operator.controllers.inferenceservice.free_room import FreeRoom
 from ome_operator.core.observed.objects import NO_TURN, Ref, Turn
-from ome_operator.core.placement.fit import Needs, Nodes, suit
-from ome_operator.core.placement.packing import most
-from ome_operator.core.placement.turns import Claim, Turns, contested, turns
-from ome_operator.core.placement.words import awaited
+from ome_operator.core.placement.fit import Needs
+from ome_operator.core.placement.turns import Claim, Turns, contested, has_room, roomy, turns
+from ome_operator.core.placement.words import awaited, without_room
 from ome_operator.core.reasons import READY
 from ome_operator.core.status import conditions as cond
 
@@ -92,7 +91,20 @@ class Gangs:
     async def look(self, claim: Claim) -> None:
         """A try failed: read what strangers hold on the nodes that seemed to have room for it."""
         if claim.failed:
-            await self._foreign.read(_seemed(claim.needs, self._room.nodes()))
+            await self._foreign.read(roomy(claim.needs, self._room.nodes()))
+
+    async def room(self, ref: Ref, needs: Needs) -> str:
+        """What keeps pods of a service from room on nodes, with what its own pods would give up; "" where nothing does. What
+        strangers hold is read live.
+        """
+        others = [claim for other, claim in self._claims.items() if other != ref]
+        free = self._room.without(ref.namespace, ref.name)
+        if has_room(needs, others, free):
+            await self._foreign.read(roomy(needs, free))
+            free = self._room.without(ref.namespace, ref.name)
+            if has_room(needs, others, free):
+                return ""
+        return without_room(needs, self._cluster.deps().nodes, free, partial(self._holders, f"{ref.namespace}/{ref.name}"))
 
     def _turns(self, now: datetime) -> Turns:
         """Whose turn it is; who has it is woken."""
@@ -139,13 +151,6 @@ class Gangs:
 def _asks(claim: Claim) -> bool:
     """Whether those that hold no node make way for it."""
     return claim.serves or not claim.trying
-
-
-def _seemed(needs: Needs, free: Nodes) -> Iterable[str]:
-    """Nodes with room for a pod of these, by what is known."""
-    for name, node in free.items():
-        if suit(needs, node) and any(most(need.demand.requests, node.room, 1) for need in needs if need.pods):
-            yield name
 
 
 def _waited(status: Mapping[str, Any]) -> str:

@@ -15,6 +15,8 @@ Key = tuple[str, str]
 SOON, STEP, LONGEST = 1.0, 5.0, 300.0
 """Seconds until something that failed is tried or looked at again: doubling from `STEP` on after `PATIENCE` tries.
 What met a conflict or a failing server is tried again sooner, and not told, until then: mostly it is over at once."""
+ROOM, ROOM_LONGEST = 10.0, 60.0
+"""Seconds for which an answer about the room on nodes counts: where there is none, twice as long each time it is asked."""
 PATIENCE = 4
 """An API server that has just started says 403 to everybody, for seconds, until its authorizer has caught up."""
 
@@ -44,6 +46,16 @@ class DryRun(NamedTuple):
     tries: int
     next: float
     """Monotonic time after which a refusal is asked about again."""
+
+
+class Room(NamedTuple):
+    """What was found of the room on nodes."""
+
+    why: str
+    """Why it does not suffice; "" = it does."""
+    tries: int
+    until: float
+    """Monotonic time after which it counts no more."""
 
 
 class Starting(NamedTuple):
@@ -83,6 +95,8 @@ class ServiceMemory:
     refused: dict[Key, RefusedWrite] = field(default_factory=dict)
     checked: dict[str, DryRun] = field(default_factory=dict)
     """By revision."""
+    rooms: dict[str, Room] = field(default_factory=dict)
+    """By what was asked."""
     accepted: dict[str, str] = field(default_factory=dict)
     """UID -> digest of what we owned right after our apply, where that is not the hash."""
     warnings: dict[Key, tuple[str, ...]] = field(default_factory=dict)
@@ -121,8 +135,16 @@ class ServiceMemory:
         return {key: one.reported for key, one in self.refused.items() if one.reported is not None}
 
     def checks(self, now: float) -> dict[str, str]:
-        """For `Observed`: a refusal is forgotten after a while, so that it is asked about again."""
-        return {revision: one.why for revision, one in self.checked.items() if not one.why or now < one.next}
+        """For `Observed`: a refusal is forgotten after a while, so that it is asked about again; of nodes any answer."""
+        tried = {revision: one.why for revision, one in self.checked.items() if not one.why or now < one.next}
+        return tried | {asked: one.why for asked, one in self.rooms.items() if now < one.until}
+
+    def found_room(self, key: str, why: str, now: float) -> float:
+        """Remember an answer, and no older one of other groups or revisions; for so many seconds it counts."""
+        tries = self.rooms[key].tries + 1 if key in self.rooms else 0
+        lasts = min(ROOM * 2.0 ** min(tries, 10), ROOM_LONGEST) if why else ROOM
+        self.rooms = {key: Room(why, tries, now + lasts)}
+        return lasts
 
     def free(self, key: Key) -> None:
         """An object of this name vanished: whatever was refused may be tried at once."""

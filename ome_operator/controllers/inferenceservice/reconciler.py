@@ -105,6 +105,7 @@ class InferenceServiceReconciler:
             await self._executor.effects(plan, Execution(resource, memory, tried, result, self._clock, anew))
             if plan.claim is not None:
                 await self._gangs.look(plan.claim)
+            await self._look_for_room(ref, plan, memory, result)
             await self._inspect_missing_pods(resource, memory, plan, result)
             await self._inspect_starting_pods(resource, memory, result)
             self._log_deeds(ref, result)
@@ -195,9 +196,9 @@ class InferenceServiceReconciler:
 
     def _tell_waves(self, resource: Resource, plan: Plan) -> None:
         """Others wait for what this pass decides; no await may come between asking and telling. Whoever was called keeps its
-        turn while its revision is tried in a dry run.
+        turn while its revision is tried in a dry run, or nodes are looked at.
         """
-        asks = plan.rolls or bool(plan.check)
+        asks = plan.rolls or bool(plan.check or plan.look)
         self.waves.tell(resource.ref, plan.stands, asks=asks, begun=self._replacing(resource))
 
     # --- telling ----------------------------------------------------------------------------------------------------
@@ -230,6 +231,13 @@ class InferenceServiceReconciler:
             if message != memory.failures.get(key, ""):
                 memory.failures[key] = message
                 result.status_changed = True
+
+    async def _look_for_room(self, ref: Ref, plan: Plan, memory: ServiceMemory, result: Result) -> None:
+        """Find out whether nodes have room before something that serves goes."""
+        for look in plan.look:
+            why = await self._gangs.room(ref, look.needs)
+            result.requeue_within(memory.found_room(look.key, why, self._clock()))
+            result.status_changed = True
 
     async def _inspect_starting_pods(self, resource: Resource, memory: ServiceMemory, result: Result) -> None:
         """Find out why pods do not start on their nodes."""

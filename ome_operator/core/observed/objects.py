@@ -325,7 +325,8 @@ class Observed:
     """UID -> `Child.owned` right after our last apply, where it differs from the hash: user fields that the server
     rewrites (`1000m` -> `1`) must not look like drift."""
     checks: Mapping[str, str] = field(default_factory=dict)
-    """Revision -> result of the dry run of its workloads: "" passed, else the sentence of the API server."""
+    """What was asked -> "" yes, else a sentence: of the dry run of a revision's workloads the API server's, or what keeps
+    them from the room on nodes."""
     failures: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """(kind, name) of a workload with missing pods -> newest FailedCreate message."""
     warnings: tuple[str, ...] = ()

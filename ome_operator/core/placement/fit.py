@@ -138,7 +138,7 @@ def _beside(needs: Needs, wanted: Sequence[Need], ground: Ground) -> tuple[Lack,
         return ()
     who = _components(wanted)
     pods = sum(kind.pods for kind in kinds)
-    sentence = f"{_title(wanted)} need places for {pods} pods beside each other: the {len(nodes)} nodes for them have {have}"
+    sentence = f"{title(wanted)} need places for {pods} pods beside each other: the {len(nodes)} nodes for them have {have}"
     return (Lack(who, sentence),)
 
 
@@ -160,7 +160,7 @@ def _merged(needs: Sequence[Need], by: Callable[[Need], tuple[str, ...]]) -> lis
     for number, need in enumerate(needs):
         alike.setdefault((by(need), need.demand, number if need.alone or need.apart else None), []).append(need)
     return [
-        found[0]._replace(components=_components(found), title=_title(found), pods=sum(need.pods for need in found))
+        found[0]._replace(components=_components(found), title=title(found), pods=sum(need.pods for need in found))
         for found in alike.values()
     ]
 
@@ -169,7 +169,8 @@ def _components(needs: Iterable[Need]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(component for need in needs for component in need.components))
 
 
-def _title(needs: Iterable[Need]) -> str:
+def title(needs: Iterable[Need]) -> str:
+    """What people call several together."""
     return " and ".join(dict.fromkeys(need.title for need in needs))
 
 

@@ -5,13 +5,14 @@ long they have waited. What fits passes what does not, but for ten minutes of fo
 was passed for half an hour, by turns.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import NamedTuple
 
 from ome_operator.core.observed.objects import Node
 from ome_operator.core.placement.fit import Ground, Needs, Nodes, beside, fits, merged, suit
+from ome_operator.core.placement.packing import most
 
 PASSED = timedelta(minutes=30)
 """A gang that has waited for so long may have nodes kept."""
@@ -83,6 +84,20 @@ def turns(claims: Iterable[Claim], nodes: Nodes, free: Nodes, now: datetime) -> 
         else:
             waits[claim.key] = _why(claim, known[asked], keeper, granted)
     return Turns(granted, waits)
+
+
+def roomy(needs: Needs, free: Nodes) -> Iterator[str]:
+    """Nodes with room for a pod of these, by what is known."""
+    for name, node in free.items():
+        if suit(needs, node) and any(most(need.demand.requests, node.room, 1) for need in needs if need.pods):
+            yield name
+
+
+def has_room(needs: Needs, claims: Iterable[Claim], free: Nodes) -> bool:
+    """Whether pods find a place now, beside what is promised to those who try."""
+    promised, blocked = _promised([claim for claim in claims if claim.trying], free)
+    ground = Ground(_without(free, blocked))
+    return bool(ground.nodes) and fits(beside(promised, _plain(needs)), ground)
 
 
 def contested(needs: Needs, others: Iterable[Claim], nodes: Nodes) -> bool:

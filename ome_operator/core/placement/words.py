@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from ome_operator.core.observed.objects import Node
-from ome_operator.core.placement.fit import Ground, Need, Needs, Nodes, amount, compared, merged
+from ome_operator.core.placement.fit import Ground, Need, Needs, Nodes, amount, compared, fits, merged, title
 from ome_operator.core.placement.packing import most
 
 NAMED = 3
@@ -23,6 +23,21 @@ def awaited(needs: Needs, nodes: Nodes, free: Nodes, holders: Holders) -> str:
         return "; ".join(lack.sentence for lack in found)
     ground = Ground(nodes)
     return " and ".join(_clause(need, ground, free, holders) for need in merged(needs) if need.pods)
+
+
+def without_room(needs: Needs, nodes: Nodes, free: Nodes, holders: Holders) -> str:
+    """Why pods that the nodes can hold find no room: "decode needs 12 nodes with 8 free GPUs: 3 are free"."""
+    if found := compared(needs, nodes):
+        return "; ".join(lack.sentence for lack in found)
+    here, there = Ground(nodes), Ground(free)
+    alike = merged(tuple(need._replace(apart=()) for need in needs if need.pods))
+    lacking = [need for need in alike if not fits((need,), there)]
+    clauses = [f"{_needs(need.title)} {_clause(need, here, free, holders)}" for need in lacking]
+    return "; ".join(clauses) or f"{_needs(title(alike))} room beside each other and beside others that are being placed"
+
+
+def _needs(title: str) -> str:
+    return f"{title} {'need' if ' and ' in title else 'needs'}"
 
 
 def _clause(need: Need, ground: Ground, free: Nodes, holders: Holders) -> str:

@@ -3,16 +3,18 @@
 Only while ranks of it are on no node: what is placed fits.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from math import ceil
 from typing import Any, NamedTuple
 
 from ome_operator import keys, names
+from ome_operator.core.observed.objects import Node
 from ome_operator.core.observed.slices import Slice, started
 from ome_operator.core.observed.snapshot import Snapshot
-from ome_operator.core.placement.demand import apart, demand
-from ome_operator.core.placement.fit import Lack, Need, Needs, lacks
+from ome_operator.core.placement.demand import apart, demand, elsewhere
+from ome_operator.core.placement.fit import Ground, Lack, Need, Needs, fits, lacks
 from ome_operator.core.render.statefulsets import Stored, stored
 from ome_operator.core.rollout import members
 
@@ -27,6 +29,8 @@ class Fitting(NamedTuple):
     asked: bool = False
     """Whether this rests on which nodes there are."""
     advice: tuple[str, ...] = ()
+    moves: Needs = ()
+    """Its pods, as many as are on nodes now, where something serves that has no room for them on its own nodes; else ()."""
 
     @property
     def sentence(self) -> str:
@@ -55,12 +59,15 @@ def fitting(
         return Fitting(advice=(_unseen(target),) if others else ())
     namespace = snapshot.service.namespace
     found = lacks(needs(roles, wanted, namespace, weights), deps.nodes)
-    if not found or not others:
+    if not others:
         return Fitting(found, asked=True)
-    part = _part([*others, mine], {name: stored(data.get(name) or {}) for name in snapshot.slices}, groups)
+    known = {name: stored(data.get(name) or {}) for name in snapshot.slices}
+    part = _part([*others, mine], known, groups)
     least = {name: min(count, max(1, ceil(count * part))) for name, count in wanted.items()}
-    lasting = bool(mine.workloads) or _ends(snapshot, others)
-    return Fitting(found, bool(lacks(needs(roles, least, namespace, weights), deps.nodes, lasting)), asked=True)
+    asked, lasting = needs(roles, least, namespace, weights), bool(mine.workloads) or _ends(snapshot, others)
+    held = bool(found) and bool(lacks(asked, deps.nodes, lasting))
+    moves = part > 0 and not (held or lasting) and not _stays(asked, roles, others, known, deps.nodes)
+    return Fitting(found, held, asked=True, moves=asked if moves else ())
 
 
 def _unseen(target: str) -> str:
@@ -94,6 +101,28 @@ def _ends(snapshot: Snapshot, others: Iterable[Slice]) -> bool:
     """
     nodes = snapshot.deps.nodes
     return any(pod.deleting and pod.node in nodes and nodes[pod.node].ready for found in others for pod in found.pods)
+
+
+def _stays(
+    asked: Needs,
+    target: Mapping[str, Stored],
+    slices: Iterable[Slice],
+    roles: Mapping[str, Mapping[str, Stored]],
+    nodes: Mapping[str, Node],
+) -> bool:
+    """Whether pods of the target find a place where these slices are, in the room that their pods give up. True as well
+    where others place them, in ways of their own.
+    """
+    given: dict[str, Counter[str]] = {}
+    for found in slices:
+        for pod in found.pods:
+            role = roles[found.revision].get(pod.component)
+            workload = role and (role.worker if pod.rank else role.leader)
+            if workload and pod.node in nodes:
+                given.setdefault(pod.node, Counter()).update(dict(demand(workload["spec"]["template"], True).requests))
+    freed = {name: nodes[name]._replace(room=tuple(amounts.items())) for name, amounts in given.items()}
+    templates = (work["spec"]["template"] for role in target.values() for work in (role.leader, role.worker) if work)
+    return any(map(elsewhere, templates)) or bool(freed and fits(asked, Ground(freed)))
 
 
 def needs(roles: Mapping[str, Stored], groups: Mapping[str, int], namespace: str, weights: bool) -> Needs:

@@ -244,7 +244,8 @@ def events(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any
 
 _LOUD_ROLLOUT = frozenset(
     {
-        Reason.DOES_NOT_FIT, Reason.PROGRESS_DEADLINE_EXCEEDED, Reason.ROLLED_BACK, Reason.CONFIGURATION_REFUSED, *REFUSED,
+        Reason.DOES_NOT_FIT, Reason.WAITING_FOR_ROOM, Reason.PROGRESS_DEADLINE_EXCEEDED, Reason.ROLLED_BACK,
+        Reason.CONFIGURATION_REFUSED, *REFUSED,
     }
 )  # fmt: skip
 """Reasons of RolledOut that a person has to act on."""

@@ -22,7 +22,7 @@ def asked(rig: Rig, since: int = 0) -> list[Request]:
 
 def live_through_everything(rig: Rig, namespace: str) -> None:
     """Every effect that a plan can have: created, recycled, adopted, edited, scaled, without router, with a full history."""
-    engine = {"minReplicas": 2, "maxReplicas": 3, "scaleMetric": "cpu", "annotations": {"ome.io/ssh-keys": "ssh"}}
+    engine = {"minReplicas": 2, "maxReplicas": 3, "annotations": {"ome.io/ssh-keys": "ssh"}}
     body = yamls.service(namespace, "role", "w-pairs", engine=engine)
     rig.create(body)
     rig.ready(namespace, "role")
@@ -32,9 +32,7 @@ def live_through_everything(rig: Rig, namespace: str) -> None:
     rig.wait("deleted", lambda: rig.get("InferenceService", namespace, "role") is None)
     rig.create(body)
     rig.ready(namespace, "role", 40)
-    fixed = {"minReplicas": 1, "maxReplicas": 1, "scaleMetric": None}
-    rig.patch("InferenceService", namespace, "role", {"spec": {"engine": fixed}})
-    rig.wait("no autoscaler", lambda: not rig.all("HorizontalPodAutoscaler", namespace))
+    rig.patch("InferenceService", namespace, "role", {"spec": {"engine": {"minReplicas": 1, "maxReplicas": 1}}})
     rig.wait("one group", lambda: len(rig.all("Pod", namespace, "component=engine")) == 2)
     rig.patch("InferenceService", namespace, "role", {"spec": {"router": None}})
     ours = "ome.io/managed-by=ome-operator"  # the chart may have bound a Role here, too
@@ -53,6 +51,22 @@ def live_through_everything(rig: Rig, namespace: str) -> None:
         return owners.count("InferenceService")  # StatefulSets make ControllerRevisions too
 
     rig.wait("ten revisions kept", lambda: kept() == 10)
+
+
+def scale_by_itself(rig: Rig, namespace: str) -> None:
+    """An autoscaler is made, adopted by the service's next life, and deleted."""
+    body = yamls.service(namespace, "auto", "w-pairs", "engine", engine={"maxReplicas": 2, "scaleMetric": "cpu"})
+    rig.create(body)
+    rig.ready(namespace, "auto", 40)
+    rig.delete("InferenceService", namespace, "auto", propagationPolicy="Orphan")
+    rig.wait("deleted", lambda: rig.get("InferenceService", namespace, "auto") is None)
+    former = rig.all("HorizontalPodAutoscaler", namespace)
+    assert [one["metadata"]["name"] for one in former] == ["auto-engine"]
+    rig.create(body)
+    rig.ready(namespace, "auto", 40)
+    rig.patch("InferenceService", namespace, "auto", {"spec": {"engine": {"scaleMetric": None}}})
+    rig.wait("no autoscaler", lambda: not rig.all("HorizontalPodAutoscaler", namespace))
+    rig.delete("InferenceService", namespace, "auto")
 
 
 def lose_a_rank(rig: Rig, namespace: str) -> None:
@@ -165,6 +179,7 @@ def forget_what_led_here(rig: Rig, namespace: str) -> None:
 def test_the_role_is_what_the_operator_needs_and_no_more(rig: Rig, namespace: str) -> None:
     rig.create(yamls.runtime("w-pairs", size=2))
     live_through_everything(rig, namespace)
+    scale_by_itself(rig, namespace)
     look_at_every_kind(rig, namespace)
     allow_a_removal(rig)
     forget_what_led_here(rig, namespace)

@@ -63,9 +63,9 @@ STEPS: dict[str, tuple[Any, str]] = {
 """Field of a Plan -> a step that stands in it, and what is told of the step."""
 WHILE_FROZEN = {"check", "apply_status"}
 """Steps that pass a freeze as they are."""
-NO_STEPS = {"status", "urgent", "events", "rolls", "stands", "nodes", "claim", "watch_failures", "requeue_after"}
-"""What a Plan has besides: what is told, and when to look again."""
-PARTS = {"Guard", "NodeLost", "Event", "Plan"}
+NO_STEPS = {"look", "status", "urgent", "events", "rolls", "stands", "nodes", "claim", "watch_failures", "requeue_after"}
+"""What a Plan has besides: what is read and told, and when to look again."""
+PARTS = {"Guard", "NodeLost", "Look", "Event", "Plan"}
 """Classes of core/plan.py that are no steps."""
 
 

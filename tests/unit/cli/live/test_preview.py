@@ -12,7 +12,7 @@ from tests.support import parts, yamls
 from tests.support.fake_api import Call, FakeApi
 from tests.support.simulator import START
 
-MODEL, RUNTIME = yamls.model("tiny", "hf://test/tiny"), yamls.runtime("rt", size=2)
+MODEL, RUNTIME = yamls.model("tiny", "hf://test/tiny"), yamls.runtime("rt", size=2, gpus=8)
 HOLDS = {"models.ome.io/clusterbasemodel.tiny": "Ready", "gpu": "H100"}
 NODES = [
     {
@@ -30,8 +30,22 @@ def service(**engine: Any) -> dict[str, Any]:
     return {"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "metadata": metadata, "spec": spec}
 
 
-def live(nodes: Any) -> FakeApi:
-    """A cluster in which the service has been made."""
+def placed(workloads: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A pod of each StatefulSet, on a node each."""
+    made = []
+    for at, body in enumerate(workloads):
+        template, name = body["spec"]["template"], f"{body['metadata']['name']}-0"
+        owner = {"kind": "StatefulSet", "name": body["metadata"]["name"], "uid": body["metadata"]["uid"], "controller": True}
+        rank = str(body["spec"].get("ordinals", {}).get("start", 0))
+        labels = {**template["metadata"]["labels"], "apps.kubernetes.io/pod-index": rank}
+        known = {"namespace": "team", "name": name, "uid": name, "resourceVersion": "7", "labels": labels}
+        known["ownerReferences"] = [owner]
+        made.append({"metadata": known, "spec": {**template["spec"], "nodeName": f"n{at}"}, "status": {"phase": "Running"}})
+    return made
+
+
+def live(nodes: Any, strangers: Any = ()) -> FakeApi:
+    """A cluster in which the service has been made, and where pods of others are on some nodes."""
     stored = service()
     stored["metadata"] |= {"uid": parts.UID, "resourceVersion": "5", "generation": 1}
     plan = sync(*parts.applied([stored, MODEL, RUNTIME]), Observed(), START)
@@ -45,18 +59,26 @@ def live(nodes: Any) -> FakeApi:
         known = {**body["metadata"], "uid": f"uid-{number}", "resourceVersion": "6"}
         there.setdefault(body["kind"], []).append({**body, "metadata": known})
 
+    there["Pod"] = placed(there["StatefulSet"])
+
     def listed(call: Call) -> Any:
+        if call.selector.startswith("spec.nodeName="):
+            if isinstance(strangers, Exception):
+                return strangers
+            found = [pod for pod in there["Pod"] if pod["spec"]["nodeName"] == call.selector.partition("=")[2]]
+            return found + [{"spec": BOX}] * (call.selector.partition("=")[2] in strangers)
         return nodes if call.kind == "Node" else there.get(call.kind, [])
 
     return FakeApi({"list_objects": listed})
 
 
+BOX = {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "8"}}}]}
 SENTENCE = "does not fit, and what serves stays: engine needs 2 nodes with gpu=H300: no node has that label"
 
 
-async def said(nodes: Any, **engine: Any) -> str:
+async def said(nodes: Any, strangers: Any = (), **engine: Any) -> str:
     """What is said of the service."""
-    found = await preview(live(nodes), [service(**engine)])
+    found = await preview(live(nodes, strangers), [service(**engine)])
     assert found.problems == ()
     (forecast,) = found.services
     return forecast.sentence
@@ -70,3 +92,13 @@ async def test_an_edit_without_nodes_is_told_before_it_is_made() -> None:
 @pytest.mark.parametrize("nodes", [[], Forbidden("nodes is forbidden", 403)])
 async def test_who_may_not_list_nodes_is_told_nothing_of_them(nodes: Any) -> None:
     assert "does not fit" not in await said(nodes, nodeSelector={"gpu": "H300"})
+
+
+async def test_nodes_that_others_hold_are_told_before_the_edit_is_made() -> None:
+    """Read live, with the person's own rights; who may not read pods there is told nothing of them."""
+    others = [{**node, "metadata": {**node["metadata"], "labels": {**HOLDS, "gpu": "H300"}}} for node in NODES[2:]]
+    nodes, asked = [*NODES[:2], *others], {"nodeSelector": {"gpu": "H300"}}
+    waits = "waits, and what serves stays: engine needs 2 nodes with 8 free GPUs: 1 is free, 1 is held by others"
+    assert waits in await said(nodes, ["n3"], **asked)
+    for strangers in ([], Forbidden("no")):
+        assert "restart" in (told := await said(nodes, strangers, **asked)) and "waits" not in told

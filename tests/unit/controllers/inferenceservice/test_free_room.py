@@ -8,7 +8,7 @@ from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.occupancy import Occupancy
 from ome_operator.controllers.inferenceservice.foreign_pods import ForeignPods
 from ome_operator.controllers.inferenceservice.free_room import FreeRoom
-from ome_operator.core.observed.objects import Child, Deps, Node
+from ome_operator.core.observed.objects import Child, Deps, Node, Pod
 from tests.support.fake_api import FakeApi
 from tests.unit.core.rollout.makers import pod
 
@@ -30,12 +30,16 @@ class Known:
         self.found = {name: Node(name, 1, {}, True, 8, room=((GPU, 8),)) for name in ("n1", "n2")}
         self.occupancy, self.children = Occupancy(), {"ControllerRevision": self}
         self.revisions: list[Child] = []
+        self.pods: list[Pod] = []
 
     def deps(self) -> Deps:
         return replace(Deps(), nodes=self.found)
 
     def group(self, _: tuple[str, str]) -> list[Child]:
         return self.revisions
+
+    def pods_of(self, namespace: str, service: str) -> list[Pod]:
+        return [pod for pod in self.pods if (pod.namespace, pod.service) == (namespace, service)]
 
     def store(self) -> None:
         """The revision of the pods becomes known."""
@@ -118,3 +122,17 @@ def test_a_revision_that_somebody_wrote_by_hand_costs_no_other_service_its_turn(
         known.revisions = [known.revisions[0]._replace(content={"data": data})]
         known.occupancy.pod(None, pod("l", node="n1"))
         assert free(room(known)) == {"n1": 8, "n2": 8}
+
+
+def test_what_is_free_without_the_pods_of_a_service() -> None:
+    known = Known()
+    known.store()
+    made, mine = room(known), pod("l", node="n1")
+    other = pod("o", node="n1")._replace(service="other")
+    known.occupancy.pod(None, mine)
+    known.occupancy.pod(None, other)
+    known.pods = [mine]
+    assert free(made) == {"n1": 4, "n2": 8}
+    without = made.without(mine.namespace, mine.service)
+    assert {name: dict(node.room)[GPU] for name, node in without.items()} == {"n1": 6, "n2": 8}
+    assert free(made) == {"n1": 4, "n2": 8}, "nothing is changed"

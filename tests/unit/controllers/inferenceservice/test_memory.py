@@ -75,3 +75,17 @@ def test_workers_do_not_count_as_pods_of_their_leaders_workload() -> None:
     memory = ServiceMemory()
     memory.count(workload(replicas=1), pods(3, "w-0"), 0.0)
     assert memory.missing == {KEY: 0.0}
+
+
+def test_what_was_found_of_nodes_is_true_for_seconds() -> None:
+    """Where there was no room it is asked less and less often, at least once a minute; other pods are asked about anew."""
+    memory, now = ServiceMemory(), 0.0
+    lasted = []
+    for _ in range(5):
+        lasted.append(memory.found_room("r1", "taken", now))
+        assert memory.checks(now + lasted[-1] - 1) == {"r1": "taken"}
+        now += lasted[-1]
+        assert memory.checks(now) == {}
+    assert lasted == [10.0, 20.0, 40.0, 60.0, 60.0]
+    assert memory.found_room("r1", "", now) == 10.0 and memory.checks(now + 9) == {"r1": ""}
+    assert memory.found_room("r2", "taken", now) == 10.0 and memory.checks(now) == {"r2": "taken"}

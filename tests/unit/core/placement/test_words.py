@@ -4,7 +4,7 @@ from ome_operator.core.observed.objects import Node
 from ome_operator.core.placement.demand import Demand, Expression
 from ome_operator.core.placement.fit import Need
 from ome_operator.core.placement.turns import less
-from ome_operator.core.placement.words import awaited
+from ome_operator.core.placement.words import awaited, without_room
 
 GPU = "nvidia.com/gpu"
 ROOM = ((GPU, 8), ("cpu", 192_000), ("pods", 110))
@@ -55,3 +55,23 @@ def test_what_can_never_fit_is_said_as_such() -> None:
     asked = need(2)._replace(demand=Demand(selector))
     assert said(asked, held={}, by={}) == "prefill needs 2 nodes with pool=a: no node has that label"
     assert said(need(17), held={}, by={}) == "prefill needs 17 nodes: there are 16 nodes"
+
+
+def lacks(*needs: Need, held: dict[str, dict[str, int]], by: dict[str, str]) -> str:
+    free = {name: less(node, held.get(name, {})) for name, node in NODES.items()}
+    return without_room(needs, NODES, free, lambda node: [by[node]] if node in by else [])
+
+
+def test_why_nothing_goes_for_pods_without_room() -> None:
+    """Only what finds no room by itself is named; where each does, that they do not beside each other."""
+    free = dict.fromkeys((f"n{at}" for at in range(12)), "gang/two, which serves")
+    assert lacks(need(2, cpu=2000), need(6, "decode"), held=taken(*range(12)), by=free) == (
+        "decode needs 6 nodes with 8 free GPUs: 4 are free, 12 are held by gang/two, which serves"
+    )
+    assert lacks(need(3, cpu=2000), need(3, "decode"), held=taken(*range(12)), by=free) == (
+        "prefill and decode need room beside each other and beside others that are being placed"
+    )
+    assert lacks(need(2, "prefill and decode"), held=taken(*range(15)), by={}) == (
+        "prefill and decode need 2 nodes with 8 free GPUs: 1 is free, 15 are held by others"
+    )
+    assert lacks(need(17), held={}, by={}) == "prefill needs 17 nodes: there are 16 nodes"

@@ -1,0 +1,51 @@
+"""What keeps a service from room on other nodes: others that are known, who is promised room, and strangers, read live."""
+
+from typing import Any
+
+from ome_operator.controllers.inferenceservice.foreign_pods import ForeignPods
+from ome_operator.controllers.inferenceservice.gangs import Gangs
+from ome_operator.kube.errors import Forbidden
+from tests.support.fake_api import Call, FakeApi
+from tests.unit.controllers.inferenceservice.test_gangs import A, B, Known, claim
+
+BOX = {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "8"}}}]}
+
+
+def gangs(nodes: int, pods: Any) -> tuple[Gangs, FakeApi]:
+    """On a cluster where nobody of ours is; `pods`: what is answered to who lists those of a node."""
+    known: Any = Known(nodes)
+    known.pods_of = lambda *_: ()
+    api = FakeApi({"list_objects Pod": pods})
+    return Gangs(known, ForeignPods(api, lambda: 1000.0, lambda _: False), lambda _: None), api
+
+
+async def test_strangers_are_read_on_every_node_that_seemed_free() -> None:
+    def pods(call: Call) -> Any:
+        return [{"spec": BOX}] if call.selector in ("spec.nodeName=n0", "spec.nodeName=n3") else []
+
+    made, api = gangs(4, pods)
+    assert await made.room(A, claim(A, 3).needs) == "engine needs 3 nodes with 8 free GPUs: 2 are free, 2 are held by others"
+    assert len(api.calls) == 4
+    assert await made.room(A, claim(A, 2).needs) == ""
+
+
+async def test_nobody_is_asked_where_it_is_known_already() -> None:
+    made, api = gangs(4, [])
+    made.tell(B, claim(B, 2, trying=True))
+    promised = "engine needs room beside each other and beside others that are being placed"
+    assert await made.room(A, claim(A, 3).needs) == promised
+    assert await made.room(A, claim(A, 5).needs) == "engine needs 5 nodes: there are 4 nodes"
+    assert api.calls == []
+    made.tell(B, None)
+    assert await made.room(A, claim(A, 3).needs) == ""
+
+
+async def test_its_own_claim_is_no_rival() -> None:
+    made, _ = gangs(4, [])
+    made.tell(A, claim(A, 3, trying=True))
+    assert await made.room(A, claim(A, 3).needs) == ""
+
+
+async def test_where_pods_may_not_be_read_what_is_known_decides() -> None:
+    made, _ = gangs(4, Forbidden("no"))
+    assert await made.room(A, claim(A, 4).needs) == ""

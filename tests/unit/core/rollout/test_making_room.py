@@ -1,0 +1,129 @@
+"""What serves goes for a slice that needs other nodes only when these have room (docs/placement.md)."""
+
+from dataclasses import replace
+
+import pytest
+
+from ome_operator import keys
+from ome_operator.core.placement.fit import Needs
+from tests.support import parts
+from tests.support.shapes import Shape
+from tests.support.simulator import World
+from tests.unit.core.rollout.test_fitting import ASKED, HOLDS, ROOM, SHAPE, deps, moved, nodes, said, serving
+
+OTHER = nodes(4, 8, labels={**HOLDS, "gpu": "H300"})
+"""What the decoders are to go to."""
+TAKEN = "decode needs 4 nodes with 1 free GPU: 1 is free, 3 are held by others"
+
+
+def with_other_nodes(shape: Shape = SHAPE) -> World:
+    """A service that serves on its nodes, beside which there are others."""
+    world = serving(shape)
+    world.edit(deps=deps(shape, found={**nodes(8), **OTHER}))
+    world.settle()
+    return world
+
+
+def test_nodes_that_others_hold_leave_the_old_slice_as_it_is() -> None:
+    world = with_other_nodes()
+    pods, asked = world.alive(), list[Needs]()
+    world.room = lambda needs: asked.append(needs) or TAKEN  # type: ignore[func-returns-value]
+    moved(world)
+    plan = world.sync()
+    assert said(plan, "RolledOut")[:2] == ("False", "Checking") and plan.check and not plan.look, "asked last of all"
+    world.settle()
+    assert [(need.title, need.pods) for need in asked[-1]] == [("prefill", 2), ("prefill", 2), ("decode", 2), ("decode", 2)]
+    assert world.alive() == pods
+    plan = world.sync()
+    status, reason, message = said(plan, "RolledOut")
+    revision = plan.status["revision"].rpartition("→")[2]
+    assert (status, reason) == ("False", "WaitingForRoom")
+    assert message == (
+        f"revision {revision} waits, and what serves stays: {TAKEN}; to go all the same, annotate the service: "
+        "ome.io/ignore-fit=true"
+    )
+    assert plan.nodes and not plan.delete and not plan.patch
+    assert said(plan, "Ready")[0] == said(plan, "DecoderReady")[0] == "True"
+
+
+@pytest.mark.parametrize("how", ["room", "annotation"])
+def test_it_goes_when_there_is_room_or_a_person_says_so(how: str) -> None:
+    world = with_other_nodes()
+    world.room = lambda _: TAKEN
+    moved(world)
+    world.settle()
+    if how == "room":
+        world.room, world.checks = lambda _: "", {}
+    else:
+        world.edit(replace(world.service, annotations={keys.IGNORE_FIT: "true"}))
+    world.settle()
+    assert world.condition("RolledOut")["status"] == "True"
+    decoders = {pod.node for pod in world.pods.values() if pod.labels[keys.COMPONENT] == keys.DECODER}
+    assert decoders == OTHER.keys()
+
+
+def test_what_stays_on_its_nodes_asks_for_nothing() -> None:
+    """Another image needs what the old slice gives up, and a service that asks for less needs less."""
+    world = with_other_nodes()
+    world.room = lambda _: pytest.fail("nobody has to look")
+    world.edit(deps=deps(replace(SHAPE, image="b"), found={**nodes(8), **OTHER}))
+    world.settle()
+    assert world.condition("RolledOut")["status"] == "True"
+
+
+def test_more_of_its_own_nodes_is_asked_for() -> None:
+    """A pod that wants what the old pods did not have: others may hold it there."""
+    wide = {name: node._replace(room=(*ROOM, ("cpu", 64_000))) for name, node in nodes(8).items()}
+    world = serving(found=wide)
+    world.room = lambda _: "prefill needs 4 nodes with 48 free cpu: 0 are free, 4 are held by others"
+    written = SHAPE.service().spec.model_dump(by_alias=True, exclude_none=True)
+    written["decoder"] |= {"runner": {"name": "engine", "resources": {"requests": {"cpu": "48"}}}}
+    world.edit(parts.service(written))
+    pods = world.alive()
+    world.settle()
+    assert world.condition("RolledOut")["reason"] == "WaitingForRoom" and world.alive() == pods
+
+
+@pytest.mark.parametrize("strategy", ["surge", "blueGreen"])
+def test_where_nothing_goes_before_the_new_slice_serves_nobody_looks(strategy: str) -> None:
+    """Its pods are made: autoscalers and preemption see them."""
+    shape = replace(SHAPE, strategy=strategy)
+    world = with_other_nodes(shape)
+    world.room = lambda _: TAKEN
+    written = shape.service().spec.model_dump(by_alias=True, exclude_none=True)
+    written["decoder"] |= ASKED
+    world.edit(parts.service(written))
+    world.run(30)
+    assert any(pod.labels[keys.REVISION] == world.service.status["revision"][-8:] for pod in world.pods.values())
+
+
+def test_who_waits_for_a_turn_does_not_ask() -> None:
+    """The answer is true for seconds: it is asked for when the service may go."""
+    world = with_other_nodes()
+    world.room = lambda _: pytest.fail("it is not its turn")
+    world.may_roll = False
+    world.edit(deps=deps(replace(SHAPE, image="b"), found={**nodes(8), **OTHER}))
+    world.settle()
+    assert world.condition("RolledOut")["reason"] == "WaitingForTurn"
+
+
+@pytest.mark.parametrize("begun", [True, False], ids=["with a new group", "with none yet"])
+def test_room_that_is_lost_half_way(begun: bool) -> None:
+    """What has begun goes on. While nothing of the new slice exists, what has gone of the old comes back."""
+    shape = replace(SHAPE, size=1, engines=4, decoders=4)
+    world = with_other_nodes(shape)
+    before = world.alive()
+    written = shape.service().spec.model_dump(by_alias=True, exclude_none=True)
+    written["decoder"] |= ASKED
+    world.edit(parts.service(written))
+    while not (_new(world) if begun else len(world.alive()) < len(before)):
+        world.run(1)
+    world.room, world.checks = lambda _: TAKEN, {key: why for key, why in world.checks.items() if ".room." not in key}
+    world.settle()
+    assert world.condition("RolledOut")["reason"] == ("Complete" if begun else "WaitingForRoom")
+    assert len(world.alive()) == 9 and bool(_new(world)) == begun
+
+
+def _new(world: World) -> list[str]:
+    """Pods of decoders on the nodes that the service is to go to."""
+    return [name for name, pod in world.pods.items() if pod.node in OTHER]
