@@ -180,8 +180,6 @@ class Executor:
         tries = known.tries + 1 if known is not None and known.hash == hash_ else 1
         memory.checked[check.revision] = DryRun(hash_, why, tries, now + pause(tries))
         execution.result.status_changed |= known is None or (known.hash, known.why) != (hash_, why)
-        if why:
-            execution.result.requeue_within(pause(tries))
 
     # --- other effects ----------------------------------------------------------------------------------------------
 

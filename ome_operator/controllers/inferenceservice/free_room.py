@@ -42,14 +42,17 @@ class FreeRoom:
         self.version += bool(moved)
         return self._free
 
-    def without(self, namespace: str, service: str) -> Mapping[str, Node]:
-        """As it would be without the pods of a service."""
+    def without(self, namespace: str, service: str, *, strangers: bool) -> Mapping[str, Node]:
+        """As it would be without the pods of a service; and without what strangers held when somebody looked."""
         free, nodes = self.nodes(), self._cluster.deps().nodes
-        mine = {pod.node for pod in self._cluster.pods_of(namespace, service)} & nodes.keys()
-        return {**free, **{name: less(nodes[name], self._held(name, (namespace, service))) for name in mine}}
+        other = {pod.node for pod in self._cluster.pods_of(namespace, service)} | (
+            set() if strangers else self._foreign.known()
+        )
+        but = namespace, service
+        return {**free, **{name: less(nodes[name], self._held(name, but, strangers)) for name in other & nodes.keys()}}
 
-    def _held(self, node: str, but: tuple[str, str] | None = None) -> Mapping[str, int]:
-        held = Counter(self._foreign.on(node))
+    def _held(self, node: str, but: tuple[str, str] | None = None, strangers: bool = True) -> Mapping[str, int]:
+        held = Counter(self._foreign.on(node) if strangers else {})
         for made, count in self._cluster.occupancy.on(node).items():
             if (made.namespace, made.service) == but:
                 continue

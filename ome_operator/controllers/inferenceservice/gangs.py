@@ -95,13 +95,13 @@ class Gangs:
 
     async def room(self, ref: Ref, needs: Needs) -> str:
         """What keeps pods of a service from room on nodes, with what its own pods would give up; "" where nothing does. What
-        strangers hold is read live.
+        strangers hold is read live, also where it is remembered: they may have gone.
         """
         others = [claim for other, claim in self._claims.items() if other != ref]
-        free = self._room.without(ref.namespace, ref.name)
+        free = self._room.without(ref.namespace, ref.name, strangers=False)
         if has_room(needs, others, free):
             await self._foreign.read(roomy(needs, free))
-            free = self._room.without(ref.namespace, ref.name)
+            free = self._room.without(ref.namespace, ref.name, strangers=True)
             if has_room(needs, others, free):
                 return ""
         return without_room(needs, self._cluster.deps().nodes, free, partial(self._holders, f"{ref.namespace}/{ref.name}"))

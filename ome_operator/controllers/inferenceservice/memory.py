@@ -139,12 +139,18 @@ class ServiceMemory:
         tried = {revision: one.why for revision, one in self.checked.items() if not one.why or now < one.next}
         return tried | {asked: one.why for asked, one in self.rooms.items() if now < one.until}
 
-    def found_room(self, key: str, why: str, now: float) -> float:
-        """Remember an answer, and no older one of other groups or revisions; for so many seconds it counts."""
+    def found_room(self, key: str, why: str, now: float) -> None:
+        """Remember an answer, and no older one of other groups or revisions."""
         tries = self.rooms[key].tries + 1 if key in self.rooms else 0
         lasts = min(ROOM * 2.0 ** min(tries, 10), ROOM_LONGEST) if why else ROOM
         self.rooms = {key: Room(why, tries, now + lasts)}
-        return lasts
+
+    def asks_again(self, now: float) -> float | None:
+        """Seconds until a refusal is forgotten. Every pass looks: the queue keeps the earliest date of a service alone."""
+        until = [one.next for one in self.checked.values() if one.why] + [
+            one.until for one in self.rooms.values() if one.why
+        ]
+        return min((at - now for at in until if at > now), default=None)
 
     def free(self, key: Key) -> None:
         """An object of this name vanished: whatever was refused may be tried at once."""

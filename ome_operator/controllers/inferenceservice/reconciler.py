@@ -105,7 +105,9 @@ class InferenceServiceReconciler:
             await self._executor.effects(plan, Execution(resource, memory, tried, result, self._clock, anew))
             if plan.claim is not None:
                 await self._gangs.look(plan.claim)
-            await self._look_for_room(ref, plan, memory, result)
+            for look in plan.look:
+                memory.found_room(look.key, await self._gangs.room(ref, look.needs), self._clock())
+                result.status_changed = True
             await self._inspect_missing_pods(resource, memory, plan, result)
             await self._inspect_starting_pods(resource, memory, result)
             self._log_deeds(ref, result)
@@ -232,13 +234,6 @@ class InferenceServiceReconciler:
                 memory.failures[key] = message
                 result.status_changed = True
 
-    async def _look_for_room(self, ref: Ref, plan: Plan, memory: ServiceMemory, result: Result) -> None:
-        """Find out whether nodes have room before something that serves goes."""
-        for look in plan.look:
-            why = await self._gangs.room(ref, look.needs)
-            result.requeue_within(memory.found_room(look.key, why, self._clock()))
-            result.status_changed = True
-
     async def _inspect_starting_pods(self, resource: Resource, memory: ServiceMemory, result: Result) -> None:
         """Find out why pods do not start on their nodes."""
         pods = self._cluster.pods_of(resource.ref.namespace, resource.ref.name)
@@ -302,7 +297,7 @@ class InferenceServiceReconciler:
             soonest = max(result.error.retry_after, self._settings.guard_delay)
         else:
             self._queue.succeeded(ref)
-        for after in (result.requeue_after, plan.requeue_after, self._settings.resync):
+        for after in (result.requeue_after, plan.requeue_after, memory.asks_again(self._clock()), self._settings.resync):
             if after is not None:
                 self._queue.add(ref, max(after, soonest))
 

@@ -124,15 +124,19 @@ def test_a_revision_that_somebody_wrote_by_hand_costs_no_other_service_its_turn(
         assert free(room(known)) == {"n1": 8, "n2": 8}
 
 
-def test_what_is_free_without_the_pods_of_a_service() -> None:
+async def test_what_is_free_without_the_pods_of_a_service() -> None:
     known = Known()
     known.store()
-    made, mine = room(known), pod("l", node="n1")
+    box = {"name": "c", "resources": {"limits": {GPU: "1"}}}
+    foreign = ForeignPods(FakeApi({"list_objects Pod": [{"spec": {"containers": [box]}}]}), lambda: 1000.0, lambda _: False)
+    made, mine = room(known, foreign), pod("l", node="n1")
     other = pod("o", node="n1")._replace(service="other")
     known.occupancy.pod(None, mine)
     known.occupancy.pod(None, other)
     known.pods = [mine]
     assert free(made) == {"n1": 4, "n2": 8}
-    without = made.without(mine.namespace, mine.service)
-    assert {name: dict(node.room)[GPU] for name, node in without.items()} == {"n1": 6, "n2": 8}
-    assert free(made) == {"n1": 4, "n2": 8}, "nothing is changed"
+    await foreign.read(["n1", "n2"])
+    for strangers, left in ((True, {"n1": 5, "n2": 7}), (False, {"n1": 6, "n2": 8})):
+        without = made.without(mine.namespace, mine.service, strangers=strangers)
+        assert {name: dict(node.room)[GPU] for name, node in without.items()} == left
+    assert free(made) == {"n1": 3, "n2": 7}, "nothing is changed"

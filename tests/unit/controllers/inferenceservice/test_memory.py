@@ -82,10 +82,13 @@ def test_what_was_found_of_nodes_is_true_for_seconds() -> None:
     memory, now = ServiceMemory(), 0.0
     lasted = []
     for _ in range(5):
-        lasted.append(memory.found_room("r1", "taken", now))
+        memory.found_room("r1", "taken", now)
+        lasted.append(memory.asks_again(now) or 0.0)
         assert memory.checks(now + lasted[-1] - 1) == {"r1": "taken"}
         now += lasted[-1]
-        assert memory.checks(now) == {}
+        assert memory.checks(now) == {} and memory.asks_again(now) is None
     assert lasted == [10.0, 20.0, 40.0, 60.0, 60.0]
-    assert memory.found_room("r1", "", now) == 10.0 and memory.checks(now + 9) == {"r1": ""}
-    assert memory.found_room("r2", "taken", now) == 10.0 and memory.checks(now) == {"r2": "taken"}
+    memory.found_room("r1", "", now)
+    assert memory.checks(now + 9) == {"r1": ""} and memory.checks(now + 10) == {} and memory.asks_again(now) is None
+    memory.found_room("r2", "taken", now)
+    assert memory.checks(now) == {"r2": "taken"}

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ome_operator.controllers.inferenceservice.foreign_pods import ForeignPods
+from ome_operator.controllers.inferenceservice.foreign_pods import FRESH, ForeignPods
 from ome_operator.controllers.inferenceservice.gangs import Gangs
 from ome_operator.kube.errors import Forbidden
 from tests.support.fake_api import Call, FakeApi
@@ -27,6 +27,19 @@ async def test_strangers_are_read_on_every_node_that_seemed_free() -> None:
     assert await made.room(A, claim(A, 3).needs) == "engine needs 3 nodes with 8 free GPUs: 2 are free, 2 are held by others"
     assert len(api.calls) == 4
     assert await made.room(A, claim(A, 2).needs) == ""
+
+
+async def test_strangers_that_have_gone_are_seen_before_they_are_forgotten() -> None:
+    clock, there = [1000.0], [[{"spec": BOX}]]
+    known: Any = Known(2)
+    known.pods_of = lambda *_: ()
+    api = FakeApi({"list_objects Pod": lambda _: there[0]})
+    made = Gangs(known, ForeignPods(api, lambda: clock[0], lambda _: False), lambda _: None)
+    assert "2 are held by others" in await made.room(A, claim(A, 1).needs)
+    there[0] = []
+    assert "2 are held by others" in await made.room(A, claim(A, 1).needs), "within ten seconds nothing is read again"
+    clock[0] += FRESH + 1
+    assert await made.room(A, claim(A, 1).needs) == ""
 
 
 async def test_nobody_is_asked_where_it_is_known_already() -> None:
