@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup cluster-tools test versions packages e2e lint format demo demo-down bench soak crds charts well-known lock clean \
+.PHONY: help setup cluster-tools test versions packages e2e lint format demo demo-down bench soak crds charts well-known lock checksums clean \
 	release release-images release-outputs release-sign release-page release-check
 
 # Containers and agents set it: each process would compile 1,500 modules anew, a second of a core, and tests start hundreds.
@@ -123,6 +123,9 @@ lock: ## Write requirements.lock and those of images/ again (ARGS=--upgrade for 
 	$$image pyproject.toml --extra agent -c requirements.lock -o images/agent/requirements.txt; \
 	$$image images/router/requirements.in $(ARGS) -o images/router/requirements.txt; \
 	$$image images/engine-cpu/requirements.in --no-deps -o images/engine-cpu/requirements.txt
+
+checksums: setup ## Ask the hosts for the SHA-256 of programs that have none in ome_local/binaries/checksums.txt
+	@$(BIN)/python -m ome_local.binaries.checksums
 
 clean: ## Remove .venv and what tools left; clusters and their cache stay
 	@rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -33,7 +33,8 @@ def run(command: str, version: str = "", registry: str = "", root: Path = ROOT) 
     """Exit code 0, or a UserError."""
     out = root / "dist"
     if command == "images":
-        images.make(root, root / "build" / "images" / checkout.git(root, "rev-parse", "HEAD").strip()[:12])
+        commit = checkout.git(root, "rev-parse", "HEAD").strip()
+        images.make(root, root / "build" / "images" / commit[:12], published=True)
         return 0
     if command == "lint":
         return subprocess.run([programs.program(programs.ACTIONLINT)], cwd=root, check=False).returncode

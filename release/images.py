@@ -15,8 +15,11 @@ IMAGES = {"operator": "ome-operator", "agent": "ome-agent"}
 """Folder below images/ -> repository. The other images are for tests and trials."""
 
 
-def make(root: Path, into: Path) -> None:
-    """Build what is missing for this machine's platform, as `into/<platform>/<image>`."""
+def make(root: Path, into: Path, *, published: bool = False) -> None:
+    """Build what is missing for this machine's platform, as `into/<platform>/<image>`.
+
+    `published`: they begin at the published Debian or not at all. A hub that is silent for seconds has to end the workflow.
+    """
     platform = this_machine().arch
     for name, repository in IMAGES.items():
         folder = into / platform / name
@@ -26,7 +29,7 @@ def make(root: Path, into: Path) -> None:
         tag, log = f"localhost/{repository}:{__version__}", into / f"{name}.log"
         folder.parent.mkdir(parents=True, exist_ok=True)
         with step(f"image {name} for {platform}", quiet_below=0.0):
-            buildah.bud(build.dockerfile(name, root), root, tag, log)
+            buildah.bud(build.dockerfile(name, root), root, tag, log, published=published)
             part = folder.with_name(f".{name}.part")
             shutil.rmtree(part, ignore_errors=True)
             buildah.layout(tag, part, "image")

@@ -1,1 +1,1 @@
-"""The programs that a cluster is made of: fetched and verified, or built from source."""
+"""The programs that a cluster is made of: fetched with a digest that is written down, or built from source."""

@@ -4,7 +4,7 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
@@ -59,7 +59,7 @@ def _get(tools: list[Tool], target: Target, more_to_come: bool) -> None:
         beside = Path(folder)
         reasons = _fetch([tool for tool in tools if tool.archive], target, beside)
         if reasons:
-            say(f"No verified release of {', '.join(reasons)} ({next(iter(reasons.values()))}).")
+            say(f"No verified release of {_by_reason(reasons)}.")
         rest = [tool for tool in tools if not tool.archive or tool.name in reasons]
         if rest:
             gobuild.build(rest, target, beside, cache_dir(), more_to_come=more_to_come)
@@ -84,6 +84,13 @@ def _fetch(tools: Sequence[Tool], target: Target, beside: Path) -> dict[str, rel
     with step(f"fetching {', '.join(f'{tool.name} {tool.version}' for tool in tools)}"):
         found = side_by_side(fetch, tools, _DOWNLOADS)
     return {tool.name: reason for tool, reason in zip(tools, found, strict=True) if reason}
+
+
+def _by_reason(reasons: Mapping[str, releases.Unavailable]) -> str:
+    names: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        names.setdefault(str(reason), []).append(name)
+    return "; ".join(f"{', '.join(those)} ({reason})" for reason, those in names.items())
 
 
 def _keep(program: Path, tool: Tool, target: Target) -> None:

@@ -1,9 +1,10 @@
-"""Official release binaries: fetched only where they answer at once, used only when their SHA-256 is the published one.
+"""Official release binaries: fetched only where they answer at once, used only with the SHA-256 that this repository has.
 
 An unreachable host must not cost a person more than a few seconds, because the same program can be built from source.
 """
 
 import hashlib
+import http.client
 import shutil
 import tarfile
 import threading
@@ -11,17 +12,21 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO, TypeVar
 
 from ome_local import cancel
+from ome_local.binaries import digests
 from ome_local.binaries.versions import Target, Tool
 from ome_operator.errors import UserError
 
 ANSWER_WITHIN_S = 4.0
-"""How long a release host may take to give a checksum file, name lookup included (which has no timeout of its own)."""
+"""How long a release host may take to begin its answer, name lookup included (which has no timeout of its own)."""
 _STALL_S = 30.0
+_TROUBLE = (OSError, ValueError, http.client.HTTPException)
 _REGISTRY = "Docker-Distribution-Api-Version"
-_SILENT: set[str] = set()
-"""Base addresses that did not answer this process: asked once, not once per program."""
+_SILENT: dict[str, str] = {}
+"""Base addresses that did not answer this process, with the reason: asked once, not once per program."""
+_Answer = TypeVar("_Answer")
 
 
 class Unavailable(UserError):
@@ -29,27 +34,35 @@ class Unavailable(UserError):
 
 
 def fetch(tool: Tool, target: Target, into: Path) -> None:
-    """Put the verified program at `into`, or raise Unavailable with the reason."""
-    base = tool.address()
-    if base in _SILENT:
-        raise Unavailable(f"{base} does not answer")
+    """Put the verified program at `into`, or raise Unavailable with the reason.
+
+    No digest is asked of a host: it would say that of whatever it gives.
+    """
     archive = tool.fill(tool.archive, target)
-    try:
-        text = _checksum_file(f"{base}/{tool.fill(tool.checksums, target)}")
-    except Unavailable:
-        _SILENT.add(base)
-        raise
-    wanted = digest_of(text, Path(archive).name)
+    wanted = digests.read().get(archive)
     if wanted is None:
-        raise Unavailable(f"{base} has no SHA-256 for {archive}")
+        raise Unavailable(f"{digests.FILE.name} has no SHA-256 for {target.os} {target.arch}")
     download = into.with_name(into.name + ".download")
     try:
-        found = _download(f"{base}/{archive}", download)
+        found = _download(tool.address(), archive, download)
         if found != wanted:
-            raise Unavailable(f"{base}/{archive} has the SHA-256 {found}, and {wanted} was published: not used")
+            raise Unavailable(
+                f"{tool.address()}/{archive} has the SHA-256 {found}, and {digests.FILE.name} says {wanted}: not used"
+            )
         _unpack(download, tool.fill(tool.member, target) if tool.member else None, into)
     finally:
         download.unlink(missing_ok=True)
+
+
+def published(tool: Tool, target: Target) -> str:
+    """The digest that the release's host gives. It proves nothing of what the same host gives: see `checksums.py`."""
+    archive = tool.fill(tool.archive, target)
+    with _opened(tool.address(), tool.fill(tool.checksums, target)) as reply:
+        text = reply.read(1 << 20).decode(errors="replace")
+    given = digest_of(text, Path(archive).name)
+    if given is None:
+        raise Unavailable(f"{tool.address()} gives no SHA-256 for {archive}")
+    return given
 
 
 def digest_of(text: str, file: str) -> str | None:
@@ -81,25 +94,38 @@ def is_registry(address: str) -> bool:
         return False
 
 
-def _checksum_file(address: str) -> str:
-    """Its text."""
+def _opened(base: str, path: str) -> IO[bytes]:
+    """The answer, of which only the beginning was waited for. A refusal is one: the host's other files may be there."""
+    if base in _SILENT:
+        raise Unavailable(_SILENT[base])
+    try:
+        reply = _within(base, lambda: _asked(f"{base}/{path}"))
+    except Unavailable as reason:
+        _SILENT[base] = str(reason)
+        raise
+    if isinstance(reply, urllib.error.HTTPError):
+        reply.close()
+        raise Unavailable(f"{base}/{path}: {reply}")
+    return reply
 
-    def ask() -> str:
-        with urllib.request.urlopen(address, timeout=ANSWER_WITHIN_S) as reply:
-            return str(reply.read(1 << 20).decode(errors="replace"))
 
-    return _within(address, ask)
+def _asked(address: str) -> IO[bytes]:
+    try:
+        reply: IO[bytes] = urllib.request.urlopen(address, timeout=_STALL_S)
+    except urllib.error.HTTPError as refused:
+        return refused
+    return reply
 
 
-def _within(address: str, ask: Callable[[], str]) -> str:
+def _within(address: str, ask: Callable[[], _Answer]) -> _Answer:
     """What is answered within ANSWER_WITHIN_S. A thread, because a name lookup cannot be interrupted."""
-    answer: list[str] = []
+    answer: list[_Answer] = []
     trouble: list[str] = []
 
     def asked() -> None:
         try:
             answer.append(ask())
-        except (OSError, ValueError) as error:
+        except _TROUBLE as error:
             trouble.append(str(getattr(error, "reason", None) or error))
 
     thread = threading.Thread(target=asked, daemon=True)
@@ -110,17 +136,17 @@ def _within(address: str, ask: Callable[[], str]) -> str:
     return answer[0]
 
 
-def _download(address: str, into: Path) -> str:
+def _download(base: str, path: str, into: Path) -> str:
     """Write the body to `into` and give its SHA-256."""
     digest = hashlib.sha256()
     try:
-        with urllib.request.urlopen(address, timeout=_STALL_S) as reply, into.open("wb") as file:
+        with _opened(base, path) as reply, into.open("wb") as file:
             while block := reply.read(1 << 20):
                 cancel.pause(0.0)
                 digest.update(block)
                 file.write(block)
-    except (OSError, ValueError) as error:
-        raise Unavailable(f"{address}: {error}") from error
+    except _TROUBLE as error:
+        raise Unavailable(f"{base}/{path}: {error}") from error
     return digest.hexdigest()
 
 

@@ -1,6 +1,7 @@
 """The pinned programs of a local cluster: versions, where they are released, and how they are built.
 
-A release base address can be replaced by an environment variable, for mirrors and for machines without internet.
+A release base address can be replaced by an environment variable, for mirrors and for machines without internet: what
+comes from there has to have the digest of checksums.txt, too.
 The Go module that builds a program is pinned by the go.mod and go.sum in `gomods/<module>/`. All programs of a cluster share
 a module: what Kubernetes, helm, kwok and CoreDNS have in common is compiled once, which halves what is compiled in all.
 """
@@ -37,9 +38,9 @@ class Tool:
     base_env: str = ""
     base: str = ""
     archive: str = ""
-    """Path of the release below the base address; empty for a program whose source is in this repository."""
+    """Path of the release below the base address, and its name in checksums.txt; empty for what is always built."""
     checksums: str = ""
-    """Path of its SHA-256 file: a bare digest, or lines of `digest  file`."""
+    """Path of the host's SHA-256 file, for `make checksums` alone: a bare digest, or lines of `digest  file`."""
     member: str | None = None
     """The program inside a .tar.gz; None when the release is the program itself."""
     gomods: Path = GOMODS
@@ -133,7 +134,7 @@ _ALL = [
         base_env="OME_KWOK_RELEASES",
         base="https://github.com/kubernetes-sigs/kwok/releases/download",
         archive="v{version}/kwok-{os}-{arch}",
-        # The project publishes no checksum file; a mirror may. Without one it is built, never trusted unread.
+        # The project publishes no checksum file; a mirror may.
         checksums="v{version}/kwok-{os}-{arch}.sha256",
     ),
     *[_kubernetes(name) for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")],

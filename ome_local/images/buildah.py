@@ -25,8 +25,8 @@ from ome_local.realnode import requirements
 from ome_operator.errors import UserError
 
 PROGRAM = "buildah"
-BASE = "docker.io/library/debian:bookworm-slim"
-"""What the Dockerfiles begin with."""
+_BEGIN = re.compile(r"^ARG BASE=(\S+):(\S+)@(sha256:[0-9a-f]{64})$", re.MULTILINE)
+"""What a Dockerfile begins at: repository, tag, and digest of the index. The digest counts, the tag is for readers."""
 MANY = 200
 """Layers without a name that are kept: an edit of the operator leaves three of some MB, all images begin with forty."""
 _HUB = "https://registry-1.docker.io/v2/"
@@ -80,28 +80,44 @@ def require() -> None:
     (storage() / "tmp").mkdir(parents=True, exist_ok=True)
 
 
-def bud(dockerfile: Path, root: Path, name: str, log: Path) -> None:
-    """Run a Dockerfile with the files below `root`; the image is called `name` in the storage afterwards."""
+def bud(dockerfile: Path, root: Path, name: str, log: Path, *, published: bool = False) -> None:
+    """Run a Dockerfile with the files below `root`; the image is called `name` in the storage afterwards.
+
+    `published`: it begins at the published Debian or not at all.
+    """
     with locked(storage(), create=True), _settings() as mounts:
         _remove_interrupted()
-        base(log)
+        begin = ["--build-arg", f"BASE={base(dockerfile, log, published=published)}"]
         volumes = [word for source, place in mounts.items() for word in ("-v", f"{source}:{place}:ro")]
-        words = ["--isolation", "chroot", "--pull-never", "--layers", "--format", "oci", *volumes]
+        words = ["--isolation", "chroot", "--pull-never", "--layers", "--format", "oci", *begin, *volumes]
         run("bud", *words, "-f", str(dockerfile), "-t", name, str(root), log=log)
 
 
-def base(log: Path) -> None:
-    """Debian as the Dockerfiles name it: the published image, or its like where no registry answers."""
-    if known(BASE):
-        return
+def base(dockerfile: Path, log: Path, *, published: bool = False) -> str:
+    """What the storage calls the Debian that a Dockerfile begins at: the published image, or its like where no hub answers.
+
+    Both names have the digest in them, so that another digest is another Debian.
+    """
+    begin = _BEGIN.search(dockerfile.read_text(encoding="utf-8"))
+    if begin is None:
+        raise UserError(f"{dockerfile} has no line `ARG BASE=REPOSITORY:TAG@sha256:…` to begin at.")
+    repository, tag, digest = begin.groups()
+    pulled, made = (f"localhost/debian-{how}:{digest[7:]}" for how in ("pulled", "made"))
+    if known(pulled):
+        return pulled
     if releases.is_registry(_HUB):
-        with step(f"pulling {BASE}", quiet_below=0.0):
-            run("pull", BASE, log=log)
-        return
-    with tempfile.TemporaryDirectory(dir=storage()) as folder, step(f"Debian {debian.SUITE}", quiet_below=0.0):
-        tar = Path(folder) / "base.tar"
-        debian.tree(tar, log)
-        commit(BASE, {str(tar): "/"}, log=log)
+        with step(f"pulling {repository}:{tag}", quiet_below=0.0):
+            image = run("pull", "--quiet", f"{repository}@{digest}", log=log)
+            run("tag", image, pulled)
+        return pulled
+    if published:
+        raise UserError(f"{_HUB} does not answer, and {repository}@{digest} is not here: try again.")
+    if not known(made):
+        with tempfile.TemporaryDirectory(dir=storage()) as folder, step(f"Debian {debian.SUITE}", quiet_below=0.0):
+            tar = Path(folder) / "base.tar"
+            debian.tree(tar, log)
+            commit(made, {str(tar): "/"}, log=log)
+    return made
 
 
 def commit(name: str, files: Mapping[str, str], *config: str, log: Path | None = None) -> None:

@@ -1,8 +1,6 @@
 """Release binaries from a server on loopback: good, wrong, unverifiable, absent, silent."""
 
 import dataclasses
-import hashlib
-import http.server
 import io
 import json
 import os
@@ -11,7 +9,6 @@ import tarfile
 import threading
 import time
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,56 +29,12 @@ from ome_local.binaries.versions import (
     tools,
 )
 from ome_operator.errors import UserError
+from tests.unit.ome_local.binaries.conftest import Host, sha
 
 MACHINE = Target("linux", "amd64")
 PROGRAM = b"#!/bin/sh\necho I am the program\n"
 KUBECTL = TOOLS["kubectl"]
 KUBECTL_PATH = "/v1.34.2/bin/linux/amd64/kubectl"
-
-
-class Host:
-    """A release host: path → content, and the paths that were asked for."""
-
-    def __init__(self, address: str, files: dict[str, bytes], asked: list[str], headers: dict[str, str]) -> None:
-        self.address, self.files, self.asked, self.headers = address, files, asked, headers
-
-
-@pytest.fixture
-def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Host]:
-    """A server that every tool's base address points to, with an empty cache."""
-    files: dict[str, bytes] = {}
-    asked: list[str] = []
-    headers: dict[str, str] = {}
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            content = files.get(self.path)
-            self.send_response(404 if content is None else 200)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(content or b"<html>nothing here</html>")
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    address = f"http://127.0.0.1:{server.server_port}"
-    for tool in TOOLS.values():
-        if tool.base_env:
-            monkeypatch.setenv(tool.base_env, address + "/")
-    monkeypatch.setenv("OME_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(releases, "_SILENT", set())
-    yield Host(address, files, asked, headers)
-    server.shutdown()
-    server.server_close()
-
-
-def sha(content: bytes) -> str:
-    """Hexadecimal SHA-256."""
-    return hashlib.sha256(content).hexdigest()
 
 
 def archive(member: str, content: bytes) -> bytes:
@@ -99,73 +52,104 @@ def never_build(tools: list[Tool], *_: object, more_to_come: bool) -> None:
     raise UserError(f"built {', '.join(tool.name for tool in tools)}")
 
 
-def test_a_plain_binary_with_a_bare_digest(host: Host, tmp_path: Path) -> None:
-    """As Kubernetes publishes."""
+def test_a_plain_binary(host: Host, place: Path) -> None:
+    """As Kubernetes publishes. Nothing but the program is asked for."""
+    host.release(KUBECTL_PATH, PROGRAM)
+    releases.fetch(KUBECTL, MACHINE, place / "kubectl")
+    assert (place / "kubectl").read_bytes() == PROGRAM
+    assert os.access(place / "kubectl", os.X_OK)
+    assert host.asked == [KUBECTL_PATH]
+
+
+def test_an_archive(host: Host, place: Path) -> None:
+    """As etcd publishes: of the archive one member is taken."""
+    host.release("/v3.6.6/etcd-v3.6.6-linux-amd64.tar.gz", archive("etcd-v3.6.6-linux-amd64/etcd", PROGRAM))
+    releases.fetch(TOOLS["etcd"], MACHINE, place / "etcd")
+    assert (place / "etcd").read_bytes() == PROGRAM
+    assert [path.name for path in place.iterdir()] == ["etcd"], "the archive is not left"
+
+
+def test_a_host_does_not_say_what_its_program_has_to_be(host: Host, place: Path) -> None:
+    """Whoever owns it gives another program, and a checksum that fits. Nothing is left of what was downloaded."""
+    host.release(KUBECTL_PATH, PROGRAM)
+    evil = PROGRAM + b"evil"
+    host.files |= {KUBECTL_PATH: evil, f"{KUBECTL_PATH}.sha256": sha(evil).encode()}
+    with pytest.raises(releases.Unavailable, match=f"SHA-256 {sha(evil)}, and checksums.txt says {sha(PROGRAM)}: not used"):
+        releases.fetch(KUBECTL, MACHINE, place / "kubectl")
+    assert list(place.iterdir()) == []
+
+
+def test_what_has_no_line_is_not_fetched(host: Host, place: Path) -> None:
+    """No request leaves, whatever the host would say."""
     host.files |= {KUBECTL_PATH: PROGRAM, f"{KUBECTL_PATH}.sha256": sha(PROGRAM).encode()}
-    releases.fetch(KUBECTL, MACHINE, tmp_path / "kubectl")
-    assert (tmp_path / "kubectl").read_bytes() == PROGRAM
-    assert os.access(tmp_path / "kubectl", os.X_OK)
+    with pytest.raises(releases.Unavailable, match=r"checksums\.txt has no SHA-256 for linux amd64"):
+        releases.fetch(KUBECTL, MACHINE, place / "kubectl")
+    assert host.asked == [] and list(place.iterdir()) == []
 
 
-def test_an_archive_with_a_list_of_digests(host: Host, tmp_path: Path) -> None:
-    """As etcd publishes: one SHA256SUMS for all platforms."""
-    tar = archive("etcd-v3.6.6-linux-amd64/etcd", PROGRAM)
-    sums = f"{sha(b'other')}  etcd-v3.6.6-linux-arm64.tar.gz\n{sha(tar)}  etcd-v3.6.6-linux-amd64.tar.gz\n"
-    host.files |= {"/v3.6.6/etcd-v3.6.6-linux-amd64.tar.gz": tar, "/v3.6.6/SHA256SUMS": sums.encode()}
-    releases.fetch(TOOLS["etcd"], MACHINE, tmp_path / "etcd")
-    assert (tmp_path / "etcd").read_bytes() == PROGRAM
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["etcd"], "the archive is not left"
+def test_what_is_built_is_said_with_each_reason(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing line is no fault of the network, and a file that a host lacks says nothing of its other files."""
+    said: list[str] = []
+    monkeypatch.setattr(ensure, "say", said.append)
+    monkeypatch.setattr(ensure, "this_machine", lambda **_: MACHINE)
+    monkeypatch.setattr(gobuild, "build", never_build)
+    for name in ("kube-scheduler", "kubelet", "kubectl"):
+        host.release(f"/v1.34.2/bin/linux/amd64/{name}", PROGRAM)
+    host.release("/v3.6.6/etcd-v3.6.6-linux-amd64.tar.gz", b"")
+    del host.files["/v1.34.2/bin/linux/amd64/kube-scheduler"]
+    monkeypatch.setenv("OME_ETCD_RELEASES", "http://127.0.0.1:1")
+    with pytest.raises(UserError, match="built kwok, helm, kube-scheduler, etcd"):
+        ensure.ensure(["kwok", "kubectl", "helm", "kube-scheduler", "kubelet", "etcd"])
+    (line,) = said
+    assert "release of kwok, helm (checksums.txt has no SHA-256 for linux amd64); kube-scheduler (http" in line
+    assert "kube-scheduler: HTTP Error 404: Not Found); etcd (http://127.0.0.1:1: " in line and "kubectl" not in line
 
 
-def test_a_wrong_checksum_is_refused(host: Host, tmp_path: Path) -> None:
-    """Nothing is left of what was downloaded."""
-    host.files |= {KUBECTL_PATH: PROGRAM + b"evil", f"{KUBECTL_PATH}.sha256": sha(PROGRAM).encode()}
-    with pytest.raises(releases.Unavailable, match=f"{sha(PROGRAM)} was published: not used"):
-        releases.fetch(KUBECTL, MACHINE, tmp_path / "kubectl")
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("why", "files"),
-    [
-        ("no checksum file", {KUBECTL_PATH: PROGRAM}),
-        ("a page instead of a checksum", {KUBECTL_PATH: PROGRAM, f"{KUBECTL_PATH}.sha256": b"<html>log in</html>"}),
-        ("a checksum and no binary", {f"{KUBECTL_PATH}.sha256": sha(PROGRAM).encode()}),
-    ],
-)
-def test_what_cannot_be_verified_is_not_used(host: Host, tmp_path: Path, why: str, files: dict[str, bytes]) -> None:
+@pytest.mark.parametrize("content", [b"<html>log in</html>", b""])
+def test_a_page_instead_of_a_program(host: Host, place: Path, content: bytes) -> None:
     """Captive portals and half mirrors."""
-    host.files |= files
-    with pytest.raises(releases.Unavailable):
-        releases.fetch(KUBECTL, MACHINE, tmp_path / "kubectl")
-    assert list(tmp_path.iterdir()) == [], why
+    host.release(KUBECTL_PATH, PROGRAM)
+    host.files[KUBECTL_PATH] = content
+    with pytest.raises(releases.Unavailable, match="not used"):
+        releases.fetch(KUBECTL, MACHINE, place / "kubectl")
+    assert list(place.iterdir()) == []
 
 
-def test_a_silent_host_costs_seconds_and_is_asked_once(host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_silent_host_costs_seconds_and_is_asked_once(host: Host, monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
     """It accepts connections and never answers; four programs come from it."""
     monkeypatch.setattr(releases, "ANSWER_WITHIN_S", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("OME_K8S_RELEASES", f"http://127.0.0.1:{silent.getsockname()[1]}")
         began = time.monotonic()
         for name in ("kubectl", "kube-apiserver", "kube-scheduler", "kube-controller-manager"):
-            with pytest.raises(releases.Unavailable):
-                releases.fetch(TOOLS[name], MACHINE, tmp_path / name)
+            host.release(f"/v1.34.2/bin/linux/amd64/{name}", PROGRAM)
+            with pytest.raises(releases.Unavailable, match="no answer within 1 s"):
+                releases.fetch(TOOLS[name], MACHINE, place / name)
         assert time.monotonic() - began < 3.0
 
 
-def test_nobody_listens(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_slow_program_is_waited_for(host: Host, monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
+    """The seconds are those until a host begins: 100 MB take longer."""
+    monkeypatch.setattr(releases, "ANSWER_WITHIN_S", 0.5)
+    host.release(KUBECTL_PATH, PROGRAM)
+    host.pauses[KUBECTL_PATH] = 1.0
+    releases.fetch(KUBECTL, MACHINE, place / "kubectl")
+    assert (place / "kubectl").read_bytes() == PROGRAM
+
+
+def test_nobody_listens(host: Host, monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
     """The reason says so."""
-    monkeypatch.setattr(releases, "_SILENT", set())
+    host.release(KUBECTL_PATH, PROGRAM)
     monkeypatch.setenv("OME_K8S_RELEASES", "http://127.0.0.1:1")
     with pytest.raises(releases.Unavailable, match="refused"):
-        releases.fetch(KUBECTL, MACHINE, tmp_path / "kubectl")
+        releases.fetch(KUBECTL, MACHINE, place / "kubectl")
 
 
 def test_the_cache_keeps_what_was_fetched(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second call asks nobody; what cannot be fetched is built, in one build for its module."""
     monkeypatch.setattr(gobuild, "build", never_build)
     monkeypatch.setattr(ensure, "this_machine", lambda **_: MACHINE)
-    host.files |= {KUBECTL_PATH: PROGRAM, f"{KUBECTL_PATH}.sha256": sha(PROGRAM).encode()}
+    host.release(KUBECTL_PATH, PROGRAM)
     path = ensure.ensure(["kubectl"])["kubectl"]
     assert path == ensure.cache_dir() / "kubectl-1.34.2-linux-amd64" / "kubectl"
     asked = len(host.asked)
@@ -180,30 +164,13 @@ def test_the_cache_keeps_what_was_fetched(host: Host, monkeypatch: pytest.Monkey
 def test_two_at_once_get_it_once(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second waits for the first and finds the work done."""
     monkeypatch.setattr(ensure, "this_machine", lambda **_: MACHINE)
-    host.files |= {KUBECTL_PATH: PROGRAM, f"{KUBECTL_PATH}.sha256": sha(PROGRAM).encode()}
+    host.release(KUBECTL_PATH, PROGRAM)
     threads = [threading.Thread(target=ensure.ensure, args=(["kubectl"],)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert host.asked.count(KUBECTL_PATH) == 1
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        (f"{'a' * 64}\n", "a" * 64),
-        (f"{'A' * 64}  helm.tar.gz\n", "a" * 64),
-        (f"{'a' * 64} *helm.tar.gz\n", "a" * 64),
-        (f"{'b' * 64}  other\n{'a' * 64}  ./helm.tar.gz\n", "a" * 64),
-        (f"{'b' * 64}  other\n", None),
-        ("404 page not found", None),
-        ("", None),
-    ],
-)
-def test_digest_of(text: str, found: str | None) -> None:
-    """Every form that the projects use."""
-    assert releases.digest_of(text, "helm.tar.gz") == found
 
 
 def test_every_program_is_pinned() -> None:
@@ -262,8 +229,7 @@ def test_releases_are_fetched_side_by_side(host: Host, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(releases, "fetch", together)
     for name in ("kubectl", "kube-scheduler"):
-        path = f"/v1.34.2/bin/linux/amd64/{name}"
-        host.files |= {path: PROGRAM, f"{path}.sha256": sha(PROGRAM).encode()}
+        host.release(f"/v1.34.2/bin/linux/amd64/{name}", PROGRAM)
     assert all(path.read_bytes() == PROGRAM for path in ensure.ensure(["kubectl", "kube-scheduler"]).values())
 
 

@@ -15,12 +15,25 @@ from ome_local.lock import locked
 from ome_operator.errors import UserError
 
 ROOT = Path(__file__).parents[4]
-BASE = "debian:bookworm-slim"
+BASE = "docker.io/library/debian:bookworm-slim"
+DIGEST = re.compile(r"\S+:\S+@sha256:[0-9a-f]{64}")
+OURS = [
+    folder for folder in ROOT.iterdir() if folder.is_dir() and folder.name[0] != "." and folder.name not in ("build", "dist")
+]
+DOCKERFILES = sorted(file for folder in OURS for file in folder.rglob("*Dockerfile*"))
 
 
 def pins(file: Path) -> dict[str, str]:
     """Package -> version."""
     return dict(re.findall(r"^([a-z0-9._-]+)==([^\s\\;]+)", file.read_text(), re.MULTILINE | re.IGNORECASE))
+
+
+def foreign(text: str) -> set[str]:
+    """Images of others that a Dockerfile takes from: what its FROM and --from= name, and none of its stages."""
+    values = dict(re.findall(r"^ARG (\w+)=(\S+)$", text, re.MULTILINE))
+    named = re.findall(r"^FROM (?:--\S+ )*(\S+)", text, re.MULTILINE) + re.findall(r"--(?:mount=\S*,)?from=([^\s,]+)", text)
+    stages = set(re.findall(r"^FROM .+ AS (\S+)$", text, re.MULTILINE))
+    return {re.sub(r"\$\{?(\w+)\}?", lambda name: values[name[1]], name) for name in named} - stages
 
 
 class TestPins:
@@ -30,10 +43,21 @@ class TestPins:
     def test_every_dockerfile_begins_alike(self, name: str) -> None:
         """So that the images share the layers of that stage."""
         begin, own = (self.instructions(each) for each in ("operator", name))
-        assert own[:2] == begin[:2]
-        assert own[0] == f"FROM {BASE} AS base"
-        assert f"docker.io/library/{BASE}" == buildah.BASE
+        assert own[:3] == begin[:3]
+        assert own[0].startswith(f"ARG BASE={BASE}@sha256:") and own[1] == "FROM ${BASE} AS base"
         assert own[-2:-1] == ["USER 65532:65532"]
+
+    @pytest.mark.parametrize("file", DOCKERFILES, ids=lambda file: str(file.relative_to(ROOT)))
+    def test_every_dockerfile_begins_at_a_digest(self, file: Path) -> None:
+        """What is behind a tag may be another Debian tomorrow. Where it begins is what no stage of the file is."""
+        begins = foreign(file.read_text())
+        assert begins and [name for name in begins if not DIGEST.fullmatch(name)] == []
+
+    def test_a_tag_is_found(self) -> None:
+        text = "ARG A=x:1\nARG B=x:1@sha256:{0}\nFROM ${{A}} AS low\nFROM $B\nFROM low\n"
+        text += "COPY --chown=1 --from=y:2 a b\nCOPY --from=low a b\n"
+        assert foreign(text.format("0" * 64)) == {"x:1", f"x:1@sha256:{'0' * 64}", "y:2"}
+        assert {file.parent.name for file in DOCKERFILES} >= build.REFERENCES.keys()
 
     @staticmethod
     def instructions(name: str) -> list[str]:
@@ -220,6 +244,73 @@ def test_buildahs_last_words_are_the_error() -> None:
     """Not the line after it."""
     assert buildah._last_line("STEP 1\nError: no such image\nexit status 125") == "Error: no such image"
     assert buildah._last_line("") == "(nothing was said)"
+
+
+class TestDebian:
+    """What a Dockerfile begins at, with a storage that only remembers names."""
+
+    ONE, TWO = ("1" * 64, "2" * 64)
+
+    @pytest.fixture
+    def asked(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+        """What buildah was asked, in a line each. No registry answers."""
+        said: list[str] = []
+        names: set[str] = set()
+
+        def run(*words: str, log: Path | None = None) -> str:
+            said.append(" ".join(words))
+            if words[0] == "tag":
+                names.add(words[2])
+            return "0123456789ab" if words[0] == "pull" else ""
+
+        monkeypatch.setenv("OME_CACHE", str(tmp_path))
+        buildah.storage().mkdir(parents=True)
+        monkeypatch.setattr(buildah, "run", run)
+        monkeypatch.setattr(buildah, "known", names.__contains__)
+        monkeypatch.setattr(buildah, "commit", lambda name, files, log: names.add(name) or said.append(f"made {name}"))
+        monkeypatch.setattr(debian, "tree", lambda out, log: out.touch())
+        monkeypatch.setattr(buildah.releases, "is_registry", lambda address: False)
+        return said
+
+    def built(self, folder: Path, digest: str) -> None:
+        """Run a Dockerfile that begins at this digest."""
+        (folder / "Dockerfile").write_text(f"# x\nARG BASE={BASE}@sha256:{digest}\nFROM ${{BASE}} AS base\n")
+        buildah.bud(folder / "Dockerfile", folder, "local/x:1", folder / "log")
+
+    def test_the_hub_gives_what_has_the_digest(
+        self, asked: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        """Once for all images; another digest is another image."""
+        monkeypatch.setattr(buildah.releases, "is_registry", lambda address: True)
+        for digest in (self.ONE, self.ONE, self.TWO):
+            self.built(tmp_path, digest)
+        pulls = [line for line in asked if line.startswith("pull")]
+        assert pulls == [f"pull --quiet docker.io/library/debian@sha256:{digest}" for digest in (self.ONE, self.TWO)]
+        assert f"tag 0123456789ab localhost/debian-pulled:{self.ONE}" in asked
+        builds = [line for line in asked if line.startswith("bud")]
+        assert [f"--build-arg BASE=localhost/debian-pulled:{self.ONE} " in line for line in builds] == [True, True, False]
+
+    def test_without_a_hub_its_like_is_made(self, asked: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        """Once, and never under the name of the published image: that is pulled as soon as the hub answers."""
+        self.built(tmp_path, self.ONE)
+        self.built(tmp_path, self.ONE)
+        assert [line for line in asked if line.startswith("made")] == [f"made localhost/debian-made:{self.ONE}"]
+        assert f"--build-arg BASE=localhost/debian-made:{self.ONE} " in asked[-1]
+        monkeypatch.setattr(buildah.releases, "is_registry", lambda address: True)
+        self.built(tmp_path, self.ONE)
+        assert f"--build-arg BASE=localhost/debian-pulled:{self.ONE} " in asked[-1]
+
+    def test_a_release_begins_at_the_published_image_or_not_at_all(self, asked: list[str], tmp_path: Path) -> None:
+        """Also where its like was made before."""
+        self.built(tmp_path, self.ONE)
+        with pytest.raises(UserError, match=f"does not answer, and docker.io/library/debian@sha256:{self.ONE} is not here"):
+            buildah.base(tmp_path / "Dockerfile", tmp_path / "log", published=True)
+
+    def test_a_tag_is_no_beginning(self, asked: list[str], tmp_path: Path) -> None:
+        (tmp_path / "Dockerfile").write_text(f"ARG BASE={BASE}\nFROM ${{BASE}}\n")
+        with pytest.raises(UserError, match=r"Dockerfile has no line `ARG BASE=REPOSITORY:TAG@sha256:…` to begin at"):
+            buildah.bud(tmp_path / "Dockerfile", tmp_path, "local/x:1", tmp_path / "log")
+        assert not any(line.startswith(("pull", "bud")) for line in asked)
 
 
 def test_what_ended_builds_left_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:

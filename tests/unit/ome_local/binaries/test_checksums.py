@@ -1,0 +1,91 @@
+"""The digests that are written down, and what `make checksums` adds to them."""
+
+from collections import Counter
+
+import pytest
+
+from ome_local.binaries import checksums, digests, releases
+from ome_local.binaries.versions import KUBERNETES, OTHERS, TOOLS, Target
+from tests.unit.ome_local.binaries.conftest import Host, sha
+
+LINES = digests.FILE.read_text().splitlines()
+PROGRAM, OTHER = b"the program", b"another program"
+APISERVER, KUBECTL = (f"v{KUBERNETES}/bin/linux/amd64/{name}" for name in ("kube-apiserver", "kubectl"))
+
+
+def test_every_line_is_well_formed_and_of_a_file_that_may_be_fetched() -> None:
+    """A line that cannot be read would be as good as none, and that of an old version stands for nothing."""
+    found = [digests.LINE.fullmatch(line) for line in LINES]
+    assert found and [line for line, match in zip(LINES, found, strict=True) if match is None] == []
+    paths = [match[2] for match in found if match]
+    assert [path for path, times in Counter(paths).items() if times > 1] == []
+    assert paths == sorted(paths)
+    assert set(paths) <= {path for path, _, _ in checksums.files()}
+    assert len({match[1] for match in found if match}) == len(paths), "no two files are the same"
+    assert digests.read() == {match[2]: match[1] for match in found if match}
+
+
+def test_every_release_file_has_a_name_of_its_own() -> None:
+    """Of each program, version and machine: a line means a single file."""
+    every = [path for path, _, _ in checksums.files()]
+    assert len(set(every)) == len(every)
+    assert {f"v{version}/bin/linux/arm64/kube-apiserver" for version in (KUBERNETES, *OTHERS)} <= set(every)
+    assert f"v{KUBERNETES}/bin/darwin/arm64/kubectl" in every and f"v{KUBERNETES}/bin/darwin/arm64/kubelet" not in every
+    assert {tool.name for _, tool, _ in checksums.files()} == {name for name, tool in TOOLS.items() if tool.archive}
+
+
+def test_what_is_missing_is_added(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
+    """In order, once; and what no host says stays without a line, with the reason."""
+    for path, content in ((KUBECTL, PROGRAM), (APISERVER, OTHER)):
+        host.files[f"/{path}.sha256"] = sha(content).encode()
+    assert checksums.main() == 0
+    assert digests.FILE.read_text() == f"{sha(OTHER)}  {APISERVER}\n{sha(PROGRAM)}  {KUBECTL}\n"
+    said = capsys.readouterr().out
+    assert f"{KUBECTL}: added\n" in said and f"{APISERVER}: added\n" in said
+    assert f"v0.7.0/kwok-linux-amd64: no line, and it stays so: {host.address}/v0.7.0/kwok-linux-amd64.sha256: HTTP" in said
+    assert checksums.main() == 0 and "added" not in capsys.readouterr().out
+
+
+def test_a_line_that_is_there_stays(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also when the host has changed its mind: that is said, and make fails."""
+    host.release(f"/{KUBECTL}", PROGRAM)
+    host.files |= {f"/{KUBECTL}.sha256": sha(OTHER).encode(), f"/{APISERVER}.sha256": sha(OTHER).encode()}
+    assert checksums.main() == 1
+    assert digests.read() == {KUBECTL: sha(PROGRAM), APISERVER: sha(OTHER)}
+    said = f"{KUBECTL}: {host.address} gives {sha(OTHER)}, and the line, which stays, says {sha(PROGRAM)}\n"
+    assert said in capsys.readouterr().out
+
+
+def test_a_line_of_an_old_version_is_named(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
+    host.release("/v1.0.0/bin/linux/amd64/kubectl", PROGRAM)
+    assert checksums.main() == 0
+    assert "v1.0.0/bin/linux/amd64/kubectl: no program" in capsys.readouterr().out
+    assert digests.read() == {"v1.0.0/bin/linux/amd64/kubectl": sha(PROGRAM)}
+
+
+def test_a_host_that_gives_a_list_and_one_that_gives_a_page(host: Host) -> None:
+    """As etcd publishes, and as a captive portal does."""
+    etcd, machine = TOOLS["etcd"], Target("linux", "amd64")
+    lines = f"{sha(OTHER)}  etcd-v3.6.6-linux-arm64.tar.gz\n{sha(PROGRAM)}  etcd-v3.6.6-linux-amd64.tar.gz\n"
+    host.files["/v3.6.6/SHA256SUMS"] = lines.encode()
+    assert releases.published(etcd, machine) == sha(PROGRAM)
+    host.files["/v3.6.6/SHA256SUMS"] = b"<html>log in</html>"
+    with pytest.raises(releases.Unavailable, match=r"gives no SHA-256 for v3\.6\.6/etcd-v3\.6\.6-linux-amd64\.tar\.gz"):
+        releases.published(etcd, machine)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (f"{'a' * 64}\n", "a" * 64),
+        (f"{'A' * 64}  helm.tar.gz\n", "a" * 64),
+        (f"{'a' * 64} *helm.tar.gz\n", "a" * 64),
+        (f"{'b' * 64}  other\n{'a' * 64}  ./helm.tar.gz\n", "a" * 64),
+        (f"{'b' * 64}  other\n", None),
+        ("404 page not found", None),
+        ("", None),
+    ],
+)
+def test_digest_of(text: str, found: str | None) -> None:
+    """Every form that the projects use."""
+    assert releases.digest_of(text, "helm.tar.gz") == found

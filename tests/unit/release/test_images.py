@@ -1,0 +1,25 @@
+"""Images of a release, as the workflow makes them."""
+
+from pathlib import Path
+
+import pytest
+
+from ome_local.images import buildah
+from ome_operator.errors import UserError
+from release import __main__ as command
+from release import checkout, images
+
+
+def test_the_workflow_takes_no_other_debian(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A hub that does not answer for some seconds must not change what a release is made of."""
+    for name in images.IMAGES:
+        (tmp_path / "images" / name).mkdir(parents=True)
+        (tmp_path / "images" / name / "Dockerfile").write_text(f"ARG BASE=x.io/d:1@sha256:{'1' * 64}\nFROM ${{BASE}}\n")
+    monkeypatch.setenv("OME_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(checkout, "git", lambda *words: "0" * 40)
+    monkeypatch.setattr(buildah, "require", lambda: None)
+    monkeypatch.setattr(buildah, "run", lambda *words, log=None: "")
+    monkeypatch.setattr(buildah.releases, "is_registry", lambda address: False)
+    with pytest.raises(UserError, match=r"does not answer, and x\.io/d@sha256:1+ is not here"):
+        command.run("images", root=tmp_path)
+    assert not list((tmp_path / "build").rglob("index.json"))
