@@ -133,7 +133,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Look:
+class RoomCheck:
     """Read live what is free on nodes before something that serves goes for pods that need others than it holds; the answer
     comes back in `Observed.checks`.
     """
@@ -183,7 +183,7 @@ class Plan:
     """Everything that one pass wants done for one service, in the order of the fields; the status comes last."""
 
     check: tuple[Check, ...] = ()
-    look: tuple[Look, ...] = ()
+    look: tuple[RoomCheck, ...] = ()
     first: tuple[Apply, ...] = ()
     """ControllerRevisions, applied one after the other before `apply`: a slice is stamped from what is stored."""
     ensure_secret: tuple[EnsureSecret, ...] = ()

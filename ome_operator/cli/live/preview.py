@@ -18,7 +18,7 @@ from ome_operator.controllers.inferenceservice.foreign_pods import ForeignPods
 from ome_operator.core.observed.objects import Manifest, Node, Observed, Pod, Ref
 from ome_operator.core.placement.turns import has_room, less, roomy
 from ome_operator.core.placement.words import without_room
-from ome_operator.core.plan import Check, Look
+from ome_operator.core.plan import Check, RoomCheck
 from ome_operator.core.reasons import ROLLED_OUT, Reason
 from ome_operator.core.sync import sync
 from ome_operator.describe.outcome import SURVIVES
@@ -88,7 +88,7 @@ async def _waits(client: Client, after: EventHandler, which: Ref) -> str:
     return str(said["message"]) if said and said["reason"] not in _SOON else ""
 
 
-async def _room(client: Client, look: Look, nodes: Mapping[str, Node], mine: Sequence[Pod]) -> str:
+async def _room(client: Client, look: RoomCheck, nodes: Mapping[str, Node], mine: Sequence[Pod]) -> str:
     """What keeps pods from room on nodes, "" where nothing does, or this person may not read what pods hold there."""
     others = ForeignPods(client, time.monotonic, {pod.uid for pod in mine}.__contains__)
     await others.read(roomy(look.needs, nodes))

@@ -48,7 +48,7 @@ class DryRun(NamedTuple):
     """Monotonic time after which a refusal is asked about again."""
 
 
-class Room(NamedTuple):
+class RoomAnswer(NamedTuple):
     """What was found of the room on nodes."""
 
     why: str
@@ -95,7 +95,7 @@ class ServiceMemory:
     refused: dict[Key, RefusedWrite] = field(default_factory=dict)
     checked: dict[str, DryRun] = field(default_factory=dict)
     """By revision."""
-    rooms: dict[str, Room] = field(default_factory=dict)
+    rooms: dict[str, RoomAnswer] = field(default_factory=dict)
     """By what was asked."""
     accepted: dict[str, str] = field(default_factory=dict)
     """UID -> digest of what we owned right after our apply, where that is not the hash."""
@@ -136,21 +136,20 @@ class ServiceMemory:
 
     def checks(self, now: float) -> dict[str, str]:
         """For `Observed`: a refusal is forgotten after a while, so that it is asked about again; of nodes any answer."""
-        tried = {revision: one.why for revision, one in self.checked.items() if not one.why or now < one.next}
-        return tried | {asked: one.why for asked, one in self.rooms.items() if now < one.until}
+        tried = {revision: run.why for revision, run in self.checked.items() if not run.why or now < run.next}
+        return tried | {asked: answer.why for asked, answer in self.rooms.items() if now < answer.until}
 
     def found_room(self, key: str, why: str, now: float) -> None:
         """Remember an answer, and no older one of other groups or revisions."""
         tries = self.rooms[key].tries + 1 if key in self.rooms else 0
         lasts = min(ROOM * 2.0 ** min(tries, 10), ROOM_LONGEST) if why else ROOM
-        self.rooms = {key: Room(why, tries, now + lasts)}
+        self.rooms = {key: RoomAnswer(why, tries, now + lasts)}
 
     def asks_again(self, now: float) -> float | None:
         """Seconds until a refusal is forgotten. Every pass looks: the queue keeps the earliest date of a service alone."""
-        until = [one.next for one in self.checked.values() if one.why] + [
-            one.until for one in self.rooms.values() if one.why
-        ]
-        return min((at - now for at in until if at > now), default=None)
+        dates = [run.next for run in self.checked.values() if run.why]
+        dates += [answer.until for answer in self.rooms.values() if answer.why]
+        return min((date - now for date in dates if date > now), default=None)
 
     def free(self, key: Key) -> None:
         """An object of this name vanished: whatever was refused may be tried at once."""

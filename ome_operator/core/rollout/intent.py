@@ -9,7 +9,7 @@ from ome_operator import keys
 from ome_operator.api import InferenceService
 from ome_operator.core.observed.objects import Deps, Epoch, Manifest, Ref
 from ome_operator.core.observed.snapshot import Snapshot
-from ome_operator.core.plan import Check, Look
+from ome_operator.core.plan import Check, RoomCheck
 from ome_operator.core.podspec import queues
 from ome_operator.core.podspec.compose import Composed, compose
 from ome_operator.core.podspec.spelling import translated
@@ -61,7 +61,7 @@ class Intent:
     gate: Gate = OPEN
     check: tuple[Check, ...] = ()
     """The dry run that the gate waits for."""
-    look: tuple[Look, ...] = ()
+    look: tuple[RoomCheck, ...] = ()
     """What the gate waits for to be read of the nodes."""
 
     @property

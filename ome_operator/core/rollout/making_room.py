@@ -1,4 +1,4 @@
-"""What serves goes for a slice that needs other nodes only when these have room, read live right before (docs/placement.md).
+"""What serves goes for a slice that needs other nodes only when these have room, read live right before (decisions 38).
 
 Asked last of all, because the answer is true for seconds: when the revision is accepted and it is its turn.
 """
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ome_operator import keys
 from ome_operator.core.observed.snapshot import Snapshot
-from ome_operator.core.plan import Look
+from ome_operator.core.plan import RoomCheck
 from ome_operator.core.reasons import Reason
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.planner import Bounds
@@ -27,7 +27,7 @@ def with_room(snapshot: Snapshot, intent: Intent, bounds: Bounds) -> Intent:
     answer = snapshot.observed.checks.get(key)
     if answer is None:
         gate = Gate(Reason.CHECKING, f"revision {target}: what is free on the nodes that it needs")
-        return replace(intent, gate=gate, look=(Look(key, needs),))
+        return replace(intent, gate=gate, look=(RoomCheck(key, needs),))
     if not answer:
         return intent
     anyway = f"to go all the same, annotate the service: {keys.IGNORE_FIT}=true"

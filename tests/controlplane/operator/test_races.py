@@ -24,6 +24,10 @@ STEADY = 2
 RACES = int(os.environ.get("OME_GANG_RACES") or (200 if os.environ.get("OME_SOAK") else 2))
 LONGEST = 420.0
 """Seconds for a race: two tries that seemed to fit and did not cost three minutes of waiting."""
+FIRST = 20.0
+"""Seconds for which a service serves with its first groups before that is its turn: others may hold the room for its further
+groups, and each serves as rightfully (race 65).
+"""
 ROLES = ("engine", "decoder")
 
 
@@ -133,6 +137,7 @@ class Race:
         self.longest = 0.0
         """For so long somebody held half."""
         self._since: dict[str, float] = {}
+        self._first: dict[str, float] = {}
         self._serving: dict[str, dict[str, str]] = {}  # UID -> name of the pods with which a service became Ready
         self._marks: dict[str, int] = {}  # where the audit log was then
         self._born: set[str] = set()
@@ -162,12 +167,20 @@ class Race:
             mine = [pod for pod in pods if pod["metadata"]["labels"].get(keys.SERVICE) == racer.name]
             if racer.name in self.ready:
                 self._serves(racer, mine, now)
-            elif self.rig.condition(self.namespace, racer.name, "Ready").get("status") == "True":
+            elif self._has_turn(racer, mine, now):
                 self._arrived(racer, mine, now, mark)
             elif half(racer, mine):
                 self._half(racer, now)
             else:
                 self._since.pop(racer.name, None)
+
+    def _has_turn(self, racer: Racer, pods: list[dict[str, Any]], now: float) -> bool:
+        """Whether it serves as a whole, or has for some time with its first groups while the others wait for room."""
+        ready = self.rig.condition(self.namespace, racer.name, "Ready")
+        if ready.get("reason") != "WaitingForRoom" or not placed(pods) or half(racer, pods):
+            self._first.pop(racer.name, None)
+            return bool(ready.get("status") == "True")
+        return now - self._first.setdefault(racer.name, now) >= FIRST
 
     def _arrived(self, racer: Racer, pods: list[dict[str, Any]], now: float, mark: int) -> None:
         names = {pod["metadata"]["uid"]: pod["metadata"]["name"] for pod in pods}

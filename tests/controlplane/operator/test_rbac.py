@@ -61,7 +61,7 @@ def scale_by_itself(rig: Rig, namespace: str) -> None:
     rig.delete("InferenceService", namespace, "auto", propagationPolicy="Orphan")
     rig.wait("deleted", lambda: rig.get("InferenceService", namespace, "auto") is None)
     former = rig.all("HorizontalPodAutoscaler", namespace)
-    assert [one["metadata"]["name"] for one in former] == ["auto-engine"]
+    assert [scaler["metadata"]["name"] for scaler in former] == ["auto-engine"]
     rig.create(body)
     rig.ready(namespace, "auto", 40)
     rig.patch("InferenceService", namespace, "auto", {"spec": {"engine": {"scaleMetric": None}}})

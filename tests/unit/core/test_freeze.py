@@ -65,7 +65,7 @@ WHILE_FROZEN = {"check", "apply_status"}
 """Steps that pass a freeze as they are."""
 NO_STEPS = {"look", "status", "urgent", "events", "rolls", "stands", "nodes", "claim", "watch_failures", "requeue_after"}
 """What a Plan has besides: what is read and told, and when to look again."""
-PARTS = {"Guard", "NodeLost", "Look", "Event", "Plan"}
+PARTS = {"Guard", "NodeLost", "RoomCheck", "Event", "Plan"}
 """Classes of core/plan.py that are no steps."""
 
 
