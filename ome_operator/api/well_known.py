@@ -7,7 +7,6 @@ from `config/models`; whoever runs the operator may add files of the same form.
 import re
 from collections.abc import Iterable
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -19,6 +18,7 @@ from ome_operator.api.invalid import Invalid, invalid
 from ome_operator.api.learned import Facts, Named, Quantization
 from ome_operator.api.model import Model, ModelSpec
 from ome_operator.api.values import Name
+from ome_operator.util import package_data
 from ome_operator.util.kubeyaml import document
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -90,7 +90,7 @@ def load(place: Path | None) -> WellKnown | Invalid:
     Of two files the one that comes first by name counts more.
     """
     if place is None:
-        text = (resources.files("ome_operator.api") / "data" / FILE).read_text(encoding="utf-8")
+        text = package_data.text("ome_operator.api", FILE)
         return _made([(FILE, text)])
     try:
         paths = sorted(place.glob("*.yaml")) if place.is_dir() else [place]

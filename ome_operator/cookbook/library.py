@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from typing import Any
 
 from ome_operator import quantity
@@ -17,6 +16,7 @@ from ome_operator.engines import servers
 from ome_operator.engines.flags import CommandLine, command_line
 from ome_operator.modelinfo.extract import CONFIG, facts
 from ome_operator.modelinfo.weight_sizes import WeightBytes, weights
+from ome_operator.util import package_data
 from ome_operator.util.kubeyaml import document
 
 
@@ -212,7 +212,7 @@ def engine(name: str, version: str | None = None) -> Engine:
 
 def source(name: str) -> str:
     """The text of a file of this package's data."""
-    return (resources.files("ome_operator.cookbook") / "data" / name).read_text(encoding="utf-8")
+    return package_data.text("ome_operator.cookbook", name)
 
 
 @cache

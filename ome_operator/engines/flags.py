@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import yaml
 
+from ome_operator.util import package_data
 from ome_operator.util.kubeyaml import document
 
 SWITCH, VALUE, OPTIONAL, VALUES, ANY = "switch", "value", "optional", "values", "any"
@@ -175,7 +176,7 @@ def command_line(name: str) -> CommandLine:
 @cache
 def replaced(engine: str) -> Mapping[str, str]:
     """Flag that a version of an engine does not take or will lose -> what to write instead."""
-    text = (resources.files(__package__) / "data" / "replaced.yaml").read_text(encoding="utf-8")
+    text = package_data.text(__package__, "replaced.yaml")
     found: Mapping[str, str] = document(text).get(engine) or {}
     return found
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from functools import cache
-from importlib import resources
 from typing import Any, NamedTuple
 
 from ome_operator.engines.routers import parts
 from ome_operator.engines.servers import server
+from ome_operator.util import package_data
 from ome_operator.util.kubeyaml import document
 
 
@@ -22,7 +22,7 @@ class Series(NamedTuple):
 @cache
 def known() -> Mapping[str, Series]:
     """All engines and routers that there are data for, by name."""
-    text = (resources.files(__package__) / "data" / "series.yaml").read_text(encoding="utf-8")
+    text = package_data.text(__package__, "series.yaml")
     return {name: Series(each["flag"], frozenset(each["series"])) for name, each in document(text).items()}
 
 

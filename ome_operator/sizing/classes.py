@@ -6,11 +6,11 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 
 from ome_operator.sizing.loop import Load, Role
 from ome_operator.sizing.rows import Row, shipped
 from ome_operator.sizing.steps import ServingStack
+from ome_operator.util import package_data
 
 FIGURES = ("ttft", "tpot", "tokens")
 NARROW = 8
@@ -52,7 +52,7 @@ def class_of(place: ServingStack, roles: Iterable[Role | None], mtp: bool = Fals
 @cache
 def held() -> tuple[Held, ...]:
     """All rows of the cross-validation."""
-    text = (resources.files("ome_operator.sizing") / "data" / "crossvalidated.csv").read_text(encoding="utf-8")
+    text = package_data.text("ome_operator.sizing", "crossvalidated.csv")
     return tuple(
         Held(said["id"], said["left_out"], {name: float(said[name]) for name in FIGURES if said[name]})
         for said in csv.DictReader(io.StringIO(text))

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Mapping
 from functools import cache
-from importlib import resources
 
+from ome_operator.util import package_data
 from ome_operator.util.kubeyaml import document
 
 
@@ -22,5 +22,5 @@ class Constants:
 @cache
 def fitted() -> Constants:
     """The shipped numbers."""
-    text = (resources.files("ome_operator.sizing") / "data" / "fitted.yaml").read_text(encoding="utf-8")
+    text = package_data.text("ome_operator.sizing", "fitted.yaml")
     return Constants(document(text)["constants"])

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from typing import Any
 
 from ome_operator.sizing.refused import RefusedError, nearest
+from ome_operator.util import package_data
 from ome_operator.util.kubeyaml import document
 
 GIB = 2**30
@@ -67,7 +67,7 @@ class Gpu:
 @cache
 def gpus() -> Mapping[str, Gpu]:
     """All that are known."""
-    text = (resources.files("ome_operator.sizing") / "data" / "gpus.yaml").read_text(encoding="utf-8")
+    text = package_data.text("ome_operator.sizing", "gpus.yaml")
     data: dict[str, dict[str, Any]] = document(text)
     return {
         spelling: found for name, said in data.items() for found in [_gpu(name, said)] for spelling in (name, *said["names"])

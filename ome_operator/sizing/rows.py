@@ -5,7 +5,6 @@ import io
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib import resources
 
 from ome_operator.sizing import gpus, shapes
 from ome_operator.sizing.ask import hit
@@ -13,6 +12,7 @@ from ome_operator.sizing.loop import Load, Role
 from ome_operator.sizing.refused import RefusedError
 from ome_operator.sizing.steps import ServingStack
 from ome_operator.sizing.workers import Worker, mislabelled, workers
+from ome_operator.util import package_data
 
 COLUMNS = (
     "id", "source", "model", "engine", "version", "gpu", "precision", "isl", "osl", "mtp", "prefill", "p_gpus", "decode",
@@ -88,7 +88,7 @@ def engine(name: str) -> str:
 
 def shipped() -> list[Row]:
     """The rows that the constants are fitted on."""
-    text = (resources.files("ome_operator.sizing") / "data" / "calibration.csv").read_text(encoding="utf-8")
+    text = package_data.text("ome_operator.sizing", "calibration.csv")
     found = list(read(text, "calibration.csv"))
     return [row for row in found if isinstance(row, Row)]
 

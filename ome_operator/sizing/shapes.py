@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from typing import Any
 
 from ome_operator.api.learned import Facts
@@ -16,6 +15,7 @@ from ome_operator.modelinfo.json_fields import text_part
 from ome_operator.modelinfo.quantization import quantization
 from ome_operator.modelinfo.weight_sizes import WeightBytes, weights
 from ome_operator.sizing.refused import RefusedError, nearest
+from ome_operator.util import package_data
 from ome_operator.util.kubeyaml import document
 
 _QUANTIZED: Mapping[str, Mapping[str, Any] | None] = {
@@ -87,7 +87,7 @@ def _found(name: str) -> tuple[Mapping[str, Any], str]:
 
 @cache
 def _known() -> Mapping[str, dict[str, Any]]:
-    text = (resources.files("ome_operator.sizing") / "data" / "models.yaml").read_text(encoding="utf-8")
+    text = package_data.text("ome_operator.sizing", "models.yaml")
     found: dict[str, dict[str, Any]] = document(text)
     return found
 
