@@ -96,7 +96,7 @@ class World:
         for look in plan.look:
             self.checks[look.key] = self.room(look.needs)
         stored = [self._apply(one) for one in plan.first]
-        if all(stored):
+        if all(stored) and not plan.look:  # nothing is carried out before that is answered
             for one in plan.apply:
                 self._apply(one)
             for create in plan.create:
