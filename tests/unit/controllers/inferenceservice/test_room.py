@@ -4,6 +4,8 @@ from typing import Any
 
 from ome_operator.controllers.inferenceservice.foreign_pods import FRESH, ForeignPods
 from ome_operator.controllers.inferenceservice.gangs import Gangs
+from ome_operator.core.placement.demand import Demand
+from ome_operator.core.placement.fit import Need
 from ome_operator.kube.errors import Forbidden
 from tests.support.fake_api import Call, FakeApi
 from tests.unit.controllers.inferenceservice.test_gangs import A, B, Known, claim
@@ -50,6 +52,14 @@ async def test_nobody_is_asked_where_it_is_known_already() -> None:
     assert await made.room(A, claim(A, 5).needs) == "engine needs 5 nodes: there are 4 nodes"
     assert api.calls == []
     made.tell(B, None)
+    assert await made.room(A, claim(A, 3).needs) == ""
+
+
+async def test_pods_that_no_node_can_hold_keep_nobody_from_the_nodes() -> None:
+    """They stay for an autoscaler to see, perhaps for ever, and make way when another goes to the nodes."""
+    made, _ = gangs(4, [])
+    too_large = Need(("engine",), "engine", Demand(requests=(("nvidia.com/gpu", 16),)), 1)
+    made.tell(B, claim(B, 1, trying=True)._replace(needs=(too_large,), since=0.0))
     assert await made.room(A, claim(A, 3).needs) == ""
 
 
