@@ -144,7 +144,7 @@ class InferenceServiceReconciler:
             self.flight.ended(resource.ref, ear, now, plan)
             self._tell_waves(resource, plan)
             self._cluster.waits_for_nodes(resource.ref, plan.nodes)
-            self._gangs.tell(resource.ref, plan.claim)
+            self._gangs.tell(resource.ref, plan.claim, moves=plan.nodes)
         except Exception as error:
             traceback = repr(error) != memory.bug
             memory.bug = repr(error)

@@ -72,3 +72,16 @@ async def test_its_own_claim_is_no_rival() -> None:
 async def test_where_pods_may_not_be_read_what_is_known_decides() -> None:
     made, _ = gangs(4, Forbidden("no"))
     assert await made.room(A, claim(A, 4).needs) == ""
+
+
+async def test_two_services_are_not_told_of_the_same_room() -> None:
+    """The first has no claim before its new pods are made, and that may take as long as an old leader needs to end."""
+    made, _ = gangs(4, [])
+    assert await made.room(A, claim(A, 3).needs) == ""
+    made.tell(A, None, moves=True)
+    assert await made.room(B, claim(B, 3).needs) != ""
+    assert await made.room(B, claim(B, 1).needs) == ""
+    assert await made.room(A, claim(A, 3).needs) == "", "its own answer is no rival"
+    made.tell(A, None)
+    made.tell(B, None)
+    assert await made.room(B, claim(B, 3).needs) == ""
