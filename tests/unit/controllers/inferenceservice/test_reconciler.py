@@ -84,7 +84,8 @@ async def test_nothing_is_carried_out_before_it_is_known_what_is_free() -> None:
     cluster = makers.cluster({"kind": "InferenceService", **makers.BODY})
     made: Any = InferenceServiceReconciler
     core = Core(sync=lambda *_: plans.pop(0))
-    await made(cluster, api, Executor(api, cluster, 1.0), makers.queue(), Settings(), lambda: WRITTEN, core).reconcile(SERVICE)
+    services = made(cluster, api, Executor(api, cluster, 1.0), makers.queue(), Settings(), lambda: WRITTEN, core)
+    await services.reconcile(SERVICE)
     assert plans == [] and "Service" not in api.kinds("apply")
 
 
