@@ -23,6 +23,8 @@ from ome_operator.core.status import conditions as cond
 
 TICK = 5
 """Seconds after which turns are decided anew though nothing has changed but the time."""
+LOOKS = 10
+"""So often strangers are read on further nodes (`foreign_pods.MOST` each), until those that were read have room."""
 NOTHING = Turns({}, {})
 
 
@@ -105,8 +107,13 @@ class Gangs:
         """
         free = self._room.without([ref], strangers=False)
         if self._has_room(ref, needs, strangers=False):
-            await self._foreign.read(roomy(needs, free))
-            free = self._room.without([ref], strangers=True)
+            seem = tuple(roomy(needs, free))
+            for _ in range(LOOKS):
+                more = await self._foreign.read(seem)
+                free = self._room.without([ref], strangers=True)
+                sure = {name: node for name, node in free.items() if name in self._foreign.known()}
+                if not more or has_room(needs, (), sure):
+                    break
             if self._has_room(ref, needs, strangers=True):
                 self._going[ref] = needs
                 return ""

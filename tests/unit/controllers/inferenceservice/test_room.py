@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from ome_operator.controllers.inferenceservice.foreign_pods import FRESH, ForeignPods
 from ome_operator.controllers.inferenceservice.gangs import Gangs
 from ome_operator.core.placement.demand import Demand
@@ -29,6 +31,15 @@ async def test_strangers_are_read_on_every_node_that_seemed_free() -> None:
     assert await made.room(A, claim(A, 3).needs) == "engine needs 3 nodes with 8 free GPUs: 2 are free, 2 are held by others"
     assert len(api.calls) == 4
     assert await made.room(A, claim(A, 2).needs) == ""
+
+
+@pytest.mark.parametrize(("free", "reads"), [(0, {250}), (2, {100, 200, 250}), (250, {100})])
+async def test_as_many_nodes_are_read_as_the_answer_needs(free: int, reads: set[int]) -> None:
+    """Where strangers hold the first hundred, in whatever order, that says nothing of the next."""
+    names = {f"spec.nodeName=n{at}" for at in range(free)}
+    made, api = gangs(250, lambda call: [] if call.selector in names else [{"spec": BOX}])
+    assert (await made.room(A, claim(A, 2).needs) == "") == bool(free)
+    assert len(api.calls) in reads
 
 
 async def test_strangers_that_have_gone_are_seen_before_they_are_forgotten() -> None:
