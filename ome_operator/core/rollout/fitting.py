@@ -59,7 +59,7 @@ def fitting(
         return Fitting(advice=(_unseen(target),) if others else ())
     namespace = snapshot.service.namespace
     found = lacks(needs(roles, wanted, namespace, weights), deps.nodes)
-    if not others:
+    if not (others and deps.nodes):
         return Fitting(found, asked=True)
     known = {name: stored(data.get(name) or {}) for name in snapshot.slices}
     part = _part([*others, mine], known, groups)
