@@ -18,8 +18,8 @@ from ome_operator.names import digest
 
 
 def waited(status: Mapping[str, Any]) -> bool:
-    """Whether a service waits for room by its status. It took no turn for that, so it looks for room before it asks for one:
-    else it would be told by turns that it waits for the one and for the other, for ever.
+    """Whether a service waits for room by its status. It took no turn for that, so it looks for room before it asks for a
+    turn: else its reason would change with every pass, for ever.
     """
     said = {each["type"]: each["reason"] for each in status.get("conditions") or ()}
     return said.get(ROLLED_OUT) == Reason.WAITING_FOR_ROOM

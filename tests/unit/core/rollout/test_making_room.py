@@ -108,7 +108,7 @@ def test_who_waits_for_a_turn_does_not_ask() -> None:
 
 
 def test_who_waits_for_room_waits_for_a_turn_when_there_is_room() -> None:
-    """Others have the turn meanwhile. It does not say the one and the other by turns."""
+    """Others have the turn meanwhile. Its reason does not change with every pass."""
     world = with_other_nodes()
     world.room = lambda _: TAKEN
     moved(world)
