@@ -14,7 +14,7 @@ from ome_operator.controllers.base import Core
 from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.reconciler import InferenceServiceReconciler, another
 from ome_operator.core.observed.objects import Ref
-from ome_operator.core.plan import Apply, Look, Plan
+from ome_operator.core.plan import Apply, Plan, RoomCheck
 from ome_operator.kube.errors import Forbidden, Invalid, KubeError, TooMany
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.settings import Settings
@@ -80,7 +80,7 @@ async def test_what_is_due_at_once_waits_where_its_status_cannot_be_written() ->
 
 async def test_nothing_is_carried_out_before_it_is_known_what_is_free() -> None:
     """What goes already would come back, and go anew when there is an answer, for ever."""
-    plans, api = [Plan(look=(Look("r.room", ()),), apply=applies("Service")), Plan()], FakeApi()
+    plans, api = [Plan(look=(RoomCheck("r.room", ()),), apply=applies("Service")), Plan()], FakeApi()
     cluster = makers.cluster({"kind": "InferenceService", **makers.BODY})
     made: Any = InferenceServiceReconciler
     core = Core(sync=lambda *_: plans.pop(0))
