@@ -23,9 +23,8 @@ from ome_operator.core.reasons import ANOTHER, ORDER, READY, ROLLED_OUT, Reason
 from ome_operator.core.recovery.recover import recover
 from ome_operator.core.report import report
 from ome_operator.core.resolve.inputs import resolve
-from ome_operator.core.rollout import progress_deadline, revisions, shared_edits
+from ome_operator.core.rollout import making_room, progress_deadline, revisions, shared_edits
 from ome_operator.core.rollout.intent import Intent, choose
-from ome_operator.core.rollout.making_room import with_room
 from ome_operator.core.rollout.placing import place
 from ome_operator.core.rollout.replicas import replica_counts
 from ome_operator.core.rollout.step import decide, without
@@ -85,7 +84,8 @@ def _decide(snapshot: Snapshot, as_written: InferenceService, *, frozen: bool) -
     # How many groups does each slice have now, and how many may it have after this pass?
     counts = replica_counts(snapshot, intent)
     ahead = _ahead(snapshot, intent, pending)
-    intent = intent if ahead else with_room(snapshot, intent, counts.bounds)
+    if not ahead or making_room.waited(service.status):
+        intent = making_room.with_room(snapshot, intent, counts.bounds)
     step = decide(service.name, intent.target, snapshot.slices, intent.gate, counts, ahead)
     # Which of the wanted groups wait for nodes?
     placing = place(snapshot, intent, step, held=frozen)

@@ -96,7 +96,7 @@ class World:
         for look in plan.look:
             self.checks[look.key] = self.room(look.needs)
         stored = [self._apply(one) for one in plan.first]
-        if all(stored):
+        if all(stored) and not plan.look:  # nothing is done or said before that is answered
             for one in plan.apply:
                 self._apply(one)
             for create in plan.create:
@@ -113,7 +113,8 @@ class World:
                 routing.a_route_leads_to_what_serves(self.children, self.pods.values())
             for recycle in plan.recycle:
                 self._recycle(recycle)
-        self.service = replace(self.service, status=plan.status)
+        if not plan.look:
+            self.service = replace(self.service, status=plan.status)
 
     def _apply(self, one: Apply) -> bool:
         key = one.manifest["kind"], one.manifest["metadata"]["name"]

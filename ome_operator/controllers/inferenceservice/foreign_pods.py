@@ -19,7 +19,7 @@ KEPT = 300.0
 FRESH = 10.0
 """Seconds in which nothing is read again: a pass may come again before its status tells that the try is over."""
 MOST = 100
-"""Nodes that are read after a try."""
+"""Nodes that are read after a try, and at once."""
 ENDED = ("Succeeded", "Failed")
 
 
@@ -47,17 +47,19 @@ class ForeignPods:
         moved, self._moved = self._moved, set()
         return moved
 
-    async def read(self, nodes: Iterable[str]) -> None:
-        """Look at nodes; an API server that refuses costs the answer."""
+    async def read(self, nodes: Iterable[str]) -> bool:
+        """Look at nodes; an API server that refuses costs the answer. Whether there are more that nobody looked at."""
         read_lately = self._clock() + KEPT - FRESH
-        for node in [node for node in nodes if self._held.get(node, (0.0, {}))[0] < read_lately][:MOST]:
+        old = [node for node in nodes if self._held.get(node, (0.0, {}))[0] < read_lately]
+        for node in old[:MOST]:
             try:
                 pods = await self._client.list_objects("Pod", field_selector=f"spec.nodeName={node}")
             except KubeError as error:
                 logger.info("cannot read the pods of node %s: %s", node, error)
-                return
+                return False
             self._held[node] = self._clock() + KEPT, held(pods, self._counted)
             self._moved.add(node)
+        return len(old) > MOST
 
 
 def held(pods: Iterable[Mapping[str, Any]], counted: Callable[[str], bool]) -> Mapping[str, int]:

@@ -1,12 +1,12 @@
 """What is free on the nodes, kept by difference: a node is looked at again when it, or a pod there, has changed."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.occupancy import PodOrigin
 from ome_operator.controllers.inferenceservice.foreign_pods import ForeignPods
-from ome_operator.core.observed.objects import Node
+from ome_operator.core.observed.objects import Node, Ref
 from ome_operator.core.placement.demand import demand
 from ome_operator.core.placement.turns import less
 
@@ -42,19 +42,17 @@ class FreeRoom:
         self.version += bool(moved)
         return self._free
 
-    def without(self, namespace: str, service: str, *, strangers: bool) -> Mapping[str, Node]:
-        """As it would be without the pods of a service; and without what strangers held when somebody looked."""
-        free, nodes = self.nodes(), self._cluster.deps().nodes
-        other = {pod.node for pod in self._cluster.pods_of(namespace, service)} | (
-            set() if strangers else self._foreign.known()
-        )
-        but = namespace, service
+    def without(self, services: Iterable[Ref], *, strangers: bool) -> Mapping[str, Node]:
+        """As it would be without the pods of some services; and without what strangers held when somebody looked."""
+        free, nodes, but = self.nodes(), self._cluster.deps().nodes, {(ref.namespace, ref.name) for ref in services}
+        other = set() if strangers else self._foreign.known()
+        other |= {pod.node for each in but for pod in self._cluster.pods_of(*each)}
         return {**free, **{name: less(nodes[name], self._held(name, but, strangers)) for name in other & nodes.keys()}}
 
-    def _held(self, node: str, but: tuple[str, str] | None = None, strangers: bool = True) -> Mapping[str, int]:
+    def _held(self, node: str, but: Collection[tuple[str, str]] = (), strangers: bool = True) -> Mapping[str, int]:
         held = Counter(self._foreign.on(node) if strangers else {})
         for made, count in self._cluster.occupancy.on(node).items():
-            if (made.namespace, made.service) == but:
+            if (made.namespace, made.service) in but:
                 continue
             for resource, amount in self._asked(node, made):
                 held[resource] += amount * count

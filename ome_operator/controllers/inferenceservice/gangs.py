@@ -23,6 +23,8 @@ from ome_operator.core.status import conditions as cond
 
 TICK = 5
 """Seconds after which turns are decided anew though nothing has changed but the time."""
+LOOKS = 10
+"""So often strangers are read on further nodes (`foreign_pods.MOST` each), until those that were read have room."""
 NOTHING = Turns({}, {})
 
 
@@ -39,6 +41,8 @@ class Gangs:
         self._stamp: tuple[int, int, int] = (-1, 0, 0)
         self._found = NOTHING
         self._words: dict[Needs, str] = {}
+        self._going: dict[Ref, Needs] = {}
+        """What services were told that there is room for, and have no claim to yet: what serves there is still going."""
 
     def turn(self, ref: Ref, status: Mapping[str, Any], now: datetime) -> Turn:
         """What a service with this status is told."""
@@ -58,8 +62,12 @@ class Gangs:
         self._granted[ref] = waited, found.granted[mine.key]
         return Turn(found.granted[mine.key], rivals)
 
-    def tell(self, ref: Ref, claim: Claim | None) -> None:
-        """What a service wants now. Another claim, or none any more, may be the turn of those that wait."""
+    def tell(self, ref: Ref, claim: Claim | None, *, moves: bool = False) -> None:
+        """What a service wants now. Another claim, or none any more, may be the turn of those that wait. `moves`: whether
+        it may still be making room for what it was told that there is room for.
+        """
+        if claim is not None or not moves:
+            self._going.pop(ref, None)
         before = self._claims.pop(ref, None)
         if claim is not None:
             self._claims[ref] = claim
@@ -97,14 +105,30 @@ class Gangs:
         """What keeps pods of a service from room on nodes, with what its own pods would give up; "" where nothing does. What
         strangers hold is read live, also where it is remembered: they may have gone.
         """
-        others = [claim for other, claim in self._claims.items() if other != ref]
-        free = self._room.without(ref.namespace, ref.name, strangers=False)
-        if has_room(needs, others, free):
-            await self._foreign.read(roomy(needs, free))
-            free = self._room.without(ref.namespace, ref.name, strangers=True)
-            if has_room(needs, others, free):
+        free = self._room.without([ref], strangers=False)
+        if self._has_room(ref, needs, strangers=False):
+            seem = tuple(roomy(needs, free))
+            for _ in range(LOOKS):
+                more = await self._foreign.read(seem)
+                free = self._room.without([ref], strangers=True)
+                sure = {name: node for name, node in free.items() if name in self._foreign.known()}
+                if not more or has_room(needs, (), sure):
+                    break
+            if self._has_room(ref, needs, strangers=True):
+                self._going[ref] = needs
                 return ""
+        self._going.pop(ref, None)
         return without_room(needs, self._cluster.deps().nodes, free, partial(self._holders, f"{ref.namespace}/{ref.name}"))
+
+    def _has_room(self, ref: Ref, needs: Needs, *, strangers: bool) -> bool:
+        """Whether pods of a service find room as it is, and beside what others go to, as it will be when these have gone."""
+        claims = [claim for other, claim in self._claims.items() if other != ref]
+        if not has_room(needs, claims, self._room.without([ref], strangers=strangers)):
+            return False
+        others = {other: wanted for other, wanted in self._going.items() if other != ref}
+        going = [Claim(other.name, wanted, trying=True, serves=True) for other, wanted in others.items()]
+        then = self._room.without([ref, *others], strangers=strangers)
+        return not going or has_room(needs, [*claims, *going], then)
 
     def _turns(self, now: datetime) -> Turns:
         """Whose turn it is; who has it is woken."""

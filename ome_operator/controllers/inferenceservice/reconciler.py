@@ -102,15 +102,15 @@ class InferenceServiceReconciler:
         for _ in range(ROUNDS):
             result.status_changed = False
             plan, anew = self._plan(resource, memory, result), partial(self._braked, ref, self._cluster.brake(resource))
-            await self._executor.effects(plan, Execution(resource, memory, tried, result, self._clock, anew))
-            if plan.claim is not None:
-                await self._gangs.look(plan.claim)
-            for look in plan.look:
-                memory.found_room(look.key, await self._gangs.room(ref, look.needs), self._clock())
-                result.status_changed = True
-            await self._inspect_missing_pods(resource, memory, plan, result)
-            await self._inspect_starting_pods(resource, memory, result)
-            self._log_deeds(ref, result)
+            if plan.look:
+                await self._look(ref, memory, plan, result)
+            else:
+                await self._executor.effects(plan, Execution(resource, memory, tried, result, self._clock, anew))
+                if plan.claim is not None:
+                    await self._gangs.look(plan.claim)
+                await self._inspect_missing_pods(resource, memory, plan, result)
+                await self._inspect_starting_pods(resource, memory, result)
+                self._log_deeds(ref, result)
             if not result.status_changed:
                 break
             resource = self._cluster.find(ref)
@@ -121,6 +121,14 @@ class InferenceServiceReconciler:
         return not memory.bug
 
     # --- asking -----------------------------------------------------------------------------------------------------
+
+    async def _look(self, ref: Ref, memory: ServiceMemory, plan: Plan, result: Result) -> None:
+        """Read what a plan wants to know of the nodes. Nothing of it is carried out before: a leader that is marked to go,
+        for longer than an answer counts, would serve again, and be marked anew, for ever.
+        """
+        for look in plan.look:
+            memory.found_room(look.key, await self._gangs.room(ref, look.needs), self._clock())
+        result.status_changed = True
 
     def _plan(self, resource: Resource, memory: ServiceMemory, result: Result) -> Plan:
         now = self._wall()
@@ -136,7 +144,7 @@ class InferenceServiceReconciler:
             self.flight.ended(resource.ref, ear, now, plan)
             self._tell_waves(resource, plan)
             self._cluster.waits_for_nodes(resource.ref, plan.nodes)
-            self._gangs.tell(resource.ref, plan.claim)
+            self._gangs.tell(resource.ref, plan.claim, moves=plan.nodes)
         except Exception as error:
             traceback = repr(error) != memory.bug
             memory.bug = repr(error)

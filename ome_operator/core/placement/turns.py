@@ -94,8 +94,10 @@ def roomy(needs: Needs, free: Nodes) -> Iterator[str]:
 
 
 def has_room(needs: Needs, claims: Iterable[Claim], free: Nodes) -> bool:
-    """Whether pods find a place now, beside what is promised to those who try."""
-    promised, blocked = _promised([claim for claim in claims if claim.trying], free)
+    """Whether pods find a place now, beside what is promised to those who try. Pods that hold no node, and are there to be
+    seen only, make way as soon as others ask for the nodes.
+    """
+    promised, blocked = _promised([claim for claim in claims if claim.trying and (claim.serves or claim.since)], free)
     ground = Ground(_without(free, blocked))
     return bool(ground.nodes) and fits(beside(promised, _plain(needs)), ground)
 

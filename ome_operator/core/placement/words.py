@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from ome_operator.core.observed.objects import Node
-from ome_operator.core.placement.fit import Ground, Need, Needs, Nodes, amount, compared, fits, merged, title
+from ome_operator.core.placement.fit import Ground, Need, Needs, Nodes, amount, compared, fits, lacks, merged, title
 from ome_operator.core.placement.packing import most
 
 NAMED = 3
@@ -27,7 +27,7 @@ def awaited(needs: Needs, nodes: Nodes, free: Nodes, holders: Holders) -> str:
 
 def without_room(needs: Needs, nodes: Nodes, free: Nodes, holders: Holders) -> str:
     """Why pods that the nodes can hold find no room: "decode needs 12 nodes with 8 free GPUs: 3 are free"."""
-    if found := compared(needs, nodes):
+    if found := lacks(needs, nodes):
         return "; ".join(lack.sentence for lack in found)
     here, there = Ground(nodes), Ground(free)
     alike = merged(tuple(need._replace(apart=()) for need in needs if need.pods))

@@ -59,14 +59,14 @@ def fitting(
         return Fitting(advice=(_unseen(target),) if others else ())
     namespace = snapshot.service.namespace
     found = lacks(needs(roles, wanted, namespace, weights), deps.nodes)
-    if not others:
+    if not (others and deps.nodes):
         return Fitting(found, asked=True)
     known = {name: stored(data.get(name) or {}) for name in snapshot.slices}
     part = _part([*others, mine], known, groups)
     least = {name: min(count, max(1, ceil(count * part))) for name, count in wanted.items()}
     asked, lasting = needs(roles, least, namespace, weights), bool(mine.workloads) or _ends(snapshot, others)
     held = bool(found) and bool(lacks(asked, deps.nodes, lasting))
-    moves = part > 0 and not (held or lasting) and not _stays(asked, roles, others, known, deps.nodes)
+    moves = part > 0 and not (held or mine.workloads) and not _stays(asked, roles, others, known, deps.nodes, lasting)
     return Fitting(found, held, asked=True, moves=asked if moves else ())
 
 
@@ -109,9 +109,10 @@ def _stays(
     slices: Iterable[Slice],
     roles: Mapping[str, Mapping[str, Stored]],
     nodes: Mapping[str, Node],
+    lasting: bool,
 ) -> bool:
     """Whether pods of the target find a place where these slices are, in the room that their pods give up. True as well
-    where others place them, in ways of their own.
+    where others place them, in ways of their own. `lasting`: as in `lacks`.
     """
     given: dict[str, Counter[str]] = {}
     for found in slices:
@@ -122,7 +123,7 @@ def _stays(
                 given.setdefault(pod.node, Counter()).update(dict(demand(workload["spec"]["template"], True).requests))
     freed = {name: nodes[name]._replace(room=tuple(amounts.items())) for name, amounts in given.items()}
     templates = (work["spec"]["template"] for role in target.values() for work in (role.leader, role.worker) if work)
-    return any(map(elsewhere, templates)) or bool(freed and fits(asked, Ground(freed)))
+    return any(map(elsewhere, templates)) or bool(freed and fits(asked, Ground(freed, lasting)))
 
 
 def needs(roles: Mapping[str, Stored], groups: Mapping[str, int], namespace: str, weights: bool) -> Needs:

@@ -3,16 +3,26 @@
 Asked last of all, because the answer is true for seconds: when the revision is accepted and it is its turn.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from ome_operator import keys
 from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.plan import RoomCheck
-from ome_operator.core.reasons import Reason
+from ome_operator.core.reasons import ROLLED_OUT, Reason
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.planner import Bounds
 from ome_operator.core.rollout.step import Gate
 from ome_operator.names import digest
+
+
+def waited(status: Mapping[str, Any]) -> bool:
+    """Whether a service waits for room by its status. It took no turn for that, so it looks for room before it asks for a
+    turn: else its reason would change with every pass, for ever.
+    """
+    said = {each["type"]: each["reason"] for each in status.get("conditions") or ()}
+    return said.get(ROLLED_OUT) == Reason.WAITING_FOR_ROOM
 
 
 def with_room(snapshot: Snapshot, intent: Intent, bounds: Bounds) -> Intent:

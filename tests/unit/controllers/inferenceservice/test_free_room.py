@@ -8,7 +8,7 @@ from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.occupancy import Occupancy
 from ome_operator.controllers.inferenceservice.foreign_pods import ForeignPods
 from ome_operator.controllers.inferenceservice.free_room import FreeRoom
-from ome_operator.core.observed.objects import Child, Deps, Node, Pod
+from ome_operator.core.observed.objects import Child, Deps, Node, Pod, Ref
 from tests.support.fake_api import FakeApi
 from tests.unit.core.rollout.makers import pod
 
@@ -137,6 +137,6 @@ async def test_what_is_free_without_the_pods_of_a_service() -> None:
     assert free(made) == {"n1": 4, "n2": 8}
     await foreign.read(["n1", "n2"])
     for strangers, left in ((True, {"n1": 5, "n2": 7}), (False, {"n1": 6, "n2": 8})):
-        without = made.without(mine.namespace, mine.service, strangers=strangers)
+        without = made.without([Ref("InferenceService", mine.namespace, mine.service)], strangers=strangers)
         assert {name: dict(node.room)[GPU] for name, node in without.items()} == left
     assert free(made) == {"n1": 3, "n2": 7}, "nothing is changed"

@@ -14,7 +14,7 @@ from ome_operator.controllers.base import Core
 from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.reconciler import InferenceServiceReconciler, another
 from ome_operator.core.observed.objects import Ref
-from ome_operator.core.plan import Apply, Plan
+from ome_operator.core.plan import Apply, Plan, RoomCheck
 from ome_operator.kube.errors import Forbidden, Invalid, KubeError, TooMany
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.settings import Settings
@@ -76,6 +76,17 @@ async def test_what_is_due_at_once_waits_where_its_status_cannot_be_written() ->
     assert queue.depth == 0
     now = 30.0
     assert queue.depth == 1
+
+
+async def test_nothing_is_carried_out_before_it_is_known_what_is_free() -> None:
+    """What goes already would come back, and go anew when there is an answer, for ever."""
+    plans, api = [Plan(look=(RoomCheck("r.room", ()),), apply=applies("Service")), Plan()], FakeApi()
+    cluster = makers.cluster({"kind": "InferenceService", **makers.BODY})
+    made: Any = InferenceServiceReconciler
+    core = Core(sync=lambda *_: plans.pop(0))
+    services = made(cluster, api, Executor(api, cluster, 1.0), makers.queue(), Settings(), lambda: WRITTEN, core)
+    await services.reconcile(SERVICE)
+    assert plans == [] and "Service" not in api.kinds("apply")
 
 
 @pytest.mark.parametrize("rests", [True, False])

@@ -95,6 +95,7 @@ def test_a_node_that_comes_lets_it_go_on() -> None:
 @pytest.mark.parametrize("how", ["annotation", "no nodes are read", "no node is known"])
 def test_what_is_unknown_or_ignored_closes_no_gate(how: str) -> None:
     world = serving()
+    world.room = lambda _: pytest.fail("nobody has to look")
     moved(world)
     if how == "annotation":
         world.edit(replace(world.service, annotations={keys.IGNORE_FIT: "true"}))

@@ -107,23 +107,76 @@ def test_who_waits_for_a_turn_does_not_ask() -> None:
     assert world.condition("RolledOut")["reason"] == "WaitingForTurn"
 
 
+def test_who_waits_for_room_waits_for_a_turn_when_there_is_room() -> None:
+    """Others have the turn meanwhile. Its reason does not change with every pass."""
+    world = with_other_nodes()
+    world.room = lambda _: TAKEN
+    moved(world)
+    world.edit(deps=deps(replace(SHAPE, image="b"), found={**nodes(8), **OTHER}))
+    world.settle()
+    world.may_roll = False
+    for room, reason in ((TAKEN, "WaitingForRoom"), ("", "WaitingForTurn")):
+        world.room, world.checks = lambda _, said=room: said, _asked_anew(world)
+        plan = world.settle()
+        assert world.condition("RolledOut")["reason"] == reason and plan.rolls == (reason == "WaitingForTurn")
+    world.may_roll = True
+    world.settle()
+    assert world.condition("RolledOut")["status"] == "True"
+
+
 @pytest.mark.parametrize("begun", [True, False], ids=["with a new group", "with none yet"])
 def test_room_that_is_lost_half_way(begun: bool) -> None:
     """What has begun goes on. While nothing of the new slice exists, what has gone of the old comes back."""
     shape = replace(SHAPE, size=1, engines=4, decoders=4)
     world = with_other_nodes(shape)
     before = world.alive()
-    written = shape.service().spec.model_dump(by_alias=True, exclude_none=True)
-    written["decoder"] |= ASKED
-    world.edit(parts.service(written))
+    _decoders_elsewhere(world, shape)
     while not (_new(world) if begun else len(world.alive()) < len(before)):
         world.run(1)
-    world.room, world.checks = lambda _: TAKEN, {key: why for key, why in world.checks.items() if ".room." not in key}
+    world.room, world.checks = lambda _: TAKEN, _asked_anew(world)
     world.settle()
     assert world.condition("RolledOut")["reason"] == ("Complete" if begun else "WaitingForRoom")
     assert len(world.alive()) == 9 and bool(_new(world)) == begun
 
 
+@pytest.mark.parametrize("strategy", ["", "recreate"])
+def test_an_answer_counts_for_less_time_than_a_group_needs_to_go(strategy: str) -> None:
+    """A leader serves no new requests for 15 s before it is stopped; a router may need longer."""
+    shape = replace(SHAPE, size=1, engines=4, decoders=4, strategy=strategy)
+    world = with_other_nodes(shape)
+    _decoders_elsewhere(world, shape)
+    for _ in range(100):
+        world.carry_out(world.sync())
+        world.run(1)
+        world.checks = _asked_anew(world)
+    assert world.condition("RolledOut")["status"] == "True" and len(_new(world)) == 4
+
+
+def test_a_pod_that_happens_to_end_is_no_reason_not_to_look() -> None:
+    shape = replace(SHAPE, size=1, engines=4, decoders=4, strategy="recreate")
+    world = with_other_nodes(shape)
+    world.room = lambda _: TAKEN
+    world.lose(next(name for name in world.alive(keys.DECODER)))
+    pods = world.alive()
+    _decoders_elsewhere(world, shape)
+    world.settle()
+    assert world.condition("RolledOut")["reason"] == "WaitingForRoom"
+    assert pods.items() <= world.alive().items()
+
+
+def _asked_anew(world: World) -> dict[str, str]:
+    """What was asked, without what counts for seconds only."""
+    return {key: why for key, why in world.checks.items() if ".room." not in key}
+
+
+def _decoders_elsewhere(world: World, shape: Shape) -> None:
+    """Somebody edits the decoders so that they ask for other nodes."""
+    written = shape.service().spec.model_dump(by_alias=True, exclude_none=True)
+    written["decoder"] |= ASKED
+    world.edit(parts.service(written))
+
+
 def _new(world: World) -> list[str]:
-    """Pods of decoders on the nodes that the service is to go to."""
-    return [name for name, pod in world.pods.items() if pod.node in OTHER]
+    """Pods of the new revision on the nodes that the service is to go to."""
+    newest = world.service.status["revision"][-8:]
+    return [name for name, pod in world.pods.items() if pod.node in OTHER and pod.labels[keys.REVISION] == newest]
