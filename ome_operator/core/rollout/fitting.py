@@ -30,7 +30,7 @@ class Fitting(NamedTuple):
     """Whether this rests on which nodes there are."""
     advice: tuple[str, ...] = ()
     moves: Needs = ()
-    """Its pods, as many as are on nodes now, where something serves that has no room for them on its own nodes; else ()."""
+    """Its pods, as many as are on nodes now, where what serves has no room for them on its own nodes; else ()."""
 
     @property
     def sentence(self) -> str:
@@ -66,7 +66,8 @@ def fitting(
     least = {name: min(count, max(1, ceil(count * part))) for name, count in wanted.items()}
     asked, lasting = needs(roles, least, namespace, weights), bool(mine.workloads) or _ends(snapshot, others)
     held = bool(found) and bool(lacks(asked, deps.nodes, lasting))
-    moves = part > 0 and not (held or mine.workloads) and not _stays(asked, roles, others, known, deps.nodes, lasting)
+    asks = part > 0 and not (held or mine.workloads) and any(_serves(known[found.revision], found) for found in others)
+    moves = asks and not _stays(asked, roles, others, known, deps.nodes, lasting)
     return Fitting(found, held, asked=True, moves=asked if moves else ())
 
 
@@ -92,6 +93,11 @@ def _part(slices: Iterable[Slice], roles: Mapping[str, Mapping[str, Stored]], gr
             there[name] = there.get(name, 0) + len(members.existing(name, found))
     shares = [Fraction(have[name], groups.get(name, there[name])) for name in have if groups.get(name, there[name])]
     return min(shares, default=Fraction(0))
+
+
+def _serves(roles: Mapping[str, Stored], found: Slice) -> bool:
+    """Whether a slice has a ready group of every role: what serves nobody is not kept, for the edit may mend it."""
+    return bool(roles) and all(members.ready_groups(name, role.size, found) for name, role in roles.items())
 
 
 def _ends(snapshot: Snapshot, others: Iterable[Slice]) -> bool:

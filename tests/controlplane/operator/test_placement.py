@@ -94,16 +94,16 @@ def test_what_strangers_hold_is_read_where_a_try_failed(gangs: Rig, namespace: s
 def test_nothing_is_torn_down_for_nodes_that_others_hold(rig: Rig, namespace: str) -> None:
     """The nodes exist, and pods of strangers hold one of them: it is read live, and the service goes when they are gone."""
     runtime, nodes = f"moves-{namespace}", [node["metadata"]["name"] for node in rig.all("Node", "")]
-    rig.create(yamls.runtime(runtime, size=2, gpus=8, router=False))
+    rig.create(yamls.runtime(runtime, size=2, gpus=8))
     for node in nodes[-2:]:
         rig.patch("Node", "", node, {"metadata": {"labels": {POOL: "moves"}}})
     box = {"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "8"}}}
     spec = {"containers": [box], "nodeSelector": {"kubernetes.io/hostname": nodes[-1]}}
     rig.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "theirs", "namespace": namespace}, "spec": spec})
     rig.wait("it is there", lambda: (rig.get("Pod", namespace, "theirs") or {}).get("spec", {}).get("nodeName"))
-    rig.create(yamls.service(namespace, "kimi", runtime, "engine"))
+    rig.create(yamls.service(namespace, "kimi", runtime))
     rig.ready(namespace, "kimi", 60)
-    ours = f"{keys.SERVICE}=kimi"
+    ours = f"{keys.SERVICE}=kimi,{keys.COMPONENT}=engine"
     before = {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace, ours)}
     rig.patch("InferenceService", namespace, "kimi", {"spec": {"engine": {"nodeSelector": {POOL: "moves"}}}})
     free = "engine needs 2 nodes with 8 free GPUs: 1 is free, 1 is held by others"

@@ -180,3 +180,15 @@ def _new(world: World) -> list[str]:
     """Pods of the new revision on the nodes that the service is to go to."""
     newest = world.service.status["revision"][-8:]
     return [name for name, pod in world.pods.items() if pod.node in OTHER and pod.labels[keys.REVISION] == newest]
+
+
+def test_what_serves_nobody_makes_room_unasked() -> None:
+    """The edit may mend it: a service that never came up must not wait for the nodes of others with what it has."""
+    world = with_other_nodes()
+    world.healthy = lambda _: False
+    for pod in world.pods.values():
+        pod.ready = False
+    world.room = lambda _: pytest.fail("there is nothing to keep")
+    moved(world)
+    world.run(30)
+    assert world.condition("RolledOut")["reason"] != "WaitingForRoom"
