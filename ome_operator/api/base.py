@@ -107,6 +107,7 @@ class Spec(BaseModel):
         strict=True,
         extra="ignore",
         protected_namespaces=(),
+        defer_build=True,  # parts are built into the kinds that are parsed: each by itself would be a third of a start
     )
 
     RULES: ClassVar[tuple[Rule, ...]] = ()

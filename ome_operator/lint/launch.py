@@ -71,8 +71,8 @@ class Launch:
         """The last argument that means this flag, by whatever name the version calls it; None without."""
         flag = self._flag(name)
         wanted = flag.name if flag is not None else name
-        found = [given for given in self.arguments if (given.flag.name if given.flag else given.word) == wanted]
-        return found[-1] if found else None
+        same = (given for given in reversed(self.arguments) if (given.flag.name if given.flag else given.word) == wanted)
+        return next(same, None)
 
     def _flag(self, name: str) -> Flag | None:
         return self.read_as.flags.get(name) if self.read_as is not None else None

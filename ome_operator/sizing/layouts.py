@@ -1,7 +1,7 @@
 """The layouts that can work for a model, a GPU and a number of nodes, best first."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -86,8 +86,9 @@ def layouts(ask: Ask, c: Constants) -> list[Layout]:
     """All that can work and do what was asked, best first; RefusedError where there is none."""
     check(ask)
     splits = list(_splits(ask.nodes))
-    prefills = {nodes: _undominated(ask, PREFILL, nodes, c) for nodes in {p for p, _ in splits}}
-    decodes = {nodes: _undominated(ask, DECODE, nodes, c) for nodes in {d for _, d in splits}}
+    reads, answers = _room_for(ask.place, PREFILL), _room_for(ask.place, DECODE)
+    prefills = {nodes: _undominated(ask, PREFILL, nodes, reads, c) for nodes in {p for p, _ in splits}}
+    decodes = {nodes: _undominated(ask, DECODE, nodes, answers, c) for nodes in {d for _, d in splits}}
     found: list[Layout] = []
     missed: list[Layout] = []
     for p, d in splits:
@@ -97,7 +98,7 @@ def layouts(ask: Ask, c: Constants) -> list[Layout]:
                 if state is None:
                     continue
                 (found if _good(ask, state) else missed).append(Layout(prefill, decode, state))
-    for both in _sides(ask, BOTH, ask.nodes):
+    for both in _sides(ask, ask.nodes, _room_for(ask.place, BOTH)):
         state = _together(ask, both, c)
         if state is not None:
             (found if _good(ask, state) else missed).append(Layout(None, both, state))
@@ -159,11 +160,17 @@ def _cuts(widths: Iterable[int], size: int) -> bool:
     return all(width % size == 0 and width // size % 128 == 0 for width in widths)
 
 
-def _sides(ask: Ask, stage: str, nodes: int) -> list[Side]:
+def _room_for(place: ServingStack, stage: str) -> Callable[[Worker], Fit]:
+    """How a worker fits, found once for all numbers of nodes."""
+    part = share(place, stage)
+    return cache(lambda worker: fit(place.shape, place.gpu, worker, stage, part))
+
+
+def _sides(ask: Ask, nodes: int, fits: Callable[[Worker], Fit]) -> list[Side]:
     place, gpus = ask.place, nodes * ask.per_node
     out = []
     for worker in workers(place, gpus):
-        found = fit(place.shape, place.gpu, worker, stage, share(place, stage))
+        found = fits(worker)
         if found.missing <= 0:
             out.append(Side(nodes, Role(gpus // worker.gpus, worker), found, place.shape.experts))
     return out
@@ -175,9 +182,9 @@ def share(place: ServingStack, stage: str) -> float:
     return chosen.shares.get(stage, chosen.shares["default"])
 
 
-def _undominated(ask: Ask, stage: str, nodes: int, c: Constants) -> list[Side]:
+def _undominated(ask: Ask, stage: str, nodes: int, fits: Callable[[Worker], Fit], c: Constants) -> list[Side]:
     """Those of which no other is better in everything."""
-    sides = _sides(ask, stage, nodes)
+    sides = _sides(ask, nodes, fits)
     costs = [_costs(ask, stage, side, c) for side in sides]
     keep = []
     for at, mine in enumerate(costs):
@@ -239,7 +246,7 @@ def _good(ask: Ask, state: SteadyState) -> bool:
 def _why(ask: Ask, missed: Sequence[Layout]) -> str:
     """Why there is no layout, and the smallest change."""
     name, title = ask.place.shape.name, ask.place.gpu.name.upper()
-    if not _sides(ask, BOTH, ask.nodes):
+    if not _sides(ask, ask.nodes, _room_for(ask.place, BOTH)):
         return _short(ask)
     if missed:
         fastest = min(missed, key=lambda layout: max(layout.state.ttft / ask.ttft, layout.state.tpot / ask.tpot))

@@ -49,8 +49,11 @@ def fit(shape: Shape, gpu: Gpu, worker: Worker, stage: str, share: float = SHARE
     tries = [
         (copies, part) for copies in range(spare, -1, -1) for part in (share, *(more for more in SHARES if more > share))
     ]
-    found = [_fit(shape, gpu, worker, stage, part, copies) for copies, part in tries]
-    return next((each for each in found if each.missing <= 0), found[-1])
+    for copies, part in tries:
+        found = _fit(shape, gpu, worker, stage, part, copies)
+        if found.missing <= 0:
+            break
+    return found
 
 
 def _fit(shape: Shape, gpu: Gpu, worker: Worker, stage: str, share: float, spare: int) -> Fit:

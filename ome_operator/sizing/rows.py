@@ -5,6 +5,7 @@ import io
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from ome_operator.sizing import gpus, shapes
 from ome_operator.sizing.ask import hit
@@ -86,11 +87,11 @@ def engine(name: str) -> str:
     return _SAME.get(low, low)
 
 
-def shipped() -> list[Row]:
-    """The rows that the constants are fitted on."""
+@cache
+def shipped() -> tuple[Row, ...]:
+    """The rows that the constants are fitted on. Every answer asks for them, to say how far it may be off."""
     text = package_data.text("ome_operator.sizing", "calibration.csv")
-    found = list(read(text, "calibration.csv"))
-    return [row for row in found if isinstance(row, Row)]
+    return tuple(row for row in read(text, "calibration.csv") if isinstance(row, Row))
 
 
 def read(text: str, name: str) -> Iterator[Row | tuple[str, str]]:

@@ -5,9 +5,9 @@ import json
 import re
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import fields, is_dataclass, replace
 from datetime import timedelta
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -81,12 +81,18 @@ class _Everywhere(dict[str, frozenset[str]]):
 
 def fresh(bodies: Bodies) -> str:
     """The first pass, and how groups that fail are treated."""
-    service, deps = parsed(bodies)
-    plan = sync(service, deps, Observed(), START)
+    service, deps, plan = _first(json.dumps(bodies))
     runtime = deps.runtimes[Ref("ClusterServingRuntime", "", "rt")]
     assert isinstance(runtime, Runtime)
     failing = [policy(service, runtime, component) for component in (keys.ENGINE, keys.DECODER)]
     return f"{plain(plan)}{failing}"
+
+
+@lru_cache(maxsize=4)
+def _first(bodies: str) -> tuple[InferenceService, Deps, Plan]:
+    """The first pass: what it writes and the status that it tells are looked at one after the other."""
+    service, deps = parsed(json.loads(bodies))
+    return service, deps, sync(service, deps, Observed(), START)
 
 
 def later(before: Bodies, bodies: Bodies, *, ready: bool = True, edit: Bodies | None = None) -> str:
@@ -196,7 +202,7 @@ def status(part: str, bodies: Bodies) -> Mapping[str, Any]:
     """The status of an object."""
     item = parts.good(PARSED[part].parse(bodies[part]))
     if isinstance(item, InferenceService):
-        return sync(*parsed(bodies), Observed(), START).status
+        return _first(json.dumps(bodies))[2].status
     if isinstance(item, Runtime):
         return runtime_status(item, (), START)
     if isinstance(item, AcceleratorClass):
@@ -226,17 +232,33 @@ def plain(plan: Plan) -> str:
 
     Sentences that say of a field that it has no effect are left out, too, and how it stands to what it shares.
     """
-    said = asdict(replace(plan, status=unadvised(plan.status), stands={}))
-    mine = [item["manifest"] for part in ("first", "apply") for item in said[part]]
-    named = {item["metadata"]["labels"].get(keys.REVISION) for item in mine} - {None}
-    for item in mine:
-        item["metadata"].get("annotations", {}).pop(keys.HASH, None)
-        if item["kind"] == "ControllerRevision":
-            del item["data"]["inputs"]
-    for check in said["check"]:
-        named.add(check["revision"].partition(".")[0])
-        check["revision"] = ""
-    text = json.dumps(said, sort_keys=True, default=str)
+    said = _fields(replace(plan, status=unadvised(plan.status), stands={}))
+    named = {item.manifest["metadata"]["labels"].get(keys.REVISION) for item in (*plan.first, *plan.apply)} - {None}
+    named |= {check.revision.partition(".")[0] for check in plan.check}
+    for part in ("first", "apply"):
+        said[part] = [{**_fields(item), "manifest": _unnumbered(item.manifest)} for item in said[part]]
+    said["check"] = [replace(check, revision="") for check in plan.check]
+    text = json.dumps(said, sort_keys=True, default=_json)
     for name in named:
         text = text.replace(name, "REVISION")
     return text
+
+
+def _unnumbered(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """A manifest without digests and inputs."""
+    metadata = dict(manifest["metadata"])
+    if "annotations" in metadata:
+        metadata["annotations"] = {key: value for key, value in metadata["annotations"].items() if key != keys.HASH}
+    out = {**manifest, "metadata": metadata}
+    if manifest["kind"] == "ControllerRevision":
+        out["data"] = {key: value for key, value in manifest["data"].items() if key != "inputs"}
+    return out
+
+
+def _fields(item: Any) -> dict[str, Any]:
+    """The fields of a dataclass. `asdict` would copy all below, which takes longer than what made it."""
+    return {field.name: getattr(item, field.name) for field in fields(item)}
+
+
+def _json(value: Any) -> Any:
+    return _fields(value) if is_dataclass(value) else str(value)

@@ -5,6 +5,7 @@ service's life, a status, the Job of a benchmark, what an agent fetches, a colum
 another name or stores other inputs is no effect.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -209,7 +210,7 @@ _SEEN: dict[tuple[int, str], str] = {}
 
 def seen(look: Look, before: Bodies, bodies: Bodies) -> str:
     """The same look at the same bodies, taken once."""
-    key = id(look), yaml.dump(bodies, Dumper=yaml.CSafeDumper)
+    key = id(look), json.dumps(bodies)
     if key not in _SEEN:
         _SEEN[key] = look(before, bodies)
     return _SEEN[key]

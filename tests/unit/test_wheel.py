@@ -38,6 +38,22 @@ def leaves(group, before=()):
 print(json.dumps(list(leaves(typer.main.get_command(app)))))
 """
 """Every command that has none below it, as the installed package lists them."""
+TOLD = """
+import contextlib, io, json, sys
+from ome_operator.__main__ import main
+
+def told(words):
+    out, err, sys.argv, code = io.StringIO(), io.StringIO(), words, 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code
+    return code, out.getvalue(), err.getvalue()
+
+print(json.dumps([told(words) for words in json.loads(sys.argv[1])]))
+"""
+"""Commands one after the other in a process: code, output and errors of each."""
 
 
 def run(*words: object, **more: object) -> "subprocess.CompletedProcess[str]":
@@ -162,21 +178,32 @@ def documented(command: str) -> int:
     return 2 if {command, command.split()[0]} & names else 1
 
 
-@pytest.mark.parametrize("command", PARTS["cluster"])
-def test_a_cluster_that_refuses_is_said(installed: Installed, command: str) -> None:
-    """With a sentence and the documented exit code; a cluster that is not named, too."""
-    code = documented(command)
+@pytest.fixture(scope="module")
+def kimi(installed: Installed) -> Installed:
+    """With the folder that many commands read."""
     if not (installed.there / "kimi").exists():
         installed.ome("generate", PARTS["alone"]["generate"][0]["line"])
+    return installed
+
+
+@pytest.mark.parametrize("command", PARTS["cluster"])
+def test_a_cluster_that_refuses_is_said(kimi: Installed, command: str) -> None:
+    """With a sentence and the documented exit code."""
     for line in PARTS["cluster"][command]:
-        for kubeconfig, sentence in (
-            ("kubeconfig", "Cannot connect to host 127.0.0.1:1"),
-            ("none", "no connection to a cluster: "),
-        ):
-            done = installed.ome(command, line, KUBECONFIG=str(installed.there / kubeconfig))
-            assert (done.returncode, done.stdout) == (code, ""), (line, done.stderr)
-            last = done.stderr.splitlines()[-1]
-            assert sentence in done.stderr and last.endswith("."), (line, done.stderr)
+        done = kimi.ome(command, line)
+        assert (done.returncode, done.stdout) == (documented(command), ""), (line, done.stderr)
+        assert "Cannot connect to host 127.0.0.1:1" in done.stderr and done.stderr.endswith(".\n"), (line, done.stderr)
+
+
+def test_a_cluster_that_is_not_named_is_said(kimi: Installed) -> None:
+    """The same; in a process together, for each loads the same half second long."""
+    rows = [(command, line) for command, lines in PARTS["cluster"].items() for line in lines]
+    words = json.dumps([kimi.words(*row) for row in rows])
+    nowhere = {**kimi.environment, "KUBECONFIG": str(kimi.there / "none")}
+    done = run(kimi.bin / "python", "-c", TOLD, words, cwd=kimi.there, env=nowhere)
+    for (command, line), (code, out, said) in zip(rows, json.loads(done.stdout), strict=True):
+        assert (code, out) == (documented(command), ""), (command, line, said)
+        assert "no connection to a cluster: " in said and said.endswith(".\n"), (command, line, said)
 
 
 @pytest.mark.parametrize("command", PARTS["waiting"])

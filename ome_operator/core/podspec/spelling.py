@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
-from ome_operator.api import Component, InferenceService, PodPart, Runtime
+from ome_operator.api import Component, InferenceService, PodPart, Runtime, ServiceSpec
 from ome_operator.core.podspec.merge import FREE
 from ome_operator.util.memoize import memoize_by_identity
 
@@ -93,10 +93,15 @@ class _Field(NamedTuple):
         return f"{self.where} is no field of a pod: " + (f"did you mean {self.meant}?" if self.meant else "remove it")
 
 
-@memoize_by_identity(1024)
 def misspelled(service: InferenceService, runtime: Runtime | None) -> tuple[str, ...]:
     """A sentence for each field of a service and its runtime that is none, but is like a field that there is."""
-    fields = (field for field in _written(service, runtime) if field.candidates)
+    return _misspelled(service.spec, runtime)
+
+
+@memoize_by_identity(1024)
+def _misspelled(spec: ServiceSpec, runtime: Runtime | None) -> tuple[str, ...]:
+    """By what they are about: a service whose status alone is another has the same."""
+    fields = (field for field in _written(spec, runtime) if field.candidates)
     return tuple(field.sentence for field in fields if field.chain[-1] not in field.candidates and field.meant)
 
 
@@ -106,13 +111,13 @@ def translated(message: str, service: InferenceService, runtime: Runtime | None)
     The message as it is where it is about something else, or about what is not written (any more).
     """
     undeclared = {tuple(re.sub(r"\[[^]]*\]", "", path).split(".")) for path in _UNDECLARED.findall(message)}
-    found = [field.sentence for field in _written(service, runtime) if field.chain in undeclared] if undeclared else []
+    found = [field.sentence for field in _written(service.spec, runtime) if field.chain in undeclared] if undeclared else []
     return "; ".join(dict.fromkeys(found)) or message
 
 
-def _written(service: InferenceService, runtime: Runtime | None) -> Iterator[_Field]:
+def _written(spec: ServiceSpec, runtime: Runtime | None) -> Iterator[_Field]:
     """All fields of pods in the components of a service and in those of its runtime."""
-    for role, component in service.spec.components.items():
+    for role, component in spec.components.items():
         yield from _component(component, f"spec.{role}")
         if runtime is not None:
             yield from _component(getattr(runtime.spec, f"{role}_config"), f"runtime {runtime.name}: spec.{role}Config")

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ome_operator import keys
-from ome_operator.api import Component, InferenceService, Object, Runtime, migrate
+from ome_operator.api import Component, InferenceService, Object, Runtime, RuntimeSpec, ServiceSpec, Spec, migrate
 from ome_operator.core.resolve.no_effect import (
     ANNOTATIONS,
     FIELDS,
@@ -30,7 +30,6 @@ PARTS |= {f"{name}Config": name for name in PARTS} | {"predictor": keys.ENGINE}
 """Fields that are a component -> the component."""
 
 
-@memoize_by_identity(1024)
 def in_service(service: InferenceService, runtime: Runtime | None, exposed: bool) -> tuple[str, ...]:
     """The sentences of a service as it was written, and of the components that it has from its runtime.
 
@@ -38,29 +37,40 @@ def in_service(service: InferenceService, runtime: Runtime | None, exposed: bool
     """
     said = [*ignored(service, READ_WHERE_EXPOSED if exposed else NOTHING)]
     if runtime is not None:
-        tree = FIELDS[runtime.kind]
-        used = [f"{component}Config" for component in migrate(service.spec).components]
-        for name in used:
-            part = {name: getattr(runtime.spec, f"{name.removesuffix('Config')}_config")}
-            written = {key: value.dump() for key, value in part.items() if isinstance(value, Component)}
-            said += [f"runtime {runtime.name}: {told}" for told in _fields(written, {name: tree[name]}, "spec")]
+        said += _in_runtime(service.spec, runtime)
     return tuple(dict.fromkeys(said))
 
 
-@memoize_by_identity(2048)
+@memoize_by_identity(1024)
+def _in_runtime(spec: ServiceSpec, runtime: Runtime) -> tuple[str, ...]:
+    said: list[str] = []
+    tree = FIELDS[runtime.kind]
+    for name in [f"{component}Config" for component in migrate(spec).components]:
+        part = {name: getattr(runtime.spec, f"{name.removesuffix('Config')}_config")}
+        written = {key: value.dump() for key, value in part.items() if isinstance(value, Component)}
+        said += [f"runtime {runtime.name}: {told}" for told in _fields(written, {name: tree[name]}, "spec")]
+    return tuple(said)
+
+
 def ignored(item: Object[Any], more: frozenset[str] = NOTHING) -> tuple[str, ...]:
     """One sentence for each field and annotation of an object that has no effect; `more`: annotations that have."""
-    spec, tree = item.spec.dump(), FIELDS.get(item.kind, {})
-    said = list(_annotations(item.annotations, READ.get(item.kind, NOTHING) | more, ""))
-    if isinstance(item, InferenceService) and spec.get("predictor") and migrate(item.spec) is item.spec:
+    return _ignored(item.kind, item.spec, item.annotations, more)
+
+
+@memoize_by_identity(2048)
+def _ignored(kind: str, of: Spec, annotations: Mapping[str, str], more: frozenset[str]) -> tuple[str, ...]:
+    """By what they are about: a service whose status alone is another has the same."""
+    spec, tree = of.dump(), FIELDS.get(kind, {})
+    said = list(_annotations(annotations, READ.get(kind, NOTHING) | more, ""))
+    if isinstance(of, ServiceSpec) and spec.get("predictor") and migrate(of) is of:
         said.append(_sentence("spec.predictor", "spec.model, spec.runtime and spec.engine stand in its place"))
         del spec["predictor"]
     said += _fields(spec, tree, "spec")
     for name, component in PARTS.items():
         notes = (spec.get(name) or {}).get("annotations") if isinstance(spec.get(name), Mapping) else None
         said += _annotations(notes or {}, READ_ON_PODS[component], f" of spec.{name}")
-    if isinstance(item, Runtime):
-        said += _annotations(item.spec.annotations or {}, READ_ON_PODS[keys.ENGINE], " of spec")
+    if isinstance(of, RuntimeSpec):
+        said += _annotations(of.annotations or {}, READ_ON_PODS[keys.ENGINE], " of spec")
     return tuple(dict.fromkeys(said))
 
 

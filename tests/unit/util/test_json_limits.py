@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,7 @@ print("read")
 """
 
 
+@cache
 def python(version: str) -> str | None:
     """An interpreter of this version on this machine: on the path, or one that uv knows or pyenv has."""
     found = [
