@@ -1,6 +1,8 @@
 """Python's garbage collector beside much that lives long: to walk all of it takes as long as a stall that people notice."""
 
 import gc
+import time
+from collections.abc import Callable, Mapping
 
 
 def patient() -> None:
@@ -25,3 +27,18 @@ def passed() -> None:
     as what this is to spare; the little garbage that goes in circles now stays. So it is for once.
     """
     gc.freeze()
+
+
+class Toll:
+    """Seconds that the collector took so far, in which no thread of the process ran. Add it to `gc.callbacks`."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._began = clock, clock()
+        self.seconds = 0.0
+
+    def __call__(self, phase: str, _: Mapping[str, int]) -> None:
+        """A collection starts or stops."""
+        if phase == "start":
+            self._began = self._clock()
+        else:
+            self.seconds += self._clock() - self._began

@@ -59,3 +59,20 @@ def test_what_was_listed_goes_when_nobody_refers_to_it() -> None:
     collector.listed()
     del kept
     assert gone() is None
+
+
+def test_the_toll_is_the_time_of_each_collection() -> None:
+    now = 0.0
+    toll = collector.Toll(lambda: now)
+    gc.callbacks.append(toll)
+    try:
+        gc.collect()
+        assert toll.seconds == 0.0
+    finally:
+        gc.callbacks.remove(toll)
+    for seconds in (1.5, 2.5):
+        toll("start", {})
+        now += seconds
+        toll("stop", {})
+        now += 10.0
+    assert toll.seconds == 4.0
