@@ -36,6 +36,7 @@ from ome_operator.core.observed.objects import Deps, Observed, Ref
 from ome_operator.kube.client import Applied, Client
 from ome_operator.machinery import collector
 from ome_operator.machinery.workqueue import WorkQueue
+from ome_operator.util import memoize
 from ome_operator.watch.informer import PAGE, Informer
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -201,6 +202,7 @@ class _Fleet(Client):
         """Its first pass makes everything; after that all of it is there and ready."""
         if (found := self.cluster.find(ref)) is None:
             return
+        memoize.fit(len(self.cluster.resources[SERVICE]))
         observed = self._observed.get(ref, Observed())
         plan = CORE.sync(found.parsed, self.cluster.deps(), observed, NOW)
         if status_writer.differs(found, plan.status, self._said.get(ref, ("", ""))):

@@ -281,7 +281,8 @@ class Manager:
         async def forget() -> None:
             await asyncio.sleep(2 * self._settings.resync)
             self.cluster.tidy()
-            memoize.forget_unused()
+            for _ in memoize.forget_unused():
+                await PACE.breathe()
 
         await rounds("tidying", forget, lambda: 0.0)
 
@@ -290,6 +291,7 @@ class Manager:
             self._queue.forget(ref)
             return
         started, result = time.monotonic(), "error"
+        memoize.fit(len(self.cluster.resources[SERVICE]))
         passes = {
             SERVICE: self._services.reconcile,
             RECORD: self._node_models.reconcile,

@@ -89,7 +89,7 @@ def suit(needs: Needs, node: Node) -> bool:
     return any(need.pods and _takes(need.demand, node, False) for need in needs)
 
 
-@memoize_by_identity(2)
+@memoize_by_identity(2, grows=False)
 def _answers(_: Nodes) -> dict[tuple[Needs, bool], tuple[Lack, ...]]:
     """Of a set of nodes: what was asked about it. A change of any node makes another set."""
     return {}
