@@ -94,10 +94,9 @@ async def run(grows: str, size: Size) -> Fleet:
     for kind, bodies in gone.items():
         what = f"{kind} objects go"
         waves.append(await fleet.wave(what, lambda kind=kind, bodies=bodies: fleet.tell(kind, bodies, "DELETED")))  # type: ignore[misc]
-    beat.cancel()
-    fleet.informing.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await asyncio.gather(beat, fleet.informing)
+    for task in (tasks := (beat, fleet.informing, fleet.garbage)):
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
     return Fleet(grows, asdict(size), waves, fleet.decode_s, at_rest, peak, fleet.largest)
 
 
@@ -151,8 +150,6 @@ class _Fleet(Client):
     async def wave(self, what: str, work: Callable[[], Any]) -> Wave:
         """What a wave of events costs, with the passes that follow."""
         watch = self.watch
-        with watch.besides():
-            gc.collect()
         watch.longest, began = Longest(), watch.now()
         await work()
         longest = watch.longest
@@ -170,8 +167,8 @@ class _Fleet(Client):
         collector.patient()
         await informer.complete.wait()
         collector.listed()
+        self.garbage = asyncio.create_task(collector.tend(lambda: not self._dirty))
         await self._passes()
-        collector.passed()
 
     async def tell(self, kind: str, bodies: Callable[[], list[Manifest]], what: str = "MODIFIED") -> None:
         """Events of a kind, as a watch brings them."""

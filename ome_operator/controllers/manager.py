@@ -31,6 +31,7 @@ from ome_operator.core.reasons import Reason
 from ome_operator.kube.client import Client
 from ome_operator.kube.resources import RESOURCES
 from ome_operator.lint.judge import Judge
+from ome_operator.machinery import collector
 from ome_operator.machinery.metrics import Metrics
 from ome_operator.machinery.pace import PACE
 from ome_operator.machinery.relist import Audit
@@ -258,6 +259,7 @@ class Manager:
             asyncio.create_task(self._edits.run(self._tell_concerned), name="edits"),
             asyncio.create_task(self._audit.run(), name="audits"),
             asyncio.create_task(self._tidy(), name="tidy"),
+            asyncio.create_task(collector.tend(lambda: not self._queue.depth and not self._queue.busy), name="garbage"),
         ]
         if self._settings.router_watch > 0:
             self._tasks.append(asyncio.create_task(self._routers.run(), name="routers"))
