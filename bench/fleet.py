@@ -75,7 +75,9 @@ async def run(grows: str, size: Size) -> Fleet:
     beat = asyncio.create_task(fleet.watch.beat())
     waves = [await fleet.wave("start", lambda: fleet.start(crowd))]
     with fleet.watch.besides():
-        peak, at_rest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, _resident_mib()
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        await fleet.tidy()
+        at_rest = _resident_mib()
     nodes, models, services = range(size.all_nodes), range(size.models), range(size.services)
     later: dict[str, tuple[str, Callable[[], list[Manifest]]]] = {
         "labels go": (NODE, lambda: [crowd.node(each) for each in nodes]),
@@ -194,6 +196,14 @@ class _Fleet(Client):
             else:
                 await self._catalog.reconcile(ref)
             await asyncio.sleep(0)
+
+    async def tidy(self) -> None:
+        """What becomes of memory within two of the operator's rounds, in which nothing changes."""
+        for _ in range(2):
+            for each in [*self.cluster.services()]:
+                await self._service(each.ref)
+            for _ in memoize.forget_unused():
+                pass
 
     async def _service(self, ref: Ref) -> None:
         """Its first pass makes everything; after that all of it is there and ready."""

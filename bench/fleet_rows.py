@@ -59,6 +59,7 @@ def fleets(fleets: list[Fleet]) -> Iterator[Row]:
         aim=f"<= {REST_MIB} MiB",
         met=largest.rest_mib <= REST_MIB,
     )
+    yield Row("  the most at its start", operator=f"{largest.peak_mib:.0f} MiB")
     yield Row("the largest status", operator=f"{max(fleet.status_bytes for fleet in fleets):,} bytes")
 
 

@@ -197,7 +197,7 @@ class Fleet:
     decode_s: float
     """CPU of decoding the bare pages of all lists."""
     rest_mib: float
-    """Resident after its start, when all is as it should be."""
+    """Resident some time after its start, when all is as it should be."""
     peak_mib: float
     """The most until then; what the benchmark holds itself is in it: a page of each list, and what it tells of pods."""
     status_bytes: int
