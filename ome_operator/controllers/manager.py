@@ -259,7 +259,7 @@ class Manager:
             asyncio.create_task(self._edits.run(self._tell_concerned), name="edits"),
             asyncio.create_task(self._audit.run(), name="audits"),
             asyncio.create_task(self._tidy(), name="tidy"),
-            asyncio.create_task(collector.tend(lambda: not self._queue.depth and not self._queue.busy), name="garbage"),
+            asyncio.create_task(collector.tend(lambda: not self._queue.busy), name="garbage"),
         ]
         if self._settings.router_watch > 0:
             self._tasks.append(asyncio.create_task(self._routers.run(), name="routers"))
