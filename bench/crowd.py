@@ -42,17 +42,26 @@ class Crowd:
         self._catalog = catalog()
         self._model = next(each["spec"] for each in self._catalog if each["kind"] == MODEL)
 
-    def everything(self) -> Iterator[tuple[str, list[Manifest]]]:
-        """Kind -> its objects, and all nodes hold all models."""
+    def everything(self) -> dict[str, Iterator[Manifest]]:
+        """Kind -> its objects, each made when it is asked for; and all nodes hold all models."""
         size = self.size
-        yield MODEL, [self.model(number) for number in range(size.models)]
-        yield STRANGER, [self.stranger(number) for number in range(size.strangers)]
-        runtimes = [each for each in self._catalog if each["kind"] == RUNTIME]
-        yield RUNTIME, [self._body(each["metadata"]["name"], {}, spec=each["spec"]) for each in runtimes]
-        yield CLASS, [self._body("h200", {}, spec=ACCELERATOR)]
-        yield SERVICE, [self.service(number) for number in range(size.services)]
-        yield RECORD, [self.record(number, 0) for number in range(size.records)]
-        yield NODE, [self.node(number, "Ready") for number in range(size.all_nodes)]
+        return {
+            MODEL: (self.model(number) for number in range(size.models)),
+            STRANGER: (self.stranger(number) for number in range(size.strangers)),
+            RUNTIME: (self.runtime(number) for number in (1,)),
+            CLASS: (self._body(name, {}, spec=ACCELERATOR) for name in ("h200",)),
+            SERVICE: (self.service(number) for number in range(size.services)),
+            RECORD: (self.record(number, 0) for number in range(size.records)),
+            NODE: (self.node(number, "Ready") for number in range(size.all_nodes)),
+        }
+
+    def runtime(self, generation: int) -> Manifest:
+        """The runtime of all services; each edit makes its engines other ones."""
+        spec = next(each["spec"] for each in self._catalog if each["metadata"]["name"] == SINGLE[1].runtime)
+        engine = spec["engineConfig"]
+        runner = engine["runner"] | {"env": [{"name": "EDIT", "value": str(generation)}]}
+        edited = spec | {"engineConfig": engine | {"runner": runner}}
+        return self._body(SINGLE[1].runtime, {"generation": generation}, spec=edited)
 
     def _body(self, name: str, metadata: Manifest, **parts: Manifest) -> Manifest:
         self._version += 1000  # a status that is written meanwhile has the next

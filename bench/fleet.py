@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import ctypes
 import gc
+import itertools
 import json
 import resource
 import subprocess
@@ -20,10 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.alone import steady
-from bench.crowd import MODEL, NODE, RECORD, SERVICE, Crowd, Size, encoded
+from bench.crowd import MODEL, NODE, RECORD, RUNTIME, SERVICE, Crowd, Size, encoded
 from bench.processes import resident_mib
 from bench.results import Fleet, Wave
 from bench.scenarios import Manifest
+from bench.stalls import Longest, Stopwatch
 from ome_operator.cache.event_handler import EventHandler, Haste
 from ome_operator.controllers import status_writer
 from ome_operator.controllers.base import CORE
@@ -34,6 +36,7 @@ from ome_operator.core.observed.objects import Deps, Observed, Ref
 from ome_operator.kube.client import Applied, Client
 from ome_operator.machinery import collector
 from ome_operator.machinery.workqueue import WorkQueue
+from ome_operator.util import memoize
 from ome_operator.watch.informer import PAGE, Informer
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -69,9 +72,11 @@ def alone(grows: str, size: Size) -> Fleet:
 async def run(grows: str, size: Size) -> Fleet:
     """All waves on a fleet of this size, one after the other."""
     fleet, crowd = _Fleet(), Crowd(size)
-    beat = asyncio.create_task(fleet.beat())
+    beat = asyncio.create_task(fleet.watch.beat())
     waves = [await fleet.wave("start", lambda: fleet.start(crowd))]
-    with fleet.besides():
+    with fleet.watch.besides():
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        await fleet.tidy()
         at_rest = _resident_mib()
     nodes, models, services = range(size.all_nodes), range(size.models), range(size.services)
     later: dict[str, tuple[str, Callable[[], list[Manifest]]]] = {
@@ -81,6 +86,7 @@ async def run(grows: str, size: Size) -> Fleet:
         "nodes flap": (NODE, lambda: [crowd.node(each, "Ready", ready=up) for up in (False, True) for each in nodes]),
         "heartbeats": (NODE, lambda: [crowd.node(each, "Ready") for each in nodes]),
         "models edited": (MODEL, lambda: [crowd.model(each, 2) for each in models]),
+        "the runtime of all edited": (RUNTIME, lambda: [crowd.runtime(2)]),
         "services come": (SERVICE, lambda: [crowd.service(each + size.services) for each in services]),
         "records change": (RECORD, lambda: [crowd.record(each, 10**9) for each in range(size.records)]),
     }
@@ -90,11 +96,9 @@ async def run(grows: str, size: Size) -> Fleet:
     for kind, bodies in gone.items():
         what = f"{kind} objects go"
         waves.append(await fleet.wave(what, lambda kind=kind, bodies=bodies: fleet.tell(kind, bodies, "DELETED")))  # type: ignore[misc]
-    beat.cancel()
-    fleet.watch.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await asyncio.gather(beat, fleet.watch)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    for task in (tasks := (beat, fleet.informing, fleet.garbage)):
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
     return Fleet(grows, asdict(size), waves, fleet.decode_s, at_rest, peak, fleet.largest)
 
 
@@ -102,7 +106,7 @@ class _Fleet(Client):
     """The operator's cache and its reconcilers, and the API server that they see."""
 
     def __init__(self) -> None:
-        self._aside = self._longest = self.decode_s = 0.0
+        self.watch, self.decode_s = Stopwatch(), 0.0
         self.largest = 0
         """Bytes of the largest status that was written."""
         self._dirty: dict[Ref, None] = {}
@@ -113,7 +117,7 @@ class _Fleet(Client):
         self._records = NodeModelsReconciler(self.cluster, self, self._queue, 600.0)
         self._said: dict[Ref, status_writer.Written] = {}
         self._observed: dict[Ref, Observed] = {}
-        self._pages: dict[str, list[bytes]] = {}
+        self._pages: dict[str, Iterator[bytes]] = {}
         self._lines: dict[str, asyncio.Queue[bytes]] = {}
 
     def _note(self, ref: Ref, haste: Haste) -> None:
@@ -126,7 +130,12 @@ class _Fleet(Client):
         kind = next(each.kind for each in self._kinds if url.endswith(each.path))
         if "watch" in params:
             return _answer(_Answer(lines=self._lines[kind]))
-        return _answer(_Answer(self._pages[kind].pop(0)))
+        with self.watch.besides():
+            page = next(self._pages[kind])
+            began = time.thread_time()
+            json.loads(page)
+            self.decode_s += time.thread_time() - began
+        return _answer(_Answer(page))
 
     async def apply(self, manifest: Manifest, uid: str = "", *, subresource: str = "", dry_run: bool = False) -> Applied:
         """A status is stored; what else is written is told by no event."""
@@ -140,58 +149,32 @@ class _Fleet(Client):
 
     # --- the loop ---------------------------------------------------------------------------------------------------
 
-    def _now(self) -> float:
-        return time.thread_time() - self._aside
-
-    @contextlib.contextmanager
-    def besides(self) -> Iterator[None]:
-        """What is no work of the operator's."""
-        began = time.thread_time()
-        try:
-            yield
-        finally:
-            self._aside += time.thread_time() - began
-
-    async def beat(self) -> None:
-        """Note the longest time between two moments at which the loop was free."""
-        while True:
-            began = self._now()
-            await asyncio.sleep(0.001)
-            self._longest = max(self._longest, self._now() - began)
-
     async def wave(self, what: str, work: Callable[[], Any]) -> Wave:
         """What a wave of events costs, with the passes that follow."""
-        with self.besides():
-            gc.collect()
-        self._longest, began = 0.0, self._now()
+        watch = self.watch
+        watch.longest, began = Longest(), watch.now()
         await work()
-        return Wave(what, self._now() - began, self._longest)
+        longest = watch.longest
+        return Wave(what, watch.now() - began, longest.seconds, longest.garbage_s, longest.where)
 
     async def start(self, crowd: Crowd) -> None:
         """Lists of all kinds, and all passes."""
-        with self.besides():
-            for kind, bodies in crowd.everything():
-                self._lines[kind] = asyncio.Queue()
-                self._pages[kind] = list(_pages(bodies))
-            began = time.thread_time()
-            for page in (page for pages in self._pages.values() for page in pages):
-                json.loads(page)
-            self.decode_s = time.thread_time() - began
+        with self.watch.besides():
+            for kind, bodies in crowd.everything().items():
+                self._lines[kind], self._pages[kind] = asyncio.Queue(), _pages(bodies)
         self._kinds = watched(self._lines)
         session: Any = self
         informer = Informer(self._kinds, self, session=session, server="", server_timeout=600)  # type: ignore[arg-type]
-        self.watch = asyncio.create_task(informer.run())
+        self.informing = asyncio.create_task(informer.run())
         collector.patient()
         await informer.complete.wait()
-        with self.besides():
-            self._pages.clear()
         collector.listed()
+        self.garbage = asyncio.create_task(collector.tend(lambda: not self._dirty))
         await self._passes()
-        collector.passed()
 
     async def tell(self, kind: str, bodies: Callable[[], list[Manifest]], what: str = "MODIFIED") -> None:
         """Events of a kind, as a watch brings them."""
-        with self.besides():
+        with self.watch.besides():
             lines = [encoded({"type": what, "object": body}) + b"\n" for body in bodies()]
             share = -(-len(lines) // ROUNDS) or 1
             rounds = [list(_chunks(lines[at : at + share])) for at in range(0, len(lines), share)]
@@ -214,16 +197,25 @@ class _Fleet(Client):
                 await self._catalog.reconcile(ref)
             await asyncio.sleep(0)
 
+    async def tidy(self) -> None:
+        """What becomes of memory within two of the operator's rounds, in which nothing changes."""
+        for _ in range(2):
+            for each in [*self.cluster.services()]:
+                await self._service(each.ref)
+            for _ in memoize.forget_unused():
+                pass
+
     async def _service(self, ref: Ref) -> None:
         """Its first pass makes everything; after that all of it is there and ready."""
         if (found := self.cluster.find(ref)) is None:
             return
+        memoize.fit(len(self.cluster.resources[SERVICE]))
         observed = self._observed.get(ref, Observed())
         plan = CORE.sync(found.parsed, self.cluster.deps(), observed, NOW)
         if status_writer.differs(found, plan.status, self._said.get(ref, ("", ""))):
             self._said[ref] = await status_writer.write(self, self.cluster, found, plan.status) or ("", "")
         if ref not in self._observed:
-            with self.besides():
+            with self.watch.besides():
                 self._observed[ref] = steady(found.parsed, self.cluster.deps())[1]
 
     # --- the sink -----------------------------------------------------------------------------------------------------
@@ -273,10 +265,15 @@ async def _answer(answer: _Answer) -> _Answer:
     return answer
 
 
-def _pages(bodies: list[Manifest]) -> Iterator[bytes]:
-    for at in range(0, len(bodies) or 1, PAGE):
-        more = {"continue": str(at)} if at + PAGE < len(bodies) else {}
-        yield encoded({"metadata": {"resourceVersion": "1", **more}, "items": bodies[at : at + PAGE]})
+def _pages(bodies: Iterator[Manifest]) -> Iterator[bytes]:
+    """Each is made when it is asked for: an operator never has all of them."""
+    ahead = list(itertools.islice(bodies, 1))
+    while True:
+        items = [*ahead, *itertools.islice(bodies, PAGE - len(ahead))]
+        ahead = list(itertools.islice(bodies, 1))
+        page = encoded({"metadata": {"resourceVersion": "1", **({"continue": "more"} if ahead else {})}, "items": items})
+        del items
+        yield page
 
 
 def _chunks(lines: Iterable[bytes]) -> Iterator[bytes]:

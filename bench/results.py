@@ -180,6 +180,10 @@ class Wave:
     cpu_s: float
     stall_s: float
     """The longest time of a thread between two moments at which its event loop was free."""
+    garbage_s: float = 0.0
+    """Of it, for which Python's garbage collector ran."""
+    where: str = ""
+    """What the thread did most of it."""
 
 
 @dataclass(frozen=True)
@@ -193,9 +197,9 @@ class Fleet:
     decode_s: float
     """CPU of decoding the bare pages of all lists."""
     rest_mib: float
-    """Resident after its start, when all is as it should be."""
+    """Resident some time after its start, when all is as it should be."""
     peak_mib: float
-    """What the benchmark itself made before is in it."""
+    """The most until then; what the benchmark holds itself is in it: a page of each list, and what it tells of pods."""
     status_bytes: int
     """Of the largest status that was written."""
 

@@ -42,10 +42,6 @@ from ome_operator.watch.sink import CannotWatch, Watched
 logger = logging.getLogger(__name__)
 
 
-FIRST_PASSES = 120.0
-"""Seconds in which everything that was listed has had a pass."""
-
-
 class Operator:
     """One process, which kopf hosts: it waits in kopf's `startup`, and ends in kopf's `cleanup`."""
 
@@ -246,7 +242,6 @@ class Operator:
         manager.watch_metrics(self.told)
         self._state, self._ready = "leading", True
         collector.listed()
-        asyncio.get_running_loop().call_later(FIRST_PASSES, collector.passed)
         former = asyncio.create_task(self._remove_former(manager), name="former")
         try:
             await manager.run()

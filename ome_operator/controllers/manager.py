@@ -31,6 +31,7 @@ from ome_operator.core.reasons import Reason
 from ome_operator.kube.client import Client
 from ome_operator.kube.resources import RESOURCES
 from ome_operator.lint.judge import Judge
+from ome_operator.machinery import collector
 from ome_operator.machinery.metrics import Metrics
 from ome_operator.machinery.pace import PACE
 from ome_operator.machinery.relist import Audit
@@ -258,6 +259,7 @@ class Manager:
             asyncio.create_task(self._edits.run(self._tell_concerned), name="edits"),
             asyncio.create_task(self._audit.run(), name="audits"),
             asyncio.create_task(self._tidy(), name="tidy"),
+            asyncio.create_task(collector.tend(lambda: not self._queue.busy), name="garbage"),
         ]
         if self._settings.router_watch > 0:
             self._tasks.append(asyncio.create_task(self._routers.run(), name="routers"))
@@ -281,7 +283,8 @@ class Manager:
         async def forget() -> None:
             await asyncio.sleep(2 * self._settings.resync)
             self.cluster.tidy()
-            memoize.forget_unused()
+            for _ in memoize.forget_unused():
+                await PACE.breathe()
 
         await rounds("tidying", forget, lambda: 0.0)
 
@@ -290,6 +293,7 @@ class Manager:
             self._queue.forget(ref)
             return
         started, result = time.monotonic(), "error"
+        memoize.fit(len(self.cluster.resources[SERVICE]))
         passes = {
             SERVICE: self._services.reconcile,
             RECORD: self._node_models.reconcile,

@@ -5,6 +5,7 @@ begins with a question, so a stall may have been a little longer: by up to a sec
 """
 
 import asyncio
+import gc
 import logging
 import math
 import sys
@@ -14,6 +15,8 @@ import traceback
 from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
+
+from ome_operator.machinery.collector import Toll
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +33,8 @@ WORSE = 1.0
 TELL = 10.0
 FRAMES = 6
 """Of a stack, the innermost."""
+LITTLE = 0.01
+"""Seconds of garbage collection that explain nothing."""
 
 
 class Stall(NamedTuple):
@@ -40,9 +45,12 @@ class Stall(NamedTuple):
     """Seconds of the CPU that the loop's thread had meanwhile: next to none, and the machine was the reason."""
     where: str
     """What ran most of the time."""
+    garbage: float = 0.0
+    """Seconds of garbage collection, which begins wherever something is made."""
 
     def __str__(self) -> str:
-        return f"{self.seconds:.2f} s ({self.cpu:.2f} s of CPU) in {self.where}"
+        garbage = f", {self.garbage:.2f} s of garbage collection" if self.garbage >= LITTLE else ""
+        return f"{self.seconds:.2f} s ({self.cpu:.2f} s of CPU{garbage}) in {self.where}"
 
 
 class Complaints:
@@ -80,25 +88,25 @@ class Watchdog:
         dead: Callable[[Stall], None],
         patience: float,
         lag: Callable[[float], object] = lambda _: None,
+        garbage: Callable[[], float] = lambda: 0.0,
         clock: Callable[[], float] = time.monotonic,
         wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
     ) -> None:
         self._ask, self._stack, self._cpu, self._clock, self._wait = ask, stack, cpu, clock, wait
-        self._stalled, self._dead, self._patience, self._lag = stalled, dead, patience, lag
+        self._stalled, self._dead, self._patience, self._lag, self._garbage = stalled, dead, patience, lag, garbage
         self.silent = 0.0
         """Seconds for which the loop has not answered, as far as this thread ran itself: a process that was frozen proves
         nothing."""
 
     def look(self) -> None:
         """Ask, and return when the loop has answered. `dead` is told once, when that lasts longer than the patience."""
-        answered, asked, cpu = threading.Event(), self._clock(), self._cpu()
+        answered, asked, cpu, garbage = threading.Event(), self._clock(), self._cpu(), self._garbage()
         seen: Counter[str] = Counter()
         at, told = asked, False
 
         def stall() -> Stall:
-            return Stall(
-                self._clock() - asked, self._cpu() - cpu, seen.most_common(1)[0][0] if seen else "nothing that was seen"
-            )
+            where = seen.most_common(1)[0][0] if seen else "nothing that was seen"
+            return Stall(self._clock() - asked, self._cpu() - cpu, where, self._garbage() - garbage)
 
         self._ask(answered.set)
         while not self._wait(answered, NAP):
@@ -123,18 +131,23 @@ def begin(
     lag: Callable[[float], object] = lambda _: None,
 ) -> tuple[Watchdog, Callable[[], None]]:
     """Watch the running loop, whose thread this is; what ends it."""
-    me, over = threading.get_ident(), threading.Event()
-
-    def stack() -> str:
-        frame = sys._current_frames().get(me)
-        found = traceback.extract_stack(frame)[-FRAMES:] if frame is not None else []
-        return " > ".join(f"{each.name} ({_short(each.filename)}:{each.lineno})" for each in found)
+    me, over, toll = threading.get_ident(), threading.Event(), Toll()
 
     def wait(answered: threading.Event, seconds: float) -> bool:
         return answered.wait(seconds) or over.is_set()  # a loop that has ended answers nobody
 
     ask, cpu = loop.call_soon_threadsafe, _cpu_of(me)
-    dog = Watchdog(ask, stack, cpu, stalled=stalled, dead=dead, patience=patience, lag=lag, wait=wait)
+    dog = Watchdog(
+        ask,
+        lambda: stack(me),
+        cpu,
+        stalled=stalled,
+        dead=dead,
+        patience=patience,
+        lag=lag,
+        garbage=lambda: toll.seconds,
+        wait=wait,
+    )
 
     def run() -> None:
         idle, before = 0, cpu()
@@ -147,8 +160,20 @@ def begin(
             except RuntimeError:  # the loop is closed
                 return
 
+    def end() -> None:
+        over.set()
+        gc.callbacks.remove(toll)
+
+    gc.callbacks.append(toll)
     threading.Thread(target=run, name="watchdog", daemon=True).start()
-    return dog, over.set
+    return dog, end
+
+
+def stack(thread: int) -> str:
+    """What a thread does now."""
+    frame = sys._current_frames().get(thread)
+    found = traceback.extract_stack(frame)[-FRAMES:] if frame is not None else []
+    return " > ".join(f"{each.name} ({_short(each.filename)}:{each.lineno})" for each in found)
 
 
 def _short(file: str) -> str:

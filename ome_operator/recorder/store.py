@@ -214,7 +214,7 @@ def _difference(old: Any, new: Any) -> int:
     return _size(old)
 
 
-@memoize_by_identity(16)
+@memoize_by_identity(16, grows=False)
 def _size_of_shared(value: Any) -> int:
     return _size(value)
 

@@ -5,22 +5,25 @@ from. Looking at them closer (hashing, comparing) would cost as much as making t
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
+SERVICES = 500
+"""The sizes of caches are for so many services, in the middle of a rollout."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def memoize_by_identity(size: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorator for a pure function of positional arguments that keeps the last `size` results.
+def memoize_by_identity(size: int, *, grows: bool = True) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorator for a pure function of positional arguments that keeps the last `size` results; more where there are many
+    services (`fit`), if it grows.
 
     Texts, numbers and None count by value, tuples by their items, everything else by identity.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        kept = _Kept(size)
+        kept = _Kept(size, grows)
         _ALL.append(kept)
 
         @wraps(function)
@@ -41,10 +44,19 @@ def memoize_by_identity(size: int) -> Callable[[Callable[P, R]], Callable[P, R]]
     return decorate
 
 
-def forget_unused() -> None:
-    """Drop every result that nobody has asked for since the call before: manifests of services that are gone."""
+def fit(services: int) -> None:
+    """Keep results of so many services. All have a pass in turn: a cache that is a little too small for them drops each
+    result right before it is asked for, and every pass makes everything anew.
+    """
+    _Kept.times = max(1, -(-services // SERVICES))
+
+
+def forget_unused() -> Iterator[None]:
+    """Drop every result that nobody has asked for since the time before: manifests of services that are gone. In pieces,
+    for there may be tens of thousands.
+    """
     for kept in _ALL:
-        kept.turn()
+        yield from kept.turn()
 
 
 def held() -> int:
@@ -57,8 +69,11 @@ class _Kept:
     live, nothing else can have their id.
     """
 
-    def __init__(self, size: int) -> None:
-        self._size = size
+    times = 1
+    """How many times their sizes those hold that grow."""
+
+    def __init__(self, size: int, grows: bool) -> None:
+        self._size, self._grows = size, grows
         self.young: OrderedDict[Hashable, tuple[Any, Any]] = OrderedDict()
         self.old: OrderedDict[Hashable, tuple[Any, Any]] = OrderedDict()
         """Those that nobody has asked for since the last turn."""
@@ -73,10 +88,15 @@ class _Kept:
 
     def put(self, key: Hashable, found: tuple[Any, Any]) -> None:
         self.young[key] = found
-        if len(self.young) + len(self.old) > self._size:
-            (self.old or self.young).popitem(last=False)
+        most = self._size * (self.times if self._grows else 1)
+        for _ in range(2):  # a cache that may hold less than before gets there bit by bit
+            if len(self.young) + len(self.old) > most:
+                (self.old or self.young).popitem(last=False)
 
-    def turn(self) -> None:
+    def turn(self) -> Iterator[None]:
+        while self.old:
+            self.old.popitem()
+            yield
         self.old, self.young = self.young, OrderedDict()
 
 

@@ -61,8 +61,10 @@ class Term(NamedTuple):
 
     def met(self, name: str, labels: Mapping[str, str]) -> bool:
         """Whether a node meets it. A term without any expression is met by none."""
-        found = (*(each.met(labels) for each in self.labels), *(each.met({each.key: name}) for each in self.name))
-        return bool(found) and all(found)
+        for each in self.labels:  # a loop, for it is asked of each of thousands of nodes
+            if not each.met(labels):
+                return False
+        return bool(self.labels or self.name) and all(each.met({each.key: name}) for each in self.name)
 
 
 class Toleration(NamedTuple):

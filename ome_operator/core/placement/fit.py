@@ -1,5 +1,6 @@
 """Whether the nodes of a cluster, as if they were empty, hold all pods of a slice; if not, which requirement is to blame."""
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -69,13 +70,20 @@ class Ground:
 
     def __init__(self, nodes: Nodes, lasting: bool = False) -> None:
         self.nodes, self._lasting = tuple(nodes.values()), lasting
-        self._takes: dict[Demand, list[Node]] = {}
+        self._takes: dict[Demand, tuple[list[Node], Iterator[Node]]] = {}
 
-    def takes(self, demand: Demand) -> Sequence[Node]:
-        """Nodes that may take a pod, whatever they have room for."""
+    def takes(self, demand: Demand) -> Iterator[Node]:
+        """Nodes that may take a pod, whatever they have room for: no more are looked at than are asked for."""
         if demand not in self._takes:
-            self._takes[demand] = [node for node in self.nodes if _takes(demand, node, self._lasting)]
-        return self._takes[demand]
+            self._takes[demand] = [], (node for node in self.nodes if _takes(demand, node, self._lasting))
+        found, others = self._takes[demand]
+        for number in itertools.count():
+            if number == len(found):
+                more = next(others, None)
+                if more is None:
+                    return
+                found.append(more)
+            yield found[number]
 
 
 def merged(needs: Needs) -> Needs:
@@ -89,7 +97,7 @@ def suit(needs: Needs, node: Node) -> bool:
     return any(need.pods and _takes(need.demand, node, False) for need in needs)
 
 
-@memoize_by_identity(2)
+@memoize_by_identity(2, grows=False)
 def _answers(_: Nodes) -> dict[tuple[Needs, bool], tuple[Lack, ...]]:
     """Of a set of nodes: what was asked about it. A change of any node makes another set."""
     return {}
@@ -103,6 +111,8 @@ def compared(needs: Needs, known: Nodes | Ground, lasting: bool = False) -> tupl
     if not ground.nodes:
         return ()
     wanted = [need for need in needs if need.pods > 0]
+    if _on_nodes_of_their_own(wanted, ground):
+        return ()
     if found := _lacking(wanted, ground):
         return tuple(Lack(need.components, _why(need, ground.nodes, lasting)) for need in found)
     return _beside(needs, wanted, ground)
@@ -111,7 +121,28 @@ def compared(needs: Needs, known: Nodes | Ground, lasting: bool = False) -> tupl
 def fits(needs: Needs, ground: Ground) -> bool:
     """Whether all has a place, as `compared` finds it."""
     wanted = [need for need in needs if need.pods > 0]
-    return not ground.nodes or not (_lacking(wanted, ground) or _beside(needs, wanted, ground))
+    if not ground.nodes or _on_nodes_of_their_own(wanted, ground):
+        return True
+    return not (_lacking(wanted, ground) or _beside(needs, wanted, ground))
+
+
+def _on_nodes_of_their_own(wanted: Sequence[Need], ground: Ground) -> bool:
+    """Whether each finds its places on the first nodes that no other has taken: then all fit, whatever else there is to
+    ask. Of thousands of nodes only these are looked at.
+    """
+    taken = set[str]()
+    for need in wanted:
+        left = need.pods
+        for node in (node for node in ground.takes(need.demand) if node.name not in taken):
+            here = most(need.demand.requests, node.room, 1 if need.alone else left)
+            if here:
+                taken.add(node.name)
+            left -= here
+            if not left:
+                break
+        if left:
+            return False
+    return True
 
 
 def _lacking(wanted: Sequence[Need], ground: Ground) -> list[Need]:
@@ -124,6 +155,8 @@ def _lacking(wanted: Sequence[Need], ground: Ground) -> list[Need]:
 
 def _beside(needs: Needs, wanted: Sequence[Need], ground: Ground) -> tuple[Lack, ...]:
     """Each alone finds its nodes: do they all, where they want the same ones?"""
+    if len(wanted) == 1:
+        return ()
     kinds = [PodClass(need.pods, need.demand.requests, _apart(number, needs, wanted)) for number, need in enumerate(wanted)]
     choice: dict[str, set[int]] = {}
     rooms = {}
@@ -180,11 +213,14 @@ def title(needs: Iterable[Need]) -> str:
 def _takes(demand: Demand, node: Node, lasting: bool) -> bool:
     """Whether a node may take a pod, whatever it has room for."""
     labels = node.labels
-    if not all(each.met(labels) for each in demand.selector):
-        return False
+    for each in demand.selector:
+        if not each.met(labels):
+            return False
     if demand.terms and not any(term.met(node.name, labels) for term in demand.terms):
         return False
-    return _open(demand, node, lasting) and all(_ignored(demand, taint, lasting) for taint in node.taints)
+    if not _open(demand, node, lasting):
+        return False
+    return not node.taints or all(_ignored(demand, taint, lasting) for taint in node.taints)
 
 
 def _open(demand: Demand, node: Node, lasting: bool) -> bool:
@@ -237,7 +273,9 @@ def _why(need: Need, nodes: Sequence[Node], lasting: bool) -> str:
 
 def _places(need: Need, nodes: Iterable[Node]) -> int:
     """Places on nodes that are not to be blamed for their room: each has a place at least."""
-    return sum(max(1, most(need.demand.requests, node.room, 1 if need.alone else need.pods)) for node in nodes)
+    limit = 1 if need.alone else need.pods
+    rooms = Counter(node.room for node in nodes)
+    return sum(times * max(1, most(need.demand.requests, room, limit)) for room, times in rooms.items())
 
 
 def _sentence(need: Need, words: str, found: str, nodes: Sequence[Node]) -> str:

@@ -32,7 +32,7 @@ def made(grows: str, power: float, stall: float = 0.1) -> list[Fleet]:
 
 
 def _wave(cost: float, stall: float) -> Wave:
-    return Wave("labels set", cost, stall)
+    return Wave("labels set", cost, stall, 0.2, "work")
 
 
 def rows(fleets: list[Fleet], rest_mib: float = 500.0) -> dict[str, Row]:
@@ -50,9 +50,11 @@ def test_a_cost_that_grows_faster_than_the_fleet_is_a_miss(power: float, met: bo
     assert found["labels of all models are set on all nodes"].met is True
 
 
-def test_a_stall_is_a_miss_and_says_where() -> None:
+def test_a_stall_is_a_miss_and_says_when_and_of_what() -> None:
     found = rows(made("models", 1.0, stall=0.3))["the longest stall"]
-    assert found.met is False and "labels set" in found.operator
+    assert found.met is False
+    assert "0.30 s (0.20 s of it garbage collection): labels set, " in found.operator
+    assert found.operator.endswith("services, in work")
 
 
 @pytest.mark.parametrize(("mib", "met"), [(599.0, True), (601.0, False)])

@@ -1,8 +1,11 @@
 """The garbage collector never walks all that lives long while the event loop waits."""
 
+import asyncio
+import contextlib
 import gc
+import sys
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -36,7 +39,6 @@ def walked() -> list[int]:
     try:
         collector.patient()
         collector.listed()
-        collector.passed()
     finally:
         gc.callbacks.remove(note)
     return found
@@ -59,3 +61,74 @@ def test_what_was_listed_goes_when_nobody_refers_to_it() -> None:
     collector.listed()
     del kept
     assert gone() is None
+
+
+async def tended(turns: int, between: Callable[[int], None] = lambda turn: None, idle: bool = True) -> None:
+    """So many turns of the clock."""
+    turn = 0
+
+    async def sleep(_: float) -> None:
+        nonlocal turn
+        turn += 1
+        if turn > turns:
+            raise asyncio.CancelledError
+        between(turn)
+
+    with contextlib.suppress(asyncio.CancelledError):
+        await collector.tend(lambda: idle, sleep)
+
+
+async def test_what_takes_the_place_of_others_does_not_become_many_that_are_young() -> None:
+    """The collector itself counts none of them, for there are no more than before; then it walked 400,000 at once."""
+    collector.patient()
+    kept = [[number] for number in range(50_000)]
+    collector.listed()
+
+    def replaced(_: int) -> None:
+        for number in range(len(kept)):
+            kept[number] = [number]
+
+    replaced(0)
+    assert len(gc.get_objects(generation=0)) > 40_000, "nobody has walked them"
+    await tended(1)
+    assert len(gc.get_objects(generation=0)) < 1000
+
+
+async def test_what_lives_long_is_not_walked_again() -> None:
+    kept = [[number] for number in range(20_000)]
+    before = gc.get_freeze_count()
+    await tended(collector.OLD, idle=False)
+    assert gc.get_freeze_count() >= before + len(kept)
+
+
+@pytest.mark.parametrize(("more", "idle", "goes"), [(True, True, True), (True, False, False), (False, True, False)])
+async def test_old_garbage_goes_when_there_is_more_of_all_and_nobody_waits(more: bool, idle: bool, goes: bool) -> None:
+    circle, kept = Circle(), list[list[str]]()
+    gone = weakref.ref(circle)
+    gc.collect()
+    gc.freeze()
+    del circle
+
+    def grows(turn: int) -> None:
+        if more and turn == collector.QUIET + 1:
+            kept.extend([str(number)] for number in range(sys.getallocatedblocks()))
+
+    await tended(2 * collector.QUIET, grows, idle=idle)
+    assert (gone() is None) is goes
+
+
+def test_the_toll_is_the_time_of_each_collection() -> None:
+    now = 0.0
+    toll = collector.Toll(lambda: now)
+    gc.callbacks.append(toll)
+    try:
+        gc.collect()
+        assert toll.seconds == 0.0
+    finally:
+        gc.callbacks.remove(toll)
+    for seconds in (1.5, 2.5):
+        toll("start", {})
+        now += seconds
+        toll("stop", {})
+        now += 10.0
+    assert toll.seconds == 4.0

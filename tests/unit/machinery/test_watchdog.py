@@ -1,6 +1,7 @@
 """Whether the event loop answers, seen from a thread of its own."""
 
 import asyncio
+import gc
 import logging
 import threading
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from ome_operator.machinery import watchdog
+from ome_operator.machinery.collector import Toll
 from ome_operator.machinery.watchdog import LONG, NAP, Complaints, Stall, Watchdog
 
 
@@ -27,6 +29,7 @@ class Loop:
             stalled=self.stalls.append,
             dead=self.deaths.append,
             patience=patience,
+            garbage=lambda: self.now / 4,
             clock=lambda: self.now,
             wait=self._wait,
         )
@@ -52,6 +55,8 @@ def test_a_stall_is_told_with_what_ran_most_of_it() -> None:
     loop.dog.look()
     (stall,) = loop.stalls
     assert (stall.seconds, stall.cpu, stall.where) == (pytest.approx(1.0), pytest.approx(0.5), "long")
+    assert stall.garbage == pytest.approx(0.25)
+    assert str(stall) == "1.00 s (0.50 s of CPU, 0.25 s of garbage collection) in long"
     assert loop.silences[-1] == pytest.approx(1.0) and loop.dog.silent == 0.0
     assert not loop.deaths
 
@@ -85,6 +90,7 @@ async def test_a_blocked_loop_is_seen_by_a_real_thread() -> None:
                 await asyncio.sleep(0)
     finally:
         end()
+    assert not [each for each in gc.callbacks if isinstance(each, Toll)], "who watches no more counts no more"
     assert "test_a_blocked_loop_is_seen_by_a_real_thread" in stalls[0].where
     assert stalls[0].cpu < stalls[0].seconds, "it waited, and computed nothing"
 

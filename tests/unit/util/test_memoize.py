@@ -1,12 +1,24 @@
 """A result is kept for the very objects that it was made from."""
 
 import gc
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
 
 from ome_operator.util import memoize
 from ome_operator.util.memoize import memoize_by_identity
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    yield
+    memoize.fit(0)
+
+
+def forget_unused() -> None:
+    for _ in memoize.forget_unused():
+        pass
 
 
 def counted(size: int = 8) -> tuple[Any, list[Any]]:
@@ -63,6 +75,40 @@ def test_only_so_many_are_kept_and_the_oldest_goes_first() -> None:
     assert calls == [("a",), ("b",), ("c",), ("b",)]
 
 
+def test_a_cache_has_room_for_all_services() -> None:
+    """One that is a little too small for things that are asked for in turn would keep none of them until its turn."""
+    function, calls = counted(2)
+    memoize.fit(2 * memoize.SERVICES)
+    names = ["a", "b", "c", "d"]
+    for name in names * 3:
+        function(name)
+    assert calls == [(name,) for name in names]
+
+
+def test_a_cache_shrinks_bit_by_bit_when_services_go() -> None:
+    function, calls = counted(2)
+    memoize.fit(2 * memoize.SERVICES)
+    for name in ("a", "b", "c", "d"):
+        function(name)
+    before = memoize.held()
+    memoize.fit(memoize.SERVICES)
+    function("e")
+    assert memoize.held() == before - 1
+    function("f")
+    assert memoize.held() == before - 2
+    function("g")
+    assert memoize.held() == before - 2 and len(calls) == 7
+
+
+def test_a_cache_that_is_of_no_service_stays_as_it_is() -> None:
+    memoize.fit(2 * memoize.SERVICES)
+    calls = []
+    function = memoize_by_identity(1, grows=False)(calls.append)
+    for name in ("a", "b", "a"):
+        function(name)
+    assert calls == ["a", "b", "a"]
+
+
 def test_errors_are_not_kept() -> None:
     calls = []
 
@@ -87,7 +133,7 @@ def test_what_nobody_asks_for_is_forgotten_at_the_second_turn() -> None:
     function, calls = counted()
     function("used"), function("unused")
     for _ in range(3):
-        memoize.forget_unused()
+        forget_unused()
         function("used")
     function("unused")
     assert calls == [("used",), ("unused",), ("unused",)]
@@ -96,6 +142,6 @@ def test_what_nobody_asks_for_is_forgotten_at_the_second_turn() -> None:
 def test_old_results_are_the_first_to_go() -> None:
     function, calls = counted(2)
     function("a"), function("b")
-    memoize.forget_unused()
+    forget_unused()
     function("b"), function("c"), function("b")
     assert calls == [("a",), ("b",), ("c",)]
