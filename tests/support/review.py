@@ -57,7 +57,7 @@ def page() -> str:
     """The whole page."""
     rows, others = findings(), held()
     still = [row.id for row in rows if row.open]
-    said = [HEAD, f"{len(rows)} ways in; open: {', '.join(still)}.", "", "## S1 to S25", ""]
+    said = [HEAD, f"{len(rows)} ways in; open: {', '.join(still) or 'none'}.", "", "## S1 to S25", ""]
     said += ["| | threat | before | now | tests |", "|---|---|---|---|---|"]
     said += [f"| {row.id} | {_cell(row.what)} | {_cell(row.before)} | {_cell(row.now)} | {_tests(row)} |" for row in rows]
     said += ["", "## What was tried and held", "", "| what held | now | tests |", "|---|---|---|"]
