@@ -51,6 +51,7 @@ def live_through_everything(rig: Rig, namespace: str) -> None:
         return owners.count("InferenceService")  # StatefulSets make ControllerRevisions too
 
     rig.wait("ten revisions kept", lambda: kept() == 10)
+    scale_by_itself(rig, namespace)
 
 
 def scale_by_itself(rig: Rig, namespace: str) -> None:
@@ -179,7 +180,6 @@ def forget_what_led_here(rig: Rig, namespace: str) -> None:
 def test_the_role_is_what_the_operator_needs_and_no_more(rig: Rig, namespace: str) -> None:
     rig.create(yamls.runtime("w-pairs", size=2))
     live_through_everything(rig, namespace)
-    scale_by_itself(rig, namespace)
     look_at_every_kind(rig, namespace)
     allow_a_removal(rig)
     forget_what_led_here(rig, namespace)

@@ -30,6 +30,9 @@ def service(**engine: Any) -> dict[str, Any]:
     return {"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "metadata": metadata, "spec": spec}
 
 
+READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+
+
 def placed(workloads: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """A pod of each StatefulSet, on a node each."""
     made = []
@@ -40,7 +43,7 @@ def placed(workloads: list[dict[str, Any]]) -> list[dict[str, Any]]:
         labels = {**template["metadata"]["labels"], "apps.kubernetes.io/pod-index": rank}
         known = {"namespace": "team", "name": name, "uid": name, "resourceVersion": "7", "labels": labels}
         known["ownerReferences"] = [owner]
-        made.append({"metadata": known, "spec": {**template["spec"], "nodeName": f"n{at}"}, "status": {"phase": "Running"}})
+        made.append({"metadata": known, "spec": {**template["spec"], "nodeName": f"n{at}"}, "status": READY})
     return made
 
 
