@@ -123,16 +123,21 @@ class Election:
                 pause = self._settings.retry
                 continue
             try:
-                # A request that hangs must not outlive our right to lead.
-                async with asyncio.timeout(max(0.1, self._until - started)):
+                async with asyncio.timeout(self._patience(self._until - started)):
                     if not await self._try():
                         raise Lost("another operator holds the Lease")
                 self._until, pause = started + self._settings.renew, self._settings.duration / 3
             except (KubeError, TimeoutError) as error:
-                pause = self._settings.retry
+                pause = max(0.1, self._settings.retry - (self._clock() - started))
                 logger.warning("cannot renew the Lease: %s", error or type(error).__name__)
             if not self.leads():
                 raise Lost("the Lease could not be renewed in time")
+
+    def _patience(self, left: float) -> float:
+        """Seconds for a renewal: a request that hangs, as on a connection that died unseen, leaves time for another, and none
+        outlives our right to lead.
+        """
+        return max(0.1, 0.6 * left if left > self._settings.retry else left)
 
     async def release(self) -> None:
         """Let the next candidate start at once."""

@@ -1,6 +1,7 @@
 """Slow, failing and dying parts of a real control plane: the same objects come out, and nothing that works is lost."""
 
 import signal
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -108,8 +109,12 @@ def test_the_api_server_is_killed_while_things_change(rig: Rig, namespace: str) 
     rig.create(yamls.service(namespace, "born", "f-single"))
     renewed = lease(rig)
     rig.wait("the Lease is fresh", lambda: lease(rig) != renewed)  # an outage may take most of its time
+    killed = time.monotonic()
     rig.cluster.restart("apiserver", signal.SIGKILL)
     rig.api = rig.cluster.api()
+    if time.monotonic() - killed > 5:  # on a busy machine: who cannot renew the Lease for 10 s ends, and is started again
+        rig.restart()
+        rig.leads()
     rig.ready(namespace, "born", 60)
     rig.patch("InferenceService", namespace, "born", {"spec": {"engine": {"minReplicas": 2}}})
     rig.wait("scaled", lambda: rig.condition(namespace, "born", "EngineReady").get("message") == "engine 2/2 pods ready", 40)

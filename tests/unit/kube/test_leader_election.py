@@ -1,5 +1,6 @@
 """Who may take a Lease, by what was seen and not by anybody's wall clock."""
 
+import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
@@ -89,6 +90,30 @@ async def test_a_conflict_and_a_failing_read_lose_no_lease() -> None:
     with pytest.raises(Transient):
         await election._try()
     assert await election._try() and election.leads()
+
+
+async def test_a_renewal_that_hangs_leaves_time_for_another() -> None:
+    """Seen once: the renewal waited on a connection that was closed under it, and the process ended although the API server
+    was back.
+    """
+    server, hung = Server(), asyncio.Event()
+    update = server.update
+
+    async def hangs_once(manifest: dict[str, Any], manager: str = "") -> dict[str, Any]:
+        if not hung.is_set():
+            hung.set()
+            await asyncio.sleep(3600)
+        return await update(manifest, manager)
+
+    settings = ElectionSettings("ns", "lease", "me", duration=0.75, renew=0.5, retry=0.1)
+    election = Election(server, settings, lambda: datetime.now(UTC))
+    await election.acquire()
+    server.update = hangs_once  # type: ignore[method-assign]
+    holding = asyncio.create_task(election.hold())
+    await asyncio.sleep(1.2)
+    assert hung.is_set() and not holding.done() and election.leads()
+    holding.cancel()
+    await asyncio.gather(holding, return_exceptions=True)
 
 
 async def test_a_lease_that_was_deleted_comes_back_with_what_people_wrote_on_it() -> None:
