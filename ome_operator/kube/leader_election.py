@@ -134,7 +134,7 @@ class Election:
                 raise Lost("the Lease could not be renewed in time")
 
     def _patience(self, left: float) -> float:
-        """Seconds for a renewal: a request that hangs, as on a connection that died unseen, leaves time for another, and none
+        """Seconds for a renewal: a request that hangs, as on a connection that died unseen, leaves time for another. None
         outlives our right to lead.
         """
         return max(0.1, 0.6 * left if left > self._settings.retry else left)
