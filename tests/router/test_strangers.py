@@ -216,9 +216,10 @@ async def test_without_a_key_strangers_are_taken_out_and_counted(tmp_path: Path)
     """What is left where a router has no key of ours: the finding as it was reported."""
     async with place(tmp_path, note="false") as here:
         assert here.registry.child is not None
-        # How many are stolen depends on when the registry looks, of 369 none to a quarter: for the proof it looks away.
+        # How many are stolen depends on when the registry looks, and on which of two workers the router prefers, for long:
+        # for the proof the registry looks away, and there is no other worker.
         here.registry.child.send_signal(signal.SIGSTOP)
-        assert (await here.attack()).stolen > 0, "else the tests above prove nothing"
+        assert (await here.attack(delete_others=True)).stolen > 0, "else the tests above prove nothing"
         here.registry.child.send_signal(signal.SIGCONT)
         await here.attack()
 
