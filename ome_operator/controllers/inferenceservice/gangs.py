@@ -15,7 +15,7 @@ from ome_operator.cache.resources import SERVICE
 from ome_operator.controllers.inferenceservice.foreign_pods import ForeignPods
 from ome_operator.controllers.inferenceservice.free_room import FreeRoom
 from ome_operator.core.observed.objects import NO_TURN, Ref, Turn
-from ome_operator.core.placement.fit import Needs
+from ome_operator.core.placement.fit import Needs, Nodes
 from ome_operator.core.placement.turns import Claim, Turns, contested, has_room, roomy, turns
 from ome_operator.core.placement.words import awaited, without_room
 from ome_operator.core.reasons import READY
@@ -106,7 +106,7 @@ class Gangs:
         strangers hold is read live, also where it is remembered: they may have gone.
         """
         free = self._room.without([ref], strangers=False)
-        if self._has_room(ref, needs, strangers=False):
+        if self._has_room(ref, needs, free, strangers=False):
             seem = tuple(roomy(needs, free))
             for _ in range(LOOKS):
                 more = await self._foreign.read(seem)
@@ -114,21 +114,22 @@ class Gangs:
                 sure = {name: node for name, node in free.items() if name in self._foreign.known()}
                 if not more or has_room(needs, (), sure):
                     break
-            if self._has_room(ref, needs, strangers=True):
+            if self._has_room(ref, needs, free, strangers=True):
                 self._going[ref] = needs
                 return ""
         self._going.pop(ref, None)
         return without_room(needs, self._cluster.deps().nodes, free, partial(self._holders, f"{ref.namespace}/{ref.name}"))
 
-    def _has_room(self, ref: Ref, needs: Needs, *, strangers: bool) -> bool:
+    def _has_room(self, ref: Ref, needs: Needs, free: Nodes, *, strangers: bool) -> bool:
         """Whether pods of a service find room as it is, and beside what others go to, as it will be when these have gone."""
         claims = [claim for other, claim in self._claims.items() if other != ref]
-        if not has_room(needs, claims, self._room.without([ref], strangers=strangers)):
+        if not has_room(needs, claims, free):
             return False
         others = {other: wanted for other, wanted in self._going.items() if other != ref}
-        going = [Claim(other.name, wanted, trying=True, serves=True) for other, wanted in others.items()]
-        then = self._room.without([ref, *others], strangers=strangers)
-        return not going or has_room(needs, [*claims, *going], then)
+        if not others:
+            return True
+        claims += [Claim(other.name, wanted, trying=True, serves=True) for other, wanted in others.items()]
+        return has_room(needs, claims, self._room.without([ref, *others], strangers=strangers))
 
     def _turns(self, now: datetime) -> Turns:
         """Whose turn it is; who has it is woken."""
