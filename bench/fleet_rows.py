@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 from bench.figures import exponent
-from bench.results import Eyed, Fleet, Labelled, Wave
+from bench.results import Churned, Eyed, Fleet, Labelled, Wave
 from bench.rows import Row
 
 EXPONENT, STALL_S, LABELS_S, REST_MIB, SCRAPE_MS = 1.1, 0.25, 5.0, 600, 100.0
+GROWN = 1.1
 EDIT_S, EDIT_TIMES = 1.0, 2.0
 """An edit is acted on within so many seconds while labels are set, or so many times the same requests of a bare client
 where these alone take longer: the API server answers nobody faster then.
@@ -33,6 +34,21 @@ def labelled(found: Labelled) -> Iterator[Row]:
         )
     yield Row("start (floor: its lists and their decoding)", f"{found.lists_s:.2f} s", f"{found.start_s:.2f} s")
     yield Row("peak memory", operator=f"{found.peak_mib:.0f} MiB")
+
+
+def churned(found: Churned) -> Iterator[Row]:
+    """What the operator holds of services that are gone."""
+    grown = found.last_mib / found.first_mib
+    yield Row(
+        f"memory at rest (floor: after the first of {len(found.rounds_mib)} rounds)",
+        f"{found.first_mib:.0f} MiB",
+        f"{found.last_mib:.0f} MiB",
+        ratio=f"{grown:.2f} x",
+        aim=f"<= {GROWN:g} x",
+        met=grown <= GROWN,
+    )
+    beside = f"{found.peak_mib:.0f} MiB; {found.pace:.1f} services a second; {found.cpu_s:.0f} s of CPU"
+    yield Row("  the most on the way; their pace; the operator's CPU", operator=beside)
 
 
 def fleets(fleets: list[Fleet]) -> Iterator[Row]:

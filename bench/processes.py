@@ -13,12 +13,14 @@ class Usage:
 
     cpu_s: float
     peak_mib: float
+    resident_mib: float = 0.0
 
 
 def usage(pid: int) -> Usage:
-    """User and system time, and the largest resident set."""
+    """User and system time, and the resident set: the largest, and now."""
     folder = Path(f"/proc/{pid}")
-    return Usage(cpu_seconds((folder / "stat").read_text(), TICK), peak_mib((folder / "status").read_text()))
+    status = (folder / "status").read_text()
+    return Usage(cpu_seconds((folder / "stat").read_text(), TICK), peak_mib(status), resident_mib(status))
 
 
 def cpu_seconds(stat: str, tick: int) -> float:

@@ -59,6 +59,9 @@ def sections(results: Results) -> list[Section]:
         labelled = results.labelled
         title = f"{labelled.nodes} nodes with labels of {labelled.models} models, {labelled.services} services"
         found.append(Section(title, tuple(fleet_rows.labelled(labelled))))
+    if results.churned:
+        title = f"{results.churned.services} services of a pod that come, become Ready and go"
+        found.append(Section(title, tuple(fleet_rows.churned(results.churned))))
     return [section for section in found if section.rows]
 
 

@@ -236,6 +236,23 @@ class Labelled:
     peak_mib: float
 
 
+@dataclass(frozen=True)
+class Churned:
+    """Services that came and went."""
+
+    services: int
+    pace: float
+    """Services a second, from the second round on."""
+    first_mib: float
+    """What the operator held at rest after the first round."""
+    last_mib: float
+    """And after the last."""
+    rounds_mib: tuple[float, ...]
+    """After each, not at rest."""
+    peak_mib: float
+    cpu_s: float
+
+
 @dataclass
 class Results:
     """Of one run of the benchmark."""
@@ -251,6 +268,7 @@ class Results:
     beside: Beside | None = None
     fleets: list[Fleet] = field(default_factory=list)
     labelled: Labelled | None = None
+    churned: Churned | None = None
     planned: Planned | None = None
     linted: Linted | None = None
     eyes: list[Eyed] = field(default_factory=list)

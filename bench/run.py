@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TextIO
 
-from bench import alone, eyes, fleet, labelled, linted, measure, planned, tenants, weights
+from bench import alone, churn, eyes, fleet, labelled, linted, measure, planned, tenants, weights
 from bench.api import Refused
 from bench.measure import Extras
 from bench.results import Ramp, Results
@@ -29,6 +29,7 @@ PARTS = (
     "tenants",
     "fleet",
     "labels",
+    "churn",
     "plan",
     "lint",
     "eyes",
@@ -51,6 +52,8 @@ class Options:
     scaled: int = 50
     crowd: tuple[int, int] = (2000, 5000)
     """BaseModels and waiting services of the tenants beside a quiet tenant."""
+    churned: tuple[int, float] = (churn.SHAPE.services, churn.REST_S)
+    """Services that come and go, and the seconds of rest after the first round and the last."""
     labelled: tuple[int, int, int] = (300, 207, 20)
     """Nodes, models with a label on each, and services."""
     scraped: tuple[int, ...] = (100, 1000)
@@ -106,6 +109,8 @@ class Bench:
             await self._tenants(*options.crowd)
         if options.wants("labels") and "operator" in options.sides:
             await self._labelled(*options.labelled)
+        if options.wants("churn") and "operator" in options.sides:
+            await self._churned(*options.churned)
 
     async def _ramps(self, scenario: Scenario, last: bool) -> None:
         """Both sides in turn; the order changes with every repetition, so that a drift of the machine hits both."""
@@ -148,6 +153,12 @@ class Bench:
         title = f"labels of {models} models on {nodes} nodes"
         with self._noted(title):
             self.results.labelled = await labelled.measure(nodes, models, services, self.options.lanes)
+            self._say(f"{title}: measured")
+
+    async def _churned(self, services: int, rest_s: float) -> None:
+        title = f"{services} services that come and go"
+        with self._noted(title):
+            self.results.churned = await churn.measure(services, self.options.lanes, rest_s)
             self._say(f"{title}: measured")
 
     @contextmanager

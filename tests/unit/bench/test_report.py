@@ -13,7 +13,7 @@ from rich.console import Console
 from bench.counting import Count
 from bench.processes import Usage
 from bench.report import sections
-from bench.results import Alone, Beside, Deletion, Eyed, Labelled, Labels, Quiet, Ramp, Restart, Results
+from bench.results import Alone, Beside, Churned, Deletion, Eyed, Labelled, Labels, Quiet, Ramp, Restart, Results
 from bench.rows import Row
 from bench.scenarios import SINGLE
 from bench.table import markdown, show
@@ -166,6 +166,13 @@ def test_an_edit_waits_for_the_operator_and_not_for_a_busy_api_server(edit: floa
     wave = Labels("at once", 300, 2.0, 1.5, (edit,), (floor,))
     found = rows(Results(labelled=Labelled(300, 207, 20, [wave], 0.5, 0.7, 150.0)))
     assert found[EDITS.format(1)].met is met
+
+
+@pytest.mark.parametrize(("last_mib", "met"), [(109.0, True), (111.0, False)])
+def test_memory_that_grows_by_more_than_a_tenth_is_seen(last_mib: float, met: bool) -> None:
+    gone = Churned(400, pace=8.0, first_mib=100.0, last_mib=last_mib, rounds_mib=(101.0, 112.0), peak_mib=112.0, cpu_s=9.0)
+    found = rows(Results(churned=gone))["memory at rest (floor: after the first of 2 rounds)"]
+    assert (found.floor, found.met) == ("100 MiB", met)
 
 
 def test_a_scrape_that_stalls_the_loop_is_seen() -> None:
