@@ -241,14 +241,12 @@ class Churned:
     """Services that came and went."""
 
     services: int
+    objects: int
+    """That the operator made for them, without their pods."""
     pace: float
-    """Services a second, from the second round on."""
-    first_mib: float
-    """What the operator held at rest after the first round."""
-    last_mib: float
-    """And after the last."""
+    """Services a second."""
     rounds_mib: tuple[float, ...]
-    """After each, not at rest."""
+    """What the operator held after each round."""
     peak_mib: float
     cpu_s: float
 

@@ -52,8 +52,8 @@ class Options:
     scaled: int = 50
     crowd: tuple[int, int] = (2000, 5000)
     """BaseModels and waiting services of the tenants beside a quiet tenant."""
-    churned: tuple[int, float] = (churn.SHAPE.services, churn.REST_S)
-    """Services that come and go, and the seconds of rest after the first round and the last."""
+    churned: int = churn.SHAPE.services
+    """Services that come and go."""
     labelled: tuple[int, int, int] = (300, 207, 20)
     """Nodes, models with a label on each, and services."""
     scraped: tuple[int, ...] = (100, 1000)
@@ -110,7 +110,7 @@ class Bench:
         if options.wants("labels") and "operator" in options.sides:
             await self._labelled(*options.labelled)
         if options.wants("churn") and "operator" in options.sides:
-            await self._churned(*options.churned)
+            await self._churned(options.churned)
 
     async def _ramps(self, scenario: Scenario, last: bool) -> None:
         """Both sides in turn; the order changes with every repetition, so that a drift of the machine hits both."""
@@ -155,10 +155,10 @@ class Bench:
             self.results.labelled = await labelled.measure(nodes, models, services, self.options.lanes)
             self._say(f"{title}: measured")
 
-    async def _churned(self, services: int, rest_s: float) -> None:
+    async def _churned(self, services: int) -> None:
         title = f"{services} services that come and go"
         with self._noted(title):
-            self.results.churned = await churn.measure(services, self.options.lanes, rest_s)
+            self.results.churned = await churn.measure(services, self.options.lanes)
             self._say(f"{title}: measured")
 
     @contextmanager
