@@ -1,6 +1,5 @@
 """Services that come and go by the thousand on a real API server: what the operator still holds of them afterwards."""
 
-import asyncio
 import time
 
 from bench.api import together
@@ -15,8 +14,8 @@ WITHIN_S = 120.0
 
 
 async def measure(services: int, lanes: int) -> Churned:
-    """Services are created, become Ready and are deleted, so many at a time. Memory is read after each round: what is kept of
-    the dead for a while (caches, the flight recorder, versions of deleted objects) is full when half of them have lived.
+    """Services are created, become Ready and are deleted, so many at a time. Memory is read after each round: what is kept
+    of the dead for a while (caches, the flight recorder, versions of deleted objects) is full when half have lived.
     """
     async with bed(SHAPE) as at:
         process = Operator(at)
