@@ -18,6 +18,7 @@ from ome_local.images import build
 from ome_local.realnode import cgroups, image_cache, images
 from ome_local.realnode.spec import COMPONENTS
 from ome_operator.errors import UserError
+from tests.node.serving.conftest import MINUTES
 from tests.node.test_pods import eventually, inside, pod, wait_ready
 from tests.support import busybox, clusters, traces
 
@@ -50,6 +51,7 @@ def test_two_side_by_side_and_nothing_left(real: Cluster, name: str, busybox_arc
     assert not cluster.at.root.exists()
 
 
+@MINUTES
 def test_killed_while_it_comes_up(real: Cluster, name: str) -> None:
     """At any moment: `down` removes all of it, and the next `up` completes what there is."""
     at, dice = layout.layout(name), random.Random(7)
@@ -111,6 +113,7 @@ def test_a_cluster_keeps_what_it_was_made_with(real: Cluster, tmp_path: Path, mo
     assert processes.marked(at) == []
 
 
+@MINUTES
 def test_images_outlive_a_cluster(
     real: Cluster, name: str, busybox_archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,6 +158,7 @@ def namesake(folder: Path) -> Path:
     return build.single("namesake", busybox.REFERENCE, {folder / "layer.tar": "/"})
 
 
+@MINUTES
 def test_images_come_before_the_node(name: str, real: Cluster, busybox_archive: Path) -> None:
     """As in the demo: the cluster begins while programs of the node are missing, and its disk takes images already."""
     before = Cluster.up(name, nodes=1, real_node=True, join=False)

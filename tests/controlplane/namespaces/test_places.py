@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.conftest import SOAK
 from tests.controlplane.namespaces.conftest import make
 from tests.controlplane.operator.test_rbac import (
     asked,
@@ -70,6 +71,7 @@ def hold_the_agents_directory(rig: Rig) -> None:
     rig.wait("its pods are gone", lambda: not rig.all("Pod", "team-a"), 60)
 
 
+@pytest.mark.skipif(not SOAK, reason="a minute: `make soak` runs it; one role for all, and none, are always tried")
 def test_with_a_cluster_role_for_cluster_wide_kinds(rig: Rig) -> None:
     values = HERE, "agent.enabled=true", "agent.image.repository=r/agent"
     rig.install(*values)
