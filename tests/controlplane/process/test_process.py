@@ -164,7 +164,7 @@ async def test_a_service_that_is_deleted_during_a_crash_of_the_api_server_is_not
     other = Client(await Connection.open(await asyncio.to_thread(cluster.extra_apiserver)))
     one = start()
 
-    async def are(count: float, seconds: float = 60) -> None:
+    async def are(count: float, seconds: float = 120) -> None:
         async with asyncio.timeout(seconds):
             while True:
                 told = (await one.get("/metrics", one.metrics))[1].splitlines()
