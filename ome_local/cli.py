@@ -49,7 +49,9 @@ def up(
     gpus_per_node: Annotated[int | None, typer.Option(min=0, max=72, help="As many as the machine has.")] = None,
     start_delay: Annotated[float, typer.Option(min=0, help="Seconds until a simulated pod is Ready.")] = 0.0,
     audit: Annotated[bool, typer.Option("--audit", help="Write every API request to audit.log.")] = False,
-    fast: Annotated[bool, typer.Option("--fast", help="Raise the controllers' request limits, for scale.")] = False,
+    fast: Annotated[
+        bool, typer.Option("--fast", help="For scale: controllers may send more requests, and none makes Endpoints.")
+    ] = False,
     kind: Annotated[bool, typer.Option("--kind", help="Use kind's control plane; needs Docker.")] = False,
     workers: Annotated[
         int, typer.Option(min=0, max=16, help="Kind's worker nodes; none: the node of its control plane takes pods.")
