@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ome_local import layout, options, spec, tinymodel
+from ome_local import layout, lines, options, spec, tinymodel
 from ome_local.binaries import ensure
 from ome_local.binaries.versions import CONTROL_PLANE, NODE
 from ome_local.cluster import Cluster, Row
@@ -25,7 +25,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    short_help="A real control plane on this machine, with simulated nodes.",
+    short_help=lines.LOCAL,
     epilog="Examples: ome local up --name mine --nodes 16; ome local status --name mine; ome local down --name mine",
     help="A real control plane on this machine: etcd, API server, controllers and scheduler, with simulated nodes.",
 )
@@ -159,7 +159,7 @@ def logs(
     process: Annotated[str, typer.Argument(help="A process of `ome local status`; none: the names.")] = "",
     name: Which = None,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on as it grows.")] = False,
-    lines: Annotated[int, typer.Option("-n", "--lines", min=0, help="How many from the end.")] = 100,
+    count: Annotated[int, typer.Option("-n", "--lines", min=0, help="How many from the end.")] = 100,
 ) -> None:
     """Show what a process said."""
     cluster = Cluster.open(layout.chosen(name))
@@ -170,7 +170,7 @@ def logs(
     if not cluster.log(process).exists():
         raise UserError(f"Cluster {cluster.name} has no log of {process!r}; there are {', '.join(names)}.")
     raise typer.Exit(
-        subprocess.run(["tail", "-n", str(lines), *(["-f"] if follow else []), str(cluster.log(process))], check=False)
+        subprocess.run(["tail", "-n", str(count), *(["-f"] if follow else []), str(cluster.log(process))], check=False)
         .returncode
     )  # fmt: skip
 

@@ -4,14 +4,14 @@ from typing import Annotated
 
 import typer
 
-from ome_local import options
+from ome_local import lines, options
 from ome_local.demo import demo as steps
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
 @app.command(
-    short_help="Kimi K2 on 16 simulated nodes, and tokens of a tiny model.",
+    short_help=lines.DEMO,
     epilog="Examples: ome demo; ome demo --name mine; ome demo --name mine --down",
 )
 def demo(

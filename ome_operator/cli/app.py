@@ -1,7 +1,7 @@
 """The root of the command line. Subcommands load when they are called, so that the small ones start fast.
 
 To add one: a module with a `typer.Typer` called `app`, and a line in COMMANDS. Several may share a module. A package beside
-the operator adds its own by an entry point of the group PLUGINS; `ome_local` does, and no image has it.
+the operator adds its own by entry points of the groups PLUGINS and LINES; `ome_local` does, and no image has it.
 """
 
 from importlib import import_module
@@ -54,11 +54,18 @@ COMMANDS = {
 
 PLUGINS = "ome.commands"
 """The group of entry points: name → a `typer.Typer` of another package."""
+LINES = "ome.lines"
+"""The group of entry points: name → the line that `ome --help` shows of it; without one the command is loaded for it."""
 
 
 def commands() -> list[str]:
     """Names of all commands: those of the table in its order, then those of other packages."""
     return [*COMMANDS, *sorted(entry_points(group=PLUGINS).names - COMMANDS.keys())]
+
+
+def _named(name: str, line: str) -> TyperCommand:
+    """A command for a list: its name and its line."""
+    return TyperCommand(name, help=line, short_help=line)
 
 
 class LazyGroup(TyperGroup):
@@ -75,8 +82,10 @@ class LazyGroup(TyperGroup):
         if cmd_name in COMMANDS:
             module, line = COMMANDS[cmd_name]
             if self._listing:
-                return TyperCommand(cmd_name, help=line, short_help=line)
+                return _named(cmd_name, line)
             command = typer.main.get_command(import_module(module).app)
+        elif self._listing and (told := next(iter(entry_points(group=LINES, name=cmd_name)), None)):
+            return _named(cmd_name, told.load())
         elif plugin := next(iter(entry_points(group=PLUGINS, name=cmd_name)), None):
             command = typer.main.get_command(plugin.load())
         else:

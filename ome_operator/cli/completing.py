@@ -1,6 +1,5 @@
 """Completion: names of services for shells, and the protocol in which kubectl asks its plugins."""
 
-import asyncio
 import contextlib
 import io
 import os
@@ -16,6 +15,8 @@ PATIENCE = 5.0
 
 def services(ctx: typer.Context, incomplete: str) -> list[str]:
     """InferenceServices that begin so; none when the cluster does not answer soon."""
+    import asyncio
+
     import ome_operator.kube.client  # noqa: F401  (loaded before the clock starts)
 
     asked = ctx.params

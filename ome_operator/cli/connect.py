@@ -1,6 +1,5 @@
 """What every command that works on a cluster shares: how to find it, and what to say when it does not answer."""
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -41,6 +40,8 @@ def on_cluster(
 
     Ctrl+C ends it with exit code 130, as programs do that go on until then.
     """
+    import asyncio
+
     from ome_operator.kube.connection import NoConnection
     from ome_operator.kube.errors import KubeError
 

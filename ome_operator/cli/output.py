@@ -4,14 +4,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import yaml
 from pydantic.alias_generators import to_camel
-from rich.console import Console
 
 from ome_operator.util.visible import document, visible
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 class Format(StrEnum):
@@ -27,8 +29,10 @@ _PLAIN = 10_000
 """Columns where nobody looks: a pipe gets whole lines."""
 
 
-def console() -> Console:
+def console() -> "Console":
     """For text. Colours and line breaks only on a terminal; NO_COLOR is respected."""
+    from rich.console import Console
+
     found = Console(highlight=False, emoji=False)
     return found if found.is_terminal else Console(highlight=False, emoji=False, no_color=True, width=_PLAIN)
 

@@ -7,6 +7,7 @@ loaded again once, for every session alike: our own and those that kopf watches 
 import asyncio
 import base64
 import logging
+import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -119,9 +120,8 @@ class Connection:
         middlewares: Sequence[aiohttp.ClientMiddlewareType] = (),
     ) -> aiohttp.ClientSession:
         """A session with at most `limit` connections (0: any number); `middlewares` see answers after a renewed token."""
-        rest = RESTClientObject(self._configuration)
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=limit, ssl=rest.ssl_context, keepalive_timeout=60),
+            connector=aiohttp.TCPConnector(limit=limit, ssl=self._tls(), keepalive_timeout=60),
             middlewares=(*middlewares, self._authorize),
             trace_configs=list(traces),
             headers={"User-Agent": agent},
@@ -129,6 +129,10 @@ class Connection:
             trust_env=False,  # aiohttp would read ~/.netrc in a thread for every request
             read_bufsize=2**20,  # an event of a watch is one line and may be large
         )
+
+    def _tls(self) -> ssl.SSLContext | bool:
+        """How the server is known. Without TLS, as behind `kubectl proxy`, no certificates are read: that takes 0.05 s."""
+        return RESTClientObject(self._configuration).ssl_context if self.server.startswith("https:") else True
 
 
 def _proxy(server: str) -> str | None:

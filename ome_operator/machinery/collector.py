@@ -5,7 +5,6 @@ facts of nodes do, there are never more: the youngest become all there are, and 
 with 5,000 nodes and 1,820 services. So the youngest are walked by the clock, too.
 """
 
-import asyncio
 import gc
 import itertools
 import math
@@ -39,11 +38,14 @@ def listed() -> None:
     gc.freeze()
 
 
-async def tend(idle: Callable[[], bool], sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+async def tend(idle: Callable[[], bool], sleep: Callable[[float], Awaitable[None]] | None = None) -> None:
     """Walk the young in time, for ever; and all there is, where it is more than before and nobody has waited for a while."""
+    import asyncio  # here: every command loads this module, and many have no event loop
+
+    pause = sleep or asyncio.sleep
     known, quiet = math.inf, 0
     for turn in itertools.count(1):
-        await sleep(OFTEN)
+        await pause(OFTEN)
         gc.collect(1 if turn % YOUNG == 0 else 0)
         if turn % OLD == 0:
             gc.freeze()

@@ -73,7 +73,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (at / "mix.yaml").write_text("- {in: 2000, out: 100, share: 0.8}\n- {in: 8000, out: 500, share: 0.2}\n")
     (at / "kimi-k2-instruct.json").write_bytes(gzip.decompress((ROOT / "tests/incidents/rank-exits.json.gz").read_bytes()))
     (at / "bin").mkdir()
-    program(at / "bin/ome", f'exec {sys.executable} -c "from ome_operator.cli.app import app; app()" "$@"')
+    program(at / "bin/ome", f'exec {sys.executable} -m ome_operator "$@"')
     program(
         at / "bin/kubectl",
         'case "$1" in get) cat service.yaml;; apply) test "$(grep -c "^kind: ")" -gt 2;; *) exit 9;; esac',

@@ -10,7 +10,8 @@ import subprocess
 import sys
 import urllib.request
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -39,10 +40,11 @@ print(json.dumps(list(leaves(typer.main.get_command(app)))))
 """
 """Every command that has none below it, as the installed package lists them."""
 TOLD = """
-import contextlib, io, json, sys
-from ome_operator.__main__ import main
+import contextlib, io, json, os, sys, tempfile
+import aiohttp, jinja2, kubernetes.aio.config, pydantic.types, rich.console, typer._adapters, yaml  # nothing of ours
 
 def told(words):
+    from ome_operator.__main__ import main
     out, err, sys.argv, code = io.StringIO(), io.StringIO(), words, 0
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
@@ -51,12 +53,25 @@ def told(words):
             code = end.code
     return code, out.getvalue(), err.getvalue()
 
-print(json.dumps([told(words) for words in json.loads(sys.argv[1])]))
+def fork(process):
+    with tempfile.TemporaryFile("w+") as answers:
+        if not (child := os.fork()):
+            json.dump([told(words) for words in process], answers)
+            answers.flush()
+            os._exit(0)
+        os.waitpid(child, 0)
+        answers.seek(0)
+        return json.load(answers)
+
+print(json.dumps([fork(process) for process in json.loads(sys.argv[1])]))
 """
-"""Commands one after the other in a process: code, output and errors of each."""
+"""Lists of commands, each list in a process of its own: code, output and errors of each command. Our package is loaded in
+each process, and only once what it needs of others, which is most of a start.
+"""
+Done = subprocess.CompletedProcess[str]
 
 
-def run(*words: object, **more: object) -> "subprocess.CompletedProcess[str]":
+def run(*words: object, **more: object) -> Done:
     """A command that has to succeed."""
     done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False, **more)  # type: ignore[call-overload]
     assert done.returncode == 0, f"{words}: {done.stdout}\n{done.stderr}"
@@ -87,14 +102,18 @@ class Installed:
         filled = [Template(word).safe_substitute(HERE=self.there, PLAN=plan) for word in shlex.split(line)]
         return [str(self.bin / "ome"), *command.split(), *filled]
 
-    def ome(self, command: str, line: str = "", **environment: str) -> "subprocess.CompletedProcess[str]":
+    def ome(self, command: str, line: str = "") -> Done:
         """Run it to its end."""
-        given = self.environment | environment
-        words = self.words(command, line)
-        done = subprocess.run(
-            words, cwd=self.there, env=given, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
-        )
-        assert "Traceback" not in done.stdout + done.stderr, (words, done.stderr)
+        return self.told([[(command, line)]])[0]
+
+    def told(self, processes: Iterable[Iterable[tuple[str, str]]], **environment: str) -> list[Done]:
+        """Run commands of the table to their ends, by the processes that they share."""
+        lists = [[self.words(*row) for row in rows] for rows in processes]
+        program = [self.bin / "python", "-c", TOLD, json.dumps(lists)]
+        given = {"cwd": self.there, "env": self.environment | environment, "stdin": subprocess.DEVNULL}
+        answers = [each for process in json.loads(run(*program, **given).stdout) for each in process]
+        done = [Done(words, *each) for words, each in zip(chain.from_iterable(lists), answers, strict=True)]
+        assert [each for each in done if "Traceback" in each.stdout + each.stderr] == []
         return done
 
 
@@ -161,11 +180,11 @@ def test_both_programs_start(installed: Installed) -> None:
 
 def test_commands_work_with_what_came_in_the_wheel(installed: Installed) -> None:
     """In the order of the table, for the first writes what others read."""
-    for command, lines in PARTS["alone"].items():
-        for row in lines:
-            done = installed.ome(command, row["line"])
-            assert done.returncode == row["code"], (command, row, done.stderr)
-            assert row["says"] in done.stdout + done.stderr, (command, row, done.stdout)
+    rows = [(command, row) for command, lines in PARTS["alone"].items() for row in lines]
+    found = installed.told([(command, row["line"]) for row in lines] for command, lines in PARTS["alone"].items())
+    for (command, row), done in zip(rows, found, strict=True):
+        assert done.returncode == row["code"], (command, row, done.stderr)
+        assert row["says"] in done.stdout + done.stderr, (command, row, done.stdout)
     assert {file.name for file in (installed.there / "out").iterdir()} == {"results.json", "report.html"}
     known = installed.ome("render", "-f kimi/service.yaml --catalog config/")
     assert "ClusterBaseModel" not in known.stderr, "it is in config/, which came with the wheel"
@@ -186,24 +205,23 @@ def kimi(installed: Installed) -> Installed:
     return installed
 
 
-@pytest.mark.parametrize("command", PARTS["cluster"])
-def test_a_cluster_that_refuses_is_said(kimi: Installed, command: str) -> None:
+ON_CLUSTERS = [(command, line) for command, lines in PARTS["cluster"].items() for line in lines]
+
+
+def test_a_cluster_that_refuses_is_said(kimi: Installed) -> None:
     """With a sentence and the documented exit code."""
-    for line in PARTS["cluster"][command]:
-        done = kimi.ome(command, line)
+    found = kimi.told([(command, line) for line in lines] for command, lines in PARTS["cluster"].items())
+    for (command, line), done in zip(ON_CLUSTERS, found, strict=True):
         assert (done.returncode, done.stdout) == (documented(command), ""), (line, done.stderr)
         assert "Cannot connect to host 127.0.0.1:1" in done.stderr and done.stderr.endswith(".\n"), (line, done.stderr)
 
 
 def test_a_cluster_that_is_not_named_is_said(kimi: Installed) -> None:
-    """The same; in a process together, for each loads the same half second long."""
-    rows = [(command, line) for command, lines in PARTS["cluster"].items() for line in lines]
-    words = json.dumps([kimi.words(*row) for row in rows])
-    nowhere = {**kimi.environment, "KUBECONFIG": str(kimi.there / "none")}
-    done = run(kimi.bin / "python", "-c", TOLD, words, cwd=kimi.there, env=nowhere)
-    for (command, line), (code, out, said) in zip(rows, json.loads(done.stdout), strict=True):
-        assert (code, out) == (documented(command), ""), (command, line, said)
-        assert "no connection to a cluster: " in said and said.endswith(".\n"), (command, line, said)
+    """The same; in a process together, for each loads the same."""
+    found = kimi.told([ON_CLUSTERS], KUBECONFIG=str(kimi.there / "none"))
+    for (command, line), done in zip(ON_CLUSTERS, found, strict=True):
+        assert (done.returncode, done.stdout) == (documented(command), ""), (command, line, done.stderr)
+        assert "no connection to a cluster: " in done.stderr and done.stderr.endswith(".\n"), (command, line, done.stderr)
 
 
 @pytest.mark.parametrize("command", PARTS["waiting"])
@@ -230,14 +248,14 @@ def test_what_waits_for_a_cluster_says_so_and_ends_when_told(installed: Installe
     assert row["says"] in "".join(heard) and "Traceback" not in "".join(heard), heard
 
 
-@pytest.mark.parametrize("command", PARTS["local"])
-def test_clusters_of_this_machine(installed: Installed, command: str) -> None:
-    row = PARTS["local"][command]
-    done = installed.ome(command, row["line"])
-    assert done.returncode == row["code"] and row["says"] in done.stdout + done.stderr, done
+def test_clusters_of_this_machine(installed: Installed) -> None:
+    rows = PARTS["local"]
+    found = installed.told([(command, row["line"])] for command, row in rows.items())
+    for row, done in zip(rows.values(), found, strict=True):
+        assert done.returncode == row["code"] and row["says"] in done.stdout + done.stderr, done
 
 
 def test_an_agent_and_an_operator_without_a_cluster_say_so(installed: Installed) -> None:
-    for command, line in (("operator", "--kubeconfig none"), ("agent", "--node n --root $HERE/models --kubeconfig none")):
-        done = installed.ome(command, line)
+    rows = ("operator", "--kubeconfig none"), ("agent", "--node n --root $HERE/models --kubeconfig none")
+    for done in installed.told([row] for row in rows):
         assert done.returncode == 1 and "no connection to a cluster: " in done.stderr, done

@@ -1,8 +1,5 @@
 """SSH keys for pods that log in to each other: one host key and one user key for all of them."""
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
-
 
 def generate() -> dict[str, str]:
     """New keys, as files: names as OpenSSH has them -> contents."""
@@ -17,6 +14,10 @@ def generate() -> dict[str, str]:
 
 def _pair() -> tuple[str, str]:
     """A private key and its public key, in OpenSSH's formats."""
+    # Here: few services log in to each other, and the library is a twentieth of the operator's start.
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
     key = Ed25519PrivateKey.generate()
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
