@@ -15,6 +15,7 @@ from ome_operator.cache.cluster_cache import KINDS, LABELLED, RECORD
 from ome_operator.cache.event_handler import EventHandler, Haste
 from ome_operator.cache.resources import BENCHMARK, CATALOG, SERVICE, SHORT
 from ome_operator.cache.scope import Scope
+from ome_operator.controllers import tidying
 from ome_operator.controllers.base import Core
 from ome_operator.controllers.benchmarkjob import BenchmarkJobReconciler
 from ome_operator.controllers.catalog import CatalogReconciler
@@ -35,7 +36,6 @@ from ome_operator.machinery import collector
 from ome_operator.machinery.metrics import Metrics
 from ome_operator.machinery.pace import PACE
 from ome_operator.machinery.relist import Audit
-from ome_operator.machinery.rounds import rounds
 from ome_operator.machinery.schedule import Shared
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.settings import Settings
@@ -278,15 +278,7 @@ class Manager:
         self._services.flight.write(why)
 
     async def _tidy(self) -> None:
-        """Forget what nobody needs: every key has a pass meanwhile, which asks for what it needs again."""
-
-        async def forget() -> None:
-            await asyncio.sleep(2 * self._settings.resync)
-            self.cluster.tidy()
-            for _ in memoize.forget_unused():
-                await PACE.breathe()
-
-        await rounds("tidying", forget, lambda: 0.0)
+        await tidying.tidy(self.cluster, self._settings.resync, lambda: self._services.gone)
 
     async def _pass(self, ref: Ref) -> None:
         if self._outside(ref.namespace):

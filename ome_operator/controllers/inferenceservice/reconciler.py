@@ -61,6 +61,8 @@ class InferenceServiceReconciler:
         self._failures = kube_events.create_failures(client, clock, wall)
         self._start_failures = kube_events.start_failures(client, clock, wall)
         self._memories: dict[Ref, tuple[str, ServiceMemory]] = {}
+        self.gone = 0
+        """How many services have gone since the start."""
         default = Terms(settings.waves, settings.bake, settings.max_concurrent_services)
         self.waves = WaveRegistry(
             terms=lambda ref: cluster.terms(ref, default),
@@ -321,7 +323,8 @@ class InferenceServiceReconciler:
         return memory
 
     def _forget(self, ref: Ref) -> None:
-        self._memories.pop(ref, None)
+        if self._memories.pop(ref, None) is not None:
+            self.gone += 1
         self.flight.forget(ref)
         self._cluster.waits_for_nodes(ref, False)
         self._gangs.tell(ref, None)

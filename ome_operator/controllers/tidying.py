@@ -1,0 +1,32 @@
+"""Forgetting what nobody needs any more: what events of the past were kept for, and results about services that are gone."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import NoReturn
+
+from ome_operator.cache.event_handler import EventHandler
+from ome_operator.cache.resources import SERVICE
+from ome_operator.machinery.pace import PACE
+from ome_operator.machinery.rounds import rounds
+from ome_operator.util import memoize
+
+LOOK_S = 5.0
+
+
+async def tidy(cluster: EventHandler, resync: float, gone: Callable[[], int], look_s: float = LOOK_S) -> NoReturn:
+    """For ever, when every key had a pass or two, which ask again for what they need. Sooner where as many services have
+    gone as live, and some hundreds: however fast services come and go, what is kept of the dead is bounded by the living.
+
+    `resync`: seconds within which every key has a pass. `gone`: how many services have gone until now.
+    """
+
+    async def turn() -> None:
+        until, before = time.monotonic() + 2 * resync, gone()
+        while time.monotonic() < until and gone() - before < memoize.SERVICES + len(cluster.resources[SERVICE]):
+            await asyncio.sleep(min(look_s, resync))  # noqa: ASYNC110 (deaths are counted, not told)
+        cluster.tidy()
+        for _ in memoize.forget_unused():
+            await PACE.breathe()
+
+    await rounds("tidying", turn, lambda: 0.0)

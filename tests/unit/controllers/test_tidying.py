@@ -1,0 +1,55 @@
+"""When what nobody needs is forgotten."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from ome_operator.cache.event_handler import EventHandler
+from ome_operator.controllers import tidying
+from ome_operator.controllers.base import CORE
+from ome_operator.core.observed.objects import Deps
+from ome_operator.util import memoize
+
+FEW, LONG = 0.01, 3600.0
+"""Seconds."""
+
+
+@pytest.fixture
+def turns(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A number for each time that results were forgotten."""
+    made: list[int] = []
+
+    def turn() -> Iterator[None]:
+        made.append(len(made))
+        yield
+
+    monkeypatch.setattr(memoize, "forget_unused", turn)
+    return made
+
+
+async def tidied(resync: float, gone: list[int]) -> None:
+    """For a moment, while services go: so many until each look."""
+    counts = iter(gone)
+    last = [0]
+
+    def until_now() -> int:
+        last[0] = next(counts, last[0])
+        return last[0]
+
+    cluster = EventHandler(lambda *_: None, CORE.models_of, CORE.runtimes_of, Deps())
+    task = asyncio.create_task(tidying.tidy(cluster, resync, until_now, look_s=FEW))
+    await asyncio.sleep(20 * FEW)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_after_every_key_had_a_pass(turns: list[int]) -> None:
+    await tidied(FEW, [])
+    assert len(turns) > 2
+
+
+@pytest.mark.parametrize(("gone", "times"), [(memoize.SERVICES - 1, 0), (memoize.SERVICES, 1)])
+async def test_sooner_where_many_services_have_gone(gone: int, times: int, turns: list[int]) -> None:
+    await tidied(LONG, [0, 0, gone])
+    assert len(turns) == times
