@@ -185,9 +185,9 @@ class Cluster:
         """Some pending pods find nodes."""
         pending = [(service, pod) for service, pod in self._all() if not pod.node and pod.ends is None]
         self.chance.shuffle(pending)
+        taken = {other.node for _, other in self._all()}
+        taken |= {name for name, until in self.strangers.items() if self.second < until}
         for service, pod in pending[: self.chance.randint(0, len(pending))]:
-            taken = {other.node for _, other in self._all()}
-            taken |= {name for name, until in self.strangers.items() if self.second < until}
             fit = [
                 name
                 for name, node in self.nodes.items()
@@ -195,6 +195,7 @@ class Cluster:
             ]
             if fit:
                 pod.node = self.chance.choice(fit)
+                taken.add(pod.node)
 
     def _end(self) -> None:
         for service in self.services:
