@@ -64,7 +64,11 @@ def test_the_catalog_as_a_whole() -> None:
 def test_every_answer_of_the_generator() -> None:
     """Each in every version of its engine, plain and with 16 nodes; without `make soak` each fifth of them."""
     shelf = bookshelf()
-    plans = [made for ask in itertools.islice(asks(shelf), 0, None, 1 if SOAK else 5) if isinstance(made := answer(ask, shelf), Proposal)]
+    plans = [
+        made
+        for ask in itertools.islice(asks(shelf), 0, None, 1 if SOAK else 5)
+        if isinstance(made := answer(ask, shelf), Proposal)
+    ]
     assert len(plans) > 100
     said = {}
     for made in plans:

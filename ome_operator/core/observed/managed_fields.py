@@ -85,7 +85,7 @@ def _zeros(value: Any) -> Any:
         return value
     if isinstance(value, dict):
         return {name: _zeros(below) for name, below in value.items()}
-    if isinstance(value, (list, tuple)):  # noqa: UP038 a union is made anew for each value
+    if isinstance(value, (list, tuple)):  # a union would be made anew for each value
         return [_zeros(below) for below in value]
     return value
 
