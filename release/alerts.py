@@ -141,7 +141,7 @@ def unit_tests(rule_file: str) -> dict[str, Any]:
         made.append(
             _test(alert["alert"], alert["when"], [(alert["at"], {alert["alert"]: _fired(alert)}), (alert["over"], {})])
         )
-    return {"rule_files": [rule_file], "evaluation_interval": "1m", "tests": made}
+    return {"rule_files": [rule_file], "evaluation_interval": "5m", "tests": made}
 
 
 def _fired(alert: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,6 +25,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("ome")
+STORY = settings(max_examples=5000 if SOAK else 12)
+"""Of a property whose examples are whole stories in the simulator: each takes a tenth of a second and more."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -111,7 +111,7 @@ def _yaml(manifest: dict[str, Any]) -> str:
     return _HEAD + yaml.dump(manifest, Dumper=_Plain, sort_keys=False, allow_unicode=True, width=10_000)
 
 
-class _Plain(yaml.SafeDumper):
+class _Plain(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc] # one of the two
     """Without anchors: rules that several parts share are written out."""
 
     def ignore_aliases(self, data: Any) -> bool:

@@ -103,11 +103,16 @@ class _Kept:
 _ALL: list[_Kept] = []
 
 
-def _key(value: Any) -> Hashable:
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, int):
-        return type(value), value
-    if isinstance(value, tuple):
-        return tuple(_key(one) for one in value)
-    return object, id(value)
+def _key(values: tuple[Any, ...]) -> Hashable:
+    """A pass asks for a hundred and more: most values are texts, and no function is called for them."""
+    found: list[Hashable] = []
+    for value in values:
+        if value is None or isinstance(value, str):
+            found.append(value)
+        elif isinstance(value, tuple):
+            found.append(_key(value))
+        elif isinstance(value, int):
+            found.append((type(value), value))
+        else:
+            found.append((object, id(value)))
+    return tuple(found)

@@ -14,10 +14,11 @@ from ome_operator.agent.progress import Progress
 from ome_operator.agent.store import Store, length
 from ome_operator.storage.listing import Listing, RemoteFile
 from ome_operator.storage.sources import Access, source
+from tests.conftest import SOAK
 from tests.support.hub import Answer, Hub, model, served
 from tests.support.registry import Front, programs, push, running
 
-KILLS = 200 if os.environ.get("OME_SOAK") else 20
+KILLS = 200 if SOAK else 12
 SEED = int(os.environ.get("OME_SEED", "1"))
 DIGEST = "0123abcd"
 _FORKS = multiprocessing.get_context("forkserver")

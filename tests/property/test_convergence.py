@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ome_operator import keys
+from tests.conftest import STORY
 from tests.support.effects import effects
 from tests.support.shapes import Shape, lags, seeds, shapes
 from tests.support.simulator import World
@@ -19,6 +20,7 @@ def settled(shape: Shape, seed: int, strict: bool = False, lag: int = 0) -> Worl
     return world
 
 
+@STORY
 @given(shapes(), seeds, lags)
 def test_any_service_comes_up_from_nothing(shape: Shape, seed: int, lag: int) -> None:
     world = settled(shape, seed, strict=True, lag=lag)
@@ -33,6 +35,7 @@ SERVING = st.integers(1, 3)
 OTHER = shapes(engines=SERVING, image=st.sampled_from("ab"), scaled=False)
 
 
+@STORY
 @given(shapes(engines=SERVING), OTHER, seeds, st.integers(0, 30), lags)
 def test_any_service_becomes_any_other(old: Shape, new: Shape, seed: int, early: int, lag: int) -> None:
     """Whatever an edit changes, and however far the service was: components, sizes, counts, images."""
@@ -51,6 +54,7 @@ def test_any_service_becomes_any_other(old: Shape, new: Shape, seed: int, early:
     assert not {key for key in differing if key[0] != "ControllerRevision"}  # its number grows
 
 
+@STORY
 @given(shapes(engines=SERVING), seeds, st.lists(st.integers(1, 6), min_size=1, max_size=5))
 def test_a_restart_of_the_operator_changes_nothing(shape: Shape, seed: int, restarts: list[int]) -> None:
     new = replace(shape, image="b")

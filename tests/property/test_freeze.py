@@ -7,11 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ome_operator import keys
 from ome_operator.core.observed.objects import Deps
+from tests.conftest import STORY
 from tests.support.effects import effects
 from tests.support.shapes import Shape, edit, grow, lags, reshape, seeds, shapes
 from tests.support.simulator import World
@@ -74,7 +75,7 @@ events = st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 7), st.integ
 brakes = st.sampled_from(["all", "single"])
 
 
-@settings(deadline=None)
+@STORY
 @given(shapes(engines=st.integers(1, 3)), st.booleans(), events, brakes, events, seeds, lags)
 def test_nothing_moves_until_the_thaw_and_then_all_ends_right(
     shape: Shape,
@@ -119,7 +120,7 @@ def test_nothing_moves_until_the_thaw_and_then_all_ends_right(
     assert story.shape.scaled or len(world.alive()) == story.shape.pods
 
 
-@settings(deadline=None)
+@STORY
 @given(shapes(engines=st.integers(2, 3), decoders=0, scaled=False, router=True, strategy=""), brakes, seeds)
 def test_leaders_that_serve_when_it_is_frozen_go_on_to_serve(shape: Shape, how: str, seed: int) -> None:
     """Frozen when a leader has just been marked to go: it is taken back, and no pod that lives then ends."""

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from ome_operator import keys
 from ome_operator.core.observed.objects import Refusal
+from tests.conftest import STORY
 from tests.support import parts
 from tests.support.live import Live
 from tests.support.shapes import Shape, seeds, shapes
@@ -28,6 +29,7 @@ def stranger(world: World, key: tuple[str, str], owner: str, owned: str) -> Live
     return world.children[key]
 
 
+@STORY
 @given(
     shapes(engines=st.integers(1, 2), scaled=True, router=True),
     st.sampled_from(NAMES),
@@ -78,6 +80,7 @@ KINDS = [
 ]
 
 
+@STORY
 @given(
     shapes(engines=st.integers(1, 2)),
     st.sampled_from(KINDS),
@@ -118,6 +121,7 @@ def test_orphans_of_ours_are_adopted_and_no_pod_restarts(shape: Shape, seed: int
     assert world.condition("Ready")["status"] == "True"
 
 
+@STORY
 @given(shapes(engines=st.just(1), scaled=True), seeds)
 def test_a_scale_that_was_orphaned_counts_before_it_is_adopted(shape: Shape, seed: int) -> None:
     """Else the groups above minReplicas would be stopped and start again."""
@@ -131,6 +135,7 @@ def test_a_scale_that_was_orphaned_counts_before_it_is_adopted(shape: Shape, see
     assert world.alive() == pods and len(world.alive("engine")) == 2 * shape.size
 
 
+@STORY
 @given(shapes(engines=st.integers(1, 2), scaled=False), seeds)
 def test_orphans_of_another_revision_make_room(shape: Shape, seed: int) -> None:
     world = World(shape.service(), shape.deps(), seed)

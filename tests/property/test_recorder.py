@@ -10,13 +10,14 @@ from ome_operator.core.sync import sync
 from ome_operator.recorder import recording, replay
 from ome_operator.recorder.passes import Around, Ear
 from ome_operator.recorder.store import Recorder
+from tests.conftest import SOAK
 from tests.support.shapes import Shape, seeds, shapes
 from tests.support.simulator import World
 
 REF = Ref("InferenceService", "team", "svc")
 
 
-@settings(max_examples=25)
+@settings(max_examples=25 if SOAK else 10)
 @given(
     shapes(),
     shapes(),

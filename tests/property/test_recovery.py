@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ome_operator import keys
 from ome_operator.core.recovery.policy import RecoveryPolicy
 from ome_operator.core.recovery.record import READY
-from tests.conftest import SOAK
+from tests.conftest import SOAK, STORY
 from tests.support.ranks import Fleet
 from tests.support.shapes import Shape, lags, shapes
 from tests.support.simulator import World
@@ -181,6 +181,7 @@ def group_of(world: World, name: str) -> tuple[str, ...]:
     return labels[keys.COMPONENT], labels[keys.GROUP_INDEX]
 
 
+@STORY
 @given(
     shapes(engines=st.integers(1, 3), scaled=False, router=st.just(True)),
     st.lists(st.tuples(st.integers(0, 20), st.integers(0, 6)), min_size=1, max_size=3),

@@ -11,12 +11,13 @@ from ome_operator import keys
 from ome_operator.core.observed.objects import Node, Turn
 from ome_operator.core.plan import Plan
 from ome_operator.core.rollout.planner import Bounds, GroupCounts, routers, stay, step
+from tests.conftest import SOAK
 from tests.support import parts, rollouts
 from tests.support.scheduler import Scheduler
 from tests.support.shapes import Shape, seeds, shapes
 from tests.support.simulator import World
 
-STORIES = 100_000 if os.environ.get("OME_SOAK") else 250
+STORIES = 100_000 if SOAK else 250
 """Each is one service with one to four edits, most of them while the one before is still rolled out."""
 SEED = int(os.environ.get("OME_SEED", "6"))
 
@@ -152,7 +153,7 @@ class Keeper:
 BIG = shapes(size=st.integers(1, 2), engines=st.integers(1, 3), decoders=st.integers(1, 3), router=True, scaled=False)
 
 
-@settings(max_examples=40)
+@settings(max_examples=40 if SOAK else 16)
 @given(
     BIG,
     seeds,
@@ -213,7 +214,7 @@ def test_a_slice_that_comes_and_loses_all_its_leaders_comes_again() -> None:
     assert world.condition("RolledOut")["status"] == "True"
 
 
-@settings(max_examples=30)
+@settings(max_examples=30 if SOAK else 12)
 @given(BIG, seeds, st.lists(st.integers(0, 12), max_size=2))
 def test_a_service_keeps_serving_while_it_is_rolled_out(shape: Shape, seed: int, kills: list[int]) -> None:
     """Also when the operator starts anew in the middle. The world itself checks the order, draining and the surge."""
@@ -231,7 +232,7 @@ def test_a_service_keeps_serving_while_it_is_rolled_out(shape: Shape, seed: int,
     assert len(world.alive()) == shape.pods
 
 
-@settings(max_examples=20)
+@settings(max_examples=20 if SOAK else 10)
 @given(BIG, seeds, st.integers(0, 25))
 def test_a_pause_in_the_middle_moves_nothing_and_keeps_serving(shape: Shape, seed: int, passes: int) -> None:
     world = World(shape.service(), shape.deps(), seed)

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ome_operator import keys
+from tests.conftest import STORY
 from tests.support.shapes import Shape, lags, seeds, shapes
 from tests.support.simulator import World
 
@@ -21,6 +22,7 @@ def worker_sets(world: World) -> int:
     return sum(kind == "StatefulSet" and keys.WORKER_INDEX not in one.labels for (kind, _), one in world.children.items())
 
 
+@STORY
 @given(
     shapes(engines=st.integers(1, 4), decoders=st.integers(0, 1), scaled=False),
     st.lists(st.tuples(st.integers(0, 4), st.integers(0, 10)), min_size=1, max_size=5),
@@ -48,6 +50,7 @@ def test_scaling_touches_only_the_highest_groups(shape: Shape, changes: list[tup
     assert worker_sets(world) == (shape.engines if shape.size > 1 else 0) + decoders
 
 
+@STORY
 @given(shapes(engines=st.integers(1, 2), scaled=True), st.lists(st.integers(0, 5), max_size=4), seeds)
 def test_the_scale_object_decides_within_its_bounds(shape: Shape, wishes: list[int], seed: int) -> None:
     world = World(shape.service(), shape.deps(), seed)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ome_operator import keys
 from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.core.plan import Plan
+from tests.conftest import STORY
 from tests.support import parts
 from tests.support.live import Live
 from tests.support.shapes import Shape, edit, grow, lags, reshape, seeds, shapes
@@ -134,6 +135,7 @@ EVENTS: list[Callable[[Story, int], None]] = [
 stories = st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 7), st.integers(0, 12)), max_size=12)
 
 
+@STORY
 @given(shapes(engines=st.integers(1, 3), scaled=False), stories, seeds, lags)
 def test_what_works_stays_and_everything_heals(shape: Shape, events: list, seed: int, lag: int) -> None:  # type: ignore[type-arg]
     world = World(shape.service(), shape.deps(), seed)
@@ -162,6 +164,7 @@ REASONS = {
 }
 
 
+@STORY
 @given(
     shapes(engines=st.integers(1, 2), scaled=False),
     shapes(engines=st.integers(1, 2), scaled=False, image="b"),
@@ -198,6 +201,7 @@ def test_a_closed_gate_leaves_every_pod_and_the_url_alone(old: Shape, new: Shape
     assert len(world.alive()) == story.shape.pods
 
 
+@STORY
 @given(
     shapes(engines=st.integers(1, 2), scaled=False),
     st.integers(1, 25),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from ome_operator import keys
 from ome_operator.core.rollout.target import TargetRevision, target
+from tests.conftest import STORY
 from tests.support.shapes import STRATEGIES, Shape, lags, seeds, shapes
 from tests.support.simulator import World
 
@@ -106,6 +107,7 @@ def test_what_was_rejected_is_tried_again_only_after_the_user_did_something(hist
         assert len(runs) == len(set(runs)) <= 2
 
 
+@STORY
 @given(
     st.lists(st.tuples(st.sampled_from("abcd"), st.booleans()), min_size=1, max_size=5),
     st.frozensets(st.sampled_from("abcd"), max_size=3),

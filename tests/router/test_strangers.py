@@ -18,6 +18,7 @@ from ome_operator import keys
 from ome_operator.core.observed.objects import Observed
 from ome_operator.core.render.registry_sidecar import NAME
 from ome_operator.core.sync import sync
+from tests.conftest import SOAK
 from tests.router.conftest import PORT, Api, Engine, Process, address, until
 from tests.support import parts
 from tests.support.rig import PATIENCE
@@ -25,8 +26,8 @@ from tests.support.simulator import START
 
 WORKER, THIEF = address(31), address(66)
 KEY = "0123456789abcdef"
-SECONDS = 20
-"""How long the review tried it."""
+SECONDS = 20 if SOAK else 8
+"""The review tried it for 20."""
 
 
 class Attack:
@@ -73,7 +74,7 @@ class Place:
             return str((await answer.json())["text"]) if answer.status == 200 else f"status {answer.status}"
 
     async def attack(self, delete_others: bool = False, **headers: str) -> Attack:
-        """For as long as the review: a POST every 0.3 s beside prompts that are all different."""
+        """A POST every 0.3 s beside prompts that are all different."""
         done, until_then = Attack(), asyncio.get_running_loop().time() + SECONDS
 
         async def order() -> None:
@@ -179,7 +180,7 @@ async def test_who_may_send_prompts_may_not_redirect_those_of_others(tmp_path: P
     async with place(tmp_path) as here:
         done = await here.attack(delete_others)
         assert set(done.answers) == {401} and len(done.answers) > SECONDS
-        assert set(done.served) == {WORKER} and done.served[WORKER] > 100 / PATIENCE, "prompts need no key"
+        assert set(done.served) == {WORKER} and done.served[WORKER] > 5 * SECONDS / PATIENCE, "prompts need no key"
         wrong = await here.attack(delete_others, Authorization="Bearer wrong") if not delete_others else done
         assert set(wrong.answers) == {401} and wrong.stolen == 0
         _, page = await here.asked("/metrics")

@@ -35,9 +35,10 @@ def found(bodies: Iterable[Mapping[str, Any]], whole: bool = True) -> list[Findi
     return [finding for subject in looked_at(bodies, whole) for finding in rules.check(subject)]
 
 
-def in_file(path: Path) -> list[Finding]:
-    """What is found in a file."""
-    return found(read([path], "default"))
+@cache
+def in_file(path: Path) -> tuple[Finding, ...]:
+    """What is found in a file; several tests ask for the same."""
+    return tuple(found(read([path], "default")))
 
 
 def grave(findings: Iterable[Finding]) -> list[str]:

@@ -81,9 +81,11 @@ def _zeros(value: Any) -> Any:
     """A copy in which every zero value is null."""
     if not value:
         return None
+    if isinstance(value, str):  # most are
+        return value
     if isinstance(value, dict):
         return {name: _zeros(below) for name, below in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):  # a union would be made anew for each value
         return [_zeros(below) for below in value]
     return value
 

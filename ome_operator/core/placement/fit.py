@@ -192,10 +192,11 @@ def _merged(needs: Sequence[Need], by: Callable[[Need], tuple[str, ...]]) -> lis
     alike: dict[object, list[Need]] = {}
     for number, need in enumerate(needs):
         alike.setdefault((by(need), need.demand, number if need.alone or need.apart else None), []).append(need)
-    return [
-        found[0]._replace(components=_components(found), title=title(found), pods=sum(need.pods for need in found))
-        for found in alike.values()
-    ]
+    return [_one(found) if len(found) > 1 else found[0] for found in alike.values()]
+
+
+def _one(found: Sequence[Need]) -> Need:
+    return found[0]._replace(components=_components(found), title=title(found), pods=sum(need.pods for need in found))
 
 
 def _components(needs: Iterable[Need]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ Everything that the model plane will change about this (a directory per revision
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import PurePosixPath
 from posixpath import dirname, join
 from typing import Any, NamedTuple
@@ -131,7 +132,7 @@ def digest_of(directory: str) -> str:
     return PurePosixPath(directory).name
 
 
-def directory(identity: Mapping[str, str], agents: bool, roots: Sequence[str] = ()) -> str:
+def directory(identity: Mapping[str, str], agents: bool, roots: tuple[str, ...] = ()) -> str:
     """The model revision's own directory, "" where the weights just lie at the path (decisions 7).
 
     A digest lies beside the path of the model. What is fetched for a namespace lies below the namespace's part of a root,
@@ -143,7 +144,7 @@ def directory(identity: Mapping[str, str], agents: bool, roots: Sequence[str] = 
     return join(home(identity, roots), found) if identity["namespace"] else found
 
 
-def home(identity: Mapping[str, str], roots: Sequence[str]) -> str:
+def home(identity: Mapping[str, str], roots: tuple[str, ...]) -> str:
     """Where agents keep the directories of weights like these."""
     beside = dirname(identity["path"])
     if not (namespace := identity["namespace"]):
@@ -157,7 +158,8 @@ def place_of(directory: str) -> str:
     return rest.partition("/")[0] if inside else ""
 
 
-def root_of(path: str, roots: Sequence[str]) -> str:
+@lru_cache(4096)  # agents ask in every pass, several times for each model
+def root_of(path: str, roots: tuple[str, ...]) -> str:
     """The root that a path lies below, "" for none; of roots inside each other the innermost."""
     above = set(map(str, PurePosixPath(path).parents))
     return max((root for root in roots if root in above), key=len, default="")

@@ -116,13 +116,13 @@ def test_directories_count_like_files(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_no_header_is_kept(tmp_path: Path) -> None:
-    """With tarfile's own list, and all that global headers say, this takes 41 MiB."""
-    said = [tarfile.TarInfo.create_pax_global_header({f"key{number}": "v" * 20_000}) for number in range(1000)]
-    made = [member(f"m{number}", pax_headers={"comment": "c" * 20_000}).tobuf(tarfile.PAX_FORMAT) for number in range(1000)]
+    """With tarfile's own list, and all that global headers say, a thousand of them take 41 MiB."""
+    said = [tarfile.TarInfo.create_pax_global_header({f"key{number}": "v" * 20_000}) for number in range(500)]
+    made = [member(f"m{number}", pax_headers={"comment": "c" * 20_000}).tobuf(tarfile.PAX_FORMAT) for number in range(500)]
     data = b"".join(header + item + bytes(512) for header, item in zip(said, made, strict=True)) + bytes(1024)
     tracemalloc.start()
     try:
-        assert len(take(tmp_path, data)) == 1000
+        assert len(take(tmp_path, data)) == 500
         assert tracemalloc.get_traced_memory()[1] < 10 * MB
     finally:
         tracemalloc.stop()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+import bench.__main__ as bench
 from bench.counting import Count
 from bench.processes import Usage
 from bench.report import sections
@@ -134,14 +135,18 @@ def test_figures_of_an_earlier_run_are_printed_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"), [(None, "No such file"), ("{", "not the figures of a run"), ('{"ramps": [1]}', "not the")]
 )
-def test_a_file_that_holds_no_figures_is_a_sentence(tmp_path: Path, text: str | None, said: str) -> None:
+def test_a_file_that_holds_no_figures_is_a_sentence(
+    tmp_path: Path, text: str | None, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "run.json"
     if text is not None:
         file.write_text(text)
-    words = [sys.executable, "-m", "bench", "--read", str(file)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3])
-    assert done.returncode == 2
-    assert said in done.stderr and str(file) in done.stderr and "Traceback" not in done.stderr
+    monkeypatch.setattr(sys, "argv", ["bench", "--read", str(file)])
+    with pytest.raises(SystemExit) as ended:
+        bench.main()
+    assert ended.value.code == 2
+    told = capsys.readouterr().err
+    assert said in told and str(file) in told
 
 
 EDITS = "  the slowest of {} edits of a service meanwhile (floor: as many bare requests)"

@@ -84,12 +84,12 @@ def entries(root: Any) -> int:
 
 
 def test_services_that_are_gone_leave_nothing_behind() -> None:
-    """Two thousand with nine objects each."""
+    """A thousand with nine objects each."""
     life = Life()
     life.lives(range(100))
     life.later()
     before = entries(life.cluster)
-    for first in range(100, 2100, 500):
+    for first in range(100, 1100, 500):
         life.lives(range(first, first + 500))
     assert entries(life.cluster) > 2 * before, "tombs: events of these may be in flight"
     life.later()
@@ -101,8 +101,8 @@ def test_memory_returns_to_what_it_was() -> None:
     tracemalloc.start()
     try:
         sizes = []
-        for first in range(0, 800, 200):
-            life.lives(range(first, first + 200))
+        for first in range(0, 400, 100):
+            life.lives(range(first, first + 100))
             life.later()
             shared.forget()  # bounded by itself, and fuller with each node that has other labels
             gc.collect()

@@ -61,16 +61,16 @@ def test_another_service_of_the_name_begins_anew_and_a_service_that_is_gone_is_f
 
 
 def test_the_bytes_over_all_services_are_bounded_and_who_has_most_loses_first() -> None:
-    kept = Recorder(600_000)
+    kept, passes = Recorder(600_000), [made(number) for number in range(200)]
     for quiet in range(10):
-        kept.add(ref(quiet), made(quiet))
+        kept.add(ref(quiet), passes[quiet])
     for number in range(100):
-        kept.add(ref(99), made(number))
+        kept.add(ref(99), passes[number])
         assert kept.bytes <= 600_000
     assert len(kept.of(ref(99))) > 2
     assert all(len(kept.of(ref(quiet))) == 1 for quiet in range(10)), "a busy service takes nothing from the others"
-    for number in range(300):
-        kept.add(ref(number), made(number))
+    for number, each in enumerate(passes):
+        kept.add(ref(number), each)
         assert kept.bytes <= 600_000
     assert len(kept) > 50
 
@@ -120,13 +120,13 @@ def test_what_is_counted_is_at_least_what_is_held() -> None:
     del shared
     gc.collect()
     tracemalloc.start()
-    for service in range(5):
+    for service in range(2):
         for number in range(PASSES):
             kept.add(ref(service), made(number))
     counted = kept.bytes
     gc.collect()
     before, _ = tracemalloc.get_traced_memory()
-    for service in range(5):
+    for service in range(2):
         kept.forget(ref(service))
     gc.collect()
     after, _ = tracemalloc.get_traced_memory()
