@@ -23,8 +23,12 @@ async def tidy(cluster: EventHandler, resync: float, gone: Callable[[], int], lo
 
     async def turn() -> None:
         until, before = time.monotonic() + 2 * resync, gone()
-        while time.monotonic() < until and gone() - before < memoize.SERVICES + len(cluster.resources[SERVICE]):
-            await asyncio.sleep(min(look_s, resync))  # noqa: ASYNC110 (deaths are counted, not told)
+
+        def waits() -> bool:
+            return time.monotonic() < until and gone() - before < memoize.SERVICES + len(cluster.resources[SERVICE])
+
+        while waits():  # noqa: ASYNC110 (deaths are counted, and told to nobody)
+            await asyncio.sleep(min(look_s, resync))
         cluster.tidy()
         for _ in memoize.forget_unused():
             await PACE.breathe()
