@@ -74,7 +74,7 @@ async def running(told: Told) -> AsyncIterator[None]:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10.0):
+    async with asyncio.timeout(60.0):
         while not holds():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
