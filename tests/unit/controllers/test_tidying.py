@@ -49,7 +49,7 @@ async def test_after_every_key_had_a_pass(turns: list[int]) -> None:
     assert len(turns) > 2
 
 
-@pytest.mark.parametrize(("gone", "times"), [(memoize.SERVICES - 1, 0), (memoize.SERVICES, 1)])
-async def test_sooner_where_many_services_have_gone(gone: int, times: int, turns: list[int]) -> None:
+@pytest.mark.parametrize(("gone", "times"), [(tidying.FEW - 1, 0), (tidying.FEW, 1)])
+async def test_sooner_where_more_services_have_gone_than_live(gone: int, times: int, turns: list[int]) -> None:
     await tidied(LONG, [0, 0, gone])
     assert len(turns) == times
