@@ -25,7 +25,7 @@ def test_every_command_is_a_target_that_exists(workflow: Path) -> None:
     assert commands
     for command in commands:
         found = re.fullmatch(
-            r'(?:sudo env "PATH=\$PATH" )?make (?:--silent )?([a-z-]+)(?: [A-Z]+=\S*)*(?: >>"\$GITHUB_OUTPUT")?', command
+            r'(?:sudo env "PATH=\$PATH" )?make (?:--silent )?([a-z0-9-]+)(?: [A-Z]+=\S*)*(?: >>"\$GITHUB_OUTPUT")?', command
         )
         assert found and found[1] in targets, command
 
