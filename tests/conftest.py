@@ -81,11 +81,9 @@ TOGETHER = (
 LARGE, FIRST_LETTERS = "tests/controlplane/operator/test_", ("r", "f", "a")
 """Three clusters for a folder of many files, which mostly wait: from `r` on, from `f` on, and the others."""
 WAIT = ("tests/router", "tests/unit/preflight")
-"""They wait for seconds again and again, as clusters do."""
-FIRST = (*TOGETHER[:3], *WAIT, *TOGETHER[3:], "tests/unit/test_wheel.py", "tests/property", "tests/lint")
-"""What waits is first, the longest before the others, so that more of it than there are cores goes side by side; what only
-computes uses all cores whenever it runs, and the many short files fill what is left in the end.
-"""
+"""They wait for seconds again and again, as clusters do: what computes comes before them, so that the cores are used."""
+FIRST = (*TOGETHER[:3], "tests/property", *WAIT, *TOGETHER[3:], "tests/unit/test_wheel.py", "tests/lint")
+"""The longest first; the many short files fill what is left in the end."""
 
 
 def _unit(nodeid: str) -> str:
