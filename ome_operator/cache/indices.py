@@ -7,7 +7,7 @@ from typing import Any
 
 from ome_operator import names
 from ome_operator.api import Invalid
-from ome_operator.cache.node_labels import LabelIndex, holds
+from ome_operator.cache.node_labels import LabelIndex, moves
 from ome_operator.cache.resources import ACCELERATORS, FINE_TUNED, JOB, MODELS, SERVICE, Resource
 from ome_operator.core.observed.objects import Deps, Holding, Node, NodeRecord, Pod, Ref
 
@@ -67,18 +67,18 @@ class Index:
         former = self._nodes.get(name)
         if former is None or now is None or former._replace(version=now.version) != now:
             self._anew = True
-        before, after = holds(former), holds(now)
         _put(self._nodes, name, now)
-        for label in before - after:
-            del self._holding[label][name]
-            if not self._holding[label]:
-                del self._holding[label], self._holders[label]
-        for label in after - before:
+        for label, holds in moves(former, now):
+            self._moved.add(label)
+            if not holds:
+                del self._holding[label][name]
+                if not self._holding[label]:
+                    del self._holding[label], self._holders[label]
+                continue
             if label not in self._holding:
                 self._holding[label] = nodes = dict[str, None]()
                 self._holders[label] = nodes.keys()
             self._holding[label][name] = None
-        self._moved |= before ^ after
 
     def moved(self) -> set[str]:
         """Labels that have another set of holders since the last call."""

@@ -1,7 +1,10 @@
 """What the labels of nodes say about models."""
 
+from collections.abc import Iterator
+
 from ome_operator import keys, names
 from ome_operator.core.observed.objects import Node, Ref
+from ome_operator.core.observed.shared import differing
 
 _CUT = 8
 """Characters of the digest that the name of a revision's label ends with where the model's own name is too long for it."""
@@ -16,12 +19,14 @@ def concerns(label: str, ref: Ref) -> bool:
     return label in (names.model_label(*ref), names.revision_label(*ref, directory))
 
 
-def holds(node: Node | None) -> frozenset[str]:
-    """Labels by which a node says that it has a model, or a revision of it."""
-    if node is None:
-        return frozenset()
-    prefix, ready = keys.MODEL_LABEL_PREFIX, keys.MODEL_READY
-    return frozenset(name for name, value in node.labels.items() if value == ready and name.startswith(prefix))
+def moves(former: Node | None, now: Node | None) -> Iterator[tuple[str, bool]]:
+    """Labels by which a node says from now on that it has a model or a revision of it (True), or no more."""
+    had, has = (node.labels if node is not None else {} for node in (former, now))
+    for label in differing(had, has):
+        if label.startswith(keys.MODEL_LABEL_PREFIX):
+            before, after = (labels.get(label) == keys.MODEL_READY for labels in (had, has))
+            if before != after:
+                yield label, after
 
 
 class LabelIndex:

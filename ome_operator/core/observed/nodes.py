@@ -7,7 +7,7 @@ from ome_operator import quantity
 from ome_operator.core.observed import from_api, managed_fields
 from ome_operator.core.observed.from_api import Body
 from ome_operator.core.observed.objects import Node, Taint
-from ome_operator.core.observed.shared import Labels, shared
+from ome_operator.core.observed.shared import Labels, named, shared
 
 
 def node(body: Body) -> Node:
@@ -22,7 +22,7 @@ def node(body: Body) -> Node:
         ready=conditions.get("Ready") == "True" and not spec.get("unschedulable"),
         alive=conditions.get("Ready") == "True",
         gpus=sum(quantity.units(name, value) for name, value in allocatable.items() if name.endswith("/gpu")),
-        ours=shared(_applied_labels(body)),
+        ours=_applied_labels(body),
         taints=shared(tuple(sorted(_taints(spec)))),
         room=shared(tuple(sorted((intern(name), quantity.units(name, value)) for name, value in allocatable.items()))),
     )
@@ -36,5 +36,4 @@ def _taints(spec: Body) -> Iterable[Taint]:
 
 def _applied_labels(body: Body) -> frozenset[str]:
     fields = managed_fields.applied_fields(body) or {}
-    labels = (fields.get("f:metadata") or {}).get("f:labels") or {}
-    return frozenset(intern(name[2:]) for name in labels if name.startswith("f:"))
+    return named(tuple((fields.get("f:metadata") or {}).get("f:labels") or ()))

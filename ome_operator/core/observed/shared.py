@@ -19,7 +19,7 @@ class Labels(Mapping[str, str]):
 
     def __init__(self, found: Mapping[str, str]) -> None:
         self._places = _places(tuple(sorted(found)))
-        self._values = tuple(intern(str(found[key])) for key in self._places)
+        self._values = tuple(map(intern, map(str, map(found.__getitem__, self._places))))
 
     def __getitem__(self, key: str) -> str:
         return self._values[self._places[key]]
@@ -53,6 +53,16 @@ class Labels(Mapping[str, str]):
         return repr(dict(self.items()))
 
 
+def differing(some: Mapping[str, str], others: Mapping[str, str]) -> list[str]:
+    """Keys that only one of both has, or with another value. Labels with the same keys are compared value by value: an event
+    of a node with 200 labels tells of one.
+    """
+    if isinstance(some, Labels) and isinstance(others, Labels) and some._places is others._places:
+        rows = zip(some._places, some._values, others._values, strict=True)
+        return [key for key, value, other in rows if value != other]
+    return sorted({key for key, _ in some.items() ^ others.items()})
+
+
 def shared(value: T) -> T:
     """An equal value that others have too, if there is one."""
     found: T = _known(value)
@@ -69,7 +79,14 @@ def _places(keys: tuple[str, ...]) -> dict[str, int]:
     return {intern(str(key)): place for place, key in enumerate(keys)}
 
 
+@lru_cache(128)
+def named(fields: tuple[str, ...]) -> frozenset[str]:
+    """Keys that a set of FieldsV1 names: most events of a node, and most nodes of a pool, have the same."""
+    return frozenset(intern(field[2:]) for field in fields if field.startswith("f:"))
+
+
 def forget() -> None:
     """Share with nothing that was seen so far."""
     _known.cache_clear()
     _places.cache_clear()
+    named.cache_clear()

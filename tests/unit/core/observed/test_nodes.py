@@ -4,11 +4,14 @@ import gc
 import json
 import sys
 import tracemalloc
+from collections.abc import Callable, Mapping
 from typing import Any
+
+import pytest
 
 from ome_operator.core.observed import nodes
 from ome_operator.core.observed.objects import Node, Taint
-from ome_operator.core.observed.shared import Labels
+from ome_operator.core.observed.shared import Labels, differing
 
 BODY: dict[str, Any] = {
     "metadata": {"name": "n", "resourceVersion": "3", "labels": {"a": "b"}},
@@ -34,6 +37,24 @@ def test_a_node() -> None:
     assert (cordoned.ready, cordoned.alive, cordoned.taints) == (False, True, ())
     silent = nodes.node({**BODY, "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}})
     assert (silent.alive, silent.room) == (False, ())
+
+
+@pytest.mark.parametrize("kind", [Labels, dict])
+@pytest.mark.parametrize(
+    ("now", "found"),
+    [
+        ({"a": "1", "b": "2"}, []),
+        ({"a": "1", "b": "3"}, ["b"]),
+        ({"a": "1"}, ["b"]),
+        ({"b": "2", "c": "1"}, ["a", "c"]),
+        ({}, ["a", "b"]),
+    ],
+)
+def test_labels_that_differ(
+    kind: Callable[[dict[str, str]], Mapping[str, str]], now: dict[str, str], found: list[str]
+) -> None:
+    assert differing(Labels({"a": "1", "b": "2"}), kind(now)) == found
+    assert differing(kind(now), Labels({"a": "1", "b": "2"})) == found
 
 
 def test_labels_are_a_mapping() -> None:
