@@ -71,6 +71,15 @@ class Api:
         found = await self._send("GET", path(kind, namespace), None, query=query)
         return [one["metadata"]["name"] for one in found["items"]]
 
+    async def pages(self, kind: str, selector: str, limit: int) -> None:
+        """List and decode everything of a kind in all namespaces, so many objects at a time."""
+        query = {"labelSelector": selector, "limit": str(limit)}
+        while True:
+            found = await self._send("GET", path(kind, ""), None, query=query)
+            if not found["metadata"].get("continue"):
+                return
+            query["continue"] = found["metadata"]["continue"]
+
     async def watch(self, kind: str, namespace: str) -> AsyncIterator[Manifest]:
         """What exists, an event of the type LISTED, then changes until cancelled. Servers end watches when they like."""
         listed = await self._send("GET", path(kind, namespace), None)

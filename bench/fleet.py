@@ -14,7 +14,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -54,12 +54,27 @@ CHUNK = 128 * 1024
 """Bytes that a connection hands over at a time."""
 
 
-def measure(steps: int = STEPS) -> list[Fleet]:
-    """Each size in a process of its own, so that its memory is known; the largest and the known fleet are the last."""
+def measure(steps: int = STEPS, repeat: int = 1) -> list[Fleet]:
+    """Each size in processes of its own, so that its memory is known; the largest and the known fleet are the last, and run
+    once. The others run in several rounds.
+    """
     sizes = [
         (name, replace(BASE, **{name: first << step})) for name, first in asdict(FIRST).items() for step in range(steps)
     ]
-    return [alone(*size) for size in (*sizes, ("", LARGEST), ("", KNOWN))]
+    rounds = [[alone(*size) for size in sizes] for _ in range(repeat)]
+    return [*map(cheapest, zip(*rounds, strict=True)), alone("", LARGEST), alone("", KNOWN)]
+
+
+def cheapest(runs: Sequence[Fleet]) -> Fleet:
+    """One size, several times: of each wave the run that cost least, for whatever else the machine does only adds; but the
+    longest stall of all.
+    """
+    first, *_ = runs
+    waves = []
+    for same in zip(*(run.waves for run in runs), strict=True):
+        longest = max(same, key=lambda wave: wave.stall_s)
+        waves.append(replace(longest, cpu_s=min(wave.cpu_s for wave in same)))
+    return replace(first, waves=waves, decode_s=min(run.decode_s for run in runs))
 
 
 def alone(grows: str, size: Size) -> Fleet:

@@ -17,8 +17,6 @@ from bench.watching import Late
 from ome_operator import names
 
 KIND = "ClusterBaseModel"
-LISTED = ("Node", KIND, "ClusterServingRuntime", "InferenceService", "Pod", "StatefulSet", "Service", "ControllerRevision")
-"""Of the kinds that the operator lists at its start, those that have objects here."""
 CHANGES = 20
 """Labels of a node that change one after the other in the second wave."""
 EDIT_EVERY_S, POLL_S, WITHIN_S = 0.5, 0.02, 60.0
@@ -33,23 +31,20 @@ Change = tuple[str, Manifest]
 
 async def measure(nodes: int, models: int, services: int, lanes: int) -> Labelled:
     """Services serve. Each node gets the labels of all models in a single request; then labels change one after the other on
-    all nodes. Last, the operator starts again.
+    all nodes.
     """
     shape = Scenario(key="labelled", services=services, runtime="bench-single", groups=1, router=False, nodes=nodes)
     async with bed(shape) as at:
         process = Operator(at)
         await process.start()
-        await together(scenarios.models(KIND, "", map(_name, range(models))), lanes, at.api.create)
+        await together(scenarios.models(KIND, "", map(model, range(models))), lanes, at.api.create)
         await together(map(shape.service, range(services)), lanes, at.api.create)
         await at.watching.until("services ready", lambda: len(at.watching.services_ready) == services, WITHIN_S)
         there = await at.api.names("Node", "")
-        once = [(node, _labels(range(models), "Ready")) for node in there]
-        turns = [(node, _labels([model], "Updating")) for model in range(min(models, CHANGES)) for node in there]
+        once = [(node, labels(range(models), "Ready")) for node in there]
+        turns = [(node, labels([number], "Updating")) for number in range(min(models, CHANGES)) for node in there]
         waves = [await _wave(at, process, what, changes, lanes) for what, changes in (("at once", once), ("in turn", turns))]
-        peak = process.usage().peak_mib
-        await process.stop()
-        floor_s = await _lists(at.api)
-        return Labelled(nodes, models, services, waves, floor_s, await process.start(), peak)
+        return Labelled(nodes, models, services, waves, process.usage().peak_mib)
 
 
 async def _wave(at: Bed, process: Operator, what: str, changes: list[Change], lanes: int) -> Labels:
@@ -112,17 +107,11 @@ async def _acted(api: Api, generation: int) -> None:
         await asyncio.sleep(POLL_S)
 
 
-async def _lists(api: Api) -> float:
-    """Seconds of listing and decoding what the operator lists at its start."""
-    began = time.monotonic()
-    for kind in LISTED:
-        await api.names(kind, "")
-    return time.monotonic() - began
+def labels(numbers: Iterable[int], said: str) -> Manifest:
+    """What an agent writes on its node about these models."""
+    return {names.model_label(KIND, "", model(number)): said for number in numbers}
 
 
-def _labels(models: Iterable[int], said: str) -> Manifest:
-    return {names.model_label(KIND, "", _name(number)): said for number in models}
-
-
-def _name(number: int) -> str:
+def model(number: int) -> str:
+    """Its name."""
     return f"model-{number:04d}"

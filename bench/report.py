@@ -59,6 +59,10 @@ def sections(results: Results) -> list[Section]:
         labelled = results.labelled
         title = f"{labelled.nodes} nodes with labels of {labelled.models} models, {labelled.services} services"
         found.append(Section(title, tuple(fleet_rows.labelled(labelled))))
+    if results.started:
+        started = results.started
+        title = f"A start: {started.nodes} nodes with labels of {started.models} models, {started.services} services"
+        found.append(Section(title, tuple(fleet_rows.started(started))))
     if results.churned:
         title = f"{results.churned.services} services of a pod that come, become Ready and go"
         found.append(Section(title, tuple(fleet_rows.churned(results.churned))))

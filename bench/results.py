@@ -229,9 +229,19 @@ class Labelled:
     models: int
     services: int
     waves: list[Labels]
-    lists_s: float
-    """Of listing and decoding the same objects."""
-    start_s: float
+    peak_mib: float
+
+
+@dataclass(frozen=True)
+class Started:
+    """The operator started in a large fleet, again and again, on a real API server."""
+
+    nodes: int
+    models: int
+    services: int
+    lists_s: tuple[float, ...]
+    """Of a bare client: listing and decoding the same objects."""
+    starts_s: tuple[float, ...]
     """From the start of the operator until it leads and has listed everything."""
     peak_mib: float
 
@@ -266,6 +276,7 @@ class Results:
     beside: Beside | None = None
     fleets: list[Fleet] = field(default_factory=list)
     labelled: Labelled | None = None
+    started: Started | None = None
     churned: Churned | None = None
     planned: Planned | None = None
     linted: Linted | None = None

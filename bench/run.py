@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TextIO
 
-from bench import alone, churn, eyes, fleet, labelled, linted, measure, planned, tenants, weights
+from bench import alone, churn, eyes, fleet, labelled, linted, measure, planned, starting, tenants, weights
 from bench.api import Refused
 from bench.measure import Extras
 from bench.results import Ramp, Results
@@ -29,6 +29,7 @@ PARTS = (
     "tenants",
     "fleet",
     "labels",
+    "start",
     "churn",
     "plan",
     "lint",
@@ -56,6 +57,8 @@ class Options:
     """Services that come and go."""
     labelled: tuple[int, int, int] = (300, 207, 20)
     """Nodes, models with a label on each, and services."""
+    started: tuple[int, int, int] = (5000, 207, starting.SHAPE.services)
+    """Nodes, models with a label on each, and services, among which the operator starts."""
     scraped: tuple[int, ...] = (100, 1000)
     """Services of which metrics tell."""
     steps: int = fleet.STEPS
@@ -82,7 +85,7 @@ class Bench:
             self.results.alone = alone.measure()
         if options.wants("fleet"):
             self._say("a fleet that grows")
-            self.results.fleets = await asyncio.to_thread(fleet.measure, options.steps)
+            self.results.fleets = await asyncio.to_thread(fleet.measure, options.steps, options.repeat)
         if options.wants("plan"):
             self._say("ome plan for 16 nodes")
             self.results.planned = await asyncio.to_thread(planned.measure, options.repeat)
@@ -109,6 +112,8 @@ class Bench:
             await self._tenants(*options.crowd)
         if options.wants("labels") and "operator" in options.sides:
             await self._labelled(*options.labelled)
+        if options.wants("start") and "operator" in options.sides:
+            await self._started(*options.started)
         if options.wants("churn") and "operator" in options.sides:
             await self._churned(options.churned)
 
@@ -153,6 +158,12 @@ class Bench:
         title = f"labels of {models} models on {nodes} nodes"
         with self._noted(title):
             self.results.labelled = await labelled.measure(nodes, models, services, self.options.lanes)
+            self._say(f"{title}: measured")
+
+    async def _started(self, nodes: int, models: int, services: int) -> None:
+        title = f"starts among {nodes} nodes with {models} models and {services} services"
+        with self._noted(title):
+            self.results.started = await starting.measure(nodes, models, services, self.options.lanes, self.options.repeat)
             self._say(f"{title}: measured")
 
     async def _churned(self, services: int) -> None:

@@ -61,3 +61,13 @@ def test_a_stall_is_a_miss_and_says_when_and_of_what() -> None:
 def test_memory_of_the_largest_has_an_aim(mib: float, met: bool) -> None:
     (found,) = [row for what, row in rows(made("nodes", 1.0), mib).items() if what.startswith("memory at rest")]
     assert found.met is met
+
+
+def test_of_several_rounds_the_cheapest_wave_and_the_longest_stall_count() -> None:
+    waves = [[_wave(cost, stall), Wave("start", 1.0, 0.0)] for cost, stall in ((0.5, 0.1), (0.4, 0.3), (0.6, 0.2))]
+    runs = [
+        Fleet("nodes", asdict(Size()), each, decode, 90.0, 100.0, 10) for each, decode in zip(waves, (3, 1, 2), strict=True)
+    ]
+    found = fleet.cheapest(runs)
+    assert [(wave.what, wave.cpu_s, wave.stall_s) for wave in found.waves] == [("labels set", 0.4, 0.3), ("start", 1.0, 0.0)]
+    assert found.decode_s == 1

@@ -14,7 +14,7 @@ import bench.__main__ as bench
 from bench.counting import Count
 from bench.processes import Usage
 from bench.report import sections
-from bench.results import Alone, Beside, Churned, Deletion, Eyed, Labelled, Labels, Quiet, Ramp, Restart, Results
+from bench.results import Alone, Beside, Churned, Deletion, Eyed, Labelled, Labels, Quiet, Ramp, Restart, Results, Started
 from bench.rows import Row
 from bench.scenarios import SINGLE
 from bench.table import markdown, show
@@ -154,7 +154,7 @@ EDITS = "  the slowest of {} edits of a service meanwhile (floor: as many bare r
 
 def test_labels_that_cost_too_much_and_edits_that_wait() -> None:
     cheap, dear = Labels("at once", 300, 2.0, 1.5, (0.2, 0.4)), Labels("in turn", 6000, 20.0, 7.0, (0.1, 1.2), (0.3, 0.2))
-    found = rows(Results(labelled=Labelled(300, 207, 20, [cheap, dear], 0.5, 0.7, 150.0)))
+    found = rows(Results(labelled=Labelled(300, 207, 20, [cheap, dear], 150.0)))
     missed = {what for what, row in found.items() if row.met is False}
     assert missed == {"labels set in turn: 6000 requests in 20.0 s", EDITS.format(2)}
     assert found[EDITS.format(2)].floor == "0.30 s"
@@ -162,15 +162,21 @@ def test_labels_that_cost_too_much_and_edits_that_wait() -> None:
 
 
 def test_a_wave_in_which_no_edit_ended_has_not_met_the_aim() -> None:
-    found = rows(Results(labelled=Labelled(300, 207, 20, [Labels("at once", 300, 2.0, 1.5, ())], 0.5, 0.7, 150.0)))
+    found = rows(Results(labelled=Labelled(300, 207, 20, [Labels("at once", 300, 2.0, 1.5, ())], 150.0)))
     assert found[EDITS.format(0)].met is False
 
 
 @pytest.mark.parametrize(("edit", "floor", "met"), [(0.9, 0.1, True), (1.9, 1.0, True), (2.1, 1.0, False)])
 def test_an_edit_waits_for_the_operator_and_not_for_a_busy_api_server(edit: float, floor: float, met: bool) -> None:
     wave = Labels("at once", 300, 2.0, 1.5, (edit,), (floor,))
-    found = rows(Results(labelled=Labelled(300, 207, 20, [wave], 0.5, 0.7, 150.0)))
+    found = rows(Results(labelled=Labelled(300, 207, 20, [wave], 150.0)))
     assert found[EDITS.format(1)].met is met
+
+
+@pytest.mark.parametrize(("starts", "met"), [((5.9, 9.0, 5.8), True), ((6.1, 6.2, 5.0), False)])
+def test_a_start_that_takes_much_longer_than_its_lists_is_seen(starts: tuple[float, ...], met: bool) -> None:
+    found = rows(Results(started=Started(5000, 207, 1000, lists_s=(4.0, 3.9, 4.1), starts_s=starts, peak_mib=300.0)))
+    assert found["until it leads and knows all objects (floor: the same lists, decoded)"].met is met
 
 
 @pytest.mark.parametrize(("last_mib", "met"), [(109.0, True), (111.0, False)])

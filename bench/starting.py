@@ -1,0 +1,66 @@
+"""How long the operator needs to know a large fleet when it starts, beside a bare client that lists the same objects."""
+
+import asyncio
+import time
+
+from bench import labelled, scenarios
+from bench.api import together
+from bench.bed import Bed, Operator, bed
+from bench.results import Started
+from bench.scenarios import Manifest, Scenario
+from ome_operator.controllers.manager import watched
+from ome_operator.watch.informer import PAGE
+
+SHAPE = Scenario(key="start", services=1000, runtime="bench-single", groups=2, nodes=270)
+"""Three pods a service, as many simulated nodes as they need; all further nodes are only objects."""
+WITHIN_S = 900.0
+
+
+async def measure(nodes: int, models: int, services: int, lanes: int, repeat: int) -> Started:
+    """All nodes hold all models, all services are Ready. Then both start from nothing, in turn."""
+    shape = SHAPE.times(services)
+    async with bed(shape) as at:
+        await together(scenarios.models(labelled.KIND, "", map(labelled.model, range(models))), lanes, at.api.create)
+        await _nodes(at, nodes, models, lanes)
+        process = Operator(at)
+        await process.start()
+        await together(map(shape.service, range(services)), lanes, at.api.create)
+        await at.watching.until("services ready", lambda: len(at.watching.services_ready) == services, WITHIN_S)
+        await at.settle()
+        floors, starts = list[float](), list[float]()
+        for _ in range(repeat):
+            await process.stop()
+            floors.append(await _bare(at))
+            starts.append(await process.start())
+        await at.settle()
+        return Started(nodes, models, services, tuple(floors), tuple(starts), process.usage().peak_mib)
+
+
+async def _nodes(at: Bed, nodes: int, models: int, lanes: int) -> None:
+    """Label those that are there, and make the others like them."""
+    labels = labelled.labels(range(models), "Ready")
+    there = await at.api.names("Node", "")
+    await together(there, lanes, lambda name: at.api.merge("Node", "", name, {"metadata": {"labels": labels}}))
+    example = await at.api.get("Node", "", there[0])
+    await together(range(len(there), nodes), lanes, lambda number: at.api.create(_like(example, number)))
+
+
+def _like(node: Manifest, number: int) -> Manifest:
+    """A node that nobody simulates, and that takes no pod."""
+    name = f"bare-{number:04d}"
+    labels = node["metadata"]["labels"] | {"kubernetes.io/hostname": name}
+    metadata = {"name": name, "namespace": "", "labels": labels}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": metadata,
+        "spec": {"unschedulable": True},
+        "status": node["status"],
+    }
+
+
+async def _bare(at: Bed) -> float:
+    """Seconds of listing and decoding what the operator lists, in its pages and all kinds side by side, as it does."""
+    began = time.monotonic()
+    await asyncio.gather(*(at.api.pages(each.kind, each.selector, PAGE) for each in watched()))
+    return time.monotonic() - began
