@@ -7,6 +7,9 @@ import pytest
 
 from tests.support.chart import AGENT, CHART, helm, names, only, pod, rendered
 
+ALL = {"agent": {"enabled": True, "image": {"repository": "r/agent"}}, "admissionPolicy": {"tenants": ["team-a"]}}
+"""With which the chart has all of its policies."""
+
 
 def test_helm_test_may_touch_nothing_but_its_service() -> None:
     """Its rights come and go with it, and it passes `restricted`."""
@@ -100,8 +103,7 @@ def test_a_team_can_have_all_of_it_in_its_own_namespaces() -> None:
 
 def test_every_policy_fails_closed_and_names_its_user() -> None:
     """Where a policy cannot be evaluated the request is refused; a group of users would be wider than an account."""
-    values = {"agent": {"enabled": True, "image": {"repository": "r/agent"}}, "admissionPolicy": {"tenants": ["team-a"]}}
-    made = rendered(**values)
+    made = rendered(**ALL)
     policies = [body for body in made if body["kind"] == "ValidatingAdmissionPolicy"]
     assert len(policies) >= 8 and {body["spec"]["failurePolicy"] for body in policies} == {"Fail"}
     bindings = [body["spec"] for body in made if body["kind"] == "ValidatingAdmissionPolicyBinding"]
@@ -112,6 +114,18 @@ def test_every_policy_fails_closed_and_names_its_user() -> None:
         of_tenants = body["metadata"]["name"].endswith("tenants")
         assert of_tenants or "request.userInfo.username == 'system:serviceaccount:ome:" in said, body["metadata"]["name"]
         assert "userInfo.groups" not in json.dumps(body["spec"])
+
+
+def test_no_policy_asks_each_object_of_the_operator() -> None:
+    """A policy is asked once for each of its parameters: with those of all services creations would cost their square."""
+    made = rendered(**ALL)
+    asks = {each["metadata"]["name"]: each["spec"]["paramRef"] for each in made if "paramRef" in each.get("spec", {})}
+    not_ours = {"key": "ome.io/managed-by", "operator": "NotIn", "values": ["ome-operator"]}
+    assert {name: ref["selector"] for name, ref in asks.items()} == {
+        "ome-operator-bindings": {"matchExpressions": [not_ours]}
+    }
+    policy = only(made, "ValidatingAdmissionPolicy", "ome-operator-bindings")["spec"]["matchConstraints"]
+    assert policy["objectSelector"] == {"matchLabels": {"ome.io/managed-by": "ome-operator"}}
 
 
 def rules(made: list[dict[str, Any]], prefix: str) -> list[dict[str, Any]]:
