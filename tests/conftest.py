@@ -18,14 +18,14 @@ SOAK = bool(os.environ.get("OME_SOAK"))
 settings.register_profile(
     "ome",
     derandomize=not SOAK,
-    max_examples=5000 if SOAK else 25,
+    max_examples=1000 if SOAK else 25,
     deadline=None,
     print_blob=True,
     phases=(Phase.explicit, Phase.generate, Phase.shrink),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("ome")
-STORY = settings(max_examples=5000 if SOAK else 12)
+STORY = settings(max_examples=300 if SOAK else 12)
 """Of a property whose examples are whole stories in the simulator: each takes a tenth of a second and more."""
 
 
