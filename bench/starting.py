@@ -4,10 +4,11 @@ import asyncio
 import time
 
 from bench import labelled, scenarios
-from bench.api import together
+from bench.api import Refused, together
 from bench.bed import Bed, Operator, bed
 from bench.results import Started
 from bench.scenarios import Manifest, Scenario
+from bench.watching import Late
 from ome_operator.controllers.manager import watched
 from ome_operator.watch.informer import PAGE
 
@@ -20,12 +21,14 @@ async def measure(nodes: int, models: int, services: int, lanes: int, repeat: in
     """All nodes hold all models, all services are Ready. Then both start from nothing, in turn."""
     shape = SHAPE.times(services)
     async with bed(shape) as at:
-        await together(scenarios.models(labelled.KIND, "", map(labelled.model, range(models))), lanes, at.api.create)
-        await _nodes(at, nodes, models, lanes)
         process = Operator(at)
         await process.start()
         await together(map(shape.service, range(services)), lanes, at.api.create)
         await at.watching.until("services ready", lambda: len(at.watching.services_ready) == services, WITHIN_S)
+        # Not before: among 5,000 nodes Kubernetes needs five times as long for the pods.
+        await together(scenarios.models(labelled.KIND, "", map(labelled.model, range(models))), lanes, at.api.create)
+        await _nodes(at, nodes, models, lanes)
+        await _caught_up(at)
         await at.settle()
         floors, starts = list[float](), list[float]()
         for _ in range(repeat):
@@ -46,7 +49,7 @@ async def _nodes(at: Bed, nodes: int, models: int, lanes: int) -> None:
 
 
 def _like(node: Manifest, number: int) -> Manifest:
-    """A node that nobody simulates, and that takes no pod."""
+    """A node that nobody simulates, and that takes no pod. It has what controllers would add to each, one by one."""
     name = f"bare-{number:04d}"
     labels = node["metadata"]["labels"] | {"kubernetes.io/hostname": name}
     metadata = {"name": name, "namespace": "", "labels": labels}
@@ -57,6 +60,19 @@ def _like(node: Manifest, number: int) -> Manifest:
         "spec": {"unschedulable": True},
         "status": node["status"],
     }
+
+
+async def _caught_up(at: Bed) -> None:
+    """Until the API server answers lists: its caches were behind what it had stored."""
+    until = time.monotonic() + WITHIN_S
+    while True:
+        try:
+            await _bare(at)
+            return
+        except Refused as error:
+            if time.monotonic() > until:
+                raise Late(f"the API server answers no lists: {error}") from error
+            await asyncio.sleep(5)
 
 
 async def _bare(at: Bed) -> float:
