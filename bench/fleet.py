@@ -66,7 +66,7 @@ def measure(steps: int = STEPS, repeat: int = 1) -> list[Fleet]:
 
 
 def cheapest(runs: Sequence[Fleet]) -> Fleet:
-    """One size, several times: of each wave the run that cost least, for whatever else the machine does only adds; but the
+    """A size, several times: of each wave the run that cost least, for whatever else the machine does only adds; but the
     longest stall of all.
     """
     first, *_ = runs

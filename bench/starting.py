@@ -49,7 +49,7 @@ async def _nodes(at: Bed, nodes: int, models: int, lanes: int) -> None:
 
 
 def _like(node: Manifest, number: int) -> Manifest:
-    """A node that nobody simulates, and that takes no pod. It has what controllers would add to each, one by one."""
+    """A node that nobody simulates, and that takes no pod. It has what controllers would add to each."""
     name = f"bare-{number:04d}"
     labels = node["metadata"]["labels"] | {"kubernetes.io/hostname": name}
     metadata = {"name": name, "namespace": "", "labels": labels}

@@ -14,6 +14,7 @@ from xdist.workermanage import WorkerController
 
 os.environ.pop("KUBECONFIG", None)  # a person's own cluster, or another checkout's demo: no test may speak with it
 os.environ.setdefault("GOGC", "400")  # servers that live for minutes: a fifth of what they cost was their own collector
+os.environ.setdefault("GOMAXPROCS", "1")  # handing work from core to core was a tenth of what clusters cost
 SOAK = bool(os.environ.get("OME_SOAK"))
 settings.register_profile(
     "ome",

@@ -54,8 +54,8 @@ class Labels(Mapping[str, str]):
 
 
 def differing(some: Mapping[str, str], others: Mapping[str, str]) -> list[str]:
-    """Keys that only one of both has, or with another value. Labels with the same keys are compared value by value: an event
-    of a node with 200 labels tells of one.
+    """Keys that only some or only others have, or whose values differ. Labels with the same keys are compared value by
+    value: an event of a node with 200 labels changes a value.
     """
     if isinstance(some, Labels) and isinstance(others, Labels) and some._places is others._places:
         rows = zip(some._places, some._values, others._values, strict=True)
