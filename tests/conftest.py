@@ -81,9 +81,11 @@ TOGETHER = (
 """Folders whose files share a cluster; any other file can go by itself."""
 LARGE, FIRST_LETTERS = "tests/controlplane/operator/test_", ("r", "f", "a")
 """Three clusters for a folder of many files, which mostly wait: from `r` on, from `f` on, and the others."""
-WAIT = ("tests/router", "tests/unit/preflight")
-"""They wait for seconds again and again, as clusters do: what computes comes before them, so that the cores are used."""
-FIRST = (*TOGETHER[:3], "tests/property", *WAIT, *TOGETHER[3:], "tests/unit/test_wheel.py", "tests/lint")
+MIXED = ("tests/property", "tests/router", "tests/unit/preflight")
+"""The first computes, the others wait for seconds again and again: in the order of their files' names, so that neither all
+processes wait at a time nor the cores are fought for.
+"""
+FIRST = (*TOGETHER, MIXED, "tests/unit/test_wheel.py", "tests/lint")
 """The longest first; the many short files fill what is left in the end."""
 
 
@@ -94,9 +96,11 @@ def _unit(nodeid: str) -> str:
     return next((folder for folder in TOGETHER if nodeid.startswith(folder)), nodeid.split("::")[0])
 
 
-def _place(nodeid: str) -> int:
+def _place(nodeid: str) -> tuple[int, str]:
     """The smaller the sooner."""
-    return next((place for place, folder in enumerate(FIRST) if nodeid.startswith(folder)), len(FIRST))
+    place = next((place for place, folders in enumerate(FIRST) if nodeid.startswith(folders)), len(FIRST))
+    mixed = place < len(FIRST) and FIRST[place] == MIXED
+    return place, nodeid.split("::")[0].rpartition("/")[2] if mixed else ""
 
 
 class Units(LoadScopeScheduling):
