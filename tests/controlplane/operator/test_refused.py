@@ -42,7 +42,7 @@ def test_an_edit_that_would_end_every_engine_leaves_what_serves_alone(rig: Rig, 
     rig.patch("InferenceService", namespace, "kimi", {"spec": {"engine": {"minReplicas": 2, "maxReplicas": 2}}})
     rig.wait("two groups", lambda: len(uids(rig, namespace)) == 2 and all(map(is_ready, rig.all("Pod", namespace))), 60)
     assert before < uids(rig, namespace), "the pod that serves is that of before"
-    assert rig.condition(namespace, "kimi", "Ready")["status"] == "True"
+    rig.ready(namespace, "kimi", 60)
     rig.patch("InferenceService", namespace, "kimi", {"metadata": {"annotations": {IGNORE: "flag-removed"}}})
     rig.wait("it is rolled out", lambda: len(uids(rig, namespace)) == 2 and not before & uids(rig, namespace), 90)
     rig.ready(namespace, "kimi", 60)
