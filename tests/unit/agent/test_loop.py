@@ -183,10 +183,6 @@ async def settled(agent: Agent, done: Callable[[], bool]) -> None:
         await agent.close()
 
 
-TRIED_AGAIN_S = 3.75
-"""A busy machine needs longer than that for all of them. A quarter less than the first delay, by chance."""
-
-
 @pytest.mark.parametrize("place", ["/elsewhere", "ROOT/x"], ids=["outside of the roots", "below a root"])
 async def test_three_hundred_models_with_all_that_their_authors_may_write(
     place: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
@@ -196,7 +192,8 @@ async def test_three_hundred_models_with_all_that_their_authors_may_write(
     """
     monkeypatch.setattr(loop, "TICK", 0.05)
     api = server()
-    agent = Agent(AgentSettings(node="n", roots=(str(tmp_path),)), api)
+    # No second try, which is told, too: a busy machine needs more than ten seconds for all of them.
+    agent = Agent(AgentSettings(node="n", roots=(str(tmp_path),), again=600.0), api)
     for number in range(300):
         path = (place.replace("ROOT", str(tmp_path)) + ("/" + "p" * 200) * 19)[:2048]
         nobody = {"endpoint": "http://127.0.0.1:9"}
@@ -213,13 +210,11 @@ async def test_three_hundred_models_with_all_that_their_authors_may_write(
     def told() -> dict[str, Any]:
         return (api.bodies("apply") or [{"status": {}}])[-1]["status"]
 
-    began = time.monotonic()
     await settled(agent, lambda: "1 Ready, 300 Failed" in told().get("summary", ""))
-    tries = 1 + (time.monotonic() - began) // TRIED_AGAIN_S
     assert len(json.dumps(told())) < 1_100_000
     assert all(len(item.get("message", "")) <= record.MESSAGE for item in told()["models"])
     lines = [found.getMessage() for found in caplog.records]
-    assert len(lines) <= 310 * tries and max(map(len, lines)) < 1_000, "a line for each try, and not in every pass"
+    assert len(lines) <= 310 and max(map(len, lines)) < 1_000, "a line for each, and not again in every pass"
 
 
 @pytest.mark.parametrize(
