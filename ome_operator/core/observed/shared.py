@@ -82,7 +82,7 @@ def _places(keys: tuple[str, ...]) -> dict[str, int]:
 @lru_cache(128)
 def named(fields: tuple[str, ...]) -> frozenset[str]:
     """Keys that a set of FieldsV1 names: most events of a node, and most nodes of a pool, have the same."""
-    return frozenset(intern(field[2:]) for field in fields if field.startswith("f:"))
+    return shared(frozenset(intern(field[2:]) for field in fields if field.startswith("f:")))
 
 
 def forget() -> None:
