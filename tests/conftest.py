@@ -99,8 +99,7 @@ def _unit(nodeid: str) -> str:
 def _place(nodeid: str) -> tuple[int, str]:
     """The smaller the sooner."""
     place = next((place for place, folders in enumerate(FIRST) if nodeid.startswith(folders)), len(FIRST))
-    mixed = place < len(FIRST) and FIRST[place] == MIXED
-    return place, nodeid.split("::")[0].rpartition("/")[2] if mixed else ""
+    return place, nodeid.split("::")[0].rpartition("/")[2] if nodeid.startswith(MIXED) else ""
 
 
 class Units(LoadScopeScheduling):
