@@ -165,21 +165,20 @@ def _normal(
 
 
 def _solve(matrix: list[list[float]], right: list[float], damping: float) -> list[float]:
-    """The step, by elimination without pivots: the matrix is positive."""
+    """The step, by elimination without pivots: the matrix is symmetric and positive, so its upper triangle says all."""
     n = len(right)
-    lines = [[*row, value] for row, value in zip(matrix, right, strict=True)]
-    for i in range(n):
-        lines[i][i] += damping
-    for i in range(n):
-        top, pivot = lines[i], lines[i][i]
-        for k in range(i + 1, n):
-            times = lines[k][i] / pivot
+    lines = [[*row[i:], value] for i, (row, value) in enumerate(zip(matrix, right, strict=True))]
+    for i, top in enumerate(lines):
+        top[0] += damping
+        for below in range(1, n - i):
+            times = top[below] / top[0]
             if times:
-                lines[k] = [x - times * y for x, y in zip(lines[k], top, strict=True)]
-    out = [0.0] * n
-    for i in reversed(range(n)):
-        out[i] = (lines[i][n] - sum(lines[i][k] * out[k] for k in range(i + 1, n))) / lines[i][i]
-    return out
+                lines[i + below] = [x - times * y for x, y in zip(lines[i + below], top[below:], strict=True)]
+    out: list[float] = []  # from the last on
+    for *factors, value in reversed(lines):
+        known = sum(x * y for x, y in zip(factors[1:], reversed(out), strict=True))
+        out.append((value - known) / factors[0])
+    return out[::-1]
 
 
 def _ratios(row: Row, said: Prediction) -> dict[str, float]:
