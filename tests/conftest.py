@@ -4,6 +4,7 @@ Property tests take the same sample every time, or with OME_SOAK=1 many examples
 is printed with the line that repeats it.
 """
 
+import gc
 import os
 
 import pytest
@@ -15,6 +16,7 @@ from xdist.workermanage import WorkerController
 os.environ.pop("KUBECONFIG", None)  # a person's own cluster, or another checkout's demo: no test may speak with it
 os.environ.setdefault("GOGC", "400")  # servers that live for minutes: a fifth of what they cost was their own collector
 os.environ.setdefault("GOMAXPROCS", "1")  # handing work from core to core was a tenth of what clusters cost
+gc.disable()  # nothing that is made while tests are collected is garbage
 SOAK = bool(os.environ.get("OME_SOAK"))
 settings.register_profile(
     "ome",
@@ -120,3 +122,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """The longest first, where several run side by side."""
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: _place(item.nodeid))
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests and all modules are no garbage: to look at them again and again was a twentieth of all work."""
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 50)
+    gc.enable()

@@ -1,11 +1,13 @@
 """The end of logs, the ports of engines, and what is asked of them."""
 
 from collections.abc import AsyncIterator
+from functools import cache
 from typing import Any
 
 import pytest
 
 from ome_operator.cli.live import details as reading
+from ome_operator.cli.live.board import Board
 from ome_operator.cli.live.details import details
 from ome_operator.cli.live.traffic import MOST, TrafficSamples, leaders, port
 from ome_operator.describe.actions import Shell
@@ -16,9 +18,14 @@ from tests.support import console
 from tests.support.bodies import Cluster
 from tests.support.fake_api import FakeApi
 
-BOARD = console.fleet(hostile=False).seen()
 KIMI = ("kimi-k2-instruct", "kimi-k2-instruct")
 ILL = "kimi-k2-instruct-decoder-44924f87-0-w-7"
+
+
+@cache
+def shown() -> Board:
+    """The fleet, without hostile names."""
+    return console.fleet(hostile=False).seen()
 
 
 async def told(answers: dict[bool, Any], **more: Any) -> Any:
@@ -31,8 +38,8 @@ async def told(answers: dict[bool, Any], **more: Any) -> Any:
         for text in answer:
             yield LogLine("", text)
 
-    found = causes(BOARD.trees[KIMI], BOARD.bodies[KIMI]["status"]["conditions"], Shell())
-    pods = {name.partition("/")[2]: body for name, body in BOARD.pods.items()}
+    found = causes(shown().trees[KIMI], shown().bodies[KIMI]["status"]["conditions"], Shell())
+    pods = {name.partition("/")[2]: body for name, body in shown().pods.items()}
     api = FakeApi({"list_objects": Transient("no events")})
     got = await details(api, read, KIMI[0], set(), found, pods, more.get("simulated", ()))
     assert got.denied == "no events" and got.logs is not None
@@ -72,8 +79,9 @@ def test_the_port_of_an_engine(box: dict[str, Any], wanted: int) -> None:
 
 
 def test_a_group_that_is_not_ready_is_not_asked() -> None:
-    pods = {name.partition("/")[2]: body for name, body in BOARD.pods.items()}
-    assert [(leader.pod.split("-")[3], leader.counts) for leader in leaders(BOARD.trees[KIMI], pods)] == [("engine", False)]
+    seen = shown()
+    pods = {name.partition("/")[2]: body for name, body in seen.pods.items()}
+    assert [(leader.pod.split("-")[3], leader.counts) for leader in leaders(seen.trees[KIMI], pods)] == [("engine", False)]
 
 
 async def sampled(cluster: Cluster, key: tuple[str, str]) -> TrafficSamples:
