@@ -80,7 +80,12 @@ def spawn(at: Layout, name: str, argv: Sequence[str], env: Mapping[str, str] | N
             start_new_session=True,
         )
     _CHILDREN[child.pid] = child
-    process = Process(child.pid, started_at(child.pid) or "")
+    return remember(at, name, child.pid)
+
+
+def remember(at: Layout, name: str, pid: int) -> Process:
+    """Give a living process this name: `find` finds it, `stop` ends it."""
+    process = Process(pid, started_at(pid) or "")
     write_atomically(_file(at, name), json.dumps({"pid": process.pid, "started": process.started}))
     return process
 

@@ -18,6 +18,7 @@ from ome_local.cluster import Cluster
 from ome_local.kubeapi import ApiError, Unreachable
 from ome_local.ports import choose
 from ome_operator.controllers.policies import NAME as PROBE
+from tests.support import loaded
 
 ROOT = Path(__file__).parents[2]
 IMAGE = ("--set", "image.repository=registry.example.com/ome-operator")
@@ -68,6 +69,11 @@ CLUSTER_WIDE = {
 def is_ready(body: Mapping[str, Any]) -> bool:
     """The condition of a pod or a node."""
     return any(one["type"] == "Ready" and one["status"] == "True" for one in body.get("status", {}).get("conditions", ()))
+
+
+def _condition(service: Mapping[str, Any], type_: str) -> Manifest:
+    conditions = service.get("status", {}).get("conditions", ())
+    return next((one for one in conditions if one["type"] == type_), {})
 
 
 def path(kind: str, namespace: str = "", name: str = "") -> str:
@@ -134,13 +140,17 @@ class Rig:
     ) -> None:
         """Start an operator; `program`: its module."""
         port, metrics = choose(2)
-        argv = [
-            sys.executable, "-m", program, "operator", "--kubeconfig", str(kubeconfig or self.kubeconfig),
-            "--namespace-of-lease", "ome", "--address", "127.0.0.1", "--health-port", str(port),
-            "--metrics-port", str(metrics), "--bake", "1s", *OURS, *more,
+        words = [
+            "operator", "--kubeconfig", str(kubeconfig or self.kubeconfig), "--namespace-of-lease", "ome",
+            "--address", "127.0.0.1", "--health-port", str(port), "--metrics-port", str(metrics), "--bake", "1s",
+            *OURS, *more,
         ]  # fmt: skip
         # A restarted process resumes its own Lease at once.
-        self.cluster.spawn(process, argv, {"POD_UID": process, "PYTHONPATH": str(ROOT), **(env or {})})
+        environment = {"POD_UID": process, "PYTHONPATH": str(ROOT), **(env or {})}
+        if program == "ome_operator":
+            loaded.start(self.cluster, process, words, environment)
+        else:
+            self.cluster.spawn(process, [sys.executable, "-m", program, *words], environment)
         self.port, self.metrics_port = port, metrics
 
     def stop(self, number: int = signal.SIGTERM, process: str = "operator") -> None:
@@ -200,37 +210,35 @@ class Rig:
 
     # --- waiting ----------------------------------------------------------------------------------------------------
     def wait(self, what: str, holds: Callable[[], T], seconds: float = 30.0) -> T:
-        """Poll until it is true; says what was awaited when it never is."""
-        end = time.monotonic() + seconds * PATIENCE
+        """Poll until it is true, the longer the less often; says what was awaited when it never is."""
+        began = time.monotonic()
         seen: Any = None
-        while time.monotonic() < end:
+        while (asked := time.monotonic()) < began + seconds * PATIENCE:
             try:
                 if seen := holds():
                     return seen
             except (Unreachable, OSError):
                 pass
-            time.sleep(0.1)
+            now = time.monotonic()
+            time.sleep(max(0.1, now - asked, min(0.5, (now - began) / 10)))
         log = self.cluster.log(self.process)
         tail = "\n".join(log.read_text().splitlines()[-15:]) if log.exists() else ""
         raise AssertionError(f"{what}: not within {seconds:.0f} s (last: {seen!r})\noperator:\n{tail}")
 
     def condition(self, namespace: str, name: str, type_: str) -> Manifest:
         """One condition of a service, {} when it has none."""
-        service = self.get("InferenceService", namespace, name) or {}
-        conditions = service.get("status", {}).get("conditions", ())
-        return next((one for one in conditions if one["type"] == type_), {})
+        return _condition(self.get("InferenceService", namespace, name) or {}, type_)
 
     def ready(self, namespace: str, name: str, seconds: float = 30.0) -> Manifest:
         """Wait for Ready for the generation that is stored now; the service."""
 
-        def holds() -> bool:
-            one = self.condition(namespace, name, "Ready")
-            service = self.get("InferenceService", namespace, name) or {}
-            generation = service.get("metadata", {}).get("generation")
-            return one.get("status") == "True" and one.get("observedGeneration") == generation
+        def holds() -> Manifest:
+            service = self.get("InferenceService", namespace, name) or {"metadata": {}}
+            one = _condition(service, "Ready")
+            now = one.get("observedGeneration") == service["metadata"].get("generation")
+            return service if now and one.get("status") == "True" else {}
 
-        self.wait(f"{namespace}/{name} Ready", holds, seconds)
-        return self.get("InferenceService", namespace, name) or {}
+        return self.wait(f"{namespace}/{name} Ready", holds, seconds)
 
     def says(self, namespace: str, name: str, type_: str, reason: str, words: str = "", seconds: float = 20.0) -> Manifest:
         """Wait until a condition is False with this reason and these words in its message."""

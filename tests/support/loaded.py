@@ -1,0 +1,79 @@
+"""Operators that need not load: for each cluster a process that has loaded the program, and forks it for each start.
+
+Half of what a start costs is imports. Nothing but that is not as shipped: tests/unit/test_wheel.py starts the real program,
+as do the node suite and the demo.
+"""
+
+import gc
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ome_local import processes
+from ome_local.cluster import Cluster
+from ome_operator.__main__ import main
+
+NAME = "loaded"
+"""Of the process among those of its cluster."""
+_WITHIN_S = 60.0
+
+
+def start(cluster: Cluster, name: str, words: Sequence[str], environment: Mapping[str, str]) -> None:
+    """A process of the cluster: `ome WORDS`, what it says goes to its log."""
+    assert processes.find(cluster.at, name) is None, f"{name} runs already"
+    address = str(cluster.at.run / NAME)
+    if cluster.process(NAME) is None:
+        cluster.spawn(NAME, [sys.executable, "-m", __name__, address], {"PYTHONPATH": environment["PYTHONPATH"]})
+    asked = {"log": str(cluster.log(name)), "words": list(words), "environment": dict(environment)}
+    processes.remember(cluster.at, name, int(_ask(address, json.dumps(asked))))
+
+
+def _ask(address: str, question: str) -> str:
+    until = time.monotonic() + _WITHIN_S
+    while True:
+        with socket.socket(socket.AF_UNIX) as connection:
+            try:
+                connection.connect(address)
+            except (FileNotFoundError, ConnectionRefusedError):  # it loads
+                assert time.monotonic() < until, "the loaded operator does not answer"
+                time.sleep(0.05)
+                continue
+            connection.sendall(question.encode() + b"\n")
+            return connection.makefile().read()
+
+
+def _serve(address: str) -> None:
+    """Fork for each question; only a fork comes back, as the operator that was asked for."""
+    importlib.import_module("ome_operator.app")  # what the command loads when it runs
+    gc.freeze()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # none is left as a zombie
+    Path(address).unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(address)
+        listening.listen()
+        while True:
+            connection, _ = listening.accept()
+            with connection:
+                asked = json.loads(connection.makefile().readline())
+                child = os.fork()
+                if not child:
+                    break
+                connection.sendall(str(child).encode())
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.setsid()
+    said = os.open(asked["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(said, stream.fileno())
+    os.environ.update(asked["environment"])
+    sys.argv[1:] = asked["words"]
+
+
+if __name__ == "__main__":
+    _serve(sys.argv[1])
+    main()
