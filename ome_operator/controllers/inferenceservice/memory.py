@@ -120,6 +120,8 @@ class ServiceMemory:
     """Digest of the status that we wrote last, and of what the server made of it."""
     status_at: float = float("-inf")
     """Monotonic time of that write."""
+    status_turn: float | None = None
+    """Monotonic time at which new counts may be written."""
     held_up: bool = False
     """Whether it would be Ready but for an address or a right that is still to be made."""
 

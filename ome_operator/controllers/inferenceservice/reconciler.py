@@ -14,6 +14,7 @@ from ome_operator.controllers import events as kube_events
 from ome_operator.controllers import status_writer
 from ome_operator.controllers.base import CORE, Core
 from ome_operator.controllers.inferenceservice import autoscalers, journal, starting
+from ome_operator.controllers.inferenceservice.count_pace import CountPace
 from ome_operator.controllers.inferenceservice.execution import Execution, Result
 from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.flight import Flight
@@ -60,6 +61,7 @@ class InferenceServiceReconciler:
         self._settings, self._wall, self._core, self._clock = settings, wall, core, clock
         self._failures = kube_events.create_failures(client, clock, wall)
         self._start_failures = kube_events.start_failures(client, clock, wall)
+        self._counts = CountPace(settings.status_interval, settings.status_rate)
         self._memories: dict[Ref, tuple[str, ServiceMemory]] = {}
         self.gone = 0
         """How many services have gone since the start."""
@@ -253,8 +255,9 @@ class InferenceServiceReconciler:
     async def _write_status(self, resource: Resource, memory: ServiceMemory, plan: Plan, result: Result) -> None:
         memory.held_up = cond.is_true(READY, plan.status) and self._unreachable(resource, plan)
         if memory.held_up or not status_writer.differs(resource, plan.status, memory.status):
+            memory.status_turn = None
             return  # what could not be made is tried again
-        wait = 0.0 if plan.urgent else memory.status_at + self._settings.status_interval - self._clock()
+        wait = 0.0 if plan.urgent else self._counts.wait(memory, self._clock())
         if wait > 0:
             result.requeue_within(wait)
             return
@@ -268,7 +271,7 @@ class InferenceServiceReconciler:
         if written is None:
             result.requeue_within(self._settings.guard_delay)
             return
-        memory.status, memory.status_at = written, self._clock()
+        memory.status, memory.status_at, memory.status_turn = written, self._clock(), None
         for turn in turns:
             logger.info("%s/%s: %s", resource.ref.namespace, resource.ref.name, turn)
         await self._record_events(resource, memory, plan.events)
