@@ -111,7 +111,9 @@ class Rig:
     # --- the operator -----------------------------------------------------------------------------------------------
     def install(self, *values: str) -> None:
         """Both charts, as the demo installs them, with values of a test."""
-        self.cluster.helm("upgrade", "--install", "ome-crd", str(ROOT / "charts/ome-crd"), "-n", "ome", "--create-namespace")
+        crds = ["ome-crd", str(ROOT / "charts/ome-crd"), "-n", "ome", "--create-namespace"]
+        if not self.api.get(path("Secret", "ome") + "?labelSelector=owner%3Dhelm,name%3Dome-crd")["items"]:
+            self.cluster.helm("upgrade", "--install", *crds)
         chart = str(ROOT / "charts/ome-resources")
         given = [word for value in ("operator.external=true", *values) for word in ("--set", value)]
         self.cluster.helm("upgrade", "--install", "ome", chart, "-n", "ome", *given)
