@@ -82,7 +82,7 @@ class Settings:
     status_interval: float = 10.0
     """Counts of a status that nothing depends on are written at most this often (decisions 17)."""
     status_rate: float = 10.0
-    """And so many such statuses a second of all services: each node that comes counts in all services of its models."""
+    """So many statuses a second, of all services, in which only numbers in sentences changed (decisions 17)."""
     failures_after: float = 3.0
     """Events of a workload are read when pods have been missing for so long (decisions 15)."""
     starts_after: float = 10.0

@@ -198,7 +198,7 @@ class Plan:
     status: dict[str, Any] = field(default_factory=dict)
     """The service's whole status as we want it; the executor writes it only when it differs from what is stored."""
     urgent: bool = True
-    """False when only counts changed: such a status may wait for `settings.status_interval`."""
+    """False when only counts changed: such a status may wait, for `settings.status_interval` and for its turn."""
     events: tuple[Event, ...] = ()
     rolls: bool = False
     """The service rolls out an edit that others share, until it is whole, or would if nobody were ahead of it."""

@@ -121,7 +121,7 @@ class ServiceMemory:
     status_at: float = float("-inf")
     """Monotonic time of that write."""
     status_turn: float | None = None
-    """Monotonic time at which new counts may be written."""
+    """Monotonic time at which new counts may be written; None before there are any."""
     held_up: bool = False
     """Whether it would be Ready but for an address or a right that is still to be made."""
 

@@ -14,7 +14,7 @@ from ome_operator.controllers import events as kube_events
 from ome_operator.controllers import status_writer
 from ome_operator.controllers.base import CORE, Core
 from ome_operator.controllers.inferenceservice import autoscalers, journal, starting
-from ome_operator.controllers.inferenceservice.count_pace import CountPace
+from ome_operator.controllers.inferenceservice.count_pace import CountPace, only_numbers
 from ome_operator.controllers.inferenceservice.execution import Execution, Result
 from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.flight import Flight
@@ -255,9 +255,9 @@ class InferenceServiceReconciler:
     async def _write_status(self, resource: Resource, memory: ServiceMemory, plan: Plan, result: Result) -> None:
         memory.held_up = cond.is_true(READY, plan.status) and self._unreachable(resource, plan)
         if memory.held_up or not status_writer.differs(resource, plan.status, memory.status):
-            memory.status_turn = None
             return  # what could not be made is tried again
-        wait = 0.0 if plan.urgent else self._counts.wait(memory, self._clock())
+        numbers = not plan.urgent and only_numbers(resource.status, plan.status)
+        wait = 0.0 if plan.urgent else self._counts.wait(memory, self._clock(), numbers=numbers)
         if wait > 0:
             result.requeue_within(wait)
             return
@@ -271,7 +271,8 @@ class InferenceServiceReconciler:
         if written is None:
             result.requeue_within(self._settings.guard_delay)
             return
-        memory.status, memory.status_at, memory.status_turn = written, self._clock(), None
+        memory.status, memory.status_at = written, self._clock()
+        memory.status_turn = None if numbers else memory.status_turn
         for turn in turns:
             logger.info("%s/%s: %s", resource.ref.namespace, resource.ref.name, turn)
         await self._record_events(resource, memory, plan.events)
