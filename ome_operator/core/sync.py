@@ -71,7 +71,8 @@ def _worked_on(snapshot: Snapshot, as_written: InferenceService, held: Brake | N
     less = freeze.allowed(plan, held, snapshot)
     recycled = (f"recycle {group}" for group in decided.recovery.begun)
     steps = [*_ways(snapshot, decided.intent), *freeze.would(plan, less), *recycled]
-    return braked(less, snapshot.service.status, held, snapshot.service.generation, snapshot.now, steps)
+    done = braked(less, snapshot.service.status, held, snapshot.service.generation, snapshot.now, steps)
+    return replace(done, urgent=decided.recovery.urgent or urgent(snapshot.service.status, done.status))
 
 
 def _decide(snapshot: Snapshot, as_written: InferenceService, *, frozen: bool) -> Decided:

@@ -207,6 +207,18 @@ def test_a_pass_that_repeats_says_the_same() -> None:
     assert go(world, "freeze").status == world.service.status
 
 
+@pytest.mark.parametrize("note", ["freeze", "observe"])
+def test_that_it_is_held_is_told_at_once_and_what_it_counts_meanwhile_is_not(note: str) -> None:
+    world = settled()
+    plan = go(world, note)
+    assert plan.urgent
+    told = plan.status["conditions"]
+    counted = [{**each, "message": "on 3 nodes"} if each["type"] == "ModelReady" else each for each in told]
+    world.service = replace(world.service, status={**plan.status, "conditions": counted})
+    again = go(world, note)
+    assert again.status == plan.status != world.service.status and not again.urgent
+
+
 def test_the_deadline_of_a_rollout_does_not_run() -> None:
     """Nothing is rejected for what was frozen, and after the thaw the new slice has the whole time."""
     shape = replace(SHAPE, rollback=True, strategy="surge")
