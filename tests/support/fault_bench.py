@@ -21,7 +21,9 @@ UNDISTURBED = "undisturbed"
 RIGHT_WITHIN_S = 30.0
 QUIET_S = 2.5
 """No time-out of a life is longer, so an operator that wrote nothing for so long has nothing left to do."""
-LOOK_EVERY_S = 0.15
+LOOK_EVERY_S = 0.5
+"""A look reads all that there is, at the API server that has the work to do."""
+POKE_EVERY_S = 0.15
 
 Poke = Callable[[int], None]
 """Called again and again while a step goes on, with the number of writes since it began."""
@@ -206,7 +208,10 @@ class Field:
                 return now
             told = "\n".join(f"{what}: {how}" for what, how in wrong.items())
             assert now < struck + RIGHT_WITHIN_S, f"{self._kind}, {STEPS[number].name}: wrong after 30 s:\n{told}"
-            time.sleep(LOOK_EVERY_S)
+            while time.monotonic() < now + LOOK_EVERY_S:
+                time.sleep(POKE_EVERY_S)
+                if poke is not None:
+                    poke(self.proxy.writes - begun)
 
     def quiet(self) -> None:
         """Wait until the operator writes nothing any more."""
