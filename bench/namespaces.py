@@ -43,7 +43,7 @@ def measured(rig: Rig, count: int) -> dict[str, Any]:
     rig.install(*([f"watchNamespaces={{{','.join(named)}}}"] if named else []))
     time.sleep(2.0)
     mark, began, server = rig.cluster.audit_mark(), time.monotonic(), used(rig.cluster, "apiserver").cpu_s
-    rig.start("operator", *(word for each in named for word in ("--watch-namespace", each)))
+    rig.start("operator", *(word for each in named for word in ("--watch-namespace", each)), program="ome_operator")
     while said(rig.port) != "leading":
         time.sleep(0.02)
     seconds = time.monotonic() - began

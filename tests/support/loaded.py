@@ -1,7 +1,7 @@
 """Operators that need not load: for each cluster a process that has loaded the program, and forks it for each start.
 
-Half of what a start costs is imports. Nothing but that is not as shipped: tests/unit/test_wheel.py starts the real program,
-as do the node suite and the demo.
+Half of what a start costs is imports. What is not as shipped: nothing is loaded anew, and the sets of all operators of a
+cluster have the same order. tests/unit/test_wheel.py starts the real program, as do the node suite and the demo.
 """
 
 import gc
@@ -31,21 +31,24 @@ def start(cluster: Cluster, name: str, words: Sequence[str], environment: Mappin
     if cluster.process(NAME) is None:
         cluster.spawn(NAME, [sys.executable, "-m", __name__, address], {"PYTHONPATH": environment["PYTHONPATH"]})
     asked = {"log": str(cluster.log(name)), "words": list(words), "environment": dict(environment)}
-    processes.remember(cluster.at, name, int(_ask(address, json.dumps(asked))))
+    processes.remember(cluster.at, name, _asked(cluster, address, json.dumps(asked)))
 
 
-def _ask(address: str, question: str) -> str:
+def _asked(cluster: Cluster, address: str, question: str) -> int:
+    """The process id of the operator that was asked for."""
     until = time.monotonic() + _WITHIN_S
     while True:
         with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(_WITHIN_S)
             try:
                 connection.connect(address)
             except (FileNotFoundError, ConnectionRefusedError):  # it loads
-                assert time.monotonic() < until, "the loaded operator does not answer"
+                lives = cluster.process(NAME) is not None and time.monotonic() < until
+                assert lives, f"no operator is loaded: {processes.last_words(cluster.at, NAME)}"
                 time.sleep(0.05)
                 continue
             connection.sendall(question.encode() + b"\n")
-            return connection.makefile().read()
+            return int(connection.makefile().read())
 
 
 def _serve(address: str) -> None:

@@ -26,6 +26,8 @@ IMAGE = ("--set", "image.repository=registry.example.com/ome-operator")
 OURS = ("--sidecar-image=registry.example.com/ome-operator:1", "--tools-image=registry.example.com/ome-agent:1")
 """As the chart tells the operator."""
 USER = "system:serviceaccount:ome:ome-operator"
+FORKED = "forked"
+"""The program of most starts: `tests/support/loaded.py`."""
 Manifest = dict[str, Any]
 T = TypeVar("T")
 
@@ -110,9 +112,9 @@ class Rig:
 
     # --- the operator -----------------------------------------------------------------------------------------------
     def install(self, *values: str) -> None:
-        """Both charts, as the demo installs them, with values of a test."""
+        """Both charts, as the demo installs them, with values of a test; the chart of CRDs, which has none, once."""
         crds = ["ome-crd", str(ROOT / "charts/ome-crd"), "-n", "ome", "--create-namespace"]
-        if not self.api.get(path("Secret", "ome") + "?labelSelector=owner%3Dhelm,name%3Dome-crd")["items"]:
+        if not self.api.get(path("Secret", "ome") + "?labelSelector=owner%3Dhelm,status%3Ddeployed,name%3Dome-crd")["items"]:
             self.cluster.helm("upgrade", "--install", *crds)
         chart = str(ROOT / "charts/ome-resources")
         given = [word for value in ("operator.external=true", *values) for word in ("--set", value)]
@@ -136,11 +138,11 @@ class Rig:
         self,
         process: str = "operator",
         *more: str,
-        program: str = "ome_operator",
+        program: str = FORKED,
         kubeconfig: Path | None = None,
         env: Mapping[str, str] | None = None,
     ) -> None:
-        """Start an operator; `program`: its module."""
+        """Start an operator: forked from a loaded process, or by the module of a `program`, "ome_operator" as shipped."""
         port, metrics = choose(2)
         words = [
             "operator", "--kubeconfig", str(kubeconfig or self.kubeconfig), "--namespace-of-lease", "ome",
@@ -149,7 +151,7 @@ class Rig:
         ]  # fmt: skip
         # A restarted process resumes its own Lease at once.
         environment = {"POD_UID": process, "PYTHONPATH": str(ROOT), **(env or {})}
-        if program == "ome_operator":
+        if program == FORKED:
             loaded.start(self.cluster, process, words, environment)
         else:
             self.cluster.spawn(process, [sys.executable, "-m", program, *words], environment)
@@ -160,7 +162,7 @@ class Rig:
         if self.cluster.process(process):
             self.cluster.stop(process, number)
 
-    def restart(self, number: int = signal.SIGKILL, program: str = "ome_operator") -> None:
+    def restart(self, number: int = signal.SIGKILL, program: str = FORKED) -> None:
         """End it and start it, or another version of it, again at once."""
         self.stop(number)
         self.start(program=program)
@@ -211,18 +213,25 @@ class Rig:
                 self.delete(kind, namespace, one["metadata"]["name"])
 
     # --- waiting ----------------------------------------------------------------------------------------------------
-    def wait(self, what: str, holds: Callable[[], T], seconds: float = 30.0) -> T:
-        """Poll until it is true, the longer the less often; says what was awaited when it never is."""
+    def wait(self, what: str, holds: Callable[[], T], seconds: float = 30.0, *, often: bool = False) -> T:
+        """Poll until it is true, the longer the less often; says what was awaited when it never is.
+
+        `often`: ten times a second for as long as it lasts, where each look sees what must never be.
+        """
         began = time.monotonic()
+        end = began + seconds * PATIENCE
         seen: Any = None
-        while (asked := time.monotonic()) < began + seconds * PATIENCE:
+        while True:
+            asked = time.monotonic()
             try:
                 if seen := holds():
                     return seen
             except (Unreachable, OSError):
                 pass
+            if asked >= end:
+                break
             now = time.monotonic()
-            time.sleep(max(0.1, now - asked, min(0.5, (now - began) / 10)))
+            time.sleep(0.1 if often else min(0.5, max(0.1, now - asked, (now - began) / 10)))
         log = self.cluster.log(self.process)
         tail = "\n".join(log.read_text().splitlines()[-15:]) if log.exists() else ""
         raise AssertionError(f"{what}: not within {seconds:.0f} s (last: {seen!r})\noperator:\n{tail}")

@@ -77,7 +77,7 @@ def test_the_next_slice_waits_for_pods_that_end_slowly(rig: Rig, namespace: str,
                 mixed.append(here)
             return bool(here) and old not in here and rig.condition(namespace, "tail", "RolledOut").get("status") == "True"
 
-        rig.wait("rolled", rolled, 60)
+        rig.wait("rolled", rolled, 60, often=True)
         assert not mixed
         rig.ready(namespace, "tail")
     finally:

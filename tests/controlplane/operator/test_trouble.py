@@ -205,7 +205,7 @@ def test_a_runtime_edit_reaches_its_services_in_waves(rig: Rig, namespace: str, 
         seen.append({"away": len(names) - len(whole), "new": len(new), **waves(rig, single)})
         return len(pods) == len(new) == 3
 
-    rig.wait("the first wave bakes", lambda: not rolled() and waves(rig, single).get("state") == "Baking", 60)
+    rig.wait("the first wave bakes", lambda: not rolled() and waves(rig, single).get("state") == "Baking", 60, often=True)
     assert waves(rig, single)["done"] == 1 and max(item["new"] for item in seen) == 1
     assert max(item["away"] for item in seen) <= 1
     rig.restart()  # the bake outlives the operator
