@@ -44,7 +44,7 @@ test: cluster-tools ## Every test, on a real control plane (ARGS for pytest)
 	@$(BIN)/python -m pytest -n 3 $(ARGS)
 
 soak: cluster-tools ## The same tests with the long counts (hours)
-	@OME_SOAK=1 $(BIN)/python -m pytest --timeout=0 $(ARGS)
+	@OME_SOAK=1 $(BIN)/python -m pytest -n 3 --timeout=0 $(ARGS)
 
 versions: cluster-tools ## The same control-plane tests on other Kubernetes (by hand: each is built first, 10 minutes)
 	@for v in 1.31 1.37; do OME_KUBERNETES=$$v $(BIN)/python -m pytest tests/controlplane $(ARGS); done

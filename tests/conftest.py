@@ -83,16 +83,21 @@ TOGETHER = (
 """Folders whose files share a cluster; any other file can go by itself."""
 LARGE, FIRST_LETTERS = "tests/controlplane/operator/test_", ("r", "f", "a")
 """Three clusters for a folder of many files, which mostly wait: from `r` on, from `f` on, and the others."""
+RACES = f"{LARGE}races.py::test_services_race_for_the_same_nodes["
+"""A thousand in `make soak`, in as many clusters as there are processes."""
 MIXED = ("tests/property", "tests/router", "tests/unit/preflight")
 """The first computes, the others wait for seconds again and again: in the order of their files' names, so that neither all
 processes wait at a time nor the cores are fought for.
 """
-FIRST = (*TOGETHER, MIXED, "tests/unit/test_wheel.py", "tests/lint")
+LONG = ("tests/unit/test_wheel.py", "tests/unit/test_silent_fields.py", "tests/unit/controllers/test_waves_of_services.py")
+FIRST = (*TOGETHER, MIXED, LONG, "tests/lint")
 """The longest first; the many short files fill what is left in the end."""
 
 
 def _unit(nodeid: str) -> str:
     """What goes to a process as a whole."""
+    if SOAK and nodeid.startswith(RACES):
+        return f"{RACES}{int(nodeid.removeprefix(RACES).rstrip(']')) % 3}"
     if nodeid.startswith(LARGE):
         return LARGE + next(letter for letter in FIRST_LETTERS if nodeid.removeprefix(LARGE) >= letter)
     return next((folder for folder in TOGETHER if nodeid.startswith(folder)), nodeid.split("::")[0])
@@ -115,6 +120,7 @@ class Units(LoadScopeScheduling):
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Units:
     """Whatever `--dist` says: anything else would bring one cluster up in every process."""
     config.option.loadscopereorder = False
+    gc.enable()  # this process collects no tests
     return Units(config, log)
 
 

@@ -1,6 +1,6 @@
 """Services race for the same nodes on the real scheduler: nobody holds half for long, and everybody gets its turn.
 
-`OME_GANG_RACES` says how many races: two by default, 200 in `make soak`.
+`OME_GANG_RACES` says how many races: two by default, a thousand in `make soak`.
 """
 
 import os
@@ -21,7 +21,7 @@ TIMEOUT = 5
 NODES = 16
 STEADY = 2
 """Nodes of a service that serves before the race begins."""
-RACES = int(os.environ.get("OME_GANG_RACES") or (200 if os.environ.get("OME_SOAK") else 2))
+RACES = int(os.environ.get("OME_GANG_RACES") or (1000 if os.environ.get("OME_SOAK") else 2))
 LONGEST = 420.0
 """Seconds for a race: two tries that seemed to fit and did not cost three minutes of waiting."""
 FIRST = 20.0
