@@ -41,7 +41,7 @@ cluster-tools: setup ## etcd, Kubernetes, kwok and helm: fetched, or built once 
 	@$(BIN)/ome local tools
 
 test: cluster-tools ## Every test, on a real control plane (ARGS for pytest)
-	@$(BIN)/python -m pytest -n 3 $(ARGS)
+	@$(BIN)/python -m pytest -n 5 $(ARGS)
 
 soak: cluster-tools ## The same tests with the long counts (hours)
 	@OME_SOAK=1 $(BIN)/python -m pytest -n 3 --timeout=0 $(ARGS)

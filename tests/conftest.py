@@ -76,7 +76,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
             terminalreporter.line(line)
 
 
-# --- side by side: `pytest -n 3` ------------------------------------------------------------------------------------------
+# --- side by side: `pytest -n 5` ------------------------------------------------------------------------------------------
 TOGETHER = (
     "tests/node/", *(f"tests/controlplane/{folder}" for folder in ("operator/", "namespaces/", "process/", "adopt/", "")),
 )  # fmt: skip
