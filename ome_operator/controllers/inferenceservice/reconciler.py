@@ -272,7 +272,8 @@ class InferenceServiceReconciler:
             result.requeue_within(self._settings.guard_delay)
             return
         memory.status, memory.status_at = written, self._clock()
-        memory.status_turn = None if numbers else memory.status_turn
+        if numbers:
+            memory.status_turn = None
         for turn in turns:
             logger.info("%s/%s: %s", resource.ref.namespace, resource.ref.name, turn)
         await self._record_events(resource, memory, plan.events)
