@@ -37,7 +37,7 @@ def changes(snapshot: Snapshot, intent: Intent, step: RolloutStep, want: Desired
     """Applies of what differs, creations, and deletions of what is not wanted any more."""
     unwanted = (*step.delete, *(_prune(snapshot, step, want) if want.complete else ()))
     gone = allowed(snapshot, want.traffic, unwanted)
-    waits = (gone.again, *(held.again for held in want.held.values()))
+    waits = (gone.again, want.traffic.again if want.traffic else None, *(held.again for held in want.held.values()))
     return Plan(
         first=_applies(snapshot, intent.ledger.write),
         apply=_applies(snapshot, want.manifests, _alone(snapshot, intent, step)),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from ome_operator import keys
 from ome_operator.api import InferenceService
 from ome_operator.core.observed import route
-from ome_operator.core.observed.objects import Child, Manifest, Pod
+from ome_operator.core.observed.objects import Child, Manifest, Pod, Times
 
 Key = tuple[str, str]
 """Kind and name."""
@@ -64,6 +64,8 @@ class LivePod:
     workload_uid: str
     grace: int
     ready: bool = False
+    since: str = ""
+    """When it became ready; "" where a test made it so."""
     deleting: bool = False
     left: int = 0
     template: str = ""
@@ -88,5 +90,5 @@ class LivePod:
             component=self.labels[keys.COMPONENT], revision=self.labels[keys.REVISION], group=self.group, rank=self.rank,
             workload=self.workload, node=self.node, ready=self.ready, deleting=self.deleting,
             grace=self.grace if self.deleting else 0, restarts=0, reason="" if self.ready else "Starting", message="",
-            workload_uid=self.workload_uid, draining=self.draining,
+            workload_uid=self.workload_uid, draining=self.draining, times=Times(ready=self.since if self.ready else ""),
         )  # fmt: skip

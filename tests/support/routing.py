@@ -1,4 +1,4 @@
-"""Two laws of `invariants.py`, about an HTTPRoute: who gets requests from a Gateway while slices come and go.
+"""Three laws of `invariants.py`, about an HTTPRoute: who gets requests from a Gateway while slices come and go.
 
 What serves is stated here again, from objects and pods, and not as the planner counts it.
 """
@@ -9,7 +9,7 @@ from datetime import datetime
 from ome_operator import keys, names
 from ome_operator.core.observed import route
 from ome_operator.core.plan import Delete
-from ome_operator.core.rollout.traffic import NOTICE
+from ome_operator.core.rollout.traffic import NOTICE, SETTLED
 from tests.support.live import Key, Live, LivePod
 
 
@@ -55,6 +55,33 @@ def a_route_leads_to_what_serves(objects: Mapping[Key, Live], pods: Iterable[Liv
         return  # that Service selects every router that is ready
     can = {names.router(_service(found), revision) for revision in serving(objects.values(), pods)}
     assert not can or leads <= can, f"the route leads to {leads}, and {can} can answer"
+
+
+def led(objects: Mapping[Key, Live]) -> set[str]:
+    """Names of the Services to which the stored route leads."""
+    found = _route(objects)
+    return {name for name, weight in route.weights(found.manifest).items() if weight} if found else set()
+
+
+def requests_move_to_what_has_settled(
+    objects: Mapping[Key, Live], pods: Iterable[LivePod], before: set[str], now: datetime
+) -> None:
+    """While a slice to which the route led `before` can answer and stands, no slice gets requests whose first router has
+    just become ready.
+    """
+    found, pods = _route(objects), list(pods)
+    if found is None or _service(found) in before | led(objects):
+        return
+    ripe = {
+        names.router(_service(found), pod.labels[keys.REVISION])
+        for pod in pods
+        if pod.labels[keys.COMPONENT] == keys.ROUTER and _ready(pod)
+        and (not pod.since or (now - datetime.fromisoformat(pod.since)).total_seconds() >= SETTLED)
+    }  # fmt: skip
+    can = {names.router(_service(found), revision) for revision in serving(objects.values(), pods)}
+    new = led(objects) - before
+    if any(("Deployment", name) in objects for name in can & before):
+        assert new <= ripe, f"the route leads to {new}, whose routers are new, and led to {before}, which can answer"
 
 
 def _route(objects: Mapping[Key, Live]) -> Live | None:

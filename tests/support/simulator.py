@@ -95,6 +95,7 @@ class World:
             self.checks[check.revision] = self.verdict(check.revision.partition(".")[0])
         for look in plan.look:
             self.checks[look.key] = self.room(look.needs)
+        led = routing.led(self.children)
         stored = [self._apply(one) for one in plan.first]
         if all(stored) and not plan.look:  # nothing is done or said before that is answered
             for one in plan.apply:
@@ -111,6 +112,7 @@ class World:
                 self._delete(delete)
             if not self.lag:
                 routing.a_route_leads_to_what_serves(self.children, self.pods.values())
+                routing.requests_move_to_what_has_settled(self.children, self.pods.values(), led, self.now)
             for recycle in plan.recycle:
                 self._recycle(recycle)
         if not plan.look:
@@ -286,7 +288,10 @@ class World:
             if pod.deleting:
                 yield lambda pod=pod: self._end(pod)
             elif not pod.ready and self.healthy(pod):
-                yield lambda pod=pod: setattr(pod, "ready", True)
+                yield lambda pod=pod: self._serves(pod)
+
+    def _serves(self, pod: LivePod) -> None:
+        pod.ready, pod.since = True, self.now.isoformat()
 
     def _terminate(self, pod: LivePod, grace: int) -> None:
         if not pod.deleting or grace < pod.grace:

@@ -6,12 +6,13 @@ for each slice, with a weight. It is changed before the router of a slice goes, 
 Everything is derived from what is stored. The API server says where the route leads, and since when.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from math import gcd
 from typing import NamedTuple
 
 from ome_operator import keys, names
 from ome_operator.core.observed import route
+from ome_operator.core.observed.objects import Pod
 from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.plan import Delete
 from ome_operator.core.render.router import ENDPOINT_LAG
@@ -20,6 +21,10 @@ from ome_operator.core.rollout.step import RolloutStep
 
 NOTICE = float(ENDPOINT_LAG)
 """Seconds between a route that leads away from a slice and the end of the slice's router: Gateways may lag so long."""
+SETTLED = 5.0
+"""Seconds for which a router is ready before requests are taken from another slice for it: Kubernetes writes the endpoints
+of a Service after its pods are ready, on a busy control plane seconds after.
+"""
 MOST = 1_000_000
 """The largest weight that the Gateway API takes."""
 
@@ -32,6 +37,8 @@ class TrafficSplit(NamedTuple):
     answer that is under way, and has it ready for later."""
     serving: frozenset[str]
     """Names of the routers of slices that can answer now."""
+    again: float | None = None
+    """Seconds until a slice that stays has settled, and gets its share."""
 
 
 class Allowed(NamedTuple):
@@ -45,7 +52,8 @@ class Allowed(NamedTuple):
 def weigh(snapshot: Snapshot, step: RolloutStep, counts: ReplicaCounts, routed: bool) -> TrafficSplit:
     """The weights of the slices: their capacities as the rollout counts them.
 
-    A slice that goes gets requests only where no slice that stays can answer. While no slice can, those that stay are alike.
+    A slice that goes gets requests only where no slice that stays can answer and has settled; what has not settled gets none
+    where anything has. While no slice can, those that stay are alike.
     The service's own Service takes over where a slice that should get requests has no Service yet, or cannot have any, and
     where no router is in front (`routed`).
     """
@@ -53,19 +61,22 @@ def weigh(snapshot: Snapshot, step: RolloutStep, counts: ReplicaCounts, routed: 
     capacities = {revision: _capacity(snapshot, counts, revision) for revision in snapshot.slices}
     serving = frozenset(names.router(own, revision) for revision, can in capacities.items() if can)
     there = {name for revision in snapshot.slices if (name := _backend(snapshot, revision))}
-    leads = {names.router(own, name): weight for name, weight in _chosen(snapshot, step, capacities).items()}
+    settles = {name: left for name in step.keep if capacities.get(name) and (left := _settles(snapshot, name))}
+    again = min(settles.values(), default=None)
+    leads = {names.router(own, name): weight for name, weight in _chosen(snapshot, step, capacities, settles).items()}
     if not routed or not leads or leads.keys() - there:
-        return TrafficSplit({own: 1, **dict.fromkeys(sorted(there), 0)}, serving)
+        return TrafficSplit({own: 1, **dict.fromkeys(sorted(there), 0)}, serving, again)
     least = gcd(*leads.values())
     weights = {name: _fitting(leads.get(name, 0) // least, max(leads.values()) // least) for name in sorted(there)}
-    return TrafficSplit(weights, serving)
+    return TrafficSplit(weights, serving, again)
 
 
 def allowed(snapshot: Snapshot, wanted: TrafficSplit | None, deletes: Iterable[Delete]) -> Allowed:
     """The deletions that break no request that comes through the route; `wanted` is None where no route is wanted.
 
     The router of a slice that can answer goes when the route has led elsewhere for some time, or when it is to lead there to
-    the end because no other slice can answer. The Service of a slice goes when the route does not name it any more.
+    the end because no other slice can answer, nor will as soon as it has settled. The Service of a slice goes when the route
+    does not name it any more.
     """
     stored = snapshot.controlled("HTTPRoute", snapshot.service.name)
     if wanted is None or stored is None or stored.deleting or stored.content is None:
@@ -76,28 +87,50 @@ def allowed(snapshot: Snapshot, wanted: TrafficSplit | None, deletes: Iterable[D
     for delete in deletes:
         if delete.kind == "Service" and delete.name in named:
             continue
-        needed = delete.kind == "Deployment" and delete.name in wanted.serving and not wanted.weights.get(delete.name)
-        if needed and (named.get(delete.name) or left > 0):
+        can = delete.kind == "Deployment" and delete.name in wanted.serving
+        leads = wanted.weights.get(delete.name)
+        if can and (wanted.again is not None if leads else named.get(delete.name) or left > 0):
             waits = True
             continue
         out.append(delete)
     return Allowed(tuple(out), left if waits and left > 0 else None)
 
 
-def _chosen(snapshot: Snapshot, step: RolloutStep, capacities: Mapping[str, int]) -> dict[str, int]:
+def _chosen(
+    snapshot: Snapshot, step: RolloutStep, capacities: Mapping[str, int], settles: Collection[str]
+) -> dict[str, int]:
     """Slice -> weight, for the slices that are to get requests."""
     stay = [name for name in snapshot.slices if name in step.keep and _deployed(snapshot, name)]
+    settled = [name for name in stay if name not in settles]
     go = [name for name in snapshot.slices if name not in step.keep]
-    for group in (stay, go):
+    standing = [name for name in go if _deployed(snapshot, name)]
+    for group in (settled, standing, stay, go):
         if found := {name: capacities[name] for name in group if capacities[name]}:
             return found
     return dict.fromkeys(stay, 1)
 
 
+def _settles(snapshot: Snapshot, revision: str) -> float:
+    """Seconds until a router of a slice has been ready for long enough; zero where one has, or where the route leads there.
+
+    The kubelet says since when, by the clock of its node. A moment that is still to come is no reason to wait for it.
+    """
+    stored = snapshot.controlled("HTTPRoute", snapshot.service.name)
+    weights = stored.content["weights"] if stored is not None and stored.content else {}
+    if weights.get(names.router(snapshot.service.name, revision)):
+        return 0.0
+    ready = (pod for pod in _routers(snapshot, revision) if pod.ready and not pod.deleting)
+    ages = [route.seconds_since(pod.times.ready, snapshot.now) for pod in ready]
+    return min((SETTLED - age if abs(age) < SETTLED else 0.0 for age in ages), default=0.0)
+
+
+def _routers(snapshot: Snapshot, revision: str) -> list[Pod]:
+    return [pod for pod in snapshot.slices[revision].pods if pod.component == keys.ROUTER]
+
+
 def _capacity(snapshot: Snapshot, counts: ReplicaCounts, revision: str) -> int:
     """What a slice can answer: nothing without a ready router."""
-    routers = (pod for pod in snapshot.slices[revision].pods if pod.component == keys.ROUTER)
-    if not any(pod.ready and not pod.deleting for pod in routers):
+    if not any(pod.ready and not pod.deleting for pod in _routers(snapshot, revision)):
         return 0
     return capacity(counts.seen.get(revision, {}), counts.wanted.get(revision, {}))
 
@@ -110,8 +143,7 @@ def _deployed(snapshot: Snapshot, revision: str) -> bool:
 def _backend(snapshot: Snapshot, revision: str) -> str:
     """The Service of a slice's routers, as long as any of them is left; "" where it is not stored, or not ours."""
     found = snapshot.controlled("Service", names.router(snapshot.service.name, revision))
-    here = snapshot.slices[revision]
-    left = _deployed(snapshot, revision) or any(pod.component == keys.ROUTER for pod in here.pods)
+    left = _deployed(snapshot, revision) or _routers(snapshot, revision)
     return found.name if found is not None and not found.deleting and left else ""
 
 

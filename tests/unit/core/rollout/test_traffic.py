@@ -9,11 +9,13 @@ import pytest
 
 from ome_operator import keys, names
 from ome_operator.core.observed import from_api, route
+from ome_operator.core.observed.objects import Deps, Observed
+from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.plan import Plan
 from ome_operator.core.rollout import traffic
-from ome_operator.core.rollout.traffic import NOTICE
+from ome_operator.core.rollout.traffic import NOTICE, SETTLED
 from tests.support import parts, routing
-from tests.support.live import Live
+from tests.support.live import Live, LivePod
 from tests.support.shapes import GATEWAY, Shape
 from tests.support.simulator import World
 
@@ -126,6 +128,81 @@ def test_the_old_router_goes_when_the_route_has_led_away_from_it(strategy: str) 
     (led, passed), *_ = gone
     assert led == {first: 0, revision(on): 1} and passed >= NOTICE
     assert ("Service", names.router("svc", first)) not in on.children
+    assert weights(on) == {revision(on): 1}
+
+
+@pytest.mark.parametrize(("strategy", "seed"), [("surge", 2), ("blueGreen", 1)])
+def test_requests_come_to_a_slice_when_its_router_has_been_ready_for_a_while(strategy: str, seed: int) -> None:
+    """Kubernetes writes endpoints after that; until then requests go where they went, and the old router stays."""
+    old = Shape(size=1, strategy=strategy)
+    on = world(old, seed)
+    (first,) = weights(on)
+    edit(on, replace(old, image="b"))
+    waits = list[float | None]()
+
+    def watch(plan: Plan) -> None:
+        can = routing.serving(on.children.values(), on.pods.values()) - {first}
+        routers = [pod for pod in on.pods.values() if pod.labels[keys.COMPONENT] == keys.ROUTER and pod.ready]
+        since = {datetime.fromisoformat(pod.since) for pod in routers if pod.labels[keys.REVISION] in can}
+        if any((on.now - moment).total_seconds() < SETTLED for moment in since):
+            waits.append(plan.requeue_after)
+            assert not any(delete.kind == "Deployment" for delete in plan.delete)
+            assert not any(apply.manifest["kind"] == "HTTPRoute" for apply in plan.apply)
+
+    on.watcher = watch
+    on.settle()
+    assert waits and all(again and again <= SETTLED for again in waits)
+    assert weights(on) == {revision(on): 1} != {first: 1}
+
+
+def test_slices_keep_their_share_while_their_routers_are_replaced() -> None:
+    """In the middle of a rollout: routers are young again, and those of a large slice must not leave all to a small one."""
+    old = Shape(size=1, engines=4, strategy="surge")
+    on = world(old, 2)
+    (first,) = weights(on)
+    on.healthy = lambda pod: (
+        pod.labels[keys.COMPONENT] == keys.ROUTER
+        or pod.labels[keys.REVISION] == first
+        or pod.labels[keys.GROUP_INDEX] == "0"
+    )
+    edit(on, replace(old, image="b"))
+    on.run(60)
+    second = revision(on)
+    assert weights(on) == {first: 3, second: 1}
+    surge = {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+    on.edit(parts.service(engine={"minReplicas": 4}, router={"labels": {"a": "b"}}, rollout=surge))
+    before, seen = {pod.uid for pod in on.pods.values()}, 0
+    for _ in range(60):
+        on.carry_out(on.sync())
+        if routing.serving(on.children.values(), on.pods.values()) == {first, second}:
+            assert weights(on) == {first: 3, second: 1}
+            seen += 1
+        on.step()
+    replaced = [pod for pod in on.pods.values() if pod.uid not in before and pod.labels[keys.COMPONENT] == keys.ROUTER]
+    assert seen > 20 and {pod.labels[keys.REVISION] for pod in replaced} == {first, second}
+
+
+@pytest.mark.parametrize(
+    ("since", "left"),
+    [((1, 9), 0), ((1,), 4), ((1, 2), 3), ((-3,), 8), ((-6,), 0), ((-100,), 0), ((None,), 0)],
+    ids=str,
+)
+def test_a_slice_settles_with_the_first_of_its_routers(since: tuple[float | None, ...], left: float) -> None:
+    """`since` so many seconds before now; a node's clock that is ahead delays a little, and none for long."""
+    now = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
+    one = LivePod("router", "uid", {keys.COMPONENT: keys.ROUTER, keys.REVISION: "r"}, "set", "uid-of-set", 30, ready=True)
+    moments = ["" if ago is None else (now - timedelta(seconds=ago)).isoformat() for ago in since]
+    pods = tuple(replace(one, since=moment).facts(parts.service()) for moment in moments)
+    seen = Snapshot(parts.service(), Deps(), Observed(pods=pods), now)
+    assert traffic._settles(seen, "r") == left
+
+
+def test_the_first_slice_gets_requests_at_once() -> None:
+    """Nobody else could answer them."""
+    shape = Shape(size=1)
+    on = World(shape.service(), replace(shape.deps(), exposure=GATEWAY), 1)
+    until(on, lambda: routing.serving(on.children.values(), on.pods.values()))
+    on.carry_out(on.sync())
     assert weights(on) == {revision(on): 1}
 
 
