@@ -40,10 +40,11 @@ from ome_operator.util import memoize
 from ome_operator.watch.informer import PAGE, Informer
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-STEPS = 4
+STEPS, TIMES = 3, 4
+"""Sizes of each dimension, and what each is of the last: between sizes that lie close together chance counts for much."""
 BASE = Size()
 FIRST = Size(nodes=250, models=50, services=100, records=50, strangers=500)
-"""Where each dimension begins, while the others stay at BASE; it doubles with each step."""
+"""Where each dimension begins, while the others stay at BASE."""
 LARGEST = Size(nodes=5000, models=200, services=1820)
 """20,000 pods: each service has ten and a router."""
 KNOWN = Size(nodes=300, models=207, services=50)
@@ -59,7 +60,9 @@ def measure(steps: int = STEPS, repeat: int = 1) -> list[Fleet]:
     once. The others run in several rounds.
     """
     sizes = [
-        (name, replace(BASE, **{name: first << step})) for name, first in asdict(FIRST).items() for step in range(steps)
+        (name, replace(BASE, **{name: first * TIMES**step}))
+        for name, first in asdict(FIRST).items()
+        for step in range(steps)
     ]
     rounds = [[alone(*size) for size in sizes] for _ in range(repeat)]
     return [*map(cheapest, zip(*rounds, strict=True)), alone("", LARGEST), alone("", KNOWN)]

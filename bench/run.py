@@ -62,7 +62,7 @@ class Options:
     scraped: tuple[int, ...] = (100, 1000)
     """Services of which metrics tell."""
     steps: int = fleet.STEPS
-    """How often each number of a fleet is doubled."""
+    """How many sizes of each dimension of a fleet."""
 
     def wants(self, part: str) -> bool:
         """Whether a part was asked for."""
