@@ -8,6 +8,7 @@ import random
 import signal
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
@@ -104,14 +105,21 @@ def steady(rig: Rig, namespace: str) -> list[dict[str, Any]]:
     return sorted(pods, key=lambda pod: int(pod["metadata"]["labels"]["apps.kubernetes.io/pod-index"]))
 
 
-def simulated(rig: Rig, namespace: str, since: int, names: set[str]) -> bool:
+def deleters(rig: Rig, namespace: str, since: int, names: set[str]) -> dict[str, set[str]]:
+    """Name of each pod of these -> who deleted it. A request is written down when it is answered: after the pod is gone."""
+    found: dict[str, set[str]] = {name: set() for name in names}
+    for each in rig.cluster.audit(since):
+        if each.namespace == namespace and each.code < 300 and each.verb == "delete" and each.name in found:
+            found[each.name].add(each.user)
+    return found
+
+
+def simulated(found: dict[str, set[str]]) -> bool:
     """Whether the simulated kubelet deleted such a pod by a mistake of its own: kwok 0.7 repeats a deletion that came too
     late, by name, some seconds later, when a new pod may have that name. A recycle of the group then deletes the others. The
     collector's deletions name a UID: for a pod that is gone they are refused, and delete nothing.
     """
-    done = [each for each in rig.cluster.audit(since) if each.namespace == namespace and each.code < 300]
-    deletions = [each for each in done if each.verb == "delete"]
-    return any({each.user for each in deletions if each.name == name} == {"kwok"} for name in names)
+    return {"kwok"} in found.values()
 
 
 @pytest.fixture
@@ -191,8 +199,9 @@ class Race:
     def _serves(self, racer: Racer, pods: list[dict[str, Any]], now: float) -> None:
         serving = self._serving[racer.name]
         if lost := {serving[uid] for uid in serving.keys() - set().union(*placed(pods).values())}:
-            by_kwok = simulated(self.rig, self.namespace, self._marks[racer.name], lost)
-            assert by_kwok, f"{racer.name} served, and this was taken back: {lost}"
+            who = partial(deleters, self.rig, self.namespace, self._marks[racer.name], lost)
+            self.rig.wait("who deleted what served is written down", lambda: all(who().values()), 5)
+            assert simulated(who()), f"{racer.name} served, and this was taken back: {who()}"
             self._serving[racer.name] = {}
         if now - self.ready[racer.name] >= racer.serves:
             self.rig.delete("InferenceService", self.namespace, racer.name)
