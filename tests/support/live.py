@@ -1,6 +1,7 @@
 """Objects and pods as the simulated cluster has them."""
 
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from ome_operator import keys
 from ome_operator.api import InferenceService
@@ -82,6 +83,10 @@ class LivePod:
     def rank(self) -> int:
         """0 for leaders and routers."""
         return int(self.labels.get(keys.POD_INDEX, "0"))
+
+    def serves(self, now: datetime) -> None:
+        """It becomes ready."""
+        self.ready, self.since = True, now.isoformat()
 
     def facts(self, service: InferenceService) -> Pod:
         """What a pass over the service sees of it."""

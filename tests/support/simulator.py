@@ -288,10 +288,7 @@ class World:
             if pod.deleting:
                 yield lambda pod=pod: self._end(pod)
             elif not pod.ready and self.healthy(pod):
-                yield lambda pod=pod: self._serves(pod)
-
-    def _serves(self, pod: LivePod) -> None:
-        pod.ready, pod.since = True, self.now.isoformat()
+                yield lambda pod=pod: pod.serves(self.now)
 
     def _terminate(self, pod: LivePod, grace: int) -> None:
         if not pod.deleting or grace < pod.grace:
@@ -344,11 +341,8 @@ class World:
 
     def alive(self, component: str = "") -> dict[str, str]:
         """Name -> UID of the pods that are there and not going."""
-        return {
-            one.name: one.uid
-            for one in self.pods.values()
-            if not one.deleting and component in ("", one.labels[keys.COMPONENT])
-        }
+        there = (pod for pod in self.pods.values() if not pod.deleting)
+        return {pod.name: pod.uid for pod in there if component in ("", pod.labels[keys.COMPONENT])}
 
     def condition(self, type_: str) -> Mapping[str, Any]:
         """A condition of the service, {} when it has none."""

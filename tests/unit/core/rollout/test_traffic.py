@@ -190,9 +190,9 @@ def test_slices_keep_their_share_while_their_routers_are_replaced() -> None:
 def test_a_slice_settles_with_the_first_of_its_routers(since: tuple[float | None, ...], left: float) -> None:
     """`since` so many seconds before now; a node's clock that is ahead delays a little, and none for long."""
     now = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
-    one = LivePod("router", "uid", {keys.COMPONENT: keys.ROUTER, keys.REVISION: "r"}, "set", "uid-of-set", 30, ready=True)
+    pod = LivePod("router", "uid", {keys.COMPONENT: keys.ROUTER, keys.REVISION: "r"}, "set", "uid-of-set", 30, ready=True)
     moments = ["" if ago is None else (now - timedelta(seconds=ago)).isoformat() for ago in since]
-    pods = tuple(replace(one, since=moment).facts(parts.service()) for moment in moments)
+    pods = tuple(replace(pod, since=moment).facts(parts.service()) for moment in moments)
     seen = Snapshot(parts.service(), Deps(), Observed(pods=pods), now)
     assert traffic._settles(seen, "r") == left
 
