@@ -47,7 +47,7 @@ def a_route_leads_to_what_serves(objects: Mapping[Key, Live], pods: Iterable[Liv
     found = _route(objects)
     if found is None:
         return
-    leads = {name for name, weight in route.weights(found.manifest).items() if weight}
+    leads = led(objects)
     assert leads, "the route leads nowhere"
     assert all(("Service", name) in objects for name in leads), f"the route leads to {leads}, which are not all there"
     if _service(found) in leads:

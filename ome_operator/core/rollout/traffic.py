@@ -119,8 +119,7 @@ def _settles(snapshot: Snapshot, revision: str) -> float:
     weights = stored.content["weights"] if stored is not None and stored.content else {}
     if weights.get(names.router(snapshot.service.name, revision)):
         return 0.0
-    ready = (pod for pod in _routers(snapshot, revision) if pod.ready and not pod.deleting)
-    ages = [route.seconds_since(pod.times.ready, snapshot.now) for pod in ready]
+    ages = [route.seconds_since(pod.times.ready, snapshot.now) for pod in _ready(_routers(snapshot, revision))]
     return min((SETTLED - age if abs(age) < SETTLED else 0.0 for age in ages), default=0.0)
 
 
@@ -128,9 +127,13 @@ def _routers(snapshot: Snapshot, revision: str) -> list[Pod]:
     return [pod for pod in snapshot.slices[revision].pods if pod.component == keys.ROUTER]
 
 
+def _ready(pods: Iterable[Pod]) -> list[Pod]:
+    return [pod for pod in pods if pod.ready and not pod.deleting]
+
+
 def _capacity(snapshot: Snapshot, counts: ReplicaCounts, revision: str) -> int:
     """What a slice can answer: nothing without a ready router."""
-    if not any(pod.ready and not pod.deleting for pod in _routers(snapshot, revision)):
+    if not _ready(_routers(snapshot, revision)):
         return 0
     return capacity(counts.seen.get(revision, {}), counts.wanted.get(revision, {}))
 

@@ -8,7 +8,6 @@ import random
 import signal
 import time
 from collections.abc import Iterator
-from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
@@ -199,9 +198,13 @@ class Race:
     def _serves(self, racer: Racer, pods: list[dict[str, Any]], now: float) -> None:
         serving = self._serving[racer.name]
         if lost := {serving[uid] for uid in serving.keys() - set().union(*placed(pods).values())}:
-            who = partial(deleters, self.rig, self.namespace, self._marks[racer.name], lost)
-            self.rig.wait("who deleted what served is written down", lambda: all(who().values()), 5)
-            assert simulated(who()), f"{racer.name} served, and this was taken back: {who()}"
+            since = self._marks[racer.name]
+            found = self.rig.wait(
+                "who deleted what served is written down",
+                lambda: all((who := deleters(self.rig, self.namespace, since, lost)).values()) and who,
+                5,
+            )
+            assert simulated(found), f"{racer.name} served, and this was taken back: {found}"
             self._serving[racer.name] = {}
         if now - self.ready[racer.name] >= racer.serves:
             self.rig.delete("InferenceService", self.namespace, racer.name)
