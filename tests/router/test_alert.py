@@ -71,8 +71,20 @@ async def router(engines: Engines, tmp_path: Path) -> AsyncIterator[tuple[int, i
         "--disable-circuit-breaker", "--retry-max-retries=1",
     )  # fmt: skip
     await process.start()
-    yield port, metrics
-    await process.stop(signal.SIGTERM)
+
+    async def serves() -> bool:
+        # It answers 503 until both engines have told it about themselves; starting Prometheus makes them wait for seconds.
+        try:
+            async with aiohttp.request("POST", f"http://127.0.0.1:{port}/generate", json={"text": "x"}) as answer:
+                return answer.status == 200
+        except aiohttp.ClientError:
+            return False
+
+    try:
+        await until(serves, 60)
+        yield port, metrics
+    finally:
+        await process.stop(signal.SIGTERM)
 
 
 @pytest.fixture
