@@ -38,6 +38,13 @@ SUCCEEDED = [
     ((0, 0, "delete", False), 8, 0, False),
 ]
 """Found likewise: the pod of that leader is lost then, and its successor meets the rank."""
+AHEAD = [
+    ((0, 0, "exit", False), 0, 0),
+    ((0, 0, "exit", False), 3, 0),
+    ((1, 2, "silent", False), 2, -1),
+    ((0, 0, "exit", False), 0, 0),
+]
+"""Found among 1,000: the clock is an hour ahead of the moment when a leader fell silent."""
 
 
 def come_up(fleet: Fleet, passes: int = 1000) -> None:
@@ -120,11 +127,12 @@ def test_one_failure_is_one_recycle_of_one_group(
     st.lists(st.tuples(faults, st.integers(0, 12), st.integers(-48, 48)), max_size=10),
     seeds,
 )
+@example([1, 2], AHEAD, 0)
 def test_a_clock_that_jumps_makes_nothing_wait(sizes: list[int], story: list[Any], seed: int) -> None:
     """Hours ahead or back between any two passes. Nobody waits for a start's deadline here, so no rank waits for ever."""
     fleet = Fleet(sizes, PATIENT._replace(start=timedelta(days=9).total_seconds()), seed)
     for fault, passes, hours in story:
-        fleet.off = timedelta(hours=hours)
+        fleet.jump(timedelta(hours=hours))
         fleet.fail(*fault[:3], stubborn=False)
         for _ in range(passes):
             fleet.operate()

@@ -193,6 +193,14 @@ class Fleet:
         elif how == "hang":
             one.hung = True
 
+    def jump(self, off: timedelta) -> None:
+        """The operator's clock is wrong by so much from now on."""
+        for number, truth in enumerate(self.truths):
+            known = self.stored.get(f"g{number}")
+            # A jump ahead ends the wait for a leader that is silent: nothing tells that from a hang (docs/faults.md).
+            truth.failures += off > self.off and known is not None and known.phase == NOT_READY and bool(truth.together)
+        self.off = off
+
     def heal(self) -> None:
         """Nothing hangs any more."""
         for truth in self.truths:
