@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import timedelta
 from inspect import getmembers, isfunction
+from types import FunctionType, ModuleType
 from typing import Any
 
 import pytest
@@ -76,6 +77,14 @@ def answer(*revisions: str) -> list[LivePod]:
     return [*groups, *(pod({**ROUTER, keys.REVISION: revision}) for revision in revisions)]
 
 
+def fresh(seconds: int) -> list[LivePod]:
+    """The pods of both, the router of the old slice and its group first; that of the new is ready for so long."""
+    old, new = answer("old"), answer("new")
+    new[-1].since = (START - timedelta(seconds=seconds)).isoformat()
+    return [*old, *new]
+
+
+LED = {names.router("svc", "old")}
 GOES = (Delete("Deployment", names.router("svc", "old"), "uid"),)
 BOTH = answer("old", "new")
 TWO = [pod(group=0), pod(group=1)]
@@ -114,14 +123,19 @@ BREACHES: list[tuple[Callable[..., None], tuple[Any, ...], dict[str, Any]]] = [
     (laws.leaders_go_before_their_workers, ([pod()], live("StatefulSet", WORKERS), ROLE), {}),
     (laws.a_leader_that_routers_know_is_drained_before_it_stops, ([pod(), pod(ROUTER)], live("StatefulSet"), START), {}),
     (laws.a_leader_that_routers_know_is_drained_before_it_stops, ([*JUST_NOW, pod(ROUTER)], live("StatefulSet"), START), {}),
-    (laws.a_number_is_given_again_only_when_nothing_of_its_group_is_left, ([live("StatefulSet", WORKERS)], [], AGAIN), {}),
-    (laws.a_number_is_given_again_only_when_nothing_of_its_group_is_left, ([BESIDE], [pod()], AGAIN), {}),
+    (
+        laws.a_number_is_given_again_only_when_nothing_of_its_group_is_left,
+        ([], [live("StatefulSet", WORKERS)], [], AGAIN),
+        {},
+    ),
+    (laws.a_number_is_given_again_only_when_nothing_of_its_group_is_left, ([BESIDE], [], [pod()], AGAIN), {}),
     (laws.a_group_starts_beside_another_revision_only_within_the_surge, (SERVICE, TWO, STARTS), {"current": True}),
     (laws.a_group_starts_beside_another_revision_only_within_the_surge, (RECREATE, [pod()], STARTS), {"current": False}),
     (routing.a_route_leads_away_before_a_router_goes, (slices(1), BOTH, GOES, START), {}),
     (routing.a_route_leads_away_before_a_router_goes, (slices(0, timedelta(seconds=1)), BOTH, GOES, START), {}),
     (routing.a_route_leads_to_what_serves, (slices(0), answer("old")), {}),
     (routing.a_route_leads_to_what_serves, ({("HTTPRoute", "svc"): slices(0)["HTTPRoute", "svc"]}, []), {}),
+    (routing.requests_move_to_what_has_settled, (slices(0), fresh(4), LED, START), {}),
 ]
 
 
@@ -140,19 +154,23 @@ def test_what_is_allowed_is_no_breach() -> None:
     laws.leaders_go_before_their_workers([pod(ready=False)], live("StatefulSet", WORKERS), ROLE)
     laws.leaders_go_before_their_workers([pod()], live("StatefulSet", WORKERS), (*ROLE, keys.DECODER))
     laws.nothing_of_a_stateful_set_changes(live("StatefulSet", **sets()), sets())
-    laws.a_number_is_given_again_only_when_nothing_of_its_group_is_left([BESIDE], [pod(group=0)], AGAIN)
-    laws.a_number_is_given_again_only_when_nothing_of_its_group_is_left([], [pod()], AGAIN)
+    laws.a_number_is_given_again_only_when_nothing_of_its_group_is_left([BESIDE], [BESIDE], [pod(group=0)], AGAIN)
+    laws.a_number_is_given_again_only_when_nothing_of_its_group_is_left([], [BESIDE], [pod()], AGAIN)
     laws.a_group_starts_beside_another_revision_only_within_the_surge(SERVICE, [pod()], STARTS, current=True)
     routing.a_route_leads_away_before_a_router_goes(slices(0), BOTH, GOES, START)
     routing.a_route_leads_away_before_a_router_goes(slices(1), answer("old"), GOES, START)
     routing.a_route_leads_to_what_serves(slices(1), BOTH)
     routing.a_route_leads_to_what_serves(slices(0), [])
+    routing.requests_move_to_what_has_settled(slices(0), fresh(5), LED, START)
+    routing.requests_move_to_what_has_settled(slices(0), fresh(4)[2:], LED, START)
+
+
+def is_law(page: ModuleType, law: FunctionType) -> bool:
+    """What is said there, and says nothing itself: it only fails."""
+    return law.__module__ == page.__name__ and law.__name__[0] != "_" and law.__annotations__["return"] is None
 
 
 def test_the_page_lists_every_law_and_each_is_broken_here() -> None:
-    found = {name for name, law in getmembers(laws, isfunction) if law.__module__ == laws.__name__ and name[0] != "_"}
-    found |= {
-        name for name, law in getmembers(routing, isfunction) if law.__module__ == routing.__name__ and name[:2] == "a_"
-    }
+    found = {name for page in (laws, routing) for name, law in getmembers(page, isfunction) if is_law(page, law)}
     listed = {line[2:] for line in (laws.__doc__ or "").splitlines() if line.startswith("* ")}
     assert found == listed == {law.__name__ for law, _, _ in BREACHES}

@@ -4,7 +4,7 @@ import os
 import random
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ome_operator import keys
@@ -234,7 +234,10 @@ def test_a_service_keeps_serving_while_it_is_rolled_out(shape: Shape, seed: int,
 
 @settings(max_examples=20 if SOAK else 10)
 @given(BIG, seeds, st.integers(0, 25))
+@example(Shape(size=1, engines=1, decoders=2), 0, 10)
+@example(Shape(size=1, engines=2, decoders=3), 0, 12)
 def test_a_pause_in_the_middle_moves_nothing_and_keeps_serving(shape: Shape, seed: int, passes: int) -> None:
+    """What is missing is made up. A slice serves as much as its weaker role: 1 of 2 beside 1 of 3 is less than it looks."""
     world = World(shape.service(), shape.deps(), seed)
     world.settle()
     paused = replace(shape, image="b", paused=True)
@@ -242,7 +245,10 @@ def test_a_pause_in_the_middle_moves_nothing_and_keeps_serving(shape: Shape, see
     world.run(passes)
     world.edit(paused.service())
     world.settle()
-    assert Capacity(world, shape).now() >= 1.0 - 1e-9
+    capacity, slices = Capacity(world, shape), {pod.labels[keys.REVISION] for pod in world.pods.values()}
+    assert capacity.now() >= (1.0 if len(slices) == 1 else capacity.least) - 1e-9
+    for role, count in ((keys.ENGINE, shape.engines), (keys.DECODER, shape.decoders)):
+        assert len(world.alive(role)) >= count * shape.size
     assert world.condition("Ready")["status"] == "True"
     before = world.alive()
     world.run(10)

@@ -25,6 +25,7 @@ Groups that come
 Requests from a Gateway (`routing.py`)
 * a_route_leads_away_before_a_router_goes
 * a_route_leads_to_what_serves
+* requests_move_to_what_has_settled
 
 `World.settle` adds that every service comes to rest. What single stories add (what serves during a rollout, what stays while
 something is wrong) stands beside them in tests/property.
@@ -143,19 +144,19 @@ def _leading(pods: Iterable[LivePod]) -> set[str]:
 
 
 def a_number_is_given_again_only_when_nothing_of_its_group_is_left(
-    objects: Iterable[Live], pods: Iterable[LivePod], new: Manifest
+    seen: Iterable[Live], objects: Iterable[Live], pods: Iterable[LivePod], new: Manifest
 ) -> None:
     """A group gets a number when no object of a former group with it is left: its pods would join another start.
 
-    Where no StatefulSet of the role is left the slice begins anew: its StatefulSets wait for the names of their pods.
+    Where the pass has `seen` no StatefulSet of the role the slice begins anew: its StatefulSets wait for the names of their
+    pods.
     """
     labels = new["metadata"].get("labels") or {}
     if new["kind"] != "StatefulSet" or keys.WORKER_INDEX not in labels:
         return
-    role = [
-        one for one in objects if one.key[0] == "StatefulSet" and _same(one.labels, labels, keys.COMPONENT, keys.REVISION)
-    ]
-    left = [one.key for one in role if _same(one.labels, labels, keys.GROUP_INDEX)]
+    sets = [one for one in objects if one.key[0] == "StatefulSet"]
+    left = [one.key for one in sets if _same_group(one.labels, labels)]
+    role = any(one.key[0] == "StatefulSet" and _same(one.labels, labels, keys.COMPONENT, keys.REVISION) for one in seen)
     left += [("Pod", pod.name) for pod in pods if role and _same_group(pod.labels, labels) and pod.workload_uid]
     assert not left, f"{new['metadata']['name']} comes while {left} are left"
 

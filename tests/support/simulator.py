@@ -95,7 +95,7 @@ class World:
             self.checks[check.revision] = self.verdict(check.revision.partition(".")[0])
         for look in plan.look:
             self.checks[look.key] = self.room(look.needs)
-        led = routing.led(self.children)
+        led, self._before = routing.led(self.children), tuple(self.children.values())
         stored = [self._apply(one) for one in plan.first]
         if all(stored) and not plan.look:  # nothing is done or said before that is answered
             for one in plan.apply:
@@ -144,7 +144,7 @@ class World:
     def _born(self, manifest: Manifest) -> None:
         if not self.lag:
             invariants.a_number_is_given_again_only_when_nothing_of_its_group_is_left(
-                self.children.values(), self.pods.values(), manifest
+                self._before, self.children.values(), self.pods.values(), manifest
             )
         hash_ = manifest["metadata"]["annotations"][keys.HASH]
         self._store(manifest, self.service.uid, hash_, hash_)
