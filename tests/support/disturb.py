@@ -51,8 +51,10 @@ class _Killer:
 
     def judge(self, sent: Sent) -> Verdict:
         """Strike when it is time: before the request arrives, or when it was carried out and nobody knows."""
-        self._after -= self._any or sent.writes
-        if self._after or not self._left:
+        if not self._left or not (self._any or sent.writes):
+            return None
+        self._after -= 1
+        if self._after:  # or below zero, while a strike waits for the answer of its request
             return None
         if self._any or self._chance.random() < 0.5:
             self.strike()
