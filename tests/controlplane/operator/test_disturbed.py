@@ -62,6 +62,7 @@ def test_the_operator_is_killed_and_what_lies_between_it_and_the_server_breaks(f
     live(field, ("requests fail", requests), killed, ("watches break", watches), ("all of these", both))
     while field.account.tried[killed[0]] < KILLS:
         field.live(killed, killed, killed, killed)
+    assert field.account.tried[killed[0]] < KILLS + 4 * 5, "a step is hit no more often than it is told"
 
 
 def test_servers_die_clocks_jump_and_strangers_meddle(field: Field, chance: random.Random) -> None:
