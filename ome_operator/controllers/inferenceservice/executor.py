@@ -179,7 +179,7 @@ class Executor:
                 break
         tries = known.tries + 1 if known is not None and known.hash == hash_ else 1
         memory.checked[check.revision] = DryRun(hash_, why, tries, now + pause(tries))
-        execution.result.status_changed |= known is None or (known.hash, known.why) != (hash_, why)
+        execution.result.status_changed = True  # also by the same answer: this plan's status says that there is none
 
     # --- other effects ----------------------------------------------------------------------------------------------
 

@@ -13,8 +13,8 @@ from ome_operator import keys
 from ome_operator.controllers.base import Core
 from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.reconciler import InferenceServiceReconciler, another
-from ome_operator.core.observed.objects import Ref
-from ome_operator.core.plan import Apply, Plan, RoomCheck
+from ome_operator.core.observed.objects import Observed, Ref
+from ome_operator.core.plan import Apply, Check, Plan, RoomCheck
 from ome_operator.kube.errors import Forbidden, Invalid, KubeError, TooMany
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.settings import Settings
@@ -87,6 +87,27 @@ async def test_nothing_is_carried_out_before_it_is_known_what_is_free() -> None:
     services = made(cluster, api, Executor(api, cluster, 1.0), makers.queue(), Settings(), lambda: WRITTEN, core)
     await services.reconcile(SERVICE)
     assert plans == [] and "Service" not in api.kinds("apply")
+
+
+async def test_a_refusal_that_is_asked_about_again_stays_in_the_status() -> None:
+    """The plan that asks says that nobody knows yet: that is written for no moment, however often it is asked."""
+    now, api = 0.0, FakeApi({"apply StatefulSet": Invalid("no such policy", 422)})
+    cluster = makers.cluster({"kind": "InferenceService", **makers.BODY})
+    check = Check("r.1", tuple(one.manifest for one in applies("StatefulSet")))
+
+    def sync(_: Any, __: Any, observed: Observed, ___: Any) -> Plan:
+        answer = observed.checks.get(check.revision)
+        return Plan(status={"said": answer or "Checking"}, check=() if answer else (check,))
+
+    made: Any = InferenceServiceReconciler
+    executor, core = Executor(api, cluster, 1.0), Core(sync=sync)
+    services = made(cluster, api, executor, makers.queue(), Settings(), lambda: WRITTEN, core, clock=lambda: now)
+    for _ in range(12):
+        await services.reconcile(SERVICE)
+        now += 60.0
+    asked = api.kinds("apply").count("StatefulSet")
+    said = [body["status"]["said"] for body in api.bodies("apply") if body["kind"] == "InferenceService"]
+    assert asked > 3 and said and {*said} == {"no such policy"}
 
 
 @pytest.mark.parametrize("rests", [True, False])
