@@ -1,16 +1,16 @@
 """Whatever people write in a service, its model and its runtime, a rule never breaks: it finds something, or nothing."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ome_operator.cli import manifests
 from ome_operator.errors import Unanswered
 from ome_operator.lint import told
 from tests.support.linting import LINT, found
+from tests.support.odd_json import places
 
 Path = tuple[str | int, ...]
 SERVICES = {
@@ -46,14 +46,6 @@ WRONG = st.one_of(
 )
 
 
-def places(value: Any, at: Path = ()) -> Iterator[Path]:
-    """Every place below a value."""
-    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, child in children:
-        yield (*at, key)
-        yield from places(child, (*at, key))
-
-
 PLACES = [
     (name, number, at)
     for name, bodies in SERVICES.items()
@@ -73,6 +65,7 @@ def replaced(value: Any, at: Path, new: Any) -> Any:
 
 
 @given(st.sampled_from(PLACES), WRONG)
+@example(("second/liveness-on-workers", 1, ("spec", "engineConfig", "tolerations", 0, "operator")), [None])
 def test_no_rule_breaks(place: tuple[str, int, Path], wrong: Any) -> None:
     name, number, at = place
     bodies = list(SERVICES[name])

@@ -15,6 +15,7 @@ _ENTRIES: Mapping[str, str] = {
     "containers": "name", "initContainers": "name", "env": "name", "ports": "containerPort", "volumes": "name",
     "volumeMounts": "mountPath", "volumeDevices": "devicePath", "imagePullSecrets": "name", "hostAliases": "ip",
     "tolerations": "", "envFrom": "", "topologySpreadConstraints": "", "nodeSelectorTerms": "", "matchExpressions": "key",
+    "matchFields": "key",
     "requiredDuringSchedulingIgnoredDuringExecution": "", "preferredDuringSchedulingIgnoredDuringExecution": "",
     "resourceClaims": "name", "claims": "name",
 }  # fmt: skip
@@ -22,16 +23,18 @@ _ENTRIES: Mapping[str, str] = {
 _MAPS = frozenset(
     {
         "resources", "limits", "requests", "securityContext", "capabilities", "lifecycle", "nodeSelector", "affinity",
+        "podAffinity", "podAntiAffinity", "labelSelector", "namespaceSelector",
         "nodeAffinity", "nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution", "valueFrom", "overhead",
         "matchLabels", "readinessProbe", "livenessProbe", "startupProbe", "preStop", "postStart", "exec", "httpGet",
         "tcpSocket", "grpc", "sleep",
     }
 )  # fmt: skip
 """Maps; with the field above where the name alone means two things: for pods, what is required is a list."""
-_LISTS_OF_TEXTS = frozenset({"command", "args", "add", "drop"})
+_LISTS_OF_TEXTS = frozenset({"command", "args", "add", "drop", "values", "namespaces"})
 _TEXTS = frozenset(
     {
         "name", "mountPath", "devicePath", "ip", "key", "protocol", "topologyKey", "whenUnsatisfiable", "serviceAccountName",
+        "operator", "effect",
     }
 )  # fmt: skip
 """Texts that entries are told apart by, or that the operator reads. (`image` is none: a volume's image is a map.)"""

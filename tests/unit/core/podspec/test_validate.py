@@ -101,6 +101,18 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": []}}},
         "at.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution must be a map",
     ),
+    "what a toleration compares": (
+        {"tolerations": [{"operator": [None]}]},
+        "at.tolerations[0].operator is [null]: write a text; put quotes around numbers, true and false",
+    ),
+    "fields of nodes": (
+        {"affinity": {"nodeAffinity": {"preferred": [{"matchFields": [{"operator": "In"}]}]}}},
+        "at.affinity.nodeAffinity.preferred[0].matchFields[0] must be a map with a key",
+    ),
+    "values of labels": (
+        {"topologySpreadConstraints": [{"labelSelector": {"matchExpressions": [{"key": "a", "values": "b"}]}}]},
+        "at.topologySpreadConstraints[0].labelSelector.matchExpressions[0].values must be a list of texts",
+    ),
     "needs of pods": (
         {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}}},
         "at.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution must be a list of entries of maps",

@@ -1,0 +1,52 @@
+"""Whatever people write in the open parts of a pod: it is refused in words, or placement understands it."""
+
+from typing import Any
+
+from hypothesis import example, given
+
+from ome_operator.core.placement.demand import apart, demand
+from ome_operator.core.podspec.validate import wrong
+from tests.support.odd_json import VALUES, broken
+
+TERMS = {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}
+LIMITS = {"limits": {"cpu": "1", "nvidia.com/gpu": 8}, "requests": {"memory": "1Gi"}}
+SPEC: dict[str, Any] = {
+    "schedulerName": "default-scheduler",
+    "runtimeClassName": "",
+    "hostNetwork": True,
+    "nodeSelector": {"a": "b"},
+    "tolerations": [{"key": "a", "operator": "Exists", "value": "b", "effect": "NoSchedule"}],
+    "affinity": {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [
+                    {**TERMS, "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]},
+                ]
+            }
+        },
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "topologyKey": "kubernetes.io/hostname",
+                    "namespaces": ["ns"],
+                    "labelSelector": {"matchLabels": {"a": "b"}, **TERMS},
+                }
+            ]
+        },
+    },
+    "resources": LIMITS,
+    "overhead": {"cpu": "1"},
+    "initContainers": [{"name": "a", "restartPolicy": "Always", "resources": LIMITS}],
+    "containers": [
+        {"name": "a", "resources": LIMITS, "ports": [{"containerPort": 80, "hostPort": 80, "hostIP": "", "protocol": "TCP"}]}
+    ],
+}
+
+
+@example({**SPEC, "tolerations": [{"operator": [None]}]})
+@given(broken([SPEC], VALUES))
+def test_what_is_not_refused_is_understood(spec: dict[str, Any]) -> None:
+    if not wrong(spec, "at"):
+        template, well = {"spec": spec}, {"metadata": {"labels": {"a": "b"}}, "spec": SPEC}
+        assert {demand(template, True), demand(template, False)}
+        assert apart(template, well, "ns") in (True, False) and apart(well, template, "ns") in (True, False)
