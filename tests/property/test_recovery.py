@@ -45,6 +45,13 @@ AHEAD = [
     ((0, 0, "exit", False), 0, 0),
 ]
 """Found among 1,000: the clock is an hour ahead of the moment when a leader fell silent."""
+TWICE = [
+    ((0, 3, "silent", False), 6, 0),
+    ((0, 0, "delete", False), 3, 1),
+    ((0, 3, "silent", False), 9, 0),
+    ((0, 3, "silent", False), 0, 0),
+]
+"""Found among 100,000: a leader is silent twice, and nobody has seen that it answered in between."""
 
 
 def come_up(fleet: Fleet, passes: int = 1000) -> None:
@@ -128,6 +135,7 @@ def test_one_failure_is_one_recycle_of_one_group(
     seeds,
 )
 @example([1, 2], AHEAD, 0)
+@example([1], TWICE, 277417)
 def test_a_clock_that_jumps_makes_nothing_wait(sizes: list[int], story: list[Any], seed: int) -> None:
     """Hours ahead or back between any two passes. Nobody waits for a start's deadline here, so no rank waits for ever."""
     fleet = Fleet(sizes, PATIENT._replace(start=timedelta(days=9).total_seconds()), seed)

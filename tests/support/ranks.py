@@ -18,6 +18,8 @@ from ome_operator.core.recovery.systemic import together
 from ome_operator.core.rollout.retire import hurry
 
 STEP = 5.0
+LATE = 3
+"""Steps that a probe takes at most: it asks every 5 s, and believes the third answer."""
 NODE = "node"
 
 
@@ -50,6 +52,8 @@ class Truth:
     ranks: dict[int, Rank] = field(default_factory=dict)
     ready: bool = False
     """What the leader's probe says."""
+    late: int = 0
+    """Steps for which the probe has not seen that this is otherwise."""
     silence: int = 0
     """Steps for which the leader does not answer though all is well."""
     failures: int = 0
@@ -159,10 +163,11 @@ class Fleet:
         leads = truth.ranks.get(0)
         if leads is None or not leads.running or not leads.start:
             truth.ready = False
-        elif whole != truth.ready and self.chance.random() < 0.6:  # probes take their time, both ways
+        elif whole != truth.ready and (self.chance.random() < 0.6 or truth.late >= LATE):  # they take their time, both ways
             truth.ready = whole and not truth.silence
         elif truth.silence:
             truth.ready = False
+        truth.late = truth.late + 1 if whole != truth.ready and not truth.silence else 0
 
     def _end(self, one: Rank) -> None:
         one.running, one.start, one.ended_at = False, 0, stamp(self.now)
@@ -179,7 +184,8 @@ class Fleet:
         if how == "silent":
             known = self.stored.get(f"g{number % len(self.truths)}")
             # That it answered since the last silence was never stored: the two look like one, and may be taken for a hang.
-            truth.failures += known is not None and known.phase == NOT_READY and truth.ready
+            silent = truth.ready or bool(truth.together)
+            truth.failures += known is not None and known.phase == NOT_READY and silent
             truth.silence = 1 + rank
             return
         if one is None or one.deleting:
