@@ -51,10 +51,9 @@ class GroupRecord:
     failure: dict[str, Any] | None = None
     """The last one, as `status.groups[].lastFailure`."""
 
-    def to(self, phase: str, now: datetime, **changes: Any) -> "GroupRecord":
+    def to(self, phase: str, now: datetime) -> "GroupRecord":
         """With this phase; `since` moves only when the phase changes."""
-        since = self.since if phase == self.phase and self.since else stamp(now)
-        return replace(self, phase=phase, since=since, **changes)
+        return self if phase == self.phase and self.since else replace(self, phase=phase, since=stamp(now))
 
     def believed(self, now: datetime) -> "GroupRecord":
         """With no time that is still to come: a clock was set back since, and a wait would last for as long as that."""

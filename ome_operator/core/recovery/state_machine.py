@@ -182,9 +182,9 @@ def _ready(record: GroupRecord, now: datetime) -> Transition:
     if record.phase != READY:
         record = replace(record.to(READY, now), ready_since=stamp(now))
     left = STABLE - passed(record.ready_since, now)
-    if not record.in_a_row or left <= 0:
-        return Transition(replace(record, in_a_row=0))
-    return Transition(record, left)
+    if not record.in_a_row:
+        return Transition(record)
+    return Transition(record, left) if left > 0 else Transition(replace(record, in_a_row=0))
 
 
 def _replaced(group: Group, record: GroupRecord, ground: Circumstances) -> GroupRecord:
