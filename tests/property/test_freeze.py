@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ome_operator import keys
@@ -77,6 +77,7 @@ brakes = st.sampled_from(["all", "single"])
 
 @STORY
 @given(shapes(engines=st.integers(1, 3)), st.booleans(), events, brakes, events, seeds, lags)
+@example(Shape(size=1, engines=2, router=False, scaled=True), True, [], "all", [(edit, 1, 0), (grow, 0, 0)], 0, 0)
 def test_nothing_moves_until_the_thaw_and_then_all_ends_right(
     shape: Shape,
     up: bool,

@@ -38,6 +38,11 @@ def sets(replicas: int = 1, template: str = "a") -> dict[str, Any]:
     return {"spec": {"replicas": replicas, "template": template, "selector": template}}
 
 
+def scale(replicas: int) -> list[Live]:
+    """What an autoscaler wants of the engine."""
+    return [live("RoleScale", ENGINE, spec={"replicas": replicas})]
+
+
 def gone(**more: Any) -> Live:
     found = live("Service", **more)
     found.deleting = True
@@ -88,6 +93,8 @@ LED = {names.router("svc", "old")}
 GOES = (Delete("Deployment", names.router("svc", "old"), "uid"),)
 BOTH = answer("old", "new")
 TWO = [pod(group=0), pod(group=1)]
+THREE = [*TWO, pod(group=2)]
+SCALED = parts.service(engine={"minReplicas": 1, "maxReplicas": 3, "scaleMetric": "cpu"})
 JUST_NOW = [pod(draining=(START - timedelta(seconds=1)).isoformat())]
 STARTS = {**LEADERS, keys.REVISION: "new", keys.GROUP_INDEX: "0"}
 AGAIN = {"kind": "StatefulSet", "metadata": {"name": "svc-engine-1", "labels": LEADERS}}
@@ -129,8 +136,14 @@ BREACHES: list[tuple[Callable[..., None], tuple[Any, ...], dict[str, Any]]] = [
         {},
     ),
     (laws.a_number_is_given_again_only_when_nothing_of_its_group_is_left, ([BESIDE], [], [pod()], AGAIN), {}),
-    (laws.a_group_starts_beside_another_revision_only_within_the_surge, (SERVICE, TWO, STARTS), {"current": True}),
-    (laws.a_group_starts_beside_another_revision_only_within_the_surge, (RECREATE, [pod()], STARTS), {"current": False}),
+    (laws.a_group_starts_beside_another_revision_only_within_the_surge, (SERVICE, [], TWO, STARTS), {"current": True}),
+    (laws.a_group_starts_beside_another_revision_only_within_the_surge, (SCALED, scale(2), TWO, STARTS), {"current": True}),
+    (
+        laws.a_group_starts_beside_another_revision_only_within_the_surge,
+        (SCALED, scale(9), THREE, STARTS),
+        {"current": True},
+    ),
+    (laws.a_group_starts_beside_another_revision_only_within_the_surge, (RECREATE, [], [pod()], STARTS), {"current": False}),
     (routing.a_route_leads_away_before_a_router_goes, (slices(1), BOTH, GOES, START), {}),
     (routing.a_route_leads_away_before_a_router_goes, (slices(0, timedelta(seconds=1)), BOTH, GOES, START), {}),
     (routing.a_route_leads_to_what_serves, (slices(0), answer("old")), {}),
@@ -156,7 +169,8 @@ def test_what_is_allowed_is_no_breach() -> None:
     laws.nothing_of_a_stateful_set_changes(live("StatefulSet", **sets()), sets())
     laws.a_number_is_given_again_only_when_nothing_of_its_group_is_left([BESIDE], [BESIDE], [pod(group=0)], AGAIN)
     laws.a_number_is_given_again_only_when_nothing_of_its_group_is_left([], [BESIDE], [pod()], AGAIN)
-    laws.a_group_starts_beside_another_revision_only_within_the_surge(SERVICE, [pod()], STARTS, current=True)
+    laws.a_group_starts_beside_another_revision_only_within_the_surge(SERVICE, [], [pod()], STARTS, current=True)
+    laws.a_group_starts_beside_another_revision_only_within_the_surge(SCALED, scale(3), TWO, STARTS, current=True)
     routing.a_route_leads_away_before_a_router_goes(slices(0), BOTH, GOES, START)
     routing.a_route_leads_away_before_a_router_goes(slices(1), answer("old"), GOES, START)
     routing.a_route_leads_to_what_serves(slices(1), BOTH)

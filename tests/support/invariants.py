@@ -176,9 +176,16 @@ def _same(one: Mapping[str, str], other: Mapping[str, str], *labels: str) -> boo
 
 
 def a_group_starts_beside_another_revision_only_within_the_surge(
-    service: InferenceService, pods: Iterable[LivePod], labels: Mapping[str, str], *, current: bool
+    service: InferenceService,
+    objects: Iterable[Live],
+    pods: Iterable[LivePod],
+    labels: Mapping[str, str],
+    *,
+    current: bool,
 ) -> None:
     """While two revisions exist, a role has no more groups in all than its replicas and the surge that the user allows.
+
+    An autoscaler says how many replicas, within what the user allows.
 
     With `recreate` no pod starts beside one of another revision at all (decisions 6). `labels` are those of the pod that
     starts. The number of groups is counted where a pass sees the pods as they are (`current`).
@@ -192,13 +199,16 @@ def a_group_starts_beside_another_revision_only_within_the_surge(
     groups = {(pod.labels[keys.REVISION], pod.group) for pod in engines if pod.labels[keys.COMPONENT] == role}
     new = (revision, int(labels[keys.GROUP_INDEX])) not in groups
     if new and current:
-        assert len(groups) < _most(service, role), f"{role} of {revision} starts beside {sorted(groups)}"
+        assert len(groups) < _most(service, objects, role), f"{role} of {revision} starts beside {sorted(groups)}"
 
 
-def _most(service: InferenceService, role: str) -> int:
+def _most(service: InferenceService, objects: Iterable[Live], role: str) -> int:
     """Groups of a role that the user allows over all revisions."""
     part, rollout = getattr(service.spec, role), service.spec.rollout
-    wanted = part.min_replicas if part and part.min_replicas is not None else 1
+    wanted = int(part.min_replicas) if part and part.min_replicas is not None else 1
+    scales = [one for one in objects if one.key[0] == "RoleScale" and one.labels[keys.COMPONENT] == role]
+    if scales and part and part.max_replicas:
+        wanted = max(wanted, min(part.max_replicas, scales[0].manifest["spec"]["replicas"]))
     if rollout and rollout.blue_green is not None:
-        return 2 * int(wanted)
-    return int(wanted) + int((rollout and rollout.rolling_update and rollout.rolling_update.max_surge) or 0)
+        return 2 * wanted
+    return wanted + int((rollout and rollout.rolling_update and rollout.rolling_update.max_surge) or 0)

@@ -271,7 +271,7 @@ class World:
             # While it is frozen a pod that is lost comes back by itself, whatever number somebody asks for meanwhile.
             held = brake(self.deps, self.service.namespace, self.service.name, self.service.annotations) is not None
             invariants.a_group_starts_beside_another_revision_only_within_the_surge(
-                self.service, self.pods.values(), labels, current=not self.lag and not held
+                self.service, self.children.values(), self.pods.values(), labels, current=not self.lag and not held
             )
         grace = template["spec"].get("terminationGracePeriodSeconds", 30)
         self.pods[name] = LivePod(name, f"pod-{next(self._numbers)}", labels, workload, one.uid, grace)
