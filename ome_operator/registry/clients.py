@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import aiohttp
 
-from ome_operator.registry.pods import Odd, read
+from ome_operator.registry.pods import UNREAD, Odd, read
 from ome_operator.registry.reconcile import Pod, WantedWorker, Worker
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -85,7 +85,7 @@ class Router:
             body = await _json(answer)
         try:
             return workers(body)
-        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+        except UNREAD as error:
             raise Odd("the router's answer is no list of workers") from error
 
     async def add(self, target: WantedWorker) -> None:
@@ -137,7 +137,7 @@ def _load(body: Any) -> int | None:
         if isinstance(body, dict):
             return sum(int(one["num_running_reqs"]) + int(one["num_waiting_reqs"]) for one in body["loads"])
         return sum(int(one["num_reqs"]) for one in body)
-    except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
+    except UNREAD:
         return None
 
 

@@ -11,6 +11,9 @@ from typing import Any
 from ome_operator import keys, names
 from ome_operator.registry.reconcile import Pod
 
+UNREAD = (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError)
+"""What a value of another shape leads to where it is read; the last one where it is as deep as the API server allows."""
+
 
 class Odd(Exception):
     """An answer that is not what was asked for."""
@@ -29,7 +32,7 @@ def read(body: Any, stems: Mapping[str, str]) -> tuple[Pod, ...]:
             raise Odd("the API server's list of pods is not whole")
         # `items: null` is how some servers spell an empty list; a list without the field is none.
         return tuple(pod for one in body["items"] or () if (pod := _pod(one, stems)) is not None)
-    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+    except UNREAD as error:
         raise Odd(f"the API server lists something that is no pod: {error!r} in {type(items).__name__}") from error
 
 
