@@ -100,11 +100,11 @@ def _chosen(
     snapshot: Snapshot, step: RolloutStep, capacities: Mapping[str, int], settles: Collection[str]
 ) -> dict[str, int]:
     """Slice -> weight, for the slices that are to get requests."""
-    stay = [name for name in snapshot.slices if name in step.keep and _deployed(snapshot, name)]
+    stand = [name for name in snapshot.slices if _deployed(snapshot, name)]
+    stay = [name for name in stand if name in step.keep]
     settled = [name for name in stay if name not in settles]
-    go = [name for name in snapshot.slices if name not in step.keep]
-    standing = [name for name in go if _deployed(snapshot, name)]
-    for group in (settled, standing, stay, go):
+    go = [name for name in stand if name not in step.keep]
+    for group in (settled, go, stay, snapshot.slices):  # the last: the router of a slice was taken away, and still answers
         if found := {name: capacities[name] for name in group if capacities[name]}:
             return found
     return dict.fromkeys(stay, 1)
