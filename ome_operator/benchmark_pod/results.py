@@ -38,7 +38,7 @@ def _run(told: Json, outcome: Any) -> Json:
     """One run: counts, errors, and what was measured. The image of the benchmark is a user's, and may have left anything."""
     try:
         return _read(told, outcome)
-    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         why = f"the result of this run cannot be read: {type(error).__name__}: {error}"
         return _read(told, {"error": why})
 

@@ -26,7 +26,8 @@ from ome_operator.preflight.node import Words
 from ome_operator.preflight.ports import Ports
 from ome_operator.preflight.verdict import clocks, links, lost, slow, unreached
 from ome_operator.util.json_pages import members
-from tests.support.odd_json import ANY, broken, dumped, real, typed, with_declared
+from tests.support.deep import MOST
+from tests.support.odd_json import ANY, Deep, broken, dumped, real, typed, with_declared
 from tests.support.parts import ROOT
 
 PARSERS, HERE = "tests/property/test_parsers.py", "tests/property/test_readers.py"
@@ -229,6 +230,7 @@ LEFT = broken([{"result": SGLANG}, {"result": {"questions": 3, "accuracy": 0.5}}
 
 
 @given(broken([GENAI]) | ANY, LEFT)
+@example(GENAI, {"error": Deep(MOST)})
 def test_what_a_benchmark_left(told: Any, left: Any) -> None:
     """A run that cannot be read is a run that failed, and the others have their results."""
 
