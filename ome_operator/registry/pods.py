@@ -12,7 +12,7 @@ from ome_operator import keys, names
 from ome_operator.registry.reconcile import Pod
 
 UNREAD = (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError)
-"""What a value of another shape leads to where it is read; the last one where it is as deep as the API server allows."""
+"""What a value of another shape leads to where it is read; the last where it is as deep as the API server allows."""
 
 
 class Odd(Exception):

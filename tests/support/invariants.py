@@ -154,9 +154,8 @@ def a_number_is_given_again_only_when_nothing_of_its_group_is_left(
     labels = new["metadata"].get("labels") or {}
     if new["kind"] != "StatefulSet" or keys.WORKER_INDEX not in labels:
         return
-    sets = [one for one in objects if one.key[0] == "StatefulSet"]
-    left = [one.key for one in sets if _same_group(one.labels, labels)]
-    role = any(one.key[0] == "StatefulSet" and _same(one.labels, labels, keys.COMPONENT, keys.REVISION) for one in seen)
+    left = [live.key for live in objects if live.key[0] == "StatefulSet" and _same_group(live.labels, labels)]
+    role = any(live.key[0] == "StatefulSet" and _same(live.labels, labels, keys.COMPONENT, keys.REVISION) for live in seen)
     left += [("Pod", pod.name) for pod in pods if role and _same_group(pod.labels, labels) and pod.workload_uid]
     assert not left, f"{new['metadata']['name']} comes while {left} are left"
 
@@ -206,7 +205,7 @@ def _most(service: InferenceService, objects: Iterable[Live], role: str) -> int:
     """Groups of a role that the user allows over all revisions."""
     part, rollout = getattr(service.spec, role), service.spec.rollout
     wanted = int(part.min_replicas) if part and part.min_replicas is not None else 1
-    scales = [one for one in objects if one.key[0] == "RoleScale" and one.labels[keys.COMPONENT] == role]
+    scales = [live for live in objects if live.key[0] == "RoleScale" and live.labels[keys.COMPONENT] == role]
     if scales and part and part.max_replicas:
         wanted = max(wanted, min(part.max_replicas, scales[0].manifest["spec"]["replicas"]))
     if rollout and rollout.blue_green is not None:

@@ -93,7 +93,7 @@ async def test_a_refusal_that_is_asked_about_again_stays_in_the_status() -> None
     """The plan that asks says that nobody knows yet: that is written for no moment, however often it is asked."""
     now, api = 0.0, FakeApi({"apply StatefulSet": Invalid("no such policy", 422)})
     cluster = makers.cluster({"kind": "InferenceService", **makers.BODY})
-    check = Check("r.1", tuple(one.manifest for one in applies("StatefulSet")))
+    check = Check("r.1", tuple(apply.manifest for apply in applies("StatefulSet")))
 
     def sync(_: Any, __: Any, observed: Observed, ___: Any) -> Plan:
         answer = observed.checks.get(check.revision)
