@@ -165,10 +165,10 @@ class Executor:
             execution.result.requeue_within(self._guard_delay)
 
     async def _check(self, execution: Execution, check: Check) -> None:
-        now, memory = execution.clock(), execution.memory
+        memory = execution.memory
         hash_ = "".join(managed_fields.digest(manifest) for manifest in check.manifests)
         known = memory.checked.get(check.revision)
-        if known is not None and known.hash == hash_ and (not known.why or now < known.next):
+        if known is not None and known.hash == hash_ and (not known.why or execution.clock() < known.next):
             return
         why = ""
         for manifest in check.manifests:
@@ -178,7 +178,7 @@ class Executor:
                 why = str(error)
                 break
         tries = known.tries + 1 if known is not None and known.hash == hash_ else 1
-        memory.checked[check.revision] = DryRun(hash_, why, tries, now + pause(tries))
+        memory.checked[check.revision] = DryRun(hash_, why, tries, execution.clock() + pause(tries))
         execution.result.status_changed = True  # also by the same answer: this plan's status says that there is none
 
     # --- other effects ----------------------------------------------------------------------------------------------

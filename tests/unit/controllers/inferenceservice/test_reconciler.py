@@ -18,7 +18,7 @@ from ome_operator.core.plan import Apply, Check, Plan, RoomCheck
 from ome_operator.kube.errors import Forbidden, Invalid, KubeError, TooMany
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.settings import Settings
-from tests.support.fake_api import FakeApi
+from tests.support.fake_api import Call, FakeApi
 from tests.unit.controllers import makers
 
 WRITTEN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -91,7 +91,14 @@ async def test_nothing_is_carried_out_before_it_is_known_what_is_free() -> None:
 
 async def test_a_refusal_that_is_asked_about_again_stays_in_the_status() -> None:
     """The plan that asks says that nobody knows yet: that is written for no moment, however often it is asked."""
-    now, api = 0.0, FakeApi({"apply StatefulSet": Invalid("no such policy", 422)})
+    now, api = 0.0, FakeApi()
+
+    def refuse(_: Call) -> KubeError:
+        nonlocal now
+        now += 6.0  # a webhook takes its time, longer than the first refusals count
+        return Invalid("no such policy", 422)
+
+    api.answers["apply StatefulSet"] = refuse
     cluster = makers.cluster({"kind": "InferenceService", **makers.BODY})
     check = Check("r.1", tuple(apply.manifest for apply in applies("StatefulSet")))
 
