@@ -98,7 +98,11 @@ class Router:
         async with self._session.post(self._url, json=body, headers=self._headers, ssl=False) as answer:
             if answer.status >= 300:
                 raise Odd(f"the router does not add {target.url}: {await _words(answer)}")
-            self._jobs[target.url] = str((await _json(answer)).get("worker_id", ""))
+            body = await _json(answer)
+        try:
+            self._jobs[target.url] = str(body.get("worker_id", ""))
+        except UNREAD as error:
+            raise Odd(f"the router's answer about {target.url} names no worker") from error
 
     async def forgot(self, url: str) -> bool:
         """Whether it knows nothing of a worker that it was sent: it restarted in between, faster than we could see."""

@@ -87,6 +87,12 @@ async def test_adding_and_removing(server: Server, session: aiohttp.ClientSessio
         await router.add(WantedWorker("http://a:1", "prefill", 8998, "p", "u"))
 
 
+async def test_an_answer_to_an_added_worker_that_is_no_object_is_odd(server: Server, session: aiohttp.ClientSession) -> None:
+    server.answers["/workers"] = 202, ["7"]
+    with pytest.raises(Odd, match="about http://a:1 names no worker"):
+        await Router(session, server.url, "").add(WantedWorker("http://a:1", "decode", None, "p", "u"))
+
+
 async def test_workers_do_not_get_the_key_of_the_control_plane(server: Server, session: aiohttp.ClientSession) -> None:
     """The router shows it with every prompt: an engine, or whoever has its address, could then redirect prompts."""
     server.answers["/workers"] = 202, {"worker_id": "7"}
