@@ -249,7 +249,7 @@ def test_a_pause_in_the_middle_moves_nothing_and_keeps_serving(shape: Shape, see
     capacity, slices = Capacity(world, shape), {pod.labels[keys.REVISION] for pod in world.pods.values()}
     assert capacity.now() >= (1.0 if len(slices) == 1 else capacity.least) - 1e-9
     for role, count in ((keys.ENGINE, shape.engines), (keys.DECODER, shape.decoders)):
-        assert len(world.alive(role)) >= count * shape.size
+        assert sum(pod.ready for pod in world.pods.values() if pod.labels[keys.COMPONENT] == role) >= count * shape.size
     assert world.condition("Ready")["status"] == "True"
     before = world.alive()
     world.run(10)

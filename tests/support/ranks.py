@@ -19,7 +19,7 @@ from ome_operator.core.rollout.retire import hurry
 
 STEP = 5.0
 LATE = 3
-"""Steps that a probe takes at most: it asks every 5 s, and believes the third answer."""
+"""Steps after which a probe has surely seen that a leader answers: it asks every 5 s."""
 NODE = "node"
 
 
@@ -163,7 +163,7 @@ class Fleet:
         leads = truth.ranks.get(0)
         if leads is None or not leads.running or not leads.start:
             truth.ready = False
-        elif whole != truth.ready and (self.chance.random() < 0.6 or truth.late >= LATE):  # they take their time, both ways
+        elif whole != truth.ready and (self.chance.random() < 0.6 or (whole and truth.late >= LATE)):  # both ways late
             truth.ready = whole and not truth.silence
         elif truth.silence:
             truth.ready = False
@@ -204,7 +204,8 @@ class Fleet:
         for number, truth in enumerate(self.truths):
             known = self.stored.get(f"g{number}")
             # A jump ahead ends the wait for a leader that is silent: nothing tells that from a hang (docs/faults.md).
-            truth.failures += off > self.off and known is not None and known.phase == NOT_READY and bool(truth.together)
+            silent = known is not None and known.phase == NOT_READY and truth.together and not truth.ready
+            truth.failures += off > self.off and bool(silent)
         self.off = off
 
     def heal(self) -> None:
