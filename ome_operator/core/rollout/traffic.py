@@ -53,7 +53,8 @@ def weigh(snapshot: Snapshot, step: RolloutStep, counts: ReplicaCounts, routed: 
     """The weights of the slices: their capacities as the rollout counts them.
 
     A slice that goes gets requests only where no slice that stays can answer and has settled; what has not settled gets none
-    where anything has. While no slice can, those that stay are alike.
+    where anything has. Where no router that stands can answer, all that still answer share; while none does, those that stay
+    are alike.
     The service's own Service takes over where a slice that should get requests has no Service yet, or cannot have any, and
     where no router is in front (`routed`).
     """
