@@ -6,8 +6,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ome_operator.agent.unread import UNREAD, numbers, text, texts
 from ome_operator.storage.hashes import Hash
+from ome_operator.util.unread import UNREAD, numbers, text, texts
 
 
 class Proven(NamedTuple):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ome_operator.benchmark_pod.inside import CUT
+from ome_operator.util.unread import UNREAD
 
 Json = dict[str, Any]
 SUMMARY_BYTES = 4096
@@ -38,7 +39,7 @@ def _run(told: Json, outcome: Any) -> Json:
     """One run: counts, errors, and what was measured. The image of the benchmark is a user's, and may have left anything."""
     try:
         return _read(told, outcome)
-    except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+    except UNREAD as error:
         why = f"the result of this run cannot be read: {type(error).__name__}: {error}"
         return _read(told, {"error": why})
 

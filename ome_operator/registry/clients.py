@@ -12,8 +12,9 @@ from urllib.parse import quote
 
 import aiohttp
 
-from ome_operator.registry.pods import UNREAD, Odd, read
+from ome_operator.registry.pods import Odd, read
 from ome_operator.registry.reconcile import Pod, WantedWorker, Worker
+from ome_operator.util.unread import UNREAD
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TIMEOUT = aiohttp.ClientTimeout(total=5.0)

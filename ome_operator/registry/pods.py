@@ -10,9 +10,7 @@ from typing import Any
 
 from ome_operator import keys, names
 from ome_operator.registry.reconcile import Pod
-
-UNREAD = (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError)
-"""What a value of another shape leads to where it is read; the last where it is as deep as the API server allows."""
+from ome_operator.util.unread import UNREAD
 
 
 class Odd(Exception):

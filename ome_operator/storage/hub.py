@@ -15,6 +15,7 @@ from ome_operator.storage.addresses import HUB
 from ome_operator.storage.hashes import SIZE_ONLY, Hash
 from ome_operator.storage.http import Absent, Direct, Unauthorized, ranged, small
 from ome_operator.storage.listing import Listing, Refused, RemoteFile, Unreachable, listing
+from ome_operator.util.unread import UNREAD
 
 LIMIT = 32 * 1024 * 1024
 """Bytes of a description: 50,000 files have about 15 MB."""
@@ -49,7 +50,7 @@ class Hub(Direct):
         try:
             said = json.loads(raw)
             files, commit = [_file(item) for item in said["siblings"]], str(said["sha"])
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+        except UNREAD as error:
             raise Unreachable(f"the hub {self._endpoint} sends a description of {self._repo} that cannot be read") from error
         return listing(files, commit)
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from ome_operator.storage.hashes import Hash
 from ome_operator.storage.listing import Refused, RemoteFile
+from ome_operator.util.unread import UNREAD
 
 MANIFESTS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
 _DIGEST = r"sha256:[0-9a-f]{64}"
@@ -60,7 +61,7 @@ def files(manifest: Mapping[str, Any]) -> list[RemoteFile]:
     layers = manifest["layers"]
     try:
         return [_file(one, alone=len(layers) == 1) for one in layers]
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+    except UNREAD as error:
         raise Refused(f"its manifest has a layer that cannot be read ({type(error).__name__})") from error
 
 

@@ -163,7 +163,7 @@ class Fleet:
         leads = truth.ranks.get(0)
         if leads is None or not leads.running or not leads.start:
             truth.ready = False
-        elif whole != truth.ready and (self.chance.random() < 0.6 or (whole and truth.late >= LATE)):  # both ways late
+        elif whole != truth.ready and (self.chance.random() < 0.6 or (whole and truth.late >= LATE)):  # late both ways
             truth.ready = whole and not truth.silence
         elif truth.silence:
             truth.ready = False

@@ -1,9 +1,9 @@
-"""Careful reading of JSON on a node's disk: whoever may write beside the weights may have written anything there."""
+"""Careful reading of JSON that strangers write: an answer, a result, a file beside the weights may be anything."""
 
 from typing import Any
 
 UNREAD = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
-"""What reading of JSON leads to that nobody of ours has written."""
+"""What reading of JSON leads to that nobody of ours has written; the last where it is as deep as the API server allows."""
 
 
 def text(value: Any) -> str:
