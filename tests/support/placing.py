@@ -47,7 +47,7 @@ class Known:
         """Of all services, each in a namespace of its own."""
         found = []
         for name, world in self.race.worlds.items():
-            found += [pod.facts(world.service)._replace(namespace=name) for pod in world.pods.values()]
+            found += [pod.facts(world.service)._replace(namespace=name, service=name) for pod in world.pods.values()]
         return found
 
     @property
@@ -58,6 +58,10 @@ class Known:
             self._held.pod(self._seen.get(uid), now.get(uid))
         self._seen = now
         return self._held
+
+    def pods_of(self, namespace: str, _: str) -> list[Pod]:
+        """Of a service."""
+        return [pod for pod in self.pods if pod.namespace == namespace]
 
     def find(self, ref: Ref) -> None:
         """Nobody asks whether it serves."""
@@ -139,15 +143,34 @@ class Race:
         return {pod.name for pod in pods if (role(pod), pod.group) in whole}
 
     def look(self) -> None:
-        """Nobody holds half for more than one and a half timeouts."""
+        """Nobody holds half for more than one and a half timeouts, but for groups that have served."""
         for name, world in self.worlds.items():
+            groups = world.service.status.get("groups") or ()
+            served = {(group["component"], group["index"]) for group in groups if group["incarnation"]}
             pods = [pod for pod in world.pods.values() if role(pod) != keys.ROUTER]
-            mine = [pod for pod in pods if pod.name not in self.serving(name)]
+            mine = [pod for pod in pods if pod.name not in self.serving(name) and (role(pod), pod.group) not in served]
             if any(pod.node for pod in mine) and any(not pod.node for pod in mine):
                 self.half.setdefault(name, self.seconds)
                 assert self.seconds - self.half[name] <= 1.5 * TIMEOUT, f"{name} holds half"
             else:
                 self.half.pop(name, None)
+
+    def have(self, nodes: dict[str, Node]) -> None:
+        """These are the nodes from now on; pods of others are gone."""
+        self.nodes = nodes
+        for world in self.worlds.values():
+            world.edit(deps=replace(world.deps, nodes=nodes))
+            for pod in [pod for pod in world.pods.values() if pod.node and pod.node not in nodes]:
+                del world.pods[pod.name]
+        self.gangs.freed()
+
+    def groups(self, name: str) -> dict[tuple[str, int], set[str]]:
+        """Role and number -> UIDs, of the groups of which every rank is on a node."""
+        found: dict[tuple[str, int], set[str]] = {}
+        for pod in self.worlds[name].pods.values():
+            if pod.node and not pod.deleting:
+                found.setdefault((role(pod), pod.group), set()).add(pod.uid)
+        return {group: uids for group, uids in found.items() if len(uids) == self.shapes[name].size}
 
     def whole(self) -> set[str]:
         """Services that are Ready."""

@@ -1,13 +1,15 @@
-"""Looks whether an autoscaler makes nodes for the pods of a gang whose time is nearly over."""
+"""Looks whether an autoscaler makes nodes for a gang, or for a rank that was lost, whose time is nearly over."""
 
 import logging
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from ome_operator import quantity
 from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.resources import Resource
 from ome_operator.controllers.events import EventReader
 from ome_operator.controllers.inferenceservice.memory import ServiceMemory
+from ome_operator.core.rollout.placing import ON_DEMAND
+from ome_operator.core.rollout.stranded import lost_since
 from ome_operator.kube.errors import KubeError
 
 logger = logging.getLogger(__name__)
@@ -29,9 +31,11 @@ async def inspect(
     until the next try. What was said of a pod before counts as long as the pod exists: an autoscaler speaks once, and nodes
     come minutes later.
     """
-    since = _trying_since(resource)
+    since = _since(resource, now)
     began = quantity.moment(since, now) if since and lasts else None
-    if began is None or known(resource, memory) or now - began < timedelta(seconds=lasts - BEFORE):
+    if began is None or known(resource, memory, now):
+        return
+    if not timedelta(seconds=lasts - BEFORE) <= now - began <= timedelta(seconds=ON_DEMAND):
         return
     ref = resource.ref
     try:
@@ -44,11 +48,15 @@ async def inspect(
         memory.coming = since
 
 
-def known(resource: Resource, memory: ServiceMemory) -> bool:
+def known(resource: Resource, memory: ServiceMemory, now: datetime) -> bool:
     """Whether nodes are being made for the present try."""
-    return bool(memory.coming) and memory.coming == _trying_since(resource)
+    return bool(memory.coming) and memory.coming == _since(resource, now)
 
 
-def _trying_since(resource: Resource) -> str:
+def _since(resource: Resource, now: datetime) -> str:
+    """When the present try began, or the first of the groups that have served lost its rank."""
     stored = resource.status.get("placement") or {}
-    return str(stored.get("since") or "") if stored.get("trying") else ""
+    if stored.get("trying"):
+        return str(stored.get("since") or "")
+    lost = lost_since(resource.status, now)
+    return datetime.fromtimestamp(lost, UTC).isoformat() if lost else ""

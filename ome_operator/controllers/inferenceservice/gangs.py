@@ -16,6 +16,7 @@ from ome_operator.controllers.inferenceservice.foreign_pods import ForeignPods
 from ome_operator.controllers.inferenceservice.free_room import FreeRoom
 from ome_operator.core.observed.objects import NO_TURN, Ref, Turn
 from ome_operator.core.placement.fit import Needs, Nodes
+from ome_operator.core.placement.giving_way import gives_way
 from ome_operator.core.placement.turns import Claim, Turns, contested, has_room, roomy, turns
 from ome_operator.core.placement.words import awaited, without_room
 from ome_operator.core.reasons import READY
@@ -46,6 +47,11 @@ class Gangs:
 
     def turn(self, ref: Ref, status: Mapping[str, Any], now: datetime) -> Turn:
         """What a service with this status is told."""
+        mine = self._claims.get(ref)
+        told = self._turn(ref, status, now)
+        return told if mine is None or mine.idle is None else told._replace(gives_way=self._gives_way(mine, now))
+
+    def _turn(self, ref: Ref, status: Mapping[str, Any], now: datetime) -> Turn:
         everybody = self._claims.items()
         rivals = tuple(claim for other, claim in everybody if other != ref and (_asks(claim) or claim.priority_class))
         mine, waited = self._claims.get(ref), _waited(status)
@@ -96,10 +102,21 @@ class Gangs:
                 if answers[each.needs]:
                     self._wake(ref)
 
+    def _gives_way(self, mine: Claim, now: datetime) -> bool:
+        refs = {claim.key: ref for ref, claim in self._claims.items()}
+        return gives_way(
+            mine,
+            self._claims.values(),
+            lambda keys: self._room.without([refs[key] for key in keys], strangers=True),
+            now.timestamp(),
+            self._cluster.deps().gang_timeout,
+        )
+
     async def look(self, claim: Claim) -> None:
-        """A try failed: read what strangers hold on the nodes that seemed to have room for it."""
-        if claim.failed:
-            await self._foreign.read(roomy(claim.needs, self._room.nodes()))
+        """Read what strangers hold on nodes that seemed to have room for a try that failed, or for a lost rank."""
+        if claim.failed or claim.idle is not None:
+            found, known = roomy(claim.needs, self._room.nodes()), set() if claim.failed else self._foreign.known()
+            await self._foreign.read(name for name in found if name not in known)
 
     async def room(self, ref: Ref, needs: Needs) -> str:
         """What keeps pods of a service from room on nodes, with what its own pods would give up; "" where nothing does. What

@@ -187,7 +187,7 @@ class InferenceServiceReconciler:
             failures=memory.failures,
             warnings=tuple(dict.fromkeys(text for texts in memory.warnings.values() for text in texts)),
             strangers=self.strangers(pods),
-            turn=self._gangs.turn(ref, resource.status, now)._replace(coming=autoscalers.known(resource, memory)),
+            turn=self._gangs.turn(ref, resource.status, now)._replace(coming=autoscalers.known(resource, memory, now)),
             ahead=self._ahead(resource),
             another=another(resource.writers, now, timedelta(seconds=self._settings.foreign_writer_pause)),
         )

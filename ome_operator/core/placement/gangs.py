@@ -61,21 +61,30 @@ class Decision(NamedTuple):
 
 
 def advance(
-    record: Record | None, seen: Seen, *, turn: bool | None, contested: bool, timeout: float, now: datetime
+    record: Record | None,
+    seen: Seen,
+    *,
+    turn: bool | None,
+    contested: bool,
+    timeout: float,
+    now: datetime,
+    gives_way: bool = False,
 ) -> Decision:
     """The next state of a service's gangs.
 
     `turn`: of a gang that may try now, whether it seems to fit; else None. `contested`: others wait for nodes that it wants,
     so a first try needs a turn, too, and what holds no node makes way. `timeout`: seconds that a gang has to be bound in.
+    `gives_way`: whether groups that had served, and are not `seen` as such any more, are given back for others now.
     """
     missing = _missing(seen)
     if not any(missing.values()):
         return Decision(None)
+    told = now.isoformat(timespec="seconds")
+    if gives_way or (record is None and contested):
+        first = record.first if record is not None else ""
+        return Decision(Record(_held_back(missing), told, first=first or told, trying=False), 0.0)
     if record is None:
-        told = now.isoformat(timespec="seconds")
-        if not contested:
-            return Decision(Record({}, told), timeout)
-        return Decision(Record(_held_back(missing), told, first=told, trying=False), 0.0)
+        return Decision(Record({}, told), timeout)
     record = record._replace(waiting=_within(record.waiting, missing))
     if record.trying:
         return _tried(record, seen, missing, contested, timeout, now)

@@ -24,6 +24,21 @@ BLIND = timedelta(minutes=5)
 Room = tuple[tuple[str, int], ...]
 
 
+class Idle(NamedTuple):
+    """What a service holds for groups that have served, and have found no node for a lost rank in the time of a try."""
+
+    keeps: Needs
+    """Pods that stay on nodes beside them."""
+    lost: Needs
+    """All pods of these groups."""
+    unit: Needs
+    """Pods of the least part of them that would serve: a group, or a group of every role."""
+    several: bool
+    """Whether more than a single group of them holds nodes: they may keep each other from being whole."""
+    since: float
+    """When the first of them lost its rank, in seconds since the epoch."""
+
+
 class Claim(NamedTuple):
     """A gang that wants nodes."""
 
@@ -44,6 +59,8 @@ class Claim(NamedTuple):
     """Whether this is room that a service makes for itself, which gives nothing back: no time ends it."""
     failed: bool = False
     """Whether a try ended in this pass."""
+    idle: Idle | None = None
+    """What it holds for groups that serve nobody, and might give back."""
 
 
 class Turns(NamedTuple):

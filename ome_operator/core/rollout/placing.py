@@ -10,12 +10,13 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from ome_operator import keys
+from ome_operator.core.observed.objects import Turn
 from ome_operator.core.observed.slices import Slice, group_number, is_leader_set, started
 from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.placement.demand import elsewhere
 from ome_operator.core.placement.fit import lacks
 from ome_operator.core.placement.gangs import Decision, Numbers, Record, Seen, advance, gang, rested, trying
-from ome_operator.core.placement.turns import Claim, contested
+from ome_operator.core.placement.turns import Claim, Idle, contested
 from ome_operator.core.plan import Delete
 from ome_operator.core.render.statefulsets import Stored
 from ome_operator.core.rollout import members
@@ -24,11 +25,14 @@ from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.retire import hurry
 from ome_operator.core.rollout.shared_edits import whole_before
 from ome_operator.core.rollout.step import RolloutStep
+from ome_operator.core.rollout.stranded import Groups, Stranded, idle, stranded
 
 ON_DEMAND = 1200.0
 """Seconds that a gang has whose nodes come on demand: a cloud needs minutes for a machine with GPUs."""
 LOOK = 30.0
 """Seconds until a gang that waits, with pods or without, looks again, should no event have woken it."""
+SOON = 1.0
+"""Seconds until the first answer to a question is looked for."""
 LONGEST = 300
 """Characters that a status keeps of why pods could not be created."""
 
@@ -63,27 +67,41 @@ def place(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held: bool) 
     if share is None or not (deps.sees_cluster and deps.nodes) or any(map(elsewhere, templates)):
         return PLACED
     found = snapshot.slices.get(target, Slice(target, (), ()))
-    served = _served(snapshot, roles, share, found)
-    seen = _seen(roles, share, served, found)
+    served: Groups = _served(snapshot, roles, share, found)
     before, told = _record(snapshot, found), snapshot.observed.turn
+    on_demand = told.coming or snapshot.service.annotations.get(keys.IGNORE_FIT) == "true"
+    timeout = ON_DEMAND if on_demand else deps.gang_timeout
+    lost = None if held else stranded(snapshot, intent, roles, served, timeout)
+    gives_way = lost is not None and bool(told.gives_way)
+    if lost is not None and gives_way:
+        served = lost.stays
+    seen = _seen(roles, share, served, found)
     if held or (before is not None and not before.trying and not any(share.values())):  # or what it gave back still ends
         # No turn is spent on it, and nobody waits for room that only it could give back.
         return _placing(snapshot, roles, seen, served, Decision(before), {})._replace(claim=None)
     replaces = any(started(other) for name, other in snapshot.slices.items() if name != target)
     new = before is None and not replaces and not any(members.existing(name, found) for name in roles)
     wanted = new or (before is not None and before.trying and not seen.half)
-    on_demand = told.coming or snapshot.service.annotations.get(keys.IGNORE_FIT) == "true"
     decision = advance(
         before,
         seen,
         turn=told.sure,
         contested=wanted and _contested(snapshot, roles, share, new),
-        timeout=ON_DEMAND if on_demand else deps.gang_timeout,
+        timeout=timeout,
         now=snapshot.now,
+        gives_way=gives_way,
     )
     if decision.failed and decision.record is not None:
         decision = decision._replace(record=decision.record._replace(refused=_refused(snapshot)))
-    return _placing(snapshot, roles, seen, served, decision, _room(snapshot, intent, roles))
+    placing = _placing(snapshot, roles, seen, served, decision, _room(snapshot, intent, roles))
+    return placing if lost is None or gives_way else _asking(placing, idle(snapshot, intent, roles, share, lost), lost, told)
+
+
+def _asking(placing: Placing, held: Idle | None, lost: Stranded, told: Turn) -> Placing:
+    """With the question whether what serves nobody is given back, which is asked again and again."""
+    waits = [LOOK if told.gives_way is not None else SOON] if held is not None else []
+    waits += [again for again in (placing.again, lost.again) if again is not None]
+    return placing._replace(claim=placing.claim and placing.claim._replace(idle=held), again=min(waits, default=None))
 
 
 def _seen(roles: Mapping[str, Stored], share: Numbers, served: Mapping[str, frozenset[int]], found: Slice) -> Seen:

@@ -1,12 +1,14 @@
 """It fits or it waits, on the real scheduler (docs/placement.md)."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
 from ome_operator import keys
 from tests.support import yamls
-from tests.support.rig import Rig, is_ready
+from tests.support.kubelet import deleted
+from tests.support.rig import Manifest, Rig, is_ready
 
 POOL = "test.example.com/pool"
 
@@ -47,6 +49,48 @@ def test_two_services_that_want_the_same_nodes_do_not_hold_half_each(gangs: Rig,
     gangs.delete("InferenceService", namespace, first)
     gangs.ready(namespace, other, 120)
     gangs.delete("ClusterServingRuntime", "", runtime)
+
+
+def ready_groups(rig: Rig, namespace: str, size: int) -> dict[tuple[str, str], dict[str, Manifest]]:
+    """Role and number -> UID -> pod, of the groups all of whose ranks are ready."""
+    found: dict[tuple[str, str], dict[str, Manifest]] = {}
+    for pod in rig.all("Pod", namespace, f"{keys.COMPONENT}!={keys.ROUTER}"):
+        labels = pod["metadata"]["labels"]
+        if is_ready(pod) and "deletionTimestamp" not in pod["metadata"]:
+            found.setdefault((labels[keys.COMPONENT], labels[keys.GROUP_INDEX]), {})[pod["metadata"]["uid"]] = pod
+    return {group: pods for group, pods in found.items() if len(pods) == size}
+
+
+def test_three_of_sixteen_nodes_are_lost_and_only_their_groups_move(gangs: Rig, namespace: str) -> None:
+    """Eight groups of two nodes held all. Three of them have three nodes then: a group of them serves, and the third node is
+    for who can use it, a service of a single node. All come back when the nodes do and it has gone.
+    """
+    runtime, small = f"lost-{namespace}", f"small-{namespace}"
+    quick = {"minReplicas": 4, "lifecycle": {"hangTimeout": "2s", "selfHealTimeout": "2s", "forceDeleteAfter": "1s"}}
+    gangs.create(yamls.runtime(runtime, size=2, gpus=8, decoder=True))
+    gangs.create(yamls.runtime(small, gpus=8, router=False))
+    gangs.create(yamls.service(namespace, "kimi", runtime, "router", engine=quick, decoder=quick))
+    gangs.ready(namespace, "kimi", 120)
+    before = ready_groups(gangs, namespace, 2)
+    hit = [("engine", "0"), ("engine", "1"), ("decoder", "0")]
+    nodes = [next(iter(before[group].values()))["spec"]["nodeName"] for group in hit]
+    stay = {group: {*pods} for group, pods in before.items() if group not in hit}
+    assert len(before) == 8 and len({*nodes}) == 3
+    with ExitStack() as lost:
+        for node in nodes:
+            lost.enter_context(deleted(gangs, node))
+        gangs.wait("a group of three serves", lambda: len(ready_groups(gangs, namespace, 2)) == 6, 120)
+        gangs.create(yamls.service(namespace, "small", small, "engine"))
+        gangs.ready(namespace, "small", 120)
+        now = ready_groups(gangs, namespace, 2)
+        assert {group: {*now[group]} for group in stay} == stay and len(now) == 6
+    gangs.delete("InferenceService", namespace, "small")
+    gangs.wait("all serve again", lambda: len(ready_groups(gangs, namespace, 2)) == 8, 120)
+    now = ready_groups(gangs, namespace, 2)
+    assert {group: {*now[group]} for group in stay} == stay
+    gangs.ready(namespace, "kimi", 60)
+    for name in (runtime, small):
+        gangs.delete("ClusterServingRuntime", "", name)
 
 
 def test_nothing_is_torn_down_for_nodes_that_are_not_there(rig: Rig, namespace: str) -> None:

@@ -26,6 +26,12 @@ class Known:
         self.status = {"placement": {"trying": trying, "since": BEGAN.isoformat(timespec="seconds")}}
         self._pod = pod("p", node=node)
 
+    def lost(self) -> "Known":
+        """It served, and a rank of it has looked for a node since then."""
+        told = {"name": "g", "component": "engine", "revision": "r", "index": 0, "phase": "Pending", "incarnation": 1}
+        self.status = {"groups": [{**told, "since": BEGAN.isoformat()}]}
+        return self
+
     def pods_of(self, *_: str) -> tuple[Pod, ...]:
         return (self._pod,)
 
@@ -42,7 +48,7 @@ def looked(known: Any, seconds: float, *told: dict[str, Any]) -> tuple[bool, int
     reader = events.scale_ups(api, lambda: 0.0, lambda: now)
     asyncio.run(autoscalers.inspect(reader, known, known, memory, now=now, lasts=LASTS))
     asyncio.run(autoscalers.inspect(reader, known, known, memory, now=now, lasts=LASTS))
-    return autoscalers.known(known, memory), len(api.calls)
+    return autoscalers.known(known, memory, now), len(api.calls)
 
 
 @pytest.mark.parametrize("reason", ["TriggeredScaleUp", "Nominated"])
@@ -71,3 +77,9 @@ def test_nobody_reads_events_before_the_time_is_nearly_over_or_while_nothing_tri
 
 def test_pods_that_are_on_nodes_need_none() -> None:
     assert looked(Known(node="n1"), 58, event("TriggeredScaleUp", 20)) == (False, 1)
+
+
+def test_a_rank_that_was_lost_has_more_time_too() -> None:
+    assert looked(Known().lost(), 58, event("TriggeredScaleUp", 20)) == (True, 1)
+    assert looked(Known().lost(), 30, event("TriggeredScaleUp", 20)) == (False, 0)
+    assert looked(Known().lost(), 1300, event("TriggeredScaleUp", 20)) == (False, 0), "after 20 minutes nobody asks"

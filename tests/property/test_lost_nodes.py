@@ -1,0 +1,132 @@
+"""Nodes are lost for good under services that serve: only their groups move, and nobody holds what others could use."""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.conftest import SOAK
+from tests.support.placing import TIMEOUT, Race
+from tests.support.shapes import Shape
+
+STORIES = 300 if SOAK else 8
+PATIENCE = 15 * TIMEOUT
+"""Seconds in which everything has found its place again: tries that seemed to fit and did not cost minutes of pauses."""
+
+
+def until(race: Race, what: str, done: Callable[[], bool], each: Callable[[], None] = lambda: None) -> None:
+    """Seconds pass until it is so."""
+    end = race.seconds + PATIENCE
+    while not done():
+        assert race.seconds < end, f"never {what}: {race.whole()} {[race.groups(name) for name in race.worlds]}"
+        race.step()
+        each()
+
+
+def serving(shapes: dict[str, Shape], nodes: int, seed: int, count: int = 0) -> Race:
+    """So many of the services serve, by default all of them."""
+    race = Race(shapes, nodes, seed)
+    until(race, "ready", lambda: len(race.whole()) == (count or len(shapes)))
+    return race
+
+
+def take(race: Race, names: list[str], count: int) -> None:
+    """So many nodes of these are lost."""
+    gone = random.Random(count).sample(names, count)
+    race.have({name: node for name, node in race.nodes.items() if name not in gone})
+
+
+def used(race: Race, name: str) -> list[str]:
+    """The nodes of a service, less those of pods that end."""
+    return sorted(pod.node for pod in race.worlds[name].pods.values() if pod.node and not pod.deleting)
+
+
+@settings(max_examples=STORIES)
+@given(st.integers(1, 3), st.integers(1, 4), st.integers(1, 4), st.integers(0, 2), st.integers(1, 6), st.integers(0, 10_000))
+def test_only_the_groups_of_lost_nodes_move_and_what_is_left_is_used(
+    size: int, engines: int, decoders: int, spare: int, lost: int, seed: int
+) -> None:
+    shape = Shape(size=size, engines=engines, decoders=decoders, router=False)
+    race = serving({"a": shape}, shape.pods + spare, seed)
+    nodes, before = race.nodes, race.groups("a")
+    take(race, used(race, "a"), min(lost, shape.pods - 1))
+    there = race.groups("a")
+    stay = {group: uids for group, uids in before.items() if there.get(group) == uids}
+    founded = {component for component, _ in stay} == {"engine", "decoder"}
+
+    def look() -> None:
+        now = race.groups("a")
+        assert not founded or all(now.get(group) == uids for group, uids in stay.items()), "a group of other nodes moved"
+
+    room = len(race.nodes) // size
+    if room < 2:  # a group of each role has no place: nothing is given back, for it would help nobody
+        for _ in range(20):
+            race.step()  # pods of recycled groups end
+        held = used(race, "a")
+        for _ in range(300):
+            race.step()
+        assert {*held} <= {*used(race, "a")}
+    else:
+        until(race, "placed", lambda: len(race.groups("a")) == min(room, engines + decoders), look)
+        until(race, "serving", lambda: bool(race.serving("a")), look)
+    race.have(nodes)
+    until(race, "whole again", lambda: len(race.groups("a")) == engines + decoders and "a" in race.whole(), look)
+
+
+@settings(max_examples=STORIES // 2)
+@given(st.integers(1, 3), st.integers(1, 3), st.integers(0, 10_000))
+def test_of_two_services_that_have_lost_ranks_one_serves_again(size: int, lost: int, seed: int) -> None:
+    """Each serves with a group of each role, and nodes of both are lost: what is left is enough for one of them."""
+    shape = Shape(size=size, engines=1, decoders=1, router=False)
+    race = serving({"a": shape, "b": shape}, 4 * size, seed)
+    nodes = race.nodes
+    gone = {name for service in "ab" for name in random.Random(seed).sample(used(race, service), min(lost, size))}
+    race.have({name: node for name, node in nodes.items() if name not in gone})
+    until(race, "serving", lambda: bool(race.whole()))
+    for _ in range(200):
+        race.step()
+    assert race.whole(), "it goes on"
+    race.have(nodes)
+    until(race, "both serve", lambda: len(race.whole()) == 2)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_who_serves_nobody_and_finds_no_node_gives_way_to_who_waits(seed: int) -> None:
+    """Of 5 nodes it had 4; 2 of these are lost, and it holds all others when another service comes. When the lost nodes are
+    back it waits for its turn.
+    """
+    small = Shape(size=1, engines=1, decoders=1, router=False)
+    race = Race({"a": Shape(size=2, engines=1, decoders=1, router=False), "b": small}, 5, seed)
+    later = race.worlds.pop("b")
+    until(race, "ready", lambda: race.whole() == {"a"})
+    nodes = race.nodes
+    take(race, used(race, "a"), 2)
+    until(race, "it holds all", lambda: len(used(race, "a")) == 3)
+    race.worlds["b"] = later
+    later.edit(deps=replace(later.deps, nodes=race.nodes))
+    later.now = race.worlds["a"].now
+    until(race, "the other serves", lambda: race.whole() == {"b"})
+    assert used(race, "a") == []
+    race.have(nodes)
+    for _ in range(20):
+        race.step()
+    assert race.worlds["a"].service.status["placement"], "it waits, or tries whether there is room"
+    race.delete("b")
+    until(race, "it serves again", lambda: "a" in race.whole())
+
+
+def test_pods_of_a_lost_group_stay_where_that_helps_nobody() -> None:
+    """An autoscaler of nodes has to see them."""
+    shape = Shape(size=2, engines=2, decoders=1, router=False)
+    race = serving({"a": shape}, 6, 1)
+    take(race, used(race, "a"), 1)
+    for _ in range(60):
+        race.step()
+    before = race.worlds["a"].alive()
+    for _ in range(600):
+        race.step()
+    assert race.worlds["a"].alive() == before and len(before) == 6
+    assert "placement" not in race.worlds["a"].service.status
