@@ -26,10 +26,10 @@ def until(race: Race, what: str, done: Callable[[], bool], each: Callable[[], No
         each()
 
 
-def serving(shapes: dict[str, Shape], nodes: int, seed: int, count: int = 0) -> Race:
-    """So many of the services serve, by default all of them."""
+def serving(shapes: dict[str, Shape], nodes: int, seed: int) -> Race:
+    """All of the services serve."""
     race = Race(shapes, nodes, seed)
-    until(race, "ready", lambda: len(race.whole()) == (count or len(shapes)))
+    until(race, "ready", lambda: race.whole() == shapes.keys())
     return race
 
 

@@ -1,4 +1,4 @@
-"""Whether a service gives back what it holds for groups that serve nobody: pure, from what all services want and hold.
+"""Whether a service gives back what it holds for groups that serve nobody (decisions 39): pure, from what all want and hold.
 
 It does when somebody is placed then who is not placed now: a service that has waited for a while, another that lost a rank
 before it did, or a part of its own, where several of its groups hold nodes and none is whole. A service that would find

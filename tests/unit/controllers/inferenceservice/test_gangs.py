@@ -8,10 +8,10 @@ from ome_operator.cache.occupancy import Occupancy
 from ome_operator.controllers.inferenceservice import gangs as module
 from ome_operator.controllers.inferenceservice.foreign_pods import ForeignPods
 from ome_operator.controllers.inferenceservice.gangs import Gangs
-from ome_operator.core.observed.objects import NO_TURN, Deps, Node, Ref
+from ome_operator.core.observed.objects import NO_TURN, Deps, Node, Pod, Ref
 from ome_operator.core.placement.demand import Demand, Expression
 from ome_operator.core.placement.fit import Need
-from ome_operator.core.placement.turns import Claim
+from ome_operator.core.placement.turns import Claim, Idle
 from tests.support.fake_api import FakeApi
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -29,6 +29,9 @@ class Known:
 
     def deps(self) -> Deps:
         return replace(Deps(), nodes=self.found, gang_timeout=self.timeout)
+
+    def pods_of(self, *_: str) -> tuple[Pod, ...]:
+        return ()
 
 
 def claim(ref: Ref, pods: int, *, trying: bool = False, first: float = 1.0) -> Claim:
@@ -164,3 +167,30 @@ def test_a_pass_costs_nothing_of_what_others_want_while_nobody_waits(monkeypatch
     assert made.turn(A, {}, NOW) == NO_TURN
     made.tell(B, claim(B, 9))
     assert made.turn(A, {}, NOW).rivals == (claim(B, 9),), "whose turn it is, who waits asks"
+
+
+def test_who_holds_nodes_for_nobody_is_told_whether_others_could_use_them() -> None:
+    """Its pods are none that anybody knows here, so all four nodes are free without them, and with them."""
+    made, _ = gangs(4)
+    mine = claim(A, 4, trying=True)._replace(serves=True)
+    made.tell(A, mine)
+    assert made.turn(A, {}, NOW).gives_way is None, "it asked nothing"
+    need = claim(A, 1).needs[0]
+    lost, unit = (need._replace(pods=6),), (need._replace(pods=3),)
+    made.tell(A, mine._replace(idle=Idle((need,), lost, unit, several=False, since=1.0)))
+    assert made.turn(A, {}, NOW).gives_way is False
+    made.tell(A, mine._replace(idle=Idle((need,), lost, unit, several=True, since=1.0)))
+    assert made.turn(A, {}, NOW).gives_way is True, "one of its groups is whole then"
+    made.tell(A, None)
+    assert made.turn(A, {}, NOW).gives_way is None
+
+
+async def test_strangers_are_read_for_who_has_lost_a_rank_once_in_five_minutes() -> None:
+    api = FakeApi({"list_objects Pod": [{"spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "8"}}}]}}]})
+    known: Any = Known(3)
+    made = Gangs(known, ForeignPods(api, lambda: 1000.0, lambda _: False), lambda _: None)
+    need = claim(A, 1).needs
+    lost = claim(A, 1, trying=True)._replace(serves=True, idle=Idle((), need, need, several=False, since=1.0))
+    for _ in range(3):
+        await made.look(lost)
+    assert len(api.calls) == 3

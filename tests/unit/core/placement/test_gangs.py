@@ -88,3 +88,15 @@ def test_a_try_that_is_contested_has_its_time_all_the_same() -> None:
         now = NOW + timedelta(seconds=second)
         record = advance(record, PENDING, turn=None, contested=True, timeout=60, now=now).record
         assert record is not None and record.trying is trying
+
+
+@pytest.mark.parametrize(
+    "before", [None, Record({"engine": 1}, "T1", first="T0", trying=False), Record({}, "T1", first="T0", tries=2)]
+)
+def test_what_gives_way_waits_beside_what_waited_already(before: Record | None) -> None:
+    """A decode group that had served is not seen as such any more; two of three prefill groups serve."""
+    seen = Seen({"engine": 3, "decoder": 2}, {"engine": 2, "decoder": 1}, {"engine": 2, "decoder": 1})
+    found = advance(before, seen, turn=None, contested=False, timeout=60, now=NOW, gives_way=True)
+    assert found.record is not None and not found.record.trying and found.again == 0
+    assert found.record.waiting == {"engine": 1, "decoder": 1}
+    assert found.record.first == (before.first if before else NOW.isoformat())
